@@ -219,7 +219,7 @@ fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
         pages.chunks(layout.page_size()).for_each(|page| replay.page(page));
         // Everything ends at the last event, as in a timeline.
         let counted: BTreeMap<_, _> = replay
-            .cut(0)
+            .end_phase(0)
             .interruptions
             .into_iter()
             .filter(|row| row.count > 0)

@@ -123,7 +123,7 @@ fn speed_of_decoding() {
             for page in pages.chunks(trace.layout.page_size()) {
                 replay.page(page);
             }
-            let evidence = replay.cut(0);
+            let evidence = replay.end_phase(0);
             rows += evidence.interruptions.len();
         }
         let took = begun.elapsed().as_secs_f64();
@@ -172,7 +172,7 @@ fn counts_of_a_run() {
             Some(_) => replay.page(page),
         }
     }
-    println!("{}", serde_json::to_string_pretty(&replay.cut(end)).unwrap());
+    println!("{}", serde_json::to_string_pretty(&replay.end_phase(end)).unwrap());
 }
 
 /// `sched_switch` of 6.12, as far as it is needed.
@@ -223,7 +223,7 @@ fn memory_of_decoding() {
     for n in 0..pages {
         replay.page(&page_of_switches(n));
     }
-    let seen = replay.cut(pages * 60_000);
+    let seen = replay.end_phase(pages * 60_000);
     assert_eq!((seen.switches, seen.stays, seen.skipped_bytes), (pages * 60, pages * 30, 0));
     let status = fs::read_to_string("/proc/self/status").unwrap();
     println!("{}", status.lines().find(|line| line.starts_with("VmHWM:")).unwrap());

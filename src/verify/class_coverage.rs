@@ -44,8 +44,8 @@ pub fn list_classes(classes: &[EntryClass]) -> String {
     classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the class can interrupt what ran on the CPU. The busy loop of the sampler makes no system
-/// calls and no page faults. Context tracking reports only CPUs of `nohz_full=`.
+/// Whether the class can interrupt what ran on the CPU. The busy loop of the sampler makes no
+/// system calls and no page faults. Context tracking reports only CPUs of `nohz_full=`.
 fn can_interrupt(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> bool {
     match class {
         EntryClass::UserModeExit => cpu.tracked,

@@ -217,8 +217,9 @@ fn compare_interrupts(
     counts.entries = Some(entries);
 }
 
-/// Splits TLB shootdowns off the function-call interrupts, which include them (arch/x86/kernel/irq.c
-/// since 4.8). One interrupt may carry several flushes, so flushes can outnumber interrupts.
+/// Splits TLB shootdowns off the function-call interrupts, which include them
+/// (arch/x86/kernel/irq.c since 4.8). One interrupt may carry several flushes, so flushes can
+/// outnumber interrupts.
 fn split_shootdowns(counts: &mut CpuCounts, calls: Option<(usize, u64)>, shootdowns: u64) {
     let Some((index, all)) = calls.filter(|_| shootdowns > 0) else { return };
     let flushes = shootdowns.min(all);
@@ -250,7 +251,8 @@ fn compare_softirqs(
     }
 }
 
-/// Adds the tasks that ran on the CPU: those whose last CPU it was and that were put on a CPU since.
+/// Adds the tasks that ran on the CPU: those whose last CPU it was and that were put on a CPU
+/// since.
 fn compare_tasks(
     before: &CounterSnapshot,
     after: &CounterSnapshot,

@@ -124,7 +124,8 @@ pub struct BreachNode {
 pub struct WorkloadEnd {
     /// In words: `exit status: 0`.
     pub how: String,
-    /// When the end was noticed, in nanoseconds since the start of the span; 0 when it ended before.
+    /// When the end was noticed, in nanoseconds since the start of the span; 0 when it ended
+    /// before.
     pub after_ns: u64,
 }
 
@@ -145,8 +146,8 @@ pub enum WatchedWorkload {
 pub struct CpuEvidence {
     /// The CPU.
     pub cpu: usize,
-    /// Entries into the kernel from user mode, by the trace. Without a trace, interrupts of any kind,
-    /// by the counters. `None` when neither could count.
+    /// Entries into the kernel from user mode, by the trace. Without a trace, interrupts of any
+    /// kind, by the counters. `None` when neither could count.
     pub entries: Option<u64>,
     /// Interrupts that hit kernel code: a system call, a page fault, another interrupt, a kernel
     /// thread, the idle loop. `None` without a trace.
@@ -213,7 +214,8 @@ pub struct InterruptionCount {
     /// tick, a kernel thread that the tick woke). A tunable may still remove it.
     #[serde(default)]
     pub nested: u64,
-    /// Its own time in nanoseconds, without what ran inside it; `None` when the witness cannot tell.
+    /// Its own time in nanoseconds, without what ran inside it; `None` when the witness cannot
+    /// tell.
     pub time_ns: Option<u64>,
     /// The longest interruption that began with it, in nanoseconds; `None` when it is unknown.
     pub max_ns: Option<u64>,

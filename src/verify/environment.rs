@@ -1,6 +1,6 @@
 //! What must not change while CPUs are watched, because the figures would be wrong: the CPUs stay
-//! online, the workload stays on them, no process sets the clock, the kernel keeps its clock source,
-//! the time stamp counter keeps its rate, and no other process uses the tracer.
+//! online, the workload stays on them, no process sets the clock, the kernel keeps its clock
+//! source, the time stamp counter keeps its rate, and no other process uses the tracer.
 //! [`take`] reads a snapshot; [`changed`] compares two snapshots and is pure.
 
 use crate::verify::{CircumstanceChange, CpuDoubt};
@@ -9,7 +9,8 @@ use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 
 /// The offset of the wall clock may change by this much without anyone setting it: slewing changes
-/// it by 500 parts per million at most (adjtimex(2)), and two clocks are not read at the same moment.
+/// it by 500 parts per million at most (adjtimex(2)), and two clocks are not read at the same
+/// moment.
 const STEP_NS: u64 = 10_000_000;
 
 /// The rate of the counter may differ by this much between two parts of a run.

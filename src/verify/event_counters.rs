@@ -1,5 +1,5 @@
-//! Opens and reads the second witness: for each watched CPU, one group of perf events that count the
-//! tracepoints that the trace records. A read interrupts the CPU once. Between two reads the
+//! Opens and reads the second witness: for each watched CPU, one group of perf events that count
+//! the tracepoints that the trace records. A read interrupts the CPU once. Between two reads the
 //! counters cost the CPU nothing while it stays in user mode.
 
 use crate::verify::second_witness::{EventEvidence, WitnessDoubt, check_coverage};
@@ -28,8 +28,8 @@ pub struct CountersRead {
 }
 
 impl EventCounters {
-    /// Starts counting these events on these CPUs. For each event that is not traced yet, the kernel
-    /// patches its code, which interrupts every CPU.
+    /// Starts counting these events on these CPUs. For each event that is not traced yet, the
+    /// kernel patches its code, which interrupts every CPU.
     ///
     /// # Errors
     /// The reason why the second witness is absent.
@@ -100,7 +100,8 @@ pub struct ComparedCpu {
 }
 
 impl SecondWitness {
-    /// Starts counting what the trace records. Interrupts every CPU, and so belongs before the span.
+    /// Starts counting what the trace records. Interrupts every CPU, and so belongs before the
+    /// span.
     pub fn arm(cpus: &CpuSet, trace: &Result<TraceRecorder<'_>, AbsenceReason>) -> SecondWitness {
         let counters = match trace {
             Ok(recorder) => EventCounters::open(cpus, recorder.entry_events().to_vec()),

@@ -1,6 +1,7 @@
 //! The processor's counter of system management interrupts (SMIs) as witness. Firmware takes a CPU
-//! without the kernel's knowledge, and only the processor counts it. Intel processors have a register
-//! (MSR 0x34). AMD processors have none, but from Zen 2 on can count SMIs as a performance event.
+//! without the kernel's knowledge, and only the processor counts it. Intel processors have a
+//! register (MSR 0x34). AMD processors have none, but from Zen 2 on can count SMIs as a performance
+//! event.
 
 use crate::verify::{AbsenceReason, WitnessKind, WitnessReport};
 use cpushield_linux::perf::{CpuEvent, PerfEvent};

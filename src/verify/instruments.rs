@@ -1,6 +1,6 @@
-//! The witnesses of one watch while they run: arming them, polling them and ending them in the right
-//! order. Takes a `WatchOrder`, gives what each witness observed. What to watch and when the span
-//! begins is up to `watch`; what the observations mean, to `judge`.
+//! The witnesses of one watch while they run: arming them, polling them and ending them in the
+//! right order. Takes a `WatchOrder`, gives what each witness observed. What to watch and when the
+//! span begins is up to `watch`; what the observations mean, to `judge`.
 
 use crate::verify::breach::{self, BrokenLimit, NoticedBreach};
 use crate::verify::control::{self, ControlAt, Provocation};
@@ -411,8 +411,8 @@ impl<'h> ActiveInstruments<'h> {
     }
 }
 
-/// Why the clock of the sampler may be wrong; `None` when it can be trusted. On x86 the kernel offers
-/// the TSC as a clocksource only where it found it stable and synchronized across all CPUs.
+/// Why the clock of the sampler may be wrong; `None` when it can be trusted. On x86 the kernel
+/// offers the TSC as a clocksource only where it found it stable and synchronized across all CPUs.
 fn untrusted_clock(host: &Host) -> Option<BlindSpot> {
     if !cfg!(target_arch = "x86_64") {
         return None;

@@ -66,7 +66,8 @@ impl Verdict {
         self
     }
 
-    /// Whether the verdict is positive: every limit certainly held or, without limits, every CPU holds.
+    /// Whether the verdict is positive: every limit certainly held or, without limits, every CPU
+    /// holds.
     #[must_use]
     pub fn holds(&self) -> bool {
         if self.gates.is_empty() {
@@ -159,8 +160,8 @@ fn ended_before_span(evidence: &Evidence) -> Option<JudgeReason> {
     Some(JudgeReason::ProgramEndedBefore { how: ended.how.clone() })
 }
 
-/// The program ended before half of the span was over. What does not happen in a short time may still
-/// happen in the requested time.
+/// The program ended before half of the span was over. What does not happen in a short time may
+/// still happen in the requested time.
 fn ended_early(evidence: &Evidence) -> Option<JudgeReason> {
     let (after_ns, asked_ns) = (evidence.ended.as_ref()?.after_ns, evidence.asked_ns);
     (after_ns > 0 && after_ns < asked_ns / 2)
@@ -229,8 +230,8 @@ fn incomplete_run(evidence: &Evidence) -> Vec<JudgeReason> {
     stopped.into_iter().chain(control).collect()
 }
 
-/// The number of entries into the kernel; the number of interruptions where that is higher. A thread
-/// may run while the workload sleeps without an interrupt that woke it.
+/// The number of entries into the kernel; the number of interruptions where that is higher. A
+/// thread may run while the workload sleeps without an interrupt that woke it.
 fn count_entries(cpu: &CpuEvidence) -> Option<u64> {
     let traced = cpu.interruptions.iter().filter(|row| row.witness == WitnessKind::Trace);
     cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))

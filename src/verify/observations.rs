@@ -115,8 +115,8 @@ impl CombinedObservations {
 
 /// A sampler that ran for less than this percentage of the span is doubted.
 const WHOLE_PERCENT: u64 = 98;
-/// The same with a trace. Its span is longer than the sampler's by two messages to the sampler. What
-/// the sampler missed in that time, the trace saw.
+/// The same with a trace. Its span is longer than the sampler's by two messages to the sampler.
+/// What the sampler missed in that time, the trace saw.
 const TRACED_PERCENT: u64 = 90;
 
 impl CombinedObservations {
@@ -137,8 +137,8 @@ impl CombinedObservations {
     }
 }
 
-/// The SMIs that the processor counted; where gaps are correlated with the trace, at most the number
-/// of unexplained gaps.
+/// The SMIs that the processor counted; where gaps are correlated with the trace, at most the
+/// number of unexplained gaps.
 fn smi_row(smis: Option<u64>, joined: Option<&GapAttribution>) -> Option<InterruptionCount> {
     let count = smis?.min(joined.map_or(u64::MAX, |joined| joined.unexplained.count));
     (count > 0).then(|| {
@@ -163,7 +163,8 @@ fn merge_rows(
     rows
 }
 
-/// A doubt when the trace saw less than the counters: its span encloses theirs, so it must see more.
+/// A doubt when the trace saw less than the counters: its span encloses theirs, so it must see
+/// more.
 fn disagreement(trace: &TraceEvidence, counts: &CpuCounts) -> Option<CpuDoubt> {
     let traced = trace.entries.saturating_add(trace.kernel_interrupts);
     let counted = counts.entries.filter(|counted| *counted > traced)?;

@@ -1,5 +1,5 @@
-//! What the rows of `/proc/interrupts` mean: which of them count entries, which only count details of
-//! another row, and the cause of each. A row is recognized by its description where it has one,
+//! What the rows of `/proc/interrupts` mean: which of them count entries, which only count details
+//! of another row, and the cause of each. A row is recognized by its description where it has one,
 //! because labels differ between architectures (arch/{x86,arm64,riscv,arm}/kernel, 4.17 to 6.18).
 //! Pure.
 
@@ -71,8 +71,8 @@ fn named_entry(cause: Cause, name: &str) -> RowMeaning {
     RowMeaning::Entry(cause, Culprit::Interrupt { name: name.into() })
 }
 
-/// The meaning of a row with a number: a device interrupt, or the timer of the tick where that is one
-/// (arm64, riscv, Exynos, the PIT).
+/// The meaning of a row with a number: a device interrupt, or the timer of the tick where that is
+/// one (arm64, riscv, Exynos, the PIT).
 fn device_row(row: &InterruptRow, irq: u32) -> RowMeaning {
     // The last word, because the name of riscv's controller, `RISC-V INTC`, is two.
     let device = row.name.split_whitespace().next_back().unwrap_or("");

@@ -1,7 +1,7 @@
-//! The gap sampler witness. It runs in a process of its own for two reasons. When this process frees
-//! a page, the kernel interrupts every CPU that uses the same address space; and the sampler must be
-//! in the shield's cgroup. Both ends of the protocol are here: [`SamplerProcess`] sends requests,
-//! [`serve`] answers them.
+//! The gap sampler witness. It runs in a process of its own for two reasons. When this process
+//! frees a page, the kernel interrupts every CPU that uses the same address space; and the sampler
+//! must be in the shield's cgroup. Both ends of the protocol are here: [`SamplerProcess`] sends
+//! requests, [`serve`] answers them.
 
 use crate::verify::control::{ProvokedInterrupt, TIMES};
 use crate::verify::{AbsenceReason, BlindSpot, GapStatistics};
@@ -61,8 +61,8 @@ pub struct SamplerObservation {
     pub span_ns: u64,
     /// How often the clock went backwards.
     pub backwards: u64,
-    /// Whether it was no longer confined to its CPU at the end: another process moved it, or the CPU
-    /// went offline.
+    /// Whether it was no longer confined to its CPU at the end: another process moved it, or the
+    /// CPU went offline.
     pub moved: bool,
 }
 

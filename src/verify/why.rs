@@ -17,8 +17,8 @@ pub struct TimeBreakdown {
     /// The remaining time, in nanoseconds: the scheduler, the way into the kernel and out of
     /// it, the thread itself.
     pub rest_ns: u64,
-    /// How far the two moments may lie from their place in the trace, in nanoseconds: the thread and
-    /// the trace use different clocks.
+    /// How far the two moments may lie from their place in the trace, in nanoseconds: the thread
+    /// and the trace use different clocks.
     pub error_ns: u64,
     /// Why the breakdown is unknown; the other fields mean nothing then.
     pub unknown: Option<String>,

@@ -5,7 +5,7 @@ use crate::causes::culprit::KernelEvent;
 use crate::verify::InterruptionCount;
 
 /// Says of entries without an event what they can have been. `syscalls`: those were traced.
-pub fn name_the_rest(rows: &mut [InterruptionCount], syscalls: bool) {
+pub fn name_entries_without_event(rows: &mut [InterruptionCount], syscalls: bool) {
     let without_event = KernelEvent::WithoutEvent.into();
     for row in rows.iter_mut() {
         if row.cause != Cause::Unattributed || row.culprit != without_event {
@@ -31,7 +31,7 @@ mod tests {
     fn what_context_tracking_alone_saw_is_an_exception_when_system_calls_were_traced() {
         let named = |syscalls| {
             let mut rows = [row(Cause::Unattributed, KernelEvent::WithoutEvent)];
-            name_the_rest(&mut rows, syscalls);
+            name_entries_without_event(&mut rows, syscalls);
             rows
         };
         assert_eq!(named(true), [row(Cause::Exception, KernelEvent::ExceptionWithoutSignal)]);

@@ -48,7 +48,7 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     let mut blind = Vec::new();
     let formats = formats(host, &tracefs, order, &mut blind).map_err(|e| refused(&e))?;
     let events: Vec<_> = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
-    if !formats.iter().any(|(spec, _)| spec.what == trace_events::EventKind::Switch) {
+    if !formats.iter().any(|(spec, _)| spec.kind == trace_events::EventKind::Switch) {
         return Err(no_events(host));
     }
     let tsc = tsc_counts(host);
@@ -66,7 +66,7 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     };
     let busy = hog.is_some();
     let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
-    let stack = stack.and_then(|format| StackForm::of(&format)).filter(|_| order.stacks);
+    let stack = stack.and_then(|format| StackForm::from_format(&format)).filter(|_| order.stacks);
     let mut instance = TraceInstance::prepare(host, tracefs, &wanted).map_err(|error| {
         match (&hog, error.errno()) {
             (Some(hog), Some(EBUSY)) => would_hang(hog),

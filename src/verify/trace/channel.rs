@@ -50,9 +50,9 @@ pub struct CpuChannel {
     pub cpu: usize,
     pipe: TracePipe,
     /// Its state machine.
-    pub stays: InterruptionTracker,
+    pub tracker: InterruptionTracker,
     /// Where its interruptions meet the gaps.
-    pub joiner: GapCorrelator,
+    pub correlator: GapCorrelator,
     phase: TracePhase,
     /// The records between two reads of the counters.
     pub window: RecordWindow,
@@ -66,13 +66,13 @@ impl CpuChannel {
     /// A channel with nothing read yet.
     #[must_use]
     pub fn new(cpu: usize, pipe: TracePipe) -> CpuChannel {
-        let mut stays = InterruptionTracker::default();
-        stays.keep_finished();
+        let mut tracker = InterruptionTracker::default();
+        tracker.keep_finished();
         CpuChannel {
             cpu,
             pipe,
-            stays,
-            joiner: GapCorrelator::new(),
+            tracker,
+            correlator: GapCorrelator::new(),
             phase: TracePhase::default(),
             window: RecordWindow::default(),
             stats: BufferStats::default(),
@@ -114,14 +114,14 @@ impl CpuChannel {
             }
             let end = end.filter(|_| ended.is_none());
             let mut into = ChannelSink {
-                stays: &mut self.stays,
+                tracker: &mut self.tracker,
                 phase: &mut self.phase,
                 window: Some(&mut self.window),
             };
             ended = into.page(&layout, page, decoder, shared, end).or(ended);
         }
         if end.is_some() && ended.is_none() {
-            self.stays.release(shared);
+            self.tracker.release_held(shared);
         }
         Ok(ended)
     }
@@ -133,15 +133,15 @@ impl CpuChannel {
     }
 
     /// Everything before this moment was read.
-    pub fn heard(&mut self, at: u64) {
-        let at = self.stays.held_since().map_or(at, |held| at.min(held));
-        let open = self.stays.unfinished().filter(|(begun, _)| *begun < at);
-        self.joiner.stays(self.stays.take_finished(at), open, at);
+    pub fn advance(&mut self, at: u64) {
+        let at = self.tracker.held_since().map_or(at, |held| at.min(held));
+        let open = self.tracker.unfinished().filter(|(begun, _)| *begun < at);
+        self.correlator.add_interruptions(self.tracker.take_finished(at), open, at);
     }
 
     /// Ends the phase at this moment.
-    pub fn cut(&mut self, at: u64) -> TracePhase {
-        let seen = self.stays.cut(at);
+    pub fn end_phase(&mut self, at: u64) -> TracePhase {
+        let seen = self.tracker.end_phase(at);
         TracePhase { seen, ..std::mem::take(&mut self.phase) }
     }
 }
@@ -150,7 +150,7 @@ impl CpuChannel {
 #[derive(Debug)]
 pub struct ChannelSink<'a> {
     /// The state machine.
-    pub stays: &'a mut InterruptionTracker,
+    pub tracker: &'a mut InterruptionTracker,
     /// The counts.
     pub phase: &'a mut TracePhase,
     /// Where the counters of the kernel are read too.
@@ -172,25 +172,25 @@ impl ChannelSink<'_> {
             LostRecords::Nothing => {}
             LostRecords::Count(count) => {
                 self.phase.lost = self.phase.lost.saturating_add(count);
-                self.stays.release(shared);
-                self.stays.gap();
+                self.tracker.release_held(shared);
+                self.tracker.events_lost();
             }
             LostRecords::Some => {
                 self.phase.lost_unknown = true;
-                self.stays.release(shared);
-                self.stays.gap();
+                self.tracker.release_held(shared);
+                self.tracker.events_lost();
             }
         }
         let mut ended = None;
         let mut records = page.records();
         for record in records.by_ref() {
             // The stack of an event that came in time may come late.
-            let stack = self.stays.awaits_stack() && decoder.callers(record.bytes).is_some();
+            let stack = self.tracker.awaits_stack() && decoder.callers(record.bytes).is_some();
             if ended.is_none()
                 && let Some(end) = end.filter(|end| record.timestamp > *end && !stack)
             {
-                self.stays.release(shared);
-                let seen = self.stays.cut(end);
+                self.tracker.release_held(shared);
+                let seen = self.tracker.end_phase(end);
                 ended = Some(TracePhase { seen, ..std::mem::take(self.phase) });
             }
             match decoder.decode(&record) {
@@ -202,23 +202,23 @@ impl ChannelSink<'_> {
                     if let Some(window) = &mut self.window {
                         window.record(index, record.timestamp);
                     }
-                    self.stays.event(shared, &event);
+                    self.tracker.handle_event(shared, &event);
                 }
                 DecodedRecord::Foreign(id) => match decoder.callers(record.bytes) {
-                    Some(callers) => self.stays.stack(shared, callers),
-                    None => self.stays.odd(TracedCulprit::Foreign(id)),
+                    Some(callers) => self.tracker.handle_stack(shared, callers),
+                    None => self.tracker.count_unexpected(TracedCulprit::Foreign(id)),
                 },
                 DecodedRecord::Short(index) => {
                     let name =
                         trace_events::events().nth(index).map_or("an event", |spec| spec.name);
-                    self.stays.odd(TracedCulprit::Short(name));
+                    self.tracker.count_unexpected(TracedCulprit::Short(name));
                 }
             }
         }
         if records.skipped() > 0 {
             self.phase.skipped = self.phase.skipped.saturating_add(records.skipped());
-            self.stays.release(shared);
-            self.stays.gap();
+            self.tracker.release_held(shared);
+            self.tracker.events_lost();
         }
         ended
     }

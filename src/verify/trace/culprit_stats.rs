@@ -94,7 +94,7 @@ pub enum TracedCulprit {
 pub enum SoftirqOrigin {
     /// Nobody that was seen.
     #[default]
-    Nobody,
+    Unknown,
     /// The task that ran.
     Task(i32),
     /// A device interrupt, by number.
@@ -108,8 +108,8 @@ pub enum SoftirqOrigin {
 impl SoftirqOrigin {
     /// From what ran when it was asked for.
     #[must_use]
-    pub fn of(who: TracedCulprit) -> SoftirqOrigin {
-        match who {
+    pub fn from_culprit(culprit: TracedCulprit) -> SoftirqOrigin {
+        match culprit {
             TracedCulprit::Irq { number, .. } => SoftirqOrigin::Irq(number),
             TracedCulprit::Function(at) | TracedCulprit::Tick { function: at, .. } => {
                 SoftirqOrigin::Function(at)
@@ -117,7 +117,7 @@ impl SoftirqOrigin {
             TracedCulprit::Work { function, .. } => SoftirqOrigin::Function(function),
             TracedCulprit::Task { pid, .. } => SoftirqOrigin::Task(pid),
             TracedCulprit::Softirq { number, .. } => SoftirqOrigin::Softirq(number),
-            _ => SoftirqOrigin::Nobody,
+            _ => SoftirqOrigin::Unknown,
         }
     }
 }
@@ -128,12 +128,12 @@ pub struct CulpritKey {
     /// The kind.
     pub cause: Cause,
     /// Who.
-    pub who: TracedCulprit,
+    pub culprit: TracedCulprit,
 }
 
 impl std::hash::Hash for CulpritKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.who.hash(state);
+        self.culprit.hash(state);
     }
 }
 
@@ -198,13 +198,13 @@ impl CpuCulprits {
     /// The row of a culprit.
     pub fn row(&mut self, key: CulpritKey) -> &mut CulpritStats {
         let full = self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key);
-        let key = if full { CulpritKey { who: TracedCulprit::Others, ..key } } else { key };
+        let key = if full { CulpritKey { culprit: TracedCulprit::Others, ..key } } else { key };
         self.rows.entry(key).or_default()
     }
 
     /// The numbers of all tasks among the culprits.
     pub fn tasks(&self) -> impl Iterator<Item = i32> + '_ {
-        self.rows.keys().filter_map(|key| match key.who {
+        self.rows.keys().filter_map(|key| match key.culprit {
             TracedCulprit::Task { pid, .. }
             | TracedCulprit::Softirq { by: SoftirqOrigin::Task(pid), .. }
             | TracedCulprit::Raised(SoftirqOrigin::Task(pid)) => Some(pid),
@@ -219,10 +219,11 @@ impl CpuCulprits {
         names: &CulpritNames<'_>,
         scale: &TickScale,
     ) -> Vec<InterruptionCount> {
-        let stack = |row: &CulpritStats| Some(names.stacks?.told(row.stack, names.symbols));
+        let stack =
+            |row: &CulpritStats| Some(names.stacks?.function_names(row.stack, names.symbols));
         let mut merged: BTreeMap<(Cause, Culprit), CulpritStats> = BTreeMap::new();
         for (key, row) in &self.rows {
-            let into = merged.entry(names.of(*key)).or_default();
+            let into = merged.entry(names.describe(*key)).or_default();
             into.count += row.count;
             into.nested += row.nested;
             into.ticks += row.ticks;
@@ -275,8 +276,8 @@ pub struct CulpritNames<'a> {
 
 impl CulpritNames<'_> {
     /// The cause and the culprit.
-    pub(super) fn of(&self, key: CulpritKey) -> (Cause, Culprit) {
-        match (key.cause, key.who) {
+    pub(super) fn describe(&self, key: CulpritKey) -> (Cause, Culprit) {
+        match (key.cause, key.culprit) {
             (Cause::Hrtimer, TracedCulprit::Function(address)) => {
                 let name = self.symbols.name(address);
                 match TICK.contains(&name.as_str()) {
@@ -285,12 +286,12 @@ impl CulpritNames<'_> {
                 }
             }
             (_, TracedCulprit::Task { pid, comm }) => self.task(pid, &comm.text()),
-            (cause, who) => (cause, self.culprit(who)),
+            (cause, culprit) => (cause, self.culprit(culprit)),
         }
     }
 
-    fn culprit(&self, who: TracedCulprit) -> Culprit {
-        match who {
+    fn culprit(&self, culprit: TracedCulprit) -> Culprit {
+        match culprit {
             TracedCulprit::Unknown => Culprit::Unknown,
             TracedCulprit::Event(event) => event.into(),
             TracedCulprit::Function(address) => Culprit::function(self.symbols.name(address)),
@@ -334,7 +335,7 @@ impl CulpritNames<'_> {
 
     fn raised_by(&self, by: SoftirqOrigin) -> RaisedBy {
         match by {
-            SoftirqOrigin::Nobody => RaisedBy::Unknown,
+            SoftirqOrigin::Unknown => RaisedBy::Unknown,
             SoftirqOrigin::Task(pid) => match self.task(pid, "").1 {
                 Culprit::Kthread { comm } => RaisedBy::Kthread { comm },
                 Culprit::Task { pid, comm } => RaisedBy::Task { pid, comm },
@@ -376,8 +377,8 @@ mod tests {
     fn rows_do_not_grow_without_end_and_nothing_is_lost() {
         let mut rows = CpuCulprits::default();
         for n in 0..10_000 {
-            let who = TracedCulprit::Task { pid: n, comm: ShortName::new(b"sh") };
-            rows.row(CulpritKey { cause: Cause::Kthread, who }).count += 1;
+            let culprit = TracedCulprit::Task { pid: n, comm: ShortName::new(b"sh") };
+            rows.row(CulpritKey { cause: Cause::Kthread, culprit }).count += 1;
         }
         assert_eq!(rows.rows.len(), ROWS_MAX + 1);
         assert_eq!(rows.rows.values().map(|row| row.count).sum::<u64>(), 10_000);

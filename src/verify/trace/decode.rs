@@ -59,9 +59,9 @@ pub struct TraceEvent {
     /// The task is to be preempted before it gets back to user mode.
     pub resched: bool,
     /// What it says.
-    pub what: EventKind,
+    pub kind: EventKind,
     /// With which values.
-    pub with: EventValues,
+    pub values: EventValues,
 }
 
 /// The values of an event.
@@ -143,7 +143,7 @@ pub struct EventDecoder {
 struct FieldSlot {
     /// Place in the catalogue.
     index: usize,
-    what: EventKind,
+    kind: EventKind,
     common: CommonFields,
     fields: [Option<EventField>; 3],
 }
@@ -217,14 +217,14 @@ fn slot(index: usize, spec: &'static EventSpec, format: &EventFormat) -> Option<
     for (place, name) in fields.iter_mut().zip(spec.fields) {
         *place = Some(format.field(name)?);
     }
-    Some(FieldSlot { index, what: spec.what, common, fields })
+    Some(FieldSlot { index, kind: spec.kind, common, fields })
 }
 
 impl FieldSlot {
     fn event(&self, at: u64, bytes: &[u8]) -> Option<TraceEvent> {
         let pid = i32::try_from(self.common.pid.signed(bytes)?).ok()?;
         let resched = self.common.flags.unsigned(bytes)? & NEED_RESCHED != 0;
-        Some(TraceEvent { at, pid, resched, what: self.what, with: self.values(bytes)? })
+        Some(TraceEvent { at, pid, resched, kind: self.kind, values: self.values(bytes)? })
     }
 
     fn values(&self, bytes: &[u8]) -> Option<EventValues> {
@@ -235,7 +235,7 @@ impl FieldSlot {
         let name = |n: usize| -> Option<ShortName> {
             self.fields.get(n)?.as_ref()?.text(bytes).map(ShortName::new)
         };
-        Some(match self.what {
+        Some(match self.kind {
             EventKind::Irq => {
                 EventValues::Irq { number: u32::try_from(number(0)?).ok()?, name: name(1)? }
             }
@@ -334,8 +334,8 @@ format:
             at: 7,
             pid: 812,
             resched: true,
-            what: EventKind::Switch,
-            with: EventValues::Switch {
+            kind: EventKind::Switch,
+            values: EventValues::Switch {
                 blocks: true,
                 pid: 24,
                 comm: ShortName::new(b"ksoftirqd/3"),
@@ -376,7 +376,7 @@ format:
         let bytes = record(64, &[(0, &[53, 1, 0]), (32, &[0, 1])]);
         let decoded = decoder(SWITCH_6_12).0.decode(&RawRecord { timestamp: 0, bytes: &bytes });
         let DecodedRecord::Event(_, event) = decoded else { panic!("{decoded:?}") };
-        assert!(matches!(event.with, EventValues::Switch { blocks: false, .. }));
+        assert!(matches!(event.values, EventValues::Switch { blocks: false, .. }));
     }
 
     #[test]

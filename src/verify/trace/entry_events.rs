@@ -53,7 +53,7 @@ pub fn in_formats(formats: &[(&'static EventSpec, EventFormat)]) -> Vec<EntryEve
     let mut found = Vec::new();
     for (place, spec) in trace_events::events().enumerate() {
         let format = formats.iter().find(|(known, _)| *known == spec);
-        if let (Some(class), Some((_, format))) = (spec.what.entry_class(), format) {
+        if let (Some(class), Some((_, format))) = (spec.kind.entry_class(), format) {
             let EventSpec { system, name, .. } = *spec;
             found.push(EntryEvent { class, system, name, place, id: format.id });
         }

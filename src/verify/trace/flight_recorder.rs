@@ -1,16 +1,17 @@
-//! What happened lately on the recorded CPUs, piece by piece, at constant memory; and of it, who
-//! had the time between two moments. For those who know only afterwards which moments were bad.
+//! What happened flight_recorder on the recorded CPUs, entry by entry, at constant memory; and of
+//! it, who had the time between two moments. For those who know only afterwards which moments were
+//! bad.
 
 use super::culprit_stats::{CulpritKey, CulpritNames, TracedCulprit};
-use super::interruptions::{LogEntry, LogEntryKind, ticks};
-use super::{TraceRecorder, look_up};
+use super::interruptions::{LogEntry, LogEntryKind, ns_to_ticks};
+use super::{TraceRecorder, look_up_task};
 use crate::causes::Cause;
 use crate::verify::{TimeBreakdown, TimeShare};
 use cpushield_linux::clock_sync::{ClockSample, ClockSync};
 use std::collections::{HashMap, VecDeque};
 
 /// Pieces kept of all CPUs: some tens of MiB.
-const PIECES_MAX: usize = 512 << 10;
+const ENTRIES_MAX: usize = 512 << 10;
 /// Losses kept apart on one CPU; of more, all between the first two counts as lost too.
 const LOSSES_MAX: usize = 64;
 /// So many culprits are named; what the others took is part of the rest.
@@ -19,15 +20,15 @@ const SHARES_MAX: usize = 12;
 /// What is kept of all CPUs.
 #[derive(Debug)]
 pub struct FlightRecorder {
-    ties: ClockSync,
-    lanes: Vec<(usize, CpuHistory)>,
+    clock_sync: ClockSync,
+    histories: Vec<(usize, CpuHistory)>,
     last_ns: u64,
 }
 
 /// What is kept of one CPU. Times are ticks.
 #[derive(Debug, Default)]
 struct CpuHistory {
-    pieces: VecDeque<LogEntry>,
+    entries: VecDeque<LogEntry>,
     most: usize,
     /// Of what was before, nothing is known.
     since: u64,
@@ -44,24 +45,24 @@ struct CulpritTime {
 }
 
 impl CpuHistory {
-    fn hear(&mut self, pieces: Vec<LogEntry>) {
-        for piece in pieces {
+    fn add(&mut self, entries: Vec<LogEntry>) {
+        for entry in entries {
             if let Some((_, end)) = self.lost.back_mut().filter(|(_, end)| *end == u64::MAX)
-                && piece.what != LogEntryKind::Lost
+                && entry.what != LogEntryKind::Lost
             {
                 // Whatever comes first shows that events come again.
-                *end = piece.begun;
+                *end = entry.begun;
             }
-            if piece.what == LogEntryKind::Lost {
-                self.lost.push_back((piece.begun, u64::MAX));
+            if entry.what == LogEntryKind::Lost {
+                self.lost.push_back((entry.begun, u64::MAX));
                 continue;
             }
-            self.pieces.push_back(piece);
+            self.entries.push_back(entry);
         }
-        while self.pieces.len() > self.most
-            && let Some(piece) = self.pieces.pop_front()
+        while self.entries.len() > self.most
+            && let Some(entry) = self.entries.pop_front()
         {
-            self.since = self.since.max(piece.end);
+            self.since = self.since.max(entry.end);
         }
         while self.lost.len() > LOSSES_MAX
             && let (Some(first), Some(second)) = (self.lost.pop_front(), self.lost.front_mut())
@@ -73,15 +74,15 @@ impl CpuHistory {
     /// Forgets what was over before this moment.
     fn forget_before(&mut self, at: u64) {
         // Inner ones end before those around them, so that not every old one is in front.
-        while self.pieces.front().is_some_and(|piece| piece.end < at) {
-            self.pieces.pop_front();
+        while self.entries.front().is_some_and(|entry| entry.end < at) {
+            self.entries.pop_front();
         }
         self.lost.retain(|(_, end)| *end >= at);
         self.since = self.since.max(at);
     }
 
     /// Why nothing can be said of this time.
-    fn unknown(&self, from: u64, until: u64) -> Option<&'static str> {
+    fn missing(&self, from: u64, until: u64) -> Option<&'static str> {
         if from < self.since {
             return Some("it began before what is kept of the trace");
         }
@@ -90,27 +91,27 @@ impl CpuHistory {
     }
 
     /// Who had the time. `own` is the thread that waited: its time is no part of anybody's.
-    fn time(&self, from: u64, until: u64, own: i32) -> CulpritTime {
-        let touching = |piece: &&LogEntry| piece.end >= from && piece.begun < until;
+    fn split_time(&self, from: u64, until: u64, own: i32) -> CulpritTime {
+        let touching = |entry: &&LogEntry| entry.end >= from && entry.begun < until;
         let mut time = CulpritTime::default();
         let mut seen = until;
         let mut frames: Vec<(u64, u64, usize, CulpritKey)> = Vec::new();
-        for piece in self.pieces.iter().filter(touching) {
-            let key = match piece.what {
+        for entry in self.entries.iter().filter(touching) {
+            let key = match entry.what {
                 LogEntryKind::Undisturbed(pid) if pid == own || pid == 0 => continue,
                 LogEntryKind::Undisturbed(pid) => {
-                    let who = TracedCulprit::Task { pid, comm: Default::default() };
-                    Some(CulpritKey { cause: Cause::UserTask, who })
+                    let culprit = TracedCulprit::Task { pid, comm: Default::default() };
+                    Some(CulpritKey { cause: Cause::UserTask, culprit })
                 }
                 LogEntryKind::Frame(_, key) => Some(key),
-                LogEntryKind::Stay(_) | LogEntryKind::Lost => None,
+                LogEntryKind::Interruption(_) | LogEntryKind::Lost => None,
             };
             // What ended at the first moment was before it.
-            if piece.end > from || piece.begun == from {
-                seen = seen.min(piece.begun.max(from));
+            if entry.end > from || entry.begun == from {
+                seen = seen.min(entry.begun.max(from));
             }
             frames.extend(
-                key.map(|key| (piece.begun.max(from), piece.end.min(until), piece.depth, key)),
+                key.map(|key| (entry.begun.max(from), entry.end.min(until), entry.depth, key)),
             );
         }
         frames.sort_by_key(|(begun, end, depth, _)| (*begun, *depth, std::cmp::Reverse(*end)));
@@ -146,54 +147,58 @@ impl TraceRecorder<'_> {
     /// [`TraceRecorder::why`]; of a busy CPU less, as no more memory is taken than this module
     /// says.
     pub fn remember(&mut self, last_ns: u64) {
-        let most = PIECES_MAX / self.channels.len().max(1);
-        let lane = |cpu| (cpu, CpuHistory { most, ..CpuHistory::default() });
-        let lanes = self.channels.iter().map(|channel| lane(channel.cpu)).collect();
-        self.channels.iter_mut().for_each(|channel| channel.stays.keep_tape());
-        self.lately = Some(FlightRecorder { ties: ClockSync::default(), lanes, last_ns });
+        let most = ENTRIES_MAX / self.channels.len().max(1);
+        let history = |cpu| (cpu, CpuHistory { most, ..CpuHistory::default() });
+        let histories = self.channels.iter().map(|channel| history(channel.cpu)).collect();
+        self.channels.iter_mut().for_each(|channel| channel.tracker.keep_history());
+        self.flight_recorder =
+            Some(FlightRecorder { clock_sync: ClockSync::default(), histories, last_ns });
     }
 
     /// Keeps what was just read.
-    pub(super) fn note(&mut self, heard: u64) {
+    pub(super) fn record_history(&mut self, now: u64) {
         let (tsc, begun, per_ns) = (self.tsc, self.begun, self.shared.ticks_per_ns);
-        let Some(lately) = &mut self.lately else { return };
+        let Some(flight_recorder) = &mut self.flight_recorder else { return };
         if tsc {
-            lately.ties.add(ClockSample::now());
+            flight_recorder.clock_sync.add(ClockSample::now());
         }
-        let old = heard.saturating_sub(ticks(lately.last_ns, per_ns)).max(begun);
-        for (channel, (_, lane)) in self.channels.iter_mut().zip(&mut lately.lanes) {
-            lane.hear(channel.stays.take_pieces());
-            lane.forget_before(old);
+        let old = now.saturating_sub(ns_to_ticks(flight_recorder.last_ns, per_ns)).max(begun);
+        for (channel, (_, history)) in self.channels.iter_mut().zip(&mut flight_recorder.histories)
+        {
+            history.add(channel.tracker.take_all_entries());
+            history.forget_before(old);
         }
     }
 
     /// What ran on a CPU between two times of `CLOCK_MONOTONIC`, the last of which is before the
     /// last [`TraceRecorder::poll`]. `own` is the thread that waited. Without remedies.
     pub fn why(&mut self, cpu: usize, own: i32, from_ns: u64, until_ns: u64) -> TimeBreakdown {
-        let Some(lately) = &self.lately else { return TimeBreakdown::unknown("nothing was kept") };
-        let at = |ns: u64| if self.tsc { lately.ties.ticks_at(ns) } else { Some((ns, 0)) };
+        let Some(flight_recorder) = &self.flight_recorder else {
+            return TimeBreakdown::unknown("nothing was kept");
+        };
+        let at = |ns: u64| if self.tsc { flight_recorder.clock_sync.at(ns) } else { Some((ns, 0)) };
         let (Some((from, error)), Some((until, other))) = (at(from_ns), at(until_ns)) else {
             return TimeBreakdown::unknown(
                 "the clocks of the thread and of the trace do not go together",
             );
         };
-        let Some((_, lane)) = lately.lanes.iter().find(|(of, _)| *of == cpu) else {
+        let Some((_, history)) = flight_recorder.histories.iter().find(|(of, _)| *of == cpu) else {
             return TimeBreakdown::unknown("its CPU was not traced");
         };
-        if let Some(why) = lane.unknown(from, until) {
+        if let Some(why) = history.missing(from, until) {
             return TimeBreakdown::unknown(why);
         }
         let scale = self.scale();
-        let time = lane.time(from, until, own);
+        let time = history.split_time(from, until, own);
         for (key, _) in &time.shares {
-            if let TracedCulprit::Task { pid, .. } = key.who {
-                look_up(self.host, &mut self.tasks, pid);
+            if let TracedCulprit::Task { pid, .. } = key.culprit {
+                look_up_task(self.host, &mut self.tasks, pid);
             }
         }
         let names = CulpritNames { symbols: &self.symbols, tasks: &self.tasks, stacks: None };
         let mut shares: Vec<TimeShare> = Vec::new();
         for (key, ticks) in time.shares {
-            let ((cause, culprit), took_ns) = (names.of(key), scale.ns(ticks));
+            let ((cause, culprit), took_ns) = (names.describe(key), scale.ns(ticks));
             match shares.iter_mut().find(|s| s.cause == cause && s.culprit == culprit) {
                 Some(share) => share.took_ns += took_ns,
                 None => shares.push(TimeShare { cause, culprit, took_ns, remedy: None }),
@@ -214,23 +219,25 @@ mod tests {
     use super::*;
     use crate::causes::culprit::KernelEvent;
 
-    const IRQ: CulpritKey =
-        CulpritKey { cause: Cause::Hrtimer, who: TracedCulprit::Event(KernelEvent::LocalTimer) };
-    const HOG: CulpritKey = CulpritKey { cause: Cause::UserTask, who: TracedCulprit::Others };
+    const IRQ: CulpritKey = CulpritKey {
+        cause: Cause::Hrtimer,
+        culprit: TracedCulprit::Event(KernelEvent::LocalTimer),
+    };
+    const HOG: CulpritKey = CulpritKey { cause: Cause::UserTask, culprit: TracedCulprit::Others };
     const SELF: i32 = 7;
 
-    fn piece(begun: u64, end: u64, depth: usize, what: LogEntryKind) -> LogEntry {
+    fn entry(begun: u64, end: u64, depth: usize, what: LogEntryKind) -> LogEntry {
         LogEntry { begun, end, depth, what, stack: None }
     }
 
-    fn lane(pieces: Vec<LogEntry>) -> CpuHistory {
-        let mut lane = CpuHistory { most: 100, ..CpuHistory::default() };
-        lane.hear(pieces);
-        lane
+    fn history(entries: Vec<LogEntry>) -> CpuHistory {
+        let mut history = CpuHistory { most: 100, ..CpuHistory::default() };
+        history.add(entries);
+        history
     }
 
-    fn told(lane: &CpuHistory, from: u64, until: u64) -> (Vec<(CulpritKey, u64)>, u64, u64) {
-        let mut time = lane.time(from, until, SELF);
+    fn told(history: &CpuHistory, from: u64, until: u64) -> (Vec<(CulpritKey, u64)>, u64, u64) {
+        let mut time = history.split_time(from, until, SELF);
         time.shares.sort_by_key(|(_, ticks)| std::cmp::Reverse(*ticks));
         let whole: u64 = time.shares.iter().map(|(_, ticks)| ticks).sum();
         assert_eq!(whole + time.unseen + time.rest, until - from, "nothing is told twice");
@@ -240,50 +247,52 @@ mod tests {
     #[test]
     fn each_has_its_own_time_and_what_nobody_had_is_the_rest() {
         // A task from 100 on, interrupted twice, the first time within an interrupt.
-        let lane = lane(vec![
-            piece(50, 100, 0, LogEntryKind::Undisturbed(SELF)),
-            piece(210, 220, 3, LogEntryKind::Frame("hrtimer", IRQ)),
-            piece(200, 240, 2, LogEntryKind::Frame("interrupt", IRQ)),
-            piece(300, 310, 2, LogEntryKind::Frame("interrupt", IRQ)),
-            piece(100, 400, 1, LogEntryKind::Frame("task", HOG)),
-            piece(100, 420, 0, LogEntryKind::Stay(HOG)),
-            piece(420, 500, 0, LogEntryKind::Undisturbed(SELF)),
+        let history = history(vec![
+            entry(50, 100, 0, LogEntryKind::Undisturbed(SELF)),
+            entry(210, 220, 3, LogEntryKind::Frame("hrtimer", IRQ)),
+            entry(200, 240, 2, LogEntryKind::Frame("interrupt", IRQ)),
+            entry(300, 310, 2, LogEntryKind::Frame("interrupt", IRQ)),
+            entry(100, 400, 1, LogEntryKind::Frame("task", HOG)),
+            entry(100, 420, 0, LogEntryKind::Interruption(HOG)),
+            entry(420, 500, 0, LogEntryKind::Undisturbed(SELF)),
         ]);
-        assert_eq!(told(&lane, 150, 430), (vec![(HOG, 200), (IRQ, 50)], 0, 30));
-        assert_eq!(told(&lane, 60, 430), (vec![(HOG, 250), (IRQ, 50)], 40, 30));
-        assert_eq!(told(&lane, 215, 218), (vec![(IRQ, 3)], 0, 0), "inside of one");
-        assert_eq!(told(&lane, 430, 450), (vec![], 20, 0), "nobody else was there");
-        assert_eq!(told(&lane, 600, 700), (vec![], 100, 0), "nothing came");
+        assert_eq!(told(&history, 150, 430), (vec![(HOG, 200), (IRQ, 50)], 0, 30));
+        assert_eq!(told(&history, 60, 430), (vec![(HOG, 250), (IRQ, 50)], 40, 30));
+        assert_eq!(told(&history, 215, 218), (vec![(IRQ, 3)], 0, 0), "inside of one");
+        assert_eq!(told(&history, 430, 450), (vec![], 20, 0), "nobody else was there");
+        assert_eq!(told(&history, 600, 700), (vec![], 100, 0), "nothing came");
         let other = CulpritKey {
             cause: Cause::UserTask,
-            who: TracedCulprit::Task { pid: SELF, comm: Default::default() },
+            culprit: TracedCulprit::Task { pid: SELF, comm: Default::default() },
         };
-        let time = lane.time(60, 100, SELF + 1);
+        let time = history.split_time(60, 100, SELF + 1);
         assert_eq!((time.shares, time.unseen), (vec![(other, 40)], 0), "another one that measures");
     }
 
     #[test]
     fn of_what_was_lost_or_forgotten_nothing_is_said() {
-        let task = |begun, end| piece(begun, end, 0, LogEntryKind::Undisturbed(SELF));
-        let mut lane =
-            lane(vec![task(0, 100), piece(100, 100, 0, LogEntryKind::Lost), task(150, 200)]);
-        let known = |lane: &CpuHistory, from, until| lane.unknown(from, until).is_none();
-        assert!(known(&lane, 10, 99) && known(&lane, 151, 190));
-        assert!(!known(&lane, 10, 100) && !known(&lane, 120, 130) && !known(&lane, 140, 190));
-        lane.hear(vec![piece(300, 300, 0, LogEntryKind::Lost)]);
-        assert!(!known(&lane, 250, 400), "it goes on");
-        lane.forget_before(160);
-        assert!(!known(&lane, 151, 190) && known(&lane, 160, 190));
-        lane.hear((0..200).map(|n| task(400 + n, 401 + n)).collect());
-        assert_eq!((lane.pieces.len(), lane.since), (100, 500), "memory has an end");
-        assert!(!known(&lane, 450, 502) && known(&lane, 500, 502));
+        let task = |begun, end| entry(begun, end, 0, LogEntryKind::Undisturbed(SELF));
+        let mut history =
+            history(vec![task(0, 100), entry(100, 100, 0, LogEntryKind::Lost), task(150, 200)]);
+        let known = |history: &CpuHistory, from, until| history.missing(from, until).is_none();
+        assert!(known(&history, 10, 99) && known(&history, 151, 190));
+        assert!(
+            !known(&history, 10, 100) && !known(&history, 120, 130) && !known(&history, 140, 190)
+        );
+        history.add(vec![entry(300, 300, 0, LogEntryKind::Lost)]);
+        assert!(!known(&history, 250, 400), "it goes on");
+        history.forget_before(160);
+        assert!(!known(&history, 151, 190) && known(&history, 160, 190));
+        history.add((0..200).map(|n| task(400 + n, 401 + n)).collect());
+        assert_eq!((history.entries.len(), history.since), (100, 500), "memory has an end");
+        assert!(!known(&history, 450, 502) && known(&history, 500, 502));
         for n in 0..1000 {
-            lane.hear(vec![
-                piece(1000 + n, 1000 + n, 0, LogEntryKind::Lost),
+            history.add(vec![
+                entry(1000 + n, 1000 + n, 0, LogEntryKind::Lost),
                 task(1000 + n, 1001 + n),
             ]);
         }
-        assert_eq!(lane.lost.len(), LOSSES_MAX);
-        assert!(!known(&lane, 1000, 1001), "told together, not forgotten");
+        assert_eq!(history.lost.len(), LOSSES_MAX);
+        assert!(!known(&history, 1000, 1001), "told together, not forgotten");
     }
 }

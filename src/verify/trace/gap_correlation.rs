@@ -8,7 +8,7 @@
 //! below the kernel, or by something the trace is blind for: it is *unexplained*.
 
 use super::culprit_stats::{CpuCulprits, CulpritKey, CulpritNames};
-use super::interruptions::{FinishedInterruption, ticks};
+use super::interruptions::{FinishedInterruption, ns_to_ticks};
 use crate::verify::{GapAttribution, GapPart, LONG_NS, MadeGap, UnexplainedGap};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::sampler::Gap;
@@ -49,7 +49,7 @@ impl GapTicks {
         self.max = self.max.max(ticks);
     }
 
-    fn ns(&self, scale: &TickScale) -> GapPart {
+    fn to_part(&self, scale: &TickScale) -> GapPart {
         GapPart { count: self.count, sum_ns: scale.ns(self.sum), max_ns: scale.ns(self.max) }
     }
 }
@@ -61,8 +61,8 @@ struct GapTotals {
     unexplained: GapTicks,
     long: u64,
     worst: Vec<Gap>,
-    by: CpuCulprits,
-    without: u64,
+    by_culprit: CpuCulprits,
+    without_gap: u64,
     unjoined: u64,
 }
 
@@ -71,15 +71,15 @@ struct GapTotals {
 pub struct GapCorrelator {
     begun: u64,
     ticks_per_ns: f64,
-    stays: VecDeque<WaitingInterruption>,
+    interruptions: VecDeque<WaitingInterruption>,
     gaps: VecDeque<Gap>,
     /// Every event before this tick was heard of.
-    traced: u64,
+    trace_complete_until: u64,
     /// Every gap that began before this tick was heard of.
-    looked: u64,
+    gaps_complete_until: u64,
     found: GapTotals,
     /// There is a sampler.
-    used: bool,
+    has_sampler: bool,
 }
 
 impl GapCorrelator {
@@ -89,41 +89,46 @@ impl GapCorrelator {
         GapCorrelator {
             begun: 0,
             ticks_per_ns: 1.0,
-            stays: VecDeque::new(),
+            interruptions: VecDeque::new(),
             gaps: VecDeque::new(),
-            traced: 0,
-            looked: 0,
+            trace_complete_until: 0,
+            gaps_complete_until: 0,
             found: GapTotals::default(),
-            used: false,
+            has_sampler: false,
         }
     }
 
     /// A phase begins: what is heard of it counts, what went before does not.
-    pub fn begin(&mut self, at: u64, ticks_per_ns: f64) {
-        *self = GapCorrelator { begun: at, ticks_per_ns, used: self.used, ..GapCorrelator::new() };
+    pub fn begin_phase(&mut self, at: u64, ticks_per_ns: f64) {
+        *self = GapCorrelator {
+            begun: at,
+            ticks_per_ns,
+            has_sampler: self.has_sampler,
+            ..GapCorrelator::new()
+        };
     }
 
     /// Interruptions that are over, the one that may go on, and the tick up to which that is all.
-    pub fn stays(
+    pub fn add_interruptions(
         &mut self,
         finished: impl Iterator<Item = FinishedInterruption>,
         open: Option<(u64, u64)>,
-        traced: u64,
+        trace_complete_until: u64,
     ) {
-        if !self.used {
+        if !self.has_sampler {
             return finished.for_each(drop);
         }
-        for stay in finished {
-            self.stay(stay.begun, stay.end, Some(stay.key));
+        for interruption in finished {
+            self.add_interruption(interruption.begun, interruption.end, Some(interruption.key));
         }
         if let Some((begun, last)) = open {
-            self.stay(begun, last, None);
+            self.add_interruption(begun, last, None);
         }
-        self.traced = self.traced.max(traced);
+        self.trace_complete_until = self.trace_complete_until.max(trace_complete_until);
     }
 
-    fn stay(&mut self, begun: u64, end: u64, key: Option<CulpritKey>) {
-        if let Some(last) = self.stays.back_mut()
+    fn add_interruption(&mut self, begun: u64, end: u64, key: Option<CulpritKey>) {
+        if let Some(last) = self.interruptions.back_mut()
             && last.key.is_none()
         {
             // The one that went on.
@@ -133,16 +138,16 @@ impl GapCorrelator {
         if end < self.begun {
             return;
         }
-        if self.stays.len() >= WAITING_MAX {
-            self.stays.pop_front();
+        if self.interruptions.len() >= WAITING_MAX {
+            self.interruptions.pop_front();
             self.found.unjoined += 1;
         }
-        self.stays.push_back(WaitingInterruption { begun, end, key, in_gap: false });
+        self.interruptions.push_back(WaitingInterruption { begun, end, key, in_gap: false });
     }
 
     /// Gaps in the order of time, and a tick before which no other begins.
-    pub fn gaps(&mut self, gaps: &[Gap], looked: u64) {
-        self.used = true;
+    pub fn add_gaps(&mut self, gaps: &[Gap], gaps_complete_until: u64) {
+        self.has_sampler = true;
         for gap in gaps.iter().filter(|gap| gap.start >= self.begun) {
             if self.gaps.len() >= WAITING_MAX {
                 self.gaps.pop_front();
@@ -150,59 +155,66 @@ impl GapCorrelator {
             }
             self.gaps.push_back(*gap);
         }
-        self.looked = self.looked.max(looked);
+        self.gaps_complete_until = self.gaps_complete_until.max(gaps_complete_until);
         self.advance();
     }
 
     /// Joins what both witnesses have told of.
     fn advance(&mut self) {
-        while let Some(gap) = self.gaps.front().copied().filter(|gap| gap.end < self.traced) {
+        while let Some(gap) =
+            self.gaps.front().copied().filter(|gap| gap.end < self.trace_complete_until)
+        {
             self.gaps.pop_front();
-            self.pass(gap.start);
-            self.join(gap);
+            self.drop_before(gap.start);
+            self.correlate(gap);
         }
-        let until = self.gaps.front().map_or(self.looked, |gap| gap.start);
-        self.pass(until);
+        let until = self.gaps.front().map_or(self.gaps_complete_until, |gap| gap.start);
+        self.drop_before(until);
     }
 
     /// Interruptions that ended before any gap that may still come.
-    fn pass(&mut self, until: u64) {
-        while let Some(stay) =
-            self.stays.front().filter(|stay| stay.end < until && stay.key.is_some())
+    fn drop_before(&mut self, until: u64) {
+        while let Some(interruption) = self
+            .interruptions
+            .front()
+            .filter(|interruption| interruption.end < until && interruption.key.is_some())
         {
-            self.found.without += u64::from(!stay.in_gap);
-            self.stays.pop_front();
+            self.found.without_gap += u64::from(!interruption.in_gap);
+            self.interruptions.pop_front();
         }
     }
 
-    fn join(&mut self, gap: Gap) {
+    fn correlate(&mut self, gap: Gap) {
         let (mut covered, mut first, mut some) = (0_u64, None, false);
-        for stay in self.stays.iter_mut().take_while(|stay| stay.begun <= gap.end) {
-            if stay.end < gap.start {
+        for interruption in
+            self.interruptions.iter_mut().take_while(|interruption| interruption.begun <= gap.end)
+        {
+            if interruption.end < gap.start {
                 continue;
             }
-            covered += stay.end.min(gap.end).saturating_sub(stay.begun.max(gap.start));
-            first = first.or(stay.key);
-            (stay.in_gap, some) = (true, true);
+            covered +=
+                interruption.end.min(gap.end).saturating_sub(interruption.begun.max(gap.start));
+            first = first.or(interruption.key);
+            (interruption.in_gap, some) = (true, true);
         }
         let whole = gap.end.saturating_sub(gap.start);
         let left = whole.saturating_sub(covered);
-        if some && left <= covered.max(self.ticks(WAY_NS)) {
+        if some && left <= covered.max(self.ns_to_ticks(WAY_NS)) {
             self.found.explained.add(whole);
         } else {
             self.found.unexplained.add(left);
-            self.found.long += u64::from(left >= self.ticks(LONG_NS));
-            self.keep(Gap { start: gap.start, end: gap.start.saturating_add(left) });
+            self.found.long += u64::from(left >= self.ns_to_ticks(LONG_NS));
+            self.keep_longest(Gap { start: gap.start, end: gap.start.saturating_add(left) });
         }
         if let Some(key) = first {
-            let row = self.found.by.row(key);
+            let row = self.found.by_culprit.row(key);
             row.count += 1;
             row.ticks += whole;
             row.max = row.max.max(whole);
         }
     }
 
-    fn keep(&mut self, gap: Gap) {
+    fn keep_longest(&mut self, gap: Gap) {
         let length = |gap: &Gap| gap.end - gap.start;
         let worst = &mut self.found.worst;
         worst.push(gap);
@@ -210,14 +222,18 @@ impl GapCorrelator {
         worst.truncate(WORST_MAX);
     }
 
-    fn ticks(&self, ns: u64) -> u64 {
-        ticks(ns, self.ticks_per_ns)
+    fn ns_to_ticks(&self, ns: u64) -> u64 {
+        ns_to_ticks(ns, self.ticks_per_ns)
     }
 
     /// What the phase that ends showed; `None` without a sampler.
-    pub fn end(&mut self, names: &CulpritNames<'_>, scale: &TickScale) -> Option<GapAttribution> {
+    pub fn end_phase(
+        &mut self,
+        names: &CulpritNames<'_>,
+        scale: &TickScale,
+    ) -> Option<GapAttribution> {
         self.advance();
-        if !self.used {
+        if !self.has_sampler {
             return None;
         }
         let found = &self.found;
@@ -230,10 +246,10 @@ impl GapCorrelator {
             })
             .collect();
         worst.sort_by_key(|gap| std::cmp::Reverse(gap.ns));
-        let by = found.by.interruptions(names, scale);
+        let by = found.by_culprit.interruptions(names, scale);
         Some(GapAttribution {
-            explained: found.explained.ns(scale),
-            unexplained: found.unexplained.ns(scale),
+            explained: found.explained.to_part(scale),
+            unexplained: found.unexplained.to_part(scale),
             long: found.long,
             worst,
             by: by
@@ -248,7 +264,7 @@ impl GapCorrelator {
                     },
                 })
                 .collect(),
-            without_gap: found.without,
+            without_gap: found.without_gap,
             unjoined: found.unjoined + self.gaps.len() as u64,
         })
     }
@@ -264,11 +280,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    fn joiner(begun: u64) -> GapCorrelator {
-        let mut joiner = GapCorrelator::new();
-        joiner.gaps(&[], 0);
-        joiner.begin(begun, 1.0);
-        joiner
+    fn correlator(begun: u64) -> GapCorrelator {
+        let mut correlator = GapCorrelator::new();
+        correlator.add_gaps(&[], 0);
+        correlator.begin_phase(begun, 1.0);
+        correlator
     }
 
     const SCALE: TickScale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
@@ -279,7 +295,7 @@ mod tests {
             end,
             key: CulpritKey {
                 cause: Cause::Tick,
-                who: TracedCulprit::Event(KernelEvent::LocalTimer),
+                culprit: TracedCulprit::Event(KernelEvent::LocalTimer),
             },
         }
     }
@@ -288,11 +304,11 @@ mod tests {
         Gap { start, end }
     }
 
-    fn end(joiner: &mut GapCorrelator) -> GapAttribution {
+    fn end(correlator: &mut GapCorrelator) -> GapAttribution {
         let symbols = KernelSymbols::default();
         let tasks = HashMap::new();
-        joiner
-            .end(&CulpritNames { symbols: &symbols, tasks: &tasks, stacks: None }, &SCALE)
+        correlator
+            .end_phase(&CulpritNames { symbols: &symbols, tasks: &tasks, stacks: None }, &SCALE)
             .unwrap()
     }
 
@@ -302,10 +318,15 @@ mod tests {
 
     #[test]
     fn gaps_are_explained_by_what_lies_in_them_and_interruptions_have_the_gap_they_made() {
-        let mut joiner = joiner(1_000);
+        let mut correlator = correlator(1_000);
         // Before the phase; a tick in its gap; one too short for a gap; two in one gap.
-        let stays = [tick(500, 600), tick(5_000, 7_000), tick(9_000, 9_100), tick(20_000, 22_000)];
-        joiner.stays(stays.into_iter().chain([tick(23_000, 24_000)]), None, 900_000);
+        let interruptions =
+            [tick(500, 600), tick(5_000, 7_000), tick(9_000, 9_100), tick(20_000, 22_000)];
+        correlator.add_interruptions(
+            interruptions.into_iter().chain([tick(23_000, 24_000)]),
+            None,
+            900_000,
+        );
         let gaps = [
             gap(400, 700),
             gap(4_800, 8_000),
@@ -313,9 +334,9 @@ mod tests {
             // Nothing in it, and a tick in far too long a gap.
             gap(50_000, 62_000),
         ];
-        joiner.gaps(&gaps, 800_000);
-        joiner.stays([tick(700_000, 701_000)].into_iter(), None, 900_000);
-        joiner.gaps(&[gap(699_999, 750_000)], 800_000);
+        correlator.add_gaps(&gaps, 800_000);
+        correlator.add_interruptions([tick(700_000, 701_000)].into_iter(), None, 900_000);
+        correlator.add_gaps(&[gap(699_999, 750_000)], 800_000);
         let by = |count, sum, max| MadeGap {
             cause: Cause::Tick,
             culprit: KernelEvent::LocalTimer.into(),
@@ -333,35 +354,35 @@ mod tests {
             without_gap: 1,
             unjoined: 0,
         };
-        assert_eq!(end(&mut joiner), expected);
+        assert_eq!(end(&mut correlator), expected);
     }
 
     #[test]
     fn what_may_still_go_on_explains_its_gap_and_is_counted_once() {
-        let mut joiner = joiner(0);
-        joiner.stays(std::iter::empty(), Some((100, 200)), 1_000);
-        joiner.gaps(&[gap(90, 210)], 990);
-        joiner.stays(std::iter::empty(), Some((100, 200)), 2_000);
-        joiner.gaps(&[gap(1_500, 1_700)], 1_990);
-        joiner.stays([tick(100, 200), tick(2_100, 2_200)].into_iter(), None, 3_000);
-        joiner.gaps(&[gap(2_090, 2_250)], 2_990);
-        let joined = end(&mut joiner);
+        let mut correlator = correlator(0);
+        correlator.add_interruptions(std::iter::empty(), Some((100, 200)), 1_000);
+        correlator.add_gaps(&[gap(90, 210)], 990);
+        correlator.add_interruptions(std::iter::empty(), Some((100, 200)), 2_000);
+        correlator.add_gaps(&[gap(1_500, 1_700)], 1_990);
+        correlator.add_interruptions([tick(100, 200), tick(2_100, 2_200)].into_iter(), None, 3_000);
+        correlator.add_gaps(&[gap(2_090, 2_250)], 2_990);
+        let joined = end(&mut correlator);
         assert_eq!(joined.explained, part(2, 280, 160));
         assert_eq!((joined.unexplained, joined.without_gap), (part(1, 200, 200), 0));
     }
 
     #[test]
     fn a_gap_is_not_judged_before_its_events_were_read() {
-        let mut joiner = joiner(0);
-        joiner.stays(std::iter::empty(), None, 100);
-        joiner.gaps(&[gap(90, 210)], 300);
-        joiner.stays([tick(95, 200)].into_iter(), None, 400);
-        joiner.gaps(&[], 400);
-        let joined = end(&mut joiner);
+        let mut correlator = correlator(0);
+        correlator.add_interruptions(std::iter::empty(), None, 100);
+        correlator.add_gaps(&[gap(90, 210)], 300);
+        correlator.add_interruptions([tick(95, 200)].into_iter(), None, 400);
+        correlator.add_gaps(&[], 400);
+        let joined = end(&mut correlator);
         assert_eq!((joined.explained.count, joined.unexplained.count), (1, 0));
-        joiner.begin(0, 1.0);
-        joiner.gaps(&[gap(90, 210)], 300);
-        assert_eq!(end(&mut joiner).unjoined, 1, "nobody knows");
+        correlator.begin_phase(0, 1.0);
+        correlator.add_gaps(&[gap(90, 210)], 300);
+        assert_eq!(end(&mut correlator).unjoined, 1, "nobody knows");
     }
 
     proptest! {
@@ -370,28 +391,28 @@ mod tests {
         fn every_gap_and_every_interruption_is_counted_once(
             steps in prop::collection::vec((1..50u64, 1..50u64, any::<bool>(), any::<bool>()), 0..300),
         ) {
-            let mut joiner = joiner(0);
-            let (mut now, mut stays, mut gaps) = (0, 0, 0);
-            for (pause, long, stay, gapped) in steps {
+            let mut correlator = correlator(0);
+            let (mut now, mut interruptions, mut gaps) = (0, 0, 0);
+            for (pause, long, interruption, gapped) in steps {
                 let (begun, over) = (now + pause, now + pause + long);
                 now = over + 2;
-                if stay {
-                    stays += 1;
-                    joiner.stays([tick(begun, over)].into_iter(), None, now);
+                if interruption {
+                    interruptions += 1;
+                    correlator.add_interruptions([tick(begun, over)].into_iter(), None, now);
                 } else {
-                    joiner.stays(std::iter::empty(), None, now);
+                    correlator.add_interruptions(std::iter::empty(), None, now);
                 }
                 if gapped {
                     gaps += 1;
-                    joiner.gaps(&[gap(begun - 1, over + 1)], now);
+                    correlator.add_gaps(&[gap(begun - 1, over + 1)], now);
                 }
             }
-            joiner.stays(std::iter::empty(), None, now + 1);
-            joiner.gaps(&[], now + 1);
-            let joined = end(&mut joiner);
+            correlator.add_interruptions(std::iter::empty(), None, now + 1);
+            correlator.add_gaps(&[], now + 1);
+            let joined = end(&mut correlator);
             prop_assert_eq!(joined.explained.count + joined.unexplained.count, gaps);
             let made: u64 = joined.by.iter().map(|by| by.gaps.count).sum();
-            prop_assert_eq!(made + joined.without_gap, stays);
+            prop_assert_eq!(made + joined.without_gap, interruptions);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Events of one CPU in the order of time → interruptions. Pure, at constant memory.
 //!
-//! An interruption is one *stay*: from the first thing the kernel does to the moment the workload
-//! (or the idle loop) goes on. What happens inside is a stack of [`NestedFrame`]s; each gets its
-//! own time, and the first of them is what the interruption is counted under.
+//! An interruption lasts from the first thing that the kernel does to the moment when the workload
+//! (or the idle loop) resumes. What runs inside is a stack of [`NestedFrame`]s. Each gets its own
+//! time, and the interruption is counted under the first of them.
 //!
-//! Where the kernel does not say when it returns to user mode (only `context_tracking` does),
-//! a stay is kept open after its last handler until the next event shows whether it went on:
-//! a softirq that was raised inside it, or a switch that was announced by the need to reschedule,
-//! still belong to it; anything else is a new one.
+//! Only `context_tracking` reports the return to user mode. Without it, an interruption stays open
+//! after its last handler, and the next event decides whether it continued: a softirq that was
+//! raised inside it, or a switch that a reschedule request announced, still belongs to it. Anything
+//! else is a new interruption.
 
 mod breach;
+mod frames;
 mod handlers;
 mod history;
 mod parts;
@@ -18,11 +19,11 @@ mod privilege;
 use crate::causes::culprit::KernelEvent;
 pub use breach::LimitBreach;
 use breach::{PhaseLimit, StackOwner};
-pub use handlers::ticks;
+pub use handlers::ns_to_ticks;
 use history::EventHistory;
 pub use history::{LogEntry, LogEntryKind};
 pub use parts::{FinishedInterruption, PhaseStats, TraceContext};
-use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame, names};
+use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame};
 pub use privilege::EntryText;
 use privilege::PrivilegeLevel;
 
@@ -36,58 +37,61 @@ use std::collections::HashMap;
 /// Deeper than any real nesting (task, system call, softirq, timer, interrupt, call, NMI).
 const FRAMES_MAX: usize = 32;
 
-/// Kworkers that wait in the middle of a work item; more are forgotten.
+/// Kworkers remembered while they sleep in the middle of a work item; more are forgotten.
 const SUSPENDED_MAX: usize = 256;
 
-/// The softirq in which timers that may wait expire (include/linux/interrupt.h).
+/// The softirq in which soft hrtimers expire (include/linux/interrupt.h).
 const HRTIMER_SOFTIRQ: u8 = 8;
 
-/// A stay of which nothing was seen but that it was.
-const UNKNOWN: CulpritKey =
-    CulpritKey { cause: Cause::Unattributed, who: TracedCulprit::Event(KernelEvent::WithoutEvent) };
+/// An interruption of which only the entry was seen.
+const UNKNOWN: CulpritKey = CulpritKey {
+    cause: Cause::Unattributed,
+    culprit: TracedCulprit::Event(KernelEvent::WithoutEvent),
+};
 
-/// The state of one CPU.
+/// The state of one CPU: turns its events into interruptions.
 #[derive(Debug)]
 pub struct InterruptionTracker {
     seen: PhaseStats,
-    /// Who runs; `None` until the first event.
+    /// The task that runs; `None` until the first event.
     task: Option<i32>,
-    /// Until the first event: nothing is missing since then.
+    /// Until the first event: the time since which no event is missing.
     since: Option<u64>,
-    /// The one who runs is the workload, or idle where there is none.
-    ours: bool,
-    /// What it was before the stay, or is when there is none.
-    rest: IdleSince,
-    stay: Option<Interruption>,
+    /// Whether the running task is the workload, or the idle loop without a workload.
+    runs_workload: bool,
+    /// Start of the undisturbed time, while there is no interruption.
+    undisturbed: IdleSince,
+    interruption: Option<Interruption>,
     frames: Vec<NestedFrame>,
-    /// Up to here time has been given to the frames.
-    mark: u64,
+    /// The time up to which all ticks are attributed.
+    charged_until: u64,
     /// The time of the last event.
     last: u64,
     /// Softirqs raised on this CPU and not yet run.
     raised: u64,
-    /// Who asked for each of them.
+    /// What raised each of them.
     raisers: [SoftirqOrigin; 64],
     /// What the tick was last needed for.
-    needed: u8,
+    tick_needed: u8,
     suspended: HashMap<i32, CulpritKey>,
-    /// The end of the last stay, and what it was.
-    before: Option<(u64, CulpritKey)>,
-    /// Stays that are over and were not asked for yet; `None` when nobody wants them.
+    /// The end of the previous interruption, and what it was counted under.
+    previous: Option<(u64, CulpritKey)>,
+    /// Finished interruptions that were not taken yet; `None` when they are not kept.
     finished: Option<Vec<FinishedInterruption>>,
-    /// Everything one by one; `None` when nobody wants it.
-    tape: Option<EventHistory>,
-    /// What must not happen.
+    /// Every single event; `None` when they are not kept.
+    history: Option<EventHistory>,
+    /// The limits of this phase.
     limit: PhaseLimit,
-    /// Context tracking has told of this CPU: it does for those of `nohz_full=` only.
+    /// Whether context tracking has reported on this CPU. It does so only for those of
+    /// `nohz_full=`.
     tracked: bool,
-    /// The first that did, in this phase.
-    breached: Option<LimitBreach>,
+    /// The first breach of a limit in this phase.
+    first_breach: Option<LimitBreach>,
     /// The stacks behind events, where they are recorded.
     stacks: StackTable,
-    /// Whose the stack behind the last event is.
-    stackee: StackOwner,
-    /// What is known of the privilege level.
+    /// What the stack behind the last event belongs to.
+    stack_owner: StackOwner,
+    /// What is known about the privilege level.
     level: PrivilegeLevel,
 }
 
@@ -97,50 +101,50 @@ impl Default for InterruptionTracker {
             seen: PhaseStats::default(),
             task: None,
             since: None,
-            ours: false,
-            rest: IdleSince::Unknown,
-            stay: None,
+            runs_workload: false,
+            undisturbed: IdleSince::Unknown,
+            interruption: None,
             frames: Vec::with_capacity(FRAMES_MAX),
-            mark: 0,
+            charged_until: 0,
             last: 0,
             raised: 0,
-            raisers: [SoftirqOrigin::Nobody; 64],
-            needed: 0,
+            raisers: [SoftirqOrigin::Unknown; 64],
+            tick_needed: 0,
             suspended: HashMap::new(),
-            before: None,
+            previous: None,
             finished: None,
-            tape: None,
+            history: None,
             limit: PhaseLimit::default(),
             tracked: false,
-            breached: None,
+            first_breach: None,
             stacks: StackTable::default(),
-            stackee: StackOwner::Nobody,
+            stack_owner: StackOwner::Nothing,
             level: PrivilegeLevel::default(),
         }
     }
 }
 
 impl InterruptionTracker {
-    /// Everything is recorded from this moment on: whoever the first event finds running has run
-    /// since then, for a switch would have been an event.
-    pub fn since(&mut self, at: u64) {
+    /// Recording started at this moment. The task that runs at the first event has run since then,
+    /// because a switch would have been an event.
+    pub fn recording_started(&mut self, at: u64) {
         self.since = Some(at);
     }
 
-    /// The workload has other threads now.
+    /// Adapts to a change of the workload's threads.
     pub fn workload_changed(&mut self, shared: &TraceContext) {
         let Some(pid) = self.task else { return };
-        let before = std::mem::replace(&mut self.ours, shared.is_ours(pid));
-        if self.ours && !before && self.stay.is_some() {
-            self.end(self.mark);
+        let was_workload = std::mem::replace(&mut self.runs_workload, shared.is_workload(pid));
+        if self.runs_workload && !was_workload && self.interruption.is_some() {
+            self.end_interruption(self.charged_until);
         }
     }
 
-    /// Events are missing here: nothing is known any more, and no time may be bridged.
-    pub fn gap(&mut self) {
+    /// Events are missing here: the state is unknown, and no time may be bridged.
+    pub fn events_lost(&mut self) {
         self.abandon();
-        if let Some(tape) = &mut self.tape {
-            tape.lost(self.last);
+        if let Some(history) = &mut self.history {
+            history.lost(self.last);
         }
         self.task = None;
         self.since = None;
@@ -155,37 +159,38 @@ impl InterruptionTracker {
         &self.seen.rows
     }
 
-    /// From now on every stay is kept until it is asked for.
+    /// Keeps every interruption from now on, until it is taken.
     pub fn keep_finished(&mut self) {
         self.finished = Some(Vec::new());
     }
 
-    /// Hands over the stays that began before this moment and are over, in the order of time.
+    /// Takes the finished interruptions that began before this moment, in the order of time.
     pub fn take_finished(&mut self, before: u64) -> std::vec::Drain<'_, FinishedInterruption> {
         let finished = self.finished.get_or_insert_default();
-        let ready = finished.partition_point(|stay| stay.begun < before);
+        let ready = finished.partition_point(|interruption| interruption.begun < before);
         finished.drain(..ready)
     }
 
-    /// The stay that may still go on: when it began, and when it was last seen.
+    /// The interruption that may still continue: its start, and when it was last seen.
     #[must_use]
     pub fn unfinished(&self) -> Option<(u64, u64)> {
-        let last = |stay: &Interruption| if self.frames.is_empty() { stay.last } else { self.mark };
-        self.stay.as_ref().map(|stay| (stay.begun, last(stay)))
+        let open = self.interruption.as_ref()?;
+        let last_seen = if self.frames.is_empty() { open.last } else { self.charged_until };
+        Some((open.begun, last_seen))
     }
 
-    /// Whether context tracking tells of entries here for which there is no event.
+    /// Whether context tracking reports entries on this CPU.
     #[must_use]
     pub fn is_tracked(&self) -> bool {
         self.tracked
     }
 
-    /// A record that is not understood.
-    pub fn odd(&mut self, who: TracedCulprit) {
-        self.seen.rows.row(CulpritKey { cause: Cause::Unattributed, who }).nested += 1;
+    /// Counts a record that could not be decoded.
+    pub fn count_unexpected(&mut self, culprit: TracedCulprit) {
+        self.seen.rows.row(CulpritKey { cause: Cause::Unattributed, culprit }).nested += 1;
     }
 
-    /// What an event does.
+    /// Applies an event to the state.
     fn apply(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
         let mut event = *event;
         if event.at < self.last {
@@ -193,95 +198,104 @@ impl InterruptionTracker {
             event.at = self.last;
         }
         self.last = event.at;
-        self.stackee = StackOwner::Nobody;
-        // The memory is switched between the event of a switch and the switch itself, and that
-        // flush still belongs to the task that leaves (`switch_mm_irqs_off()`, arch/x86/mm/tlb.c).
-        if event.what == EventKind::TlbFlush && self.task != Some(event.pid) {
+        self.stack_owner = StackOwner::Nothing;
+        // The kernel switches address spaces between the event of a switch and the switch itself.
+        // That flush still belongs to the previous task (`switch_mm_irqs_off()`,
+        // arch/x86/mm/tlb.c).
+        if event.kind == EventKind::TlbFlush && self.task != Some(event.pid) {
             return;
         }
-        // While a switch is under way an NMI still belongs to the task that leaves.
-        let late = event.what == EventKind::Nmi && self.task.is_some();
+        // During a switch, an NMI still belongs to the previous task.
+        let late = event.kind == EventKind::Nmi && self.task.is_some();
         if self.task != Some(event.pid) && !late {
             self.resync(shared, &event);
         }
         let at = event.at;
-        if !self.frames.is_empty() && event.what != EventKind::Nmi {
-            self.charge(at);
+        if !self.frames.is_empty() && event.kind != EventKind::Nmi {
+            self.charge_time(at);
         }
-        match (event.what, event.with) {
-            (EventKind::Vector(vector), _) => self.vector(shared, at, vector),
-            (EventKind::VectorEnd(vector), _) => self.close(at, InterruptionKind::Vector(vector)),
-            (EventKind::Irq, EventValues::Irq { number, name }) => self.irq(at, number, name),
-            (EventKind::IrqEnd, _) => self.close(at, InterruptionKind::Irq),
-            (EventKind::Softirq, EventValues::Number(n)) => self.softirq(at, small(n)),
-            (EventKind::SoftirqEnd, _) => self.close(at, InterruptionKind::Softirq),
-            (EventKind::SoftirqRaise, EventValues::Number(n)) => self.raise(small(n)),
-            (EventKind::Hrtimer, EventValues::Number(f)) => self.hrtimer(shared, at, f),
-            (EventKind::HrtimerEnd, _) => self.close(at, InterruptionKind::Hrtimer),
-            (EventKind::Timer, EventValues::Number(f)) => {
-                self.function(at, InterruptionKind::Timer, Cause::Timer, f)
+        match (event.kind, event.values) {
+            (EventKind::Vector(vector), _) => self.on_vector(shared, at, vector),
+            (EventKind::VectorEnd(vector), _) => {
+                self.close_frame(at, InterruptionKind::Vector(vector))
             }
-            (EventKind::TimerEnd, _) => self.close(at, InterruptionKind::Timer),
-            (EventKind::Call, EventValues::Number(f)) => self.call(shared, at, f),
-            (EventKind::CallEnd, _) => self.close(at, InterruptionKind::Call),
-            (EventKind::Work, EventValues::Number(f)) => self.work(at, f),
-            (EventKind::WorkEnd, _) => self.work_end(at, event.pid),
+            (EventKind::Irq, EventValues::Irq { number, name }) => self.on_irq(at, number, name),
+            (EventKind::IrqEnd, _) => self.close_frame(at, InterruptionKind::Irq),
+            (EventKind::Softirq, EventValues::Number(n)) => self.on_softirq(at, to_u8(n)),
+            (EventKind::SoftirqEnd, _) => self.close_frame(at, InterruptionKind::Softirq),
+            (EventKind::SoftirqRaise, EventValues::Number(n)) => self.on_raise(to_u8(n)),
+            (EventKind::Hrtimer, EventValues::Number(f)) => self.on_hrtimer(shared, at, f),
+            (EventKind::HrtimerEnd, _) => self.close_frame(at, InterruptionKind::Hrtimer),
+            (EventKind::Timer, EventValues::Number(f)) => {
+                self.enter_function(at, InterruptionKind::Timer, Cause::Timer, f)
+            }
+            (EventKind::TimerEnd, _) => self.close_frame(at, InterruptionKind::Timer),
+            (EventKind::Call, EventValues::Number(f)) => self.on_call(shared, at, f),
+            (EventKind::CallEnd, _) => self.close_frame(at, InterruptionKind::Call),
+            (EventKind::Work, EventValues::Number(f)) => self.on_work(at, f),
+            (EventKind::WorkEnd, _) => self.on_work_end(at, event.pid),
             (EventKind::Switch, EventValues::Switch { blocks, pid, comm }) => {
-                self.switch(shared, &event, blocks, pid, comm);
+                self.on_switch(shared, &event, blocks, pid, comm);
             }
             (EventKind::Fork, EventValues::Fork { parent, child })
                 if shared.workload.contains(&parent) =>
             {
                 shared.workload.insert(child);
             }
-            (EventKind::PageFault, EventValues::Number(bits)) => self.page_fault(at, bits),
-            // What the workload asked the kernel to read or write was not there.
+            (EventKind::PageFault, EventValues::Number(bits)) => self.on_page_fault(at, bits),
+            // The kernel accessed memory for the workload that was not mapped.
             (EventKind::KernelFault, EventValues::Number(bits))
-                if self.ours && self.task != Some(0) =>
+                if self.runs_workload && self.task != Some(0) =>
             {
-                self.aside(Cause::PageFault, TracedCulprit::KernelFault(small(bits & 0xff)));
+                self.count_untimed(
+                    Cause::PageFault,
+                    TracedCulprit::KernelFault(to_u8(bits & 0xff)),
+                );
             }
             (EventKind::TickStop, EventValues::Tick { stopped, needed }) => {
-                self.needed = if stopped { 0 } else { needed };
+                self.tick_needed = if stopped { 0 } else { needed };
             }
             (EventKind::Signal, EventValues::Signal { number, code }) => {
-                self.signal(at, number, code)
+                self.on_signal(at, number, code)
             }
             (EventKind::Frequency, _) => {
-                self.aside(Cause::Frequency, TracedCulprit::Event(KernelEvent::FrequencySet));
+                self.count_untimed(
+                    Cause::Frequency,
+                    TracedCulprit::Event(KernelEvent::FrequencySet),
+                );
             }
             (EventKind::MachineCheck, EventValues::Number(bank)) => {
-                self.aside(
+                self.count_untimed(
                     Cause::MachineCheck,
                     TracedCulprit::Bank(u8::try_from(bank).unwrap_or(u8::MAX)),
                 );
             }
-            (EventKind::TlbFlush, EventValues::Number(reason)) => self.tlb_flush(reason),
+            (EventKind::TlbFlush, EventValues::Number(reason)) => self.on_tlb_flush(reason),
             (EventKind::Nmi, EventValues::Nmi { handler, took_ns, handled }) => {
-                self.nmi(shared, at, handler, took_ns, handled);
+                self.on_nmi(shared, at, handler, took_ns, handled);
             }
-            (EventKind::Syscall, EventValues::Number(n)) => self.syscall(at, n),
-            (EventKind::SyscallEnd, _) => self.syscall_end(at),
-            (EventKind::UserExit, _) => self.user_exit(at),
-            (EventKind::UserEnter, _) => self.user_enter(at),
+            (EventKind::Syscall, EventValues::Number(n)) => self.on_syscall(at, n),
+            (EventKind::SyscallEnd, _) => self.on_syscall_end(at),
+            (EventKind::UserExit, _) => self.on_user_exit(at),
+            (EventKind::UserEnter, _) => self.on_user_enter(at),
             _ => {}
         }
-        if let Some(stay) = &mut self.stay {
-            stay.resched = event.resched;
+        if let Some(interruption) = &mut self.interruption {
+            interruption.resched = event.resched;
         }
         self.check_entries(at);
     }
 
-    /// Ends a phase at this moment; the next begins.
-    pub fn cut(&mut self, at: u64) -> PhaseStats {
+    /// Ends a phase at this moment and begins the next.
+    pub fn end_phase(&mut self, at: u64) -> PhaseStats {
         let at = at.max(self.last);
-        self.settle();
-        if let Some(stay) = self.stay {
-            // It goes on: counted here for what it took so far, and again in the next phase.
-            self.charge(at);
+        self.end_unless_nested();
+        if let Some(interruption) = self.interruption {
+            // It continues: counted here with its time so far, and again in the next phase.
+            self.charge_time(at);
             let first = self.frames.iter().find(|frame| frame.first);
-            let primary = stay.primary.or(first.map(NestedFrame::identity));
-            self.count(&stay, primary, at);
+            let primary = interruption.primary.or(first.map(NestedFrame::identity));
+            self.count_interruption(&interruption, primary, at);
             for i in 0..self.frames.len() {
                 let frame = self.frames[i];
                 if frame.kind != InterruptionKind::Kernel {
@@ -289,229 +303,140 @@ impl InterruptionTracker {
                 }
                 self.frames[i].ticks = 0;
             }
-            self.stay = Some(Interruption { begun: at, loose: 0, ..stay });
+            self.interruption =
+                Some(Interruption { begun: at, ticks_outside_frames: 0, ..interruption });
         } else {
-            self.stretch(at);
-            if let IdleSince::Since(_) = self.rest {
-                self.rest = IdleSince::Since(at);
+            self.end_undisturbed(at);
+            if let IdleSince::Since(_) = self.undisturbed {
+                self.undisturbed = IdleSince::Since(at);
             }
         }
-        self.mark = at;
-        self.breached = None;
+        self.charged_until = at;
+        self.first_breach = None;
         std::mem::take(&mut self.seen)
     }
 
-    fn runs(&mut self, shared: &TraceContext, pid: i32) {
+    fn set_running_task(&mut self, shared: &TraceContext, pid: i32) {
         self.task = Some(pid);
-        self.ours = shared.is_ours(pid);
+        self.runs_workload = shared.is_workload(pid);
     }
 
-    /// The undisturbed time ends here, if there was one.
-    fn stretch(&mut self, at: u64) {
-        if let IdleSince::Since(since) = self.rest
-            && self.ours
+    /// Ends the undisturbed time, if there is one.
+    fn end_undisturbed(&mut self, at: u64) {
+        if let IdleSince::Since(since) = self.undisturbed
+            && self.runs_workload
         {
             let stretch = at.saturating_sub(since);
             self.seen.longest = Some(self.seen.longest.map_or(stretch, |l| l.max(stretch)));
-            if let (Some(tape), Some(pid)) = (&mut self.tape, self.task) {
-                tape.undisturbed(since, at, pid);
+            if let (Some(history), Some(pid)) = (&mut self.history, self.task) {
+                history.undisturbed(since, at, pid);
             }
         }
     }
 
-    fn begin(&mut self, at: u64) {
-        self.stretch(at);
-        self.mark = at;
-        self.rest = IdleSince::Unknown;
-        self.stay = Some(Interruption {
+    fn begin_interruption(&mut self, at: u64) {
+        self.end_undisturbed(at);
+        self.charged_until = at;
+        self.undisturbed = IdleSince::Unknown;
+        self.interruption = Some(Interruption {
             begun: at,
             last: at,
             primary: None,
             has_first: false,
             carrier: false,
             resched: false,
-            loose: 0,
+            ticks_outside_frames: 0,
             shared: None,
             fault: false,
         });
     }
 
-    /// The stay, if any, is over since the end of its last frame, unless it is known to go on.
-    fn settle(&mut self) {
-        if let Some(stay) = self.stay
+    /// Ends the interruption at the end of its last frame, unless a frame is still open.
+    fn end_unless_nested(&mut self) {
+        if let Some(interruption) = self.interruption
             && self.frames.is_empty()
         {
-            self.end(stay.last);
+            self.end_interruption(interruption.last);
         }
     }
 
-    /// The stay ends; what ran before it goes on.
-    fn end(&mut self, at: u64) {
+    /// Ends the interruption; the undisturbed time begins.
+    fn end_interruption(&mut self, at: u64) {
         while !self.frames.is_empty() {
-            self.pop(at);
+            self.pop_frame(at);
         }
-        if let Some(stay) = self.stay.take() {
-            self.count(&stay, stay.primary, at);
+        if let Some(interruption) = self.interruption.take() {
+            self.count_interruption(&interruption, interruption.primary, at);
         }
-        self.rest = IdleSince::Since(at);
-        self.mark = at;
+        self.undisturbed = IdleSince::Since(at);
+        self.charged_until = at;
     }
 
-    fn count(&mut self, stay: &Interruption, primary: Option<CulpritKey>, end: u64) {
-        let begun = stay.begun;
+    fn count_interruption(
+        &mut self,
+        interruption: &Interruption,
+        primary: Option<CulpritKey>,
+        end: u64,
+    ) {
+        let begun = interruption.begun;
         let key = primary.unwrap_or(UNKNOWN);
         let row = self.seen.rows.row(key);
         row.count += 1;
-        row.ticks += stay.loose;
+        row.ticks += interruption.ticks_outside_frames;
         row.max = row.max.max(end.saturating_sub(begun));
-        self.seen.stays += 1;
-        self.before = Some((end, key));
+        self.seen.interruptions += 1;
+        self.previous = Some((end, key));
         self.check_entries(begun);
         if end.saturating_sub(begun) > self.limit.ticks {
-            self.breach(begun, end - begun);
+            self.note_breach(begun, end - begun);
         }
         if let Some(finished) = &mut self.finished {
             finished.push(FinishedInterruption { begun, end, key });
         }
-        if let Some(tape) = &mut self.tape {
-            tape.stay(begun, end, key);
+        if let Some(history) = &mut self.history {
+            history.interruption(begun, end, key);
         }
     }
 
-    /// Whatever is open is closed where it was last seen.
+    /// Closes everything that is open, at the time when it was last seen.
     fn abandon(&mut self) {
-        if self.stay.is_some() {
-            self.end(self.mark);
+        if self.interruption.is_some() {
+            self.end_interruption(self.charged_until);
         }
         self.frames.clear();
-        self.rest = IdleSince::Unknown;
+        self.undisturbed = IdleSince::Unknown;
     }
 
-    /// Somebody runs whom nobody switched to: the first event, or events are missing.
+    /// A task runs without a switch to it: this is the first event, or events are missing.
     fn resync(&mut self, shared: &TraceContext, event: &TraceEvent) {
         if self.task.is_some() {
             self.seen.resyncs += 1;
             self.seen.silent = self.seen.silent.or(self.task);
-            if let Some(tape) = &mut self.tape {
-                tape.lost(self.mark);
+            if let Some(history) = &mut self.history {
+                history.lost(self.charged_until);
             }
         }
         self.abandon();
-        self.runs(shared, event.pid);
+        self.set_running_task(shared, event.pid);
         if let Some(since) = self.since.take()
-            && event.what.begins()
+            && event.kind.begins()
         {
-            self.rest = IdleSince::Since(since);
+            self.undisturbed = IdleSince::Since(since);
         }
-        if !self.ours && event.pid != 0 {
-            self.begin(event.at);
-            let who = TracedCulprit::Task { pid: event.pid, comm: ShortName::default() };
-            self.push(event.at, InterruptionKind::Task, CulpritKey { cause: Cause::Kthread, who });
-        }
-    }
-
-    /// Gives the time since the last event to whoever had it.
-    fn charge(&mut self, at: u64) {
-        let ticks = at.saturating_sub(self.mark);
-        match (self.frames.last_mut(), &mut self.stay) {
-            (Some(frame), _) => frame.ticks += ticks,
-            (None, Some(stay)) => {
-                stay.loose += ticks;
-                stay.last = at;
-            }
-            (None, None) => {}
-        }
-        self.mark = at.max(self.mark);
-    }
-
-    /// Something begins that is known.
-    fn push(&mut self, at: u64, kind: InterruptionKind, key: CulpritKey) {
-        self.open(at, kind, Some(key), key);
-    }
-
-    /// Something begins that what runs inside may name.
-    fn open(
-        &mut self,
-        at: u64,
-        kind: InterruptionKind,
-        key: Option<CulpritKey>,
-        otherwise: CulpritKey,
-    ) {
-        self.charge(at);
-        if self.frames.len() >= FRAMES_MAX {
-            // No kernel nests so deep; ends were lost.
-            self.pop(at);
-        }
-        let mut merged = false;
-        if let Some(below) = self.frames.last_mut()
-            && below.key.is_none()
-            && names(kind, below.kind)
-        {
-            below.key = key;
-            merged = true;
-        }
-        let names_entry = self.is_unnamed()
-            && matches!(kind, InterruptionKind::Syscall | InterruptionKind::PageFault);
-        let Some(stay) = &mut self.stay else { return };
-        if merged && self.frames.last().is_some_and(|below| below.first) {
-            stay.primary = key;
-        }
-        let first = !merged && (!stay.has_first || names_entry) && kind != InterruptionKind::Kernel;
-        if first {
-            stay.has_first = true;
-            stay.primary = key;
-        }
-        stay.shared = None;
-        stay.fault &= !self.frames.is_empty();
-        self.stackee = StackOwner::Frame(self.frames.len());
-        let stack = None;
-        self.frames.push(NestedFrame {
-            kind,
-            begun: at,
-            key,
-            otherwise,
-            ticks: 0,
-            first,
-            merged,
-            stack,
-        });
-    }
-
-    fn pop(&mut self, at: u64) {
-        self.charge(at);
-        let Some(frame) = self.frames.pop() else { return };
-        let Some(stay) = &mut self.stay else { return };
-        stay.last = at;
-        if frame.kind == InterruptionKind::Kernel {
-            stay.loose += frame.ticks;
-            return;
-        }
-        let key = frame.identity();
-        if let Some(tape) = &mut self.tape {
-            tape.frame(self.frames.len() + 1, &frame, at);
-        }
-        if frame.first && stay.primary.is_none() {
-            stay.primary = Some(key);
-        }
-        let row = self.seen.rows.row(key);
-        row.ticks += frame.ticks;
-        row.stack = row.stack.or(frame.stack);
-        row.nested += u64::from(!frame.first && !frame.merged);
-    }
-
-    /// The end of the innermost frame of that kind, and of what is still open inside it. An end
-    /// without a beginning (it was before the trace, or before a switch) says nothing.
-    fn close(&mut self, at: u64, kind: InterruptionKind) {
-        if let Some(depth) = self.frames.iter().rposition(|frame| frame.kind == kind) {
-            while self.frames.len() > depth {
-                self.pop(at);
-            }
+        if !self.runs_workload && event.pid != 0 {
+            self.begin_interruption(event.at);
+            let culprit = TracedCulprit::Task { pid: event.pid, comm: ShortName::default() };
+            self.push_frame(
+                event.at,
+                InterruptionKind::Task,
+                CulpritKey { cause: Cause::Kthread, culprit },
+            );
         }
     }
 }
 
-/// A number that is small where it makes sense at all.
-fn small(n: u64) -> u8 {
+/// Converts a number that is small whenever it is valid.
+fn to_u8(n: u64) -> u8 {
     u8::try_from(n).unwrap_or(u8::MAX)
 }
 

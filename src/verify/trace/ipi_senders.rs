@@ -47,7 +47,7 @@ struct SenderEventForm {
 }
 
 impl SenderEventForm {
-    fn of(format: &EventFormat, function: Option<&str>) -> Option<SenderEventForm> {
+    fn from_format(format: &EventFormat, function: Option<&str>) -> Option<SenderEventForm> {
         Some(SenderEventForm {
             id: format.id,
             flags: format.field("common_flags")?,
@@ -79,7 +79,7 @@ struct RequestForm {
 }
 
 impl RequestForm {
-    fn of(format: &EventFormat) -> Option<RequestForm> {
+    fn from_format(format: &EventFormat) -> Option<RequestForm> {
         let (pid, name) = (format.field("common_pid")?, format.field("name")?);
         Some(RequestForm { id: format.id, pid, name })
     }
@@ -245,7 +245,7 @@ impl SenderCounts {
         }
         let counted = merged.into_iter().map(|(sender, (count, _, stack))| InterruptSender {
             count,
-            stack: stacks::named(stack, symbols),
+            stack: stacks::name_functions(stack, symbols),
             ..sender
         });
         let mut senders: Vec<InterruptSender> = counted.collect();
@@ -349,7 +349,7 @@ pub struct IpiSenders<'h> {
     // Before the instance: it cannot be removed while its files are open.
     pipes: Vec<(usize, TracePipe)>,
     _instance: TraceInstance<'h>,
-    tally: SenderCounts,
+    counts_so_far: SenderCounts,
     comms: HashMap<i32, String>,
     root: String,
 }
@@ -368,7 +368,7 @@ impl<'h> IpiSenders<'h> {
         let tracefs = Tracefs::find(host)?;
         let form = |system, name, function| -> cpushield_linux::Result<Option<SenderEventForm>> {
             let format = tracefs.format(host, system, name)?;
-            Ok(format.and_then(|format| SenderEventForm::of(&format, function)))
+            Ok(format.and_then(|format| SenderEventForm::from_format(&format, function)))
         };
         let call = form("csd", "csd_queue_cpu", Some("func"))?;
         let reschedule = form("ipi", "ipi_send_cpu", None)?;
@@ -376,9 +376,9 @@ impl<'h> IpiSenders<'h> {
             return Err(BlindReason::NoIpiEvents);
         };
         let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
-        let stack = stack.and_then(|format| StackForm::of(&format));
+        let stack = stack.and_then(|format| StackForm::from_format(&format));
         let request = tracefs.format(host, "module", "module_request").ok().flatten();
-        let request_form = request.and_then(|format| RequestForm::of(&format));
+        let request_form = request.and_then(|format| RequestForm::from_format(&format));
         let any = to.iter().map(|cpu| format!("cpu == {cpu}")).collect::<Vec<_>>().join(" || ");
         // A call is told by the other event, where it names the function.
         let alone = format!("callback == 0 && ({any})");
@@ -406,14 +406,21 @@ impl<'h> IpiSenders<'h> {
         }
         instance.start()?;
         let forms = vec![call, reschedule];
-        let tally = SenderCounts {
+        let counts_so_far = SenderCounts {
             forms,
             stack_form,
             request_form,
             tell_stacks: stacks,
             ..SenderCounts::default()
         };
-        Ok(IpiSenders { host, pipes, _instance: instance, tally, comms: HashMap::new(), root })
+        Ok(IpiSenders {
+            host,
+            pipes,
+            _instance: instance,
+            counts_so_far,
+            comms: HashMap::new(),
+            root,
+        })
     }
 
     /// Counts what was sent since the last time. Never waits.
@@ -422,12 +429,12 @@ impl<'h> IpiSenders<'h> {
             let layout = pipe.layout();
             for _ in 0..PAGES_MAX {
                 let Ok(Some(page)) = pipe.next_page() else { break };
-                self.tally.page(*cpu, &layout, page);
+                self.counts_so_far.page(*cpu, &layout, page);
             }
         }
         // While they live.
-        let senders = self.tally.counts.keys().filter_map(|sent| sent.by.task());
-        for pid in senders.chain(self.tally.requests.iter().map(|request| request.by)) {
+        let senders = self.counts_so_far.counts.keys().filter_map(|sent| sent.by.task());
+        for pid in senders.chain(self.counts_so_far.requests.iter().map(|request| request.by)) {
             if !self.comms.contains_key(&pid)
                 && let Ok(task) = self.host.task(pid, pid)
             {
@@ -437,8 +444,8 @@ impl<'h> IpiSenders<'h> {
     }
 
     /// Names for those that are gone: the kernel keeps some of tasks that were traced.
-    pub fn name_the_dead(&mut self) {
-        self.tally.settle();
+    pub fn read_saved_names(&mut self) {
+        self.counts_so_far.settle();
         let text = self.host.read(&format!("{}/saved_cmdlines", self.root)).unwrap_or_default();
         for (pid, comm) in text.lines().filter_map(|line| line.trim_start().split_once(' ')) {
             if let Ok(pid) = pid.parse() {
@@ -450,20 +457,20 @@ impl<'h> IpiSenders<'h> {
     /// Who sent to this CPU.
     #[must_use]
     pub fn to(&self, cpu: usize, symbols: &KernelSymbols) -> Vec<InterruptSender> {
-        self.tally.to(cpu, symbols, &self.comms)
+        self.counts_so_far.to(cpu, symbols, &self.comms)
     }
 
     /// A phase begins. Modules that were asked for may still be on their way.
-    pub fn begin(&mut self) {
-        self.tally.settle();
-        self.tally.counts.clear();
-        (self.tally.others, self.tally.lost) = (0, false);
+    pub fn begin_phase(&mut self) {
+        self.counts_so_far.settle();
+        self.counts_so_far.counts.clear();
+        (self.counts_so_far.others, self.counts_so_far.lost) = (0, false);
     }
 
     /// Not every sender is in the list.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        self.tally.lost || self.tally.others > 0
+        self.counts_so_far.lost || self.counts_so_far.others > 0
     }
 }
 
@@ -502,11 +509,11 @@ mod tests {
         let call = EventFormat::parse(CALL).unwrap();
         let reschedule = EventFormat::parse(&CALL.replace("ID: 40", "ID: 41")).unwrap();
         let forms = vec![
-            SenderEventForm::of(&call, Some("func")).unwrap(),
-            SenderEventForm::of(&reschedule, None).unwrap(),
+            SenderEventForm::from_format(&call, Some("func")).unwrap(),
+            SenderEventForm::from_format(&reschedule, None).unwrap(),
         ];
-        assert!(SenderEventForm::of(&call, Some("callback")).is_none());
-        let mut tally = SenderCounts { forms, ..SenderCounts::default() };
+        assert!(SenderEventForm::from_format(&call, Some("callback")).is_none());
+        let mut counts_so_far = SenderCounts { forms, ..SenderCounts::default() };
         for bytes in [
             record(40, 0, 812, 3, 0x1010, 0x2000),
             record(40, 0, 812, 3, 0x1020, 0x2000),
@@ -515,11 +522,11 @@ mod tests {
             record(40, 0, 812, 2, 0x1010, 0x2000),
             record(99, 0, 812, 3, 0x1010, 0x2000),
         ] {
-            if let Some(sent) = tally.sent(1, &bytes) {
-                tally.count(sent);
+            if let Some(sent) = counts_so_far.sent(1, &bytes) {
+                counts_so_far.count(sent);
             }
         }
-        assert_eq!(tally.sent(1, &[40, 0, 0]), None);
+        assert_eq!(counts_so_far.sent(1, &[40, 0, 0]), None);
         let symbols = KernelSymbols::parse(
             "1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t resched_curr\n",
         );
@@ -537,7 +544,7 @@ mod tests {
         let call = SentIpi::Call { function: "do_sync_core".to_owned() };
         let task = |pid, comm: &str| IpiOrigin::Task { pid, comm: comm.to_owned() };
         assert_eq!(
-            tally.to(3, &symbols, &comms),
+            counts_so_far.to(3, &symbols, &comms),
             [
                 sender(&call, task(812, "modprobe"), "text_poke_bp_batch", 2),
                 sender(&call, IpiOrigin::Interrupt { cpu: 1 }, "text_poke_bp_batch", 1),
@@ -549,9 +556,9 @@ mod tests {
     #[test]
     fn the_stack_behind_a_send_names_the_timer_it_was_for() {
         let call = EventFormat::parse(CALL).unwrap();
-        let forms = vec![SenderEventForm::of(&call, Some("func")).unwrap()];
+        let forms = vec![SenderEventForm::from_format(&call, Some("func")).unwrap()];
         let stack_form = Some(StackForm { id: 4, callers: 16 });
-        let mut tally = SenderCounts { forms, stack_form, ..SenderCounts::default() };
+        let mut counts_so_far = SenderCounts { forms, stack_form, ..SenderCounts::default() };
         let stack = |callers: &[u64]| {
             let mut bytes = vec![0; 16];
             bytes[..2].copy_from_slice(&4u16.to_le_bytes());
@@ -560,21 +567,21 @@ mod tests {
         };
         let send = record(40, 8, 21, 3, 0x1010, 0x2000);
         let (timer, work) = ([0x1010, 0x3008, 0x4008, 0x5004], [0x1010, 0x6004, 0x7004]);
-        tally.records(
+        counts_so_far.records(
             0,
             [&send, &stack(&timer), &send, &stack(&timer), &send, &stack(&work), &send, &send]
                 .map(|bytes| (0, bytes.as_slice())),
         );
         // A page ends between a send and its stack.
-        tally.records(0, [(0, send.as_slice())]);
-        tally.records(0, [(0, stack(&work).as_slice()), (0, &send)]);
-        tally.settle();
+        counts_so_far.records(0, [(0, send.as_slice())]);
+        counts_so_far.records(0, [(0, stack(&work).as_slice()), (0, &send)]);
+        counts_so_far.settle();
         let symbols = KernelSymbols::parse(
             "1000 t irq_work_queue_on\n2000 t nohz_full_kick_func\n3000 t __mod_timer\n\
              4000 t tcp_orphan_update\n5000 t call_timer_fn\n6000 t vmstat_update\n\
              7000 t process_one_work\n",
         );
-        let sent = tally.to(3, &symbols, &HashMap::new());
+        let sent = counts_so_far.to(3, &symbols, &HashMap::new());
         let within = |sender: &InterruptSender| sender.within.as_ref().map(ToString::to_string);
         let counted: Vec<_> =
             sent.iter().map(|s| (within(s).unwrap_or_default(), s.count)).collect();
@@ -587,12 +594,14 @@ mod tests {
         const REQUEST: &str = "name: module_request\nID: 50\nformat:\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
             \tfield:__data_loc char[] name;\toffset:20;\tsize:4;\tsigned:0;\n\nprint fmt: \"\"\n";
-        let forms =
-            vec![SenderEventForm::of(&EventFormat::parse(CALL).unwrap(), Some("func")).unwrap()];
+        let forms = vec![
+            SenderEventForm::from_format(&EventFormat::parse(CALL).unwrap(), Some("func")).unwrap(),
+        ];
         let stack_form = Some(StackForm { id: 4, callers: 16 });
-        let request_form = RequestForm::of(&EventFormat::parse(REQUEST).unwrap());
+        let request_form = RequestForm::from_format(&EventFormat::parse(REQUEST).unwrap());
         assert!(request_form.is_some());
-        let mut tally = SenderCounts { forms, stack_form, request_form, ..SenderCounts::default() };
+        let mut counts_so_far =
+            SenderCounts { forms, stack_form, request_form, ..SenderCounts::default() };
         let mut request = record(50, 0, 800, 0, 0, 0);
         request[20..24].copy_from_slice(&((6u32 << 16) | 24).to_le_bytes());
         request[24..30].copy_from_slice(b"dummy\0");
@@ -601,14 +610,14 @@ mod tests {
         [0x1010u64, 0x3008].iter().for_each(|at| stack.extend(at.to_le_bytes()));
         let send = record(40, 0, 812, 3, 0x1010, 0x2000);
         // CPU 0 is read first, though the request on CPU 1 was before.
-        tally.records(0, [(20, send.as_slice()), (21, &stack)]);
-        tally.records(1, [(10, request.as_slice()), (30, &request)]);
-        tally.settle();
+        counts_so_far.records(0, [(20, send.as_slice()), (21, &stack)]);
+        counts_so_far.records(1, [(10, request.as_slice()), (30, &request)]);
+        counts_so_far.settle();
         let symbols = KernelSymbols::parse(
             "1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t load_module\n",
         );
         let comms = [(812, "modprobe".to_owned()), (800, "ip".to_owned())].into_iter().collect();
-        let sent = tally.to(3, &symbols, &comms);
+        let sent = counts_so_far.to(3, &symbols, &comms);
         assert_eq!(sent.len(), 1);
         assert_eq!(
             sent[0].purpose.as_ref().unwrap().to_string(),

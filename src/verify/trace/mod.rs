@@ -3,20 +3,19 @@
 //!
 //! How it is used:
 //!
-//! 1. [`TraceRecorder::arm`] before the workload starts: makes the instance, sizes its buffers,
-//! enables the events. This interrupts every CPU (the kernel patches its code), which is why it
-//! comes first.
-//! 2. [`TraceRecorder::start`]: recording begins; costs the watched CPUs nothing.
-//! 3. [`TraceRecorder::poll`] every 50 to 100 ms from a housekeeping thread: reads what is there
-//! and counts. It never waits on the buffer, because the kernel would wake a waiter by an interrupt
-//!    on the watched CPU (`rb_wakeups()`).
-//! 4. [`TraceRecorder::end_phase`] ends a phase and gives its evidence; the next begins at the same
-//! moment. So a positive control can be provoked in a phase of its own before and after the time
-//! that counts.
-//! 5. Dropping the recorder puts everything back.
+//! 1. [`TraceRecorder::arm`] before the workload starts: creates the instance, sizes its buffers
+//!    and enables the events. This interrupts every CPU, because the kernel patches its code. That
+//!    is why it comes first.
+//! 2. [`TraceRecorder::start`] starts recording; it costs the watched CPUs nothing.
+//! 3. [`TraceRecorder::poll`], every 50 to 100 ms from a housekeeping thread, reads and counts the
+//!    new records. It never waits on the buffer, because the kernel would wake a waiter with an
+//!    interrupt on the watched CPU (`rb_wakeups()`).
+//! 4. [`TraceRecorder::end_phase`] ends a phase and returns its evidence; the next begins at the
+//!    same moment. So the positive control has phases of its own before and after the span.
+//! 5. Dropping the recorder restores everything.
 //!
-//! Deliberately not here: who is to be watched and for how long (`verify::watch`), and what the
-//! evidence means (`verify::judge`).
+//! Not here: what to watch and for how long (`verify::watch`), and what the evidence means
+//! (`verify::judge`).
 
 mod afterwards;
 mod arm;
@@ -63,17 +62,17 @@ pub use record_window::ReadSpan;
 use recording::RecordingSpool;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use tasks::{cpu_time, look_up, ran};
+use tasks::{cpu_time, look_up_task, ran_mostly};
 
-/// What is to be recorded.
+/// What to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordRequest {
     /// The CPUs to watch.
     pub cpus: CpuSet,
-    /// The workload's system calls too. Costs every process of the machine a little on each of its
-    /// system calls while armed, so only when asked.
+    /// Whether to record system calls too. While armed, this slows every system call on the machine
+    /// a little.
     pub syscalls: bool,
-    /// The stack behind each event, which costs some microseconds more for each of them.
+    /// Whether to record the stack behind each event, which costs some microseconds for each event.
     pub stacks: bool,
 }
 
@@ -84,41 +83,41 @@ pub struct TraceEvidence {
     pub cpu: usize,
     /// Length of the phase in nanoseconds.
     pub span_ns: u64,
-    /// Entries into the kernel from user mode: those that have an event of their own (vectors,
-    /// device interrupts, page faults, NMIs, and system calls when asked for), and on CPUs of
-    /// `nohz_full=` those that only context tracking reports.
+    /// Entries into the kernel from user mode: those with an event of their own (vectors, device
+    /// interrupts, page faults, NMIs, and system calls when requested), and on CPUs of `nohz_full=`
+    /// those that only context tracking reports.
     pub entries: u64,
-    /// Interrupts and NMIs that hit the kernel itself: a system call, a page fault, another
-    /// interrupt, a kernel thread, the idle loop.
+    /// Interrupts and NMIs that hit kernel code: a system call, a page fault, another interrupt, a
+    /// kernel thread, the idle loop.
     #[serde(default)]
     pub kernel_interrupts: u64,
-    /// Whether no entry can have escaped: system calls were traced, or context tracking told of
+    /// Whether `entries` is complete: system calls were traced, or context tracking reported on
     /// this CPU.
     #[serde(default)]
     pub whole: bool,
-    /// Whether context tracking told of this CPU.
+    /// Whether context tracking reported on this CPU.
     #[serde(default)]
     pub tracked: bool,
-    /// Switches from one task to another.
+    /// Task switches.
     pub switches: u64,
-    /// Stays in the kernel or in another task: the sum of `count` over [`Self::interruptions`].
+    /// The number of interruptions: the sum of `count` over [`Self::interruptions`].
     pub stays: u64,
-    /// By cause and culprit, most frequent first.
+    /// Interruptions by cause and culprit, most frequent first.
     pub interruptions: Vec<InterruptionCount>,
-    /// Longest time the workload was in user mode without an interruption, in nanoseconds (the
-    /// longest idle time when no workload was named). `None` when it never ran.
+    /// Longest time of the workload in user mode without an interruption, in nanoseconds; without a
+    /// workload, the longest idle time. `None` when it never ran.
     pub longest_ns: Option<u64>,
-    /// The gaps of the sampler beside it; `None` when there were none to join.
+    /// The correlation with the gaps of the sampler; `None` without a sampler.
     #[serde(default)]
     pub joined: Option<GapAttribution>,
-    /// Who sent interrupts to it from other CPUs.
+    /// The senders of interrupts from other CPUs.
     #[serde(default)]
     pub senders: Vec<InterruptSender>,
-    /// Events the kernel dropped because the buffer was full.
+    /// Events that the kernel dropped because the buffer was full.
     pub lost: u64,
-    /// Bytes of the trace that were not understood.
+    /// Bytes of the trace that could not be decoded.
     pub skipped_bytes: u64,
-    /// How often each event was seen, by name.
+    /// Name and count of each event that was seen.
     pub events: Vec<(String, u64)>,
     /// What weakens the evidence: lost events, a clock that went backwards, …
     pub doubts: Vec<CpuDoubt>,
@@ -139,40 +138,40 @@ pub struct TraceRecorder<'h> {
     tasks: HashMap<i32, TaskName>,
     blind: Vec<BlindSpot>,
     tsc: bool,
-    /// When it was armed, for the rate of the clock.
+    /// When it was armed, to measure the rate of the clock.
     armed: clock::ClockReading,
-    /// The beginning of the phase, in ticks.
+    /// Start of the phase, in ticks.
     begun: u64,
-    /// System calls are recorded.
+    /// Whether system calls are recorded.
     syscalls: bool,
-    /// A stack is recorded behind every event, and shown.
+    /// Whether a stack is recorded behind every event.
     stacks: bool,
     /// System and name of the events that are recorded.
     events: Vec<(&'static str, &'static str)>,
-    /// Those of them that report an entry, in the order of the catalogue.
+    /// The events that report an entry, in the order of the catalogue.
     entry_events: Vec<EntryEvent>,
     /// Whether another process changed what is recorded; `None` before the start.
     interference: Option<InterferenceMonitor>,
-    /// The raw pages, when somebody wants them.
-    keeping: Option<RecordingSpool>,
-    /// What happened lately, when somebody wants to know.
-    lately: Option<FlightRecorder>,
+    /// The raw pages, when they are kept.
+    spool: Option<RecordingSpool>,
+    /// The recent history, when it is kept.
+    flight_recorder: Option<FlightRecorder>,
 }
 
 impl<'h> TraceRecorder<'h> {
-    /// Makes everything ready; nothing is recorded yet.
+    /// Prepares the trace; nothing is recorded yet.
     ///
     /// # Errors
-    /// There is no tracing here, it is not allowed, or arming it now would hang.
+    /// Tracing is not available or not allowed, or arming it now would hang.
     pub fn arm(host: &'h Host, order: &RecordRequest) -> Result<TraceRecorder<'h>, AbsenceReason> {
         let armed = clock::ClockReading::now();
         let ArmedTrace { instance, formats, tsc, busy, stack, mut blind } = arm::arm(host, order)?;
-        let refused = |error: Error| AbsenceReason::TraceNotOpened { answer: error.to_string() };
+
         let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
         let entry_events = entry_events::in_formats(&formats);
         let mut channels = Vec::new();
         for cpu in order.cpus.iter() {
-            channels.push(CpuChannel::new(cpu, instance.pipe(cpu).map_err(refused)?));
+            channels.push(CpuChannel::new(cpu, instance.pipe(cpu).map_err(pipe_refused)?));
         }
         let (mut decoder, unusable) = EventDecoder::new(&formats);
         decoder.expect_stacks(stack);
@@ -182,7 +181,7 @@ impl<'h> TraceRecorder<'h> {
         if symbols.is_empty() {
             blind.push(BlindSpot::FunctionNames);
         }
-        let shared = TraceContext::knowing(&symbols);
+        let shared = TraceContext::from_symbols(&symbols);
         let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
         let senders = match busy {
             false => IpiSenders::arm(host, &order.cpus, clock, order.stacks),
@@ -207,15 +206,15 @@ impl<'h> TraceRecorder<'h> {
             events,
             entry_events,
             interference: None,
-            keeping: None,
-            lately: None,
+            spool: None,
+            flight_recorder: None,
         })
     }
 
-    /// From [`TraceRecorder::start`] on the raw pages are kept; see [`TraceRecorder::take_recording`].
-    /// With a time, those of the last so many nanoseconds only.
+    /// Keeps the raw pages from [`TraceRecorder::start`] on, for [`TraceRecorder::take_recording`].
+    /// With `last_ns`, keeps only those of the last `last_ns` nanoseconds.
     pub fn keep_pages(&mut self, spool: PageBuffer, last_ns: Option<u64>) {
-        self.keeping = Some(RecordingSpool::new(spool, last_ns));
+        self.spool = Some(RecordingSpool::new(spool, last_ns));
     }
 
     /// What this trace cannot see on this kernel.
@@ -224,26 +223,25 @@ impl<'h> TraceRecorder<'h> {
         &self.blind
     }
 
-    /// The threads that make up the workload, by number; may be told at any time, and children
-    /// that they make on a watched CPU are taken in. Without a workload an idle CPU counts as
-    /// undisturbed.
+    /// Sets the threads of the workload; may be called at any time. Children that they create on a
+    /// watched CPU are added. Without a workload, an idle CPU counts as undisturbed.
     pub fn set_workload(&mut self, tids: &[i32]) {
         self.shared.workload = tids.iter().copied().collect();
-        if let Some(kept) = &mut self.keeping {
-            kept.workload(tids);
+        if let Some(spool) = &mut self.spool {
+            spool.add_workload(tids);
         }
         for channel in &mut self.channels {
-            channel.stays.workload_changed(&self.shared);
+            channel.tracker.workload_changed(&self.shared);
         }
     }
 
-    /// The clock of the trace.
+    /// Reads the clock of the trace.
     #[must_use]
     pub fn now(&self) -> u64 {
         if self.tsc { clock::ticks() } else { clock::monotonic_ns() }
     }
 
-    /// What a tick of that clock is worth.
+    /// Converts ticks of that clock to nanoseconds.
     #[must_use]
     pub fn scale(&self) -> TickScale {
         let nanoseconds = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
@@ -254,12 +252,12 @@ impl<'h> TraceRecorder<'h> {
         }
     }
 
-    /// Recording begins.
+    /// Starts recording.
     ///
     /// # Errors
     /// The kernel's answer.
     pub fn start(&mut self) -> cpushield_linux::Result<()> {
-        // NMIs tell how long they took in nanoseconds.
+        // The event of an NMI has its duration in nanoseconds.
         self.shared.ticks_per_ns = 1.0 / self.scale().ns_per_tick;
         for channel in &mut self.channels {
             channel.discard()?;
@@ -271,22 +269,22 @@ impl<'h> TraceRecorder<'h> {
         self.interference = Some(InterferenceMonitor::start(&self.instance, cpus, events));
         let begun = self.now();
         for channel in &mut self.channels {
-            channel.stays.since(begun);
+            channel.tracker.recording_started(begun);
         }
-        self.begin(begun);
+        self.begin_phase(begun);
         Ok(())
     }
 
-    /// Reads and counts what the kernel has recorded since the last time. Never waits.
+    /// Reads and counts what the kernel has recorded since the last call. Never waits.
     ///
     /// # Errors
     /// The kernel's answer.
     pub fn poll(&mut self) -> cpushield_linux::Result<()> {
-        let heard = self.now();
+        let now = self.now();
         for channel in &mut self.channels {
-            let keep = self.keeping.as_mut().map(|kept| &mut kept.spool);
+            let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
             channel.read(&self.decoder, &mut self.shared, None, keep)?;
-            channel.heard(heard);
+            channel.advance(now);
         }
         if let Some(senders) = &mut self.senders {
             senders.poll();
@@ -295,52 +293,54 @@ impl<'h> TraceRecorder<'h> {
             monitor.poll(self.host);
         }
         self.look_up_tasks();
-        self.note(heard);
-        self.forget(heard);
+        self.record_history(now);
+        self.forget_old_pages(now);
         Ok(())
     }
 
-    /// Entries of this phase so far, on the CPU with most of them.
+    /// The number of entries in this phase so far, on the CPU with the most.
     #[must_use]
     pub fn most_entries(&self) -> Option<u64> {
-        self.channels.iter().map(|channel| channel.stays.entries()).max()
+        self.channels.iter().map(|channel| channel.tracker.entries()).max()
     }
 
-    /// The first breach of a limit in this phase is noted from now on: more entries into the
-    /// kernel, or an interruption of more nanoseconds. Gives the tick at which the phase began.
+    /// Sets the limits. From now on, the first breach in this phase is noted: more entries into the
+    /// kernel, or a longer interruption in nanoseconds. Returns the tick at which the phase began.
     pub fn set_limits(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> u64 {
-        let ticks = gap_ns.map(|ns| interruptions::ticks(ns, self.shared.ticks_per_ns));
-        self.channels.iter_mut().for_each(|channel| channel.stays.limit(entries, ticks));
+        let ticks = gap_ns.map(|ns| interruptions::ns_to_ticks(ns, self.shared.ticks_per_ns));
+        self.channels.iter_mut().for_each(|channel| channel.tracker.set_limits(entries, ticks));
         self.begun
     }
 
     /// The first breach of this phase.
     #[must_use]
     pub fn first_breach(&self) -> Option<NoticedBreach> {
-        let of = |channel: &CpuChannel| {
-            let at = channel.stays.breached()?;
-            let kind = match at.ticks {
-                0 => BrokenLimit::Entries(at.entries),
-                ticks => BrokenLimit::Interruption(self.scale().ns(ticks)),
-            };
-            Some(NoticedBreach { cpu: channel.cpu, at: at.at, kind })
-        };
-        self.channels.iter().filter_map(of).min_by_key(|breached| breached.at)
+        let breaches = self.channels.iter().filter_map(|channel| self.breach_on(channel));
+        breaches.min_by_key(|breach| breach.at)
     }
 
-    /// Lays gaps of the sampler on this CPU beside what was polled, where both have one clock: gaps
-    /// in the order of time, and a tick before which no other begins.
-    pub fn add_gaps(&mut self, cpu: usize, gaps: &[Gap], looked: u64) {
+    fn breach_on(&self, channel: &CpuChannel) -> Option<NoticedBreach> {
+        let breach = channel.tracker.first_breach()?;
+        let kind = match breach.ticks {
+            0 => BrokenLimit::Entries(breach.entries),
+            ticks => BrokenLimit::Interruption(self.scale().ns(ticks)),
+        };
+        Some(NoticedBreach { cpu: channel.cpu, at: breach.at, kind })
+    }
+
+    /// Correlates gaps of the sampler on this CPU with the trace, where both use the same clock.
+    /// The gaps are in the order of time; no other gap begins before tick `complete_until`.
+    pub fn add_gaps(&mut self, cpu: usize, gaps: &[Gap], complete_until: u64) {
         let channel = self.channels.iter_mut().find(|channel| channel.cpu == cpu);
-        if let (Some(kept), true) = (&mut self.keeping, self.tsc) {
-            kept.gaps(cpu, gaps);
+        if let (Some(spool), true) = (&mut self.spool, self.tsc) {
+            spool.add_gaps(cpu, gaps);
         }
         if let (Some(channel), true) = (channel, self.tsc) {
-            channel.joiner.gaps(gaps, looked);
+            channel.correlator.add_gaps(gaps, complete_until);
         }
     }
 
-    /// Ends a phase: everything until now. One entry for each watched CPU.
+    /// Ends a phase and returns its evidence, one entry for each watched CPU.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -348,14 +348,14 @@ impl<'h> TraceRecorder<'h> {
         let (begun, end, scale) = (self.begun, self.now(), self.scale());
         let mut phases = Vec::new();
         for channel in &mut self.channels {
-            let keep = self.keeping.as_mut().map(|kept| &mut kept.spool);
+            let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
             let ended = channel.read(&self.decoder, &mut self.shared, Some(end), keep)?;
-            phases.push(ended.unwrap_or_else(|| channel.cut(end)));
-            channel.heard(end);
+            phases.push(ended.unwrap_or_else(|| channel.end_phase(end)));
+            channel.advance(end);
         }
         if let Some(senders) = &mut self.senders {
             senders.poll();
-            senders.name_the_dead();
+            senders.read_saved_names();
             if senders.is_partial() && !self.blind.contains(&BlindSpot::SomeSenders) {
                 self.blind.push(BlindSpot::SomeSenders);
             }
@@ -365,33 +365,37 @@ impl<'h> TraceRecorder<'h> {
         let mut evidence = Vec::new();
         for (channel, phase) in self.channels.iter_mut().zip(phases) {
             for pid in phase.seen.rows.tasks().chain(phase.seen.silent) {
-                look_up(self.host, &mut self.tasks, pid);
+                look_up_task(self.host, &mut self.tasks, pid);
             }
             let stats = self.instance.stats(channel.cpu)?;
             let counted = stats.lost().saturating_sub(channel.stats.lost());
             channel.stats = stats;
-            let ran = ran(self.host, channel.runner, span_ns);
-            let stacks = self.stacks.then(|| channel.stays.stacks());
+            let ran = ran_mostly(self.host, channel.runner, span_ns);
+            let stacks = self.stacks.then(|| channel.tracker.stacks());
             let names = CulpritNames { symbols: &self.symbols, tasks: &self.tasks, stacks };
-            let mut told = tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
-            told.joined = channel.joiner.end(&names, &scale);
-            told.tracked = channel.stays.is_tracked();
-            told.whole = self.syscalls || told.tracked;
+            let mut found =
+                build_evidence(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
+            found.joined = channel.correlator.end_phase(&names, &scale);
+            found.tracked = channel.tracker.is_tracked();
+            found.whole = self.syscalls || found.tracked;
             let senders = self.senders.as_ref();
-            told.senders =
+            found.senders =
                 senders.map(|all| all.to(channel.cpu, &self.symbols)).unwrap_or_default();
             if senders.is_some_and(|all| !all.is_partial()) {
-                ipi_senders::name_calls(&mut told.interruptions, &mut told.joined, &told.senders);
+                ipi_senders::name_calls(
+                    &mut found.interruptions,
+                    &mut found.joined,
+                    &found.senders,
+                );
             }
-            afterwards::name_the_rest(&mut told.interruptions, self.syscalls);
-            evidence.push(told);
+            afterwards::name_entries_without_event(&mut found.interruptions, self.syscalls);
+            evidence.push(found);
         }
-        self.begin(end);
+        self.begin_phase(end);
         Ok(evidence)
     }
 
-    /// Stops recording and puts everything back, and says if that failed (dropping does the same
-    /// in silence).
+    /// Stops recording and restores everything. Dropping does the same but ignores errors.
     ///
     /// # Errors
     /// The kernel's first answer that is an error.
@@ -400,18 +404,18 @@ impl<'h> TraceRecorder<'h> {
         self.instance.close()
     }
 
-    /// A phase begins: notes who of the workload runs where.
-    fn begin(&mut self, at: u64) {
+    /// Begins a phase, and notes which thread of the workload runs on each CPU.
+    fn begin_phase(&mut self, at: u64) {
         self.begun = at;
-        if let Some(kept) = &mut self.keeping {
-            kept.phases.push((at, ""));
+        if let Some(spool) = &mut self.spool {
+            spool.phases.push((at, ""));
         }
         if let Some(senders) = &mut self.senders {
-            senders.begin();
+            senders.begin_phase();
         }
         for channel in &mut self.channels {
             channel.runner = None;
-            channel.joiner.begin(at, self.shared.ticks_per_ns);
+            channel.correlator.begin_phase(at, self.shared.ticks_per_ns);
         }
         for tid in &self.shared.workload {
             let Ok(task) = self.host.task(*tid, *tid) else { continue };
@@ -424,18 +428,22 @@ impl<'h> TraceRecorder<'h> {
         }
     }
 
-    /// Looks up tasks while they live.
+    /// Looks up the names of tasks while they are alive.
     fn look_up_tasks(&mut self) {
         for channel in &self.channels {
-            for pid in channel.stays.rows().tasks() {
-                look_up(self.host, &mut self.tasks, pid);
+            for pid in channel.tracker.rows().tasks() {
+                look_up_task(self.host, &mut self.tasks, pid);
             }
         }
     }
 }
 
-/// The evidence of one CPU.
-fn tell(
+fn pipe_refused(error: Error) -> AbsenceReason {
+    AbsenceReason::TraceNotOpened { answer: error.to_string() }
+}
+
+/// Builds the evidence of one CPU.
+fn build_evidence(
     cpu: usize,
     span_ns: u64,
     phase: &TracePhase,
@@ -455,8 +463,8 @@ fn tell(
     ];
     let happened = counted.into_iter().filter(|(times, _)| *times > 0);
     let mut doubts: Vec<CpuDoubt> = happened.map(|(_, doubt)| doubt).collect();
-    // Without a single event nothing but its CPU time shows that the workload ran at all; and with
-    // it, that it ran all the time, for a switch would have been an event.
+    // Without a single event, only its CPU time shows that the workload ran at all. If it ran, it
+    // ran the whole time, because a switch would have been an event.
     let silent = phase.records() == 0;
     let longest_ns = match (silent, ran) {
         (true, Some(true)) => Some(span_ns),
@@ -475,7 +483,7 @@ fn tell(
         entries: seen.entries,
         kernel_interrupts: seen.kernel_interrupts,
         switches: seen.switches,
-        stays: seen.stays,
+        stays: seen.interruptions,
         interruptions: seen.rows.interruptions(names, scale),
         longest_ns,
         whole: false,

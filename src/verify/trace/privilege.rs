@@ -23,7 +23,7 @@ impl TraceRecorder<'_> {
     }
 
     fn arm_privilege(&mut self) -> Result<(), BlindReason> {
-        let entry_text = EntryText::of(&self.symbols).ok_or(BlindReason::EntryCodeHidden)?;
+        let entry_text = EntryText::find(&self.symbols).ok_or(BlindReason::EntryCodeHidden)?;
         if !self.stacks {
             let release = self.host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
             if version(&release) < Some(TRIGGER_SINCE) {
@@ -33,10 +33,10 @@ impl TraceRecorder<'_> {
                 return Err(BlindReason::CpuBusy);
             }
             let form = EventFormat::parse(&self.instance.format_text("ftrace", "kernel_stack"));
-            let form = form.ok().and_then(|format| StackForm::of(&format));
+            let form = form.ok().and_then(|format| StackForm::from_format(&format));
             let form = form.ok_or(BlindReason::NoStackTrace)?;
             let interrupts = trace_events::events()
-                .filter(|spec| is_frequent(spec.what))
+                .filter(|spec| is_frequent(spec.kind))
                 .filter(|spec| self.events.contains(&(spec.system, spec.name)));
             for spec in interrupts {
                 self.instance.add_stack_trigger(spec.system, spec.name)?;
@@ -51,10 +51,10 @@ impl TraceRecorder<'_> {
 /// Interrupts that are worth a trigger: the kernel waits a grace period of RCU for each when it is
 /// removed (`trigger_data_free()`, kernel/trace/trace_events_trigger.c, 6.12). What the others hit
 /// is inferred.
-fn is_frequent(what: EventKind) -> bool {
+fn is_frequent(kind: EventKind) -> bool {
     use X86Vector::{CallMany, CallOne, IrqWork, LocalTimer, Reschedule};
     matches!(
-        what,
+        kind,
         EventKind::Irq
             | EventKind::Nmi
             | EventKind::Vector(LocalTimer | Reschedule | CallMany | CallOne | IrqWork)

@@ -1,7 +1,7 @@
-//! Counts the records of each event between two moments that are known only as spans: the reads of
-//! the counters that the trace is compared with. Pure.
+//! Counts the records of each event between two reads of the counters that the trace is compared
+//! with. The moment of a read is known only as a span. Pure.
 
-/// A read of the counters, on the clock of the trace.
+/// The span of one read of the counters, on the clock of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadSpan {
     /// Just before it.
@@ -15,23 +15,23 @@ pub struct ReadSpan {
 pub struct RecordWindow {
     first: Option<ReadSpan>,
     last: Option<ReadSpan>,
-    /// By place in the catalogue: records between the reads, and records during them.
+    /// Records between the reads, and records during them, by place in the catalogue.
     between: Vec<u64>,
     during: Vec<u64>,
 }
 
 impl RecordWindow {
-    /// The first read is over. Records older than its end may still come.
+    /// Opens the window after the first read. Records older than its end may still arrive.
     pub fn open(&mut self, first: ReadSpan) {
         *self = RecordWindow { first: Some(first), ..RecordWindow::default() };
     }
 
-    /// The last read is over. No record younger than its beginning came yet.
+    /// Closes the window after the last read. No record younger than its start has arrived yet.
     pub fn close(&mut self, last: ReadSpan) {
         self.last = Some(last);
     }
 
-    /// The next record, of the event at this place in the catalogue.
+    /// Counts the next record, of the event at this place in the catalogue.
     pub fn record(&mut self, place: usize, at: u64) {
         let Some(first) = self.first.filter(|first| at >= first.begun) else { return };
         let counts = match self.last {
@@ -46,12 +46,12 @@ impl RecordWindow {
         counts[place] += 1;
     }
 
-    /// Records of an event between the reads, and between and during them.
+    /// The number of records of an event between the reads, and between and during them.
     #[must_use]
     pub fn bounds(&self, place: usize) -> (u64, u64) {
-        let count = |counts: &[u64]| counts.get(place).copied().unwrap_or(0);
-        let between = count(&self.between);
-        (between, between + count(&self.during))
+        let between = self.between.get(place).copied().unwrap_or(0);
+        let during = self.during.get(place).copied().unwrap_or(0);
+        (between, between + during)
     }
 }
 

@@ -1,9 +1,10 @@
-//! A [`TraceRecording`]: the raw pages of a watch with all that is needed to read them elsewhere.
-//! The recorder keeps the pages that it reads anyway; nothing more is asked of the watched CPUs.
+//! A [`TraceRecording`]: the raw pages of a watch and everything that is needed to read them on
+//! another machine. The recorder reads these pages anyway, so keeping them costs the watched CPUs
+//! nothing.
 
 use super::TraceRecorder;
 use super::culprit_stats::TaskName;
-use super::interruptions::ticks;
+use super::interruptions::ns_to_ticks;
 use crate::verify::TracedSpan;
 use cpushield_linux::Host;
 use cpushield_linux::clock::TickScale;
@@ -13,10 +14,10 @@ use cpushield_linux::sampler::Gap;
 use cpushield_linux::tracefs::TraceTexts;
 use std::collections::HashMap;
 
-/// Everything that was recorded.
+/// A complete recording.
 #[derive(Debug)]
 pub struct TraceRecording {
-    /// The form of the pages.
+    /// The layout of the pages.
     pub layout: PageLayout,
     /// Texts of tracefs.
     pub texts: TraceTexts,
@@ -26,35 +27,35 @@ pub struct TraceRecording {
     pub kallsyms: String,
     /// The trace clock.
     pub clock: &'static str,
-    /// What a tick of it is worth.
+    /// Converts ticks of that clock to nanoseconds.
     pub scale: TickScale,
-    /// `uname -a` as far as it says something about the kernel; empty when that cannot be read.
+    /// The part of `uname -a` about the kernel; empty when it cannot be read.
     pub kernel: String,
     /// Each CPU with its `stats` of tracefs at the end.
     pub cpus: Vec<(usize, String)>,
-    /// When each phase began, in ticks, and what it is; the last one is the end.
+    /// Start of each phase in ticks, and its name; the last one is the end.
     pub phases: Vec<(u64, &'static str)>,
     /// The threads of the workload.
     pub workload: Vec<i32>,
-    /// Tasks that were looked up while they lived.
+    /// Tasks that were looked up while they were alive.
     pub tasks: HashMap<i32, TaskName>,
-    /// Gaps that the sampler saw, with their CPU, in ticks; none where it ran by another clock.
+    /// Gaps that the sampler saw, with their CPU, in ticks; empty where it used another clock.
     pub gaps: Vec<(usize, Gap)>,
-    /// A stack is behind every event, and is to be shown.
+    /// Whether a stack is recorded behind every event.
     pub stacks: bool,
     /// The pages.
     pub spool: PageBuffer,
 }
 
 impl TraceRecording {
-    /// Something else begins at this moment.
+    /// Begins another phase at this moment.
     pub fn mark(&mut self, at: u64, name: &'static str) {
         let place = self.phases.partition_point(|(begun, _)| *begun <= at);
         self.phases.insert(place, (at, name));
     }
 }
 
-/// Gaps kept one by one, of all CPUs.
+/// The most gaps that are kept, of all CPUs.
 const GAPS_MAX: usize = 1 << 20;
 
 /// What is kept while the recorder runs.
@@ -64,12 +65,12 @@ pub struct RecordingSpool {
     pub phases: Vec<(u64, &'static str)>,
     workload: Vec<i32>,
     gaps: Vec<(usize, Gap)>,
-    /// What is older than so many nanoseconds is forgotten.
+    /// Older records than this many nanoseconds are discarded; `None` to keep all.
     last_ns: Option<u64>,
 }
 
 impl RecordingSpool {
-    /// Nothing kept yet.
+    /// An empty spool.
     pub fn new(spool: PageBuffer, last_ns: Option<u64>) -> RecordingSpool {
         RecordingSpool {
             spool,
@@ -80,7 +81,7 @@ impl RecordingSpool {
         }
     }
 
-    /// Forgets what came before this moment.
+    /// Discards what was recorded before this moment.
     fn forget_before(&mut self, at: u64, page_size: usize) {
         self.spool.discard_before(at, page_size);
         self.gaps.retain(|(_, gap)| gap.end > at);
@@ -91,8 +92,8 @@ impl RecordingSpool {
         }
     }
 
-    /// Threads of the workload; those that are gone stay known.
-    pub fn workload(&mut self, tids: &[i32]) {
+    /// Adds threads of the workload; those that have ended are kept.
+    pub fn add_workload(&mut self, tids: &[i32]) {
         for tid in tids {
             if !self.workload.contains(tid) {
                 self.workload.push(*tid);
@@ -100,34 +101,35 @@ impl RecordingSpool {
         }
     }
 
-    /// Gaps of a CPU; the first ones where there are too many.
-    pub fn gaps(&mut self, cpu: usize, gaps: &[Gap]) {
+    /// Adds gaps of a CPU; drops the last ones when there are too many.
+    pub fn add_gaps(&mut self, cpu: usize, gaps: &[Gap]) {
         let room = GAPS_MAX.saturating_sub(self.gaps.len());
         self.gaps.extend(gaps.iter().take(room).map(|gap| (cpu, *gap)));
     }
 }
 
 impl TraceRecorder<'_> {
-    /// Ends recording and hands over what there is since [`TraceRecorder::start`]; `None` when
-    /// nothing was to be kept.
+    /// Ends recording and returns what was kept since [`TraceRecorder::start`]; `None` when nothing
+    /// was to be kept.
     pub fn take_recording(&mut self) -> Option<TraceRecording> {
-        self.keeping.as_ref()?;
-        // What came since the last reading belongs to the file too. Where the kernel refuses, the
-        // file ends a little earlier.
+        self.spool.as_ref()?;
+        // The records since the last poll belong to the file too. Where the kernel refuses to stop,
+        // the file ends a little earlier.
         let _ = self.instance.stop().and_then(|()| self.poll());
-        let kept = self.keeping.take()?;
+        let kept = self.spool.take()?;
         let host = self.host;
-        let event = |(system, name): &(&'static str, &'static str)| {
-            ((*system).to_owned(), self.instance.format_text(system, name))
-        };
+        let mut events = Vec::new();
+        for (system, name) in &self.events {
+            events.push(((*system).to_owned(), self.instance.format_text(system, name)));
+        }
         Some(TraceRecording {
             layout: self.channels.first().map_or(PageLayout::COMMON, |channel| channel.layout()),
             texts: self.instance.texts(),
-            events: self.events.iter().map(event).collect(),
-            kallsyms: functions(&host.read("/proc/kallsyms").unwrap_or_default()),
+            events,
+            kallsyms: function_lines(&host.read("/proc/kallsyms").unwrap_or_default()),
             clock: if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" },
             scale: self.scale(),
-            kernel: kernel(host),
+            kernel: kernel_version(host),
             cpus: self
                 .channels
                 .iter()
@@ -142,58 +144,58 @@ impl TraceRecorder<'_> {
         })
     }
 
-    /// What was recorded before the last so many nanoseconds is forgotten, unless a limit was
-    /// broken since: what led to that is what is wanted.
-    pub(super) fn forget(&mut self, heard: u64) {
-        let broken = self.channels.iter().any(|channel| channel.stays.breached().is_some());
+    /// Discards what is older than the time to keep, unless a limit was broken: then the records
+    /// before the breach must stay.
+    pub(super) fn forget_old_pages(&mut self, now: u64) {
+        let broken = self.channels.iter().any(|channel| channel.tracker.first_breach().is_some());
         let page_size = self.channels.first().map_or(0, |channel| channel.layout().page_size());
         let per_ns = self.shared.ticks_per_ns;
-        if let Some(kept) = self.keeping.as_mut().filter(|_| !broken)
+        if let Some(kept) = self.spool.as_mut().filter(|_| !broken)
             && let Some(last_ns) = kept.last_ns
         {
-            kept.forget_before(heard.saturating_sub(ticks(last_ns, per_ns)), page_size);
+            kept.forget_before(now.saturating_sub(ns_to_ticks(last_ns, per_ns)), page_size);
         }
     }
 
-    /// When the present phase began, on the clock of the trace.
+    /// Start of the current phase, on the clock of the trace.
     #[must_use]
     pub fn phase_began(&self) -> u64 {
         self.begun
     }
 
-    /// From then to the beginning of the present phase.
+    /// The span from `began` to the start of the current phase.
     #[must_use]
     pub fn span_since(&self, began: u64) -> TracedSpan {
         let clock = if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" };
         TracedSpan { clock: clock.to_owned(), began, ended: self.begun }
     }
 
-    /// What the phase is that began last, for people.
+    /// Names the current phase.
     pub fn name_phase(&mut self, name: &'static str) {
-        if let Some((_, last)) = self.keeping.as_mut().and_then(|kept| kept.phases.last_mut()) {
+        if let Some((_, last)) = self.spool.as_mut().and_then(|kept| kept.phases.last_mut()) {
             *last = name;
         }
     }
 }
 
-/// The lines that are those of functions: events name nothing else, and data is most of the file.
-fn functions(kallsyms: &str) -> String {
-    let is_function = |line: &&str| {
-        let kind = line.split_ascii_whitespace().nth(1);
-        matches!(kind, Some("t" | "T" | "w" | "W")) && !line.starts_with("0000000000000000 ")
-    };
+/// The lines of functions. Events name nothing else, and most of the file is data.
+fn function_lines(kallsyms: &str) -> String {
     let mut text = String::new();
-    for line in kallsyms.lines().filter(is_function) {
-        text.push_str(line);
-        text.push('\n');
+    for line in kallsyms.lines() {
+        let kind = line.split_ascii_whitespace().nth(1);
+        if matches!(kind, Some("t" | "T" | "w" | "W")) && !line.starts_with("0000000000000000 ") {
+            text.push_str(line);
+            text.push('\n');
+        }
     }
     text
 }
 
 /// System, release and version, without the name of the machine.
-fn kernel(host: &Host) -> String {
-    let word = |file: &str| host.read_line(&format!("/proc/sys/kernel/{file}")).unwrap_or_default();
-    format!("{} {} {}", word("ostype"), word("osrelease"), word("version")).trim().to_owned()
+fn kernel_version(host: &Host) -> String {
+    let parts = ["ostype", "osrelease", "version"]
+        .map(|file| host.read_line(&format!("/proc/sys/kernel/{file}")).unwrap_or_default());
+    parts.join(" ").trim().to_owned()
 }
 
 #[cfg(test)]
@@ -205,6 +207,6 @@ mod tests {
         let text = "ffffffff81000000 T _stext\nffffffff82a11000 D jiffies\n\
             0000000000000000 t hidden\nffffffffc0402000 t e1000_intr\t[e1000e]\n";
         let kept = "ffffffff81000000 T _stext\nffffffffc0402000 t e1000_intr\t[e1000e]\n";
-        assert_eq!(functions(text), kept);
+        assert_eq!(function_lines(text), kept);
     }
 }

@@ -8,7 +8,7 @@ use super::culprit_stats::CulpritNames;
 use super::decode::EventDecoder;
 use super::interruptions::{EntryText, InterruptionTracker, LogEntry, TraceContext};
 use super::stacks::{StackForm, StackTable};
-use super::{TraceEvidence, tell, trace_events};
+use super::{TraceEvidence, build_evidence, trace_events};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::kallsyms::KernelSymbols;
@@ -23,7 +23,7 @@ pub struct PageReplay {
     decoder: EventDecoder,
     shared: TraceContext,
     symbols: KernelSymbols,
-    stays: InterruptionTracker,
+    tracker: InterruptionTracker,
     phase: TracePhase,
     scale: TickScale,
     begun: u64,
@@ -61,12 +61,12 @@ impl PageReplay {
         let mut shared = TraceContext {
             workload: recorded.workload.iter().copied().collect(),
             ticks_per_ns: 1.0 / recorded.scale.ns_per_tick,
-            ..TraceContext::knowing(&recorded.symbols)
+            ..TraceContext::from_symbols(&recorded.symbols)
         };
         let (mut decoder, _) = EventDecoder::new(&formats);
         let stack = recorded.formats.iter().find(|(_, name, _)| name == "kernel_stack");
-        let stack = stack.and_then(|(_, _, form)| StackForm::of(form));
-        shared.entry_text = EntryText::of(&recorded.symbols).filter(|_| stack.is_some());
+        let stack = stack.and_then(|(_, _, form)| StackForm::from_format(form));
+        shared.entry_text = EntryText::find(&recorded.symbols).filter(|_| stack.is_some());
         decoder.expect_stacks(stack);
         PageReplay {
             cpu: recorded.cpu,
@@ -74,7 +74,7 @@ impl PageReplay {
             decoder,
             shared,
             symbols: recorded.symbols,
-            stays: InterruptionTracker::default(),
+            tracker: InterruptionTracker::default(),
             phase: TracePhase::default(),
             scale: recorded.scale,
             begun: 0,
@@ -83,57 +83,59 @@ impl PageReplay {
 
     /// The next page.
     pub fn page(&mut self, page: &[u8]) {
-        let mut into = ChannelSink { stays: &mut self.stays, phase: &mut self.phase, window: None };
+        let mut into =
+            ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
         into.page(&self.layout, page, &self.decoder, &mut self.shared, None);
     }
 
     /// The next page, whose records after `end` belong to the next phase; evidence of the phase
     /// that ends when there was such a record.
     pub fn page_until(&mut self, page: &[u8], end: u64) -> Option<TraceEvidence> {
-        let mut into = ChannelSink { stays: &mut self.stays, phase: &mut self.phase, window: None };
+        let mut into =
+            ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
         let phase = into.page(&self.layout, page, &self.decoder, &mut self.shared, Some(end))?;
-        Some(self.told(&phase, end))
+        Some(self.build_evidence_until(&phase, end))
     }
 
     /// Ends a phase at this moment.
-    pub fn cut(&mut self, at: u64) -> TraceEvidence {
-        self.stays.release(&mut self.shared);
-        let seen = self.stays.cut(at);
+    pub fn end_phase(&mut self, at: u64) -> TraceEvidence {
+        self.tracker.release_held(&mut self.shared);
+        let seen = self.tracker.end_phase(at);
         let phase = TracePhase { seen, ..std::mem::take(&mut self.phase) };
-        self.told(&phase, at)
+        self.build_evidence_until(&phase, at)
     }
 
     /// From here on everything is kept one by one; see [`super::story`].
-    pub(super) fn draw_from(&mut self, at: u64) {
-        self.stays.keep_tape();
-        self.stays.since(at);
+    pub(super) fn keep_history_from(&mut self, at: u64) {
+        self.tracker.keep_history();
+        self.tracker.recording_started(at);
     }
 
     /// The stacks that were seen.
     pub(super) fn stacks(&self) -> &StackTable {
-        self.stays.stacks()
+        self.tracker.stacks()
     }
 
     /// Hands over what is over.
-    pub(super) fn drawn(&mut self) -> Vec<LogEntry> {
-        self.stays.take_tape()
+    pub(super) fn take_history(&mut self) -> Vec<LogEntry> {
+        self.tracker.take_history()
     }
 
     /// Nothing more comes.
     pub(super) fn finish(&mut self, at: u64) {
-        self.stays.release(&mut self.shared);
-        self.stays.finish(at);
+        self.tracker.release_held(&mut self.shared);
+        self.tracker.finish(at);
     }
 
-    fn told(&mut self, phase: &TracePhase, end: u64) -> TraceEvidence {
+    fn build_evidence_until(&mut self, phase: &TracePhase, end: u64) -> TraceEvidence {
         let span_ns = self.scale.ns(end.saturating_sub(self.begun));
         self.begun = end;
         let tasks = HashMap::new();
         let names = CulpritNames {
             symbols: &self.symbols,
             tasks: &tasks,
-            stacks: Some(self.stays.stacks()),
+            stacks: Some(self.tracker.stacks()),
         };
-        tell(self.cpu, span_ns, phase, &names, &self.scale, 0, None)
+        build_evidence(self.cpu, span_ns, phase, &names, &self.scale, 0, None)
     }
 }

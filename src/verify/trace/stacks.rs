@@ -25,7 +25,7 @@ pub struct StackForm {
 impl StackForm {
     /// From the form of `ftrace:kernel_stack`.
     #[must_use]
-    pub fn of(format: &EventFormat) -> Option<StackForm> {
+    pub fn from_format(format: &EventFormat) -> Option<StackForm> {
         Some(StackForm { id: format.id, callers: format.field("caller")?.offset })
     }
 
@@ -68,17 +68,17 @@ impl StackTable {
     /// A stack with the names of its functions, innermost first, without those of the tracing
     /// itself; empty where none was seen.
     #[must_use]
-    pub fn told(&self, number: Option<u32>, symbols: &KernelSymbols) -> Vec<String> {
+    pub fn function_names(&self, number: Option<u32>, symbols: &KernelSymbols) -> Vec<String> {
         let is_it = |(stack, n): (&Vec<u64>, &u32)| (Some(*n) == number).then(|| stack.clone());
-        named(&self.known.iter().find_map(is_it).unwrap_or_default(), symbols)
+        name_functions(&self.known.iter().find_map(is_it).unwrap_or_default(), symbols)
     }
 }
 
 /// The functions of a stack, innermost first, without those that write the event itself
 /// (`trace_event_raw_event_…`, `trace_event_buffer_commit`, include/trace/trace_events.h).
 #[must_use]
-pub fn named(callers: &[u64], symbols: &KernelSymbols) -> Vec<String> {
-    let name = |at: &u64| match symbols.containing(*at) {
+pub fn name_functions(callers: &[u64], symbols: &KernelSymbols) -> Vec<String> {
+    let name = |at: &u64| match symbols.around(*at) {
         Some(name) => name.to_owned(),
         None => format!("{at:#x}"),
     };
@@ -119,7 +119,7 @@ mod tests {
         let symbols = KernelSymbols::parse(
             "1000 t trace_event_raw_event_softirq\n2000 t raise_softirq\n3000 t tick_handle\n",
         );
-        let told = named(&[0x1010, 0x2020, 0x3030], &symbols);
+        let told = name_functions(&[0x1010, 0x2020, 0x3030], &symbols);
         assert_eq!(told, ["raise_softirq", "tick_handle"]);
     }
 }

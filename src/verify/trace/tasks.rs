@@ -8,7 +8,7 @@ use std::collections::HashMap;
 const TASKS_MAX: usize = 16 << 10;
 
 /// Looks up the name of a task while it lives.
-pub fn look_up(host: &Host, tasks: &mut HashMap<i32, TaskName>, pid: i32) {
+pub fn look_up_task(host: &Host, tasks: &mut HashMap<i32, TaskName>, pid: i32) {
     if tasks.len() < TASKS_MAX && !tasks.contains_key(&pid) {
         let task = host.task(pid, pid);
         let name = task.map(|task| TaskName { comm: task.comm, kthread: task.kthread });
@@ -27,7 +27,7 @@ pub fn cpu_time(host: &Host, tid: i32) -> Option<u64> {
 }
 
 /// Whether the thread got most of the time; `None` when that cannot be told.
-pub fn ran(host: &Host, runner: Option<(i32, u64)>, span_ns: u64) -> Option<bool> {
+pub fn ran_mostly(host: &Host, runner: Option<(i32, u64)>, span_ns: u64) -> Option<bool> {
     let (tid, before) = runner?;
     let took_ns = cpu_time(host, tid)?.saturating_sub(before) * 10_000_000;
     Some(took_ns + 20_000_000 >= span_ns / 2)

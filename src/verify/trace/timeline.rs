@@ -72,34 +72,34 @@ pub fn story(
     let first = recording.phases.first().map_or(0, |(at, _)| *at);
     let last = recording.phases.last().map_or(0, |(at, _)| *at);
     // Of what was forgotten before, nothing is known.
-    replay.draw_from(recording.spool.discarded_until(cpu).unwrap_or(first));
+    replay.keep_history_from(recording.spool.forgot_until(cpu).unwrap_or(first));
     let TraceRecording { layout, scale, tasks, spool, stacks: shown, .. } = recording;
     let names = CulpritNames { symbols: &symbols, tasks, stacks: None };
-    let mut hand_over = |pieces: Vec<LogEntry>, stacks: &StackTable| -> io::Result<()> {
-        pieces.into_iter().try_for_each(|piece| {
-            let what = match piece.what {
+    let mut hand_over = |entries: Vec<LogEntry>, stacks: &StackTable| -> io::Result<()> {
+        entries.into_iter().try_for_each(|entry| {
+            let what = match entry.what {
                 LogEntryKind::Undisturbed(0) => TimelineKind::Undisturbed("idle".to_owned()),
                 LogEntryKind::Undisturbed(pid) => TimelineKind::Undisturbed(names.thread(pid)),
-                LogEntryKind::Stay(key) => {
-                    let (cause, culprit) = names.of(key);
+                LogEntryKind::Interruption(key) => {
+                    let (cause, culprit) = names.describe(key);
                     TimelineKind::Interruption(cause, culprit)
                 }
                 LogEntryKind::Frame(words, key) => {
-                    let (cause, culprit) = names.of(key);
+                    let (cause, culprit) = names.describe(key);
                     TimelineKind::Inside(words, cause, culprit)
                 }
                 LogEntryKind::Lost => TimelineKind::Lost,
             };
-            let (begun_ns, end_ns) = (scale.ns(piece.begun), scale.ns(piece.end));
-            let stack = piece.stack.filter(|_| *shown);
-            let stack = stacks.told(stack, &symbols);
-            tell(&TimelineEntry { begun_ns, end_ns, depth: piece.depth, what, stack })
+            let (begun_ns, end_ns) = (scale.ns(entry.begun), scale.ns(entry.end));
+            let stack = entry.stack.filter(|_| *shown);
+            let stack = stacks.function_names(stack, &symbols);
+            tell(&TimelineEntry { begun_ns, end_ns, depth: entry.depth, what, stack })
         })
     };
     spool.each(cpu, layout.page_size(), &mut |page| {
         replay.page(page);
-        hand_over(replay.drawn(), replay.stacks())
+        hand_over(replay.take_history(), replay.stacks())
     })?;
     replay.finish(last);
-    hand_over(replay.drawn(), replay.stacks())
+    hand_over(replay.take_history(), replay.stacks())
 }

@@ -152,7 +152,7 @@ pub struct EventSpec {
     /// Its name.
     pub name: &'static str,
     /// What it says.
-    pub what: EventKind,
+    pub kind: EventKind,
     /// Fields that are needed, in the order in which they are decoded.
     pub fields: &'static [&'static str],
     /// What cannot be seen where the kernel does not have it; `None` when nothing is lost.
@@ -166,10 +166,10 @@ pub struct EventSpec {
 const fn spec(
     system: &'static str,
     name: &'static str,
-    what: EventKind,
+    kind: EventKind,
     fields: &'static [&'static str],
 ) -> EventSpec {
-    EventSpec { system, name, what, fields, blind: None, syscalls_only: false, instead_of: None }
+    EventSpec { system, name, kind, fields, blind: None, syscalls_only: false, instead_of: None }
 }
 
 /// A pair of events around the handler of a vector; not every kernel has every vector.
@@ -288,7 +288,7 @@ mod tests {
     fn every_event_of_a_class_is_in_the_table_of_classes() {
         for class in EntryClass::all() {
             let mut events: Vec<String> = events()
-                .filter(|spec| spec.what.entry_class() == Some(class))
+                .filter(|spec| spec.kind.entry_class() == Some(class))
                 .map(|spec| format!("{}:{}", spec.system, spec.name))
                 .collect();
             let mut listed = class.witnesses().events.to_vec();

@@ -4,12 +4,12 @@ use super::super::culprit_stats::CulpritKey;
 use super::InterruptionTracker;
 use crate::verify::trace::stacks::StackTable;
 
-/// What must not happen in a phase.
+/// The limits of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PhaseLimit {
-    /// More entries into the kernel than this.
+    /// The most entries into the kernel.
     pub(super) entries: u64,
-    /// An interruption of more ticks than this.
+    /// The longest interruption, in ticks.
     pub(super) ticks: u64,
 }
 
@@ -19,68 +19,68 @@ impl Default for PhaseLimit {
     }
 }
 
-/// A limit was broken.
+/// A breach of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitBreach {
-    /// When, in ticks: the entry that was one too many, or the beginning of what took too long.
+    /// When, in ticks: at the entry that was one too many, or at the start of a long interruption.
     pub at: u64,
-    /// Entries of the phase up to then, that one too.
+    /// Entries of the phase up to and including that one.
     pub entries: u64,
-    /// What took too long; 0 when the entries were too many.
+    /// The length of the interruption; 0 when there were too many entries.
     pub ticks: u64,
 }
 
-/// Whose the stack behind an event is.
+/// What the stack behind an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StackOwner {
-    /// Nobody's: the event began nothing.
-    Nobody,
-    /// What was opened at this depth.
+    /// To nothing: the event began nothing.
+    Nothing,
+    /// To the frame at this depth.
     Frame(usize),
-    /// This row's: it has no frame.
+    /// To this row, which has no frame.
     Row(CulpritKey),
 }
 
 impl InterruptionTracker {
-    /// From now on the first breach of each phase is noted.
-    pub fn limit(&mut self, entries: Option<u64>, ticks: Option<u64>) {
+    /// Sets the limits. From now on the first breach of each phase is noted.
+    pub fn set_limits(&mut self, entries: Option<u64>, ticks: Option<u64>) {
         let (entries, ticks) = (entries.unwrap_or(u64::MAX), ticks.unwrap_or(u64::MAX));
         self.limit = PhaseLimit { entries, ticks };
     }
 
-    /// Entries of this phase so far, or interruptions where those are more: a thread may run there
-    /// that no interrupt brought.
+    /// The number of entries in this phase so far; the number of interruptions where that is
+    /// higher, because a thread may run without an interrupt.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.seen.entries.max(self.seen.stays)
+        self.seen.entries.max(self.seen.interruptions)
     }
 
     /// The first breach of this phase.
     #[must_use]
-    pub fn breached(&self) -> Option<LimitBreach> {
-        self.breached
+    pub fn first_breach(&self) -> Option<LimitBreach> {
+        self.first_breach
     }
 
-    pub(super) fn breach(&mut self, at: u64, ticks: u64) {
-        if self.breached.is_none() {
-            self.breached = Some(LimitBreach { at, entries: self.entries(), ticks });
+    pub(super) fn note_breach(&mut self, at: u64, ticks: u64) {
+        if self.first_breach.is_none() {
+            self.first_breach = Some(LimitBreach { at, entries: self.entries(), ticks });
         }
     }
 
-    /// Whether the entries are too many by now.
+    /// Notes a breach when there are too many entries.
     pub(super) fn check_entries(&mut self, at: u64) {
         if self.entries() > self.limit.entries {
-            self.breach(at, 0);
+            self.note_breach(at, 0);
         }
     }
 
-    /// Keeps the stack of the last event, callers innermost first.
+    /// Stores the stack of the last event, innermost caller first.
     pub(super) fn keep_stack(&mut self, callers: Vec<u64>) {
-        if self.stackee == StackOwner::Nobody {
+        if self.stack_owner == StackOwner::Nothing {
             return;
         }
         let number = self.stacks.number(callers);
-        match self.stackee {
+        match self.stack_owner {
             StackOwner::Frame(depth) => {
                 if let Some(frame) = self.frames.get_mut(depth) {
                     frame.stack = frame.stack.or(number);
@@ -90,11 +90,11 @@ impl InterruptionTracker {
                 let row = self.seen.rows.row(key);
                 row.stack = row.stack.or(number);
             }
-            StackOwner::Nobody => {}
+            StackOwner::Nothing => {}
         }
     }
 
-    /// The stacks that were seen, by number.
+    /// The stacks seen so far, by number.
     #[must_use]
     pub fn stacks(&self) -> &StackTable {
         &self.stacks

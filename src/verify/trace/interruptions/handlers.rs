@@ -1,4 +1,4 @@
-//! What each event does to the stay of its CPU.
+//! How each event changes the state of its CPU.
 
 use super::super::culprit_stats::{CulpritKey, SoftirqOrigin, TracedCulprit};
 use super::super::decode::{ShortName, TraceEvent};
@@ -10,130 +10,140 @@ use super::{HRTIMER_SOFTIRQ, InterruptionTracker, SUSPENDED_MAX, TraceContext, U
 use crate::causes::Cause;
 use crate::causes::culprit::{KernelEvent, is_exception_signal};
 
-/// An interrupt that a CPU sends to itself comes within this time after what sent it has ended.
+/// An interrupt that a CPU sends to itself arrives within this time after its sender has ended.
 const SOON_NS: u64 = 50_000;
 
 impl InterruptionTracker {
-    pub(super) fn vector(&mut self, shared: &TraceContext, at: u64, vector: X86Vector) {
+    pub(super) fn on_vector(&mut self, shared: &TraceContext, at: u64, vector: X86Vector) {
         let privilege = self.count_interrupt();
-        let (mut key, mut otherwise) = identity(vector);
+        let (mut key, mut otherwise) = culprit_of_vector(vector);
         if vector == X86Vector::IrqWork {
-            otherwise.who = TracedCulprit::Raised(self.raiser(shared, at));
+            otherwise.culprit = TracedCulprit::Raised(self.find_raiser(shared, at));
             key = Some(otherwise);
         }
         self.enter_from(at, privilege);
-        let alone = self.stay.is_some_and(|stay| !stay.has_first);
-        let fault = self.stay.is_some_and(|stay| stay.fault);
-        self.open(at, InterruptionKind::Vector(vector), key, otherwise);
-        self.stays_in_fault(fault);
+        let alone = self.interruption.is_some_and(|interruption| !interruption.has_first);
+        let fault = self.interruption.is_some_and(|interruption| interruption.fault);
+        self.open_frame(at, InterruptionKind::Vector(vector), key, otherwise);
+        self.set_in_fault(fault);
         if alone
             && matches!(vector, X86Vector::Reschedule | X86Vector::CallOne)
-            && let Some(stay) = &mut self.stay
+            && let Some(interruption) = &mut self.interruption
         {
-            stay.carrier = true;
+            interruption.carrier = true;
         }
     }
 
-    /// Who had `irq_work` run: it interrupts its own CPU at once, or as soon as that lets it
-    /// (`arch_irq_work_raise()`, arch/x86/kernel/irq_work.c, 4.17 to 6.18). So it is what runs now,
-    /// or what has just run.
-    fn raiser(&self, shared: &TraceContext, at: u64) -> SoftirqOrigin {
+    /// Finds what queued `irq_work`. It interrupts its own CPU at once or as soon as interrupts are
+    /// enabled (`arch_irq_work_raise()`, arch/x86/kernel/irq_work.c, 4.17 to 6.18). So the origin
+    /// is what runs now or what has just run.
+    fn find_raiser(&self, shared: &TraceContext, at: u64) -> SoftirqOrigin {
         let inner = self.frames.iter().rev().find(|frame| frame.kind != InterruptionKind::Kernel);
-        let now = inner.map(|frame| frame.identity()).or(self.stay.and_then(|stay| stay.primary));
-        let soon = |end: u64| at.saturating_sub(end) <= ticks(SOON_NS, shared.ticks_per_ns);
-        let before = self.before.filter(|(end, _)| soon(*end)).map(|(_, key)| key);
-        now.or(before).map_or(SoftirqOrigin::Nobody, |key| SoftirqOrigin::of(key.who))
+        let now = inner
+            .map(|frame| frame.identity())
+            .or(self.interruption.and_then(|interruption| interruption.primary));
+        let soon = |end: u64| at.saturating_sub(end) <= ns_to_ticks(SOON_NS, shared.ticks_per_ns);
+        let before = self.previous.filter(|(end, _)| soon(*end)).map(|(_, key)| key);
+        now.or(before)
+            .map_or(SoftirqOrigin::Unknown, |key| SoftirqOrigin::from_culprit(key.culprit))
     }
 
-    /// The page fault that was interrupted still goes on.
-    fn stays_in_fault(&mut self, fault: bool) {
-        if let Some(stay) = &mut self.stay {
-            stay.fault = fault;
+    /// Restores whether a page fault is open: an interrupt inside it does not end it.
+    fn set_in_fault(&mut self, fault: bool) {
+        if let Some(interruption) = &mut self.interruption {
+            interruption.fault = fault;
         }
     }
 
-    pub(super) fn irq(&mut self, at: u64, number: u32, name: ShortName) {
-        let who = TracedCulprit::Irq { number, name };
-        // The next handler of a shared line, not the next interrupt.
-        let same = self.stay.is_some_and(|stay| match stay.shared {
+    pub(super) fn on_irq(&mut self, at: u64, number: u32, name: ShortName) {
+        let culprit = TracedCulprit::Irq { number, name };
+        // The next handler of a shared line is not a new interrupt.
+        let same = self.interruption.is_some_and(|interruption| match interruption.shared {
             Some(TracedCulprit::Irq { number: n, name: first }) => n == number && first != name,
             _ => false,
         });
-        let line = self.stay.and_then(|stay| stay.shared).filter(|_| same);
+        let line = self.interruption.and_then(|interruption| interruption.shared).filter(|_| same);
         if !same {
             let privilege = self.count_interrupt();
             self.enter_from(at, privilege);
         }
-        let fault = self.stay.is_some_and(|stay| stay.fault);
-        self.push(at, InterruptionKind::Irq, CulpritKey { cause: Cause::Irq, who });
-        self.stays_in_fault(fault);
-        if let Some(stay) = &mut self.stay {
-            stay.shared = line.or(Some(who));
+        let fault = self.interruption.is_some_and(|interruption| interruption.fault);
+        self.push_frame(at, InterruptionKind::Irq, CulpritKey { cause: Cause::Irq, culprit });
+        self.set_in_fault(fault);
+        if let Some(interruption) = &mut self.interruption {
+            interruption.shared = line.or(Some(culprit));
         }
     }
 
-    pub(super) fn softirq(&mut self, at: u64, number: u8) {
+    pub(super) fn on_softirq(&mut self, at: u64, number: u8) {
         let bit = 1u64.checked_shl(number.into()).unwrap_or(0);
-        let ours = self.raised & bit != 0 && self.stay.is_some();
+        let ours = self.raised & bit != 0 && self.interruption.is_some();
         self.raised &= !bit;
         if !ours {
             self.enter(at);
         }
         let by = self.raisers.get_mut(usize::from(number)).map(std::mem::take).unwrap_or_default();
-        let who = TracedCulprit::Softirq { number, by };
-        self.push(at, InterruptionKind::Softirq, CulpritKey { cause: Cause::Softirq, who });
+        let culprit = TracedCulprit::Softirq { number, by };
+        self.push_frame(
+            at,
+            InterruptionKind::Softirq,
+            CulpritKey { cause: Cause::Softirq, culprit },
+        );
     }
 
-    pub(super) fn raise(&mut self, number: u8) {
+    pub(super) fn on_raise(&mut self, number: u8) {
         let bit = 1u64.checked_shl(number.into()).unwrap_or(0);
         if self.raised & bit == 0
             && let Some(raiser) = self.raisers.get_mut(usize::from(number))
         {
-            *raiser = self
-                .frames
-                .last()
-                .map_or(SoftirqOrigin::Nobody, |frame| SoftirqOrigin::of(frame.identity().who));
+            *raiser = self.frames.last().map_or(SoftirqOrigin::Unknown, |frame| {
+                SoftirqOrigin::from_culprit(frame.identity().culprit)
+            });
         }
         self.raised |= bit;
         if let Some(frame) = self.frames.last_mut()
             && frame.kind == InterruptionKind::Vector(X86Vector::LocalTimer)
             && number == HRTIMER_SOFTIRQ
         {
-            let who = TracedCulprit::Event(KernelEvent::HrtimersInSoftirq);
-            frame.otherwise = CulpritKey { cause: Cause::Hrtimer, who };
+            let culprit = TracedCulprit::Event(KernelEvent::HrtimersInSoftirq);
+            frame.otherwise = CulpritKey { cause: Cause::Hrtimer, culprit };
         }
     }
 
-    pub(super) fn hrtimer(&mut self, shared: &TraceContext, at: u64, function: u64) {
+    pub(super) fn on_hrtimer(&mut self, shared: &TraceContext, at: u64, function: u64) {
         if !shared.tick.contains(&function) {
-            return self.function(at, InterruptionKind::Hrtimer, Cause::Hrtimer, function);
+            return self.enter_function(at, InterruptionKind::Hrtimer, Cause::Hrtimer, function);
         }
         self.enter(at);
-        let who = TracedCulprit::Tick { function, needed: self.needed };
-        self.push(at, InterruptionKind::Hrtimer, CulpritKey { cause: Cause::Tick, who });
+        let culprit = TracedCulprit::Tick { function, needed: self.tick_needed };
+        self.push_frame(at, InterruptionKind::Hrtimer, CulpritKey { cause: Cause::Tick, culprit });
     }
 
-    pub(super) fn work(&mut self, at: u64, function: u64) {
+    pub(super) fn on_work(&mut self, at: u64, function: u64) {
         let task = self.frames.iter().rev().find(|frame| frame.kind == InterruptionKind::Task);
-        let unbound = task.is_some_and(|frame| match frame.otherwise.who {
+        let unbound = task.is_some_and(|frame| match frame.otherwise.culprit {
             TracedCulprit::Task { comm, .. } => comm.starts_with(b"kworker/u"),
             _ => false,
         });
         self.enter(at);
-        let who = TracedCulprit::Work { function, unbound };
-        self.push(at, InterruptionKind::Work, CulpritKey { cause: Cause::Workqueue, who });
+        let culprit = TracedCulprit::Work { function, unbound };
+        self.push_frame(
+            at,
+            InterruptionKind::Work,
+            CulpritKey { cause: Cause::Workqueue, culprit },
+        );
     }
 
-    /// Something that takes no time of its own, inside whatever runs.
-    pub(super) fn aside(&mut self, cause: Cause, who: TracedCulprit) {
-        let row = self.seen.rows.row(CulpritKey { cause, who });
+    /// Counts something without a time of its own inside what runs.
+    pub(super) fn count_untimed(&mut self, cause: Cause, culprit: TracedCulprit) {
+        let row = self.seen.rows.row(CulpritKey { cause, culprit });
         row.nested += 1;
         row.untimed += 1;
     }
 
-    /// A function call that flushes the TLB, on kernels that do not name the function. Reason 1 is
+    /// Names a function call that flushes the TLB, on kernels without its function. Reason 1 is
     /// `TLB_REMOTE_SHOOTDOWN` (`enum tlb_flush_reason`, include/linux/mm_types.h, 4.17 to 6.18).
-    pub(super) fn tlb_flush(&mut self, reason: u64) {
+    pub(super) fn on_tlb_flush(&mut self, reason: u64) {
         if let Some(frame) = self.frames.last_mut()
             && reason == 1
             && frame.key.is_none()
@@ -142,85 +152,92 @@ impl InterruptionTracker {
                 InterruptionKind::Vector(X86Vector::CallMany | X86Vector::CallOne)
             )
         {
-            frame.otherwise.who = TracedCulprit::Event(KernelEvent::TlbShootdown);
+            frame.otherwise.culprit = TracedCulprit::Event(KernelEvent::TlbShootdown);
         }
     }
 
-    /// A signal reaches the workload on its way back to user mode: from what runs, from what has
-    /// just run, or from an exception that no event tells of.
-    pub(super) fn signal(&mut self, at: u64, number: u8, code: i32) {
-        if !self.ours || self.task == Some(0) {
+    /// A signal reaches the workload on its way back to user mode. It comes from what runs, from
+    /// what has just run, or from an exception without an event.
+    pub(super) fn on_signal(&mut self, at: u64, number: u8, code: i32) {
+        if !self.runs_workload || self.task == Some(0) {
             return;
         }
         let exception = is_exception_signal(number, code);
         let cause = if exception { Cause::Exception } else { Cause::Signal };
         let code = if code == 0x80 { i8::MIN } else { i8::try_from(code).unwrap_or(1) };
-        let key = CulpritKey { cause, who: TracedCulprit::Signal { number, code } };
-        let fault = self.stay.is_some_and(|stay| stay.fault);
+        let key = CulpritKey { cause, culprit: TracedCulprit::Signal { number, code } };
+        let fault = self.interruption.is_some_and(|interruption| interruption.fault);
         if exception && !fault {
             self.count_exception();
             self.enter(at);
-        } else if self.stay.is_none() {
-            self.begin(at);
+        } else if self.interruption.is_none() {
+            self.begin_interruption(at);
         }
-        self.charge(at);
-        self.stackee = StackOwner::Row(key);
+        self.charge_time(at);
+        self.stack_owner = StackOwner::Row(key);
         self.seen.rows.row(key).untimed += 1;
         let names_entry = exception && self.is_unnamed();
-        let Some(stay) = &mut self.stay else { return };
-        let brought =
-            stay.carrier && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
-        if let (true, Some(way)) = (brought, stay.primary) {
-            self.seen.rows.row(way).nested += 1;
+        let Some(interruption) = &mut self.interruption else { return };
+        let woken_by_ipi = interruption.carrier
+            && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
+        if let (true, Some(ipi)) = (woken_by_ipi, interruption.primary) {
+            self.seen.rows.row(ipi).nested += 1;
         }
-        if brought || !stay.has_first || names_entry {
-            (stay.has_first, stay.carrier, stay.primary) = (true, false, Some(key));
+        if woken_by_ipi || !interruption.has_first || names_entry {
+            (interruption.has_first, interruption.carrier, interruption.primary) =
+                (true, false, Some(key));
         } else {
             self.seen.rows.row(key).nested += 1;
         }
-        stay.last = at;
+        interruption.last = at;
     }
 
-    pub(super) fn function(&mut self, at: u64, kind: InterruptionKind, cause: Cause, address: u64) {
+    pub(super) fn enter_function(
+        &mut self,
+        at: u64,
+        kind: InterruptionKind,
+        cause: Cause,
+        address: u64,
+    ) {
         self.enter(at);
-        self.push(at, kind, CulpritKey { cause, who: TracedCulprit::Function(address) });
+        self.push_frame(at, kind, CulpritKey { cause, culprit: TracedCulprit::Function(address) });
     }
 
-    pub(super) fn call(&mut self, shared: &TraceContext, at: u64, address: u64) {
-        self.function(at, InterruptionKind::Call, Cause::IpiCall, address);
-        if let Some(stay) = &mut self.stay
-            && shared.wakes != Some(address)
+    pub(super) fn on_call(&mut self, shared: &TraceContext, at: u64, address: u64) {
+        self.enter_function(at, InterruptionKind::Call, Cause::IpiCall, address);
+        if let Some(interruption) = &mut self.interruption
+            && shared.wake_function != Some(address)
         {
-            stay.carrier = false;
+            interruption.carrier = false;
         }
     }
 
-    pub(super) fn work_end(&mut self, at: u64, pid: i32) {
+    pub(super) fn on_work_end(&mut self, at: u64, pid: i32) {
         self.suspended.remove(&pid);
-        self.close(at, InterruptionKind::Work);
+        self.close_frame(at, InterruptionKind::Work);
     }
 
-    pub(super) fn page_fault(&mut self, at: u64, bits: u64) {
+    pub(super) fn on_page_fault(&mut self, at: u64, bits: u64) {
         self.count_user_entry();
-        if !self.ours {
+        if !self.runs_workload {
             return;
         }
         self.enter(at);
         let bits = u8::try_from(bits & 0xff).unwrap_or(0);
-        let key = CulpritKey { cause: Cause::PageFault, who: TracedCulprit::Fault(bits) };
-        self.push(at, InterruptionKind::PageFault, key);
+        let key = CulpritKey { cause: Cause::PageFault, culprit: TracedCulprit::Fault(bits) };
+        self.push_frame(at, InterruptionKind::PageFault, key);
         if !self.frames.iter().any(|frame| frame.kind == InterruptionKind::Kernel) {
-            // Nothing says when it ends.
-            self.pop(at);
-            self.stackee = StackOwner::Row(key);
+            // No event reports its end.
+            self.pop_frame(at);
+            self.stack_owner = StackOwner::Row(key);
             self.seen.rows.row(key).untimed += 1;
-            if let Some(stay) = &mut self.stay {
-                stay.fault = true;
+            if let Some(interruption) = &mut self.interruption {
+                interruption.fault = true;
             }
         }
     }
 
-    pub(super) fn nmi(
+    pub(super) fn on_nmi(
         &mut self,
         shared: &TraceContext,
         at: u64,
@@ -228,10 +245,11 @@ impl InterruptionTracker {
         took_ns: u64,
         handled: bool,
     ) {
-        let key = CulpritKey { cause: Cause::Nmi, who: TracedCulprit::Function(handler) };
-        let start = at.saturating_sub(ticks(took_ns, shared.ticks_per_ns)).max(self.mark);
-        let same = self.stay.is_some_and(
-            |stay| matches!(stay.shared, Some(TracedCulprit::Function(first)) if first != handler),
+        let key = CulpritKey { cause: Cause::Nmi, culprit: TracedCulprit::Function(handler) };
+        let start =
+            at.saturating_sub(ns_to_ticks(took_ns, shared.ticks_per_ns)).max(self.charged_until);
+        let same = self.interruption.is_some_and(
+            |interruption| matches!(interruption.shared, Some(TracedCulprit::Function(first)) if first != handler),
         );
         let mut inside = false;
         if !same {
@@ -239,76 +257,82 @@ impl InterruptionTracker {
             self.enter_from(start, privilege);
             inside = privilege == Privilege::Kernel && !self.frames.is_empty();
         }
-        self.charge(start);
-        self.mark = at;
-        let Some(stay) = &mut self.stay else { return };
+        self.charge_time(start);
+        self.charged_until = at;
+        let Some(interruption) = &mut self.interruption else { return };
         let is_first = match same {
-            true => handled && stay.primary.map(|first| first.who) == stay.shared,
-            false => !stay.has_first && !inside,
+            true => {
+                handled && interruption.primary.map(|first| first.culprit) == interruption.shared
+            }
+            false => !interruption.has_first && !inside,
         };
         if is_first {
-            stay.has_first = true;
-            stay.primary = Some(key);
+            interruption.has_first = true;
+            interruption.primary = Some(key);
         } else if !same {
             self.seen.rows.row(key).nested += 1;
         }
         if self.frames.is_empty() {
-            stay.last = at;
+            interruption.last = at;
         }
         if !same {
-            stay.shared = Some(TracedCulprit::Function(handler));
+            interruption.shared = Some(TracedCulprit::Function(handler));
         }
         self.seen.rows.row(key).ticks += at - start;
-        if let Some(tape) = &mut self.tape {
-            tape.nmi((start, at), self.frames.len() + 1, key);
+        if let Some(history) = &mut self.history {
+            history.nmi((start, at), self.frames.len() + 1, key);
         }
     }
 
-    pub(super) fn syscall(&mut self, at: u64, number: u64) {
+    pub(super) fn on_syscall(&mut self, at: u64, number: u64) {
         self.count_user_entry();
-        if self.ours {
+        if self.runs_workload {
             self.enter(at);
-            let who = TracedCulprit::Syscall(number);
-            self.push(at, InterruptionKind::Syscall, CulpritKey { cause: Cause::Syscall, who });
+            let culprit = TracedCulprit::Syscall(number);
+            self.push_frame(
+                at,
+                InterruptionKind::Syscall,
+                CulpritKey { cause: Cause::Syscall, culprit },
+            );
         }
     }
 
-    pub(super) fn syscall_end(&mut self, at: u64) {
-        self.close(at, InterruptionKind::Syscall);
-        if self.ours && self.stay.is_none() {
-            // It had slept in the call; only now it is back in user mode.
-            self.rest = IdleSince::Since(at);
+    pub(super) fn on_syscall_end(&mut self, at: u64) {
+        self.close_frame(at, InterruptionKind::Syscall);
+        if self.runs_workload && self.interruption.is_none() {
+            // It slept in the call and returns to user mode only now.
+            self.undisturbed = IdleSince::Since(at);
         }
     }
 
-    pub(super) fn user_exit(&mut self, at: u64) {
+    pub(super) fn on_user_exit(&mut self, at: u64) {
         self.tracked = true;
         self.seen.entries += 1;
         (self.level.unnamed, self.level.in_user) = (true, false);
-        if self.ours && self.task != Some(0) {
-            self.settle();
-            if self.stay.is_none() {
-                self.begin(at);
-                self.push(at, InterruptionKind::Kernel, UNKNOWN);
+        if self.runs_workload && self.task != Some(0) {
+            self.end_unless_nested();
+            if self.interruption.is_none() {
+                self.begin_interruption(at);
+                self.push_frame(at, InterruptionKind::Kernel, UNKNOWN);
             }
         }
     }
 
-    pub(super) fn user_enter(&mut self, at: u64) {
+    pub(super) fn on_user_enter(&mut self, at: u64) {
         self.tracked = true;
         (self.level.unnamed, self.level.in_user) = (false, true);
-        if !self.ours || self.task == Some(0) {
+        if !self.runs_workload || self.task == Some(0) {
             return;
         }
-        if self.stay.is_some() {
-            self.charge(at);
-            self.end(at);
+        if self.interruption.is_some() {
+            self.charge_time(at);
+            self.end_interruption(at);
         } else {
-            self.rest = IdleSince::Since(at);
+            self.undisturbed = IdleSince::Since(at);
         }
     }
 
-    pub(super) fn switch(
+    pub(super) fn on_switch(
         &mut self,
         shared: &TraceContext,
         event: &TraceEvent,
@@ -319,26 +343,26 @@ impl InterruptionTracker {
         let at = event.at;
         self.seen.switches += 1;
         self.level.unnamed = false;
-        self.leave(at, event.pid, blocks);
-        self.runs(shared, next);
-        let back = self.ours && !self.frames.is_empty();
-        if (self.ours || next == 0) && !back {
-            if self.stay.is_some() {
-                self.charge(at);
-                self.end(at);
+        self.leave_task(at, event.pid, blocks);
+        self.set_running_task(shared, next);
+        let resumes_in_kernel = self.runs_workload && !self.frames.is_empty();
+        if (self.runs_workload || next == 0) && !resumes_in_kernel {
+            if self.interruption.is_some() {
+                self.charge_time(at);
+                self.end_interruption(at);
             }
-            self.rest = IdleSince::Since(at);
-        } else if !self.ours {
-            if self.stay.is_none() {
-                self.begin(at);
+            self.undisturbed = IdleSince::Since(at);
+        } else if !self.runs_workload {
+            if self.interruption.is_none() {
+                self.begin_interruption(at);
             }
-            self.task_begins(at, next, comm);
+            self.enter_task(at, next, comm);
         }
     }
 
-    /// The task that ran leaves the CPU.
-    fn leave(&mut self, at: u64, pid: i32, blocks: bool) {
-        // No handler stays open across a switch; a work item may, and on RT a softirq.
+    /// The previous task leaves the CPU.
+    fn leave_task(&mut self, at: u64, pid: i32, blocks: bool) {
+        // No handler stays open across a switch, except a work item and, on RT, a softirq.
         while let Some(frame) = self.frames.last() {
             match frame.kind {
                 InterruptionKind::Task
@@ -349,76 +373,77 @@ impl InterruptionTracker {
                     if let (Some(key), true) = (frame.key, self.suspended.len() < SUSPENDED_MAX) {
                         self.suspended.insert(pid, key);
                     }
-                    self.pop(at);
+                    self.pop_frame(at);
                 }
-                _ => self.pop(at),
+                _ => self.pop_frame(at),
             }
         }
         if self.frames.last().is_some_and(|frame| frame.kind == InterruptionKind::Task) {
-            self.pop(at);
+            self.pop_frame(at);
             return;
         }
-        // What follows the workload (or idle) belongs to the stay only if it announced itself.
-        let goes_on = self
-            .stay
-            .is_some_and(|stay| !self.frames.is_empty() || stay.resched || (stay.fault && blocks));
-        if !goes_on {
-            self.settle();
+        // What follows the workload (or idle) belongs to the interruption only when it was
+        // announced.
+        let continues = self.interruption.is_some_and(|interruption| {
+            !self.frames.is_empty() || interruption.resched || (interruption.fault && blocks)
+        });
+        if !continues {
+            self.end_unless_nested();
         }
-        if self.ours && blocks && pid != 0 {
-            self.sleeps(at);
+        if self.runs_workload && blocks && pid != 0 {
+            self.begin_sleep(at);
         }
-        if self.stay.is_none() {
-            self.stretch(at);
-            self.rest = IdleSince::Unknown;
+        if self.interruption.is_none() {
+            self.end_undisturbed(at);
+            self.undisturbed = IdleSince::Unknown;
         }
     }
 
-    /// The workload waits for something; what follows does not interrupt it.
-    fn sleeps(&mut self, at: u64) {
-        let who = TracedCulprit::Event(KernelEvent::Slept);
-        let key = CulpritKey { cause: Cause::Syscall, who };
-        if self.stay.is_none() {
-            self.begin(at);
+    /// The workload goes to sleep; what follows does not interrupt it.
+    fn begin_sleep(&mut self, at: u64) {
+        let culprit = TracedCulprit::Event(KernelEvent::Slept);
+        let key = CulpritKey { cause: Cause::Syscall, culprit };
+        if self.interruption.is_none() {
+            self.begin_interruption(at);
             self.seen.rows.row(key).untimed += 1;
         }
-        self.stackee = StackOwner::Row(key);
-        self.charge(at);
-        if let Some(stay) = &mut self.stay
-            && (!stay.has_first || stay.primary == Some(UNKNOWN))
+        self.stack_owner = StackOwner::Row(key);
+        self.charge_time(at);
+        if let Some(interruption) = &mut self.interruption
+            && (!interruption.has_first || interruption.primary == Some(UNKNOWN))
         {
-            stay.has_first = true;
-            stay.primary = Some(key);
+            interruption.has_first = true;
+            interruption.primary = Some(key);
         }
-        self.end(at);
+        self.end_interruption(at);
     }
 
-    /// Another task than the workload comes.
-    fn task_begins(&mut self, at: u64, pid: i32, comm: ShortName) {
-        self.charge(at);
-        if let Some(stay) = &mut self.stay
-            && stay.carrier
+    /// A task other than the workload begins to run.
+    fn enter_task(&mut self, at: u64, pid: i32, comm: ShortName) {
+        self.charge_time(at);
+        if let Some(interruption) = &mut self.interruption
+            && interruption.carrier
             && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel)
         {
-            // The IPI was only the way in; whom it woke is the cause.
-            if let Some(key) = stay.primary.take() {
+            // The IPI only woke the task; the task is the cause.
+            if let Some(key) = interruption.primary.take() {
                 self.seen.rows.row(key).nested += 1;
             }
-            stay.has_first = false;
-            stay.carrier = false;
+            interruption.has_first = false;
+            interruption.carrier = false;
         }
-        let task = CulpritKey { cause: Cause::Kthread, who: TracedCulprit::Task { pid, comm } };
-        // A kworker is named by what it works on.
+        let task = CulpritKey { cause: Cause::Kthread, culprit: TracedCulprit::Task { pid, comm } };
+        // A kworker is named after its work item.
         let unknown = if comm.starts_with(b"kworker/") { None } else { Some(task) };
         let key = self.suspended.get(&pid).copied().or(unknown);
-        self.open(at, InterruptionKind::Task, key, task);
+        self.open_frame(at, InterruptionKind::Task, key, task);
     }
 }
 
-/// What a vector is: known at once, or else this when nothing inside names it.
-fn identity(vector: X86Vector) -> (Option<CulpritKey>, CulpritKey) {
-    let key = |cause, event| CulpritKey { cause, who: TracedCulprit::Event(event) };
-    let unnamed = |cause| CulpritKey { cause, who: TracedCulprit::Unknown };
+/// The culprit of a vector when it is known at once, and the culprit when nothing inside names it.
+fn culprit_of_vector(vector: X86Vector) -> (Option<CulpritKey>, CulpritKey) {
+    let key = |cause, event| CulpritKey { cause, culprit: TracedCulprit::Event(event) };
+    let unnamed = |cause| CulpritKey { cause, culprit: TracedCulprit::Unknown };
     let known = match vector {
         X86Vector::LocalTimer => return (None, key(Cause::Hrtimer, KernelEvent::NoHrtimerExpired)),
         X86Vector::CallMany | X86Vector::CallOne => return (None, unnamed(Cause::IpiCall)),
@@ -434,8 +459,8 @@ fn identity(vector: X86Vector) -> (Option<CulpritKey>, CulpritKey) {
     (Some(known), known)
 }
 
-/// Nanoseconds in ticks.
-pub fn ticks(ns: u64, ticks_per_ns: f64) -> u64 {
+/// Converts nanoseconds to ticks.
+pub fn ns_to_ticks(ns: u64, ticks_per_ns: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let ticks = (ns as f64 * ticks_per_ns) as u64;
     ticks

@@ -1,18 +1,18 @@
-//! [`EventHistory`]: what happened one by one, for those who draw it. Kept only when asked for:
-//! sums are enough for a verdict.
+//! [`EventHistory`]: every single interruption, for timelines. Kept only on request:
+//! a verdict needs only sums.
 
 use super::parts::{InterruptionKind, NestedFrame};
 use super::{CulpritKey, InterruptionTracker};
 use crate::verify::trace::trace_events::X86Vector;
 
-/// One thing that happened.
+/// One entry of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogEntry {
     /// When it began, in ticks.
     pub begun: u64,
-    /// When it was over; the same moment for what has no known end.
+    /// When it ended; the same moment when its end is unknown.
     pub end: u64,
-    /// How deep inside the stay: 0 is the stay itself, or the undisturbed time.
+    /// Depth inside the interruption; 0 is the interruption itself, or undisturbed time.
     pub depth: usize,
     /// What it is.
     pub what: LogEntryKind,
@@ -20,25 +20,25 @@ pub struct LogEntry {
     pub stack: Option<u32>,
 }
 
-/// What a piece is.
+/// The kind of a history entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogEntryKind {
     /// This task ran undisturbed: the workload, or the idle loop where there is none.
     Undisturbed(i32),
-    /// An interruption, counted under this.
-    Stay(CulpritKey),
-    /// Something inside: in words what it was, and who.
+    /// An interruption, and what it is counted under.
+    Interruption(CulpritKey),
+    /// Something inside an interruption: its kind in words, and its culprit.
     Frame(&'static str, CulpritKey),
     /// Events are missing here.
     Lost,
 }
 
-/// The pieces.
+/// The history of one CPU.
 #[derive(Debug, Default)]
 pub struct EventHistory {
-    /// Of the stay that still goes on, the innermost first.
+    /// Entries of the interruption that is still open, innermost first.
     open: Vec<LogEntry>,
-    /// Those that are over, in the order of time, outer ones first.
+    /// Finished entries in the order of time, outer ones first.
     done: Vec<LogEntry>,
 }
 
@@ -56,7 +56,7 @@ impl EventHistory {
     }
 
     pub(super) fn frame(&mut self, depth: usize, frame: &NestedFrame, end: u64) {
-        let what = LogEntryKind::Frame(words(frame.kind), frame.identity());
+        let what = LogEntryKind::Frame(kind_name(frame.kind), frame.identity());
         self.open.push(LogEntry { begun: frame.begun, end, depth, what, stack: frame.stack });
     }
 
@@ -70,15 +70,15 @@ impl EventHistory {
         });
     }
 
-    pub(super) fn stay(&mut self, begun: u64, end: u64, key: CulpritKey) {
+    pub(super) fn interruption(&mut self, begun: u64, end: u64, key: CulpritKey) {
         self.open.push(LogEntry {
             begun,
             end,
             depth: 0,
-            what: LogEntryKind::Stay(key),
+            what: LogEntryKind::Interruption(key),
             stack: None,
         });
-        self.open.sort_by_key(|piece| (piece.begun, piece.depth));
+        self.open.sort_by_key(|entry| (entry.begun, entry.depth));
         self.done.append(&mut self.open);
     }
 
@@ -94,37 +94,38 @@ impl EventHistory {
 }
 
 impl InterruptionTracker {
-    /// From now on everything is kept one by one.
-    pub fn keep_tape(&mut self) {
-        self.tape = Some(EventHistory::default());
+    /// Keeps every entry from now on.
+    pub fn keep_history(&mut self) {
+        self.history = Some(EventHistory::default());
     }
 
-    /// Hands over what is over.
-    pub fn take_tape(&mut self) -> Vec<LogEntry> {
-        self.tape.as_mut().map(|tape| std::mem::take(&mut tape.done)).unwrap_or_default()
+    /// Takes the finished entries.
+    pub fn take_history(&mut self) -> Vec<LogEntry> {
+        self.history.as_mut().map(|history| std::mem::take(&mut history.done)).unwrap_or_default()
     }
 
-    /// The same, with what is over inside the stay that still goes on; in the order of their ends.
-    pub fn take_pieces(&mut self) -> Vec<LogEntry> {
-        let Some(tape) = &mut self.tape else { return Vec::new() };
-        tape.done.append(&mut tape.open);
-        std::mem::take(&mut tape.done)
+    /// Takes the finished entries, including those inside the open interruption, in the order of
+    /// end.
+    pub fn take_all_entries(&mut self) -> Vec<LogEntry> {
+        let Some(history) = &mut self.history else { return Vec::new() };
+        history.done.append(&mut history.open);
+        std::mem::take(&mut history.done)
     }
 
-    /// Nothing more comes: whatever is open ends here.
+    /// Ends everything that is open; no event follows.
     pub fn finish(&mut self, at: u64) {
         let at = at.max(self.last);
-        self.settle();
-        if self.stay.is_some() {
-            self.charge(at);
-            self.end(at);
+        self.end_unless_nested();
+        if self.interruption.is_some() {
+            self.charge_time(at);
+            self.end_interruption(at);
         } else {
-            self.stretch(at);
+            self.end_undisturbed(at);
         }
     }
 }
 
-fn words(kind: InterruptionKind) -> &'static str {
+fn kind_name(kind: InterruptionKind) -> &'static str {
     match kind {
         InterruptionKind::Vector(X86Vector::LocalTimer) => "local timer interrupt",
         InterruptionKind::Vector(X86Vector::Reschedule) => "reschedule IPI",

@@ -1,4 +1,4 @@
-//! What the state of a CPU is made of: one stay, and the frames of what runs inside it.
+//! The parts of the state of a CPU: an interruption, and the frames of what runs inside it.
 
 use super::super::culprit_stats::{CpuCulprits, CulpritKey, TICK, TracedCulprit};
 use super::super::trace_events::X86Vector;
@@ -9,31 +9,32 @@ use std::collections::HashSet;
 /// What the state machines of all CPUs share.
 #[derive(Debug, Clone, Default)]
 pub struct TraceContext {
-    /// The workload's threads.
+    /// The threads of the workload.
     pub workload: HashSet<i32>,
-    /// Address of `sched_ttwu_pending`: a call that only wakes a task here.
-    pub wakes: Option<u64>,
-    /// Addresses of the tick's function, whichever this kernel has.
+    /// Address of `sched_ttwu_pending`, a call that only wakes a task on this CPU.
+    pub wake_function: Option<u64>,
+    /// Addresses of the tick's function, as far as this kernel has them.
     pub tick: Vec<u64>,
-    /// Ticks in a nanosecond.
+    /// Ticks per nanosecond.
     pub ticks_per_ns: f64,
-    /// Where the entry code lies, when stacks of interrupts are recorded.
+    /// The entry code of the kernel, when stacks of interrupts are recorded.
     pub entry_text: Option<EntryText>,
 }
 
 impl TraceContext {
-    /// With what the addresses of this kernel say, and nothing else yet.
+    /// A context with the addresses of this kernel and nothing else.
     #[must_use]
-    pub fn knowing(symbols: &KernelSymbols) -> TraceContext {
+    pub fn from_symbols(symbols: &KernelSymbols) -> TraceContext {
         TraceContext {
-            wakes: symbols.address("sched_ttwu_pending"),
+            wake_function: symbols.address("sched_ttwu_pending"),
             tick: TICK.iter().filter_map(|name| symbols.address(name)).collect(),
             ..TraceContext::default()
         }
     }
 
-    /// Whose time counts as undisturbed.
-    pub(super) fn is_ours(&self, pid: i32) -> bool {
+    /// Whether the time of this task counts as undisturbed: the workload's, or idle time without
+    /// one.
+    pub(super) fn is_workload(&self, pid: i32) -> bool {
         if self.workload.is_empty() { pid == 0 } else { self.workload.contains(&pid) }
     }
 }
@@ -41,24 +42,24 @@ impl TraceContext {
 /// What was seen in one phase.
 #[derive(Debug, Clone, Default)]
 pub struct PhaseStats {
-    /// By cause and culprit.
+    /// Counts by cause and culprit.
     pub rows: CpuCulprits,
-    /// Stays that ended.
-    pub stays: u64,
-    /// Entries into the kernel from user mode: those that have an event of their own, and all that
+    /// Interruptions that ended.
+    pub interruptions: u64,
+    /// Entries into the kernel from user mode: those with an event of their own, and all those that
     /// context tracking reports.
     pub entries: u64,
-    /// Interrupts that hit the kernel itself.
+    /// Interrupts that hit kernel code.
     pub kernel_interrupts: u64,
-    /// Switches.
+    /// Task switches.
     pub switches: u64,
-    /// Longest undisturbed time in ticks; `None` when there was none that could be measured.
+    /// Longest undisturbed time in ticks; `None` when none could be measured.
     pub longest: Option<u64>,
-    /// Events whose time was before the one before them.
+    /// Events with an earlier time than the event before them.
     pub backwards: u64,
-    /// Times when a task ran that nobody had switched to: events are missing.
+    /// How often a task ran without a switch to it, because events are missing.
     pub resyncs: u64,
-    /// Who had run until then, the first time.
+    /// The task that ran before the first such task.
     pub silent: Option<i32>,
 }
 
@@ -74,56 +75,57 @@ pub(super) enum InterruptionKind {
     Task,
     Syscall,
     PageFault,
-    /// In the kernel, as context tracking says; what for is said by what follows.
+    /// In the kernel, as context tracking reports; the events that follow show the reason.
     Kernel,
 }
 
-/// Something that runs inside a stay.
+/// Something that runs inside an interruption.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NestedFrame {
     pub(super) kind: InterruptionKind,
     pub(super) begun: u64,
-    /// `None` until what runs inside says who it is.
+    /// The culprit; `None` until an inner frame names it.
     pub(super) key: Option<CulpritKey>,
-    /// Who it is when nothing says so.
+    /// The culprit when no inner frame names it.
     pub(super) otherwise: CulpritKey,
     pub(super) ticks: u64,
-    /// The stay is counted under it.
+    /// Whether the interruption is counted under it.
     pub(super) first: bool,
-    /// It only names the frame below it.
+    /// Whether it only names the frame around it.
     pub(super) merged: bool,
-    /// The stack of its beginning, by number.
+    /// The number of the stack at its start.
     pub(super) stack: Option<u32>,
 }
 
-/// One stay.
+/// One interruption.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interruption {
     pub(super) begun: u64,
     /// The end of the last frame.
     pub(super) last: u64,
-    /// What it is counted under, as soon as that is known.
+    /// What it is counted under; `None` until that is known.
     pub(super) primary: Option<CulpritKey>,
-    /// Something was first.
+    /// Whether something was first in it.
     pub(super) has_first: bool,
-    /// What was first only wakes a task here; if that is switched to, it is the cause.
+    /// Whether the first frame is an IPI that only wakes a task. If the CPU switches to that task,
+    /// the task is the cause.
     pub(super) carrier: bool,
-    /// The last event said that the task is to be preempted.
+    /// Whether the last event had the reschedule flag set.
     pub(super) resched: bool,
-    /// Ticks inside the stay but outside all frames.
-    pub(super) loose: u64,
-    /// The last thing, when the next may still belong to the same interrupt: a shared line calls
-    /// all handlers in turn, and so does an NMI.
+    /// Ticks inside the interruption but outside all frames.
+    pub(super) ticks_outside_frames: u64,
+    /// The last handler, when the next may belong to the same interrupt: a shared line calls all
+    /// its handlers one after the other, and so does an NMI.
     pub(super) shared: Option<TracedCulprit>,
-    /// A page fault that may still go to sleep.
+    /// Whether it is a page fault that may still go to sleep.
     pub(super) fault: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdleSince {
-    /// Not known since when.
+    /// Unknown.
     Unknown,
-    /// Nothing has disturbed it since then.
+    /// Undisturbed since this time.
     Since(u64),
 }
 
@@ -133,8 +135,8 @@ impl NestedFrame {
     }
 }
 
-/// Whether something that runs inside names what it runs in.
-pub(super) fn names(inside: InterruptionKind, outside: InterruptionKind) -> bool {
+/// Whether an inner frame names the frame around it.
+pub(super) fn names_outer_frame(inside: InterruptionKind, outside: InterruptionKind) -> bool {
     matches!(
         (inside, outside),
         (InterruptionKind::Hrtimer, InterruptionKind::Vector(X86Vector::LocalTimer))
@@ -146,12 +148,12 @@ pub(super) fn names(inside: InterruptionKind, outside: InterruptionKind) -> bool
     )
 }
 
-/// A stay that is over.
+/// A finished interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedInterruption {
     /// When it began, in ticks.
     pub begun: u64,
-    /// When it was over.
+    /// When it ended.
     pub end: u64,
     /// What it was counted under.
     pub key: CulpritKey,

@@ -1,20 +1,20 @@
-//! Whether an interrupt came from user mode or hit the kernel itself.
+//! Whether an interrupt came from user mode or hit kernel code.
 //!
-//! Three sources, the best first:
+//! There are three sources, the best first:
 //!
-//! 1. The stack behind the event, where it is recorded: from user mode the entry code is its
-//!    outermost caller, and nothing of the entry code is further in.
-//! 2. Context tracking (CPUs of `nohz_full=`), which reports every entry from user mode but those
-//!    of NMIs.
-//! 3. What is known to run. It cannot tell an interrupt inside a page fault, whose end no event
-//!    reports, from one after it; such an interrupt counts as from user mode.
+//! 1. The stack behind the event, where it is recorded. For an interrupt from user mode, the entry
+//!    code is its outermost caller and appears only once.
+//! 2. Context tracking (CPUs of `nohz_full=`), which reports every entry from user mode except
+//!    those of NMIs.
+//! 3. What is known to run. This cannot distinguish an interrupt inside a page fault, whose end no
+//!    event reports, from one after it. Such an interrupt counts as from user mode.
 
 use super::super::decode::TraceEvent;
 use super::parts::{InterruptionKind, TraceContext};
 use super::{EventKind, InterruptionTracker};
 use cpushield_linux::text::kallsyms::KernelSymbols;
 
-/// Interrupts that wait for their stack: an NMI may come between an event and its stack.
+/// The most interrupts that wait for their stack. An NMI may come between an event and its stack.
 const HELD_MAX: usize = 8;
 
 /// What an interrupt or exception interrupted.
@@ -22,81 +22,82 @@ const HELD_MAX: usize = 8;
 pub enum Privilege {
     /// User mode.
     User,
-    /// The kernel itself: a system call, a page fault, a kernel thread, the idle loop.
+    /// Kernel code: a system call, a page fault, a kernel thread, the idle loop.
     Kernel,
 }
 
-/// Where the entry code of the kernel lies: what it calls returns into these addresses.
+/// The address ranges of the kernel's entry code, into which its callees return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryText(Vec<(u64, u64)>);
 
-/// Both ends of the entry code (include/asm-generic/vmlinux.lds.h, 5.18 to 6.18): on x86 the
+/// Start and end of the entry code (include/asm-generic/vmlinux.lds.h, 5.18 to 6.18). On x86 the
 /// entries of interrupts lie in a section of their own.
 const SECTIONS: [(&str, &str); 2] =
     [("__entry_text_start", "__entry_text_end"), ("__irqentry_text_start", "__irqentry_text_end")];
 
 impl EntryText {
-    /// Of this kernel; `None` where its symbols do not say.
+    /// Finds the entry code of this kernel; `None` where its symbols are hidden or missing.
     #[must_use]
-    pub fn of(symbols: &KernelSymbols) -> Option<EntryText> {
-        let section = |(start, end)| Some((symbols.address(start)?, symbols.address(end)?));
-        let found: Vec<_> = SECTIONS.into_iter().filter_map(section).collect();
+    pub fn find(symbols: &KernelSymbols) -> Option<EntryText> {
+        let sections = SECTIONS
+            .into_iter()
+            .filter_map(|(start, end)| Some((symbols.address(start)?, symbols.address(end)?)));
+        let found: Vec<_> = sections.collect();
         (!found.is_empty()).then_some(EntryText(found))
     }
 
-    /// What an interrupt with this stack interrupted; callers innermost first.
+    /// What an interrupt with this stack interrupted; innermost caller first.
     #[must_use]
     pub fn privilege(&self, callers: impl Iterator<Item = u64>) -> Privilege {
-        // A return address may be the first after the end.
-        let is_entry = |at: u64| self.0.iter().any(|(start, end)| *start < at && at <= *end);
+        // A return address may be the first one after the end.
         let (mut entries, mut outermost) = (0, false);
         for at in callers {
-            outermost = is_entry(at);
+            outermost = self.0.iter().any(|(start, end)| *start < at && at <= *end);
             entries += usize::from(outermost);
         }
         if outermost && entries == 1 { Privilege::User } else { Privilege::Kernel }
     }
 }
 
-/// What is known of the privilege level of a CPU.
+/// What is known about the privilege level of a CPU.
 #[derive(Debug, Default)]
 pub(super) struct PrivilegeLevel {
-    /// Interrupts that wait for their stack, with what it said where it came.
+    /// Interrupts that wait for their stack, and the result for those whose stack has arrived.
     held: Vec<(TraceEvent, Option<Privilege>)>,
-    /// What the stack of the present event said.
+    /// The result from the stack of the current event.
     stack: Option<Privilege>,
-    /// Context tracking has reported an entry of which no event has said yet what it was.
+    /// Whether context tracking has reported an entry that no event has named yet.
     pub(super) unnamed: bool,
-    /// The CPU is in user mode, as context tracking said last.
+    /// Whether the CPU is in user mode, according to context tracking.
     pub(super) in_user: bool,
 }
 
 impl InterruptionTracker {
-    /// The next event.
-    pub fn event(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
+    /// Takes the next event, and holds an interrupt until its stack arrives.
+    pub fn handle_event(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
         let interrupt =
-            matches!(event.what, EventKind::Vector(_) | EventKind::Irq | EventKind::Nmi);
-        if event.what != EventKind::Nmi || self.level.held.len() >= HELD_MAX {
-            self.release(shared);
+            matches!(event.kind, EventKind::Vector(_) | EventKind::Irq | EventKind::Nmi);
+        if event.kind != EventKind::Nmi || self.level.held.len() >= HELD_MAX {
+            self.release_held(shared);
         }
         if interrupt && shared.entry_text.is_some() {
             self.level.held.push((*event, None));
         } else {
-            self.release(shared);
+            self.release_held(shared);
             self.apply(shared, event);
         }
     }
 
-    /// The stack of the last event, callers innermost first.
-    pub fn stack(&mut self, shared: &mut TraceContext, callers: impl Iterator<Item = u64>) {
+    /// Takes the stack of the last event, innermost caller first.
+    pub fn handle_stack(&mut self, shared: &mut TraceContext, callers: impl Iterator<Item = u64>) {
         let callers: Vec<u64> = callers.collect();
-        let waits = self.level.held.iter_mut().rev().find(|(_, privilege)| privilege.is_none());
-        if let (Some((_, privilege)), Some(entry_text)) = (waits, &shared.entry_text) {
+        let waiting = self.level.held.iter_mut().rev().find(|(_, privilege)| privilege.is_none());
+        if let (Some((_, privilege)), Some(entry_text)) = (waiting, &shared.entry_text) {
             *privilege = Some(entry_text.privilege(callers.iter().copied()));
             if self.level.held.iter().any(|(_, privilege)| privilege.is_none()) {
                 return;
             }
-            self.release(shared);
+            self.release_held(shared);
         }
         self.keep_stack(callers);
     }
@@ -107,14 +108,14 @@ impl InterruptionTracker {
         !self.level.held.is_empty()
     }
 
-    /// When the first interrupt came that waits for its stack.
+    /// The time of the first interrupt that waits for its stack.
     #[must_use]
     pub fn held_since(&self) -> Option<u64> {
         self.level.held.first().map(|(event, _)| event.at)
     }
 
-    /// No more stacks come for the interrupts so far.
-    pub fn release(&mut self, shared: &mut TraceContext) {
+    /// Applies the held interrupts; no more stacks arrive for them.
+    pub fn release_held(&mut self, shared: &mut TraceContext) {
         let mut held = std::mem::take(&mut self.level.held);
         for (event, privilege) in held.drain(..) {
             self.level.stack = privilege;
@@ -124,8 +125,8 @@ impl InterruptionTracker {
         self.level.held = held;
     }
 
-    /// Counts an entry from user mode that an event reports; where context tracking reports entries
-    /// it has counted this one.
+    /// Counts an entry from user mode that an event reports. Where context tracking reports
+    /// entries, this one is counted already.
     pub(super) fn count_user_entry(&mut self) {
         self.level.unnamed = false;
         if !self.tracked {
@@ -133,35 +134,35 @@ impl InterruptionTracker {
         }
     }
 
-    /// Nothing has said what the entry of this stay was, though something hit the kernel in it.
+    /// Whether something hit the kernel in this interruption, while its entry is still unnamed.
     pub(super) fn is_unnamed(&self) -> bool {
-        self.stay.is_some_and(|stay| stay.primary == Some(super::UNKNOWN))
+        self.interruption.is_some_and(|interruption| interruption.primary == Some(super::UNKNOWN))
     }
 
-    /// Counts an exception that only its signal reports; context tracking reports all of them.
+    /// Counts an exception that only its signal reports. Context tracking reports all exceptions.
     pub(super) fn count_exception(&mut self) {
-        if !self.tracked && self.is_bare() {
+        if !self.tracked && self.runs_no_handler() {
             self.seen.entries += 1;
         }
     }
 
-    /// Counts an interrupt, and says what it interrupted.
+    /// Counts an interrupt and returns what it interrupted.
     pub(super) fn count_interrupt(&mut self) -> Privilege {
         let privilege = self.level.stack.unwrap_or_else(|| self.infer_privilege());
         match privilege {
-            // Interrupts are off in the handler of an interrupt, and what a softirq calls at the
-            // end of one has the stack of one from user mode: no interrupt of the CPU.
-            Privilege::User if !self.is_bare() => {}
+            // Interrupts are off in an interrupt handler. A handler that a softirq calls at the end
+            // of an interrupt has a stack as from user mode, but is no interrupt of the CPU.
+            Privilege::User if !self.runs_no_handler() => {}
             Privilege::User => self.count_user_entry(),
             Privilege::Kernel => {
                 self.seen.kernel_interrupts += 1;
-                self.name_entry();
+                self.mark_entry_unnamed();
             }
         }
         privilege
     }
 
-    /// Counts an NMI, which context tracking does not report, and says what it interrupted.
+    /// Counts an NMI, which context tracking does not report, and returns what it interrupted.
     pub(super) fn count_nmi(&mut self) -> Privilege {
         let tracked = self.tracked.then_some(match self.level.in_user {
             true => Privilege::User,
@@ -175,52 +176,53 @@ impl InterruptionTracker {
         privilege
     }
 
-    /// Something from outside: nested in what is open, or a stay of its own.
+    /// Something enters from outside: nested in an open frame, or as a new interruption.
     pub(super) fn enter(&mut self, at: u64) {
         self.enter_from(at, Privilege::User);
     }
 
-    /// The same, when it is known what it interrupted: a page fault whose end nothing reports is
-    /// still open when it hit the kernel.
+    /// The same with a known origin: a page fault without a reported end is still open when the
+    /// interrupt hit the kernel.
     pub(super) fn enter_from(&mut self, at: u64, privilege: Privilege) {
-        match self.stay {
-            Some(stay) if !self.frames.is_empty() || stay.resched => {}
-            Some(stay) if stay.fault && privilege == Privilege::Kernel => {}
+        match self.interruption {
+            Some(interruption) if !self.frames.is_empty() || interruption.resched => {}
+            Some(interruption) if interruption.fault && privilege == Privilege::Kernel => {}
             Some(_) => {
-                self.settle();
-                self.begin(at);
+                self.end_unless_nested();
+                self.begin_interruption(at);
             }
-            None => self.begin(at),
+            None => self.begin_interruption(at),
         }
     }
 
-    /// What an interrupt interrupts now, by what is known to run.
+    /// Infers what an interrupt interrupts now, from what is known to run.
     fn infer_privilege(&self) -> Privilege {
         let user = if self.tracked {
             self.level.unnamed
         } else {
-            let open = self.stay.is_some_and(|stay| !self.frames.is_empty() || stay.resched);
-            self.ours && self.task != Some(0) && !open
+            let open = self
+                .interruption
+                .is_some_and(|interruption| !self.frames.is_empty() || interruption.resched);
+            self.runs_workload && self.task != Some(0) && !open
         };
         if user { Privilege::User } else { Privilege::Kernel }
     }
 
-    /// Nothing runs in the kernel for certain, but perhaps what an entry was for.
-    fn is_bare(&self) -> bool {
+    /// Whether no handler is known to run; the reason for an entry may still be running.
+    fn runs_no_handler(&self) -> bool {
         self.frames
             .iter()
             .all(|frame| matches!(frame.kind, InterruptionKind::Kernel | InterruptionKind::Task))
     }
 
-    /// An interrupt hit the kernel after an entry of which no event says what it was: that was not
-    /// this interrupt.
-    fn name_entry(&mut self) {
+    /// Marks the entry as unnamed: an interrupt hit the kernel after it, so it was another entry.
+    fn mark_entry_unnamed(&mut self) {
         if std::mem::take(&mut self.level.unnamed)
-            && let Some(stay) = &mut self.stay
-            && !stay.has_first
+            && let Some(interruption) = &mut self.interruption
+            && !interruption.has_first
         {
-            stay.has_first = true;
-            stay.primary = Some(super::UNKNOWN);
+            interruption.has_first = true;
+            interruption.primary = Some(super::UNKNOWN);
         }
     }
 }
@@ -232,18 +234,30 @@ mod tests {
     #[test]
     fn only_an_interrupt_from_user_mode_has_the_entry_code_as_its_outermost_caller() {
         // Shortened from 6.12: the addresses of `asm_sysvec_apic_timer_interrupt`,
-        // `asm_exc_page_fault` and `ret_from_fork_asm` as they lie to each other.
+        // `asm_exc_page_fault` and `ret_from_fork_asm` relative to each other.
         let symbols = KernelSymbols::parse(
             "1000 T ret_from_fork_asm\n2000 T __entry_text_start\n2280 T asm_exc_page_fault\n\
              25f0 T asm_sysvec_apic_timer_interrupt\n3000 T __entry_text_end\n",
         );
-        let entry_text = EntryText::of(&symbols).unwrap();
-        let of = |callers: &[u64]| entry_text.privilege(callers.iter().copied());
-        assert_eq!(of(&[0x500, 0x600, 0x2606]), Privilege::User);
-        assert_eq!(of(&[0x500, 0x2606, 0x700, 0x2296]), Privilege::Kernel, "in a page fault");
-        assert_eq!(of(&[0x500, 0x2606, 0x700, 0x101a]), Privilege::Kernel, "in a kernel thread");
-        assert_eq!(of(&[0x500, 0x2606, 0x700]), Privilege::Kernel, "in the idle loop, or cut off");
-        assert_eq!(of(&[]), Privilege::Kernel);
-        assert_eq!(EntryText::of(&KernelSymbols::default()), None);
+        let entry_text = EntryText::find(&symbols).unwrap();
+        let privilege = |callers: &[u64]| entry_text.privilege(callers.iter().copied());
+        assert_eq!(privilege(&[0x500, 0x600, 0x2606]), Privilege::User);
+        assert_eq!(
+            privilege(&[0x500, 0x2606, 0x700, 0x2296]),
+            Privilege::Kernel,
+            "in a page fault"
+        );
+        assert_eq!(
+            privilege(&[0x500, 0x2606, 0x700, 0x101a]),
+            Privilege::Kernel,
+            "in a kernel thread"
+        );
+        assert_eq!(
+            privilege(&[0x500, 0x2606, 0x700]),
+            Privilege::Kernel,
+            "in the idle loop, or truncated"
+        );
+        assert_eq!(privilege(&[]), Privilege::Kernel);
+        assert_eq!(EntryText::find(&KernelSymbols::default()), None);
     }
 }

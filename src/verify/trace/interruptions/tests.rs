@@ -1,4 +1,4 @@
-//! Sequences of events and what they must be counted as, whole, in `cases.txt`.
+//! Sequences of events and the complete result of each, in `cases.txt`.
 
 use super::*;
 use crate::verify::trace::culprit_stats::{CulpritNames, TICK, TaskName};
@@ -13,7 +13,7 @@ const SCALE: TickScale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
 #[derive(Default)]
 struct TrackerBench {
     shared: TraceContext,
-    stays: InterruptionTracker,
+    tracker: InterruptionTracker,
     symbols: String,
     tasks: HashMap<i32, TaskName>,
     out: String,
@@ -32,9 +32,9 @@ impl TrackerBench {
         match words.as_slice() {
             ["workload", pids @ ..] => {
                 self.shared.workload = pids.iter().map(|pid| pid.parse().unwrap()).collect();
-                self.stays.workload_changed(&self.shared);
+                self.tracker.workload_changed(&self.shared);
             }
-            ["since", at] => self.stays.since(at.parse().unwrap()),
+            ["since", at] => self.tracker.recording_started(at.parse().unwrap()),
             ["kthread", pid, comm] => {
                 let task = TaskName { comm: (*comm).to_owned(), kthread: true };
                 self.tasks.insert(pid.parse().unwrap(), task);
@@ -42,35 +42,35 @@ impl TrackerBench {
             ["symbol", address, name] => {
                 self.symbols.push_str(&format!("{address} t {name}\n"));
                 if *name == "sched_ttwu_pending" {
-                    self.shared.wakes = Some(hex(address));
+                    self.shared.wake_function = Some(hex(address));
                 }
                 if TICK.contains(name) {
                     self.shared.tick.push(hex(address));
                 }
-                self.shared.entry_text = EntryText::of(&KernelSymbols::parse(&self.symbols));
+                self.shared.entry_text = EntryText::find(&KernelSymbols::parse(&self.symbols));
             }
-            ["gap"] => self.stays.gap(),
+            ["gap"] => self.tracker.events_lost(),
             ["stack", callers @ ..] => {
                 let callers = callers.iter().map(|caller| hex(caller));
-                self.stays.stack(&mut self.shared, callers);
+                self.tracker.handle_stack(&mut self.shared, callers);
             }
             ["cut", at] => {
-                self.stays.release(&mut self.shared);
+                self.tracker.release_held(&mut self.shared);
                 self.cut(at.parse().unwrap());
             }
             _ => {
                 let event = event(&words).unwrap_or_else(|| panic!("no event: {line}"));
-                self.stays.event(&mut self.shared, &event);
+                self.tracker.handle_event(&mut self.shared, &event);
             }
         }
     }
 
     fn cut(&mut self, at: u64) {
-        let seen = self.stays.cut(at);
+        let seen = self.tracker.end_phase(at);
         let symbols = KernelSymbols::parse(&self.symbols);
         let names = CulpritNames { symbols: &symbols, tasks: &self.tasks, stacks: None };
         let rows = seen.rows.interruptions(&names, &SCALE);
-        assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
+        assert_eq!(seen.interruptions, rows.iter().map(|row| row.count).sum::<u64>());
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         for row in rows {
             self.out.push_str(
@@ -106,7 +106,7 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word, 16).unwrap()
 }
 
-/// `AT PID NAME VALUES… [!]`; `!` says that the need to reschedule was set.
+/// `AT PID NAME VALUES… [!]`; `!` sets the reschedule flag.
 fn event(words: &[&str]) -> Option<TraceEvent> {
     let (words, resched) = match words {
         [words @ .., "!"] => (words, true),
@@ -116,7 +116,7 @@ fn event(words: &[&str]) -> Option<TraceEvent> {
     let number = |n: usize| values.get(n)?.parse::<u64>().ok();
     let address = |n: usize| Some(EventValues::Number(hex(values.get(n)?)));
     let small = |n: usize| values.get(n)?.parse::<i32>().ok();
-    let (what, with) = match *name {
+    let (kind, values) = match *name {
         "+timer" => (EventKind::Vector(X86Vector::LocalTimer), EventValues::Nothing),
         "-timer" => (EventKind::VectorEnd(X86Vector::LocalTimer), EventValues::Nothing),
         "+resched" => (EventKind::Vector(X86Vector::Reschedule), EventValues::Nothing),
@@ -174,11 +174,11 @@ fn event(words: &[&str]) -> Option<TraceEvent> {
         "user_enter" => (EventKind::UserEnter, EventValues::Nothing),
         _ => return None,
     };
-    Some(TraceEvent { at: at.parse().ok()?, pid: pid.parse().ok()?, resched, what, with })
+    Some(TraceEvent { at: at.parse().ok()?, pid: pid.parse().ok()?, resched, kind, values })
 }
 
 #[test]
-fn every_sequence_of_the_cases_is_counted_as_written_beside_it() {
+fn every_sequence_in_the_cases_is_counted_as_expected() {
     let text = include_str!("cases.txt");
     let mut wrong = String::new();
     let mut cases = 0;
@@ -198,7 +198,7 @@ fn every_sequence_of_the_cases_is_counted_as_written_beside_it() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Any event at all, in any order and with times that jump.
+/// Any event, in any order and with times that jump.
 fn any_event() -> impl Strategy<Value = TraceEvent> {
     let vector = prop::sample::select(vec![
         X86Vector::LocalTimer,
@@ -207,7 +207,7 @@ fn any_event() -> impl Strategy<Value = TraceEvent> {
         X86Vector::CallMany,
         X86Vector::IrqWork,
     ]);
-    let with = (0..20u64, vector, 0..4i32, any::<bool>()).prop_map(|(n, vector, pid, blocks)| {
+    let values = (0..20u64, vector, 0..4i32, any::<bool>()).prop_map(|(n, vector, pid, blocks)| {
         let comm = ShortName::new(if n % 2 == 0 { b"kworker/1:1" } else { b"sh" });
         let name = comm;
         match n {
@@ -229,12 +229,13 @@ fn any_event() -> impl Strategy<Value = TraceEvent> {
             _ => (EventKind::Switch, EventValues::Switch { blocks, pid, comm }),
         }
     });
-    (0..9u64, 0..4i32, any::<bool>(), with)
-        .prop_map(|(at, pid, resched, (what, with))| TraceEvent { at, pid, resched, what, with })
+    (0..9u64, 0..4i32, any::<bool>(), values).prop_map(|(at, pid, resched, (kind, values))| {
+        TraceEvent { at, pid, resched, kind, values }
+    })
 }
 
 proptest! {
-    /// Whatever comes, stays are the sum of the rows, and no more time is given away than passed.
+    /// Interruptions are the sum of the rows, and no more time is attributed than passed.
     #[test]
     fn sums_agree_for_any_events(
         events in prop::collection::vec(any_event(), 0..200),
@@ -247,21 +248,21 @@ proptest! {
             let (symbols, tasks) = (KernelSymbols::default(), HashMap::new());
             let names = CulpritNames { symbols: &symbols, tasks: &tasks, stacks: None };
             let rows = seen.rows.interruptions(&names, &SCALE);
-            assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
+            assert_eq!(seen.interruptions, rows.iter().map(|row| row.count).sum::<u64>());
             *given += rows.iter().filter_map(|row| row.time_ns).sum::<u64>();
             *stretch = seen.longest.unwrap_or(0).max(*stretch);
         };
         for (i, event) in events.iter().enumerate() {
             now += event.at;
             let event = TraceEvent { at: now, ..*event };
-            bench.stays.event(&mut bench.shared, &event);
+            bench.tracker.handle_event(&mut bench.shared, &event);
             if i == cut {
-                add(&bench.stays.cut(now), &mut given, &mut stretch);
+                add(&bench.tracker.end_phase(now), &mut given, &mut stretch);
             }
         }
-        add(&bench.stays.cut(now), &mut given, &mut stretch);
+        add(&bench.tracker.end_phase(now), &mut given, &mut stretch);
         prop_assert!(given <= now, "{given} of {now}");
         prop_assert!(stretch <= now);
-        prop_assert!(bench.stays.frames.len() <= FRAMES_MAX);
+        prop_assert!(bench.tracker.frames.len() <= FRAMES_MAX);
     }
 }
