@@ -1,10 +1,10 @@
-//! What a phase shows only when it is over: what is left when every other name is taken. Pure.
+//! Names that are known only at the end of a phase, by elimination. Pure.
 
 use crate::causes::Cause;
 use crate::causes::culprit::KernelEvent;
 use crate::verify::InterruptionCount;
 
-/// Says of entries without an event what they can have been. `syscalls`: those were traced.
+/// Names entries without an event. `syscalls`: whether system calls were traced.
 pub fn name_entries_without_event(rows: &mut [InterruptionCount], syscalls: bool) {
     let without_event = KernelEvent::WithoutEvent.into();
     for row in rows.iter_mut() {
@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn what_context_tracking_alone_saw_is_an_exception_when_system_calls_were_traced() {
+    fn an_entry_without_an_event_is_an_exception_when_system_calls_were_traced() {
         let named = |syscalls| {
             let mut rows = [row(Cause::Unattributed, KernelEvent::WithoutEvent)];
             name_entries_without_event(&mut rows, syscalls);

@@ -1,4 +1,4 @@
-//! Getting a trace ready, or saying why there is none: which events this kernel has, and whether
+//! Prepares a trace, or finds out why there is none: which events this kernel has, and whether
 //! arming now would hang.
 
 use super::RecordRequest;
@@ -9,34 +9,34 @@ use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs};
 use cpushield_linux::{Error, Host, RtHog, clock};
 
-/// KiB of buffer of a watched CPU: seconds of a CPU that does nothing but switch, so that a late
+/// Buffer of a watched CPU in KiB: enough for seconds of nothing but task switches, so that a late
 /// reader loses nothing.
 const BUFFER_KIB: usize = 8 << 10;
 
-/// KiB of buffer of all watched CPUs together.
+/// Buffers of all watched CPUs together, in KiB.
 const BUFFERS_KIB: usize = 128 << 10;
 
-/// What is ready to record.
+/// A trace that is ready to record.
 #[derive(Debug)]
 pub struct ArmedTrace<'h> {
     /// The instance, not yet started.
     pub instance: TraceInstance<'h>,
     /// The events that this kernel has.
     pub formats: Vec<(&'static EventSpec, EventFormat)>,
-    /// The time stamps are those of the TSC, not nanoseconds.
+    /// Whether time stamps are ticks of the TSC; otherwise nanoseconds.
     pub tsc: bool,
-    /// A real-time task never leaves one of the CPUs: nothing more may be made ready.
+    /// Whether a real-time task never yields one of the CPUs: nothing more may be armed then.
     pub busy: bool,
-    /// How a stack looks behind an event, when stacks are recorded.
+    /// The form of stack records, when stacks are recorded.
     pub stack: Option<StackForm>,
-    /// What cannot be seen here.
+    /// What the trace cannot see on this machine.
     pub blind: Vec<BlindSpot>,
 }
 
-/// Makes everything ready.
+/// Prepares the trace.
 ///
 /// # Errors
-/// Why there is no trace here.
+/// The reason why there is no trace.
 pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, AbsenceReason> {
     if !host.is_live() {
         return Err(AbsenceReason::RecordedMachine);
@@ -53,7 +53,7 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     }
     let tsc = tsc_counts(host);
     let online = host.online_cpus().unwrap_or_default();
-    // No kworker will ever run on its CPU, so nothing that waits for one may be done.
+    // No kworker will ever run on its CPU, so nothing may wait for one.
     let hog = host.hogs().unwrap_or_default().into_iter().next();
     let share = BUFFERS_KIB / order.cpus.len().max(1);
     let wanted = InstanceSettings {
@@ -83,10 +83,10 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     Ok(ArmedTrace { instance, formats, tsc, busy, stack, blind })
 }
 
-/// EBUSY (asm-generic/errno-base.h): what `TraceInstance::prepare` says when it would have to wait.
+/// EBUSY (asm-generic/errno-base.h): `TraceInstance::prepare` would have to wait.
 const EBUSY: i32 = 16;
 
-/// The events of the catalogue that this kernel has; names those whose absence hides something.
+/// The events of the catalogue that this kernel has. Adds what the missing ones hide to `blind`.
 fn formats(
     host: &Host,
     tracefs: &Tracefs,
@@ -98,8 +98,9 @@ fn formats(
         if spec.syscalls_only && !order.syscalls {
             continue;
         }
-        let better = |name| formats.iter().any(|(known, _): &(&EventSpec, _)| known.name == name);
-        if spec.instead_of.is_some_and(better) {
+        if let Some(better) = spec.instead_of
+            && formats.iter().any(|(known, _): &(&EventSpec, _)| known.name == better)
+        {
             continue;
         }
         match (tracefs.format(host, spec.system, spec.name)?, spec.blind) {
@@ -114,7 +115,7 @@ fn formats(
     Ok(formats)
 }
 
-/// Whether the TSC can be the trace clock: the kernel takes it off this list when it finds it
+/// Whether the TSC can be the trace clock. The kernel removes it from this list when it finds it
 /// unstable (kernel/time/clocksource.c).
 fn tsc_counts(host: &Host) -> bool {
     let list = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
@@ -126,7 +127,7 @@ fn would_hang(hog: &RtHog) -> AbsenceReason {
     AbsenceReason::WouldHang { cpu: hog.task.cpu, task: hog.to_string() }
 }
 
-/// What a locked-down kernel says instead of making the files of tracefs (`tracing_init_dentry()`,
+/// What a locked-down kernel logs instead of creating files in tracefs (`tracing_init_dentry()`,
 /// kernel/trace/trace.c, 6.12).
 const LOCKED: &str = "due to lockdown";
 

@@ -1,5 +1,5 @@
-//! The pages of one CPU → its [`InterruptionTracker`], with what was lost on the way. Pure but for
-//! reading.
+//! Feeds the pages of one CPU to its [`InterruptionTracker`], and counts what was lost. Pure except
+//! for reading the pages.
 
 use super::culprit_stats::TracedCulprit;
 use super::decode::{DecodedRecord, EventDecoder};
@@ -11,7 +11,7 @@ use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
 use cpushield_linux::tracefs::{BufferStats, TracePipe};
 
-/// Pages read in one go; a writer faster than this reader must not keep it here for ever.
+/// The most pages read at once, so that a fast writer cannot keep this reader busy forever.
 const PAGES_MAX: usize = 16 << 10;
 
 /// What one phase saw on one CPU, in ticks.
@@ -21,16 +21,16 @@ pub struct TracePhase {
     pub seen: PhaseStats,
     /// How often each event of the catalogue was seen, by its place there.
     pub events: Vec<u64>,
-    /// Records lost as the pages say.
+    /// Lost records, as the pages report them.
     pub lost: u64,
-    /// A page says that records were lost, but not how many.
+    /// Whether a page reports lost records without their number.
     pub lost_unknown: bool,
-    /// Bytes not understood.
+    /// Bytes that could not be decoded.
     pub skipped: u64,
 }
 
 impl TracePhase {
-    /// Records of any kind.
+    /// The number of records of any kind.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.events.iter().sum()
@@ -43,15 +43,15 @@ impl TracePhase {
     }
 }
 
-/// One CPU being recorded.
+/// The recording of one CPU.
 #[derive(Debug)]
 pub struct CpuChannel {
     /// The CPU.
     pub cpu: usize,
     pipe: TracePipe,
-    /// Its state machine.
+    /// Turns its events into interruptions.
     pub tracker: InterruptionTracker,
-    /// Where its interruptions meet the gaps.
+    /// Correlates its interruptions with the gaps.
     pub correlator: GapCorrelator,
     phase: TracePhase,
     /// The records between two reads of the counters.
@@ -80,7 +80,7 @@ impl CpuChannel {
         }
     }
 
-    /// Throws away what is there.
+    /// Discards what is in the buffer.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -93,8 +93,8 @@ impl CpuChannel {
         Ok(())
     }
 
-    /// Reads what is there. Events after `end` are those of the next phase; the phase that ends
-    /// is returned when there was such an event. The pages are kept where somebody wants them.
+    /// Reads what is in the buffer. Events after `end` belong to the next phase; the phase that
+    /// ends is returned when there was such an event. The pages are also added to `keep`.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -126,13 +126,13 @@ impl CpuChannel {
         Ok(ended)
     }
 
-    /// The form of its pages.
+    /// The layout of its pages.
     #[must_use]
     pub fn layout(&self) -> PageLayout {
         self.pipe.layout()
     }
 
-    /// Everything before this moment was read.
+    /// Passes the interruptions to the correlator; everything before this moment was read.
     pub fn advance(&mut self, at: u64) {
         let at = self.tracker.held_since().map_or(at, |held| at.min(held));
         let open = self.tracker.unfinished().filter(|(begun, _)| *begun < at);
@@ -146,19 +146,19 @@ impl CpuChannel {
     }
 }
 
-/// Where pages go.
+/// The parts of a channel that a page is decoded into.
 #[derive(Debug)]
 pub struct ChannelSink<'a> {
-    /// The state machine.
+    /// Turns the events into interruptions.
     pub tracker: &'a mut InterruptionTracker,
     /// The counts.
     pub phase: &'a mut TracePhase,
-    /// Where the counters of the kernel are read too.
+    /// The window of records to compare with the perf counters; `None` without a second witness.
     pub window: Option<&'a mut RecordWindow>,
 }
 
 impl ChannelSink<'_> {
-    /// One page. See [`CpuChannel::read`] for `end`.
+    /// Decodes one page. See [`CpuChannel::read`] for `end`.
     pub fn page(
         &mut self,
         layout: &PageLayout,
@@ -184,7 +184,7 @@ impl ChannelSink<'_> {
         let mut ended = None;
         let mut records = page.records();
         for record in records.by_ref() {
-            // The stack of an event that came in time may come late.
+            // The stack of an event before `end` may arrive after it.
             let stack = self.tracker.awaits_stack() && decoder.callers(record.bytes).is_some();
             if ended.is_none()
                 && let Some(end) = end.filter(|end| record.timestamp > *end && !stack)

@@ -1,4 +1,4 @@
-//! What was counted on one CPU, by cause and culprit, at constant memory. Pure.
+//! The counts of one CPU, by cause and culprit, at constant memory. Pure.
 
 use super::decode::ShortName;
 use super::stacks::StackTable;
@@ -13,17 +13,17 @@ use cpushield_linux::text::kallsyms::KernelSymbols;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Culprits kept apart on one CPU; a machine that makes processes without end has no more rows.
+/// The most culprits that are counted separately on one CPU.
 const ROWS_MAX: usize = 4096;
 
 /// The functions of the tick's hrtimer (kernel/time/tick-sched.c): up to 6.6, in 6.7 and 6.8 (since
 /// commit dba428a678c7), and from 6.9 on.
 pub const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_highres_handler", "tick_nohz_handler"];
 
-/// Who, as far as the trace says.
+/// A culprit, as the trace identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TracedCulprit {
-    /// Not known.
+    /// Unknown.
     Unknown,
     /// Something that the kernel reports without a name of its own.
     Event(KernelEvent),
@@ -47,66 +47,66 @@ pub enum TracedCulprit {
     Tick {
         /// The function of its timer.
         function: u64,
-        /// What kept it, as the kernel last said: bits of `enum tick_dep_bits`.
+        /// What kept it, as the kernel last reported: bits of `enum tick_dep_bits`.
         needed: u8,
     },
     /// A work item.
     Work {
         /// Its function.
         function: u64,
-        /// Its kworker belongs to no CPU.
+        /// Whether its kworker is unbound.
         unbound: bool,
     },
     /// A softirq.
     Softirq {
         /// Its number.
         number: u8,
-        /// What asked for it.
+        /// What raised it.
         by: SoftirqOrigin,
     },
     /// A page fault, by the bits of its error code (arch/x86/include/asm/trap_pf.h).
     Fault(u8),
-    /// The same of the kernel, on behalf of the task.
+    /// A page fault of the kernel on behalf of the task, by the same bits.
     KernelFault(u8),
     /// A signal.
     Signal {
         /// Its number.
         number: u8,
-        /// `si_code`, as far as it says who sent it.
+        /// `si_code`, as far as it identifies the sender.
         code: i8,
     },
-    /// `irq_work` of this CPU's own, which no event names: only what had it run.
+    /// `irq_work` that this CPU sent to itself, by what queued it; no event names its function.
     Raised(SoftirqOrigin),
     /// A bank of machine checks.
     Bank(u8),
     /// A system call by number.
     Syscall(u64),
-    /// A record of an event that was not asked for, by the event's number.
+    /// A record of an event that was not enabled, by the event's number.
     Foreign(u16),
     /// A record of this event that is too short for its fields.
     Short(&'static str),
-    /// All that came after [`ROWS_MAX`] others.
+    /// All culprits beyond the first [`ROWS_MAX`].
     Others,
 }
 
-/// What asked for a softirq.
+/// What raised a softirq or queued `irq_work`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum SoftirqOrigin {
-    /// Nobody that was seen.
+    /// Not seen.
     #[default]
     Unknown,
-    /// The task that ran.
+    /// A task that was running.
     Task(i32),
     /// A device interrupt, by number.
     Irq(u32),
-    /// A function of the kernel: a timer's, a work item's, one that was called.
+    /// A kernel function: of a timer, of a work item, of a function call.
     Function(u64),
     /// Another softirq, by number.
     Softirq(u8),
 }
 
 impl SoftirqOrigin {
-    /// From what ran when it was asked for.
+    /// From the culprit that was running at that moment.
     #[must_use]
     pub fn from_culprit(culprit: TracedCulprit) -> SoftirqOrigin {
         match culprit {
@@ -122,12 +122,12 @@ impl SoftirqOrigin {
     }
 }
 
-/// What a row counts.
+/// The key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CulpritKey {
-    /// The kind.
+    /// The cause.
     pub cause: Cause,
-    /// Who.
+    /// The culprit.
     pub culprit: TracedCulprit,
 }
 
@@ -140,21 +140,21 @@ impl std::hash::Hash for CulpritKey {
 /// Counts of one culprit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CulpritStats {
-    /// Interruptions it began.
+    /// The number of interruptions that began with it.
     pub count: u64,
-    /// Times it ran inside another one.
+    /// How often it ran inside another interruption.
     pub nested: u64,
-    /// Ticks it took itself.
+    /// Its own time in ticks.
     pub ticks: u64,
-    /// Ticks of the longest interruption it began.
+    /// The longest interruption that began with it, in ticks.
     pub max: u64,
-    /// How many of `count` and `nested` have no known end and so no time.
+    /// How many of `count` and `nested` have no known end, and so no time.
     pub untimed: u64,
-    /// The first stack that was seen of it, by number.
+    /// The number of the first stack that was seen.
     pub stack: Option<u32>,
 }
 
-/// A quick hash for keys made by the kernel; nobody gains by making them collide.
+/// A fast hash for keys that come from the kernel, so collision attacks do not matter.
 #[derive(Debug, Default, Clone, Copy)]
 struct KeyHasher(u64);
 
@@ -202,7 +202,7 @@ impl CpuCulprits {
         self.rows.entry(key).or_default()
     }
 
-    /// The numbers of all tasks among the culprits.
+    /// The process numbers of all tasks among the culprits.
     pub fn tasks(&self) -> impl Iterator<Item = i32> + '_ {
         self.rows.keys().filter_map(|key| match key.culprit {
             TracedCulprit::Task { pid, .. }
@@ -212,15 +212,13 @@ impl CpuCulprits {
         })
     }
 
-    /// All rows, with words for people, most frequent first.
+    /// All rows with names, most frequent first.
     #[must_use]
     pub fn interruptions(
         &self,
         names: &CulpritNames<'_>,
         scale: &TickScale,
     ) -> Vec<InterruptionCount> {
-        let stack =
-            |row: &CulpritStats| Some(names.stacks?.function_names(row.stack, names.symbols));
         let mut merged: BTreeMap<(Cause, Culprit), CulpritStats> = BTreeMap::new();
         for (key, row) in &self.rows {
             let into = merged.entry(names.describe(*key)).or_default();
@@ -243,7 +241,7 @@ impl CpuCulprits {
                     time_ns: timed.then(|| scale.ns(row.ticks)),
                     max_ns: (timed && row.count > 0).then(|| scale.ns(row.max)),
                     witness: WitnessKind::Trace,
-                    stack: stack(&row).unwrap_or_default(),
+                    stack: names.function_names(row.stack),
                 }
             })
             .collect();
@@ -254,28 +252,28 @@ impl CpuCulprits {
     }
 }
 
-/// What is known about a task besides its number.
+/// The name of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskName {
     /// Its command name.
     pub comm: String,
-    /// It is a kernel thread.
+    /// Whether it is a kernel thread.
     pub kthread: bool,
 }
 
-/// Turns keys into words.
+/// Turns keys into named culprits.
 #[derive(Debug, Clone, Copy)]
 pub struct CulpritNames<'a> {
-    /// The kernel's functions.
+    /// The functions of the kernel.
     pub symbols: &'a KernelSymbols,
-    /// Tasks that were looked up while they lived.
+    /// Tasks that were looked up while they were alive.
     pub tasks: &'a HashMap<i32, TaskName>,
-    /// The stacks that rows have by number, where they were recorded.
+    /// The stacks by number, where they were recorded.
     pub stacks: Option<&'a StackTable>,
 }
 
 impl CulpritNames<'_> {
-    /// The cause and the culprit.
+    /// The cause and the named culprit of a key.
     pub(super) fn describe(&self, key: CulpritKey) -> (Cause, Culprit) {
         match (key.cause, key.culprit) {
             (Cause::Hrtimer, TracedCulprit::Function(address)) => {
@@ -327,7 +325,13 @@ impl CulpritNames<'_> {
         }
     }
 
-    /// A thread of the workload.
+    /// The functions of a stack; empty where stacks were not recorded.
+    fn function_names(&self, stack: Option<u32>) -> Vec<String> {
+        let names = self.stacks.map(|stacks| stacks.function_names(stack, self.symbols));
+        names.unwrap_or_default()
+    }
+
+    /// A thread of the workload, as tables show it.
     pub(super) fn thread(&self, pid: i32) -> String {
         let comm = self.tasks.get(&pid).map_or("", |task| &task.comm);
         Culprit::task(pid, comm).to_string()
@@ -350,8 +354,9 @@ impl CulpritNames<'_> {
     }
 
     fn task(&self, pid: i32, comm: &str) -> (Cause, Culprit) {
-        // /proc shows more of a kernel thread's name: `kworker/3:1-events`. Another name is another
-        // task with the same number; what was gone when it was looked up was no kernel thread.
+        // /proc has a longer name of a kernel thread: `kworker/3:1-events`. Any other name belongs
+        // to another task with the same number. A task that ended before it was looked up was no
+        // kernel thread.
         let known = self.tasks.get(&pid).filter(|task| task.comm.starts_with(comm));
         let comm = if comm.is_empty() { known.map_or("", |task| &task.comm) } else { comm };
         match known {
@@ -374,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_do_not_grow_without_end_and_nothing_is_lost() {
+    fn the_number_of_rows_is_limited_and_no_count_is_lost() {
         let mut rows = CpuCulprits::default();
         for n in 0..10_000 {
             let culprit = TracedCulprit::Task { pid: n, comm: ShortName::new(b"sh") };

@@ -1,20 +1,20 @@
-//! Raw records → [`TraceEvent`]s, with the formats of the running kernel. Pure.
+//! Decodes raw records into [`TraceEvent`]s with the formats of the running kernel. Pure.
 
 use super::stacks::StackForm;
 use super::trace_events::{self, EventKind, EventSpec};
 use cpushield_linux::ring_buffer::RawRecord;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 
-/// Flags of `common_flags` that say that the task is to be preempted on its way out
+/// Flags of `common_flags` that request a reschedule on the way back to user mode
 /// (`TRACE_FLAG_NEED_RESCHED` and `_LAZY`, include/linux/trace_events.h; the lazy one is 0x02
-/// on RT kernels from 6.1 and on all from 6.13, and elsewhere never set on x86).
+/// on RT kernels from 6.1 and on all kernels from 6.13, and never set on other x86 kernels).
 const NEED_RESCHED: u64 = 0x04 | 0x02;
 
-/// `prev_state` of a task that could have gone on: none of these bits
+/// Bits of `prev_state`; a task that was preempted has none of them
 /// (`TASK_REPORT`, include/linux/sched.h, 4.14 to 6.18).
 const BLOCKED: u64 = 0xff;
 
-/// A short name, kept without allocation; longer ones are cut.
+/// A short name, stored without allocation; longer names are truncated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ShortName([u8; 24]);
 
@@ -49,25 +49,25 @@ impl std::fmt::Debug for ShortName {
     }
 }
 
-/// One thing that happened on a CPU.
+/// An event on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceEvent {
     /// When, in ticks of the trace clock.
     pub at: u64,
-    /// The task it happened to (`common_pid`); for a switch the task that leaves.
+    /// The running task (`common_pid`); for a switch, the previous task.
     pub pid: i32,
-    /// The task is to be preempted before it gets back to user mode.
+    /// Whether a reschedule is requested before the return to user mode.
     pub resched: bool,
-    /// What it says.
+    /// Its kind.
     pub kind: EventKind,
-    /// With which values.
+    /// Its values.
     pub values: EventValues,
 }
 
 /// The values of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventValues {
-    /// None are needed.
+    /// None.
     Nothing,
     /// A function's address, a softirq's or a system call's number.
     Number(u64),
@@ -80,16 +80,16 @@ pub enum EventValues {
     },
     /// A switch.
     Switch {
-        /// The task that leaves waits for something; it was not preempted.
+        /// Whether the previous task blocks; otherwise it was preempted.
         blocks: bool,
-        /// The task that comes.
+        /// The next task.
         pid: i32,
         /// Its command name.
         comm: ShortName,
     },
     /// The tick.
     Tick {
-        /// It was stopped.
+        /// Whether it was stopped.
         stopped: bool,
         /// What it is needed for: bits of `enum tick_dep_bits` (include/linux/tick.h).
         needed: u8,
@@ -98,12 +98,12 @@ pub enum EventValues {
     Signal {
         /// Its number.
         number: u8,
-        /// `si_code`: who sent it.
+        /// `si_code`, which identifies the sender.
         code: i32,
     },
     /// A fork.
     Fork {
-        /// Who forks.
+        /// The parent task.
         parent: i32,
         /// The new task.
         child: i32,
@@ -114,12 +114,12 @@ pub enum EventValues {
         handler: u64,
         /// How long it ran, in nanoseconds.
         took_ns: u64,
-        /// The NMI was for this handler.
+        /// Whether the NMI was for this handler.
         handled: bool,
     },
 }
 
-/// What a record is.
+/// A decoded record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodedRecord {
     /// An event of the catalogue, with its place there.
@@ -130,12 +130,12 @@ pub enum DecodedRecord {
     Short(usize),
 }
 
-/// Where everything lies in the records of one kernel.
+/// Decodes the records of one kernel.
 #[derive(Debug, Clone)]
 pub struct EventDecoder {
     /// By `common_type`.
     slots: Vec<Option<FieldSlot>>,
-    /// Records that are the stack of the event before them.
+    /// The form of stack records, which follow their event.
     stack: Option<StackForm>,
 }
 
@@ -155,8 +155,8 @@ struct CommonFields {
 }
 
 impl EventDecoder {
-    /// From the formats of the events that this kernel has; those that lack a needed field are
-    /// named in the second value and cannot be used.
+    /// A decoder for the events of this kernel. The second value names the events that lack a
+    /// needed field and cannot be used.
     #[must_use]
     pub fn new(formats: &[(&'static EventSpec, EventFormat)]) -> (EventDecoder, Vec<String>) {
         let (mut slots, mut unusable) = (Vec::new(), Vec::new());
@@ -178,12 +178,12 @@ impl EventDecoder {
         (EventDecoder { slots, stack: None }, unusable)
     }
 
-    /// Events are followed by their stacks.
+    /// Sets the form of the stack records that follow events.
     pub fn expect_stacks(&mut self, form: Option<StackForm>) {
         self.stack = form;
     }
 
-    /// The callers, innermost first, if this record is a stack.
+    /// The callers in a stack record, innermost first; `None` for any other record.
     pub fn callers<'a>(&self, record: &'a [u8]) -> Option<impl Iterator<Item = u64> + 'a> {
         self.stack.as_ref()?.callers(record)
     }
@@ -329,7 +329,7 @@ format:
     }
 
     #[test]
-    fn a_switch_is_the_same_event_wherever_the_kernel_put_its_fields() {
+    fn a_switch_decodes_the_same_wherever_the_kernel_put_its_fields() {
         let wanted = TraceEvent {
             at: 7,
             pid: 812,

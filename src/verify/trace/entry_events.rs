@@ -1,6 +1,5 @@
-//! The events that report entries into the kernel, and how many of them lie between two reads of
-//! the counters that count them too: what a [`TraceRecorder`] gives a second witness to compare
-//! with.
+//! The events that report entries into the kernel, and how often each was recorded between two
+//! reads of the perf counters. The second witness compares these figures with its own.
 
 use super::TraceRecorder;
 use super::record_window::ReadSpan;
@@ -11,7 +10,7 @@ use cpushield_linux::text::trace_format::EventFormat;
 /// An event that reports an entry into the kernel or a switch of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryEvent {
-    /// What it reports.
+    /// The class of entry that it reports.
     pub class: EntryClass,
     /// Its directory below `events`.
     pub system: &'static str,
@@ -25,7 +24,7 @@ pub struct EntryEvent {
 
 #[cfg(test)]
 impl EntryEvent {
-    /// One for tests, at the first place.
+    /// An event for tests, at the first place.
     pub fn new(class: EntryClass, system: &'static str, name: &'static str, id: u16) -> EntryEvent {
         EntryEvent { class, system, name, place: 0, id }
     }
@@ -40,11 +39,11 @@ impl std::fmt::Display for EntryEvent {
 /// How often an event was recorded between two reads of the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordedEvent {
-    /// Which.
+    /// The event.
     pub event: EntryEvent,
     /// Records between the reads.
     pub least: u64,
-    /// The same with those during the reads.
+    /// The same plus the records during the reads.
     pub most: u64,
 }
 
@@ -62,39 +61,44 @@ pub fn in_formats(formats: &[(&'static EventSpec, EventFormat)]) -> Vec<EntryEve
 }
 
 impl TraceRecorder<'_> {
-    /// The events that report entries: what a second witness has to count.
+    /// The events that report entries, which the second witness counts too.
     #[must_use]
     pub fn entry_events(&self) -> &[EntryEvent] {
         &self.entry_events
     }
 
-    /// The counters of a CPU were read for the first time; nothing was polled since the read began.
+    /// Opens the window after the first read of a CPU's counters. There was no poll since the read
+    /// began.
     pub fn open_window(&mut self, cpu: usize, read: ReadSpan) {
-        self.channels.iter_mut().filter(|it| it.cpu == cpu).for_each(|it| it.window.open(read));
+        let channels = self.channels.iter_mut().filter(|channel| channel.cpu == cpu);
+        channels.for_each(|channel| channel.window.open(read));
     }
 
-    /// The counters of a CPU were read for the last time; nothing was polled since the read began.
+    /// Closes the window after the last read of a CPU's counters. There was no poll since the read
+    /// began.
     pub fn close_window(&mut self, cpu: usize, read: ReadSpan) {
-        self.channels.iter_mut().filter(|it| it.cpu == cpu).for_each(|it| it.window.close(read));
+        let channels = self.channels.iter_mut().filter(|channel| channel.cpu == cpu);
+        channels.for_each(|channel| channel.window.close(read));
     }
 
-    /// What was recorded of each entry event between the two reads, in the order of
+    /// The records of each entry event between the two reads, in the order of
     /// [`TraceRecorder::entry_events`].
     #[must_use]
     pub fn recorded(&self, cpu: usize) -> Vec<RecordedEvent> {
         let Some(channel) = self.channels.iter().find(|channel| channel.cpu == cpu) else {
             return Vec::new();
         };
-        let recorded = |event: &EntryEvent| {
+        let mut recorded = Vec::new();
+        for event in &self.entry_events {
             let (least, most) = channel.window.bounds(event.place);
-            RecordedEvent { event: *event, least, most }
-        };
-        self.entry_events.iter().map(recorded).collect()
+            recorded.push(RecordedEvent { event: *event, least, most });
+        }
+        recorded
     }
 
-    /// What other processes did to the recording until now.
+    /// What other processes did to the recording so far.
     pub fn interference(&mut self) -> Vec<TraceInterference> {
         let monitor = self.interference.as_mut();
-        monitor.map(|it| it.found(self.host, &self.instance)).unwrap_or_default()
+        monitor.map(|monitor| monitor.found(self.host, &self.instance)).unwrap_or_default()
     }
 }

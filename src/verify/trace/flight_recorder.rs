@@ -12,12 +12,12 @@ use std::collections::{HashMap, VecDeque};
 
 /// Pieces kept of all CPUs: some tens of MiB.
 const ENTRIES_MAX: usize = 512 << 10;
-/// Losses kept apart on one CPU; of more, all between the first two counts as lost too.
+/// The most losses kept on one CPU; with more, the time between the first two counts as lost too.
 const LOSSES_MAX: usize = 64;
-/// So many culprits are named; what the others took is part of the rest.
+/// The most culprits that are named; the time of others is part of the rest.
 const SHARES_MAX: usize = 12;
 
-/// What is kept of all CPUs.
+/// The recent history of all CPUs.
 #[derive(Debug)]
 pub struct FlightRecorder {
     clock_sync: ClockSync,
@@ -25,18 +25,18 @@ pub struct FlightRecorder {
     last_ns: u64,
 }
 
-/// What is kept of one CPU. Times are ticks.
+/// The recent history of one CPU. Times are ticks.
 #[derive(Debug, Default)]
 struct CpuHistory {
     entries: VecDeque<LogEntry>,
     most: usize,
-    /// Of what was before, nothing is known.
+    /// The history is unknown before this time.
     since: u64,
-    /// Events are missing between these.
+    /// Spans in which events are missing.
     lost: VecDeque<(u64, u64)>,
 }
 
-/// Who had the time between two moments, in ticks.
+/// The time between two moments by culprit, in ticks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CulpritTime {
     shares: Vec<(CulpritKey, u64)>,
@@ -50,7 +50,7 @@ impl CpuHistory {
             if let Some((_, end)) = self.lost.back_mut().filter(|(_, end)| *end == u64::MAX)
                 && entry.what != LogEntryKind::Lost
             {
-                // Whatever comes first shows that events come again.
+                // The first entry after a loss shows that events arrive again.
                 *end = entry.begun;
             }
             if entry.what == LogEntryKind::Lost {
@@ -71,9 +71,9 @@ impl CpuHistory {
         }
     }
 
-    /// Forgets what was over before this moment.
+    /// Discards what ended before this moment.
     fn forget_before(&mut self, at: u64) {
-        // Inner ones end before those around them, so that not every old one is in front.
+        // Inner entries end before those around them, so old entries may remain behind newer ones.
         while self.entries.front().is_some_and(|entry| entry.end < at) {
             self.entries.pop_front();
         }
@@ -81,24 +81,24 @@ impl CpuHistory {
         self.since = self.since.max(at);
     }
 
-    /// Why nothing can be said of this time.
+    /// Why this time is unknown; `None` when it is known.
     fn missing(&self, from: u64, until: u64) -> Option<&'static str> {
         if from < self.since {
-            return Some("it began before what is kept of the trace");
+            return Some("it began before the oldest record that was kept");
         }
         let lost = self.lost.iter().any(|(begun, end)| *begun <= until && *end >= from);
-        lost.then_some("events are missing in the trace of that time")
+        lost.then_some("the trace lost events at that time")
     }
 
-    /// Who had the time. `own` is the thread that waited: its time is no part of anybody's.
-    fn split_time(&self, from: u64, until: u64, own: i32) -> CulpritTime {
-        let touching = |entry: &&LogEntry| entry.end >= from && entry.begun < until;
+    /// Splits the time among culprits. `waiter` is the thread that waited; its time is no share.
+    fn split_time(&self, from: u64, until: u64, waiter: i32) -> CulpritTime {
         let mut time = CulpritTime::default();
         let mut seen = until;
         let mut frames: Vec<(u64, u64, usize, CulpritKey)> = Vec::new();
-        for entry in self.entries.iter().filter(touching) {
+        let touching = self.entries.iter().filter(|entry| entry.end >= from && entry.begun < until);
+        for entry in touching {
             let key = match entry.what {
-                LogEntryKind::Undisturbed(pid) if pid == own || pid == 0 => continue,
+                LogEntryKind::Undisturbed(pid) if pid == waiter || pid == 0 => continue,
                 LogEntryKind::Undisturbed(pid) => {
                     let culprit = TracedCulprit::Task { pid, comm: Default::default() };
                     Some(CulpritKey { cause: Cause::UserTask, culprit })
@@ -106,7 +106,7 @@ impl CpuHistory {
                 LogEntryKind::Frame(_, key) => Some(key),
                 LogEntryKind::Interruption(_) | LogEntryKind::Lost => None,
             };
-            // What ended at the first moment was before it.
+            // What ended at the first moment ran before it.
             if entry.end > from || entry.begun == from {
                 seen = seen.min(entry.begun.max(from));
             }
@@ -115,26 +115,14 @@ impl CpuHistory {
             );
         }
         frames.sort_by_key(|(begun, end, depth, _)| (*begun, *depth, std::cmp::Reverse(*end)));
-        let mut took: HashMap<CulpritKey, u64> = HashMap::new();
-        let mut open: Vec<(u64, CulpritKey)> = Vec::new();
-        let mut at = from;
-        let mut give = |open: &mut Vec<(u64, CulpritKey)>, at: &mut u64, to: u64| {
-            while let Some((end, key)) = open.last().copied() {
-                *took.entry(key).or_default() += end.min(to).saturating_sub(*at);
-                *at = (*at).max(end.min(to));
-                if end > to {
-                    break;
-                }
-                open.pop();
-            }
-            *at = (*at).max(to);
-        };
+        let mut attribution = TimeAttribution { at: from, ..TimeAttribution::default() };
         for (begun, end, _, key) in frames {
-            give(&mut open, &mut at, begun);
-            open.push((end, key));
+            attribution.advance(begun);
+            attribution.open.push((end, key));
         }
-        give(&mut open, &mut at, until);
-        time.shares = took.into_iter().filter(|(_, ticks)| *ticks > 0).collect();
+        attribution.advance(until);
+        let took = attribution.took.into_iter();
+        time.shares = took.filter(|(_, ticks)| *ticks > 0).collect();
         let shared: u64 = time.shares.iter().map(|(_, ticks)| ticks).sum();
         time.unseen = seen.saturating_sub(from);
         time.rest = until.saturating_sub(from).saturating_sub(shared + time.unseen);
@@ -142,20 +130,47 @@ impl CpuHistory {
     }
 }
 
+/// Attributes time to the innermost open frame. Times are ticks.
+#[derive(Debug, Default)]
+struct TimeAttribution {
+    /// Time of each culprit so far.
+    took: HashMap<CulpritKey, u64>,
+    /// End and culprit of each open frame, innermost last.
+    open: Vec<(u64, CulpritKey)>,
+    /// The time up to which everything is attributed.
+    at: u64,
+}
+
+impl TimeAttribution {
+    /// Attributes the time up to `to`, and closes the frames that end before it.
+    fn advance(&mut self, to: u64) {
+        while let Some((end, key)) = self.open.last().copied() {
+            *self.took.entry(key).or_default() += end.min(to).saturating_sub(self.at);
+            self.at = self.at.max(end.min(to));
+            if end > to {
+                break;
+            }
+            self.open.pop();
+        }
+        self.at = self.at.max(to);
+    }
+}
+
 impl TraceRecorder<'_> {
-    /// From [`TraceRecorder::start`] on what happened in the last so many nanoseconds is kept, see
-    /// [`TraceRecorder::why`]; of a busy CPU less, as no more memory is taken than this module
-    /// says.
+    /// Keeps the history of the last `last_ns` nanoseconds from [`TraceRecorder::start`] on, for
+    /// [`TraceRecorder::why`]. A busy CPU has less, because memory is limited by this module.
     pub fn remember(&mut self, last_ns: u64) {
         let most = ENTRIES_MAX / self.channels.len().max(1);
-        let history = |cpu| (cpu, CpuHistory { most, ..CpuHistory::default() });
-        let histories = self.channels.iter().map(|channel| history(channel.cpu)).collect();
-        self.channels.iter_mut().for_each(|channel| channel.tracker.keep_history());
+        let mut histories = Vec::new();
+        for channel in &mut self.channels {
+            histories.push((channel.cpu, CpuHistory { most, ..CpuHistory::default() }));
+            channel.tracker.keep_history();
+        }
         self.flight_recorder =
             Some(FlightRecorder { clock_sync: ClockSync::default(), histories, last_ns });
     }
 
-    /// Keeps what was just read.
+    /// Adds what was just read to the history.
     pub(super) fn record_history(&mut self, now: u64) {
         let (tsc, begun, per_ns) = (self.tsc, self.begun, self.shared.ticks_per_ns);
         let Some(flight_recorder) = &mut self.flight_recorder else { return };
@@ -170,26 +185,31 @@ impl TraceRecorder<'_> {
         }
     }
 
-    /// What ran on a CPU between two times of `CLOCK_MONOTONIC`, the last of which is before the
-    /// last [`TraceRecorder::poll`]. `own` is the thread that waited. Without remedies.
-    pub fn why(&mut self, cpu: usize, own: i32, from_ns: u64, until_ns: u64) -> TimeBreakdown {
+    /// What ran on a CPU between two times of `CLOCK_MONOTONIC`, both before the last
+    /// [`TraceRecorder::poll`]. `waiter` is the thread that waited. Without remedies.
+    pub fn why(&mut self, cpu: usize, waiter: i32, from_ns: u64, until_ns: u64) -> TimeBreakdown {
         let Some(flight_recorder) = &self.flight_recorder else {
-            return TimeBreakdown::unknown("nothing was kept");
+            return TimeBreakdown::unknown("no history was kept");
         };
-        let at = |ns: u64| if self.tsc { flight_recorder.clock_sync.at(ns) } else { Some((ns, 0)) };
-        let (Some((from, error)), Some((until, other))) = (at(from_ns), at(until_ns)) else {
+        let ends = [from_ns, until_ns].map(|ns| match self.tsc {
+            true => flight_recorder.clock_sync.at(ns),
+            false => Some((ns, 0)),
+        });
+        let [Some((from, error)), Some((until, other))] = ends else {
             return TimeBreakdown::unknown(
-                "the clocks of the thread and of the trace do not go together",
+                "the clocks of the thread and of the trace could not be synchronized",
             );
         };
-        let Some((_, history)) = flight_recorder.histories.iter().find(|(of, _)| *of == cpu) else {
-            return TimeBreakdown::unknown("its CPU was not traced");
+        let Some((_, history)) =
+            flight_recorder.histories.iter().find(|(recorded, _)| *recorded == cpu)
+        else {
+            return TimeBreakdown::unknown("the CPU was not traced");
         };
         if let Some(why) = history.missing(from, until) {
             return TimeBreakdown::unknown(why);
         }
         let scale = self.scale();
-        let time = history.split_time(from, until, own);
+        let time = history.split_time(from, until, waiter);
         for (key, _) in &time.shares {
             if let TracedCulprit::Task { pid, .. } = key.culprit {
                 look_up_task(self.host, &mut self.tasks, pid);
@@ -236,16 +256,16 @@ mod tests {
         history
     }
 
-    fn told(history: &CpuHistory, from: u64, until: u64) -> (Vec<(CulpritKey, u64)>, u64, u64) {
+    fn split(history: &CpuHistory, from: u64, until: u64) -> (Vec<(CulpritKey, u64)>, u64, u64) {
         let mut time = history.split_time(from, until, SELF);
         time.shares.sort_by_key(|(_, ticks)| std::cmp::Reverse(*ticks));
         let whole: u64 = time.shares.iter().map(|(_, ticks)| ticks).sum();
-        assert_eq!(whole + time.unseen + time.rest, until - from, "nothing is told twice");
+        assert_eq!(whole + time.unseen + time.rest, until - from, "the shares add up");
         (time.shares, time.unseen, time.rest)
     }
 
     #[test]
-    fn each_has_its_own_time_and_what_nobody_had_is_the_rest() {
+    fn each_culprit_has_its_own_time_and_the_remaining_time_is_the_rest() {
         // A task from 100 on, interrupted twice, the first time within an interrupt.
         let history = history(vec![
             entry(50, 100, 0, LogEntryKind::Undisturbed(SELF)),
@@ -256,21 +276,21 @@ mod tests {
             entry(100, 420, 0, LogEntryKind::Interruption(HOG)),
             entry(420, 500, 0, LogEntryKind::Undisturbed(SELF)),
         ]);
-        assert_eq!(told(&history, 150, 430), (vec![(HOG, 200), (IRQ, 50)], 0, 30));
-        assert_eq!(told(&history, 60, 430), (vec![(HOG, 250), (IRQ, 50)], 40, 30));
-        assert_eq!(told(&history, 215, 218), (vec![(IRQ, 3)], 0, 0), "inside of one");
-        assert_eq!(told(&history, 430, 450), (vec![], 20, 0), "nobody else was there");
-        assert_eq!(told(&history, 600, 700), (vec![], 100, 0), "nothing came");
+        assert_eq!(split(&history, 150, 430), (vec![(HOG, 200), (IRQ, 50)], 0, 30));
+        assert_eq!(split(&history, 60, 430), (vec![(HOG, 250), (IRQ, 50)], 40, 30));
+        assert_eq!(split(&history, 215, 218), (vec![(IRQ, 3)], 0, 0), "inside an interrupt");
+        assert_eq!(split(&history, 430, 450), (vec![], 20, 0), "no other task ran");
+        assert_eq!(split(&history, 600, 700), (vec![], 100, 0), "no events");
         let other = CulpritKey {
             cause: Cause::UserTask,
             culprit: TracedCulprit::Task { pid: SELF, comm: Default::default() },
         };
         let time = history.split_time(60, 100, SELF + 1);
-        assert_eq!((time.shares, time.unseen), (vec![(other, 40)], 0), "another one that measures");
+        assert_eq!((time.shares, time.unseen), (vec![(other, 40)], 0), "another measuring thread");
     }
 
     #[test]
-    fn of_what_was_lost_or_forgotten_nothing_is_said() {
+    fn lost_and_discarded_times_are_unknown() {
         let task = |begun, end| entry(begun, end, 0, LogEntryKind::Undisturbed(SELF));
         let mut history =
             history(vec![task(0, 100), entry(100, 100, 0, LogEntryKind::Lost), task(150, 200)]);
@@ -280,11 +300,11 @@ mod tests {
             !known(&history, 10, 100) && !known(&history, 120, 130) && !known(&history, 140, 190)
         );
         history.add(vec![entry(300, 300, 0, LogEntryKind::Lost)]);
-        assert!(!known(&history, 250, 400), "it goes on");
+        assert!(!known(&history, 250, 400), "the loss continues");
         history.forget_before(160);
         assert!(!known(&history, 151, 190) && known(&history, 160, 190));
         history.add((0..200).map(|n| task(400 + n, 401 + n)).collect());
-        assert_eq!((history.entries.len(), history.since), (100, 500), "memory has an end");
+        assert_eq!((history.entries.len(), history.since), (100, 500), "memory is limited");
         assert!(!known(&history, 450, 502) && known(&history, 500, 502));
         for n in 0..1000 {
             history.add(vec![
@@ -293,6 +313,6 @@ mod tests {
             ]);
         }
         assert_eq!(history.lost.len(), LOSSES_MAX);
-        assert!(!known(&history, 1000, 1001), "told together, not forgotten");
+        assert!(!known(&history, 1000, 1001), "losses are merged, not dropped");
     }
 }

@@ -1,11 +1,11 @@
-//! The two witnesses of one CPU laid beside each other on the clock they share: every gap of the
-//! sampler with the interruptions inside it, every interruption with the gap it made. Pure, while
-//! both go on, at constant memory.
+//! Correlates the two witnesses of one CPU on their common clock: every gap of the sampler with the
+//! interruptions inside it, every interruption with the gap that it caused. Pure, incremental, at
+//! constant memory.
 //!
-//! A gap is *explained* when the trace accounts for it: an interruption lies in it, and what is
-//! left of it is no more than the way in and out of the kernel takes, which the trace does not see
-//! ([`WAY_NS`], or as long again as the interruption). What is left of any other gap was taken
-//! below the kernel, or by something the trace is blind for: it is *unexplained*.
+//! A gap is *explained* when an interruption lies in it and the rest of it is no longer than the
+//! way into and out of the kernel, which the trace does not see ([`WAY_NS`], or as long again as
+//! the interruption). The rest of any other gap was taken below the kernel, or by something that
+//! the trace does not see: it is *unexplained*.
 
 use super::culprit_stats::{CpuCulprits, CulpritKey, CulpritNames};
 use super::interruptions::{FinishedInterruption, ns_to_ticks};
@@ -14,14 +14,14 @@ use cpushield_linux::clock::TickScale;
 use cpushield_linux::sampler::Gap;
 use std::collections::VecDeque;
 
-/// Entry and exit, with the caches cold: what an interruption may take beside its first and last
+/// Kernel entry and exit with cold caches: the time of an interruption outside its first and last
 /// event.
 const WAY_NS: u64 = 10_000;
 
 /// Gaps and stays that wait for each other; more are counted, but not joined.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Unexplained gaps kept one by one, the longest.
+/// How many of the longest unexplained gaps are kept.
 const WORST_MAX: usize = 8;
 
 /// An interruption that waits for gaps.
@@ -29,12 +29,12 @@ const WORST_MAX: usize = 8;
 struct WaitingInterruption {
     begun: u64,
     end: u64,
-    /// `None` while it may still go on.
+    /// The culprit; `None` while it may still continue.
     key: Option<CulpritKey>,
     in_gap: bool,
 }
 
-/// Gaps or parts of them, in ticks.
+/// Number and duration of gaps or parts of gaps, in ticks.
 #[derive(Debug, Clone, Copy, Default)]
 struct GapTicks {
     count: u64,
@@ -54,7 +54,7 @@ impl GapTicks {
     }
 }
 
-/// What was found so far, in ticks.
+/// The result so far, in ticks.
 #[derive(Debug, Default)]
 struct GapTotals {
     explained: GapTicks,
@@ -66,24 +66,24 @@ struct GapTotals {
     unjoined: u64,
 }
 
-/// The joint of one CPU.
+/// Correlates the gaps and the interruptions of one CPU.
 #[derive(Debug)]
 pub struct GapCorrelator {
     begun: u64,
     ticks_per_ns: f64,
     interruptions: VecDeque<WaitingInterruption>,
     gaps: VecDeque<Gap>,
-    /// Every event before this tick was heard of.
+    /// Every event before this tick has been added.
     trace_complete_until: u64,
-    /// Every gap that began before this tick was heard of.
+    /// Every gap that began before this tick has been added.
     gaps_complete_until: u64,
     found: GapTotals,
-    /// There is a sampler.
+    /// Whether there is a sampler.
     has_sampler: bool,
 }
 
 impl GapCorrelator {
-    /// Nothing heard of yet.
+    /// A correlator without data.
     #[must_use]
     pub fn new() -> GapCorrelator {
         GapCorrelator {
@@ -98,7 +98,7 @@ impl GapCorrelator {
         }
     }
 
-    /// A phase begins: what is heard of it counts, what went before does not.
+    /// Begins a phase; discards what was before it.
     pub fn begin_phase(&mut self, at: u64, ticks_per_ns: f64) {
         *self = GapCorrelator {
             begun: at,
@@ -131,7 +131,7 @@ impl GapCorrelator {
         if let Some(last) = self.interruptions.back_mut()
             && last.key.is_none()
         {
-            // The one that went on.
+            // The interruption that could still continue.
             (last.end, last.key) = (end, key);
             return;
         }
@@ -145,7 +145,7 @@ impl GapCorrelator {
         self.interruptions.push_back(WaitingInterruption { begun, end, key, in_gap: false });
     }
 
-    /// Gaps in the order of time, and a tick before which no other begins.
+    /// Adds gaps in the order of time, and a tick before which no other gap begins.
     pub fn add_gaps(&mut self, gaps: &[Gap], gaps_complete_until: u64) {
         self.has_sampler = true;
         for gap in gaps.iter().filter(|gap| gap.start >= self.begun) {
@@ -172,7 +172,7 @@ impl GapCorrelator {
         self.drop_before(until);
     }
 
-    /// Interruptions that ended before any gap that may still come.
+    /// Drops the interruptions that ended before any gap that may still be added.
     fn drop_before(&mut self, until: u64) {
         while let Some(interruption) = self
             .interruptions
@@ -215,10 +215,9 @@ impl GapCorrelator {
     }
 
     fn keep_longest(&mut self, gap: Gap) {
-        let length = |gap: &Gap| gap.end - gap.start;
         let worst = &mut self.found.worst;
         worst.push(gap);
-        worst.sort_by_key(|gap| std::cmp::Reverse(length(gap)));
+        worst.sort_by_key(|gap| std::cmp::Reverse(gap.end - gap.start));
         worst.truncate(WORST_MAX);
     }
 
@@ -226,7 +225,7 @@ impl GapCorrelator {
         ns_to_ticks(ns, self.ticks_per_ns)
     }
 
-    /// What the phase that ends showed; `None` without a sampler.
+    /// Ends the phase and returns its result; `None` without a sampler.
     pub fn end_phase(
         &mut self,
         names: &CulpritNames<'_>,
@@ -317,9 +316,9 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_explained_by_what_lies_in_them_and_interruptions_have_the_gap_they_made() {
+    fn gaps_are_explained_by_the_interruptions_that_caused_them() {
         let mut correlator = correlator(1_000);
-        // Before the phase; a tick in its gap; one too short for a gap; two in one gap.
+        // One before the phase, one in its gap, one too short for a gap, and two in one gap.
         let interruptions =
             [tick(500, 600), tick(5_000, 7_000), tick(9_000, 9_100), tick(20_000, 22_000)];
         correlator.add_interruptions(
@@ -382,7 +381,7 @@ mod tests {
         assert_eq!((joined.explained.count, joined.unexplained.count), (1, 0));
         correlator.begin_phase(0, 1.0);
         correlator.add_gaps(&[gap(90, 210)], 300);
-        assert_eq!(end(&mut correlator).unjoined, 1, "nobody knows");
+        assert_eq!(end(&mut correlator).unjoined, 1, "its events are unknown");
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! Watches over the tracing instance itself: whether another process changed what it records, and
-//! who. An instrument that was interfered with proves nothing.
+//! Detects when another process changes what the tracing instance records, and names that process.
+//! An instrument that was interfered with proves nothing.
 
 use crate::verify::second_witness::TraceInterference;
 use cpushield_linux::tracefs::{
@@ -7,22 +7,22 @@ use cpushield_linux::tracefs::{
 };
 use cpushield_linux::{CpuSet, Host};
 
-/// Interferences that are kept; more say nothing new.
+/// The most interferences that are kept.
 const KEPT_MAX: usize = 32;
 
-/// The instance as it was armed, and what was done to it since.
+/// Monitors the tracing instance for changes since it was armed.
 #[derive(Debug)]
 pub struct InterferenceMonitor {
     cpus: CpuSet,
     events: Vec<(&'static str, &'static str)>,
     armed: Vec<ControlSetting>,
-    /// `None` where files cannot be watched; their texts are compared all the same.
+    /// `None` where files cannot be watched; their contents are still compared.
     watch: Option<InstanceWatch>,
     found: Vec<TraceInterference>,
 }
 
 impl InterferenceMonitor {
-    /// Begins, right after the recording began.
+    /// Starts monitoring, right after the recording started.
     pub fn start(
         instance: &TraceInstance<'_>,
         cpus: CpuSet,
@@ -33,7 +33,7 @@ impl InterferenceMonitor {
         InterferenceMonitor { cpus, events, armed, watch, found: Vec::new() }
     }
 
-    /// Takes in what happened since the last time, while the processes that did it may still live.
+    /// Collects what happened since the last call, while the processes that did it may still run.
     pub fn poll(&mut self, host: &Host) {
         let touches = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();
         for TouchedFile { file, access, pid } in touches {
@@ -47,8 +47,8 @@ impl InterferenceMonitor {
         }
     }
 
-    /// What was done until now. Reads the settings again and compares them with those of the
-    /// beginning.
+    /// Returns all interference so far. Reads the settings again and compares them with those at
+    /// the start.
     pub fn found(&mut self, host: &Host, instance: &TraceInstance<'_>) -> Vec<TraceInterference> {
         self.poll(host);
         let now = instance.settings(&self.cpus, &self.events);
@@ -66,7 +66,7 @@ impl InterferenceMonitor {
     }
 }
 
-/// `trace-cmd (812)`, or the number alone when it has ended.
+/// `trace-cmd (812)`, or only the number when the process has ended.
 fn process_name(host: &Host, pid: i32) -> String {
     match host.task(pid, pid) {
         Ok(task) => format!("{} ({pid})", task.comm),

@@ -1,11 +1,11 @@
-//! Who sends interrupts to the watched CPUs: the other CPUs' side of each function call and each
-//! reschedule, in a trace instance of its own whose filters let only those through. From Linux 6.5
-//! on (`csd:csd_queue_cpu`, `ipi:ipi_send_cpu`).
+//! The senders of interrupts to the watched CPUs: each function call and each reschedule as the
+//! sending CPU records it, in a separate trace instance whose filters pass only those. From Linux
+//! 6.5 on (`csd:csd_queue_cpu`, `ipi:ipi_send_cpu`).
 //!
-//! What arrives is counted by the trace of the watched CPU; here only who asked for it, where in
-//! the kernel, and, by the stack of that moment, for which timer or work item and what for
-//! (`causes/purpose.rs`). Who asks for a module is listened to as well, because who loads it is a
-//! program of the kernel's own. Several calls may arrive with one interrupt.
+//! The trace of the watched CPU counts what arrives. This module only finds the sender, the place
+//! in the kernel and, from the stack, the timer or work item and the purpose (`causes/purpose.rs`).
+//! It also records requests for modules, because the program that loads a module is started by the
+//! kernel. Several calls may arrive with one interrupt.
 
 use super::stacks::{self, StackForm, StackTable};
 use crate::causes::purpose::{self, InterruptPurpose, ModuleRequest};
@@ -21,20 +21,20 @@ use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, TracePipe, Trace
 use cpushield_linux::{CpuSet, Host};
 use std::collections::HashMap;
 
-/// KiB of buffer of each sending CPU: some thousand sends between two looks.
+/// Buffer of each sending CPU in KiB: some thousand sends between two polls.
 const BUFFER_KIB: usize = 256;
 
-/// Senders kept apart; more are counted together.
+/// The most senders that are counted separately.
 const SENDERS_MAX: usize = 4096;
 
-/// Pages read from one CPU in one go.
+/// The most pages read from one CPU at once.
 const PAGES_MAX: usize = 1 << 10;
 
-/// An interrupt was being served (`TRACE_FLAG_HARDIRQ` and `_SOFTIRQ`, `include/linux/
-/// trace_events.h`, 4.17 to 6.18): the task had nothing to do with it.
+/// Flags of an event inside an interrupt handler (`TRACE_FLAG_HARDIRQ` and `_SOFTIRQ`,
+/// `include/linux/ trace_events.h`, 4.17 to 6.18): the interrupted task is unrelated.
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
 
-/// One kind of event, and where its fields lie.
+/// The fields of one kind of event.
 #[derive(Debug, Clone, Copy)]
 struct SenderEventForm {
     id: u16,
@@ -42,7 +42,7 @@ struct SenderEventForm {
     pid: EventField,
     cpu: EventField,
     site: EventField,
-    /// The function; none for a reschedule.
+    /// The function; `None` for a reschedule.
     function: Option<EventField>,
 }
 
@@ -62,7 +62,7 @@ impl SenderEventForm {
     }
 }
 
-/// Who calls functions that others have left behind, and what these are called: a timer
+/// The kernel functions that run deferred functions, and the kind of each: a timer
 /// (`call_timer_fn()`, kernel/time/timer.c), a high-resolution timer, a work item.
 const RUNNERS: [(&str, DeferredBy); 3] = [
     ("call_timer_fn", DeferredBy::Timer),
@@ -70,7 +70,7 @@ const RUNNERS: [(&str, DeferredBy); 3] = [
     ("process_one_work", DeferredBy::Work),
 ];
 
-/// `module:module_request`: a task asks for a module, and modprobe is started for it.
+/// `module:module_request`: a task requests a module, and the kernel starts modprobe.
 #[derive(Debug, Clone, Copy)]
 struct RequestForm {
     id: u16,
@@ -92,7 +92,7 @@ impl RequestForm {
     }
 }
 
-/// A module was asked for.
+/// A request for a module.
 #[derive(Debug, Clone)]
 struct ModuleLoad {
     at: u64,
@@ -100,13 +100,13 @@ struct ModuleLoad {
     module: String,
 }
 
-/// Modules that were asked for and are kept.
+/// The most requests for modules that are kept.
 const REQUESTS_MAX: usize = 1024;
 
-/// From where something was sent.
+/// The origin of a sent interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SentBy {
-    /// This task; 0 is an idle CPU.
+    /// A task; 0 is an idle CPU.
     Task(i32),
     /// An interrupt on this CPU.
     Interrupt(usize),
@@ -121,49 +121,49 @@ impl SentBy {
     }
 }
 
-/// Who sent what.
+/// The key under which sent interrupts are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct SentInterrupts {
-    /// To this CPU.
+    /// The target CPU.
     to: u64,
-    /// What shall run there; `None` for a reschedule.
+    /// The function to call; `None` for a reschedule.
     function: Option<u64>,
-    /// From where.
+    /// The origin.
     by: SentBy,
-    /// Where in the kernel.
+    /// The address in the kernel that sent it.
     site: u64,
-    /// Which of the stacks that are known; `None` when it was not seen.
+    /// The number of its stack; `None` when it was not seen.
     stack: Option<u32>,
 }
 
-/// Counts what was sent. Pure.
+/// Counts the sent interrupts. Pure.
 #[derive(Debug, Default)]
 struct SenderCounts {
     forms: Vec<SenderEventForm>,
     stack_form: Option<StackForm>,
     stacks: StackTable,
-    /// Those that hear of a sender want its stack.
-    tell_stacks: bool,
+    /// Whether senders are reported with their stacks.
+    report_stacks: bool,
     request_form: Option<RequestForm>,
     requests: Vec<ModuleLoad>,
-    /// When a task first sent something.
+    /// When each task first sent something.
     first: HashMap<i32, u64>,
     counts: HashMap<SentInterrupts, u64>,
-    /// What each CPU sent last, whose stack may still come.
+    /// The last interrupt of each sending CPU, whose stack may still arrive.
     pending: HashMap<usize, SentInterrupts>,
     others: u64,
     lost: bool,
 }
 
 impl SenderCounts {
-    /// A page of the buffer of one sending CPU.
-    fn page(&mut self, from: usize, layout: &PageLayout, page: &[u8]) {
+    /// Adds a page of the buffer of one sending CPU.
+    fn add_page(&mut self, from: usize, layout: &PageLayout, page: &[u8]) {
         let page = ring_buffer::decode(layout, page);
         self.lost |= !matches!(page.lost, LostRecords::Nothing);
         self.records(from, page.records().map(|record| (record.timestamp, record.bytes)));
     }
 
-    /// Records of one sending CPU, in their order, with their times.
+    /// Adds records of one sending CPU, in order, with their times.
     fn records<'a>(&mut self, from: usize, records: impl IntoIterator<Item = (u64, &'a [u8])>) {
         // The stack of an event is the next record, which may be on the next page.
         let mut before = self.pending.remove(&from);
@@ -186,13 +186,13 @@ impl SenderCounts {
         self.pending.extend(before.map(|sent| (from, sent)));
     }
 
-    /// Nothing more comes in this phase.
-    fn settle(&mut self) {
+    /// Counts the pending interrupts at the end of a phase.
+    fn count_pending(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         pending.into_values().for_each(|sent| self.count(sent));
     }
 
-    /// Which stack a record holds, if it is one.
+    /// The number of the stack in a stack record; `None` for any other record.
     fn stack(&mut self, bytes: &[u8]) -> Option<u32> {
         let callers = self.stack_form?.callers(bytes)?.collect();
         self.stacks.number(callers)
@@ -223,7 +223,7 @@ impl SenderCounts {
         }
     }
 
-    /// Who sent to this CPU, most frequent first.
+    /// The senders of interrupts to this CPU, most frequent first.
     fn to(
         &self,
         cpu: usize,
@@ -231,15 +231,15 @@ impl SenderCounts {
         comms: &HashMap<i32, String>,
     ) -> Vec<InterruptSender> {
         let by_number = self.stacks.by_number();
-        // With how many there were, and the stack that most of them had.
+        // Each sender with its count, the count of its most frequent stack, and that stack.
         let mut merged: HashMap<InterruptSender, (u64, u64, &[u64])> = HashMap::new();
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
             let stack = sent.stack.and_then(|n| by_number.get(&n)).copied().unwrap_or_default();
-            let way: Vec<&str> =
-                stack.iter().map(|at| symbols.containing(*at).unwrap_or("")).collect();
-            let known = merged.entry(self.told(sent, &way, symbols, comms)).or_default();
+            let call_path: Vec<&str> =
+                stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
+            let known = merged.entry(self.describe(sent, &call_path, symbols, comms)).or_default();
             known.0 += count;
-            if *count > known.1 && self.tell_stacks {
+            if *count > known.1 && self.report_stacks {
                 (known.1, known.2) = (*count, stack);
             }
         }
@@ -253,19 +253,15 @@ impl SenderCounts {
         senders
     }
 
-    /// One that sent, by the functions that led there, innermost first.
-    fn told(
+    /// Describes a sender; `call_path` are the functions of its stack, innermost first.
+    fn describe(
         &self,
         sent: &SentInterrupts,
-        way: &[&str],
+        call_path: &[&str],
         symbols: &KernelSymbols,
         comms: &HashMap<i32, String>,
     ) -> InterruptSender {
-        let task = |pid| {
-            let comm = comms.get(&pid).map_or("", String::as_str);
-            IpiOrigin::Task { pid, comm: comm.to_owned() }
-        };
-        let known = purpose::of(way);
+        let known = purpose::of(call_path);
         let remedy = known.as_ref().map(|known| known.remedy).unwrap_or_default().to_owned();
         let mut purpose = known.map(|known| known.purpose);
         if let Some(InterruptPurpose::ModuleLoad { asked_for, .. }) = &mut purpose
@@ -273,7 +269,7 @@ impl SenderCounts {
         {
             *asked_for = Some(ModuleRequest {
                 module: request.module.clone(),
-                by: task(request.by).to_string(),
+                by: task_origin(request.by, comms).to_string(),
             });
         }
         InterruptSender {
@@ -283,10 +279,10 @@ impl SenderCounts {
             by: match sent.by {
                 SentBy::Interrupt(cpu) => IpiOrigin::Interrupt { cpu },
                 SentBy::Task(0) => IpiOrigin::IdleCpu,
-                SentBy::Task(pid) => task(pid),
+                SentBy::Task(pid) => task_origin(pid, comms),
             },
-            site: symbols.containing(sent.site).unwrap_or_default().to_owned(),
-            within: run_by(way),
+            site: symbols.around(sent.site).unwrap_or_default().to_owned(),
+            within: find_deferred(call_path),
             purpose,
             remedy,
             count: 0,
@@ -294,8 +290,9 @@ impl SenderCounts {
         }
     }
 
-    /// For whom a task loads a module: the last request before it began. Each request waits until
-    /// its modprobe has ended (`__request_module()`, kernel/module/kmod.c, 6.12).
+    /// The request for which a task loads a module: the last one before the task sent anything.
+    /// Each request waits until its modprobe has ended (`__request_module()`, kernel/module/kmod.c,
+    /// 6.12).
     fn request_of(&self, pid: i32) -> Option<&ModuleLoad> {
         let first = self.first.get(&pid)?;
         let before = self.requests.iter().filter(|request| request.at < *first);
@@ -303,18 +300,23 @@ impl SenderCounts {
     }
 }
 
+fn task_origin(pid: i32, comms: &HashMap<i32, String>) -> IpiOrigin {
+    let comm = comms.get(&pid).map_or("", String::as_str);
+    IpiOrigin::Task { pid, comm: comm.to_owned() }
+}
+
 /// The timer or work item whose function is on a stack; `None` when there is none.
-fn run_by(way: &[&str]) -> Option<DeferredFunction> {
-    way.windows(2).find_map(|pair| {
+fn find_deferred(call_path: &[&str]) -> Option<DeferredFunction> {
+    call_path.windows(2).find_map(|pair| {
         let [function, caller] = pair else { return None };
         let (_, by) = RUNNERS.iter().find(|(runner, _)| runner == caller)?;
         Some(DeferredFunction { by: *by, function: (*function).to_owned() })
     })
 }
 
-/// Names the calls for which the watched CPU has no function: `irq_work` that arrives with a
+/// Names the calls for which the watched CPU saw no function. `irq_work` that arrives with a
 /// function call runs without an event (`__flush_smp_call_function_queue()`, kernel/smp.c, 6.12).
-/// Where one function alone was sent and not seen there, that is it.
+/// When exactly one sent function was not seen there, the call is that function.
 pub fn name_calls(
     rows: &mut [InterruptionCount],
     joined: &mut Option<GapAttribution>,
@@ -342,7 +344,7 @@ pub fn name_calls(
     }
 }
 
-/// The other side of the interrupts between CPUs, being recorded.
+/// Records the senders of interrupts between CPUs.
 #[derive(Debug)]
 pub struct IpiSenders<'h> {
     host: &'h Host,
@@ -355,10 +357,10 @@ pub struct IpiSenders<'h> {
 }
 
 impl<'h> IpiSenders<'h> {
-    /// Makes it ready and begins.
+    /// Arms the trace of the senders and starts it.
     ///
     /// # Errors
-    /// Why nobody can say who sends.
+    /// The reason why the senders cannot be seen.
     pub fn arm(
         host: &'h Host,
         to: &CpuSet,
@@ -366,12 +368,10 @@ impl<'h> IpiSenders<'h> {
         stacks: bool,
     ) -> Result<IpiSenders<'h>, BlindReason> {
         let tracefs = Tracefs::find(host)?;
-        let form = |system, name, function| -> cpushield_linux::Result<Option<SenderEventForm>> {
-            let format = tracefs.format(host, system, name)?;
-            Ok(format.and_then(|format| SenderEventForm::from_format(&format, function)))
-        };
-        let call = form("csd", "csd_queue_cpu", Some("func"))?;
-        let reschedule = form("ipi", "ipi_send_cpu", None)?;
+        let call = tracefs.format(host, "csd", "csd_queue_cpu")?;
+        let call = call.and_then(|format| SenderEventForm::from_format(&format, Some("func")));
+        let reschedule = tracefs.format(host, "ipi", "ipi_send_cpu")?;
+        let reschedule = reschedule.and_then(|format| SenderEventForm::from_format(&format, None));
         let (Some(call), Some(reschedule)) = (call, reschedule) else {
             return Err(BlindReason::NoIpiEvents);
         };
@@ -380,7 +380,7 @@ impl<'h> IpiSenders<'h> {
         let request = tracefs.format(host, "module", "module_request").ok().flatten();
         let request_form = request.and_then(|format| RequestForm::from_format(&format));
         let any = to.iter().map(|cpu| format!("cpu == {cpu}")).collect::<Vec<_>>().join(" || ");
-        // A call is told by the other event, where it names the function.
+        // The other event reports function calls, with the function.
         let alone = format!("callback == 0 && ({any})");
         let filters =
             [("csd", "csd_queue_cpu", any.as_str()), ("ipi", "ipi_send_cpu", alone.as_str())];
@@ -397,9 +397,9 @@ impl<'h> IpiSenders<'h> {
             no_work: false,
         };
         let root = tracefs.root().to_owned();
-        let mut instance = TraceInstance::with_filters(host, tracefs, &wanted, &filters)?;
-        // Only names are at stake.
-        let stack_form = stack.filter(|_| instance.enable_stacks().is_ok());
+        let mut instance = TraceInstance::separate(host, tracefs, &wanted, &filters)?;
+        // Without stacks, only names are missing.
+        let stack_form = stack.filter(|_| instance.keep_stacks().is_ok());
         let mut pipes = Vec::new();
         for cpu in online.iter() {
             pipes.push((cpu, instance.pipe(cpu)?));
@@ -410,7 +410,7 @@ impl<'h> IpiSenders<'h> {
             forms,
             stack_form,
             request_form,
-            tell_stacks: stacks,
+            report_stacks: stacks,
             ..SenderCounts::default()
         };
         Ok(IpiSenders {
@@ -423,16 +423,16 @@ impl<'h> IpiSenders<'h> {
         })
     }
 
-    /// Counts what was sent since the last time. Never waits.
+    /// Counts what was sent since the last call. Never waits.
     pub fn poll(&mut self) {
         for (cpu, pipe) in &mut self.pipes {
             let layout = pipe.layout();
             for _ in 0..PAGES_MAX {
                 let Ok(Some(page)) = pipe.next_page() else { break };
-                self.counts_so_far.page(*cpu, &layout, page);
+                self.counts_so_far.add_page(*cpu, &layout, page);
             }
         }
-        // While they live.
+        // Look tasks up while they are alive.
         let senders = self.counts_so_far.counts.keys().filter_map(|sent| sent.by.task());
         for pid in senders.chain(self.counts_so_far.requests.iter().map(|request| request.by)) {
             if !self.comms.contains_key(&pid)
@@ -443,9 +443,9 @@ impl<'h> IpiSenders<'h> {
         }
     }
 
-    /// Names for those that are gone: the kernel keeps some of tasks that were traced.
+    /// Reads the names of tasks that have ended: the kernel saves those of some traced tasks.
     pub fn read_saved_names(&mut self) {
-        self.counts_so_far.settle();
+        self.counts_so_far.count_pending();
         let text = self.host.read(&format!("{}/saved_cmdlines", self.root)).unwrap_or_default();
         for (pid, comm) in text.lines().filter_map(|line| line.trim_start().split_once(' ')) {
             if let Ok(pid) = pid.parse() {
@@ -454,20 +454,20 @@ impl<'h> IpiSenders<'h> {
         }
     }
 
-    /// Who sent to this CPU.
+    /// The senders of interrupts to this CPU.
     #[must_use]
     pub fn to(&self, cpu: usize, symbols: &KernelSymbols) -> Vec<InterruptSender> {
         self.counts_so_far.to(cpu, symbols, &self.comms)
     }
 
-    /// A phase begins. Modules that were asked for may still be on their way.
+    /// Begins a phase. Keeps the requests for modules, whose loading may still be under way.
     pub fn begin_phase(&mut self) {
-        self.counts_so_far.settle();
+        self.counts_so_far.count_pending();
         self.counts_so_far.counts.clear();
         (self.counts_so_far.others, self.counts_so_far.lost) = (0, false);
     }
 
-    /// Not every sender is in the list.
+    /// Whether some senders are missing.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.counts_so_far.lost || self.counts_so_far.others > 0
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn senders_are_named_with_what_they_sent_and_from_where() {
+    fn senders_are_named_with_what_they_sent_and_where() {
         let call = EventFormat::parse(CALL).unwrap();
         let reschedule = EventFormat::parse(&CALL.replace("ID: 40", "ID: 41")).unwrap();
         let forms = vec![
@@ -575,7 +575,7 @@ mod tests {
         // A page ends between a send and its stack.
         counts_so_far.records(0, [(0, send.as_slice())]);
         counts_so_far.records(0, [(0, stack(&work).as_slice()), (0, &send)]);
-        counts_so_far.settle();
+        counts_so_far.count_pending();
         let symbols = KernelSymbols::parse(
             "1000 t irq_work_queue_on\n2000 t nohz_full_kick_func\n3000 t __mod_timer\n\
              4000 t tcp_orphan_update\n5000 t call_timer_fn\n6000 t vmstat_update\n\
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loads_a_module_is_told_with_who_asked_for_it() {
+    fn a_task_that_loads_a_module_is_named_with_the_task_that_requested_it() {
         const REQUEST: &str = "name: module_request\nID: 50\nformat:\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
             \tfield:__data_loc char[] name;\toffset:20;\tsize:4;\tsigned:0;\n\nprint fmt: \"\"\n";
@@ -609,10 +609,10 @@ mod tests {
         stack[..2].copy_from_slice(&4u16.to_le_bytes());
         [0x1010u64, 0x3008].iter().for_each(|at| stack.extend(at.to_le_bytes()));
         let send = record(40, 0, 812, 3, 0x1010, 0x2000);
-        // CPU 0 is read first, though the request on CPU 1 was before.
+        // CPU 0 is read first, although the request on CPU 1 was earlier.
         counts_so_far.records(0, [(20, send.as_slice()), (21, &stack)]);
         counts_so_far.records(1, [(10, request.as_slice()), (30, &request)]);
-        counts_so_far.settle();
+        counts_so_far.count_pending();
         let symbols = KernelSymbols::parse(
             "1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t load_module\n",
         );
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_a_name_has_that_of_the_one_function_that_was_sent_and_not_seen() {
+    fn a_call_without_a_name_gets_the_only_sent_function_that_was_not_seen() {
         let call = |function: &str| match function {
             "" => Culprit::Unknown,
             function => Culprit::function(function),

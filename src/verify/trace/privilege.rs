@@ -1,5 +1,5 @@
-//! Makes the kernel record a stack behind each interrupt, which says whether it hit user mode or
-//! the kernel itself; see [`super::stays::EntryText`].
+//! Makes the kernel record a stack behind each interrupt. The stack shows whether the interrupt hit
+//! user mode or kernel code; see [`super::interruptions::EntryText`].
 
 use super::TraceRecorder;
 use super::interruptions::EntryText;
@@ -9,13 +9,13 @@ use crate::verify::{BlindReason, BlindSpot};
 use cpushield_linux::Host;
 use cpushield_linux::text::trace_format::EventFormat;
 
-/// The first kernel whose stack trigger writes into the instance that it belongs to
+/// The first kernel whose stack trigger writes to its own instance
 /// (commit ce33c845b030, kernel/trace/trace_events_trigger.c).
 const TRIGGER_SINCE: (u32, u32) = (5, 18);
 
 impl TraceRecorder<'_> {
-    /// From [`TraceRecorder::start`] on it is known what each interrupt hit. Costs the watched CPUs
-    /// a microsecond or two more at each interrupt, and nothing while there is none.
+    /// Records what each interrupt hit, from [`TraceRecorder::start`] on. Costs the watched CPUs a
+    /// microsecond or two for each interrupt, and nothing otherwise.
     pub fn watch_privilege(&mut self) {
         if let Err(reason) = self.arm_privilege() {
             self.blind.push(BlindSpot::InterruptOrigin { reason });
@@ -48,9 +48,9 @@ impl TraceRecorder<'_> {
     }
 }
 
-/// Interrupts that are worth a trigger: the kernel waits a grace period of RCU for each when it is
-/// removed (`trigger_data_free()`, kernel/trace/trace_events_trigger.c, 6.12). What the others hit
-/// is inferred.
+/// Whether an interrupt is worth a trigger. When a trigger is removed, the kernel waits for an RCU
+/// grace period (`trigger_data_free()`, kernel/trace/trace_events_trigger.c, 6.12). For other
+/// interrupts, what they hit is inferred.
 fn is_frequent(kind: EventKind) -> bool {
     use X86Vector::{CallMany, CallOne, IrqWork, LocalTimer, Reschedule};
     matches!(
@@ -61,12 +61,12 @@ fn is_frequent(kind: EventKind) -> bool {
     )
 }
 
-/// Whether a real-time task never leaves one of the CPUs.
+/// Whether a real-time task never yields one of the CPUs.
 fn has_hog(host: &Host) -> bool {
     host.hogs().is_ok_and(|hogs| !hogs.is_empty())
 }
 
-/// The first two numbers of a release.
+/// Major and minor version of a kernel release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

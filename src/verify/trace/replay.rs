@@ -1,7 +1,7 @@
-//! Pages that were recorded before → evidence, on any machine. Pure.
+//! Turns recorded pages into evidence, on any machine. Pure.
 //!
-//! What a live [`super::Recorder`] does with the pages of one CPU, without the machine: for traces
-//! kept in files, for tests, and to measure the speed of decoding.
+//! Does the same as a live [`super::TraceRecorder`], without the machine: for traces that were
+//! saved to files, for tests, and to measure the speed of decoding.
 
 use super::channel::{ChannelSink, TracePhase};
 use super::culprit_stats::CulpritNames;
@@ -15,7 +15,7 @@ use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::collections::HashMap;
 
-/// The pages of one CPU, one after the other.
+/// Replays the pages of one CPU.
 #[derive(Debug)]
 pub struct PageReplay {
     cpu: usize,
@@ -34,28 +34,29 @@ pub struct PageReplay {
 pub struct RecordedTrace<'a> {
     /// The CPU whose pages these are.
     pub cpu: usize,
-    /// The form of the pages.
+    /// The layout of the pages.
     pub layout: PageLayout,
-    /// System, name and form of each event.
+    /// System, name and format of each event.
     pub formats: &'a [(String, String, EventFormat)],
-    /// The kernel's functions.
+    /// The functions of the kernel.
     pub symbols: KernelSymbols,
-    /// What a tick of the trace clock is worth.
+    /// Converts ticks of the trace clock to nanoseconds.
     pub scale: TickScale,
     /// The threads of the workload.
     pub workload: &'a [i32],
 }
 
 impl PageReplay {
-    /// Nothing replayed yet.
+    /// A replay without pages.
     #[must_use]
     pub fn new(recorded: RecordedTrace<'_>) -> PageReplay {
         let formats: Vec<_> = trace_events::events()
             .filter_map(|spec| {
-                let same = |(system, name, _): &&(String, String, EventFormat)| {
-                    system == spec.system && name == spec.name
-                };
-                recorded.formats.iter().find(same).map(|(_, _, form)| (spec, form.clone()))
+                let mut formats = recorded.formats.iter();
+                let (_, _, format) = formats.find(|(system, name, _)| {
+                    system.as_str() == spec.system && name.as_str() == spec.name
+                })?;
+                Some((spec, format.clone()))
             })
             .collect();
         let mut shared = TraceContext {
@@ -81,15 +82,15 @@ impl PageReplay {
         }
     }
 
-    /// The next page.
+    /// Replays the next page.
     pub fn page(&mut self, page: &[u8]) {
         let mut into =
             ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
         into.page(&self.layout, page, &self.decoder, &mut self.shared, None);
     }
 
-    /// The next page, whose records after `end` belong to the next phase; evidence of the phase
-    /// that ends when there was such a record.
+    /// Replays the next page. Records after `end` belong to the next phase; when there is such a
+    /// record, returns the evidence of the phase that ends.
     pub fn page_until(&mut self, page: &[u8], end: u64) -> Option<TraceEvidence> {
         let mut into =
             ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
@@ -97,7 +98,7 @@ impl PageReplay {
         Some(self.build_evidence_until(&phase, end))
     }
 
-    /// Ends a phase at this moment.
+    /// Ends a phase at this moment and returns its evidence.
     pub fn end_phase(&mut self, at: u64) -> TraceEvidence {
         self.tracker.release_held(&mut self.shared);
         let seen = self.tracker.end_phase(at);
@@ -105,23 +106,23 @@ impl PageReplay {
         self.build_evidence_until(&phase, at)
     }
 
-    /// From here on everything is kept one by one; see [`super::story`].
+    /// Keeps every single event from this moment on; see [`super::timeline`].
     pub(super) fn keep_history_from(&mut self, at: u64) {
         self.tracker.keep_history();
         self.tracker.recording_started(at);
     }
 
-    /// The stacks that were seen.
+    /// The stacks seen so far.
     pub(super) fn stacks(&self) -> &StackTable {
         self.tracker.stacks()
     }
 
-    /// Hands over what is over.
+    /// Takes the finished entries.
     pub(super) fn take_history(&mut self) -> Vec<LogEntry> {
         self.tracker.take_history()
     }
 
-    /// Nothing more comes.
+    /// Ends everything that is open; no page follows.
     pub(super) fn finish(&mut self, at: u64) {
         self.tracker.release_held(&mut self.shared);
         self.tracker.finish(at);

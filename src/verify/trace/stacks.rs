@@ -1,18 +1,18 @@
-//! Stacks of the kernel as the trace holds them: the record of an event is followed by one. Pure,
+//! Kernel stacks in the trace: each follows the record of its event. Pure,
 //! at constant memory.
 
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::collections::HashMap;
 
-/// Stacks kept apart; those of more are forgotten.
+/// The most stacks that are kept; further ones are dropped.
 const STACKS_MAX: usize = 1024;
 
-/// Callers of a stack that are looked at, innermost first: a kick of a timer's CPU is seven deep,
-/// a module that patches code while it is loaded some fifteen.
+/// The most callers of a stack that are read, innermost first. A kick of a timer's CPU is seven
+/// deep, a module that patches code while it is loaded about fifteen.
 const CALLERS_MAX: usize = 32;
 
-/// Where the callers lie in a record that holds a stack (`kernel_stack`, kernel/trace/
+/// The form of a stack record (`kernel_stack`, kernel/trace/
 /// trace_entries.h, 4.17 to 6.18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackForm {
@@ -23,30 +23,30 @@ pub struct StackForm {
 }
 
 impl StackForm {
-    /// From the form of `ftrace:kernel_stack`.
+    /// From the format of `ftrace:kernel_stack`.
     #[must_use]
     pub fn from_format(format: &EventFormat) -> Option<StackForm> {
         Some(StackForm { id: format.id, callers: format.field("caller")?.offset })
     }
 
-    /// The callers, innermost first, if this record is a stack.
+    /// The callers in a stack record, innermost first; `None` for any other record.
     pub fn callers<'a>(&self, record: &'a [u8]) -> Option<impl Iterator<Item = u64> + 'a> {
         let id = u16::from_le_bytes(*record.first_chunk()?);
         let words = record.get(self.callers..).filter(|_| id == self.id)?.chunks_exact(8);
         let callers = words.filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?)));
-        // The kernel ends a stack that it cuts short with this (`ULONG_MAX`, before 5.2 always).
+        // The kernel ends a truncated stack with this value (`ULONG_MAX`; before 5.2 every stack).
         Some(callers.take_while(|at| *at != u64::MAX && *at != 0).take(CALLERS_MAX))
     }
 }
 
-/// Stacks that were seen, each once.
+/// The different stacks that were seen, by number.
 #[derive(Debug, Clone, Default)]
 pub struct StackTable {
     known: HashMap<Vec<u64>, u32>,
 }
 
 impl StackTable {
-    /// The number of a stack; `None` when there are too many.
+    /// The number of a stack, which is added if it is new; `None` when there are too many.
     pub fn number(&mut self, callers: Vec<u64>) -> Option<u32> {
         let next = u32::try_from(self.known.len()).ok()?;
         match self.known.get(&callers) {
@@ -59,31 +59,34 @@ impl StackTable {
         }
     }
 
-    /// All of them, by number.
+    /// All stacks by number.
     #[must_use]
     pub fn by_number(&self) -> HashMap<u32, &[u64]> {
         self.known.iter().map(|(stack, n)| (*n, stack.as_slice())).collect()
     }
 
-    /// A stack with the names of its functions, innermost first, without those of the tracing
-    /// itself; empty where none was seen.
+    /// The function names of a stack, innermost first, without those of the tracing itself; empty
+    /// for an unknown stack.
     #[must_use]
     pub fn function_names(&self, number: Option<u32>, symbols: &KernelSymbols) -> Vec<String> {
-        let is_it = |(stack, n): (&Vec<u64>, &u32)| (Some(*n) == number).then(|| stack.clone());
-        name_functions(&self.known.iter().find_map(is_it).unwrap_or_default(), symbols)
+        let known = self.known.iter().find(|(_, n)| Some(**n) == number);
+        known.map(|(stack, _)| name_functions(stack, symbols)).unwrap_or_default()
     }
 }
 
-/// The functions of a stack, innermost first, without those that write the event itself
+/// The function names of a stack, innermost first, without those that write the event itself
 /// (`trace_event_raw_event_…`, `trace_event_buffer_commit`, include/trace/trace_events.h).
 #[must_use]
 pub fn name_functions(callers: &[u64], symbols: &KernelSymbols) -> Vec<String> {
-    let name = |at: &u64| match symbols.around(*at) {
+    let names = callers.iter().map(|at| match symbols.around(*at) {
         Some(name) => name.to_owned(),
         None => format!("{at:#x}"),
-    };
-    let own = |name: &String| name.starts_with("trace_event_") || name.starts_with("__traceiter_");
-    callers.iter().map(name).skip_while(own).collect()
+    });
+    names.skip_while(|name| is_tracing(name)).collect()
+}
+
+fn is_tracing(function: &str) -> bool {
+    function.starts_with("trace_event_") || function.starts_with("__traceiter_")
 }
 
 #[cfg(test)]
@@ -103,7 +106,7 @@ mod tests {
         let bytes = record(&[0x10, 0x20, u64::MAX, 0x30]);
         let read = |bytes: &[u8]| FORM.callers(bytes).map(Iterator::collect::<Vec<u64>>);
         assert_eq!(read(&bytes), Some(vec![0x10, 0x20]));
-        assert_eq!(read(&bytes[..20]), Some(Vec::new()), "cut off");
+        assert_eq!(read(&bytes[..20]), Some(Vec::new()), "truncated");
         assert_eq!(read(&[5, 0, 0]), None, "something else");
         let mut stacks = StackTable::default();
         let numbers = [vec![1], vec![2], vec![1]].map(|stack| stacks.number(stack));
@@ -115,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_told_by_its_functions_and_the_tracing_is_left_out() {
+    fn a_stack_has_function_names_without_those_of_the_tracing() {
         let symbols = KernelSymbols::parse(
             "1000 t trace_event_raw_event_softirq\n2000 t raise_softirq\n3000 t tick_handle\n",
         );
-        let told = name_functions(&[0x1010, 0x2020, 0x3030], &symbols);
-        assert_eq!(told, ["raise_softirq", "tick_handle"]);
+        let names = name_functions(&[0x1010, 0x2020, 0x3030], &symbols);
+        assert_eq!(names, ["raise_softirq", "tick_handle"]);
     }
 }

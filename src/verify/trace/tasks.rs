@@ -1,24 +1,24 @@
-//! What `/proc` says of the tasks that a trace names.
+//! Looks up in `/proc` the tasks that a trace names.
 
 use super::TaskName;
 use cpushield_linux::Host;
 use std::collections::HashMap;
 
-/// Tasks whose names are kept; more are told by their number and the trace's own name alone.
+/// The most tasks whose names are kept; others have only their number and the name in the trace.
 const TASKS_MAX: usize = 16 << 10;
 
-/// Looks up the name of a task while it lives.
+/// Looks up the name of a task while it is alive.
 pub fn look_up_task(host: &Host, tasks: &mut HashMap<i32, TaskName>, pid: i32) {
     if tasks.len() < TASKS_MAX && !tasks.contains_key(&pid) {
         let task = host.task(pid, pid);
         let name = task.map(|task| TaskName { comm: task.comm, kthread: task.kthread });
-        let gone = |_| TaskName { comm: String::new(), kthread: false };
-        tasks.insert(pid, name.unwrap_or_else(gone));
+        let ended = TaskName { comm: String::new(), kthread: false };
+        tasks.insert(pid, name.unwrap_or(ended));
     }
 }
 
 /// User and system time of a thread in clock ticks of 10 ms, fields 14 and 15 of `stat`. On CPUs
-/// without a tick the kernel works it out when asked (kernel/sched/cputime.c).
+/// without a tick, the kernel computes it on each read (kernel/sched/cputime.c).
 pub fn cpu_time(host: &Host, tid: i32) -> Option<u64> {
     let text = host.read(&format!("/proc/{tid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(')')?;
@@ -26,7 +26,7 @@ pub fn cpu_time(host: &Host, tid: i32) -> Option<u64> {
     Some(words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?)
 }
 
-/// Whether the thread got most of the time; `None` when that cannot be told.
+/// Whether the thread ran for at least half of the time; `None` when that is unknown.
 pub fn ran_mostly(host: &Host, runner: Option<(i32, u64)>, span_ns: u64) -> Option<bool> {
     let (tid, before) = runner?;
     let took_ns = cpu_time(host, tid)?.saturating_sub(before) * 10_000_000;

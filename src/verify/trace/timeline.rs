@@ -1,6 +1,6 @@
-//! A [`TraceRecording`] told one by one: undisturbed times, interruptions and what lay inside them,
-//! with names, in the order of time. What the sums of a verdict are made of. Pure but for reading
-//! back the pages.
+//! The timeline of a [`TraceRecording`]: undisturbed times, interruptions and what ran inside them,
+//! with names, in the order of time. The sums of a verdict consist of the same entries. Pure except
+//! for reading the pages back.
 
 use super::culprit_stats::CulpritNames;
 use super::interruptions::{LogEntry, LogEntryKind};
@@ -12,42 +12,42 @@ use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::io;
 
-/// One thing that happened.
+/// An entry of the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineEntry {
     /// When it began, in nanoseconds of the trace clock.
     pub begun_ns: u64,
-    /// When it was over; the same moment for what has no known end.
+    /// When it ended; the same moment when its end is unknown.
     pub end_ns: u64,
-    /// How deep inside an interruption; 0 is the interruption itself, or undisturbed time.
+    /// Depth inside an interruption; 0 is the interruption itself, or undisturbed time.
     pub depth: usize,
-    /// What it is.
+    /// Its kind.
     pub what: TimelineKind,
-    /// The functions that led there, innermost first; empty where stacks were not recorded.
+    /// The kernel stack, innermost function first; empty where stacks were not recorded.
     pub stack: Vec<String>,
 }
 
-/// What it is.
+/// The kind of a timeline entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimelineKind {
     /// This task ran undisturbed; `idle` where there is no workload.
     Undisturbed(String),
     /// An interruption, by cause and culprit.
     Interruption(Cause, Culprit),
-    /// Something inside one: in words what it was, its cause and its culprit.
+    /// Something inside an interruption: its kind in words, its cause and its culprit.
     Inside(&'static str, Cause, Culprit),
     /// Events are missing here.
     Lost,
 }
 
-/// Tells everything that was recorded on a CPU.
+/// Replays everything that was recorded on a CPU, and calls `on_entry` with each entry.
 ///
 /// # Errors
-/// The pages cannot be read back; else what `tell` answers.
+/// The pages cannot be read back, or `on_entry` fails.
 pub fn story(
     recording: &mut TraceRecording,
     cpu: usize,
-    tell: &mut dyn FnMut(&TimelineEntry) -> io::Result<()>,
+    on_entry: &mut dyn FnMut(&TimelineEntry) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut formats: Vec<(String, String, EventFormat)> = recording
         .events
@@ -71,11 +71,11 @@ pub fn story(
     });
     let first = recording.phases.first().map_or(0, |(at, _)| *at);
     let last = recording.phases.last().map_or(0, |(at, _)| *at);
-    // Of what was forgotten before, nothing is known.
+    // Nothing is known about discarded pages.
     replay.keep_history_from(recording.spool.forgot_until(cpu).unwrap_or(first));
     let TraceRecording { layout, scale, tasks, spool, stacks: shown, .. } = recording;
     let names = CulpritNames { symbols: &symbols, tasks, stacks: None };
-    let mut hand_over = |entries: Vec<LogEntry>, stacks: &StackTable| -> io::Result<()> {
+    let mut report_entries = |entries: Vec<LogEntry>, stacks: &StackTable| -> io::Result<()> {
         entries.into_iter().try_for_each(|entry| {
             let what = match entry.what {
                 LogEntryKind::Undisturbed(0) => TimelineKind::Undisturbed("idle".to_owned()),
@@ -93,13 +93,13 @@ pub fn story(
             let (begun_ns, end_ns) = (scale.ns(entry.begun), scale.ns(entry.end));
             let stack = entry.stack.filter(|_| *shown);
             let stack = stacks.function_names(stack, &symbols);
-            tell(&TimelineEntry { begun_ns, end_ns, depth: entry.depth, what, stack })
+            on_entry(&TimelineEntry { begun_ns, end_ns, depth: entry.depth, what, stack })
         })
     };
     spool.each(cpu, layout.page_size(), &mut |page| {
         replay.page(page);
-        hand_over(replay.take_history(), replay.stacks())
+        report_entries(replay.take_history(), replay.stacks())
     })?;
     replay.finish(last);
-    hand_over(replay.take_history(), replay.stacks())
+    report_entries(replay.take_history(), replay.stacks())
 }

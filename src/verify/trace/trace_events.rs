@@ -1,9 +1,9 @@
-//! Which events are recorded and what each of them means. One table; everything else in
-//! `verify::trace` speaks of [`EventKind`], not of names. Pure.
+//! The events that are recorded, and what each of them means. One table; everything else in
+//! `verify::trace` uses [`EventKind`] instead of names. Pure.
 
 use crate::verify::{BlindSpot, EntryClass};
 
-/// What an event says.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// A vector's handler begins.
@@ -18,7 +18,7 @@ pub enum EventKind {
     Softirq,
     /// A softirq ends.
     SoftirqEnd,
-    /// A softirq was asked for on this CPU.
+    /// A softirq was raised on this CPU.
     SoftirqRaise,
     /// The function of an hrtimer begins.
     Hrtimer,
@@ -28,31 +28,31 @@ pub enum EventKind {
     Timer,
     /// The function of a timer of the wheel ends.
     TimerEnd,
-    /// A function that another CPU asked for begins.
+    /// A function that another CPU requested begins.
     Call,
-    /// A function that another CPU asked for ends.
+    /// A function that another CPU requested ends.
     CallEnd,
     /// A work item of a workqueue begins.
     Work,
     /// A work item of a workqueue ends.
     WorkEnd,
-    /// The CPU goes from one task to another.
+    /// The CPU switches to another task.
     Switch,
-    /// A task makes a child.
+    /// A task creates a child.
     Fork,
     /// A page fault from user mode.
     PageFault,
     /// A page fault of the kernel.
     KernelFault,
-    /// The tick was stopped on this CPU, or why it was not.
+    /// The tick was stopped on this CPU, or why it was not stopped.
     TickStop,
-    /// A signal reaches the task that runs.
+    /// A signal reaches the running task.
     Signal,
-    /// The frequency of a CPU is changed from here.
+    /// The frequency of a CPU is changed from this CPU.
     Frequency,
-    /// A machine check is told of.
+    /// A machine check is reported.
     MachineCheck,
-    /// The TLB is flushed here.
+    /// The TLB of this CPU is flushed.
     TlbFlush,
     /// The handler of an NMI has ended.
     Nmi,
@@ -62,12 +62,12 @@ pub enum EventKind {
     SyscallEnd,
     /// The kernel was entered from user mode (context tracking).
     UserExit,
-    /// The kernel goes back to user mode (context tracking).
+    /// The kernel returns to user mode (context tracking).
     UserEnter,
 }
 
 impl EventKind {
-    /// Whether it can be the first thing after user mode; the end of something is not.
+    /// Whether it can be the first event after user mode; the end of something cannot.
     #[must_use]
     pub fn begins(self) -> bool {
         !matches!(
@@ -91,7 +91,7 @@ impl EventKind {
 }
 
 impl EventKind {
-    /// The class of entry that it reports; `None` when it is no entry of its own.
+    /// The class of entry that it reports; `None` when it reports no entry.
     #[must_use]
     pub fn entry_class(self) -> Option<EntryClass> {
         Some(match self {
@@ -122,15 +122,15 @@ impl EventKind {
 pub enum X86Vector {
     /// The timer of the local APIC: the tick and other hrtimers.
     LocalTimer,
-    /// Somebody wants this CPU to reschedule.
+    /// A request to reschedule.
     Reschedule,
     /// A function called on many CPUs.
     CallMany,
-    /// A function called on this CPU alone.
+    /// A function called on this CPU only.
     CallOne,
     /// `irq_work`.
     IrqWork,
-    /// A platform's own IPI.
+    /// The IPI of a platform.
     Platform,
     /// A spurious interrupt of the APIC.
     Spurious,
@@ -151,15 +151,15 @@ pub struct EventSpec {
     pub system: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What it says.
+    /// Its kind.
     pub kind: EventKind,
-    /// Fields that are needed, in the order in which they are decoded.
+    /// The needed fields, in the order in which they are decoded.
     pub fields: &'static [&'static str],
-    /// What cannot be seen where the kernel does not have it; `None` when nothing is lost.
+    /// What cannot be seen on a kernel without it; `None` when nothing is lost.
     pub blind: Option<&'static BlindSpot>,
-    /// It is recorded only when system calls are asked for.
+    /// Whether it is recorded only when system calls are requested.
     pub syscalls_only: bool,
-    /// It is recorded only where the kernel lacks this event, which says more.
+    /// A better event; this one is recorded only where the kernel lacks that.
     pub instead_of: Option<&'static str>,
 }
 
@@ -172,7 +172,7 @@ const fn spec(
     EventSpec { system, name, kind, fields, blind: None, syscalls_only: false, instead_of: None }
 }
 
-/// A pair of events around the handler of a vector; not every kernel has every vector.
+/// The pair of events around the handler of a vector. Not every kernel has every vector.
 const fn vector(entry: &'static str, exit: &'static str, vector: X86Vector) -> [EventSpec; 2] {
     let blind = match vector {
         X86Vector::LocalTimer => Some(&BlindSpot::TimerInterrupts),

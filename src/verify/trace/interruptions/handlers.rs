@@ -42,8 +42,11 @@ impl InterruptionTracker {
         let now = inner
             .map(|frame| frame.identity())
             .or(self.interruption.and_then(|interruption| interruption.primary));
-        let soon = |end: u64| at.saturating_sub(end) <= ns_to_ticks(SOON_NS, shared.ticks_per_ns);
-        let before = self.previous.filter(|(end, _)| soon(*end)).map(|(_, key)| key);
+        let soon_ticks = ns_to_ticks(SOON_NS, shared.ticks_per_ns);
+        let before = self
+            .previous
+            .filter(|(end, _)| at.saturating_sub(*end) <= soon_ticks)
+            .map(|(_, key)| key);
         now.or(before)
             .map_or(SoftirqOrigin::Unknown, |key| SoftirqOrigin::from_culprit(key.culprit))
     }
@@ -248,9 +251,9 @@ impl InterruptionTracker {
         let key = CulpritKey { cause: Cause::Nmi, culprit: TracedCulprit::Function(handler) };
         let start =
             at.saturating_sub(ns_to_ticks(took_ns, shared.ticks_per_ns)).max(self.charged_until);
-        let same = self.interruption.is_some_and(
-            |interruption| matches!(interruption.shared, Some(TracedCulprit::Function(first)) if first != handler),
-        );
+        let shared_handler = self.interruption.and_then(|interruption| interruption.shared);
+        let same =
+            matches!(shared_handler, Some(TracedCulprit::Function(first)) if first != handler);
         let mut inside = false;
         if !same {
             let privilege = self.count_nmi();
