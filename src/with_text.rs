@@ -1,5 +1,5 @@
-//! A typed reason, culprit or doubt in a document: its tag and fields, and beside them `text`, the
-//! sentence that a person reads. Programs match the tag; the sentence may change. Pure.
+//! A typed reason, culprit or doubt in a document: its tag and fields, together with `text`, the
+//! sentence for people. Programs match the tag; the sentence may change. Pure.
 //!
 //! A field of such a type has `#[serde(with = "with_text")]`, one that may be absent
 //! `#[serde(with = "with_text::option")]`, a list `#[serde(with = "with_text::list")]`, and for the
@@ -16,7 +16,7 @@ pub struct WithText<T> {
     /// The value: a tag and its fields.
     #[serde(flatten)]
     value: T,
-    /// The same as a person reads it.
+    /// The sentence that describes it.
     #[serde(default)]
     text: String,
 }
@@ -32,7 +32,7 @@ pub fn serialize<T: Serialize + Display, S: Serializer>(
     WithText { value, text: value.to_string() }.serialize(serializer)
 }
 
-/// Reads a value; the sentence is made anew from it.
+/// Reads a value and ignores its sentence, which is generated again from the value.
 ///
 /// # Errors
 /// Those of the deserializer.

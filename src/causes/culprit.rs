@@ -1,4 +1,4 @@
-//! [`Culprit`]: who or what interrupted a CPU, as a type from the trace to the last table. Its
+//! [`Culprit`]: what interrupted a CPU, as a type from the trace to the last table. Its
 //! `Display` is what tables show. Pure.
 
 mod kernel;
@@ -12,12 +12,12 @@ pub use pattern::CulpritPattern;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Who or what interrupted a CPU.
+/// What interrupted a CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Culprit {
-    /// Not known: no source of evidence names it.
+    /// Unknown: no source of evidence names it.
     #[default]
     Unknown,
     /// A device interrupt.
@@ -41,14 +41,14 @@ pub enum Culprit {
     Tick {
         /// The function of its timer.
         function: String,
-        /// What kept it, as the kernel reported last; empty when it reported nothing.
+        /// What kept it, as the kernel last reported; empty when it reported nothing.
         kept_by: Vec<TickDependency>,
     },
     /// A work item.
     Work {
         /// Its function.
         function: String,
-        /// Its kworker belongs to no CPU.
+        /// Whether its kworker is unbound.
         unbound: bool,
     },
     /// A kernel thread.
@@ -60,7 +60,7 @@ pub enum Culprit {
     Task {
         /// Its number.
         pid: i32,
-        /// Its command name; empty when it had ended before it could be looked up.
+        /// Its command name; empty when the task ended before it could be looked up.
         comm: String,
     },
     /// A softirq.
@@ -79,14 +79,14 @@ pub enum Culprit {
     PageFault {
         /// The access.
         access: PageAccess,
-        /// It was the kernel's access, on behalf of the task.
+        /// Whether the kernel accessed the page on behalf of the task.
         in_kernel: bool,
     },
     /// A signal.
     Signal {
         /// Its name: `SIGALRM`.
         name: String,
-        /// Who sent it.
+        /// The sender.
         sent_by: SignalSender,
     },
     /// A bank of machine checks.
@@ -101,10 +101,10 @@ pub enum Culprit {
     },
     /// Something that the kernel reports without a name of its own.
     Event {
-        /// What.
+        /// The event.
         event: KernelEvent,
     },
-    /// A record of an event that was not asked for.
+    /// A record of an event that was not enabled.
     UnexpectedRecord {
         /// The event's number.
         id: u16,
@@ -118,7 +118,7 @@ pub enum Culprit {
     Firmware,
     /// The hypervisor.
     Hypervisor,
-    /// All culprits beyond those that are counted one by one.
+    /// All culprits beyond those that are counted separately.
     Others,
 }
 
@@ -153,7 +153,7 @@ impl Culprit {
         *self == Culprit::Unknown
     }
 
-    /// The function of the kernel that ran, where it was one.
+    /// The kernel function that ran; `None` when it was no function.
     #[must_use]
     pub fn kernel_function(&self) -> Option<&str> {
         match self {
@@ -163,7 +163,7 @@ impl Culprit {
         }
     }
 
-    /// What raised it, where that was asked.
+    /// What raised it; `None` for culprits that are not raised.
     #[must_use]
     pub fn raised_by(&self) -> Option<&RaisedBy> {
         match self {
@@ -186,8 +186,8 @@ impl fmt::Display for Culprit {
             Culprit::Tick { function, kept_by } => {
                 f.write_str(function)?;
                 for (i, dependency) in kept_by.iter().enumerate() {
-                    let joint = if i == 0 { ", kept for" } else { " and" };
-                    write!(f, "{joint} {dependency}")?;
+                    let separator = if i == 0 { ", kept for" } else { " and" };
+                    write!(f, "{separator} {dependency}")?;
                 }
                 Ok(())
             }
@@ -240,14 +240,14 @@ pub enum RaisedBy {
     /// Not seen.
     #[default]
     Unknown,
-    /// A user task that ran.
+    /// A running user task.
     Task {
         /// Its number.
         pid: i32,
         /// Its command name.
         comm: String,
     },
-    /// A kernel thread that ran.
+    /// A running kernel thread.
     Kthread {
         /// Its name.
         comm: String,
@@ -257,7 +257,7 @@ pub enum RaisedBy {
         /// Its number.
         irq: u32,
     },
-    /// A function of the kernel: of a timer, a work item, a function call.
+    /// A kernel function: of a timer, a work item, a function call.
     Function {
         /// Its name.
         name: String,
@@ -284,7 +284,7 @@ impl fmt::Display for RaisedBy {
 
 #[cfg(test)]
 impl Culprit {
-    /// For tests: one with this cause that a table shows like this.
+    /// For tests: the culprit of this cause that a table shows like this.
     pub fn shown(cause: super::Cause, text: &str) -> Culprit {
         use super::Cause;
         let event = KernelEvent::ALL.iter().find(|event| event.text() == text);
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_the_kernel_have_names() {
+    fn kernel_numbers_have_names() {
         assert_eq!((softirq_name(3), softirq_name(77)), ("NET_RX".into(), "softirq 77".into()));
         let tick = |bits| Culprit::Tick {
             function: "tick".into(),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_task_with_the_name_of_a_kernel_thread_matches_no_pattern_of_kernel_threads() {
+    fn a_user_task_never_matches_a_pattern_for_kernel_threads() {
         let pattern = CulpritPattern::Kthread("rcuc/");
         assert!(pattern.matches(&Culprit::kthread("rcuc/3")));
         assert!(!pattern.matches(&Culprit::task(812, "rcuc/3")));

@@ -1,80 +1,52 @@
-//! Culprits that are known by name: functions and threads of the kernel, what each is for, and
-//! where the kernel has it. One table; a name that is not here is shown as it is. Pure.
+//! Culprits that are known by name: functions and threads of the kernel, the purpose of each, and
+//! its file in the kernel. One table; a name that is not in it is shown alone. Pure.
 
 use super::{Cause, Culprit};
 
-/// A culprit of the kernel.
+/// A culprit of the kernel with a known purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownCulprit {
-    /// The name of the function or thread; with a star at its end, how it begins.
+    /// The name of the function or thread; with a star at its end, a prefix.
     pub name: &'static str,
-    /// What it is for, in a few words.
+    /// Its purpose, in a few words.
     pub what: &'static str,
-    /// Where the kernel has it.
+    /// Its file in the kernel.
     pub source: &'static str,
     /// The cause that it is counted under.
     pub cause: Cause,
 }
 
-type DescribeCulprit = &'static str;
+type Text = &'static str;
 
-const fn call(
-    name: DescribeCulprit,
-    what: DescribeCulprit,
-    source: DescribeCulprit,
-) -> KnownCulprit {
+const fn call(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::IpiCall }
 }
 
-const fn irq_work(
-    name: DescribeCulprit,
-    what: DescribeCulprit,
-    source: DescribeCulprit,
-) -> KnownCulprit {
+const fn irq_work(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::IpiIrqWork }
 }
 
-const fn hrtimer(
-    name: DescribeCulprit,
-    what: DescribeCulprit,
-    source: DescribeCulprit,
-) -> KnownCulprit {
+const fn hrtimer(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::Hrtimer }
 }
 
-const fn timer(
-    name: DescribeCulprit,
-    what: DescribeCulprit,
-    source: DescribeCulprit,
-) -> KnownCulprit {
+const fn timer(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::Timer }
 }
 
-const fn work(
-    name: DescribeCulprit,
-    what: DescribeCulprit,
-    source: DescribeCulprit,
-) -> KnownCulprit {
+const fn work(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::Workqueue }
 }
 
-const fn thread(
-    name: DescribeCulprit,
-    what: DescribeCulprit,
-    source: DescribeCulprit,
-) -> KnownCulprit {
+const fn thread(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::Kthread }
 }
 
-const fn nmi(
-    name: DescribeCulprit,
-    what: DescribeCulprit,
-    source: DescribeCulprit,
-) -> KnownCulprit {
+const fn nmi(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::Nmi }
 }
 
-/// Every culprit that is known (names of 4.17 to 6.18).
+/// Every known culprit (names of 4.17 to 6.18).
 pub const KNOWN: &[KnownCulprit] = &[
     // Function calls.
     call("flush_tlb_func*", "TLB shootdown", "arch/x86/mm/tlb.c"),
@@ -98,7 +70,7 @@ pub const KNOWN: &[KnownCulprit] = &[
     call("__perf_event_*", "perf", "kernel/events/core.c"),
     call("clocksource_verify_one_cpu", "clocksource watchdog", "kernel/time/clocksource.c"),
     call("invalidate_bh_lru", "drops buffer heads (unmount)", "fs/buffer.c"),
-    call("tlb_remove_table_smp_sync", "page tables are given back", "mm/mmu_gather.c"),
+    call("tlb_remove_table_smp_sync", "frees page tables", "mm/mmu_gather.c"),
     call("tick_setup_sched_timer", "tick is set up", "kernel/time/tick-sched.c"),
     call("retrigger_next_event", "the clock was set", "kernel/time/hrtimer.c"),
     call("__rdmsr_on_cpu*", "reads a register (MSR)", "arch/x86/lib/msr-smp.c"),
@@ -118,7 +90,7 @@ pub const KNOWN: &[KnownCulprit] = &[
     irq_work("sugov_irq_work", "frequency governor", "kernel/sched/cpufreq_schedutil.c"),
     irq_work("dbs_irq_work", "frequency governor", "drivers/cpufreq/cpufreq_governor.c"),
     // High-resolution timers.
-    hrtimer("hrtimer_wakeup", "a sleep that ends", "kernel/time/hrtimer.c"),
+    hrtimer("hrtimer_wakeup", "end of a sleep", "kernel/time/hrtimer.c"),
     hrtimer("posix_timer_fn", "timer_create(2)", "kernel/time/posix-timers.c"),
     hrtimer("it_real_fn", "setitimer(2)", "kernel/time/itimer.c"),
     hrtimer("timerfd_tmrproc", "timerfd", "fs/timerfd.c"),
@@ -135,12 +107,12 @@ pub const KNOWN: &[KnownCulprit] = &[
     hrtimer("schedule_page_work_fn", "krcu: batches of kfree_rcu", "kernel/rcu/tree.c"),
     // Timers of the wheel.
     timer("delayed_work_timer_fn", "delayed work", "kernel/workqueue.c"),
-    timer("process_timeout", "a sleep in the kernel that ends", "kernel/time/timer.c"),
+    timer("process_timeout", "end of a sleep in the kernel", "kernel/time/timer.c"),
     timer("clocksource_watchdog", "clocksource watchdog", "kernel/time/clocksource.c"),
     timer("mce_timer_fn", "machine check poll", "arch/x86/kernel/cpu/mce/core.c"),
     timer("tcp_*", "TCP", "net/ipv4/tcp_timer.c"),
-    timer("neigh_timer_handler", "neighbours of the network", "net/core/neighbour.c"),
-    timer("idle_worker_timeout", "a kworker ends", "kernel/workqueue.c"),
+    timer("neigh_timer_handler", "network neighbours (ARP, NDP)", "net/core/neighbour.c"),
+    timer("idle_worker_timeout", "end of a kworker", "kernel/workqueue.c"),
     timer("wq_watchdog_timer_fn", "watchdog of work queues", "kernel/workqueue.c"),
     timer("writeout_period", "writeback", "mm/page-writeback.c"),
     timer("blk_rq_timed_out_timer", "block requests", "block/blk-core.c"),
@@ -148,35 +120,35 @@ pub const KNOWN: &[KnownCulprit] = &[
     work("vmstat_update", "memory statistics", "mm/vmstat.c"),
     work("refresh_vm_stats", "memory statistics (vm.stat_refresh)", "mm/vmstat.c"),
     work("vmstat_shepherd", "memory statistics", "mm/vmstat.c"),
-    work("lru_add_drain_per_cpu", "pages of a CPU are drained", "mm/swap.c"),
-    work("drain_local_pages*", "pages of a CPU are drained", "mm/page_alloc.c"),
-    work("flush_cpu_slab", "slab caches are drained", "mm/slub.c"),
-    work("cache_reap", "slab caches are drained", "mm/slab.c (before 6.8)"),
+    work("lru_add_drain_per_cpu", "drains page lists of a CPU", "mm/swap.c"),
+    work("drain_local_pages*", "drains page lists of a CPU", "mm/page_alloc.c"),
+    work("flush_cpu_slab", "drains slab caches", "mm/slub.c"),
+    work("cache_reap", "drains slab caches", "mm/slab.c (before 6.8)"),
     work("wb_workfn", "writeback", "fs/fs-writeback.c"),
-    work("neigh_managed_work", "neighbours of the network", "net/core/neighbour.c"),
-    work("neigh_periodic_work", "neighbours of the network", "net/core/neighbour.c"),
+    work("neigh_managed_work", "network neighbours (ARP, NDP)", "net/core/neighbour.c"),
+    work("neigh_periodic_work", "network neighbours (ARP, NDP)", "net/core/neighbour.c"),
     work("psi_avgs_work", "pressure statistics (PSI)", "kernel/sched/psi.c"),
-    work("drain_vmap_area_work", "gives back addresses of the kernel", "mm/vmalloc.c"),
-    work("delayed_vfree_work", "gives back memory of the kernel", "mm/vmalloc.c"),
+    work("drain_vmap_area_work", "frees kernel addresses (vmalloc)", "mm/vmalloc.c"),
+    work("delayed_vfree_work", "frees kernel memory (vmalloc)", "mm/vmalloc.c"),
     work("kfree_rcu_monitor", "RCU callbacks (kfree_rcu)", "mm/slab_common.c"),
     work("rcu_work_rcufn", "work after a grace period", "kernel/workqueue.c"),
-    work("bpf_prog_free_deferred", "a BPF program goes", "kernel/bpf/core.c"),
-    work("key_garbage_collector", "keys that ended", "security/keys/gc.c"),
+    work("bpf_prog_free_deferred", "frees a BPF program", "kernel/bpf/core.c"),
+    work("key_garbage_collector", "expired keys", "security/keys/gc.c"),
     work("wait_rcu_exp_gp", "expedited RCU grace period", "kernel/rcu/tree_exp.h"),
     work("sync_rcu_exp_select_node_cpus", "expedited RCU grace period", "kernel/rcu/tree_exp.h"),
     work("mce_gen_pool_process", "machine check log", "arch/x86/kernel/cpu/mce/genpool.c"),
     // Threads.
-    thread("ksoftirqd/*", "soft interrupts that were put off", "kernel/softirq.c"),
+    thread("ksoftirqd/*", "deferred softirqs", "kernel/softirq.c"),
     thread("ktimers/*", "timers of PREEMPT_RT", "kernel/softirq.c"),
     thread("ktimersd/*", "timers of PREEMPT_RT", "kernel/softirq.c"),
     thread("rcuc/*", "RCU callbacks of this CPU", "kernel/rcu/tree.c"),
     thread("rcuo*", "RCU callbacks of other CPUs", "kernel/rcu/tree_nocb.h"),
     thread("rcub/*", "RCU priority boost", "kernel/rcu/tree_plugin.h"),
     thread("migration/*", "moves tasks, stop_machine", "kernel/stop_machine.c"),
-    thread("cpuhp/*", "CPU goes on or off line", "kernel/cpu.c"),
+    thread("cpuhp/*", "CPU goes online or offline", "kernel/cpu.c"),
     thread("idle_inject/*", "idle injection (power or heat)", "drivers/powercap/idle_inject.c"),
     thread("irq/*", "handler of a device interrupt", "kernel/irq/manage.c"),
-    thread("kthreadd", "makes kernel threads", "kernel/kthread.c"),
+    thread("kthreadd", "creates kernel threads", "kernel/kthread.c"),
     thread("khungtaskd", "looks for hung tasks", "kernel/hung_task.c"),
     thread("kauditd", "audit log", "kernel/audit.c"),
     thread("oom_reaper", "memory of killed programs", "mm/oom_kill.c"),
@@ -199,11 +171,11 @@ pub const KNOWN: &[KnownCulprit] = &[
     // NMI handlers.
     nmi("perf_event_nmi_handler", "perf, or the hard lockup watchdog", "arch/x86/events/core.c"),
     nmi("nmi_cpu_backtrace_handler", "backtrace", "arch/x86/kernel/apic/hw_nmi.c"),
-    nmi("ghes_notify_nmi", "error that firmware tells of", "drivers/acpi/apei/ghes.c"),
+    nmi("ghes_notify_nmi", "error reported by firmware", "drivers/acpi/apei/ghes.c"),
 ];
 
 impl KnownCulprit {
-    /// As the trace names it.
+    /// The culprit as the trace names it.
     #[must_use]
     pub fn culprit(&self) -> Culprit {
         let name = self.name.trim_end_matches('*').to_owned();
@@ -215,35 +187,34 @@ impl KnownCulprit {
     }
 }
 
-/// What is known of a culprit: its function, or the name of a kernel thread.
+/// Finds a culprit by its function or by the name of its kernel thread.
 #[must_use]
-pub fn of(culprit: &Culprit) -> Option<&'static KnownCulprit> {
+pub fn find(culprit: &Culprit) -> Option<&'static KnownCulprit> {
     match culprit {
-        Culprit::Kthread { comm } => named(comm),
-        culprit => culprit.kernel_function().and_then(named),
+        Culprit::Kthread { comm } => find_by_name(comm),
+        culprit => culprit.kernel_function().and_then(find_by_name),
     }
 }
 
-/// A culprit as tables show it, and what it is for where that is known; `None` when nothing names
-/// the culprit.
+/// A culprit as tables show it, with its purpose where that is known; `None` for an unknown
+/// culprit.
 #[must_use]
-pub fn explained(culprit: &Culprit) -> Option<String> {
-    match (culprit.to_string(), of(culprit)) {
+pub fn describe(culprit: &Culprit) -> Option<String> {
+    match (culprit.to_string(), find(culprit)) {
         (text, _) if text.is_empty() => None,
         (text, Some(known)) => Some(format!("{text}: {}", known.what)),
         (text, None) => Some(text),
     }
 }
 
-/// What is known of a function or a kernel thread by its name.
+/// Finds a function or a kernel thread by its name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static KnownCulprit> {
+pub fn find_by_name(name: &str) -> Option<&'static KnownCulprit> {
     let exact = KNOWN.iter().find(|known| known.name == name);
     exact.or_else(|| {
-        let begins = |known: &&KnownCulprit| {
-            known.name.strip_suffix('*').is_some_and(|start| name.starts_with(start))
-        };
-        KNOWN.iter().find(begins)
+        KNOWN
+            .iter()
+            .find(|known| known.name.strip_suffix('*').is_some_and(|start| name.starts_with(start)))
     })
 }
 
@@ -257,16 +228,16 @@ mod tests {
         let names: BTreeSet<_> = KNOWN.iter().map(|known| known.name).collect();
         assert_eq!(names.len(), KNOWN.len(), "one line for each");
         assert!(KNOWN.iter().all(|known| known.source.contains('/') && known.what.len() < 42));
-        let what = |name| named(name).map(|known| known.what);
+        let what = |name| find_by_name(name).map(|known| known.what);
         assert_eq!(what("flush_tlb_func_remote"), Some("TLB shootdown"));
         assert_eq!(what("__perf_event_read"), Some("perf reads a counter"));
         assert_eq!(what("__perf_event_enable"), Some("perf"));
-        let is_known = |culprit: Culprit| of(&culprit).map(|known| known.what);
+        let is_known = |culprit: Culprit| find(&culprit).map(|known| known.what);
         let unbound = Culprit::Work { function: "wb_workfn".to_owned(), unbound: true };
         assert_eq!(is_known(unbound), Some("writeback"));
         let thread = is_known(Culprit::kthread("ksoftirqd/3"));
-        assert_eq!(thread, Some("soft interrupts that were put off"));
+        assert_eq!(thread, Some("deferred softirqs"));
         let unknown = [Culprit::Unknown, Culprit::irq(24, "eth0"), Culprit::task(812, "rcuc/3")];
-        assert_eq!(unknown.map(is_known), [None; 3], "a task may call itself what it likes");
+        assert_eq!(unknown.map(is_known), [None; 3], "a user task may have any name");
     }
 }

@@ -1,4 +1,4 @@
-//! From a word of any table to what explains it: culprits, functions, threads and senders, as
+//! Finds what explains a word in a table: culprits, functions, threads and senders, as
 //! `verify`, `watch`, `latency --why` and `status` show them. Pure.
 
 use super::Cause;
@@ -15,13 +15,13 @@ pub enum ExplainSubject {
     Topic(&'static Topic),
     /// A function or thread of the kernel.
     Known(&'static KnownCulprit),
-    /// A way through the kernel that sends interrupts to other CPUs.
+    /// A group of kernel functions that send interrupts to other CPUs.
     Way(&'static FunctionGroup),
     /// A kind of interruption.
     Cause(Cause),
 }
 
-/// How culprits begin that have a name or a number behind it, and their causes.
+/// The first words of culprits that end with a name or a number, and their causes.
 const BEGINNINGS: &[(&str, Cause)] = &[
     ("IRQ ", Cause::Irq),
     ("softirq ", Cause::Softirq),
@@ -41,7 +41,7 @@ const BEGINNINGS: &[(&str, Cause)] = &[
     ("a record of ", Cause::Unattributed),
 ];
 
-/// Culprits that are words, and their causes.
+/// Culprits with a fixed name, and their causes.
 const WORDS: &[(&str, Cause)] = &[
     ("tick_nohz_handler", Cause::Tick),
     ("tick_nohz_highres_handler", Cause::Tick),
@@ -83,7 +83,7 @@ fn cause_of_event(event: KernelEvent) -> Cause {
     }
 }
 
-/// What explains a word of a table, with the name of its cause in front or without.
+/// Finds what explains a word in a table, with or without the name of its cause in front.
 #[must_use]
 pub fn subject(shown: &str) -> Option<ExplainSubject> {
     let shown = shown.trim();
@@ -91,43 +91,43 @@ pub fn subject(shown: &str) -> Option<ExplainSubject> {
         return Some(ExplainSubject::Cause(cause));
     }
     if let Some((first, rest)) = shown.split_once(' ')
-        && let Some(cause) = kind(first)
+        && let Some(cause) = cause_of_prefix(first)
     {
         return subject(rest).or(Some(ExplainSubject::Cause(cause)));
     }
-    let (begins, _) = shown.split_once(", ").unwrap_or((shown, ""));
+    let (head, _) = shown.split_once(", ").unwrap_or((shown, ""));
     // `wb_workfn (unbound)`, `do_sync_core()`.
-    let function = begins.split(' ').next().unwrap_or_default().trim_end_matches("()");
-    topics::of(function)
+    let function = head.split(' ').next().unwrap_or_default().trim_end_matches("()");
+    topics::find(function)
         .map(ExplainSubject::Topic)
-        .or_else(|| purpose::of_function(function).map(ExplainSubject::Way))
-        .or_else(|| purpose::of_words(shown).map(ExplainSubject::Way))
-        .or_else(|| cause(shown, begins).map(ExplainSubject::Cause))
-        .or_else(|| known::named(function).map(ExplainSubject::Known))
+        .or_else(|| purpose::group_of_function(function).map(ExplainSubject::Way))
+        .or_else(|| purpose::group_of_text(shown).map(ExplainSubject::Way))
+        .or_else(|| cause_of_culprit(shown, head).map(ExplainSubject::Cause))
+        .or_else(|| known::find_by_name(function).map(ExplainSubject::Known))
 }
 
-/// The cause that a table has in front of a culprit, or what runs a function.
-fn kind(word: &str) -> Option<Cause> {
+/// The cause in front of a culprit, or the kind of context that runs a function.
+fn cause_of_prefix(word: &str) -> Option<Cause> {
     Cause::named(word).or_else(|| (word == "work").then_some(Cause::Workqueue))
 }
 
-fn cause(shown: &str, begins: &str) -> Option<Cause> {
+fn cause_of_culprit(shown: &str, head: &str) -> Option<Cause> {
     let event = KernelEvent::ALL.iter().find(|event| shown.starts_with(event.text()));
     let access = PageAccess::ALL
         .iter()
         .find(|access| **access != PageAccess::Unknown && shown.starts_with(access.text()));
-    let word = WORDS.iter().find(|(word, _)| *word == begins);
-    let beginning = BEGINNINGS.iter().find(|(beginning, _)| begins.starts_with(beginning));
+    let word = WORDS.iter().find(|(word, _)| *word == head);
+    let beginning = BEGINNINGS.iter().find(|(beginning, _)| head.starts_with(beginning));
     event
         .map(|event| cause_of_event(*event))
         .or_else(|| access.map(|_| Cause::PageFault))
         .or_else(|| word.or(beginning).map(|(_, cause)| *cause))
-        .or_else(|| SOFTIRQS.contains(&begins).then_some(Cause::Softirq))
-        .or_else(|| syscalls::is_known(begins).then_some(Cause::Syscall))
+        .or_else(|| SOFTIRQS.contains(&head).then_some(Cause::Softirq))
+        .or_else(|| syscalls::is_known(head).then_some(Cause::Syscall))
         .or_else(|| is_task(shown).then_some(Cause::UserTask))
 }
 
-/// A task is shown with its number: `load (9972)`.
+/// Whether this is a task, which is shown with its number: `load (9972)`.
 fn is_task(shown: &str) -> bool {
     let number = shown.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
@@ -157,32 +157,33 @@ mod tests {
     }
 
     #[test]
-    fn every_culprit_that_was_ever_counted_is_explained() {
+    fn every_culprit_of_the_counted_sequences_is_explained() {
         let rows = counted();
         assert!(rows.len() > 50);
         for (cause, culprit) in rows {
             let shown = format!("{cause} {culprit}");
             assert!(name(&shown).is_some(), "{shown}");
-            // A name that is only a function of the test stands for any that is not known.
+            // A function that exists only in the test stands for any unknown function.
             if !["", "flush_work"].contains(&culprit) {
                 assert!(name(culprit).is_some(), "{culprit}");
             }
         }
     }
 
-    /// What the lab provokes (vm/guest/lab.py), as its tables show it (vm/bench/LAB.md).
+    /// Everything that the lab provokes (vm/guest/lab.py), as its tables show it (vm/bench/LAB.md).
     #[test]
     fn every_culprit_of_the_lab_is_explained() {
         let lab = include_str!("../../vm/guest/lab.py");
         let provoked = lab.lines().filter(|line| line.contains("action(")).collect::<String>();
-        for function in provoked.split('"').filter(|it| it.contains('_') && !it.contains('*')) {
+        for function in provoked.split('"').filter(|part| part.contains('_') && !part.contains('*'))
+        {
             let plain = function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             assert!(!plain || name(function).is_some(), "{function}");
         }
         let table = include_str!("../../vm/bench/LAB.md");
         let rows = table.lines().filter(|line| line.starts_with("| ")).skip(2);
-        let seen = rows.filter_map(|line| line.split('|').nth(4)).flat_map(|it| it.split(", "));
-        for shown in seen.filter_map(|it| it.trim().split_once(' ')) {
+        let seen = rows.filter_map(|line| line.split('|').nth(4)).flat_map(|cell| cell.split(", "));
+        for shown in seen.filter_map(|item| item.trim().split_once(' ')) {
             let is_count = shown.0.chars().all(|c| c.is_ascii_digit());
             assert!(!is_count || shown.1 == "more" || name(shown.1).is_some(), "{}", shown.1);
         }
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_functions_and_senders_are_explained_as_the_tables_show_them() {
+    fn threads_functions_and_senders_are_explained_in_the_form_of_the_tables() {
         for (shown, found) in [
             ("tick_nohz_handler", "tick"),
             ("tick_nohz_handler, kept for the scheduler: another runnable task", "tick"),
@@ -220,7 +221,7 @@ mod tests {
             ("work drain_vmap_area_work", "kernel-tlb-flush"),
             ("__purge_vmap_area_lazy()", "kernel-tlb-flush"),
             ("timer tcp_keepalive_timer", "tcp_*"),
-            ("loads a module (dummy), asked for by ip (800)", "load_module"),
+            ("loads a module (dummy), requested by ip (800)", "load_module"),
             ("system call madvise", "syscall"),
             ("an interrupt on CPU 2", "ipi-call"),
             ("modprobe (812)", "user-task"),

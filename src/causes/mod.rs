@@ -1,5 +1,5 @@
 //! The catalogue of causes: every kind of thing that can run on a CPU instead of the workload's
-//! user code. One place, pure; `tunables/` says what removes each, `verify/` counts them.
+//! user code. Pure. `tunables/` knows what removes each, `verify/` counts them.
 
 pub mod culprit;
 pub mod known;
@@ -25,9 +25,9 @@ pub enum Cause {
     Timer,
     /// A device interrupt.
     Irq,
-    /// A soft interrupt that did not run inside a counted interruption.
+    /// A softirq that did not run inside a counted interruption.
     Softirq,
-    /// An IPI that asks for rescheduling.
+    /// An IPI that requests a reschedule.
     IpiReschedule,
     /// An IPI that calls a function: TLB flush, text patching, membarrier, …
     IpiCall,
@@ -49,15 +49,15 @@ pub enum Cause {
     Signal,
     /// A non-maskable interrupt.
     Nmi,
-    /// Machine check or thermal interrupt.
+    /// A machine check or a thermal interrupt.
     MachineCheck,
-    /// The frequency of a CPU was changed from here.
+    /// The frequency of a CPU was changed from this CPU.
     Frequency,
     /// System management mode: firmware took the CPU.
     Smi,
     /// The hypervisor ran something else.
     Steal,
-    /// Seen, but not by a kind this catalogue knows.
+    /// Seen, but of a kind that this catalogue does not have.
     Unattributed,
 }
 

@@ -1,16 +1,16 @@
-//! The pages of `explain` for causes: what it is, who sends it, how it is seen. Kernel facts name
-//! their file and version.
+//! The pages of `explain` for causes: what each is, where it comes from, how it is seen. Kernel facts
+//! name their file and version.
 
 use super::Cause;
 
 impl Cause {
-    /// The cause of this name.
+    /// The cause with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Cause> {
         Cause::ALL.iter().copied().find(|cause| cause.name() == name)
     }
 
-    /// One line for lists.
+    /// A summary of one line, for lists.
     #[must_use]
     pub fn summary(self) -> &'static str {
         match self {
@@ -18,15 +18,15 @@ impl Cause {
             Cause::Hrtimer => "a high-resolution timer other than the tick",
             Cause::Timer => "a timer of the timer wheel",
             Cause::Irq => "a device interrupt",
-            Cause::Softirq => "a soft interrupt",
-            Cause::IpiReschedule => "another CPU asks this one to reschedule",
-            Cause::IpiCall => "another CPU has a function called here: TLB flush, text patching",
+            Cause::Softirq => "a softirq",
+            Cause::IpiReschedule => "another CPU requests a reschedule of this one",
+            Cause::IpiCall => "another CPU runs a function on this one: TLB flush, text patching",
             Cause::IpiIrqWork => "irq_work: a function queued to run in interrupt context",
             Cause::Workqueue => "a work item, run by a kworker",
             Cause::Kthread => "a kernel thread other than a kworker",
             Cause::UserTask => "another program",
-            Cause::PageFault => "the workload touched memory that was not mapped yet",
-            Cause::Syscall => "the workload called the kernel",
+            Cause::PageFault => "the workload accessed memory that was not mapped yet",
+            Cause::Syscall => "the workload made a system call",
             Cause::Exception => "another exception of the workload",
             Cause::Signal => "a signal for the workload",
             Cause::Nmi => "a non-maskable interrupt: watchdog, profiler, backtrace",
@@ -34,7 +34,7 @@ impl Cause {
             Cause::Frequency => "the frequency of a CPU was changed from this one",
             Cause::Smi => "firmware took the CPU (system management mode)",
             Cause::Steal => "the hypervisor ran something else",
-            Cause::Unattributed => "seen, but of no known kind",
+            Cause::Unattributed => "seen, but of an unknown kind",
         }
     }
 
@@ -71,13 +71,13 @@ const TICK: &str = "\
 The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000) to keep time, account
 CPU use and share the CPU among programs.
 
-At runtime nothing stops it on a busy CPU: it needs `nohz_full=` at boot and then one runnable
-task on the CPU. Since 4.17 nothing of it remains there; a tick once a second runs elsewhere on
+At runtime nothing stops it on a busy CPU. That takes `nohz_full=` at boot and then a single runnable
+task on the CPU. Since 4.17 nothing of it remains there; once a second, another CPU runs a tick on
 its behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a `nohz_full`
 CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, an RCU
-grace period that waits for the CPU, and the fair server (see `fair-server`). The kernel says which
-of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and the tick's
-culprit repeats it: `kept for perf`.
+grace period that waits for the CPU, and the fair server (see `fair-server`). The kernel reports
+which of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and the
+culprit of the tick includes it: `kept for perf`.
 
 Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` in the trace (`tick_nohz_highres_handler` in 6.7 and 6.8, `tick_sched_timer`
@@ -91,28 +91,28 @@ Timers of nanosleep, timerfd, POSIX timers, SCHED_DEADLINE budgets, the fair ser
 hardlockup watchdog. They fire on the CPU that armed them, unless they were moved to another one
 when that CPU was idle (`timer-migration`).
 
-A periodic workload sees its own wake-ups here: those are wanted.
+A periodic workload sees its own wake-ups here; those are intended.
 
 Source: hrtimer_interrupt() and get_target_base() in kernel/time/hrtimer.c, get_nohz_timer_target()
 in kernel/sched/core.c (6.12).";
 
 const TIMER: &str = "\
 Timers of the timer wheel (kernel/time/timer.c): network retransmission, delayed work, device
-polling. Those armed on the shield before it was one stay there: a timer that re-arms itself
-comes back forever. Since 6.9 a global timer is expired by another CPU, but armed again on its
-old base, which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves
-them all away (`cpu-hotplug-cycle`).
+polling. A timer that was armed on a CPU before it was shielded stays there, and one that re-arms
+itself returns forever. Since 6.9 another CPU expires a global timer but re-arms it on its old base,
+which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves all of them
+away (`cpu-hotplug-cycle`).
 
 Source: __mod_timer(), trigger_dyntick_cpu() and timers_dead_cpu() in kernel/time/timer.c,
 kernel/time/timer_migration.c (6.12).";
 
 const IRQ: &str = "\
-A device wants attention. It goes to a CPU of its mask, /proc/irq/N/smp_affinity_list; which one
-shows effective_affinity_list. Per-CPU and managed interrupts cannot be moved by the user. Managed
-ones that serve other CPUs too are sent to those by the boot parameter `isolcpus=managed_irq,…`.
+A device raised an interrupt. It goes to a CPU in its mask, /proc/irq/N/smp_affinity_list;
+effective_affinity_list shows which one. Users cannot move per-CPU and managed interrupts. The boot
+parameter `isolcpus=managed_irq,…` sends managed interrupts that also serve other CPUs to those.
 
-The name after the number is the one under which the driver asked for the interrupt
-(/proc/interrupts): most drivers give the device's and the queue's.
+The name after the number is the one under which the driver requested the interrupt
+(/proc/interrupts). Most drivers use the name of the device and the queue.
 
 Source: irq_do_set_affinity() in kernel/irq/manage.c (6.12),
 Documentation/core-api/irq/irq-affinity.rst, Documentation/admin-guide/kernel-parameters.txt.";
@@ -120,45 +120,44 @@ Documentation/core-api/irq/irq-affinity.rst, Documentation/admin-guide/kernel-pa
 const SOFTIRQ: &str = "\
 The second half of an interrupt: network receive, block completion, timers, RCU callbacks. It
 runs on the CPU that raised it, after the interrupt or in ksoftirqd; its name is shown with what
-raised it. Move the interrupts and
-switch packet steering (`rps`) away, and it goes with them; RCU callbacks go with
-`rcu_nocbs=`.
+raised it. Move the interrupts and packet steering (`rps`) to other CPUs, and their softirqs move
+too. `rcu_nocbs=` moves RCU callbacks.
 
 Source: raise_softirq_irqoff() and handle_softirqs() in kernel/softirq.c (6.12).";
 
 const IPI_RESCHEDULE: &str = "\
-Another CPU woke a task that shall run here, or wants this CPU to look at its run queue. On a
-closed shield only the workload itself is woken here. A timer that is armed for a busy `nohz_full`
-CPU from elsewhere does not use it, but a function call (`nohz_full_kick_func`).
+Another CPU woke a task that is to run on this CPU, or requests a look at its run queue. On a closed
+shield, only the workload itself is woken. When another CPU arms a timer for a busy `nohz_full` CPU,
+it sends a function call (`nohz_full_kick_func`) instead of this IPI.
 
 Source: resched_curr() and wake_up_nohz_cpu() in kernel/sched/core.c, tick_nohz_full_kick_cpu() in
 kernel/time/tick-sched.c (6.12).";
 
 const IPI_CALL: &str = "\
-Another CPU has a function run here and often waits for it: TLB flushes of programs that ran
-here, text patching (static keys, module load, ftrace, BPF), membarrier, perf, CPU frequency,
+Another CPU runs a function on this one and often waits for it: TLB flushes of programs that ran
+on this CPU, text patching (static keys, module load, ftrace, BPF), membarrier, perf, CPU frequency,
 cache control. The trace names the sender and the function.
 
-There is no mask against it. Keep programs with threads on both sides apart, load modules and
-toggle tracepoints before the shield is needed, and do not let untrusted users load modules by
-creating network namespaces or sockets of rare families.
+No mask prevents it. Do not run a program with threads both on shielded and on housekeeping CPUs.
+Load modules and toggle tracepoints before the shield is needed. Do not let untrusted users load
+modules by creating network namespaces or sockets of rare families.
 
 Source: smp_call_function_many_cond() and generic_exec_single() in kernel/smp.c; the events that
-name function and sender, csd and ipi_send_cpu, are there since 6.5 (include/trace/events/csd.h,
+name function and sender, csd and ipi_send_cpu, exist since 6.5 (include/trace/events/csd.h,
 ipi.h).";
 
 const IPI_IRQ_WORK: &str = "\
 A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy
 context, perf and BPF wake-ups, RCU, and the kick of a `nohz_full` CPU (nohz_full_kick_func)
-when a timer was armed on it or a task needs the tick. Of what a CPU sends to itself no event names
-the function: what ran when it was raised, or just before, is reported.
+when a timer was armed on it or a task needs the tick. No event names the function that a CPU sends
+to itself; the report shows what ran when it was raised, or just before.
 
 Source: irq_work_queue() and irq_work_run() in kernel/irq_work.c, nohz_full_kick_func() in
 kernel/time/tick-sched.c, the events irq_work_entry and irq_work_exit in
 arch/x86/include/asm/trace/irq_vectors.h (6.12).";
 
 const WORKQUEUE: &str = "\
-Kernel work run by a kworker. Work of unbound queues runs where their mask allows
+Kernel work that a kworker runs. Work of unbound queues runs where their mask allows
 (`workqueues`). Work of per-CPU queues runs on the CPU that queued it: vmstat_update
 (`vm-stat-interval`), lru_add_drain_per_cpu, drain of network or slab caches after something ran
 there.
@@ -167,23 +166,23 @@ Source: __queue_work() and wq_select_unbound_cpu() in kernel/workqueue.c (6.12),
 Documentation/core-api/workqueue.rst.";
 
 const KTHREAD: &str = "\
-A kernel thread ran here: one that may run anywhere and was not moved (`kthreads`), or one that
-belongs to this CPU (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT) and had work.
+A kernel thread ran on this CPU: one that may run anywhere and was not moved (`kthreads`), or one
+that belongs to this CPU (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT) and had work.
 
-Source: Documentation/admin-guide/kernel-per-CPU-kthreads.rst, which says of each how to keep it
-quiet.";
+Source: Documentation/admin-guide/kernel-per-CPU-kthreads.rst, which describes how to keep each of
+them quiet.";
 
 const USER_TASK: &str = "\
-Another program ran here. On a cpuset partition the scheduler places no other task here and
-refuses those that ask (`cpuset`). Tasks already in the partition's cgroup still run here; without a
-cpuset, so does any task that pins itself here.
+Another program ran on this CPU. In a cpuset partition, the scheduler places no other task here and
+refuses tasks that set their affinity to this CPU (`cpuset`). Tasks already in the partition's cgroup
+still run here. Without a cpuset, so does any task that pins itself to this CPU.
 
 Source: cpuset_cpus_allowed() in kernel/cgroup/cpuset.c and __sched_setaffinity() in
 kernel/sched/syscalls.c (6.12; core.c before 6.11), `cpuset.cpus.partition` in
 Documentation/admin-guide/cgroup-v2.rst.";
 
 const PAGE_FAULT: &str = "\
-The workload touched memory that was not there yet: first use, copy-on-write after fork, a file
+The workload accessed memory that was not mapped yet: first use, copy-on-write after fork, a file
 page that was evicted, NUMA balancing's hinting faults (`numa-balancing`). Lock the memory
 (mlockall) and touch it before the work begins.
 
@@ -191,36 +190,35 @@ Source: handle_pte_fault() in mm/memory.c, exceptions:page_fault_user of arch/x8
 mlockall(2).";
 
 const SYSCALL: &str = "\
-The workload called the kernel itself. For a periodic program that is how it sleeps; a polling
-one should not call at all while it works. They are named with `verify --syscalls` only, as every
-process of the machine pays for that.
+The workload made a system call. A periodic program sleeps this way; a polling program should make
+none while it works. Only `verify --syscalls` names them, because that slows every process on the
+machine.
 
 Source: raw_syscalls:sys_enter in include/trace/events/syscalls.h, syscall_trace_enter() in
 kernel/entry/common.c (6.12).";
 
 const EXCEPTION: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
-register, general protection. The kernel has events for page faults only; others show as the
-signal that follows, or, on a `nohz_full` CPU, as an entry that has no event. Such an entry is an
-exception without a signal (an instruction that the kernel emulates, as `sgdt`) when system
-calls are traced too (`verify --syscalls`), because nothing else is left; without that it may be
-either.
+register, general protection. The kernel has events only for page faults. Other exceptions show as
+the signal that follows or, on a `nohz_full` CPU, as an entry without an event. When system calls are
+traced too (`verify --syscalls`), such an entry is an exception without a signal (an instruction that
+the kernel emulates, such as `sgdt`), because nothing else is left. Otherwise it may be either.
 
 Source: arch/x86/kernel/traps.c, fixup_umip_exception() in arch/x86/kernel/umip.c (6.12).";
 
 const SIGNAL: &str = "\
-A signal reached the workload: from a timer of its own (setitimer, timer_create), another program
-(kill, tgkill) or the kernel. The IPI that brings it to a busy CPU is counted with it. Timers by
-CPU time (ITIMER_PROF, CLOCK_PROCESS_CPUTIME_ID) also keep the tick. Block signals in the thread
-that must not be disturbed and take them in another (sigwait, signalfd).
+A signal reached the workload: from its own timer (setitimer, timer_create), from another program
+(kill, tgkill) or from the kernel. The IPI that delivers it to a busy CPU is counted with it. Timers
+of CPU time (ITIMER_PROF, CLOCK_PROCESS_CPUTIME_ID) also keep the tick. Block signals in the thread
+that must not be disturbed, and accept them in another thread (sigwait, signalfd).
 
 Source: signal_wake_up_state() and get_signal() in kernel/signal.c, arm_timer() in
 kernel/time/posix-cpu-timers.c (6.12).";
 
 const FREQUENCY: &str = "\
 The kernel set a CPU's frequency from this CPU (`power:cpu_frequency`); the change itself may stop
-the clock of the core for some microseconds. A governor that does not change it (`cpu-governor`)
-ends this. Processors that choose by themselves (HWP) change it unseen.
+the clock of the core for some microseconds. A governor with a fixed frequency (`cpu-governor`)
+prevents this. Processors that choose their frequency themselves (HWP) change it unseen.
 
 Source: cpufreq_notify_transition() and cpufreq_driver_fast_switch() in drivers/cpufreq/cpufreq.c
 (6.12), Documentation/admin-guide/pm/intel_pstate.rst.";
@@ -242,24 +240,24 @@ Source: mce_timer_fn() in arch/x86/kernel/cpu/mce/core.c, drivers/thermal/intel/
 
 const SMI: &str = "\
 Firmware stops the CPU for its own work: legacy USB, memory errors, fans, power capping, writes
-to the flash. The kernel cannot see it begin, only that time is missing. Only firmware settings
+to the flash. The kernel cannot see it; it only sees that time is missing. Only firmware settings
 remove it.
 
-Processors count SMIs. Intel's do it in a register (MSR 0x34, read through /dev/cpu/N/msr:
-`modprobe msr`). AMD's have no such register; from Zen 2 on they have an event for it, which
-`verify` has counted from just before the span to just after it (perf event `ls_smi_rx`, PMCx02B:
+Processors count SMIs. Intel processors have a register (MSR 0x34, read through /dev/cpu/N/msr:
+`modprobe msr`). AMD processors have no such register. From Zen 2 on they have an event, which
+`verify` counts from just before the span to just after it (perf event `ls_smi_rx`, PMCx02B:
 tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6.12; it has not
-been seen on such a machine yet). Neither says how long firmware took, and other processors, guests
-and AMD's of before Zen 2 say nothing at all. The witness there is `cpushield latency hardware`: a
-thread of the kernel that looks at the clock with interrupts off (hwlat), so that what is missing
-was taken below the kernel. It disturbs the CPU too much to run together with a workload.
+been tested on such a machine yet). Neither shows how long firmware took. Other processors, guests
+and AMD processors before Zen 2 show nothing. The witness there is `cpushield latency hardware`: a
+kernel thread that reads the clock with interrupts off (hwlat), so that any missing time was taken
+below the kernel. It disturbs the CPU too much to run together with a workload.
 
 `verify` compares the gaps of its sampler with the kernel's trace. A gap is explained when the trace
-shows what ran in it, up to 10 µs for the way in and out; what is left of the others was taken
-below the kernel. As many of these as the processor counted SMIs are firmware's. Where nothing was
-counted and a gap of 10 µs or more is left, the verdict is `unknown`: something took the CPU, and
-no witness can say what. In a guest such gaps are shown, and count against `--max-gap` only, because
-the hypervisor may take the CPU at any time. With a program of your own there is no sampler:
+shows what ran in it, plus up to 10 µs for kernel entry and exit. The rest of other gaps was taken
+below the kernel. As many of these as the processor counted SMIs are attributed to firmware. When no
+SMI was counted and a gap of 10 µs or more remains, the verdict is `unknown`: something took the CPU,
+and no witness can tell what. In a guest, such gaps are shown and count only against `--max-gap`,
+because the hypervisor may take the CPU at any time. With your own program there is no sampler:
 `--max-gap` then holds only where no SMI was counted and there is no hypervisor.
 
 Source: MSR_SMI_COUNT in arch/x86/include/asm/msr-index.h and its use in
@@ -267,16 +265,16 @@ tools/power/x86/turbostat/turbostat.c, Documentation/trace/hwlat_detector.rst (6
 
 const STEAL: &str = "\
 This machine is a guest: the host ran something else on the physical CPU, or handled an exit.
-Seen as `steal` in /proc/stat where the hypervisor says so, else as missing time. The remedy is
-in the host: give the guest's CPUs shielded CPUs there.
+Seen as `steal` in /proc/stat where the hypervisor reports it, else as missing time. The remedy is
+on the host: run the guest's CPUs on shielded CPUs.
 
 Source: `steal` in Documentation/filesystems/proc.rst, kvm_steal_clock() in arch/x86/kernel/kvm.c
 (6.12).";
 
 const UNATTRIBUTED: &str = "\
-Something was seen that this catalogue has no kind for: an entry into the kernel without an event,
-an interrupt vector or a row of /proc/interrupts that has no meaning here, a record that was not
-asked for. `others` stands for all culprits beyond the first 4096 of a CPU. Save the evidence
+Something was seen that is in no category: an entry into the kernel without an event, an unknown
+interrupt vector or row of /proc/interrupts, or a record of an event that was not enabled.
+`others` stands for all culprits beyond the first 4096 of a CPU. Save the evidence
 (`--json`) and report it.
 
 Source: vectors in arch/x86/include/asm/irq_vectors.h, rows in arch_show_interrupts() of
@@ -288,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_names_where_the_kernel_or_a_manual_says_so() {
+    fn every_page_names_its_source() {
         for cause in Cause::ALL {
             let page = cause.page();
             let files = [".c", ".h", ".rst", ".json"].iter().any(|end| page.contains(end));

@@ -1,23 +1,23 @@
-//! Pages about what the kernel does for a reason of its own, under several names: the function that
-//! runs, the function that sends it and the work that it is sent from. Pure.
+//! Pages about activities of the kernel that appear under several names: the function that runs,
+//! the function that sends it and the work item that it is sent from. Pure.
 
 /// A page, and the names that lead to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topic {
     /// Its name for `explain`.
     pub name: &'static str,
-    /// One line.
+    /// A summary of one line.
     pub summary: &'static str,
     /// The page (Markdown).
     pub text: &'static str,
-    /// Functions of the kernel that it is about.
+    /// The functions of the kernel that it explains.
     pub functions: &'static [&'static str],
 }
 
 /// Every topic.
 pub const TOPICS: &[Topic] = &[Topic {
     name: "kernel-tlb-flush",
-    summary: "every CPU must forget addresses of the kernel that were given back",
+    summary: "every CPU must flush freed kernel addresses from its TLB",
     text: KERNEL_TLB_FLUSH,
     functions: &[
         "do_flush_tlb_all",
@@ -31,46 +31,46 @@ pub const TOPICS: &[Topic] = &[Topic {
     ],
 }];
 
-/// The topic of this name, or of this function of the kernel.
+/// Finds the topic with this name, or that of this kernel function.
 #[must_use]
-pub fn of(name: &str) -> Option<&'static Topic> {
+pub fn find(name: &str) -> Option<&'static Topic> {
     TOPICS.iter().find(|topic| topic.name == name || topic.functions.contains(&name))
 }
 
 const KERNEL_TLB_FLUSH: &str = "\
-The kernel gave back addresses of its own (vmalloc areas), and every CPU may still have them in its
-TLB. Before the addresses are used again, each CPU must forget them: `do_flush_tlb_all` runs on
+The kernel freed addresses of its own (vmalloc areas), and every CPU may still have them in its TLB.
+Before the addresses are reused, each CPU must flush them: `do_flush_tlb_all` runs on
 every CPU, isolated or not. Ranges of at most 33 pages are flushed by `do_kernel_range_flush`
 (`tlb_single_page_flush_ceiling`, arch/x86/mm/tlb.c).
 
-Who gives addresses back:
+What frees addresses:
 * Threads and processes that end. With CONFIG_VMAP_STACK each has a kernel stack in a vmalloc area,
 and each CPU keeps two for reuse only (NR_CACHED_STACKS, kernel/fork.c). Fork storms are the usual
 source.
-* Modules and BPF programs that come or go.
+* Modules and BPF programs that are loaded or removed.
 * Drivers, file systems and tracers that free large buffers with vfree().
 
-When it happens. The kernel collects what was given back and flushes once for all of it, as soon as
-it is more than fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
+When it happens. The kernel collects the freed areas and flushes once for all of them, as soon as
+they exceed fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
 (lazy_max_pages() in mm/vmalloc.c). Then `drain_vmap_area_work` runs on a kworker of a housekeeping
 CPU, and `__purge_vmap_area_lazy` sends the flush. A run of seconds does not show this: under fork
-storms on 4 CPUs it came about every 170 s. vm_unmap_aliases() does the same at once, whatever was
-collected. On x86 every change of the access rights of kernel memory calls it (set_memory_*() in
+storms on 4 CPUs it came about every 170 s. vm_unmap_aliases() flushes at once, whatever the amount.
+On x86 every change of the access rights of kernel memory calls it (set_memory_*() in
 arch/x86/mm/pat/set_memory.c), and so does freeing executable memory (vm_reset_perms() in
 mm/vmalloc.c).
 
-No tunable removes it: there is no mask, and the threshold is compiled in. What helps here and now:
-* Let it happen before the critical phase. Whatever calls vm_unmap_aliases() empties what was
-collected: load a module that is not needed and remove it again (`modprobe dummy; modprobe -r dummy`
-interrupts every CPU a few times). The count then begins at 0.
-* Fork less while it matters: a service that starts a program for each request, shell loops, and
-builds. Threads that stay cost nothing.
+No tunable removes it: there is no mask, and the threshold is compiled in. What helps:
+* Trigger it before the critical phase. Any call of vm_unmap_aliases() frees what was collected:
+load an unused module and remove it again (`modprobe dummy; modprobe -r dummy` interrupts every CPU
+a few times). The count then starts at 0.
+* Fork less in the critical phase: avoid services that start a program for each request, shell
+loops, and builds. Threads that keep running cost nothing.
 * Load modules and BPF programs before the shield is needed, and keep them loaded.
 
 Where it sends no interrupt. From 6.15 on, AMD processors with INVLPGB flush by that instruction
 (kernel_tlb_flush_all() in arch/x86/mm/tlb.c, commit 82378c6c2f43); look for `invlpgb` among the
 flags in /proc/cpuinfo. On arm64 the hardware broadcasts it (flush_tlb_kernel_range() in
-arch/arm64/include/asm/tlbflush.h). A series that puts the flush off until a `nohz_full` CPU enters
+arch/arm64/include/asm/tlbflush.h). A series that defers the flush until a `nohz_full` CPU enters
 the kernel is under review (\"context_tracking,x86: Defer some IPIs until a user->kernel
 transition\", v8, March 2026).
 
@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_and_its_sender_lead_to_one_page_with_its_sources() {
+    fn a_function_and_its_sender_have_the_same_page() {
         for name in ["do_flush_tlb_all", "drain_vmap_area_work", "kernel-tlb-flush"] {
-            assert_eq!(of(name).map(|topic| topic.name), Some("kernel-tlb-flush"), "{name}");
+            assert_eq!(find(name).map(|topic| topic.name), Some("kernel-tlb-flush"), "{name}");
         }
-        assert_eq!(of("do_sync_core"), None);
+        assert_eq!(find("do_sync_core"), None);
         for topic in TOPICS {
             assert!(topic.text.contains("\nSource: "), "{}", topic.name);
             assert!(topic.text.lines().all(|line| line.chars().count() <= 100), "{}", topic.name);

@@ -264,12 +264,8 @@ fn leak_row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
     ]
 }
 
-fn number_or_dash(n: u64) -> String {
-    if n == 0 { "-".to_owned() } else { n.to_string() }
-}
-
-/// The sender of a function call: `, sent by work drain_vmap_area_work`, and the number of further
-/// ones. The function alone does not show what caused the call.
+/// What sent a function call, where all that sent it did so for one purpose: `, because the kernel
+/// frees kernel addresses`. A function alone does not say who is to blame.
 pub(super) fn sent_by(row: &InterruptionCount, seen: &CpuEvidence) -> String {
     let (Cause::IpiCall, Culprit::Function { name }) = (row.cause, &row.culprit) else {
         return String::new();
@@ -286,18 +282,9 @@ pub(super) fn sent_by(row: &InterruptionCount, seen: &CpuEvidence) -> String {
     }
 }
 
-fn describe_sender(sender: &InterruptSender) -> String {
-    match (&sender.within, &sender.purpose) {
-        (Some(within), None) => within.to_string(),
-        (Some(within), Some(purpose)) => format!("{within} ({purpose})"),
-        (None, Some(purpose)) => purpose.to_string(),
-        (None, None) => sender.by.to_string(),
-    }
-}
-
-/// The culprit with its purpose where that is known; `-` where the culprit is unknown.
-fn describe_culprit(culprit: &Culprit) -> String {
-    known::explained(culprit).unwrap_or_else(|| "-".to_owned())
+/// The culprit, and what it is for where that is known.
+fn who(culprit: &Culprit) -> String {
+    known::describe(culprit).unwrap_or_else(|| "-".to_owned())
 }
 
 fn percent(part: u64, whole: u64) -> String {

@@ -63,7 +63,7 @@ ACTIONS = {
     "serial": action(50, 5000, named("irq", "IRQ 4 ttyS0", "4"), beside="(kthread irq/|softirq|tick)"),
     "fault-write": action(50, 5000, named("page-fault", "first write to a page")),
     "fault-read": action(50, 5000, named("page-fault", "first read of a page")),
-    "fault-copy": action(50, 5000, named("page-fault", "write to a page that was shared.*")),
+    "fault-copy": action(50, 5000, named("page-fault", "write to a shared page.*")),
     "fault-kernel": action(50, 5000, named("page-fault", "first write to a page, by a system call"),
                            named("syscall", "read")),
     "rcu": action(400, 5000, named("kthread", r"rcuc/\d+", "rcuc", slack=10, again="rcuc around"), named("syscall", "setgid"), beside=".+"),
@@ -316,7 +316,7 @@ def pierced(evidence):
             wrong.append(f"{sender['what']['text']} by {sender['by']['text']!r} for {sender['purpose']!r}")
         print(f"#   {sender['count']} {sender['what']['text']} by {sender['by']['text']}: {purpose_of(sender)}")
     for name in ["ip", "python3"]:
-        asked = [sender for sender in senders if re.search(rf"asked for by {name} \(\d+\)", purpose_of(sender))]
+        asked = [sender for sender in senders if re.search(rf"requested by {name} \(\d+\)", purpose_of(sender))]
         if not asked or not all(sender["remedy"] for sender in asked):
             wrong.append(f"nobody says that {name} asked for a module, and what to do")
     return wrong

@@ -1,5 +1,5 @@
 //! Names for the numbers of the kernel's interface: what keeps the tick, page faults, signals,
-//! softirqs, and events that have no name of their own. Pure.
+//! softirqs, and events without a name of their own. Pure.
 
 use super::Culprit;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ macro_rules! named {
         pub enum $name { $($(#[$doc])* $variant,)* }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
-            /// As tables show it.
+            /// The text in tables.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
@@ -41,7 +41,7 @@ named! {
         /// Perf.
         PerfEvents => "perf",
         /// Another runnable task, or a bandwidth limit.
-        Scheduler => "the scheduler: another runnable task or a bandwidth",
+        Scheduler => "the scheduler: another runnable task or a bandwidth limit",
         /// The clock is not stable.
         ClockUnstable => "an unstable clock",
         /// RCU.
@@ -52,7 +52,7 @@ named! {
 }
 
 impl TickDependency {
-    /// Those whose bits are set; bits that are not known say nothing.
+    /// The dependencies whose bits are set; ignores unknown bits.
     #[must_use]
     pub fn from_bits(bits: u8) -> Vec<TickDependency> {
         let by_bit = TickDependency::ALL.iter().enumerate();
@@ -61,20 +61,20 @@ impl TickDependency {
 }
 
 named! {
-    /// The access that a page fault answered.
+    /// The memory access that caused a page fault.
     PageAccess {
-        /// Not known: only x86 reports it.
+        /// Unknown: only x86 reports it.
         Unknown => "",
-        /// A fetch of an instruction.
-        Fetch => "instructions that were not there",
-        /// A write to a page that was not there.
+        /// An instruction fetch.
+        Fetch => "instructions of a page that was not mapped",
+        /// A write to a page that was not mapped.
         FirstWrite => "first write to a page",
-        /// A read of a page that was not there.
+        /// A read of a page that was not mapped.
         FirstRead => "first read of a page",
-        /// A write to a page that was there.
-        CopyOnWrite => "write to a page that was shared (copy on write)",
-        /// An access that the page forbids.
-        Forbidden => "access that the page forbids",
+        /// A write to a page that was mapped.
+        CopyOnWrite => "write to a shared page (copy on write)",
+        /// An access that the page does not allow.
+        Forbidden => "access that the page does not allow",
     }
 }
 
@@ -82,11 +82,11 @@ impl PageAccess {
     /// From the error code of x86 (`enum x86_pf_error_code`, arch/x86/include/asm/trap_pf.h).
     #[must_use]
     pub fn from_error_code(bits: u8) -> PageAccess {
-        /// The page was there.
+        /// The page was mapped.
         const PRESENT: u8 = 1;
         /// It was a write.
         const WRITE: u8 = 2;
-        /// It was the fetch of an instruction.
+        /// It was an instruction fetch.
         const FETCH: u8 = 16;
         if !cfg!(target_arch = "x86_64") {
             return PageAccess::Unknown;
@@ -102,9 +102,9 @@ impl PageAccess {
 }
 
 named! {
-    /// Who sent a signal (`si_code`, include/uapi/asm-generic/siginfo.h).
+    /// The sender of a signal (`si_code`, include/uapi/asm-generic/siginfo.h).
     SignalSender {
-        /// Not known.
+        /// Unknown.
         Unknown => "",
         /// A process, with kill(2).
         Kill => "kill(2)",
@@ -116,15 +116,15 @@ named! {
         Timer => "a timer",
         /// A message queue.
         MessageQueue => "a message queue",
-        /// Finished input or output.
-        Io => "finished input or output",
+        /// Completed I/O.
+        Io => "completed I/O",
         /// A thread, with tgkill(2).
         Tgkill => "tgkill(2)",
     }
 }
 
 impl SignalSender {
-    /// From `si_code`, cut to 8 bits: `SI_KERNEL` is the smallest number then.
+    /// From `si_code`, truncated to 8 bits, so that `SI_KERNEL` is the smallest number.
     #[must_use]
     pub fn from_code(code: i8) -> SignalSender {
         match code {
@@ -149,15 +149,15 @@ named! {
     KernelEvent {
         /// The local timer of a CPU.
         LocalTimer => "local timer",
-        /// The timer of another CPU, on behalf of one whose own is off.
+        /// The timer of another CPU, on behalf of a CPU whose timer is off.
         TimerBroadcast => "timer broadcast",
         /// The timer of Hyper-V.
         HyperVTimer => "Hyper-V timer",
         /// The hypervisor's interrupt.
         HypervisorCallback => "hypervisor callback",
-        /// The local timer's interrupt, in which no high-resolution timer expired.
+        /// A local timer interrupt in which no hrtimer expired.
         NoHrtimerExpired => "no hrtimer expired in it",
-        /// High-resolution timers that may wait expire in a softirq.
+        /// Soft hrtimers, which expire in a softirq.
         HrtimersInSoftirq => "timers that expire in a softirq",
         /// A function call that flushes the TLB.
         TlbShootdown => "TLB shootdown",
@@ -179,10 +179,10 @@ named! {
         Slept => "went to sleep (in a system call that was not traced)",
         /// Only context tracking reports the entry.
         WithoutEvent => "an entry into the kernel without an event",
-        /// The same where system calls were traced: what no event reports on x86
-        /// (arch/x86/kernel/traps.c, 6.12).
+        /// An entry without an event while system calls were traced: an exception that x86 reports
+        /// with no event (arch/x86/kernel/traps.c, 6.12).
         ExceptionWithoutSignal => "without a signal: an instruction that the kernel emulates, or debug",
-        /// The same where they were not.
+        /// An entry without an event while system calls were not traced.
         SyscallOrException => "a system call or an exception: --syscalls tells them apart",
     }
 }
@@ -218,8 +218,8 @@ pub fn signal_name(number: u8) -> String {
     name.map_or_else(|| format!("signal {number}"), |name| format!("SIG{name}"))
 }
 
-/// Whether a signal is the kernel's answer to an exception of the task: `si_code` is above 0
-/// (sigaction(2)). Breakpoints and general protection come as `SI_KERNEL` (`do_trap()` and
+/// Whether the kernel sent the signal for an exception of the task: `si_code` is above 0
+/// (sigaction(2)). Breakpoints and general protection arrive as `SI_KERNEL` (`do_trap()` and
 /// `gp_user_force_sig_segv()`, arch/x86/kernel/traps.c, 6.12).
 #[must_use]
 pub fn is_exception_signal(number: u8, code: i32) -> bool {

@@ -1,26 +1,26 @@
-//! [`CulpritPattern`]: culprits of one kind. Pure.
+//! [`CulpritPattern`]: matches culprits of one kind. Pure.
 
 use super::{Culprit, RaisedBy, TickDependency};
 
-/// Culprits of one kind, as a tunable or a page of `explain` names them. Names are the kernel's.
+/// A pattern for culprits, used by tunables and by pages of `explain`. Names are the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CulpritPattern {
     /// A function whose name contains this, or what such a function raised.
     Function(&'static str),
-    /// A kernel thread whose name begins with this.
+    /// A kernel thread whose name starts with this.
     Kthread(&'static str),
     /// A softirq of this name.
     Softirq(&'static str),
     /// A device interrupt, or what it raised.
     AnyIrq,
-    /// A work item of a kworker that belongs to no CPU.
+    /// A work item of an unbound kworker.
     UnboundWork,
     /// The tick, kept for this.
     TickKeptBy(TickDependency),
 }
 
 impl CulpritPattern {
-    /// Whether a culprit is of this kind.
+    /// Whether a culprit matches.
     #[must_use]
     pub fn matches(self, culprit: &Culprit) -> bool {
         match (self, culprit) {

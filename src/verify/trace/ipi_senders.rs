@@ -261,7 +261,7 @@ impl SenderCounts {
         symbols: &KernelSymbols,
         comms: &HashMap<i32, String>,
     ) -> InterruptSender {
-        let known = purpose::of(call_path);
+        let known = purpose::find(call_path);
         let remedy = known.as_ref().map(|known| known.remedy).unwrap_or_default().to_owned();
         let mut purpose = known.map(|known| known.purpose);
         if let Some(InterruptPurpose::ModuleLoad { asked_for, .. }) = &mut purpose
@@ -621,7 +621,7 @@ mod tests {
         assert_eq!(sent.len(), 1);
         assert_eq!(
             sent[0].purpose.as_ref().unwrap().to_string(),
-            "loads a module (dummy), asked for by ip (800)"
+            "loads a module (dummy), requested by ip (800)"
         );
         assert!(sent[0].remedy.contains("modules_disabled"), "{sent:?}");
     }

@@ -220,7 +220,7 @@ fn culprits(look: &LabelledDocument<WatchWithVerdict>) -> Table {
 
 /// The culprit, and what it is for where that is known.
 pub(super) fn who(culprit: &Culprit) -> String {
-    known::explained(culprit).unwrap_or_else(|| "unknown".to_owned())
+    known::describe(culprit).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The moment in which a limit was broken.
