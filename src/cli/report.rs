@@ -269,7 +269,7 @@ fn material(documents: &[NamedDocument], global: &GlobalArgs) -> Result<ReportMa
             SavedDocument::Verdict(it) => {
                 let (evidence, verdict) = (it.evidence, Some(it.verdict));
                 let look = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
-                material.looks.push(LabelledDocument::new(label, look));
+                material.observations.push(LabelledDocument::new(label, look));
             }
             SavedDocument::Latency(it) => {
                 material.latencies.push(LabelledDocument::new(label, *it))

@@ -1,5 +1,5 @@
-//! What a report is made of, whatever it is written as: sections of texts, figures, doubts, tables
-//! and pictures. Each picture brings the table that says the same. Plain data.
+//! The content of a report, independent of its format: sections with texts, figures, doubts, tables
+//! and charts. Each chart has a table with the same data. Plain data.
 
 use cpushield_linux::CpuSet;
 
@@ -8,22 +8,22 @@ use cpushield_linux::CpuSet;
 pub struct Report {
     /// Its title.
     pub title: String,
-    /// What it is of, in a few words each.
+    /// What it is about, in a few words each.
     pub facts: Vec<String>,
-    /// Its sections, none of them empty.
+    /// The sections, none of them empty.
     pub sections: Vec<Section>,
-    /// What made it.
+    /// The program that made it.
     pub made: String,
 }
 
 /// A section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
-    /// Its name in addresses.
+    /// The anchor of the section.
     pub id: &'static str,
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// What is in it.
+    /// The content.
     pub blocks: Vec<ReportBlock>,
 }
 
@@ -32,78 +32,78 @@ pub struct Section {
 pub enum ReportBlock {
     /// A paragraph.
     Text(String),
-    /// A heading below that of the section.
+    /// A subheading of the section.
     Heading(String),
-    /// Figures that are seen first.
+    /// The key figures.
     Cards(Vec<Card>),
-    /// What is doubtful or not known: shown as prominently as figures.
+    /// What is doubtful or unknown: shown as prominently as figures.
     Doubts {
-        /// What the doubts are about.
+        /// The subject of the doubts.
         title: String,
-        /// They.
+        /// The doubts.
         items: Vec<String>,
     },
     /// A table.
     Table(Table),
-    /// A picture.
+    /// A chart.
     Picture(Box<Picture>),
-    /// Lines for a shell or from the kernel.
+    /// Shell commands, or lines from the kernel.
     Code {
-        /// What they are.
+        /// A description of the lines.
         caption: String,
-        /// They.
+        /// The lines.
         text: String,
     },
-    /// Points.
+    /// A list of points.
     List(Vec<String>),
-    /// Something long that is opened on request.
+    /// Long content that is folded until the reader opens it.
     Fold {
-        /// What is in it.
+        /// The summary that stays visible.
         title: String,
-        /// It.
+        /// The folded content.
         blocks: Vec<ReportBlock>,
     },
 }
 
-/// What a word or a figure means to the reader.
+/// The meaning of a word or a figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextTone {
-    /// Nothing special.
+    /// Neutral.
     #[default]
     Plain,
     /// As it should be.
     Good,
     /// Not as it should be.
     Bad,
-    /// Nobody can say.
+    /// Unknown or doubtful.
     Doubt,
 }
 
-/// A figure that is seen first.
+/// A key figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Card {
-    /// What it is about.
+    /// The quantity.
     pub about: String,
-    /// Whose it is.
+    /// The document it belongs to.
     pub label: String,
     /// The figure or the word.
     pub value: String,
-    /// What it means.
+    /// Its meaning.
     pub tone: TextTone,
-    /// What else is to be known about it.
+    /// Further details.
     pub details: Vec<String>,
-    /// Why it is doubtful; shown on the card itself.
+    /// How many doubts there are about it; shown on the card.
     pub doubts: usize,
 }
 
 /// A table; the first column names the row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// The caption.
     pub caption: String,
-    /// Names of the columns.
+    /// The columns.
     pub columns: Vec<TableColumn>,
-    /// A cell for each column.
+    /// The rows, with a cell for each column.
     pub rows: Vec<Vec<TableCell>>,
 }
 
@@ -112,55 +112,55 @@ pub struct Table {
 pub struct TableColumn {
     /// Its name.
     pub name: String,
-    /// Numbers stand to the right.
+    /// Whether it holds numbers, which are right-aligned.
     pub number: bool,
 }
 
 /// A cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableCell {
-    /// What is in it.
+    /// The text.
     pub text: String,
-    /// What that means.
+    /// Its meaning.
     pub tone: TextTone,
-    /// A command, a file or a value: as it is.
+    /// Whether it is a command, a file or a value.
     pub code: bool,
 }
 
-/// A picture.
+/// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture {
-    /// Its name in addresses.
+    /// The anchor of the chart.
     pub id: String,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// What it shows, in a sentence, for those who cannot see it.
+    /// A text alternative: one sentence for readers who cannot see the chart.
     pub about: String,
-    /// How it is read.
+    /// How to read it.
     pub how: String,
-    /// What is drawn.
+    /// The data of the chart.
     pub drawing: Drawing,
-    /// The same as a table.
+    /// The same data as a table.
     pub table: Table,
 }
 
-/// What is drawn.
+/// The data of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Drawing {
-    /// CPUs and what they share.
+    /// A map of the CPUs.
     Map(CpuMap),
-    /// Amounts beside each other.
+    /// A bar chart.
     Bars(BarChart),
-    /// Amounts over a range.
+    /// A curve chart.
     Curves(CurveChart),
 }
 
-/// CPUs and what they share.
+/// A map of the CPUs and what they share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuMap {
     /// Packages.
     pub packages: Vec<Package>,
-    /// CPUs that are there but not in use.
+    /// CPUs that are offline.
     pub offline: CpuSet,
 }
 
@@ -169,14 +169,14 @@ pub struct CpuMap {
 pub struct Package {
     /// `package 0`.
     pub name: String,
-    /// Its CPUs by what they share: NUMA node and last cache.
+    /// Its CPUs by NUMA node and last-level cache.
     pub groups: Vec<NodeGroup>,
 }
 
-/// CPUs of one NUMA node and one last cache.
+/// CPUs of one NUMA node and one last-level cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeGroup {
-    /// `NUMA node 0 · L3 32 MiB`; empty when nothing is known of either.
+    /// `NUMA node 0 · L3 32 MiB`; empty when both are unknown.
     pub name: String,
     /// Cores by the L2 cache they share.
     pub clusters: Vec<Cluster>,
@@ -185,7 +185,7 @@ pub struct NodeGroup {
 /// Cores that share an L2 cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// `L2 1 MiB`; empty when that is not known.
+    /// `L2 1 MiB`; empty when it is unknown.
     pub name: String,
     /// The cores.
     pub cores: Vec<Core>,
@@ -200,25 +200,25 @@ pub struct Core {
     pub cpus: Vec<(usize, MapRole)>,
 }
 
-/// What a CPU is for.
+/// The role of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapRole {
     /// It is shielded.
     Shielded,
-    /// It is kept idle beside a shielded sibling.
+    /// It is kept idle because its sibling is shielded.
     Idle,
-    /// Everything else runs there.
+    /// It runs everything else.
     Housekeeping,
-    /// The kernel keeps it out of scheduling since it was booted.
+    /// It has been isolated since boot.
     Isolated,
     /// There is no shield.
     Used,
-    /// It is not in use.
+    /// It is offline.
     Offline,
 }
 
 impl MapRole {
-    /// The word for it.
+    /// The word for the role.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -232,18 +232,18 @@ impl MapRole {
     }
 }
 
-/// Amounts beside each other.
+/// A bar chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarChart {
-    /// What is counted.
+    /// The unit of the amounts.
     pub unit: String,
-    /// Whose amounts they are.
+    /// The names of the series.
     pub series: Vec<String>,
-    /// One for each thing that is counted.
+    /// The rows, each with an amount per series.
     pub rows: Vec<BarRow>,
 }
 
-/// The amounts of one thing, in the order of [`BarChart::series`].
+/// The amounts of one row, in the order of [`BarChart::series`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarRow {
     /// What is counted.
@@ -255,57 +255,57 @@ pub struct BarRow {
 /// An amount.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
-    /// So much; none when 0.
+    /// The amount; 0 means none.
     Known(f64),
-    /// Nobody could count.
+    /// It could not be counted.
     Unknown,
 }
 
-/// Amounts over a range.
+/// A curve chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CurveChart {
-    /// From left to right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// From bottom to top; always logarithmic.
+    /// The vertical axis; always logarithmic.
     pub y: Axis,
-    /// How they are drawn.
+    /// How the curves are drawn.
     pub stroke: Stroke,
-    /// Curves that are drawn over each other.
+    /// The overlaid curves.
     pub series: Vec<Curve>,
 }
 
 /// How curves are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
-    /// Down to the axis, with the area below it filled: amounts, of which none is 0.
+    /// As a filled area that reaches down to the axis, for counts that are not 0.
     Area,
-    /// A line that is broken where nothing is known.
+    /// As a line that is broken where there is no sample.
     Line,
 }
 
 /// An axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it shows.
+    /// The quantity.
     pub label: String,
-    /// Its first value; more than 0 when it is logarithmic.
+    /// The first value; greater than 0 on a logarithmic axis.
     pub from: f64,
-    /// Its last value, more than the first.
+    /// The last value, greater than the first.
     pub to: f64,
-    /// Equal steps multiply instead of adding.
+    /// Whether the axis is logarithmic.
     pub log: bool,
-    /// Values are nanoseconds; else they are counts.
+    /// Whether the values are nanoseconds; otherwise they are counts.
     pub is_time: bool,
 }
 
-/// A curve of steps.
+/// A step curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// Whose it is.
+    /// The document it belongs to.
     pub label: String,
-    /// Steps from left to right: from, to, height. Between them is nothing.
+    /// Steps from left to right: from, to, height. There may be gaps between them.
     pub steps: Vec<(f64, f64, f64)>,
-    /// Points that stand out, with their words.
+    /// Highlighted points with their labels.
     pub marks: Vec<(f64, f64, String)>,
 }
 
@@ -324,7 +324,7 @@ impl TableColumn {
 }
 
 impl TableCell {
-    /// Words.
+    /// Words without a tone.
     #[must_use]
     pub fn new(text: impl Into<String>) -> TableCell {
         TableCell { text: text.into(), ..TableCell::default() }
@@ -336,13 +336,13 @@ impl TableCell {
         TableCell { text: text.into(), code: true, ..TableCell::default() }
     }
 
-    /// Words with a meaning.
+    /// Words with a tone.
     #[must_use]
     pub fn toned(tone: TextTone, text: impl Into<String>) -> TableCell {
         TableCell { text: text.into(), tone, code: false }
     }
 
-    /// What is not known.
+    /// An unknown value.
     #[must_use]
     pub fn unknown() -> TableCell {
         TableCell::toned(TextTone::Doubt, "unknown")
@@ -350,7 +350,7 @@ impl TableCell {
 }
 
 impl Report {
-    /// Every picture, in order.
+    /// All charts, in order.
     pub fn pictures(&self) -> impl Iterator<Item = &Picture> {
         let blocks = self.sections.iter().flat_map(|section| &section.blocks);
         blocks.filter_map(|block| match block {

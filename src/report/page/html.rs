@@ -1,5 +1,5 @@
-//! A report → one page that needs nothing else: no network, no script to be read, light and dark.
-//! maud escapes every text; what no text may hold is replaced at the end ([`clean`]).
+//! A report → a self-contained web page: no network, readable without its script, light and dark.
+//! maud escapes every text; [`clean`] replaces the characters that no text may contain.
 
 use super::block::{
     Card, Drawing, Picture, Report, ReportBlock, Section, Table, TableCell, TableColumn, TextTone,
@@ -35,7 +35,7 @@ pub fn page(report: &Report) -> String {
                 a class="skip" href="#main" { "Skip to the report" }
                 (head(report))
                 main id="main" { @for section in &report.sections { (self::section(section)) } }
-                footer { p { "Made by " (report.made) ". Everything on this page is in this file." } }
+                footer { p { "Made by " (report.made) ". This file contains the whole page." } }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -43,27 +43,27 @@ pub fn page(report: &Report) -> String {
     clean(&page.into_string())
 }
 
-/// Nothing is fetched and no other script or style is obeyed, whatever a document may hold.
+/// The content security policy: the page fetches nothing and obeys no other script or style, no
+/// matter what a document contains.
 fn policy(style: &str, script: &str) -> String {
-    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+    let [style, script] = [style, script].map(|text| STANDARD.encode(Sha256::digest(text)));
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; \
-         base-uri 'none'; form-action 'none'",
-        hash(style),
-        hash(script)
+        "default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src \
+         data:; base-uri 'none'; form-action 'none'"
     )
 }
 
-/// A text without characters that neither HTML nor XML may hold: they become U+FFFD.
+/// Replaces the characters that HTML or XML forbids with U+FFFD.
 #[must_use]
 pub(super) fn clean(text: &str) -> String {
-    let forbidden = |c: char| {
-        matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\x7f'..='\u{9f}')
-            || matches!(c, '\u{fffe}' | '\u{ffff}')
-            // Marks that turn the direction of text would let a name rewrite what stands beside it.
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if forbidden(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_forbidden(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn is_forbidden(c: char) -> bool {
+    matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\x7f'..='\u{9f}')
+        || matches!(c, '\u{fffe}' | '\u{ffff}')
+        // Marks that change the text direction would let a name rewrite the text around it.
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn head(report: &Report) -> Markup {
@@ -98,7 +98,7 @@ fn block(block: &ReportBlock) -> Markup {
         ReportBlock::Text(text) => html! { p { (spans(text)) } },
         ReportBlock::Heading(text) => html! { h3 { (text) } },
         ReportBlock::Cards(cards) => {
-            html! { ul class="cards" { @for one in cards { (card(one)) } } }
+            html! { ul class="cards" { @for item in cards { (card(item)) } } }
         }
         ReportBlock::Doubts { title, items } => doubts(title, items),
         ReportBlock::Table(table) => self::table(table),
@@ -111,7 +111,7 @@ fn block(block: &ReportBlock) -> Markup {
         },
         ReportBlock::List(items) => html! { ul { @for item in items { li { (spans(item)) } } } },
         ReportBlock::Fold { title, blocks } => html! {
-            details { summary { (title) } @for one in blocks { (self::block(one)) } }
+            details { summary { (title) } @for inner in blocks { (self::block(inner)) } }
         },
     }
 }
@@ -141,7 +141,7 @@ fn doubts(title: &str, items: &[String]) -> Markup {
     }
 }
 
-/// A text with what stands between backticks as code, when each has its other.
+/// A text with the parts between backticks as code, when the backticks are balanced.
 fn spans(text: &str) -> Markup {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -162,7 +162,7 @@ fn tone(tone: TextTone) -> &'static str {
     }
 }
 
-/// A sign beside the colour, which not everybody sees.
+/// A sign next to the colour, for readers who cannot see the colour.
 fn sign(tone: TextTone) -> Markup {
     let sign = match tone {
         TextTone::Plain => return html! {},
@@ -179,14 +179,14 @@ fn table(table: &Table) -> Markup {
             table {
                 caption { (table.caption) }
                 thead { tr { @for column in &table.columns {
-                    th scope="col" class=[side(column)] { (column.name) }
+                    th scope="col" class=[alignment(column)] { (column.name) }
                 } } }
                 tbody { @for row in &table.rows {
-                    tr { @for (n, (one, column)) in row.iter().zip(&table.columns).enumerate() {
+                    tr { @for (n, (text, column)) in row.iter().zip(&table.columns).enumerate() {
                         @if n == 0 {
-                            th scope="row" class=[side(column)] { (cell(one)) }
+                            th scope="row" class=[alignment(column)] { (cell(text)) }
                         } @else {
-                            td class=[side(column)] { (cell(one)) }
+                            td class=[alignment(column)] { (cell(text)) }
                         }
                     } }
                 } }
@@ -195,7 +195,7 @@ fn table(table: &Table) -> Markup {
     }
 }
 
-fn side(column: &TableColumn) -> Option<&'static str> {
+fn alignment(column: &TableColumn) -> Option<&'static str> {
     column.number.then_some("number")
 }
 
@@ -207,7 +207,7 @@ fn cell(cell: &TableCell) -> Markup {
     };
     match cell.tone {
         TextTone::Plain => text,
-        meaning => html! { span class=(tone(meaning)) { (sign(meaning)) (text) } },
+        other => html! { span class=(tone(other)) { (sign(other)) (text) } },
     }
 }
 
@@ -229,7 +229,7 @@ fn picture(picture: &Picture) -> Markup {
                 (svg::inline(picture))
             }
             @if matches!(picture.drawing, Drawing::Curves(_)) {
-                // Shown by the script: without it they would do nothing.
+                // The script shows the tools: without it they would do nothing.
                 div class="tools" hidden {
                     button type="button" data-zoom="in" { "Zoom in" }
                     button type="button" data-zoom="out" { "Zoom out" }
@@ -239,7 +239,7 @@ fn picture(picture: &Picture) -> Markup {
                     output { "Drag across the picture to zoom in." }
                 }
             }
-            details { summary { "The same as a table" } (table(&picture.table)) }
+            details { summary { "The same data as a table" } (table(&picture.table)) }
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A report → Markdown: every table and every doubt; pictures are told by their tables.
+//! A report → Markdown: every table and every doubt; a chart becomes its table.
 
-use super::block::{Report, ReportBlock, Table, TableCell, TextTone};
+use super::block::{Card, Report, ReportBlock, Table, TableCell, TextTone};
 
 /// The text.
 #[must_use]
@@ -18,26 +18,25 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-fn block(block: &ReportBlock) -> String {
-    let list = |items: &[String]| -> String {
-        items.iter().map(|item| format!("- {}\n", plain(item))).collect()
+fn list(items: &[String]) -> String {
+    items.iter().map(|item| format!("- {}\n", plain(item))).collect()
+}
+
+fn card(card: &Card) -> String {
+    let details: Vec<String> = card.details.iter().map(|detail| plain(detail)).collect();
+    let doubts = match card.doubts {
+        0 => String::new(),
+        n => format!(" **({n} doubtful, see below)**"),
     };
+    let (about, label, value) = (plain(&card.about), plain(&card.label), plain(&card.value));
+    format!("- {about}, {label}: **{value}**{doubts}; {}\n", details.join("; "))
+}
+
+fn block(block: &ReportBlock) -> String {
     match block {
         ReportBlock::Text(text) => format!("{}\n\n", plain(text)),
         ReportBlock::Heading(text) => format!("### {}\n\n", plain(text)),
-        ReportBlock::Cards(cards) => {
-            let card = |card: &super::block::Card| {
-                let details: Vec<String> = card.details.iter().map(|it| plain(it)).collect();
-                let doubts = match card.doubts {
-                    0 => String::new(),
-                    n => format!(" **({n} doubtful, see below)**"),
-                };
-                let (label, value) = (plain(&card.label), plain(&card.value));
-                let about = plain(&card.about);
-                format!("- {about}, {label}: **{value}**{doubts}; {}\n", details.join("; "))
-            };
-            cards.iter().map(card).collect::<String>() + "\n"
-        }
+        ReportBlock::Cards(cards) => cards.iter().map(card).collect::<String>() + "\n",
         ReportBlock::Doubts { title, items } => {
             format!("**{}**\n\n{}\n", plain(title), list(items))
         }
@@ -51,7 +50,7 @@ fn block(block: &ReportBlock) -> String {
             )
         }
         ReportBlock::Code { caption, text } => {
-            // Longer than any fence inside of it.
+            // A fence longer than any in the text.
             let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
             let fence = "`".repeat(longest.max(2) + 1);
             format!(
@@ -92,7 +91,7 @@ fn cell(cell: &TableCell) -> String {
     }
 }
 
-/// A text in which nothing is markup: no tag, no link, no end of a cell or a line.
+/// Escapes a text so that it contains no markup: no tag, no link, no end of a cell or a line.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     for c in super::html::clean(text).chars() {

@@ -1,4 +1,4 @@
-//! What a report is made from: documents by kind, each kind in the order it was given.
+//! The input of a report: documents by kind, each kind in the order given.
 
 use crate::change::Outcome;
 use crate::compare::Comparison;
@@ -17,50 +17,50 @@ pub struct LabelledDocument<T> {
     /// The name that the reader sees.
     pub label: String,
     /// The document.
-    pub it: T,
+    pub document: T,
 }
 
-/// Everything that a report is made from.
+/// The input of a report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReportMaterial {
-    /// The title; one is made when there is none.
+    /// The title; `None` for one derived from the documents.
     pub title: Option<String>,
     /// Machines.
     pub machines: Vec<LabelledDocument<Machine>>,
-    /// Plans, and what came of them.
+    /// Plans and their outcomes.
     pub settings: Vec<LabelledDocument<PlanWithOutcome>>,
-    /// What was watched.
-    pub looks: Vec<LabelledDocument<WatchWithVerdict>>,
-    /// How late threads were.
+    /// Observations of CPUs.
+    pub observations: Vec<LabelledDocument<WatchWithVerdict>>,
+    /// Latency measurements.
     pub latencies: Vec<LabelledDocument<LatencyMeasurement>>,
-    /// Rounds of looking and mending.
+    /// Reports of `verify --fix`.
     pub fixes: Vec<LabelledDocument<FixReport>>,
-    /// Repeated runs side by side.
+    /// Comparisons of repeated runs.
     pub comparisons: Vec<LabelledDocument<Comparison>>,
     /// Matrices of configurations.
     pub experiments: Vec<LabelledDocument<Experiment>>,
-    /// What is doubtful about the report itself.
+    /// Doubts about the report itself.
     pub doubts: Vec<String>,
-    /// The name of the file that the report is written to, for repeating it.
+    /// The file that the report is written to, for the commands that repeat it.
     pub output: Option<String>,
-    /// No document was given: it is about this machine and the shield in force.
+    /// Whether no document was given: the report is about this machine and the active shield.
     pub live: bool,
 }
 
-/// A plan and what came of it.
+/// A plan and its outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanWithOutcome {
     /// The plan.
     pub plan: Plan,
-    /// What came of its steps; empty for a plan that was only made.
+    /// The outcomes of its steps; empty for a plan that was not applied.
     pub outcomes: Vec<(Step, Outcome)>,
-    /// What is no longer as it was left.
+    /// The settings that have changed since.
     pub drift: Vec<Drift>,
-    /// Everything was put back since.
+    /// Whether everything was restored since.
     pub undone: bool,
 }
 
-/// The command that watched.
+/// The command that observed CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchCommand {
     /// `verify`.
@@ -71,26 +71,26 @@ pub enum WatchCommand {
     Attempt,
 }
 
-/// What was watched, and what that means.
+/// An observation and its verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WatchWithVerdict {
-    /// The command that watched.
+    /// The command that observed.
     pub origin: WatchCommand,
     /// What was observed.
     pub evidence: Evidence,
-    /// What that means; `None` where nobody judged.
+    /// The verdict; `None` when the evidence was not judged.
     pub verdict: Option<Verdict>,
 }
 
 impl<T> LabelledDocument<T> {
     /// A document with its name.
-    pub fn new(label: impl Into<String>, it: T) -> LabelledDocument<T> {
-        LabelledDocument { label: label.into(), it }
+    pub fn new(label: impl Into<String>, document: T) -> LabelledDocument<T> {
+        LabelledDocument { label: label.into(), document }
     }
 }
 
 impl PlanWithOutcome {
-    /// A plan that was only made.
+    /// A plan that was not applied.
     #[must_use]
     pub fn planned(plan: Plan) -> PlanWithOutcome {
         PlanWithOutcome { plan, outcomes: Vec::new(), drift: Vec::new(), undone: false }
@@ -98,16 +98,16 @@ impl PlanWithOutcome {
 }
 
 impl ReportMaterial {
-    /// Nothing was given.
+    /// Whether there are no documents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let machine = self.machines.is_empty() && self.settings.is_empty();
         let runs =
             self.comparisons.is_empty() && self.experiments.is_empty() && self.fixes.is_empty();
-        machine && runs && self.looks.is_empty() && self.latencies.is_empty()
+        machine && runs && self.observations.is_empty() && self.latencies.is_empty()
     }
 
-    /// What `try` found: a plan that was undone, a look before it and one under it.
+    /// Adds the documents of `try`: an undone plan, an observation before it and one under it.
     pub fn add_attempt(&mut self, label: &str, attempt: TryReport) {
         let TryReport { plan, before, shielded, verdict, left, .. } = attempt;
         let (undone, origin) = (left.is_empty(), WatchCommand::Attempt);
@@ -115,30 +115,29 @@ impl ReportMaterial {
             label,
             PlanWithOutcome { undone, ..PlanWithOutcome::planned(plan) },
         ));
-        let name =
-            |what: &str| if label.is_empty() { what.into() } else { format!("{label}: {what}") };
-        self.looks.push(LabelledDocument::new(
-            name("before"),
+        let prefix = if label.is_empty() { String::new() } else { format!("{label}: ") };
+        self.observations.push(LabelledDocument::new(
+            format!("{prefix}before"),
             WatchWithVerdict { origin, evidence: before, verdict: None },
         ));
-        let look = WatchWithVerdict { origin, evidence: shielded, verdict: Some(verdict) };
-        self.looks.push(LabelledDocument::new(name("shielded"), look));
-        let left = left.into_iter().map(|what| format!("{label}: not put back: {what}"));
-        self.doubts.extend(left);
+        let observation = WatchWithVerdict { origin, evidence: shielded, verdict: Some(verdict) };
+        self.observations.push(LabelledDocument::new(format!("{prefix}shielded"), observation));
+        let not_restored = left.into_iter().map(|what| format!("{label}: not restored: {what}"));
+        self.doubts.extend(not_restored);
     }
 
-    /// What `verify --fix` found: its first look and its last one.
+    /// Adds the report of `verify --fix`, and the observations of its first and last round.
     pub fn add_fixed(&mut self, label: &str, fixed: FixReport) {
         let rounds = fixed.rounds.len();
         for (n, round) in fixed.rounds.iter().enumerate() {
             let when = match n {
-                0 => "first look".to_owned(),
-                n if n + 1 == rounds => "last look".to_owned(),
+                0 => "first round".to_owned(),
+                n if n + 1 == rounds => "last round".to_owned(),
                 _ => continue,
             };
             let (evidence, verdict) = (round.evidence.clone(), Some(round.verdict.clone()));
-            let look = WatchWithVerdict { origin: WatchCommand::Fix, evidence, verdict };
-            self.looks.push(LabelledDocument::new(format!("{label}: {when}"), look));
+            let observation = WatchWithVerdict { origin: WatchCommand::Fix, evidence, verdict };
+            self.observations.push(LabelledDocument::new(format!("{label}: {when}"), observation));
         }
         self.fixes.push(LabelledDocument::new(label, fixed));
     }

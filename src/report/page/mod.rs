@@ -1,6 +1,5 @@
-//! The report: documents → sections of texts, figures, doubts, tables and pictures → a page, a
-//! picture, Markdown or lines for a terminal. Each section is written once; what it is written as
-//! is decided last. Pure.
+//! The report: documents → sections with texts, figures, doubts, tables and charts → a web page, an
+//! SVG, Markdown or lines for a terminal. Each section is written once, for every output. Pure.
 
 pub mod block;
 mod html;
@@ -18,5 +17,5 @@ pub use material::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
 };
 pub use sections::report;
-pub use svg::alone as picture;
+pub use svg::standalone as picture;
 pub use terminal::terminal;

@@ -1,4 +1,4 @@
-// Zooming into curves and reading values off. The page says all of it without this script.
+// Zooms into curves and shows values under the pointer. The page is complete without this script.
 "use strict";
 (() => {
   const svgns = "http://www.w3.org/2000/svg";
@@ -33,7 +33,7 @@
     }));
     const marked = [...svg.querySelectorAll(".marked")];
     tools.hidden = false;
-    // What is seen, as parts of the whole.
+    // The visible range, as fractions of the whole.
     let view = [0, 1];
 
     const ticks = () => {
@@ -72,28 +72,28 @@
       const [low, high] = view.map(value);
       output.value = isWhole ? "The whole range." : `${time(low)} to ${time(high)}`;
     };
-    const look = (low, high) => {
+    const setView = (low, high) => {
       const size = Math.min(1, Math.max(high - low, 1 / 4096));
       const start = Math.min(Math.max(low, 0), 1 - size);
       view = [start, start + size];
       show();
     };
-    const about = (middle, factor) => {
+    const zoomAround = (middle, factor) => {
       const size = (view[1] - view[0]) * factor;
       const at = (middle - view[0]) / (view[1] - view[0]);
-      look(middle - at * size, middle + (1 - at) * size);
+      setView(middle - at * size, middle + (1 - at) * size);
     };
     const centre = () => (view[0] + view[1]) / 2;
     const move = (share) => {
       const by = (view[1] - view[0]) * share;
-      look(view[0] + by, view[1] + by);
+      setView(view[0] + by, view[1] + by);
     };
     const actions = {
-      in: () => about(centre(), 0.5),
-      out: () => about(centre(), 2),
+      in: () => zoomAround(centre(), 0.5),
+      out: () => zoomAround(centre(), 2),
       left: () => move(-0.4),
       right: () => move(0.4),
-      whole: () => look(0, 1),
+      whole: () => setView(0, 1),
     };
     for (const button of tools.querySelectorAll("button")) {
       button.addEventListener("click", actions[button.dataset.zoom]);
@@ -109,11 +109,11 @@
     const hair = make("line", { class: "hair", y1: top, y2: bottom, visibility: "hidden" });
     const band = make("rect", { class: "band", y: top, height: bottom - top, visibility: "hidden" });
     svg.append(band, hair);
-    let begun = null;
+    let dragStart = null;
     svg.addEventListener("pointerdown", (event) => {
       const at = place(event);
       if (event.button !== 0 || event.pointerType === "touch" || !at || !at.inside) return;
-      begun = at;
+      dragStart = at;
       svg.setPointerCapture(event.pointerId);
       event.preventDefault();
     });
@@ -123,37 +123,37 @@
       hair.setAttribute("x1", at.x);
       hair.setAttribute("x2", at.x);
       hair.setAttribute("visibility", "visible");
-      if (begun) {
-        band.setAttribute("x", Math.min(begun.x, at.x));
-        band.setAttribute("width", Math.abs(begun.x - at.x));
+      if (dragStart) {
+        band.setAttribute("x", Math.min(dragStart.x, at.x));
+        band.setAttribute("width", Math.abs(dragStart.x - at.x));
         band.setAttribute("visibility", "visible");
       }
       const n = value(at.part);
-      const said = curves.map(({ label, steps }) => {
+      const values = curves.map(({ label, steps }) => {
         const step = steps.find(([low, high]) => n >= low && n < high);
         if (isHistogram) return `${label}: ${step ? step[2].toLocaleString("en") : "none"}`;
         return `${label}: ${step ? time(step[2]) : "no events"}`;
       });
-      output.value = `${time(n)} — ${said.join("; ")}`;
+      output.value = `${time(n)} — ${values.join("; ")}`;
     });
     const end = (event) => {
       const at = place(event);
       band.setAttribute("visibility", "hidden");
-      if (begun && at && Math.abs(at.x - begun.x) > 5) {
-        look(Math.min(begun.part, at.part), Math.max(begun.part, at.part));
+      if (dragStart && at && Math.abs(at.x - dragStart.x) > 5) {
+        setView(Math.min(dragStart.part, at.part), Math.max(dragStart.part, at.part));
       }
-      begun = null;
+      dragStart = null;
     };
     svg.addEventListener("pointerup", end);
-    svg.addEventListener("pointercancel", () => { begun = null; band.setAttribute("visibility", "hidden"); });
+    svg.addEventListener("pointercancel", () => { dragStart = null; band.setAttribute("visibility", "hidden"); });
     svg.addEventListener("pointerleave", () => hair.setAttribute("visibility", "hidden"));
-    svg.addEventListener("dblclick", () => look(0, 1));
+    svg.addEventListener("dblclick", () => setView(0, 1));
     svg.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.shiftKey) return;
       const at = place(event);
       if (!at) return;
       event.preventDefault();
-      about(at.part, (event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8);
+      zoomAround(at.part, (event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8);
     }, { passive: false });
     figure.querySelector(".drawing").addEventListener("keydown", (event) => {
       const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "whole", Escape: "whole" };
@@ -164,11 +164,11 @@
     });
   };
   for (const figure of document.querySelectorAll("figure.picture")) zoomable(figure);
-  // Everything that is folded is printed.
+  // Folded sections are printed as well.
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("section > details:not([open])")];
-    for (const one of opened) one.open = true;
+    for (const details of opened) details.open = true;
   });
-  addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
+  addEventListener("afterprint", () => { for (const details of opened) details.open = false; });
 })();

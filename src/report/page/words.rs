@@ -1,13 +1,13 @@
-//! Numbers as words, short enough for the axes of pictures.
+//! Numbers and times as short text, for the axes of charts.
 
-/// Whole nanoseconds as a float: three digits are shown.
+/// A whole number as a float, for figures that are shown with three digits.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 #[must_use]
 pub fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// A number with three digits at most and a unit of thousands: `0.25`, `12`, `3.4 k`, `2 M`.
+/// A number with at most three digits and a unit of thousands: `0.25`, `12`, `34 k`, `2 M`.
 #[must_use]
 pub fn plain(n: f64) -> String {
     match n.abs() {
@@ -18,13 +18,15 @@ pub fn plain(n: f64) -> String {
     }
 }
 
-/// A time in nanoseconds without needless digits: `10 µs`, `1.5 ms`, `2 h`.
+/// A time in nanoseconds without trailing zeros: `10 µs`, `1.5 ms`, `2 h`.
 #[must_use]
 pub fn time(ns: f64) -> String {
     let units = [(3_600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
-    // Minutes and hours only from two of them on: 90 s is plainer than 1.5 min.
-    let fits = |size: f64| if size >= 60e9 { ns.abs() >= 2.0 * size } else { ns.abs() >= size };
-    let (size, unit) = units.into_iter().find(|(size, _)| fits(*size)).unwrap_or((1.0, "ns"));
+    // Minutes and hours only from two of them on: 90 s is clearer than 1.5 min.
+    let (size, unit) = units
+        .into_iter()
+        .find(|(size, _)| ns.abs() >= if *size >= 60e9 { 2.0 * size } else { *size })
+        .unwrap_or((1.0, "ns"));
     if ns == 0.0 { "0".to_owned() } else { format!("{} {unit}", digits(ns / size)) }
 }
 
@@ -42,7 +44,7 @@ fn digits(n: f64) -> String {
     }
 }
 
-/// A round step that divides a range into about eight.
+/// A round step that divides a range into about eight parts.
 #[must_use]
 pub fn round_step(range: f64, is_time: bool) -> f64 {
     let rough = range / 8.0;
@@ -64,7 +66,7 @@ pub fn grouped(n: u64) -> String {
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            // A space that lines are not broken at.
+            // A narrow no-break space.
             text.push('\u{202f}');
         }
         text.push(digit);
@@ -79,12 +81,15 @@ pub fn ratio(before: u64, after: u64) -> Option<String> {
         return None;
     }
     let (before, after) = (float(before), float(after));
-    let times = |n: f64| if n < 10.0 { format!("{n:.1}") } else { format!("{n:.0}") };
     Some(match after / before {
-        part if part < 0.95 => format!("{} times shorter", times(1.0 / part)),
-        part if part > 1.05 => format!("{} times longer", times(part)),
+        ratio if ratio < 0.95 => format!("{} times shorter", times(1.0 / ratio)),
+        ratio if ratio > 1.05 => format!("{} times longer", times(ratio)),
         _ => "about the same".to_owned(),
     })
+}
+
+fn times(n: f64) -> String {
+    if n < 10.0 { format!("{n:.1}") } else { format!("{n:.0}") }
 }
 
 #[cfg(test)]
@@ -92,11 +97,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_no_needless_digits() {
-        let told = [0.25, 12.0, 999.0, 3_400.0, 34_000.0, 2e6].map(plain);
-        assert_eq!(told, ["0.25", "12", "999", "3400", "34 k", "2 M"]);
-        let told = [0.0, 812.0, 1e3, 1.5e6, 30e9, 90e9, 120e9, 7_200e9].map(time);
-        assert_eq!(told, ["0", "812 ns", "1 µs", "1.5 ms", "30 s", "90 s", "2 min", "2 h"]);
+    fn numbers_have_no_trailing_zeros() {
+        let numbers = [0.25, 12.0, 999.0, 3_400.0, 34_000.0, 2e6].map(plain);
+        assert_eq!(numbers, ["0.25", "12", "999", "3400", "34 k", "2 M"]);
+        let times = [0.0, 812.0, 1e3, 1.5e6, 30e9, 90e9, 120e9, 7_200e9].map(time);
+        assert_eq!(times, ["0", "812 ns", "1 µs", "1.5 ms", "30 s", "90 s", "2 min", "2 h"]);
         assert_eq!(grouped(1_234_567).replace('\u{202f}', " "), "1 234 567");
         assert_eq!(round_step(86_400e9, true), 10_800e9);
         assert_eq!(round_step(10e9, true), 2e9);
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_told_from_one_side() {
+    fn a_ratio_is_at_least_one_and_names_its_direction() {
         assert_eq!(ratio(1_200, 31).unwrap(), "39 times shorter");
         assert_eq!(ratio(100, 120).unwrap(), "1.2 times longer");
         assert_eq!(ratio(100, 102).unwrap(), "about the same");

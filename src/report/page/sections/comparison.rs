@@ -1,4 +1,4 @@
-//! Comparisons of repeated runs: ratios, and what of the difference is more than chance.
+//! Comparisons of repeated runs: the ratios, and which differences are significant.
 
 use crate::compare::{Comparison, FigureRow, FindingAnswer, GroupPair};
 use crate::report::compare::{figure, significance, times, value};
@@ -7,14 +7,13 @@ use crate::report::page::material::{LabelledDocument, ReportMaterial};
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
-    material.comparisons.iter().flat_map(of).collect()
+    material.comparisons.iter().flat_map(comparison_blocks).collect()
 }
 
-fn of(comparison: &LabelledDocument<Comparison>) -> Vec<ReportBlock> {
-    let it = &comparison.it;
+fn comparison_blocks(comparison: &LabelledDocument<Comparison>) -> Vec<ReportBlock> {
     let mut blocks = Vec::new();
-    let runs: Vec<String> = it.doubts().collect();
-    for pair in &it.pairs {
+    let runs: Vec<String> = comparison.document.doubts().collect();
+    for pair in &comparison.document.pairs {
         blocks.push(ReportBlock::Heading(format!("{} against {}", pair.other, pair.base)));
         let items: Vec<String> = pair.doubts.iter().chain(&runs).cloned().collect();
         if !items.is_empty() {
@@ -23,14 +22,7 @@ fn of(comparison: &LabelledDocument<Comparison>) -> Vec<ReportBlock> {
         }
         blocks.push(ReportBlock::Table(figures(pair)));
         if !pair.differences.is_empty() {
-            let row = |it: &crate::compare::SetupDifference| {
-                vec![TableCell::new(&it.what), TableCell::new(&it.base), TableCell::new(&it.other)]
-            };
-            let names = ["what", pair.base.as_str(), pair.other.as_str()];
-            let columns = names.map(TableColumn::words).to_vec();
-            let rows = pair.differences.iter().map(row).collect();
-            let caption = "What else was different".to_owned();
-            blocks.push(ReportBlock::Table(Table { caption, columns, rows }));
+            blocks.push(ReportBlock::Table(differences(pair)));
         }
         if !pair.notes.is_empty() {
             blocks.push(ReportBlock::List(pair.notes.clone()));
@@ -39,28 +31,40 @@ fn of(comparison: &LabelledDocument<Comparison>) -> Vec<ReportBlock> {
     blocks
 }
 
-fn figures(pair: &GroupPair) -> Table {
-    let row = |row: &FigureRow| {
-        let tone = match (row.finding.answer, row.is_better()) {
-            (FindingAnswer::Differs, Some(true)) => TextTone::Good,
-            (FindingAnswer::Differs, _) => TextTone::Bad,
-            (FindingAnswer::NotShown, _) => TextTone::Plain,
-            (FindingAnswer::Unknown, _) => TextTone::Doubt,
-        };
-        let why = row.finding.why.join("; ");
-        vec![
-            TableCell::new(figure(row)),
-            TableCell::new(&row.subject),
-            TableCell::new(value(row, row.base.value)),
-            TableCell::new(value(row, row.other.value)),
-            row.ratio.map_or_else(TableCell::unknown, |ratio| TableCell::new(times(ratio))),
-            TableCell::toned(tone, significance(row)),
-            TableCell::new(why),
-        ]
+fn differences(pair: &GroupPair) -> Table {
+    let names = ["what", pair.base.as_str(), pair.other.as_str()];
+    let rows = pair.differences.iter().map(|difference| {
+        [&difference.what, &difference.base, &difference.other].map(TableCell::new).to_vec()
+    });
+    Table {
+        caption: "Other differences".to_owned(),
+        columns: names.map(TableColumn::words).to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+fn figure_row(row: &FigureRow) -> Vec<TableCell> {
+    let tone = match (row.finding.answer, row.is_better()) {
+        (FindingAnswer::Differs, Some(true)) => TextTone::Good,
+        (FindingAnswer::Differs, _) => TextTone::Bad,
+        (FindingAnswer::NotShown, _) => TextTone::Plain,
+        (FindingAnswer::Unknown, _) => TextTone::Doubt,
     };
+    vec![
+        TableCell::new(figure(row)),
+        TableCell::new(&row.subject),
+        TableCell::new(value(row, row.base.value)),
+        TableCell::new(value(row, row.other.value)),
+        row.ratio.map_or_else(TableCell::unknown, |ratio| TableCell::new(times(ratio))),
+        TableCell::toned(tone, significance(row)),
+        TableCell::new(row.finding.why.join("; ")),
+    ]
+}
+
+fn figures(pair: &GroupPair) -> Table {
     let mut columns = vec![TableColumn::words("figure"), TableColumn::words("of")];
     columns.extend([pair.base.as_str(), pair.other.as_str(), "times"].map(TableColumn::numbers));
-    columns.extend(["significant", "why not known"].map(TableColumn::words));
+    columns.extend(["significant", "why unknown"].map(TableColumn::words));
     let caption = format!("{} against {}", pair.other, pair.base);
-    Table { caption, columns, rows: pair.rows.iter().map(row).collect() }
+    Table { caption, columns, rows: pair.rows.iter().map(figure_row).collect() }
 }

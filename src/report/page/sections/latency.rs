@@ -1,7 +1,8 @@
-//! How late threads are: each thread, histograms over each other, the worst of each moment, the
-//! longest with their times, and what loads got done meanwhile.
+//! Latencies: a row for each thread, overlaid histograms, the worst latency over time, the longest
+//! latencies with their times, and the throughput of the loads.
 
 use super::histograms;
+use super::machine::reported_cpus;
 use crate::latency::{LatencyMeasurement, ThreadSeries, WorstLatency};
 use crate::report::latency::describe_cause;
 use crate::report::page::block::{Picture, ReportBlock, Table, TableCell, TableColumn, TextTone};
@@ -9,8 +10,8 @@ use crate::report::page::material::{LabelledDocument, ReportMaterial};
 use crate::report::page::words;
 use crate::report::table::span;
 
-/// How many of the longest are told of each kind.
-const MOMENTS: usize = 5;
+/// How many of the longest latencies of each document are shown.
+const LONGEST_MAX: usize = 5;
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
@@ -19,7 +20,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
         return Vec::new();
     }
     let mut blocks = vec![ReportBlock::Table(threads(all))];
-    let over = over(all);
+    let over = over_limits(all);
     if !over.rows.is_empty() {
         blocks.push(ReportBlock::Table(over));
     }
@@ -28,35 +29,36 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
         let pictures: Vec<Picture> =
             [chosen.histogram(), chosen.timeline()].into_iter().flatten().collect();
         if !pictures.is_empty() {
-            blocks.push(ReportBlock::Heading(capital(&kind(instrument, role))));
+            blocks.push(ReportBlock::Heading(capitalize(&kind(instrument, role))));
         }
         blocks.extend(pictures.into_iter().map(|picture| ReportBlock::Picture(Box::new(picture))));
     }
-    blocks.push(ReportBlock::Table(moments(all)));
-    blocks.push(ReportBlock::Table(circumstances(all)));
+    blocks.push(ReportBlock::Table(longest(all)));
+    blocks.push(ReportBlock::Table(conditions(all)));
     let loads = loads(all);
     if !loads.rows.is_empty() {
         blocks.push(ReportBlock::Table(loads));
     }
-    let notes = all.iter().flat_map(|it| {
-        it.it.notes.iter().map(|note| format!("{}: {note}", it.label)).collect::<Vec<_>>()
-    });
-    let notes: Vec<String> = notes.collect();
+    let mut notes = Vec::new();
+    for latency in all {
+        notes
+            .extend(latency.document.notes.iter().map(|note| format!("{}: {note}", latency.label)));
+    }
     if !notes.is_empty() {
         blocks.push(ReportBlock::List(notes));
     }
     blocks
 }
 
-/// Instruments with what their threads do, in the order they were given. Figures of two kinds are
-/// never taken together: stages of a wakeup are not.
+/// The instruments and the roles of their threads, in the order of the documents. Figures of
+/// different roles, such as the stages of a wakeup, are never combined.
 pub(super) fn kinds(material: &ReportMaterial) -> Vec<(String, String)> {
     let mut kinds = Vec::new();
     for latency in &material.latencies {
-        let mut series: Vec<&ThreadSeries> = latency.it.series.iter().collect();
-        series.sort_by_key(|one| one.period_ns);
-        for one in series {
-            let kind = (latency.it.instrument.clone(), one.role());
+        let mut series: Vec<&ThreadSeries> = latency.document.series.iter().collect();
+        series.sort_by_key(|thread| thread.period_ns);
+        for thread in series {
+            let kind = (latency.document.instrument.clone(), thread.role());
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -70,14 +72,14 @@ pub(super) fn kind(instrument: &str, role: &str) -> String {
     format!("{instrument}, {role}")
 }
 
-fn capital(text: &str) -> String {
+fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     first + chars.as_str()
 }
 
-/// Which thread it is.
-pub(super) fn thread(series: &ThreadSeries) -> String {
+/// `CPU 3, 1 ms`: the CPU and the period of a thread.
+pub(super) fn describe_thread(series: &ThreadSeries) -> String {
     let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
     match series.period_ns {
         0 => format!("CPU {}{stage}", series.cpu),
@@ -93,33 +95,37 @@ fn threads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     columns.extend(["samples", "missed"].map(TableColumn::numbers));
     let mut rows = Vec::new();
     for latency in all {
-        for series in &latency.it.series {
-            // A percentile that so few values cannot tell is none.
-            let some = |ns: Option<u64>| TableCell::new(ns.map_or_else(|| "–".to_owned(), span));
+        for series in &latency.document.series {
             let worst =
                 series.max_ns.map_or_else(TableCell::unknown, |ns| TableCell::new(span(ns)));
             let missed = match series.missed {
                 0 => TableCell::new("0"),
                 n => TableCell::toned(TextTone::Bad, words::grouped(n)),
             };
-            let mut row = vec![TableCell::new(&latency.label), TableCell::new(thread(series))];
+            let mut row =
+                vec![TableCell::new(&latency.label), TableCell::new(describe_thread(series))];
             row.push(TableCell::new(series.policy.replace("SCHED_", "")));
             row.push(worst);
-            row.extend([99.99, 99.9, 99.0, 50.0].map(|p| some(series.percentile(p))));
-            row.extend([some(series.min_ns), some(series.jitter_ns)]);
+            row.extend([99.99, 99.9, 99.0, 50.0].map(|p| span_or_dash(series.percentile(p))));
+            row.extend([span_or_dash(series.min_ns), span_or_dash(series.jitter_ns)]);
             row.extend([TableCell::new(words::grouped(series.samples)), missed]);
             rows.push(row);
         }
     }
-    Table { caption: "Each thread, worst first".to_owned(), columns, rows }
+    Table { caption: "Latencies of each thread".to_owned(), columns, rows }
 }
 
-fn over(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
+/// A time span; `–` for a percentile that needs more samples.
+fn span_or_dash(ns: Option<u64>) -> TableCell {
+    TableCell::new(ns.map_or_else(|| "–".to_owned(), span))
+}
+
+fn over_limits(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     let mut columns = vec![TableColumn::words("run"), TableColumn::words("thread")];
-    columns.extend(["longer than", "how many", "of all"].map(TableColumn::numbers));
+    columns.extend(["longer than", "count", "of all"].map(TableColumn::numbers));
     let mut rows = Vec::new();
     for latency in all {
-        for series in &latency.it.series {
+        for series in &latency.document.series {
             rows.extend(series.over.iter().map(|over| {
                 let limit = words::time(words::float(over.limit_ns));
                 let count = match over.count {
@@ -127,7 +133,7 @@ fn over(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
                     n => TableCell::new(words::grouped(n)),
                 };
                 let part = TableCell::new(format!("{:.4} %", over.percent));
-                let thread = TableCell::new(thread(series));
+                let thread = TableCell::new(describe_thread(series));
                 vec![TableCell::new(&latency.label), thread, TableCell::new(limit), count, part]
             }));
         }
@@ -135,39 +141,38 @@ fn over(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     Table { caption: "Latencies over a limit".to_owned(), columns, rows }
 }
 
-/// The longest of all threads with their times.
-fn moments(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
-    let asked = all.iter().any(|latency| latency.it.tracing.asked);
+/// The longest latencies of all threads with their times and, where traced, their causes.
+fn longest(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
+    let traced = all.iter().any(|latency| latency.document.tracing.asked);
     let mut rows = Vec::new();
     for latency in all {
-        let of = |series| -> Vec<(&ThreadSeries, &WorstLatency)> {
-            let series: &ThreadSeries = series;
-            series.worst.iter().map(|worst| (series, worst)).collect()
-        };
-        let mut worst: Vec<_> = latency.it.series.iter().flat_map(of).collect();
+        let threads = latency.document.series.iter();
+        let mut worst: Vec<(&ThreadSeries, &WorstLatency)> = threads
+            .flat_map(|series| series.worst.iter().map(move |worst| (series, worst)))
+            .collect();
         worst.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.late_ns));
-        rows.extend(worst.into_iter().take(MOMENTS).map(|(series, worst)| {
+        rows.extend(worst.into_iter().take(LONGEST_MAX).map(|(series, worst)| {
             let times = [worst.late_ns, worst.at_ns].map(|ns| TableCell::new(span(ns)));
             let mut row = vec![TableCell::new(&latency.label)];
             row.extend(times);
-            row.push(TableCell::new(thread(series)));
-            row.extend(asked.then(|| meanwhile(worst)));
+            row.push(TableCell::new(describe_thread(series)));
+            row.extend(traced.then(|| cause_cell(worst)));
             row
         }));
     }
     let mut columns = vec![
         TableColumn::words("run"),
         TableColumn::numbers("latency"),
-        TableColumn::numbers("after the beginning"),
+        TableColumn::numbers("time since start"),
         TableColumn::words("thread"),
     ];
-    columns.extend(asked.then(|| TableColumn::words("what ran meanwhile")));
-    let caption = format!("The longest, at most {MOMENTS} of each");
+    columns.extend(traced.then(|| TableColumn::words("cause")));
+    let caption = format!("The longest latencies, up to {LONGEST_MAX} of each run");
     Table { caption, columns, rows }
 }
 
 /// What ran on the CPU while a thread waited.
-fn meanwhile(worst: &WorstLatency) -> TableCell {
+fn cause_cell(worst: &WorstLatency) -> TableCell {
     match &worst.why {
         None => TableCell::unknown(),
         Some(why) if why.unknown.is_some() => {
@@ -177,11 +182,11 @@ fn meanwhile(worst: &WorstLatency) -> TableCell {
     }
 }
 
-/// What kept others away, and by which clock.
-fn circumstances(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
+/// The isolation and the clock of each measurement.
+fn conditions(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     let columns = ["run", "shield", "isolated at boot", "nohz_full", "clock", "clock read"];
-    let row = |latency: &LabelledDocument<LatencyMeasurement>| {
-        let (isolation, setting) = (&latency.it.isolation, &latency.it.setting);
+    let rows = all.iter().map(|latency| {
+        let (isolation, setting) = (&latency.document.isolation, &latency.document.setting);
         let shield = match (&isolation.shield, isolation.held) {
             (None, _) => TableCell::new("none"),
             (Some(name), Some(true)) => {
@@ -192,36 +197,31 @@ fn circumstances(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
             }
             (Some(name), None) => TableCell::toned(
                 TextTone::Doubt,
-                format!("{name}, by affinities alone: not checked"),
+                format!("{name}, by affinities only: not checked"),
             ),
-        };
-        let cpus = |cpus: &Option<cpushield_linux::CpuSet>| match cpus {
-            None => TableCell::new("not reported by this kernel"),
-            Some(cpus) if cpus.is_empty() => TableCell::new("none"),
-            Some(cpus) => TableCell::new(format!("CPU {cpus}")),
         };
         let source = setting.clocksource.as_deref().unwrap_or("unknown");
         vec![
             TableCell::new(&latency.label),
             shield,
-            cpus(&isolation.isolated),
-            cpus(&isolation.nohz_full),
+            reported_cpus(isolation.isolated.as_ref()),
+            reported_cpus(isolation.nohz_full.as_ref()),
             TableCell::new(format!("{} ({source})", setting.clock)),
             TableCell::new(span(setting.clock_read_ns)),
         ]
-    };
+    });
     Table {
-        caption: "What kept others away, and by which clock".to_owned(),
+        caption: "Isolation and clock".to_owned(),
         columns: columns.map(TableColumn::words).to_vec(),
-        rows: all.iter().map(row).collect(),
+        rows: rows.collect(),
     }
 }
 
-/// What else the machine was given to do, and what that came to: the price of the shield.
+/// The throughput of the loads that ran during the measurement: the price of the shield.
 fn loads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     let mut rows = Vec::new();
     for latency in all {
-        rows.extend(latency.it.loads.iter().map(|load| {
+        rows.extend(latency.document.loads.iter().map(|load| {
             let done = load.per_s.map_or_else(TableCell::unknown, |n| {
                 TableCell::new(format!("{} {}/s", words::plain(n), load.unit))
             });
@@ -236,6 +236,6 @@ fn loads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
         }));
     }
     let columns =
-        ["of", "load", "got done", "on CPU", "what it does"].map(TableColumn::words).to_vec();
-    Table { caption: "What the rest of the machine got done meanwhile".to_owned(), columns, rows }
+        ["run", "load", "throughput", "on CPU", "what it does"].map(TableColumn::words).to_vec();
+    Table { caption: "Throughput of the loads".to_owned(), columns, rows }
 }

@@ -1,4 +1,4 @@
-//! Documents → [`Report`]: one file for each section, in the order in which they are read.
+//! Documents → [`Report`]: one file for each section.
 
 mod comparison;
 mod experiment;
@@ -12,19 +12,19 @@ mod repeat;
 mod settings;
 mod topology;
 
-use super::block::{Report, ReportBlock, Section};
+use super::block::{Report, Section};
 use super::material::ReportMaterial;
 use crate::report::moment::day;
 use crate::survey::Machine;
 
-/// The report on this.
+/// The report on these documents.
 #[must_use]
 pub fn report(material: &ReportMaterial) -> Report {
     let sections = [
         ("glance", "At a glance", glance::blocks(material)),
         ("topology", "Where the shield is", topology::blocks(material)),
         ("interruptions", "What interrupts", noise::blocks(material)),
-        ("latency", "How late threads are", latency::blocks(material)),
+        ("latency", "Latencies", latency::blocks(material)),
         ("comparison", "Significant differences", comparison::blocks(material)),
         ("experiment", "Configurations side by side", experiment::blocks(material)),
         ("remains", "What remains, and how to remove it", remains::blocks(material)),
@@ -33,49 +33,52 @@ pub fn report(material: &ReportMaterial) -> Report {
         ("repeat", "How to repeat it", repeat::blocks(material)),
     ];
     let filled = sections.into_iter().filter(|(_, _, blocks)| !blocks.is_empty());
-    let section = |(id, title, blocks): (_, _, Vec<ReportBlock>)| Section { id, title, blocks };
     Report {
         title: material.title.clone().unwrap_or_else(|| title(material)),
         facts: facts(material),
-        sections: filled.map(section).collect(),
+        sections: filled.map(|(id, title, blocks)| Section { id, title, blocks }).collect(),
         made: format!("cpushield {}", env!("CARGO_PKG_VERSION")),
     }
 }
 
-/// A longer list of CPUs is no title.
+/// A longer list of CPUs does not fit into a title.
 const LIST_MAX: usize = 24;
 
 fn title(material: &ReportMaterial) -> String {
     if let Some(settings) = material.settings.last() {
-        let cpus = &settings.it.plan.shield.cpus;
+        let cpus = &settings.document.plan.shield.cpus;
         let list = cpus.to_string();
         return match list.len() > LIST_MAX {
             true => format!("A shield on {} CPUs", cpus.len()),
             false => format!("A shield on CPU {list}"),
         };
     }
-    match (material.looks.is_empty(), material.latencies.is_empty()) {
+    match (material.observations.is_empty(), material.latencies.is_empty()) {
         (false, true) => "What interrupts these CPUs".to_owned(),
-        (_, false) => "How late threads are".to_owned(),
+        (_, false) => "Latencies".to_owned(),
         (true, true) => "A machine and its CPUs".to_owned(),
     }
 }
 
-/// What everything here was seen on, where all documents agree.
+/// The machine and the day of the measurements, where all documents agree.
 fn facts(material: &ReportMaterial) -> Vec<String> {
-    let settings = material.latencies.iter().map(|latency| &latency.it.setting);
-    let machines = || material.machines.iter().map(|machine| &machine.it);
+    let settings = material.latencies.iter().map(|latency| &latency.document.setting);
+    let machines = material.machines.iter().map(|machine| &machine.document);
     let mut facts = Vec::new();
     let processors: Vec<String> = settings.clone().filter_map(|s| s.processor.clone()).collect();
-    let models = machines().filter_map(|machine| machine.topology.model.clone());
+    let models = machines.clone().filter_map(|machine| machine.topology.model.clone());
     facts.extend(only(models.chain(processors)));
-    let plans = material.settings.iter().filter_map(|settings| settings.it.plan.kernel.clone());
+    let plans =
+        material.settings.iter().filter_map(|settings| settings.document.plan.kernel.clone());
     let kernels = settings.filter_map(|setting| setting.kernel.clone());
-    let released = machines().filter_map(|machine| machine.kernel.release.clone());
+    let released = machines.filter_map(|machine| machine.kernel.release.clone());
     facts.extend(only(released.chain(plans).chain(kernels)).map(|name| format!("Linux {name}")));
     facts.extend(only(guests(material)).map(|name| format!("guest of {name}")));
-    let measured = material.latencies.iter().map(|latency| latency.it.began_s);
-    let watched = material.looks.iter().filter_map(|look| look.it.evidence.began_s);
+    let measured = material.latencies.iter().map(|latency| latency.document.began_s);
+    let watched = material
+        .observations
+        .iter()
+        .filter_map(|observation| observation.document.evidence.began_s);
     let began = measured.chain(watched).filter(|s| *s > 0).min();
     facts.extend(began.map(|s| format!("measured {}", day(s))));
     facts
@@ -83,17 +86,17 @@ fn facts(material: &ReportMaterial) -> Vec<String> {
 
 /// The hypervisors of all documents that name one.
 fn guests(material: &ReportMaterial) -> impl Iterator<Item = String> {
-    let settings = material.latencies.iter().map(|it| it.it.setting.hypervisor.clone());
-    material.machines.iter().map(|it| guest(&it.it)).chain(settings).flatten()
+    let settings = material.latencies.iter().map(|run| run.document.setting.hypervisor.clone());
+    material.machines.iter().map(|machine| guest(&machine.document)).chain(settings).flatten()
 }
 
-/// The hypervisor; nothing on a machine of its own.
+/// The hypervisor; `None` on bare metal.
 fn guest(machine: &Machine) -> Option<String> {
     let name = machine.virt.hypervisor.clone();
     (machine.virt.guest == Some(true)).then(|| name.unwrap_or("a hypervisor".to_owned()))
 }
 
-/// The one value that all have; nothing when they differ.
+/// The value that all share; `None` when they differ.
 fn only(mut values: impl Iterator<Item = String>) -> Option<String> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)

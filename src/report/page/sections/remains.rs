@@ -1,5 +1,5 @@
-//! What remains, and how to remove it: leaks with their remedies, what cannot be moved, what only a
-//! boot parameter removes.
+//! What remains, and how to remove it: leaks with their remedies, tasks and interrupts that cannot be
+//! moved, and advice on boot parameters.
 
 use crate::change::EffectTime;
 use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
@@ -11,25 +11,22 @@ use crate::verify::{Leak, VerdictState};
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let mut blocks = leaks(material);
     for fixed in &material.fixes {
-        let rows: Vec<Vec<TableCell>> = fixed
-            .it
-            .remains
-            .iter()
-            .map(|it| {
-                let boot = it.boot.as_ref().map_or_else(|| TableCell::new("–"), TableCell::code);
-                let (cpu, count) = (it.cpu.to_string(), words::grouped(it.count));
-                let cells = [TableCell::new(&it.what), TableCell::new(cpu), TableCell::new(count)];
-                cells.into_iter().chain([TableCell::new(&it.why), boot]).collect()
-            })
-            .collect();
-        let names = ["what", "CPU", "how often", "why it stays", "boot parameter"];
-        let columns = names.map(TableColumn::words).to_vec();
-        let caption = format!("{}: what stayed when nothing more could be done", fixed.label);
-        blocks.extend((!rows.is_empty()).then_some(ReportBlock::Table(Table {
-            caption,
-            columns,
-            rows,
-        })));
+        let rows = fixed.document.remains.iter().map(|leak| {
+            vec![
+                TableCell::new(&leak.what),
+                TableCell::new(leak.cpu.to_string()),
+                TableCell::new(words::grouped(leak.count)),
+                TableCell::new(&leak.why),
+                leak.boot.as_ref().map_or_else(|| TableCell::new("–"), TableCell::code),
+            ]
+        });
+        let rows: Vec<Vec<TableCell>> = rows.collect();
+        if !rows.is_empty() {
+            let names = ["what", "CPU", "count", "why it remains", "boot parameter"];
+            let columns = names.map(TableColumn::words).to_vec();
+            let caption = format!("{}: what remained after all fixes", fixed.label);
+            blocks.push(ReportBlock::Table(Table { caption, columns, rows }));
+        }
     }
     if let Some(settings) = material.settings.last() {
         blocks.extend(advice(settings));
@@ -37,34 +34,33 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     blocks
 }
 
-/// What leaked in the last look that was judged.
+/// The leaks in the last observation with a verdict.
 fn leaks(material: &ReportMaterial) -> Vec<ReportBlock> {
-    let judged =
-        |look: &&LabelledDocument<crate::report::page::WatchWithVerdict>| look.it.verdict.is_some();
-    let Some(look) = material.looks.iter().rfind(judged) else { return Vec::new() };
-    let verdicts = look.it.verdict.iter().flat_map(|verdict| &verdict.cpus);
+    let mut judged = material.observations.iter().rev().filter(|o| o.document.verdict.is_some());
+    let Some(observation) = judged.next() else { return Vec::new() };
+    let verdicts = observation.document.verdict.iter().flat_map(|verdict| &verdict.cpus);
     let mut rows = Vec::new();
     for cpu in verdicts.clone() {
-        rows.extend(cpu.leaks.iter().map(|leak| row(cpu.cpu, leak)));
+        rows.extend(cpu.leaks.iter().map(|leak| leak_row(cpu.cpu, leak)));
     }
     if rows.is_empty() {
         let holds = verdicts.clone().all(|cpu| cpu.state == VerdictState::Holds);
         let text = if holds && verdicts.clone().next().is_some() {
-            format!("Nothing: in \u{201c}{}\u{201d} nothing interrupted these CPUs.", look.label)
+            format!("Nothing interrupted these CPUs in \u{201c}{}\u{201d}.", observation.label)
         } else {
-            format!("It is not known: \u{201c}{}\u{201d} carries no claim, see above.", look.label)
+            format!("Unknown: \u{201c}{}\u{201d} proves nothing, see above.", observation.label)
         };
         return vec![ReportBlock::Text(text)];
     }
-    let mut columns = ["what", "cause", "CPU", "how often"].map(TableColumn::words).to_vec();
-    columns.extend(["by", "how to remove it"].map(TableColumn::words));
-    let caption = format!("What still interrupts: {}", look.label);
+    let mut columns = ["culprit", "cause", "CPU", "count"].map(TableColumn::words).to_vec();
+    columns.extend(["tunable", "how to remove it"].map(TableColumn::words));
+    let caption = format!("What still interrupts: {}", observation.label);
     vec![ReportBlock::Table(Table { caption, columns, rows })]
 }
 
-fn row(cpu: usize, leak: &Leak) -> Vec<TableCell> {
+fn leak_row(cpu: usize, leak: &Leak) -> Vec<TableCell> {
     let seen = &leak.interruptions;
-    let (by, how) = match (&leak.remedy, &leak.why_none) {
+    let (tunable, how) = match (&leak.remedy, &leak.why_none) {
         (Some(remedy), _) => {
             let when = match remedy.when {
                 EffectTime::Runtime => "now",
@@ -72,44 +68,46 @@ fn row(cpu: usize, leak: &Leak) -> Vec<TableCell> {
             };
             (TableCell::new(format!("{}, {when}", remedy.tunable)), TableCell::code(&remedy.how))
         }
-        (None, Some(why)) => (TableCell::new("nothing known"), TableCell::new(why)),
-        (None, None) => (TableCell::toned(TextTone::Doubt, "nothing known"), TableCell::new("–")),
+        (None, Some(why)) => (TableCell::new("none known"), TableCell::new(why)),
+        (None, None) => (TableCell::toned(TextTone::Doubt, "none known"), TableCell::new("–")),
     };
     vec![
-        TableCell::new(super::noise::who(&seen.culprit)),
+        TableCell::new(super::noise::describe_culprit(&seen.culprit)),
         TableCell::new(seen.cause.name()),
         TableCell::new(cpu.to_string()),
         TableCell::new(words::grouped(seen.count + seen.nested)),
-        by,
+        tunable,
         how,
     ]
 }
 
 fn advice(settings: &LabelledDocument<PlanWithOutcome>) -> Vec<ReportBlock> {
-    let plan = &settings.it.plan;
+    let plan = &settings.document.plan;
     let mut blocks = Vec::new();
     if !plan.boot.is_empty() {
-        let row = |it: &crate::plan::BootAdvice| {
-            let removes: Vec<&str> = it.removes.iter().map(|cause| cause.name()).collect();
+        let rows = plan.boot.iter().map(|advice| {
+            let removes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
             vec![
-                TableCell::code(&it.parameter),
+                TableCell::code(&advice.parameter),
                 TableCell::new(removes.join(", ")),
-                TableCell::new(&it.reason),
+                TableCell::new(&advice.reason),
             ]
-        };
+        });
+        let rows = rows.collect();
         let columns = ["parameter", "removes", "why"].map(TableColumn::words).to_vec();
         let caption = "Kernel parameters that would remove more (cpushield boot apply)";
-        let rows = plan.boot.iter().map(row).collect();
         blocks.push(ReportBlock::Table(Table { caption: caption.to_owned(), columns, rows }));
     }
     if !plan.immovable.is_empty() {
         let columns = ["what", "the kernel's reason"].map(TableColumn::words).to_vec();
-        let row = |it: &crate::plan::Immovable| {
-            vec![TableCell::new(it.what.to_string()), TableCell::new(it.reason.to_string())]
-        };
-        let rows = plan.immovable.iter().map(row).collect();
-        let caption = "What cannot be moved away from the shielded CPUs".to_owned();
-        let title = format!("{} things cannot be moved away", plan.immovable.len());
+        let rows = plan.immovable.iter().map(|immovable| {
+            let (what, reason) = (immovable.what.to_string(), immovable.reason.to_string());
+            vec![TableCell::new(what), TableCell::new(reason)]
+        });
+        let rows = rows.collect();
+        let caption =
+            "Tasks and interrupts that cannot be moved away from the shielded CPUs".to_owned();
+        let title = format!("{} tasks and interrupts cannot be moved away", plan.immovable.len());
         let table = ReportBlock::Table(Table { caption, columns, rows });
         blocks.push(ReportBlock::Fold { title, blocks: vec![table] });
     }

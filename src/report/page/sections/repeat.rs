@@ -1,5 +1,5 @@
-//! How to repeat it: the commands that make the same documents and the same report, in an order
-//! that works and with nothing left behind.
+//! How to repeat it: the commands that make the same documents and the same report, in a working
+//! order, with the shield undone at the end.
 
 use crate::latency::LatencyMeasurement;
 use crate::report::page::block::ReportBlock;
@@ -15,47 +15,47 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     if lines.is_empty() {
         return Vec::new();
     }
-    let caption = "In a shell, as root; every document says what it was measured on".to_owned();
+    let caption = "In a shell, as root; every document records its machine".to_owned();
     let mut blocks = vec![
         ReportBlock::Code { caption, text: lines.join("\n") },
         ReportBlock::Text(
-            "Figures of two runs are never the same. Repeat each measurement several times, \
-             alternating, and let `cpushield compare` tell which differences are significant. \
-             Tunables that were switched on or off by hand are not in these lines."
+            "Two runs never give the same figures. Repeat each measurement several times, \
+             interleaved, and use `cpushield compare` to find significant differences. Tunables that \
+             were switched on or off by hand are not in these lines."
                 .to_owned(),
         ),
     ];
     if !material.comparisons.is_empty() || !material.experiments.is_empty() {
         blocks.push(ReportBlock::Text(
-            "Comparisons and matrices are not in these lines: they need their own measurements, \
-             or the file that `cpushield experiment` was given."
+            "Comparisons and experiments are not in these lines: they need their own \
+             measurements, or the matrix file of `cpushield experiment`."
                 .to_owned(),
         ));
     }
     blocks
 }
 
-/// The commands in an order that works: what was measured without a shield comes before `apply`,
-/// what was measured under it follows, then the report, then `undo`.
+/// The commands in a working order: measurements without a shield, `apply`, measurements under the
+/// shield, the report, `undo`.
 fn recipe(material: &ReportMaterial) -> Vec<String> {
     let mut recipe = RecipeWriter::default();
     for machine in &material.machines {
         let file = recipe.save("machine", &machine.label);
         recipe.lines.push(format!("cpushield survey --json > {file}"));
     }
-    let kept = material.settings.iter().find(|settings| !settings.it.undone);
-    let shield = kept.or(material.settings.first()).map(|settings| &settings.it.plan.shield);
+    let kept = material.settings.iter().find(|settings| !settings.document.undone);
+    let shield = kept.or(material.settings.first()).map(|settings| &settings.document.plan.shield);
     let (before, shielded) = measurements(material, shield.is_some());
     for measurement in before {
         recipe.measure(&measurement);
     }
-    for tried in material.settings.iter().filter(|settings| settings.it.undone) {
-        let attempt = attempt(tried, material);
+    for tried in material.settings.iter().filter(|settings| settings.document.undone) {
+        let attempt = try_command(tried, material);
         let file = recipe.save("try", &tried.label);
         recipe.lines.push(format!("{attempt} --json > {file}"));
     }
     let needed = kept.is_some() || !shielded.is_empty();
-    let applied = needed && (!shielded.is_empty() || material.live || applied(kept));
+    let applied = needed && (!shielded.is_empty() || material.live || was_applied(kept));
     if let Some(shield) = shield.filter(|_| needed) {
         let label = kept.map_or("shield", |settings| settings.label.as_str());
         let file = recipe.save("plan", label);
@@ -79,20 +79,20 @@ fn recipe(material: &ReportMaterial) -> Vec<String> {
     recipe.lines
 }
 
-/// Whether the settings are of a shield in force, not of a plan that was only made.
-fn applied(settings: Option<&LabelledDocument<PlanWithOutcome>>) -> bool {
-    settings.is_some_and(|settings| !settings.it.outcomes.is_empty())
+/// Whether the settings are those of an active shield and not of a plan that was not applied.
+fn was_applied(settings: Option<&LabelledDocument<PlanWithOutcome>>) -> bool {
+    settings.is_some_and(|settings| !settings.document.outcomes.is_empty())
 }
 
-/// The lines so far, and the files that they wrote.
+/// The lines so far, and the files that they write.
 #[derive(Default)]
 struct RecipeWriter {
     lines: Vec<String>,
-    /// Label and name of each file, in the order of the report.
+    /// The label and the name of each file, in the order of the report.
     files: Vec<(String, String)>,
 }
 
-/// A command that measures, without where its document goes.
+/// A command that measures, without the redirection of its document.
 struct MeasuringCommand<'a> {
     kind: &'static str,
     label: &'a str,
@@ -100,11 +100,14 @@ struct MeasuringCommand<'a> {
 }
 
 impl RecipeWriter {
-    /// The name of the file of a document: `verify-before.json`; no two are the same.
+    /// Reserves a unique name for the file of a document: `verify-before.json`.
     fn save(&mut self, kind: &str, label: &str) -> String {
         let ending = if kind == "plan" { "plan" } else { "json" };
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-        let words: String = label.chars().take(40).map(plain).collect();
+        let words: String = label
+            .chars()
+            .take(40)
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .collect();
         let words = words.trim_matches('-');
         let stem = match words.strip_prefix(kind) {
             _ if words.is_empty() => kind.to_owned(),
@@ -113,8 +116,8 @@ impl RecipeWriter {
         };
         let numbered = (2..).map(|n| format!("{stem}-{n}.{ending}"));
         let mut names = std::iter::once(format!("{stem}.{ending}")).chain(numbered);
-        let is_free = |name: &String| self.files.iter().all(|(_, known)| known != name);
-        let name = names.find(is_free).unwrap_or(stem);
+        let name =
+            names.find(|name| self.files.iter().all(|(_, known)| known != name)).unwrap_or(stem);
         self.files.push((label.to_owned(), name.clone()));
         name
     }
@@ -144,54 +147,73 @@ impl RecipeWriter {
     }
 }
 
-/// What was measured without a shield, and what was measured under one.
+/// The measurements without a shield, and those under one.
 fn measurements(
     material: &ReportMaterial,
     shield: bool,
 ) -> (Vec<MeasuringCommand<'_>>, Vec<MeasuringCommand<'_>>) {
     let mut all: Vec<(bool, MeasuringCommand<'_>)> = Vec::new();
-    let looks = material.looks.iter().filter(|look| look.it.origin == WatchCommand::Verify);
-    let several = looks.clone().count() > 1;
-    for (nth, look) in looks.enumerate() {
-        let label = look.label.as_str();
-        // Evidence does not say whether there was a shield; the threads of the same name do, else
-        // the order that documents are given in: first what was before.
-        let beside = material.latencies.iter().find(|latency| latency.label == label);
-        let shielded = beside.map_or(shield && (nth > 0 || !several), |it| is_shielded(&it.it));
-        all.push((shielded, MeasuringCommand { kind: "verify", label, command: verify(&look.it) }));
+    let observations = material
+        .observations
+        .iter()
+        .filter(|observation| observation.document.origin == WatchCommand::Verify);
+    let several = observations.clone().count() > 1;
+    for (nth, observation) in observations.enumerate() {
+        let label = observation.label.as_str();
+        // Evidence does not record whether there was a shield, but a latency measurement with the
+        // same label does. Otherwise the first document is the one without a shield.
+        let same_label = material.latencies.iter().find(|latency| latency.label == label);
+        let shielded =
+            same_label.map_or(shield && (nth > 0 || !several), |l| is_shielded(&l.document));
+        all.push((
+            shielded,
+            MeasuringCommand {
+                kind: "verify",
+                label,
+                command: verify_command(&observation.document),
+            },
+        ));
     }
-    for it in &material.latencies {
-        let measurement =
-            MeasuringCommand { kind: "latency", label: &it.label, command: latency(&it.it) };
-        all.push((is_shielded(&it.it), measurement));
+    for document in &material.latencies {
+        let measurement = MeasuringCommand {
+            kind: "latency",
+            label: &document.label,
+            command: latency_command(&document.document),
+        };
+        all.push((is_shielded(&document.document), measurement));
     }
-    for it in &material.fixes {
-        let rounds = it.it.rounds.first();
-        let command = rounds.map(|round| format!("{} --fix", watched(&round.evidence)));
+    for document in &material.fixes {
+        let rounds = document.document.rounds.first();
+        let command = rounds.map(|round| format!("{} --fix", watch_command(&round.evidence)));
         let command = command.unwrap_or_else(|| "cpushield verify --fix".to_owned());
-        all.push((shield, MeasuringCommand { kind: "fix", label: &it.label, command }));
+        all.push((shield, MeasuringCommand { kind: "fix", label: &document.label, command }));
     }
     let (shielded, before): (Vec<_>, Vec<_>) = all.into_iter().partition(|(shielded, _)| *shielded);
-    let alone = |all: Vec<(bool, _)>| all.into_iter().map(|(_, it)| it).collect();
-    (alone(before), alone(shielded))
+    let [before, shielded] = [before, shielded]
+        .map(|measurements| measurements.into_iter().map(|(_, command)| command).collect());
+    (before, shielded)
 }
 
-/// Whether a shield was in force, or was to be.
+/// Whether the measurement was made under a shield.
 fn is_shielded(latency: &LatencyMeasurement) -> bool {
     latency.isolation.shield.is_some()
 }
 
-/// A shield that was tried and undone.
-fn attempt(settings: &LabelledDocument<PlanWithOutcome>, material: &ReportMaterial) -> String {
-    let shield = &settings.it.plan.shield;
-    let looks = material.looks.iter().filter(|look| look.it.origin == WatchCommand::Attempt);
-    let asked_ns = looks.map(|look| look.it.evidence.asked_ns).find(|ns| *ns > 0);
+/// The command that tries a shield.
+fn try_command(settings: &LabelledDocument<PlanWithOutcome>, material: &ReportMaterial) -> String {
+    let shield = &settings.document.plan.shield;
+    let observations = material
+        .observations
+        .iter()
+        .filter(|observation| observation.document.origin == WatchCommand::Attempt);
+    let asked_ns =
+        observations.map(|observation| observation.document.evidence.asked_ns).find(|ns| *ns > 0);
     let span = asked_ns.map(|ns| format!(" --for {}", exact(ns))).unwrap_or_default();
     format!("cpushield try --cpus {} --workload {}{span}", shield.cpus, shield.workload)
 }
 
-/// A command that watches CPUs, without limits.
-fn watched(evidence: &Evidence) -> String {
+/// The command that watches the CPUs of this evidence, without limits.
+fn watch_command(evidence: &Evidence) -> String {
     let cpus: CpuSet = evidence.cpus.iter().map(|cpu| cpu.cpu).collect();
     let span = exact(if evidence.asked_ns > 0 { evidence.asked_ns } else { evidence.span_ns });
     let busy = match evidence.workload {
@@ -201,59 +223,59 @@ fn watched(evidence: &Evidence) -> String {
     format!("cpushield verify --cpus {cpus} --for {span}{busy}")
 }
 
-fn verify(look: &WatchWithVerdict) -> String {
-    let limits = look.verdict.iter().flat_map(|verdict| &verdict.gates);
+fn verify_command(observation: &WatchWithVerdict) -> String {
+    let limits = observation.verdict.iter().flat_map(|verdict| &verdict.gates);
     let limits: String = limits.map(|gate| format!(" {}", gate.limit)).collect();
-    watched(&look.evidence) + &limits
+    watch_command(&observation.evidence) + &limits
 }
 
-fn latency(it: &LatencyMeasurement) -> String {
-    let cpus: CpuSet = it.series.iter().map(|series| series.cpu).collect();
-    let mut periods: Vec<u64> = it.series.iter().map(|series| series.period_ns).collect();
+fn latency_command(run: &LatencyMeasurement) -> String {
+    let cpus: CpuSet = run.series.iter().map(|series| series.cpu).collect();
+    let mut periods: Vec<u64> = run.series.iter().map(|series| series.period_ns).collect();
     periods.sort_unstable();
     periods.dedup();
     let mut words = format!(
         "cpushield latency {} --cpus {cpus} --for {} --warmup {}",
-        quoted(&it.instrument),
-        exact(it.asked_ns),
-        exact(it.warmup_ns)
+        quoted(&run.instrument),
+        exact(run.asked_ns),
+        exact(run.warmup_ns)
     );
     for period in periods.iter().filter(|period| **period > 0) {
         words.push_str(&format!(" --thread {}", exact(*period)));
     }
     // The thread of the shortest period has the highest priority.
-    let first = it.series.iter().min_by_key(|series| series.period_ns);
+    let first = run.series.iter().min_by_key(|series| series.period_ns);
     let policy = first.map_or("", |series| series.policy.as_str());
     match policy.split_once(' ') {
         Some(("SCHED_FIFO", priority)) => words.push_str(&format!(" --fifo {priority}")),
         _ if periods.iter().any(|period| *period > 0) => words.push_str(" --other"),
         _ => {}
     }
-    let limits: Vec<u64> = it
+    let limits: Vec<u64> = run
         .series
         .first()
         .map_or_else(Vec::new, |series| series.over.iter().map(|over| over.limit_ns).collect());
     words.extend(limits.iter().map(|ns| format!(" --over {}", exact(*ns))));
-    words.extend(it.loads.iter().map(|load| format!(" --load {}", quoted(&load.name))));
-    if it.tracing.asked {
+    words.extend(run.loads.iter().map(|load| format!(" --load {}", quoted(&load.name))));
+    if run.tracing.asked {
         words.push_str(" --why");
     }
-    words.extend(it.gates.iter().map(|gate| format!(" {}", gate.limit)));
+    words.extend(run.gates.iter().map(|gate| format!(" {}", gate.limit)));
     words
 }
 
-/// A time as the command line takes it: `10s`, `1ms`, `1500us`.
+/// A time in the form that the command line accepts: `10s`, `1ms`, `1500us`.
 fn exact(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let fits = units.into_iter().find(|(size, _)| ns > 0 && ns.is_multiple_of(*size));
     fits.map_or_else(|| format!("{ns}ns"), |(size, unit)| format!("{}{unit}", ns / size))
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     let word = word.replace(char::is_control, "_");
-    if !word.is_empty() && word.chars().all(plain) {
+    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c));
+    if !word.is_empty() && is_plain {
         return word;
     }
     format!("'{}'", word.replace('\'', "'\\''"))

@@ -1,4 +1,4 @@
-//! Where the shield is: the map of the machine's CPUs and what each is for.
+//! Where the shield is: the map of the CPUs and the role of each.
 
 use crate::plan::Shield;
 use crate::report::page::block::{
@@ -13,12 +13,12 @@ use cpushield_linux::CpuSet;
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let several = material.machines.len() > 1;
     let mut blocks = Vec::new();
-    let shield = material.settings.last().map(|settings| &settings.it.plan);
+    let shield = material.settings.last().map(|settings| &settings.document.plan);
     for (n, machine) in material.machines.iter().enumerate() {
         if several {
             blocks.push(ReportBlock::Heading(machine.label.clone()));
         }
-        let picture = picture(&machine.it, shield.map(|plan| &plan.shield), n);
+        let picture = picture(&machine.document, shield.map(|plan| &plan.shield), n);
         blocks.push(ReportBlock::Picture(Box::new(picture)));
     }
     if let Some(plan) = shield {
@@ -39,10 +39,6 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
 fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
     let topology = &machine.topology;
     let role = |cpu: usize| role(machine, shield, cpu);
-    let map = map(topology, &role);
-    let listed = |wanted: MapRole| -> CpuSet {
-        topology.cpus.iter().map(|cpu| cpu.cpu).filter(|cpu| role(*cpu) == wanted).collect()
-    };
     let roles = [
         MapRole::Shielded,
         MapRole::Idle,
@@ -52,21 +48,24 @@ fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
         MapRole::Offline,
     ];
     let mut parts = Vec::new();
-    for wanted in roles {
-        let cpus =
-            if wanted == MapRole::Offline { topology.offline.clone() } else { listed(wanted) };
+    for listed in roles {
+        let online = topology.cpus.iter().map(|cpu| cpu.cpu);
+        let cpus: CpuSet = match listed {
+            MapRole::Offline => topology.offline.clone(),
+            _ => online.filter(|cpu| role(*cpu) == listed).collect(),
+        };
         if !cpus.is_empty() {
-            parts.push(format!("CPU {cpus} {}", wanted.word()));
+            parts.push(format!("CPU {cpus} {}", listed.word()));
         }
     }
     Picture {
         id: if n == 0 { "map".to_owned() } else { format!("map-{}", n + 1) },
         title: "The CPUs of this machine".to_owned(),
         about: format!("{}.", parts.join("; ")),
-        how: "A CPU lies inside of the core, the caches and the memory node it shares with its \
-              neighbours; what a shielded CPU shares with others can still delay it a little."
+        how: "Each CPU is inside the core, the caches and the NUMA node that it shares with its \
+              neighbours. What a shielded CPU shares with others can still delay it a little."
             .to_owned(),
-        drawing: Drawing::Map(map),
+        drawing: Drawing::Map(map(topology, &role)),
         table: table(topology, &role),
     }
 }
@@ -90,17 +89,14 @@ fn map(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> CpuMap {
             None => packages.push((cpu.package, vec![cpu])),
         }
     }
-    let package = |(number, cpus): (Option<i64>, Vec<&Cpu>)| Package {
+    let packages = packages.into_iter().map(|(number, cpus)| Package {
         name: number.map_or_else(String::new, |number| format!("package {number}")),
         groups: groups(topology, &cpus, role),
-    };
-    CpuMap {
-        packages: packages.into_iter().map(package).collect(),
-        offline: topology.offline.clone(),
-    }
+    });
+    CpuMap { packages: packages.collect(), offline: topology.offline.clone() }
 }
 
-/// CPUs of a package by memory node and last cache.
+/// The CPUs of a package by NUMA node and last-level cache.
 fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -> Vec<NodeGroup> {
     let nodes = topology.nodes.len() > 1;
     let mut groups: Vec<(String, Option<&CpuSet>, Vec<&Cpu>)> = Vec::new();
@@ -114,14 +110,11 @@ fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -
             None => groups.push((name, shared, vec![cpu])),
         }
     }
-    let group = |(name, _, cpus): (String, Option<&CpuSet>, Vec<&Cpu>)| NodeGroup {
-        name,
-        clusters: clusters(&cpus, role),
-    };
-    groups.into_iter().map(group).collect()
+    let groups = groups.into_iter();
+    groups.map(|(name, _, cpus)| NodeGroup { name, clusters: clusters(&cpus, role) }).collect()
 }
 
-/// Cores by the L2 cache they share.
+/// The cores by the L2 cache that they share.
 fn clusters(cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -> Vec<Cluster> {
     let mut clusters: Vec<(CpuSet, Cluster)> = Vec::new();
     let mut seen = CpuSet::new();
@@ -141,7 +134,7 @@ fn clusters(cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -> Vec<Cluster> {
         };
         let name = cpu.core.map_or_else(|| kind.to_owned(), |core| format!("{kind} {core}"));
         let core = Core { name, cpus: threads.iter().map(|cpu| (*cpu, role(*cpu))).collect() };
-        // Some hypervisors say that the threads of a core do not share its caches: they do.
+        // Some hypervisors report that the threads of a core do not share its caches: they do.
         let shared = cpu.sharing(2).cloned().unwrap_or_default().union(&cpu.siblings);
         match clusters.iter_mut().find(|(known, _)| *known == shared) {
             Some((_, cluster)) => cluster.cores.push(core),
@@ -154,10 +147,10 @@ fn clusters(cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -> Vec<Cluster> {
     clusters.into_iter().map(|(_, cluster)| cluster).collect()
 }
 
-/// `L3 32 MiB` of a CPU; nothing when the kernel does not say.
+/// The cache of a CPU: `L3 32 MiB`; `None` when the kernel does not report it.
 fn cache(cpu: &Cpu, level: u32) -> Option<String> {
-    let of_level = |cache: &&crate::survey::Cache| cache.level == level;
-    let cache = cpu.caches.iter().find(|c| of_level(c) && c.kind != "Instruction")?;
+    let mut caches = cpu.caches.iter();
+    let cache = caches.find(|c| c.level == level && c.kind != "Instruction")?;
     Some(match cache.size_kib {
         Some(kib) => format!("L{level} {}", crate::report::machine::size(kib)),
         None => format!("L{level}"),
@@ -165,24 +158,22 @@ fn cache(cpu: &Cpu, level: u32) -> Option<String> {
 }
 
 fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
-    let columns = ["CPU", "what it is for", "core", "siblings", "L2 with", "L3 with", "node"];
+    let columns = ["CPU", "role", "core", "siblings", "L2 with", "L3 with", "node"];
     let mut columns: Vec<TableColumn> = columns.map(TableColumn::words).to_vec();
     columns.push(TableColumn::words("package"));
-    let dash = |text: Option<String>| TableCell::new(text.unwrap_or_else(|| "–".to_owned()));
-    let row = |cpu: &Cpu| {
-        let sharing = |level| dash(cpu.sharing(level).map(CpuSet::to_string));
+    let rows = topology.cpus.iter().map(|cpu| {
         vec![
             TableCell::new(cpu.cpu.to_string()),
             TableCell::new(role(cpu.cpu).word()),
-            dash(cpu.core.map(|core| core.to_string())),
+            text_or_dash(cpu.core),
             TableCell::new(cpu.siblings.to_string()),
-            sharing(2),
-            sharing(3),
-            dash(cpu.node.map(|node| node.to_string())),
-            dash(cpu.package.map(|package| package.to_string())),
+            text_or_dash(cpu.sharing(2)),
+            text_or_dash(cpu.sharing(3)),
+            text_or_dash(cpu.node),
+            text_or_dash(cpu.package),
         ]
-    };
-    let mut rows: Vec<Vec<TableCell>> = topology.cpus.iter().map(row).collect();
+    });
+    let mut rows: Vec<Vec<TableCell>> = rows.collect();
     rows.extend(topology.offline.iter().map(|cpu| {
         let mut row =
             vec![TableCell::new(cpu.to_string()), TableCell::new(MapRole::Offline.word())];
@@ -190,4 +181,8 @@ fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
         row
     }));
     Table { caption: "CPUs and what they share".to_owned(), columns, rows }
+}
+
+fn text_or_dash(value: Option<impl ToString>) -> TableCell {
+    TableCell::new(value.map_or_else(|| "–".to_owned(), |value| value.to_string()))
 }

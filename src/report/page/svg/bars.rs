@@ -1,5 +1,5 @@
-//! Bars: how often each thing came, a bar for each document, on a logarithmic scale. None and
-//! unknown are words, so that neither can be taken for the other.
+//! Bar charts on a logarithmic scale: the rate of each cause, a bar for each document. None and
+//! unknown are words, so that neither can be mistaken for the other.
 
 use super::{SvgDrawing, count, px, series, text_width};
 use crate::report::page::block::{Amount, BarChart};
@@ -10,10 +10,10 @@ const WIDTH: f64 = 860.0;
 const BAR: f64 = 15.0;
 const BETWEEN: f64 = 12.0;
 const TOP: f64 = 6.0;
-/// Room for the amount behind the longest bar.
+/// The space for the amount after the longest bar.
 const AMOUNT: f64 = 92.0;
 
-/// Draws them.
+/// Draws a bar chart.
 pub(super) fn draw(bars: &BarChart) -> SvgDrawing {
     let names = bars.rows.iter().map(|row| text_width(&row.label, 12.5));
     let left = names.fold(60.0_f64, f64::max) + 14.0;
@@ -31,9 +31,9 @@ pub(super) fn draw(bars: &BarChart) -> SvgDrawing {
     let bottom = height - 22.0;
     let inside = html! {
         @for n in powers(from * 10.0, to) {
-            line class="grid" x1=(px(left + length(n))) x2=(px(left + length(n))) y1="0"
-                y2=(px(bottom)) {}
-            text class="tick" x=(px(left + length(n))) y=(px(bottom + 15.0)) text-anchor="middle" {
+            @let x = px(left + length(n));
+            line class="grid" x1=(x) x2=(x) y1="0" y2=(px(bottom)) {}
+            text class="tick" x=(x) y=(px(bottom + 15.0)) text-anchor="middle" {
                 (words::plain(n))
             }
         }

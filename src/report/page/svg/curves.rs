@@ -1,5 +1,5 @@
-//! Curves of steps over each other. What the script needs for zooming stands in attributes; without
-//! it the picture is whole all the same.
+//! Overlaid step curves. Attributes hold what the script needs for zooming; the chart is complete
+//! without the script.
 
 use super::{SvgDrawing, px, series, text_width};
 use crate::report::page::block::{Axis, Curve, CurveChart, Stroke};
@@ -13,15 +13,15 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 28.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 46.0;
-/// Marks that have their words beside them.
+/// Marks per curve that have a label.
 const NAMED: usize = 1;
 
-/// Draws them.
+/// Draws the chart.
 pub(super) fn draw(curves: &CurveChart, id: &str) -> SvgDrawing {
     let clip = format!("{id}-clip");
     let (x, y) = (&curves.x, &curves.y);
     let (inner, bottom) = (WIDTH - LEFT - RIGHT, HEIGHT - BOTTOM);
-    let mut named = Vec::new();
+    let mut labels = Vec::new();
     let inside = html! {
         defs { clipPath id=(clip) {
             rect x=(px(LEFT)) y="0" width=(px(inner)) height=(px(bottom + 1.0)) {}
@@ -30,7 +30,7 @@ pub(super) fn draw(curves: &CurveChart, id: &str) -> SvgDrawing {
             line class="grid" x1=(px(LEFT)) x2=(px(WIDTH - RIGHT)) y1=(px(up(y, n)))
                 y2=(px(up(y, n))) {}
             text class="tick" x=(px(LEFT - 8.0)) y=(px(up(y, n) + 4.0)) text-anchor="end" {
-                (word(y, n))
+                (tick_label(y, n))
             }
         }
         g class="xaxis" {
@@ -38,13 +38,13 @@ pub(super) fn draw(curves: &CurveChart, id: &str) -> SvgDrawing {
                 line class="grid" x1=(px(along(x, n))) x2=(px(along(x, n))) y1=(px(TOP))
                     y2=(px(bottom)) {}
                 text class="tick" x=(px(along(x, n))) y=(px(bottom + 17.0)) text-anchor="middle" {
-                    (word(x, n))
+                    (tick_label(x, n))
                 }
             }
         }
         g clip-path=(format!("url(#{clip})")) { g class="zoomed" {
             @for (n, curve) in curves.series.iter().enumerate() {
-                (drawn(curves, curve, n, &mut named))
+                (draw_curve(curves, curve, n, &mut labels))
             }
         } }
         line class="axis" x1=(px(LEFT)) x2=(px(WIDTH - RIGHT)) y1=(px(bottom)) y2=(px(bottom)) {}
@@ -59,37 +59,37 @@ pub(super) fn draw(curves: &CurveChart, id: &str) -> SvgDrawing {
     SvgDrawing { class: "curves", width: WIDTH, height: HEIGHT, inside, plot: Some(plot) }
 }
 
-/// The words of a mark and where they stand.
+/// The position of the label of a mark.
 #[derive(Debug, Clone, PartialEq)]
 struct MarkLabel {
-    /// The side of the words that the mark is at.
+    /// The end of the label at the mark.
     x: f64,
-    /// They stand to the left of the mark.
+    /// Whether the label is to the left of the mark.
     is_left: bool,
-    /// The line they stand on.
+    /// The baseline.
     y: f64,
-    /// How far they reach.
+    /// The width.
     width: f64,
 }
 
-/// The height of a line of words.
+/// The height of a label.
 const LINE: f64 = 15.0;
 
 impl MarkLabel {
-    /// Beside a mark, below those that would stand in the same place.
-    fn place(left: f64, top: f64, said: &str, others: &[MarkLabel]) -> MarkLabel {
-        let width = text_width(said, 11.5);
+    /// Places a label next to its mark, below the labels that it would overlap.
+    fn place(left: f64, top: f64, text: &str, others: &[MarkLabel]) -> MarkLabel {
+        let width = text_width(text, 11.5);
         let is_left = left > WIDTH * 0.7 || left + width > WIDTH - RIGHT;
         let y = if top < 24.0 { top + 4.0 } else { top - 9.0 };
         let x = if is_left { left - 9.0 } else { left + 9.0 };
-        let mut name = MarkLabel { x, is_left, y, width };
-        while others.iter().any(|other| name.meets(other)) {
-            name.y += LINE;
+        let mut label = MarkLabel { x, is_left, y, width };
+        while others.iter().any(|other| label.overlaps(other)) {
+            label.y += LINE;
         }
-        name
+        label
     }
 
-    fn meets(&self, other: &MarkLabel) -> bool {
+    fn overlaps(&self, other: &MarkLabel) -> bool {
         let ((from, to), (start, end)) = (self.span(), other.span());
         from < end && start < to && (self.y - other.y).abs() < LINE
     }
@@ -99,16 +99,16 @@ impl MarkLabel {
     }
 }
 
-fn drawn(curves: &CurveChart, curve: &Curve, n: usize, named: &mut Vec<MarkLabel>) -> Markup {
+fn draw_curve(curves: &CurveChart, curve: &Curve, n: usize, labels: &mut Vec<MarkLabel>) -> Markup {
     let (x, y) = (&curves.x, &curves.y);
-    let names: Vec<MarkLabel> = curve
+    let named: Vec<MarkLabel> = curve
         .marks
         .iter()
         .take(NAMED)
-        .map(|(at, much, said)| {
-            let name = MarkLabel::place(along(x, *at), up(y, *much), said, named);
-            named.push(name.clone());
-            name
+        .map(|(at, height, text)| {
+            let label = MarkLabel::place(along(x, *at), up(y, *height), text, labels);
+            labels.push(label.clone());
+            label
         })
         .collect();
     html! {
@@ -121,42 +121,42 @@ fn drawn(curves: &CurveChart, curve: &Curve, n: usize, named: &mut Vec<MarkLabel
                 }
                 Stroke::Line => path class="line thin" d=(line(curves, curve)) {}
             }
-            @for (nth, (at, much, said)) in curve.marks.iter().enumerate() {
-                @let (left, top) = (along(x, *at), up(y, *much));
-                // A dot that zooming does not stretch: a line of no length with a round end.
-                path class="mark" d=(format!("M{} {}h0", px(left), px(top))) { title { (said) } }
-                @if let Some(name) = names.get(nth) {
-                    text class="marked" x=(px(name.x)) y=(px(name.y))
-                        text-anchor=(if name.is_left { "end" } else { "start" }) { (said) }
+            @for (nth, (at, height, text)) in curve.marks.iter().enumerate() {
+            @let (left, top) = (along(x, *at), up(y, *height));
+            // A line without length and with round ends is a dot that zooming does not stretch.
+            path class="mark" d=(format!("M{} {}h0", px(left), px(top))) { title { (text) } }
+            @if let Some(label) = named.get(nth) {
+            text class="marked" x=(px(label.x)) y=(px(label.y))
+            text-anchor=(if label.is_left { "end" } else { "start" }) { (text) }
                 }
             }
         }
     }
 }
 
-/// The steps as numbers, for reading values off.
+/// The steps as numbers, for the script.
 fn steps(curve: &Curve) -> String {
     let mut text = String::new();
-    for (from, to, much) in &curve.steps {
+    for (from, to, height) in &curve.steps {
         // Writing to a string does not fail.
-        let _ = write!(text, "{from:.0},{to:.0},{much:.0} ");
+        let _ = write!(text, "{from:.0},{to:.0},{height:.0} ");
     }
     text
 }
 
-/// Steps as a path: up, along, down again where nothing follows at once.
+/// The steps as a closed outline, which falls to the axis where the next step does not follow.
 fn outline(curves: &CurveChart, curve: &Curve, bottom: f64) -> String {
     let (x, y) = (&curves.x, &curves.y);
     let mut path = String::new();
     let mut last = None;
-    for (from, to, much) in &curve.steps {
-        let (left, right, top) = (px(along(x, *from)), px(along(x, *to)), px(up(y, *much)));
-        let begins = match &last {
+    for (from, to, height) in &curve.steps {
+        let (left, right, top) = (px(along(x, *from)), px(along(x, *to)), px(up(y, *height)));
+        let start = match &last {
             Some(end) if *end == left => String::new(),
             Some(_) => format!("V{}M{left} {}", px(bottom), px(bottom)),
             None => format!("M{left} {}", px(bottom)),
         };
-        let _ = write!(path, "{begins}V{top}H{right}");
+        let _ = write!(path, "{start}V{top}H{right}");
         last = Some(right);
     }
     if last.is_some() {
@@ -165,24 +165,24 @@ fn outline(curves: &CurveChart, curve: &Curve, bottom: f64) -> String {
     path
 }
 
-/// Steps as a path that begins anew where nothing is known.
+/// The steps as a line, which is broken where there is no step.
 fn line(curves: &CurveChart, curve: &Curve) -> String {
     let (x, y) = (&curves.x, &curves.y);
     let mut path = String::new();
     let mut last = None;
-    for (from, to, much) in &curve.steps {
-        let (left, right, top) = (px(along(x, *from)), px(along(x, *to)), px(up(y, *much)));
-        let begins = match &last {
+    for (from, to, height) in &curve.steps {
+        let (left, right, top) = (px(along(x, *from)), px(along(x, *to)), px(up(y, *height)));
+        let start = match &last {
             Some(end) if *end == left => format!("V{top}"),
             _ => format!("M{left} {top}"),
         };
-        let _ = write!(path, "{begins}H{right}");
+        let _ = write!(path, "{start}H{right}");
         last = Some(right);
     }
     path
 }
 
-/// The part of an axis that lies before a value.
+/// The position of a value on an axis, from 0 to 1.
 fn part(axis: &Axis, value: f64) -> f64 {
     let part = if axis.log {
         (value.max(axis.from) / axis.from).ln() / (axis.to / axis.from).ln()
@@ -201,11 +201,11 @@ fn up(axis: &Axis, value: f64) -> f64 {
     bottom - (bottom - TOP) * part(axis, value)
 }
 
-fn word(axis: &Axis, value: f64) -> String {
+fn tick_label(axis: &Axis, value: f64) -> String {
     if axis.is_time { words::time(value) } else { words::plain(value) }
 }
 
-/// Round values: powers of ten, or about eight equal steps.
+/// Round values on an axis: powers of ten, or about eight equal steps.
 fn ticks(axis: &Axis) -> Vec<f64> {
     if !axis.log {
         let step = words::round_step(axis.to - axis.from, axis.is_time);
@@ -218,8 +218,8 @@ fn ticks(axis: &Axis) -> Vec<f64> {
     let marks: &[f64] =
         if decades < if axis.is_time { 4.0 } else { 2.5 } { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let all = (0..30).flat_map(|power| marks.iter().map(move |m| first * 10.0_f64.powi(power) * m));
-    let whole = |n: &f64| axis.is_time || *n >= 1.0;
-    all.filter(|n| whole(n) && *n >= axis.from * 0.999 && *n <= axis.to * 1.001).collect()
+    let least = if axis.is_time { 0.0 } else { 1.0 };
+    all.filter(|n| *n >= least && *n >= axis.from * 0.999 && *n <= axis.to * 1.001).collect()
 }
 
 #[cfg(test)]
@@ -248,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn words_of_marks_in_one_place_stand_below_each_other() {
-        let mut named: Vec<MarkLabel> = Vec::new();
+    fn labels_of_marks_in_one_place_do_not_overlap() {
+        let mut labels: Vec<MarkLabel> = Vec::new();
         for _ in 0..3 {
-            let name = MarkLabel::place(400.0, 100.0, "49.00 ms on CPU 3 at 12.30 s", &named);
-            assert!(named.iter().all(|other| !name.meets(other)), "{named:?}");
-            named.push(name);
+            let label = MarkLabel::place(400.0, 100.0, "49.00 ms on CPU 3 at 12.30 s", &labels);
+            assert!(labels.iter().all(|other| !label.overlaps(other)), "{labels:?}");
+            labels.push(label);
         }
-        let far = MarkLabel::place(100.0, 100.0, "1 ms", &named);
-        assert_eq!(far.y, named[0].y, "what is elsewhere stays where it is");
+        let far = MarkLabel::place(100.0, 100.0, "1 ms", &labels);
+        assert_eq!(far.y, labels[0].y, "a label elsewhere is not moved");
     }
 }

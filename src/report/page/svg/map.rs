@@ -1,4 +1,4 @@
-//! The map of CPUs: packages, NUMA nodes and L3, L2, cores, threads, each a frame in another.
+//! The map of CPUs: packages, NUMA nodes and L3, L2, cores, threads, as nested frames.
 
 use super::{SvgDrawing, count, px, text_width};
 use crate::report::page::block::{Cluster, Core, CpuMap, MapRole, NodeGroup, Package};
@@ -8,19 +8,19 @@ use maud::{Markup, html};
 const CPU: (f64, f64) = (88.0, 46.0);
 const GAP: f64 = 6.0;
 const PAD: f64 = 8.0;
-/// Room for the name of a frame.
+/// The height of the name of a frame.
 const NAME: f64 = 18.0;
-/// No frame is wider, unless a single core is.
+/// The largest width of a frame, unless a single core is wider.
 const WIDTH: f64 = 840.0;
 
-/// Something laid out: its size, and what draws it at a place.
+/// A laid-out element: its size, and a function that draws it at a position.
 struct MapPiece {
     width: f64,
     height: f64,
     draw: Box<dyn FnOnce(f64, f64) -> Markup>,
 }
 
-/// Draws it.
+/// Draws the map.
 pub(super) fn draw(map: &CpuMap) -> SvgDrawing {
     let mut pieces: Vec<MapPiece> = map.packages.iter().map(package).collect();
     if !map.offline.is_empty() {
@@ -37,20 +37,20 @@ fn package(package: &Package) -> MapPiece {
 }
 
 fn group(group: &NodeGroup) -> MapPiece {
-    // Cores with an L2 each need no frame around each of them.
+    // Cores with an L2 each need no cluster frame.
     let apart = group.clusters.iter().any(|cluster| cluster.cores.len() > 1);
     let clusters: Vec<MapPiece> = if apart {
         group.clusters.iter().map(cluster).collect()
     } else {
         let cores = group.clusters.iter().flat_map(|c| c.cores.iter().map(|core| (core, &c.name)));
-        cores.map(|(one, name)| core(one, name)).collect()
+        cores.map(|(inner, name)| core(inner, name)).collect()
     };
     let inside = flow(clusters, WIDTH);
     if group.name.is_empty() { inside } else { frame("node", group.name.clone(), inside) }
 }
 
 fn cluster(cluster: &Cluster) -> MapPiece {
-    let cores = cluster.cores.iter().map(|one| core(one, "")).collect();
+    let cores = cluster.cores.iter().map(|inner| core(inner, "")).collect();
     frame("cluster", cluster.name.clone(), flow(cores, WIDTH - 2.0 * PAD))
 }
 
@@ -93,7 +93,7 @@ fn cpu(number: usize, role: MapRole) -> MapPiece {
     MapPiece { width, height, draw: Box::new(draw) }
 }
 
-/// A frame with a name around something.
+/// A named frame around an element.
 fn frame(class: &'static str, name: String, inside: MapPiece) -> MapPiece {
     let size = if class == "core" { 10.5 } else { 12.0 };
     let top = if name.is_empty() { PAD } else { NAME + 4.0 };
@@ -111,7 +111,7 @@ fn frame(class: &'static str, name: String, inside: MapPiece) -> MapPiece {
     MapPiece { width, height, draw: Box::new(draw) }
 }
 
-/// Pieces in rows no wider than this.
+/// Arranges elements in rows no wider than `width`.
 fn flow(pieces: Vec<MapPiece>, width: f64) -> MapPiece {
     let (mut x, mut y, mut row, mut widest) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
     let mut placed = Vec::new();

@@ -1,5 +1,5 @@
-//! Pictures → SVG that a page holds or that stands alone. Colours come from the style sheet, so
-//! they follow the reader's light or dark mode.
+//! Charts → SVG, inside a page or as a file. Colours come from the style sheet, so they follow the
+//! reader's light or dark mode.
 
 mod bars;
 mod curves;
@@ -9,15 +9,15 @@ use super::block::{Drawing, Picture};
 use super::html::clean;
 use maud::{Markup, PreEscaped, html};
 
-/// Colours of the pictures, for the page and for a picture that stands alone.
+/// The colours of the charts, for the page and for a standalone SVG.
 pub const STYLE: &str = include_str!("../picture.css");
 
-/// A picture inside a page.
+/// The SVG of a chart inside a page.
 #[must_use]
 pub fn inline(picture: &Picture) -> Markup {
     let name = format!("{}-title", picture.id);
     let about = format!("{}-about", picture.id);
-    let drawn = drawn(picture);
+    let drawn = draw(picture);
     html! {
         svg class=(drawn.class) role="img" aria-labelledby=(name) aria-describedby=(about)
             viewBox=(format!("0 0 {:.0} {:.0}", drawn.width, drawn.height))
@@ -30,10 +30,10 @@ pub fn inline(picture: &Picture) -> Markup {
     }
 }
 
-/// A picture as a file of its own.
+/// A chart as a standalone SVG file.
 #[must_use]
-pub fn alone(picture: &Picture) -> String {
-    let drawn = drawn(picture);
+pub fn standalone(picture: &Picture) -> String {
+    let drawn = draw(picture);
     let legend = legend(&picture.drawing, drawn.height + 8.0);
     let (width, height) = (drawn.width + 24.0, drawn.height + legend.1 + 52.0);
     let svg = html! {
@@ -57,11 +57,11 @@ struct SvgDrawing {
     width: f64,
     height: f64,
     inside: Markup,
-    /// Where the axes are, for zooming.
+    /// The position of the axes, for zooming.
     plot: Option<String>,
 }
 
-fn drawn(picture: &Picture) -> SvgDrawing {
+fn draw(picture: &Picture) -> SvgDrawing {
     match &picture.drawing {
         Drawing::Map(map) => map::draw(map),
         Drawing::Bars(bars) => bars::draw(bars),
@@ -69,41 +69,41 @@ fn drawn(picture: &Picture) -> SvgDrawing {
     }
 }
 
-/// The names of the series below a picture that stands alone, and how high that is.
+/// The names of the series below a standalone chart, and the height of that legend.
 fn legend(drawing: &Drawing, top: f64) -> (Markup, f64) {
     let names: Vec<&String> = match drawing {
         Drawing::Map(_) => return (html! {}, 0.0),
         Drawing::Bars(bars) => bars.series.iter().collect(),
         Drawing::Curves(curves) => curves.series.iter().map(|curve| &curve.label).collect(),
     };
-    let line = |n: usize| top + 18.0 * count(n);
     let markup = html! {
-        @for (n, name) in names.iter().enumerate() {
-            rect class=(format!("key {}", series(n))) x="8" y=(px(line(n))) width="22" height="11" {}
-            text class="label" x="38" y=(px(line(n) + 10.0)) { (name) }
+    @for (n, name) in names.iter().enumerate() {
+    @let y = top + 18.0 * count(n);
+    rect class=(format!("key {}", series(n))) x="8" y=(px(y)) width="22" height="11" {}
+    text class="label" x="38" y=(px(y + 10.0)) { (name) }
         }
     };
     (markup, 18.0 * count(names.len()) + 12.0)
 }
 
-/// The class of the n-th series; colours and patterns come again after eight.
+/// The class of the n-th series; colours and patterns repeat after eight.
 pub(super) fn series(n: usize) -> String {
     format!("s{}", n % 8)
 }
 
-/// Numbers of things are small.
-#[expect(clippy::cast_precision_loss, reason = "things in a picture are few")]
+/// A small count as a float.
+#[expect(clippy::cast_precision_loss, reason = "a chart has few elements")]
 fn count(n: usize) -> f64 {
     n as f64
 }
 
-/// A length, to a tenth.
+/// A length, rounded to a tenth.
 fn px(length: f64) -> String {
     let text = format!("{length:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// How wide a text is about, in a font of this size.
+/// The approximate width of a text in a font of this size.
 fn text_width(text: &str, size: f64) -> f64 {
     count(text.chars().count()) * size * 0.58
 }
