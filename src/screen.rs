@@ -1,5 +1,5 @@
-//! The terminal as a screen of its own: taken over, drawn on, and in any case given back as it was.
-//! What is drawn is somebody else's matter.
+//! The terminal as a full screen: taken over, drawn on, and always restored. Other modules draw the
+//! content.
 
 use cpushield_linux::terminal::{Keyboard, TerminalInput};
 use ratatui::crossterm::terminal;
@@ -7,22 +7,23 @@ use ratatui::{DefaultTerminal, Frame};
 use std::io;
 use std::time::Duration;
 
-/// What the user wants.
+/// What the user asked for with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserAction {
-    /// To leave: `q`, Esc, Ctrl-C, Ctrl-D.
+    /// Quit: `q`, Esc, Ctrl-C, Ctrl-D.
     Quit,
-    /// Up by so many lines, or down when negative.
+    /// Scroll up by this many lines, or down when negative.
     Up(isize),
     /// Any other letter.
     Letter(char),
-    /// To see it drawn again: the size has changed.
+    /// Draw again, because the size has changed.
     Redraw,
-    /// Nothing any more: the terminal is gone.
+    /// The terminal is gone.
     Gone,
 }
 
-/// The terminal while it is ours. Given back when this is dropped, and before a panic is told.
+/// The terminal in full-screen mode. Dropping it restores the terminal, and so does a panic before
+/// its message is printed.
 #[derive(Debug)]
 pub struct Screen {
     terminal: DefaultTerminal,
@@ -30,20 +31,20 @@ pub struct Screen {
     size: Option<(u16, u16)>,
 }
 
-/// A page of scrolling.
+/// Lines per page.
 const PAGE: isize = 10;
 
 impl Screen {
     /// Takes the terminal over.
     ///
     /// # Errors
-    /// There is none, or it does not do what is asked.
+    /// There is no terminal, or it cannot be set up.
     pub fn take() -> io::Result<Screen> {
         let keyboard = Keyboard::open()?;
         Ok(Screen { terminal: ratatui::try_init()?, keyboard, size: terminal::size().ok() })
     }
 
-    /// Draws anew.
+    /// Draws a frame.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -51,19 +52,19 @@ impl Screen {
         self.terminal.draw(view).map(|_| ())
     }
 
-    /// Waits for a key, at most this long. A signal ends the wait early.
+    /// Waits for a key for at most this time. A signal ends the wait early.
     ///
     /// # Errors
     /// The terminal cannot be read.
     pub fn wait(&mut self, time: Duration) -> io::Result<Option<UserAction>> {
         match self.keyboard.wait(time)? {
-            TerminalInput::Typed(bytes) => Ok(key_of(&bytes)),
+            TerminalInput::Typed(bytes) => Ok(parse_key(&bytes)),
             TerminalInput::Gone => Ok(Some(UserAction::Gone)),
             TerminalInput::Nothing => Ok(self.resized().then_some(UserAction::Redraw)),
         }
     }
 
-    /// Whether the size is another one than at the last call.
+    /// Whether the size has changed since the last call.
     fn resized(&mut self) -> bool {
         let before = self.size;
         self.size = terminal::size().ok();
@@ -73,14 +74,14 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nobody is left to tell when the terminal is gone.
+        // An error means that the terminal is gone, so it cannot be reported.
         let _ = ratatui::try_restore();
     }
 }
 
-/// The first key of what was typed; more than one come together only when a key is held down.
-/// Keys with more than one byte are those of xterm-ctlseqs, in both modes of the cursor keys.
-fn key_of(bytes: &[u8]) -> Option<UserAction> {
+/// The first key of the input; several arrive together only when a key is held down. The sequences
+/// with more than one byte are those of xterm-ctlseqs, in both modes of the cursor keys.
+fn parse_key(bytes: &[u8]) -> Option<UserAction> {
     match bytes {
         [b'q' | 0x03 | 0x04, ..] | [0x1b] => Some(UserAction::Quit),
         [b'k', ..] | [0x1b, b'[' | b'O', b'A', ..] => Some(UserAction::Up(1)),
@@ -100,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_usual_way_out_is_a_way_out_and_half_a_key_is_none() {
-        for way_out in ["q", "\x1b", "\x03", "\x04"] {
-            assert_eq!(key_of(way_out.as_bytes()), Some(UserAction::Quit), "{way_out:?}");
+    fn every_usual_key_quits_and_an_incomplete_sequence_does_nothing() {
+        for key in ["q", "\x1b", "\x03", "\x04"] {
+            assert_eq!(parse_key(key.as_bytes()), Some(UserAction::Quit), "{key:?}");
         }
         for (typed, key) in [
             ("c", Some(UserAction::Letter('c'))),
@@ -116,7 +117,7 @@ mod tests {
             ("é", None),
             ("", None),
         ] {
-            assert_eq!(key_of(typed.as_bytes()), key, "{typed:?}");
+            assert_eq!(parse_key(typed.as_bytes()), key, "{typed:?}");
         }
     }
 }

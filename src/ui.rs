@@ -1,5 +1,5 @@
-//! The only printing. Results go to standard output, status, warnings and errors to standard error;
-//! colour only on a terminal and never with `NO_COLOR`.
+//! The only module that prints. Results go to standard output; status, warnings and errors go to
+//! standard error. Colour is used only on a terminal and never with `NO_COLOR`.
 
 use crate::failure::{Failure, FailureKind};
 use anstyle::{AnsiColor, Style};
@@ -9,31 +9,31 @@ use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// Columns where standard output is no terminal: a file is looked at in a wide window, or searched,
-/// and a line that is cut in two is found by nobody.
+/// The width when standard output is not a terminal: files are read in wide windows or searched,
+/// and a search does not find a line that is broken in two.
 const WIDTH: usize = 120;
 
 /// How results are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// Text for people.
+    /// Plain text.
     Text,
     /// One JSON document.
     Json,
 }
 
-/// Where and how a command shows what it has to say.
+/// How a command shows its results, status and errors.
 #[derive(Debug)]
 pub struct Ui {
-    /// Text or JSON.
+    /// The format of results.
     pub format: OutputFormat,
-    /// Only results, warnings and errors.
+    /// Whether status lines are suppressed.
     pub quiet: bool,
-    /// Whether something is on standard output already.
+    /// Whether something was already written to standard output.
     shown: Cell<bool>,
 }
 
-/// A failure as a document. Its form stays: programs read it.
+/// A failure as a JSON document. Programs read it, so its form is stable.
 #[derive(Debug, Serialize)]
 struct FailureDocument<'a> {
     schema: u32,
@@ -65,17 +65,17 @@ pub enum Emphasis {
 
 impl Emphasis {
     fn style(self) -> Style {
-        let colour = |c: AnsiColor| Style::new().fg_color(Some(c.into()));
+        let bold = Style::new().bold();
         match self {
-            Emphasis::Good => colour(AnsiColor::Green).bold(),
-            Emphasis::Bad => colour(AnsiColor::Red).bold(),
-            Emphasis::Doubt => colour(AnsiColor::Yellow).bold(),
-            Emphasis::Head => Style::new().bold(),
+            Emphasis::Good => bold.fg_color(Some(AnsiColor::Green.into())),
+            Emphasis::Bad => bold.fg_color(Some(AnsiColor::Red.into())),
+            Emphasis::Doubt => bold.fg_color(Some(AnsiColor::Yellow.into())),
+            Emphasis::Head => bold,
             Emphasis::Dim => Style::new().dimmed(),
         }
     }
 
-    /// The text in this tone; the escapes vanish where they are not wanted.
+    /// The text with this emphasis. The stream strips the escapes where colour is not wanted.
     #[must_use]
     pub fn paint(self, text: &str) -> String {
         let style = self.style();
@@ -84,28 +84,28 @@ impl Emphasis {
 }
 
 impl Ui {
-    /// One that shows results so; `quiet`: nothing but results, warnings and errors.
+    /// A `Ui` with this format; `quiet` suppresses status lines.
     #[must_use]
     pub fn new(format: OutputFormat, quiet: bool) -> Ui {
         Ui { format, quiet, shown: Cell::new(false) }
     }
 
-    /// Shows a failure, on standard error. Where JSON was asked for and nothing is on standard
-    /// output yet, a document about it goes there: what reads one document gets one.
+    /// Shows a failure on standard error. With JSON output and nothing on standard output yet, it
+    /// also writes an error document there, so that a reader of one document gets one.
     pub fn show_failure(&self, failure: &Failure) {
-        say(&format!("{}: {failure}", Emphasis::Bad.paint("error")));
+        print_to_stderr(&format!("{}: {failure}", Emphasis::Bad.paint("error")));
         if self.format != OutputFormat::Json || self.shown.get() {
             return;
         }
         let Failure { kind, message, hints } = failure;
         let error = FailureFields { kind: *kind, exit_code: kind.code(), message, hints };
         if let Ok(text) = serde_json::to_string_pretty(&FailureDocument { schema: 1, error }) {
-            // The failure is told on standard error, whatever becomes of this.
+            // Standard error has the failure even if this fails.
             let _ = self.print(&text);
         }
     }
 
-    /// Shows a document: as JSON, or by its text.
+    /// Shows a document as JSON or as its text.
     ///
     /// # Errors
     /// Standard output cannot be written; a closed pipe is not an error.
@@ -122,7 +122,7 @@ impl Ui {
         self.print(&out).map(|_| ())
     }
 
-    /// Shows a text as it is.
+    /// Shows a text unchanged.
     ///
     /// # Errors
     /// Standard output cannot be written; a closed pipe is not an error.
@@ -130,7 +130,7 @@ impl Ui {
         self.print(text).map(|_| ())
     }
 
-    /// Shows one document of many, on a line of its own; `false` when nobody reads any more.
+    /// Shows one document of many on one line; `false` when the reader has closed the pipe.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -157,45 +157,45 @@ impl Ui {
         anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 
-    /// Columns of the terminal; `None` where standard output is none.
+    /// The columns of the terminal; `None` when standard output is not a terminal.
     #[must_use]
     pub fn columns(&self) -> Option<u16> {
         let size = ratatui::crossterm::terminal::size();
         size.ok().filter(|_| self.is_terminal()).map(|(columns, _)| columns)
     }
 
-    /// Columns of the terminal; those of a wide one where standard output is none.
+    /// The columns of the terminal; those of a wide one when standard output is not a terminal.
     #[must_use]
     pub fn width(&self) -> usize {
         self.columns().map_or(WIDTH, usize::from)
     }
 
-    /// A line about what is being done, on standard error; not when quiet.
+    /// Shows a status line on standard error, unless quiet.
     pub fn status(&self, line: &str) {
         if !self.quiet {
-            say(line);
+            print_to_stderr(line);
         }
     }
 
-    /// What is going on, on a terminal: one line that changes and vanishes at its end.
+    /// A progress line on a terminal, which disappears at the end.
     #[must_use]
     pub fn bar(&self) -> ProgressLine {
         let bar = ProgressBar::new(0);
-        // Standard error that is no terminal hides it by itself.
+        // The bar is hidden automatically when standard error is not a terminal.
         if self.quiet {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         ProgressLine { bar }
     }
 
-    /// A warning, on standard error.
+    /// Shows a warning on standard error.
     pub fn warn(&self, line: &str) {
-        say(&format!("{}: {line}", Emphasis::Doubt.paint("warning")));
+        print_to_stderr(&format!("{}: {line}", Emphasis::Doubt.paint("warning")));
     }
 }
 
-/// A time as it is waited for: `9 s`, `3 min 20 s`, `23 h 59 min`.
-fn left(time: Duration) -> String {
+/// A remaining time: `9 s`, `3 min 20 s`, `23 h 59 min`.
+fn format_remaining(time: Duration) -> String {
     let seconds = time.as_millis().div_ceil(1000);
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     match (hours, minutes) {
@@ -205,25 +205,24 @@ fn left(time: Duration) -> String {
     }
 }
 
-/// A line about progress, with the time that is left.
+/// A progress line with the remaining time.
 #[derive(Debug)]
 pub struct ProgressLine {
     bar: ProgressBar,
 }
 
 impl ProgressLine {
-    /// Doing something of which the length is not known.
-    pub fn tell(&self, what: &str) {
+    /// Shows a task of unknown length.
+    pub fn show_task(&self, what: &str) {
         self.show("{msg} …", what);
     }
 
-    /// So much of it is done.
-    pub fn part(&self, what: &str, done: Duration, of: Duration) {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let left = left(of.saturating_sub(done));
-        self.bar.set_length(ms(of));
-        self.bar.set_position(ms(done));
-        self.show("{msg} [{bar:30}]", &format!("{what}, {left} left"));
+    /// Shows a task of which `done` out of `total` is over.
+    pub fn show_progress(&self, what: &str, done: Duration, total: Duration) {
+        let remaining = format_remaining(total.saturating_sub(done));
+        self.bar.set_length(as_millis(total));
+        self.bar.set_position(as_millis(done));
+        self.show("{msg} [{bar:30}]", &format!("{what}, {remaining} left"));
     }
 
     fn show(&self, template: &str, message: &str) {
@@ -234,18 +233,22 @@ impl ProgressLine {
         self.bar.tick();
     }
 
-    /// The line vanishes.
+    /// Removes the line.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-fn say(line: &str) {
-    // Nowhere is left to tell that standard error is closed.
+fn as_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn print_to_stderr(line: &str) {
+    // A closed standard error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// `false` when the reader is gone.
+/// Writes to standard output; `false` when the reader has closed the pipe.
 fn print(text: &str) -> Result<bool, Failure> {
     let mut out = anstream::stdout().lock();
     let done = out
@@ -264,9 +267,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_told_in_units_that_fit() {
-        let told = |ms| left(Duration::from_millis(ms));
-        assert_eq!([told(8_001), told(60_000)], ["9 s", "1 min 0 s"]);
-        assert_eq!([told(200_000), told(86_399_000)], ["3 min 20 s", "23 h 59 min"]);
+    fn remaining_time_has_units_that_fit() {
+        let texts = [8_001, 60_000, 200_000, 86_399_000]
+            .map(|ms| format_remaining(Duration::from_millis(ms)));
+        assert_eq!(texts, ["9 s", "1 min 0 s", "3 min 20 s", "23 h 59 min"]);
     }
 }

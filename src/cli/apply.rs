@@ -76,7 +76,7 @@ pub(super) fn put_in_force(
     let bar = ui.bar();
     let mut progress = |p: ApplyProgress<'_>| {
         if !p.what.is_empty() {
-            bar.tell(&format!("shielding: {}", p.what));
+            bar.show_task(&format!("shielding: {}", p.what));
         }
     };
     let origin = origin.map(|(machine, wish)| PlanOrigin { machine, wish });

@@ -175,13 +175,13 @@ impl LiveExperimentMachine<'_> {
                 force: false,
                 why: false,
                 progress: &|progress| match progress {
-                    MeasureProgress::Starting => bar.tell(&what),
+                    MeasureProgress::Starting => bar.show_task(&what),
                     MeasureProgress::Measuring { done, of, worst_ns } => {
                         worst.set(worst.get().max(worst_ns));
                         let so_far = worst
                             .get()
                             .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
-                        bar.part(&format!("{what}{so_far}"), done, of);
+                        bar.show_progress(&format!("{what}{so_far}"), done, of);
                     }
                 },
                 stop: &|| signal::stopped_by().is_some(),

@@ -181,13 +181,13 @@ fn measured(
         force: args.force,
         why: args.why,
         progress: &|progress| match progress {
-            MeasureProgress::Starting => bar.tell("getting ready"),
+            MeasureProgress::Starting => bar.show_task("getting ready"),
             MeasureProgress::Measuring { done, of, worst_ns } => {
                 worst.set(worst.get().max(worst_ns));
                 let so_far = worst
                     .get()
                     .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
-                bar.part(&format!("measuring{so_far}"), over + done, over + of);
+                bar.show_progress(&format!("measuring{so_far}"), over + done, over + of);
             }
         },
         autosave: kept.is_some().then_some(&keep),

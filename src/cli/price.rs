@@ -48,7 +48,7 @@ pub(super) fn window(
     what: &str,
 ) -> Result<PriceWindow, Failure> {
     let bar = ui.bar();
-    bar.tell(what);
+    bar.show_task(what);
     let mut gang = LoadGenerator::start(order)?;
     gang.begin();
     pass(SETTLE, &|_| {})?;
@@ -58,7 +58,7 @@ pub(super) fn window(
     let mut parts: Vec<(String, Vec<f64>)> =
         last.iter().map(|(name, ..)| ((*name).to_owned(), Vec::new())).collect();
     for part in 0..PARTS {
-        pass(span / PARTS, &|done| bar.part(what, span / PARTS * part + done, span))?;
+        pass(span / PARTS, &|done| bar.show_progress(what, span / PARTS * part + done, span))?;
         let now = gang.so_far(host);
         for ((rates, (_, from_ns, from)), (_, until_ns, until)) in
             parts.iter_mut().zip(&last).zip(&now)

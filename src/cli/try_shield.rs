@@ -249,9 +249,9 @@ fn look(
             until: None,
             keep: None,
             progress: &|progress| match progress {
-                WatchProgress::Watching { done, of, .. } => bar.part(what, done, of),
+                WatchProgress::Watching { done, of, .. } => bar.show_progress(what, done, of),
                 WatchProgress::Arming | WatchProgress::Settling | WatchProgress::Gathering => {
-                    bar.tell(what)
+                    bar.show_task(what)
                 }
             },
             stop: &|| signal::stopped_by().is_some(),

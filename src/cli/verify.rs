@@ -308,13 +308,13 @@ fn evidence(
                 .then(|| UntilBreach { limits: *limits, before_ns: nanos(args.before) }),
             keep: files(args).next().map(|beside| RawTraceUse { beside, take: &take }),
             progress: &|progress| match progress {
-                WatchProgress::Arming => bar.tell("getting ready"),
-                WatchProgress::Settling => bar.tell("settling"),
+                WatchProgress::Arming => bar.show_task("getting ready"),
+                WatchProgress::Settling => bar.show_task("settling"),
                 WatchProgress::Watching { done, of, worst: now } => {
-                    bar.part(&so_far(&now), done, of);
+                    bar.show_progress(&so_far(&now), done, of);
                     worst.set(now);
                 }
-                WatchProgress::Gathering => bar.tell("gathering"),
+                WatchProgress::Gathering => bar.show_task("gathering"),
             },
             stop: &|| signal::stopped_by().is_some(),
         },

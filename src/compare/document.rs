@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
 
-/// A difference is told to be more than chance when chance alone would show as much in fewer cases
-/// than this, in any of the figures of the same runs.
+/// The significance level: a difference counts as significant when chance alone would show as much
+/// in fewer cases than this, in any of the figures of the same runs.
 pub const ALPHA: f64 = 0.05;
 
-/// Groups of measurements side by side.
+/// A comparison of groups of measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The version of this form: [`SCHEMA`].
     pub schema: u32,
-    /// What `p` of a finding is held against: [`ALPHA`].
+    /// The significance level for `p`: [`ALPHA`].
     pub alpha: f64,
     /// The groups, the base first.
     pub groups: Vec<RunGroup>,
-    /// Each other group against the base.
+    /// The comparisons of each other group with the base.
     pub pairs: Vec<GroupPair>,
 }
 
@@ -27,9 +27,9 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunGroup {
-    /// Its name, as it was given.
+    /// Its name, as given.
     pub name: String,
-    /// Its runs in the order they were given.
+    /// Its runs in the order given.
     pub runs: Vec<MeasuredRun>,
 }
 
@@ -41,15 +41,15 @@ pub struct MeasuredRun {
     pub name: String,
     /// `timer` and the like, or `verify`.
     pub instrument: String,
-    /// When it began, in seconds since 1970; `None` when its document does not tell.
+    /// When it began, in seconds since 1970; `None` when the document does not record it.
     pub began_s: Option<u64>,
-    /// How long it was, in nanoseconds.
+    /// Its span in nanoseconds.
     pub span_ns: u64,
     /// What makes its figures doubtful.
     pub doubts: Vec<String>,
 }
 
-/// A group against the base.
+/// The comparison of a group with the base.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupPair {
@@ -57,15 +57,15 @@ pub struct GroupPair {
     pub base: String,
     /// The name of the other group.
     pub other: String,
-    /// In which order their runs were made.
+    /// The order of their runs.
     pub sequence: RunOrder,
-    /// What was different beside the figures: what may be the cause.
+    /// Other differences between the groups: possible causes.
     pub differences: Vec<SetupDifference>,
-    /// Every figure that both have.
+    /// Every figure that both groups have.
     pub rows: Vec<FigureRow>,
     /// What makes the comparison doubtful as a whole.
     pub doubts: Vec<String>,
-    /// What is good to know.
+    /// Remarks.
     pub notes: Vec<String>,
 }
 
@@ -74,43 +74,43 @@ pub struct GroupPair {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RunOrder {
-    /// By turns: what drifts with time falls on both.
+    /// Interleaved: a drift with time affects both.
     Alternated,
     /// In some other mixed order.
     Mixed,
-    /// All of one group before all of the other: what drifted between them cannot be told from
-    /// what the groups differ in.
+    /// All of one group before all of the other: a drift between them cannot be distinguished
+    /// from an effect.
     Apart,
-    /// A document does not tell when its run began.
+    /// A document does not record when its run began.
     Unknown,
 }
 
-/// Something that was different beside the figures.
+/// A difference between the groups other than their figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetupDifference {
-    /// What kind of thing it is.
+    /// The scope of the difference.
     pub realm: DifferenceScope,
-    /// What: `kernel`, `shield`.
+    /// What differs: `kernel`, `shield`.
     pub what: String,
-    /// What it is in the base.
+    /// Its value in the base.
     pub base: String,
-    /// What it is in the other group.
+    /// Its value in the other group.
     pub other: String,
 }
 
-/// Where a difference lies.
+/// The scope of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DifferenceScope {
-    /// Another machine.
+    /// A different machine.
     Machine,
-    /// Another kernel.
+    /// A different kernel.
     Kernel,
     /// Settings of the machine: its command line, isolation.
     Setting,
-    /// How it was measured: CPUs, policies, loads, for how long.
+    /// The method: CPUs, policies, loads, span.
     Method,
 }
 
@@ -118,25 +118,25 @@ pub enum DifferenceScope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FigureRow {
-    /// What it is a figure of: `threads of 1ms`, a load's name; empty for all of a run.
+    /// The subject: `threads of 1ms`, the name of a load; empty for the whole run.
     pub subject: String,
-    /// Which figure.
+    /// The figure.
     #[serde(flatten)]
     pub figure: ComparedFigure,
     /// Its unit: `ns`, `1/s`, or the load's own.
     pub unit: String,
-    /// Which way is better.
+    /// The direction that is better.
     pub better: BetterDirection,
     /// The base.
     pub base: GroupFigure,
     /// The other group.
     pub other: GroupFigure,
-    /// The other's value divided by the base's; `None` when one is not known or the base is 0.
+    /// The other's value divided by the base's; `None` when one is unknown or the base is 0.
     pub ratio: Option<f64>,
-    /// How many times the base's a run of the other is, by all pairs of runs; `None` with a 0
-    /// among them.
+    /// The ratio of a run of the other to a run of the base, over all pairs of runs; `None` with a
+    /// 0 among them.
     pub typical: Option<Estimate>,
-    /// Whether the difference is more than chance.
+    /// Whether the difference is significant.
     pub finding: ComparisonFinding,
 }
 
@@ -147,29 +147,29 @@ pub struct FigureRow {
 pub enum ComparedFigure {
     /// The longest latency.
     Worst,
-    /// The latency that so many of a hundred are not longer than.
+    /// The latency that this percentage of the samples does not exceed.
     Percentile {
-        /// How many of a hundred.
+        /// The percentage.
         percent: f64,
     },
-    /// How far the time between two events was from the period at most.
+    /// The largest deviation of the time between two events from the period.
     Jitter,
-    /// Entries into the kernel, of each CPU.
+    /// Kernel entries per second and CPU.
     Noise,
     /// The longest gap that the sampler of `verify` saw.
     Gap,
-    /// What a load got done.
+    /// The throughput of a load.
     Throughput,
 }
 
-/// Which way a figure is better.
+/// The direction in which a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BetterDirection {
-    /// Less of it.
+    /// Lower is better.
     Lower,
-    /// More of it.
+    /// Higher is better.
     Higher,
 }
 
@@ -177,10 +177,10 @@ pub enum BetterDirection {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupFigure {
-    /// That of all its runs together: the worst of them, percentiles of the merged histograms, the
-    /// mean of what is per second. `None` when it is not known.
+    /// The figure of all runs combined: the worst, the percentile of the merged histograms, or the
+    /// mean of a rate. `None` when it is unknown.
     pub value: Option<f64>,
-    /// That of each run, in the order of [`RunGroup::runs`]; `None` where a run has none.
+    /// The figure of each run, in the order of [`RunGroup::runs`]; `None` for a run without it.
     pub runs: Vec<Option<f64>>,
 }
 
@@ -190,27 +190,25 @@ pub struct GroupFigure {
 pub struct Estimate {
     /// The median of the ratios of all pairs of runs (Hodges and Lehmann).
     pub ratio: f64,
-    /// The least ratio that the runs do not speak against, at 1 - [`ALPHA`]; `None` with too few
-    /// runs to say.
+    /// The lower end of the 1 - [`ALPHA`] confidence interval; `None` with too few runs.
     pub least: Option<f64>,
-    /// The largest.
+    /// The upper end.
     pub most: Option<f64>,
 }
 
-/// Whether a difference is more than chance.
+/// Whether a difference is significant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparisonFinding {
     /// The answer.
     pub answer: FindingAnswer,
-    /// In how many cases of one chance alone would show as much in any of the figures of the same
-    /// runs: the exact rank test of Wilcoxon, Mann and Whitney over runs, adjusted for the number
-    /// of figures (Westfall and Young). `None` when it cannot be tested.
+    /// The probability that chance alone shows as much in any of the figures of the same runs: the
+    /// exact rank test of Wilcoxon, Mann and Whitney over runs, adjusted for the number of figures
+    /// (Westfall and Young). `None` when it cannot be tested.
     pub p: Option<f64>,
-    /// So many runs of each group would be needed to tell; `None` when more runs are not what is
-    /// missing.
+    /// How many runs of each group a test would need; `None` when more runs would not help.
     pub runs_needed: Option<usize>,
-    /// Why it is not known.
+    /// Why the answer is unknown.
     pub why: Vec<String>,
 }
 
@@ -219,16 +217,16 @@ pub struct ComparisonFinding {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingAnswer {
-    /// It is more than chance.
+    /// The difference is significant.
     Differs,
-    /// Chance may have done it. That is no proof that the groups are the same.
+    /// It may be chance. That does not prove that the groups are the same.
     NotShown,
-    /// It cannot be said.
+    /// It is unknown.
     Unknown,
 }
 
 impl Comparison {
-    /// The doubts of all runs, with their names.
+    /// The doubts about all runs, with the names of the runs.
     pub fn doubts(&self) -> impl Iterator<Item = String> {
         let runs = self.groups.iter().flat_map(|group| &group.runs);
         runs.flat_map(|run| run.doubts.iter().map(|doubt| format!("{}: {doubt}", run.name)))
@@ -236,7 +234,7 @@ impl Comparison {
 }
 
 impl FigureRow {
-    /// Whether the other group is better; `None` when the difference is not more than chance.
+    /// Whether the other group is better; `None` when the difference is not significant.
     #[must_use]
     pub fn is_better(&self) -> Option<bool> {
         let differs = self.finding.answer == FindingAnswer::Differs;
@@ -252,7 +250,7 @@ impl GroupFigure {
         self.runs.iter().copied().flatten().collect()
     }
 
-    /// The least and the largest of its runs; `None` without any.
+    /// The smallest and the largest figure of its runs; `None` without any.
     #[must_use]
     pub fn spread(&self) -> Option<(f64, f64)> {
         let known = self.known();
@@ -260,7 +258,7 @@ impl GroupFigure {
         Some((least, known.iter().copied().reduce(f64::max)?))
     }
 
-    /// The median of its runs.
+    /// The median of its runs; `None` without any.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
         super::statistics::median(self.known())

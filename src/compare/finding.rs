@@ -1,4 +1,4 @@
-//! Figures side by side → rows with a finding: whether the difference is more than chance. Pure.
+//! Figures of two groups → rows with a finding: whether the difference is significant. Pure.
 
 use super::figures::FigureDraft;
 use super::statistics::{self, GroupPairing};
@@ -8,18 +8,18 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// Runs are of one length when the longest is at most so many times the shortest.
-const LENGTHS: f64 = 1.1;
+/// Runs count as equally long when the longest is at most this many times the shortest.
+const SPAN_RATIO_MAX: f64 = 1.1;
 
-/// Says of which figures nothing can be said: those of doubtful runs, and the extremes of runs
-/// that had unequal chances to see one.
-pub(super) fn bar(drafts: &mut [FigureDraft], base: &GivenGroup, other: &GivenGroup) {
-    let runs = || base.runs.iter().chain(&other.runs);
+/// Excludes figures that cannot be tested: those of doubtful runs, and the extremes of runs with
+/// unequal chances to see one.
+pub(super) fn exclude_doubtful(drafts: &mut [FigureDraft], base: &GivenGroup, other: &GivenGroup) {
     for draft in drafts {
         let latency = !matches!(draft.figure, ComparedFigure::Noise | ComparedFigure::Gap);
-        let its = || runs().filter(|run| run.latency().is_some() == latency);
-        let doubtful: Vec<&str> =
-            its().filter(|run| !run.doubts().is_empty()).map(|run| run.name.as_str()).collect();
+        let runs = base.runs.iter().chain(&other.runs);
+        let runs: Vec<&GivenRun> = runs.filter(|run| run.latency().is_some() == latency).collect();
+        let doubtful = runs.iter().filter(|run| !run.doubts().is_empty());
+        let doubtful: Vec<&str> = doubtful.map(|run| run.name.as_str()).collect();
         if !doubtful.is_empty() {
             draft.barred.push(format!("doubtful: {}", doubtful.join(", ")));
         }
@@ -27,56 +27,55 @@ pub(super) fn bar(drafts: &mut [FigureDraft], base: &GivenGroup, other: &GivenGr
             draft.figure,
             ComparedFigure::Worst | ComparedFigure::Jitter | ComparedFigure::Gap
         ) {
-            draft.barred.extend(unequal(&its().collect::<Vec<_>>()));
+            draft.barred.extend(unequal_chances(&runs));
         }
     }
 }
 
-/// Why extremes of these runs cannot be compared: who looks longer, or at more CPUs, sees worse.
-fn unequal(runs: &[&GivenRun]) -> Vec<String> {
+/// Why the extremes of these runs cannot be compared: a longer run, or one on more CPUs, sees a
+/// worse extreme.
+fn unequal_chances(runs: &[&GivenRun]) -> Vec<String> {
     let mut why = Vec::new();
-    let spans = || runs.iter().map(|run| run.span_ns());
-    if let (Some(least), Some(most)) = (spans().min(), spans().max()) {
-        #[expect(clippy::cast_precision_loss, reason = "a tenth is looked for")]
-        let far = most as f64 > least as f64 * LENGTHS;
-        if far {
+    let spans = runs.iter().map(|run| run.span_ns());
+    if let (Some(least), Some(most)) = (spans.clone().min(), spans.max()) {
+        #[expect(clippy::cast_precision_loss, reason = "a difference of a tenth matters")]
+        let differ = most as f64 > least as f64 * SPAN_RATIO_MAX;
+        if differ {
             why.push(
-                "the runs are of different length, and a longer one sees a worse worst".into(),
+                "the runs differ in length, and a longer run sees a worse worst case".to_owned(),
             );
         }
     }
     let mut cpus = runs.iter().map(|run| run.cpus().len());
     let first = cpus.next();
     if cpus.any(|count| Some(count) != first) {
-        why.push("on more CPUs the worst is worse by itself".to_owned());
+        why.push("the runs differ in CPUs, and more CPUs see a worse worst case".to_owned());
     }
     why
 }
 
 /// Rows with findings. Figures of the same runs are tested together.
 pub(super) fn judge(drafts: Vec<FigureDraft>) -> Vec<FigureRow> {
-    let present = |draft: &FigureDraft| -> (Vec<bool>, Vec<bool>) {
-        let some = |runs: &[Option<f64>]| runs.iter().map(Option::is_some).collect();
-        (some(&draft.base.runs), some(&draft.other.runs))
-    };
-    let mut families: BTreeMap<(Vec<bool>, Vec<bool>), Vec<usize>> = BTreeMap::new();
+    let mut families: BTreeMap<[Vec<bool>; 2], Vec<usize>> = BTreeMap::new();
     for (at, draft) in drafts.iter().enumerate().filter(|(_, draft)| draft.barred.is_empty()) {
-        families.entry(present(draft)).or_default().push(at);
+        let present = [&draft.base, &draft.other]
+            .map(|side| side.runs.iter().map(Option::is_some).collect::<Vec<bool>>());
+        families.entry(present).or_default().push(at);
     }
     let mut findings: BTreeMap<usize, ComparisonFinding> = BTreeMap::new();
     for family in families.into_values() {
-        let pairing = |at: &usize| drafts.get(*at).map(pairing);
-        let pairings: Vec<GroupPairing> = family.iter().filter_map(pairing).collect();
+        let pairings: Vec<GroupPairing> =
+            family.iter().filter_map(|at| drafts.get(*at).map(pairing)).collect();
         let found = statistics::adjusted(&pairings);
         for ((at, pairing), p) in family.iter().zip(&pairings).zip(found) {
             findings.insert(*at, finding(pairing, p, family.len()));
         }
     }
-    let row = |(at, draft): (usize, FigureDraft)| {
+    let rows = drafts.into_iter().enumerate().map(|(at, draft)| {
         let finding = findings.remove(&at).unwrap_or_else(|| unknown(draft.barred.clone(), None));
         row(draft, finding)
-    };
-    drafts.clone().into_iter().enumerate().map(row).collect()
+    });
+    rows.collect()
 }
 
 fn pairing(draft: &FigureDraft) -> GroupPairing {
@@ -104,8 +103,8 @@ fn finding(pairing: &GroupPairing, p: f64, figures: usize) -> ComparisonFinding 
     }
     if is_apart(pairing) && needed > base.min(other) {
         let why = format!(
-            "no run of the one is among those of the other, but of {figures} figures one may look \
-             so by chance; {needed} runs of each would be needed"
+            "the runs of the groups do not overlap, but one of {figures} figures may look so by \
+             chance; {needed} runs of each would be needed"
         );
         return ComparisonFinding { p: Some(p), ..unknown(vec![why], Some(needed)) };
     }
@@ -117,8 +116,8 @@ fn finding(pairing: &GroupPairing, p: f64, figures: usize) -> ComparisonFinding 
     }
 }
 
-/// Compares one figure of two groups of runs, which was chosen before it was looked at; so nothing
-/// is adjusted. Without an estimate when a figure is not above 0, or a group is empty.
+/// Compares one figure of two groups of runs that was chosen in advance, so `p` is not adjusted. The
+/// estimate is `None` when a figure is not above 0, or a group is empty.
 #[must_use]
 pub fn one_figure(base: &[f64], other: &[f64]) -> (ComparisonFinding, Option<Estimate>) {
     let pairing = GroupPairing { base: base.to_vec(), other: other.to_vec() };
@@ -128,14 +127,14 @@ pub fn one_figure(base: &[f64], other: &[f64]) -> (ComparisonFinding, Option<Est
 
 fn estimate(pairing: &GroupPairing) -> Option<Estimate> {
     let (ratio, interval) = statistics::times(pairing, ALPHA)?;
-    let (least, most) = (interval.map(|it| it.0), interval.map(|it| it.1));
+    let (least, most) = interval.unzip();
     Some(Estimate { ratio, least, most })
 }
 
-/// Whether all of one group are below all of the other.
-fn is_apart(pairing: &GroupPairing) -> bool {
-    let below = |a: &[f64], b: &[f64]| a.iter().all(|a| b.iter().all(|b| a < b));
-    below(&pairing.base, &pairing.other) || below(&pairing.other, &pairing.base)
+/// Whether all figures of one group are below all of the other.
+fn is_apart(GroupPairing { base, other }: &GroupPairing) -> bool {
+    let is_below = base.iter().all(|a| other.iter().all(|b| a < b));
+    is_below || other.iter().all(|a| base.iter().all(|b| a < b))
 }
 
 fn row(draft: FigureDraft, finding: ComparisonFinding) -> FigureRow {

@@ -1,10 +1,10 @@
-//! Compare: [`GivenGroup`] groups of documents → [`Comparison`]: ratios of the worst case,
-//! percentiles, jitter, noise and throughput, with what was different beside them (`traits`), in
-//! which order the runs were made (`sequence`), and whether the difference is more than chance
+//! Compare: groups of documents ([`GivenGroup`]) → [`Comparison`]: ratios of the worst case,
+//! percentiles, jitter, noise and throughput. It also finds other differences between the groups
+//! (`traits`), the order of the runs (`sequence`), and which differences are significant
 //! (`statistics`).
 //!
-//! A run is one value for each figure. The thousands of samples inside a run are not independent of
-//! each other, so that only repeated runs can show chance: with one run of each nothing is claimed.
+//! A run contributes one value to each figure. The thousands of samples inside a run are not
+//! independent, so only repeated runs can show chance: with one run of each, it claims nothing.
 
 mod document;
 mod figures;
@@ -38,45 +38,45 @@ pub struct GivenRun {
     pub measured: MeasuredDocument,
 }
 
-/// What can be compared.
+/// A document that can be compared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MeasuredDocument {
-    /// Of `latency --json`.
+    /// From `latency --json`.
     Latency(Box<LatencyMeasurement>),
-    /// Of `verify --json`.
+    /// From `verify --json`.
     Verify(Box<Evidence>, Box<Verdict>),
 }
 
 /// Why nothing can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompareError {
-    /// One group is no comparison.
+    /// There are fewer than two groups.
     TooFew,
-    /// Two groups have one name.
+    /// Two groups have the same name.
     Name {
-        /// Which.
+        /// The name.
         name: String,
     },
     /// A group has no runs.
     Empty {
-        /// Which.
+        /// The group.
         group: String,
     },
-    /// Two runs are one and the same.
+    /// Two runs are the same document.
     Same {
-        /// The one.
+        /// The first run.
         one: String,
-        /// The other.
+        /// The second run.
         other: String,
     },
     /// Two runs measure different things.
     Instruments {
-        /// The one, with its instrument.
+        /// The first run, with its instrument.
         one: (String, String),
-        /// The other.
+        /// The second run, with its instrument.
         other: (String, String),
     },
-    /// Two groups have no figure that both have.
+    /// Two groups have no figure in common.
     Nothing {
         /// The base.
         base: String,
@@ -128,7 +128,7 @@ pub fn compare(groups: &[GivenGroup]) -> Result<Comparison, CompareError> {
     Ok(Comparison {
         schema: SCHEMA,
         alpha: ALPHA,
-        groups: groups.iter().map(told).collect(),
+        groups: groups.iter().map(describe_group).collect(),
         pairs,
     })
 }
@@ -140,7 +140,7 @@ fn check(groups: &[GivenGroup]) -> Result<(), CompareError> {
     let runs: Vec<&GivenRun> = groups.iter().flat_map(|group| &group.runs).collect();
     for (n, one) in runs.iter().enumerate() {
         for other in runs.iter().skip(n + 1) {
-            // A run that is counted twice would look like a repetition.
+            // A run that is counted twice would pass for a repetition.
             if one.measured == other.measured {
                 let (one, other) = (one.name.clone(), other.name.clone());
                 return Err(CompareError::Same { one, other });
@@ -172,11 +172,11 @@ fn pair(base: &GivenGroup, other: &GivenGroup) -> Result<GroupPair, CompareError
         let (base, other) = (base.name.clone(), other.name.clone());
         return Err(CompareError::Nothing { base, other });
     }
-    finding::bar(&mut drafts, base, other);
-    let sequence = sequence::of(base, other);
+    finding::exclude_doubtful(&mut drafts, base, other);
+    let sequence = sequence::run_order(base, other);
     let mut doubts = sequence::doubts(sequence, base, other);
-    doubts.extend(traits::mixed(base));
-    doubts.extend(traits::mixed(other));
+    doubts.extend(traits::inconsistencies(base));
+    doubts.extend(traits::inconsistencies(other));
     Ok(GroupPair {
         base: base.name.clone(),
         other: other.name.clone(),
@@ -188,15 +188,15 @@ fn pair(base: &GivenGroup, other: &GivenGroup) -> Result<GroupPair, CompareError
     })
 }
 
-fn told(group: &GivenGroup) -> RunGroup {
-    let run = |run: &GivenRun| MeasuredRun {
+fn describe_group(group: &GivenGroup) -> RunGroup {
+    let runs = group.runs.iter().map(|run| MeasuredRun {
         name: run.name.clone(),
         instrument: run.instrument().to_owned(),
         began_s: run.began_s(),
         span_ns: run.span_ns(),
         doubts: run.doubts(),
-    };
-    RunGroup { name: group.name.clone(), runs: group.runs.iter().map(run).collect() }
+    });
+    RunGroup { name: group.name.clone(), runs: runs.collect() }
 }
 
 impl GivenRun {
@@ -230,23 +230,24 @@ impl GivenRun {
         }
     }
 
-    /// What makes its figures doubtful.
+    /// The reasons why its figures are doubtful.
     fn doubts(&self) -> Vec<String> {
         match &self.measured {
             MeasuredDocument::Latency(latency) => {
                 latency.every_doubt().iter().map(ToString::to_string).collect()
             }
             MeasuredDocument::Verify(evidence, verdict) => {
-                let seen = evidence.cpus.iter().flat_map(|one| named(one.cpu, &one.doubts));
-                let judged = verdict.cpus.iter().flat_map(|one| named(one.cpu, &one.unknown));
-                let mut doubts: Vec<String> = seen.collect();
-                for why in judged {
+                let evidence_doubts =
+                    evidence.cpus.iter().flat_map(|c| cpu_doubts(c.cpu, &c.doubts));
+                let unproven = verdict.cpus.iter().flat_map(|c| cpu_doubts(c.cpu, &c.unknown));
+                let mut doubts: Vec<String> = evidence_doubts.collect();
+                for why in unproven {
                     if !doubts.contains(&why) {
                         doubts.push(why);
                     }
                 }
                 if evidence.stopped {
-                    doubts.push("it was stopped before its time".to_owned());
+                    doubts.push("it was stopped early".to_owned());
                 }
                 doubts
             }
@@ -254,8 +255,8 @@ impl GivenRun {
     }
 }
 
-/// Doubts of a CPU, with its name.
-fn named<T: fmt::Display>(cpu: usize, doubts: &[T]) -> Vec<String> {
+/// The doubts of a CPU, with its number.
+fn cpu_doubts<T: fmt::Display>(cpu: usize, doubts: &[T]) -> Vec<String> {
     doubts.iter().map(|doubt| format!("CPU {cpu}: {doubt}")).collect()
 }
 

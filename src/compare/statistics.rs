@@ -1,23 +1,23 @@
 //! Statistics of a few repeated runs: the exact rank test, adjusted for many figures of the same
-//! runs, and the ratio of two groups with its interval. Nothing is assumed of how figures are
-//! spread, only that the runs of both groups could have changed places if the groups did not differ
-//! (which the order of the runs must bear out, see `sequence`). Pure.
+//! runs, and the ratio of two groups with its interval. It assumes no distribution of the figures.
+//! It assumes only that the runs are exchangeable if the groups do not differ (which the order of
+//! the runs must support, see `sequence`). Pure.
 //!
 //! Sources: Mann and Whitney, "On a test of whether one of two random variables is stochastically
 //! larger than the other" (1947); Hodges and Lehmann, "Estimates of location based on rank tests"
 //! (1963); Westfall and Young, "Resampling-based multiple testing" (1993), step-down minP.
 
-/// So many ways to deal the runs out are gone through one by one: all of 8 and 8 runs.
+/// Up to this number, all permutations are enumerated: enough for 8 and 8 runs.
 const WAYS_MAX: usize = 20_000;
 
-/// The figures of two groups; runs are in the same order in every figure.
+/// One figure of the runs of two groups; the runs are in the same order in every figure.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GroupPairing {
     pub(super) base: Vec<f64>,
     pub(super) other: Vec<f64>,
 }
 
-/// The middle of some values.
+/// The median; `None` without values.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -28,45 +28,48 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(*values.get(half.checked_sub(1)?)?, upper))
 }
 
-/// For each figure, in how many cases of one chance alone would make any of them look as different
-/// as this one does. All figures must be of the same runs.
+/// The adjusted `p` of each figure: the probability that chance alone makes any of the figures
+/// differ as much as this one does. All figures must come from the same runs.
 ///
-/// Every way to deal the runs out to two groups of these sizes is gone through; when there are too
-/// many, ways drawn by a fixed seed, the true one among them, so that `p` is never too small.
+/// It enumerates every way to assign the runs to two groups of these sizes. When there are too
+/// many, it draws some with a fixed seed and includes the true one, so that `p` is never too small.
 pub(super) fn adjusted(figures: &[GroupPairing]) -> Vec<f64> {
-    let Some((base, other)) = figures.first().map(|one| (one.base.len(), one.other.len())) else {
+    let Some((base, other)) = figures.first().map(|figure| (figure.base.len(), figure.other.len()))
+    else {
         return Vec::new();
     };
     if base == 0 || other == 0 {
         return vec![1.0; figures.len()];
     }
     let ways = ways(base + other, base);
-    let shares: Vec<Vec<f64>> = figures.iter().map(|one| shares(one, &ways)).collect();
-    let own = |at: &usize| shares.get(*at).and_then(|row| row.first()).copied().unwrap_or(1.0);
-    let mut order: Vec<usize> = (0..figures.len()).collect();
-    order.sort_by(|a, b| own(a).total_cmp(&own(b)));
-    // From the least significant on: the smallest share of all figures that are not more
-    // significant, of every way.
+    let shares: Vec<Vec<f64>> = figures.iter().map(|figure| shares(figure, &ways)).collect();
+    // The share of the true way, which is the first, is the unadjusted p.
+    let unadjusted: Vec<f64> =
+        shares.iter().map(|row| row.first().copied().unwrap_or(1.0)).collect();
+    let mut order: Vec<(usize, f64)> = unadjusted.into_iter().enumerate().collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    // Starting from the least significant figure: for every way, the smallest share of all figures
+    // that are not more significant.
     let mut least = vec![f64::INFINITY; ways.len()];
-    let mut found = vec![1.0; figures.len()];
-    for at in order.iter().rev() {
+    let mut adjusted = vec![1.0; figures.len()];
+    for (at, share) in order.iter().rev() {
         for (least, share) in least.iter_mut().zip(shares.get(*at).into_iter().flatten()) {
             *least = least.min(*share);
         }
-        let as_much = least.iter().filter(|share| **share <= own(at) * (1.0 + 1e-9)).count();
-        if let Some(p) = found.get_mut(*at) {
+        let as_much = least.iter().filter(|other| **other <= share * (1.0 + 1e-9)).count();
+        if let Some(p) = adjusted.get_mut(*at) {
             *p = ratio(as_much, ways.len());
         }
     }
-    // A figure is never more certain than one that is more significant.
+    // The p of a figure is never below that of a more significant one.
     let mut floor: f64 = 0.0;
-    for at in order {
-        if let Some(p) = found.get_mut(at) {
+    for (at, _) in order {
+        if let Some(p) = adjusted.get_mut(at) {
             floor = floor.max(*p);
             *p = floor;
         }
     }
-    found
+    adjusted
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of ways are far below 2^52")]
@@ -74,53 +77,56 @@ fn ratio(part: usize, of: usize) -> f64 {
     part as f64 / of as f64
 }
 
-/// For every way, the share of ways that set the groups as far apart in this figure.
+/// For every way, the share of ways in which this figure differs at least as much.
 fn shares(figure: &GroupPairing, ways: &[Vec<usize>]) -> Vec<f64> {
     let ranks = ranks(&[&figure.base[..], &figure.other[..]].concat());
     let all: i64 = ranks.iter().sum();
     let (few, many) = (as_i64(figure.base.len()), as_i64(ranks.len()));
-    // Twice the rank sum of the base less what is expected of it, times the number of runs: exact
-    // in whole numbers.
-    let apart = |way: &Vec<usize>| {
+    // Twice the rank sum of the base minus its expectation, times the number of runs: exact in
+    // integers.
+    let distances = ways.iter().map(|way| {
         let sum: i64 = way.iter().filter_map(|at| ranks.get(*at)).sum();
         (sum * many - all * few).abs()
-    };
-    let distances: Vec<i64> = ways.iter().map(apart).collect();
+    });
+    let distances: Vec<i64> = distances.collect();
     let mut sorted = distances.clone();
     sorted.sort_unstable();
-    let as_far = |distance: &i64| sorted.len() - sorted.partition_point(|other| other < distance);
-    distances.iter().map(|distance| ratio(as_far(distance), ways.len())).collect()
+    let shares = distances.iter().map(|distance| {
+        let as_far = sorted.len() - sorted.partition_point(|other| other < distance);
+        ratio(as_far, ways.len())
+    });
+    shares.collect()
 }
 
 fn as_i64(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Twice the rank of each value; equal ones share theirs.
+/// Twice the rank of each value; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<i64> {
-    let rank = |value: &f64| {
+    let ranks = values.iter().map(|value| {
         let below = values.iter().filter(|other| *other < value).count();
         let same = values.iter().filter(|other| *other == value).count();
         as_i64(2 * below + same + 1)
-    };
-    values.iter().map(rank).collect()
+    });
+    ranks.collect()
 }
 
-/// The ways to choose so many of all; the first is the true one, the first of all.
+/// The ways to choose `few` of `all` runs. The first one is the true one.
 fn ways(all: usize, few: usize) -> Vec<Vec<usize>> {
     let truth: Vec<usize> = (0..few).collect();
     if choices(all, few).is_none_or(|ways| ways > WAYS_MAX) {
-        return drawn(all, truth);
+        return draw_ways(all, truth);
     }
     let mut ways = vec![truth];
-    while let Some(next) = ways.last().and_then(|last| following(last, all)) {
+    while let Some(next) = ways.last().and_then(|last| next_choice(last, all)) {
         ways.push(next);
     }
     ways
 }
 
-/// The next choice in the order of a dictionary.
-fn following(last: &[usize], all: usize) -> Option<Vec<usize>> {
+/// The next choice in lexicographic order.
+fn next_choice(last: &[usize], all: usize) -> Option<Vec<usize>> {
     let mut next = last.to_vec();
     let at = (0..last.len()).rev().find(|at| {
         let most = all - last.len() + at;
@@ -131,11 +137,12 @@ fn following(last: &[usize], all: usize) -> Option<Vec<usize>> {
     Some(next)
 }
 
-/// Ways drawn at random, after the true one.
-fn drawn(all: usize, truth: Vec<usize>) -> Vec<Vec<usize>> {
+/// The true way, followed by random ones.
+fn draw_ways(all: usize, truth: Vec<usize>) -> Vec<Vec<usize>> {
     let few = truth.len();
     let mut ways = vec![truth];
-    // SplitMix64 (Steele, Lea and Flood, 2014), by a fixed seed: the same documents, the same `p`.
+    // SplitMix64 (Steele, Lea and Flood, 2014) with a fixed seed: the same documents give the same
+    // `p`.
     let mut state: u64 = 0x5eed;
     let mut below = |bound: usize| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -155,13 +162,13 @@ fn drawn(all: usize, truth: Vec<usize>) -> Vec<Vec<usize>> {
     ways
 }
 
-/// How many ways there are to choose; `None` when they are very many.
+/// The number of ways to choose `few` of `all`; `None` when it overflows.
 fn choices(all: usize, few: usize) -> Option<usize> {
     let few = few.min(all.checked_sub(few)?);
     (0..few).try_fold(1_usize, |ways, n| Some(ways.checked_mul(all - n)? / (n + 1)))
 }
 
-/// The smallest `p` that so many runs can give for one figure alone.
+/// The smallest `p` that this many runs can give for a single figure.
 pub(super) fn smallest_p(base: usize, other: usize) -> f64 {
     match choices(base + other, base) {
         _ if base == 0 || other == 0 => 1.0,
@@ -170,37 +177,37 @@ pub(super) fn smallest_p(base: usize, other: usize) -> f64 {
     }
 }
 
-/// With so many runs of each group, one figure of so many is seen to differ whenever its groups do
-/// not overlap, whatever the others show.
+/// The runs that each group needs so that one of `figures` figures is significant whenever its
+/// groups do not overlap, no matter what the other figures show.
 pub(super) fn runs_needed(figures: usize, alpha: f64) -> usize {
-    let enough = |runs: &usize| smallest_p(*runs, *runs) * ratio(figures.max(1), 1) <= alpha;
-    (1..64).find(enough).unwrap_or(64)
+    let figures = ratio(figures.max(1), 1);
+    (1..64).find(|runs| smallest_p(*runs, *runs) * figures <= alpha).unwrap_or(64)
 }
 
-/// How many times the base's the other's figures are, by all pairs: the median, and the interval
-/// that the rank test does not speak against at `alpha`. `None` when a figure is not above 0.
+/// The ratio of the other's figures to the base's over all pairs: the median, and the interval that
+/// the rank test does not reject at `alpha`. `None` when a figure is not above 0.
 pub(super) fn times(figure: &GroupPairing, alpha: f64) -> Option<(f64, Option<(f64, f64)>)> {
-    let positive = |values: &[f64]| values.iter().all(|value| *value > 0.0);
-    if !positive(&figure.base) || !positive(&figure.other) {
+    let GroupPairing { base, other } = figure;
+    if !base.iter().chain(other).all(|value| *value > 0.0) {
         return None;
     }
-    let of_one = |base: &f64| figure.other.iter().map(|other| other / base).collect::<Vec<f64>>();
-    let mut ratios: Vec<f64> = figure.base.iter().flat_map(of_one).collect();
+    let mut ratios: Vec<f64> =
+        base.iter().flat_map(|base| other.iter().map(move |other| other / base)).collect();
     ratios.sort_by(f64::total_cmp);
-    // The interval leaves out as many pairs at each end as the test could be without.
-    let interval = left_out(figure.base.len(), figure.other.len(), alpha).and_then(|out| {
+    // The interval excludes as many pairs at each end as the test allows.
+    let interval = excluded_pairs(base.len(), other.len(), alpha).and_then(|out| {
         let most = ratios.len().checked_sub(1 + out)?;
         Some((*ratios.get(out)?, *ratios.get(most)?))
     });
-    // The median of logarithms is that of the ratios, but between two of them.
+    // The median of logarithms equals that of the ratios, except between two middle values.
     let logs = ratios.iter().map(|ratio| ratio.ln()).collect();
     Some((median(logs)?.exp(), interval))
 }
 
-/// The largest number of pairs that are the other way round with a probability of at most half of
-/// `alpha`; `None` when not even none is.
-fn left_out(base: usize, other: usize, alpha: f64) -> Option<usize> {
-    // counts[u]: in how many ways u of the pairs are the other way round, one run after another
+/// The largest number of reversed pairs whose probability is at most half of `alpha`; `None` when
+/// even 0 is more likely.
+fn excluded_pairs(base: usize, other: usize, alpha: f64) -> Option<usize> {
+    // counts[u]: the number of ways in which u of the pairs are reversed, one run after another
     // (Mann and Whitney's recursion, by generating function).
     let most = base.checked_mul(other)?;
     let mut counts = vec![0.0_f64; most + 1];
@@ -218,11 +225,11 @@ fn left_out(base: usize, other: usize, alpha: f64) -> Option<usize> {
     }
     let all: f64 = counts.iter().sum();
     let mut sum = 0.0;
-    let within = |count: &&f64| {
+    let within = counts.iter().take_while(|count| {
         sum += **count;
         sum / all <= alpha / 2.0
-    };
-    counts.iter().take_while(within).count().checked_sub(1)
+    });
+    within.count().checked_sub(1)
 }
 
 #[cfg(test)]
@@ -230,7 +237,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The exact two-sided test by its definition: every way to deal out, pairs counted one by one.
+    /// The exact two-sided test by its definition: it counts the pairs of every way one by one.
     fn by_force(base: &[f64], other: &[f64]) -> f64 {
         let all = [base, other].concat();
         let won = |mask: u32| {
@@ -269,13 +276,13 @@ mod tests {
         assert_eq!([1, 6, 12, 13].map(|figures| runs_needed(figures, 0.05)), [4, 5, 6, 6]);
         // Critical values of U at 5 %, two-sided, from Mann and Whitney's table.
         for (n, u) in [(4, 0), (5, 2), (6, 5), (7, 8), (8, 13), (10, 23)] {
-            assert_eq!(left_out(n, n, 0.05), Some(u), "{n}");
+            assert_eq!(excluded_pairs(n, n, 0.05), Some(u), "{n}");
         }
-        assert_eq!(left_out(3, 3, 0.05), None);
+        assert_eq!(excluded_pairs(3, 3, 0.05), None);
     }
 
     #[test]
-    fn many_runs_are_tested_by_drawing_and_never_too_small() {
+    fn drawn_ways_never_make_p_too_small() {
         let base: Vec<f64> = (0..12).map(f64::from).collect();
         let other: Vec<f64> = (12..24).map(f64::from).collect();
         let found = p(&base, &other);
@@ -285,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_go_together_cost_less_than_figures_that_do_not() {
+    fn correlated_figures_cost_less_than_independent_ones() {
         let one = GroupPairing { base: vec![1., 2., 3., 4.], other: vec![5., 6., 7., 8.] };
         let noise = GroupPairing { base: vec![1., 6., 3., 8.], other: vec![5., 2., 7., 4.] };
         let same = adjusted(&[one.clone(), one.clone(), one.clone()]);
@@ -305,10 +312,10 @@ mod tests {
             prop_assert!((p(&base, &other) - by_force(&base, &other)).abs() < 1e-9);
         }
 
-        /// What the adjustment is for: when the groups do not differ, every way to deal the runs
-        /// out is as likely, and in at most 5 of 100 of them is any figure told to differ.
+        /// The purpose of the adjustment: when the groups do not differ, every way is equally
+        /// likely, and in at most 5 of 100 of them any figure is significant.
         #[test]
-        fn chance_alone_shows_in_no_more_cases_than_is_said(
+        fn false_positives_are_no_more_frequent_than_the_level(
             rows in proptest::collection::vec(
                 proptest::collection::vec((1_u8..20).prop_map(f64::from), 8), 1..4),
             few in 3_usize..5,
@@ -326,9 +333,9 @@ mod tests {
             prop_assert!(ratio(wrong, ways.len()) <= 0.05, "{} of {}", wrong, ways.len());
         }
 
-        /// The interval has exactly the ratios in it that the test does not speak against.
+        /// The interval contains exactly the ratios that the test does not reject.
         #[test]
-        fn the_interval_is_the_test_turned_round(
+        fn the_interval_is_the_inverted_test(
             base in proptest::collection::vec(1.0_f64..2.0, 4..6),
             other in proptest::collection::vec(1.0_f64..2.0, 4..6),
             times_given in 0.4_f64..2.5,

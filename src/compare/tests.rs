@@ -42,7 +42,7 @@ fn clear() -> (GivenGroup, GivenGroup) {
 }
 
 #[test]
-fn a_clear_difference_of_five_runs_by_turns_is_more_than_chance() {
+fn a_clear_difference_of_five_interleaved_runs_is_significant() {
     let (before, after) = clear();
     let pair = compared(&before, &after);
     assert_eq!(pair.sequence, RunOrder::Alternated);
@@ -64,7 +64,7 @@ fn a_clear_difference_of_five_runs_by_turns_is_more_than_chance() {
 }
 
 #[test]
-fn what_so_few_runs_cannot_tell_is_not_told() {
+fn nothing_is_claimed_with_too_few_runs() {
     let one = compared(&group("a", &[(0, 100)]), &group("b", &[(20, 1)]));
     assert_eq!(answers(&one), [FindingAnswer::Unknown; 6]);
     assert_eq!(one.rows[0].finding.runs_needed, Some(5));
@@ -90,7 +90,7 @@ fn what_so_few_runs_cannot_tell_is_not_told() {
 }
 
 #[test]
-fn the_order_of_the_runs_is_told() {
+fn the_order_of_the_runs_is_recorded() {
     let at = |times: &[u64]| times.iter().map(|at| (*at, 10 + at)).collect::<Vec<_>>();
     for (a, b, sequence) in [
         (&[0, 40, 80][..], &[20, 60, 100][..], RunOrder::Alternated),
@@ -101,15 +101,15 @@ fn the_order_of_the_runs_is_told() {
     ] {
         let pair = compared(&group("a", &at(a)), &group("b", &at(b)));
         assert_eq!(pair.sequence, sequence, "{a:?} {b:?}");
-        let told = pair.doubts.iter().any(|doubt| doubt.contains("interleave the runs"));
-        assert_eq!(told, sequence == RunOrder::Apart, "{:?}", pair.doubts);
+        let has_doubt = pair.doubts.iter().any(|doubt| doubt.contains("interleave the runs"));
+        assert_eq!(has_doubt, sequence == RunOrder::Apart, "{:?}", pair.doubts);
     }
     let pair = compared(&group("a", &[(0, 5)]), &group("b", &[(9, 5)]));
     assert_eq!(pair.doubts, ["a0 and b0 ran at the same time"]);
 }
 
 #[test]
-fn what_differs_beside_the_figures_is_marked() {
+fn other_differences_are_listed() {
     let (before, mut after) = clear();
     for n in 0..5 {
         let latency = latency_in(&mut after, n);
@@ -139,12 +139,12 @@ fn what_differs_beside_the_figures_is_marked() {
     );
     latency_in(&mut after, 2).setting.kernel = Some("6.1.9".to_owned());
     let pair = compared(&before, &after);
-    let doubt = "the runs of after are not of one kind: kernel 6.1.9 and 6.12.1";
+    let doubt = "the runs of after differ: kernel 6.1.9 and 6.12.1";
     assert_eq!(pair.doubts, [doubt]);
 }
 
 #[test]
-fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
+fn doubtful_runs_and_unequal_chances_allow_no_claim() {
     let (before, after) = clear();
     let mut doubtful = after.clone();
     latency_in(&mut doubtful, 1).series[0].doubts.push(ThreadDoubt::Gone);
@@ -158,7 +158,7 @@ fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
     let pair = compared(&before, &longer);
     use FindingAnswer::{Differs, Unknown};
     assert_eq!(answers(&pair), [Unknown, Differs, Differs, Differs, Differs, Unknown]);
-    assert!(pair.rows[0].finding.why[0].contains("of different length"), "{:?}", pair.rows[0]);
+    assert!(pair.rows[0].finding.why[0].contains("differ in length"), "{:?}", pair.rows[0]);
     assert_eq!(pair.rows[0].finding.runs_needed, None, "more runs would not help");
 
     let mut wider = after;
@@ -168,7 +168,7 @@ fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
         latency.series.push(more);
     }
     let pair = compared(&before, &wider);
-    assert!(pair.rows[0].finding.why[0].contains("on more CPUs"), "{:?}", pair.rows[0].finding);
+    assert!(pair.rows[0].finding.why[0].contains("differ in CPUs"), "{:?}", pair.rows[0].finding);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What was different between two groups beside their figures, and within one. Pure.
+//! Differences between two groups other than their figures, and within one group. Pure.
 
 use super::{DifferenceScope, GivenGroup, GivenRun, SetupDifference};
 use crate::latency::LatencyMeasurement;
@@ -6,7 +6,7 @@ use crate::verify::{Evidence, WatchedWorkload};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
-/// Something a run was made with.
+/// A condition of a run.
 struct RunTrait {
     realm: DifferenceScope,
     what: &'static str,
@@ -15,20 +15,20 @@ struct RunTrait {
 
 /// The kernel's command line is compared word by word.
 const CMDLINE: &str = "command line";
-/// Words of it that name files, not settings.
+/// Its words that name files instead of settings.
 const FILES: [&str; 2] = ["BOOT_IMAGE=", "initrd="];
 
 impl GivenRun {
-    /// The CPUs it was about.
+    /// The CPUs of the run.
     pub(super) fn cpus(&self) -> CpuSet {
-        let of_latency = self.latency().into_iter().flat_map(|one| &one.series);
-        let of_evidence = self.evidence().into_iter().flat_map(|one| &one.cpus);
-        of_latency.map(|series| series.cpu).chain(of_evidence.map(|one| one.cpu)).collect()
+        let measured = self.latency().into_iter().flat_map(|latency| &latency.series);
+        let watched = self.evidence().into_iter().flat_map(|evidence| &evidence.cpus);
+        measured.map(|series| series.cpu).chain(watched.map(|cpu| cpu.cpu)).collect()
     }
 
     fn traits(&self) -> Vec<RunTrait> {
-        let mut traits = self.latency().map(of_latency).unwrap_or_default();
-        traits.extend(self.evidence().into_iter().flat_map(of_evidence));
+        let mut traits = self.latency().map(latency_traits).unwrap_or_default();
+        traits.extend(self.evidence().into_iter().flat_map(evidence_traits));
         traits.push(RunTrait {
             realm: DifferenceScope::Method,
             what: "CPUs",
@@ -38,31 +38,23 @@ impl GivenRun {
     }
 }
 
-fn of_latency(latency: &LatencyMeasurement) -> Vec<RunTrait> {
+fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
     use DifferenceScope::{Kernel, Machine, Method, Setting};
     let (setting, isolation) = (&latency.setting, &latency.isolation);
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
-    let cpus = |cpus: &Option<CpuSet>| match cpus {
-        None => "unknown".to_owned(),
-        Some(cpus) if cpus.is_empty() => "none".to_owned(),
-        Some(cpus) => cpus.to_string(),
-    };
-    let word = |on: Option<bool>| match on {
-        None => "unknown".to_owned(),
-        Some(true) => "yes".to_owned(),
-        Some(false) => "no".to_owned(),
-    };
-    let policies: BTreeSet<String> =
-        latency.series.iter().map(|one| format!("{} {}", one.role(), one.policy)).collect();
+    let policies: BTreeSet<String> = latency
+        .series
+        .iter()
+        .map(|series| format!("{} {}", series.role(), series.policy))
+        .collect();
     let shield = match (&isolation.shield, isolation.held) {
         (None, _) => "none".to_owned(),
         (Some(_), Some(false)) => "did not stay in force".to_owned(),
         (Some(_), Some(true)) => "in force".to_owned(),
-        (Some(_), None) => "by affinities alone".to_owned(),
+        (Some(_), None) => "by affinities only".to_owned(),
     };
     let tracing = match (latency.tracing.asked, &latency.tracing.absent) {
         (true, None) => "on",
-        (true, Some(_)) => "in part",
+        (true, Some(_)) => "partial",
         (false, _) => "off",
     };
     let mut loads: Vec<String> =
@@ -72,37 +64,55 @@ fn of_latency(latency: &LatencyMeasurement) -> Vec<RunTrait> {
     }
     let hypervisor = setting.hypervisor.clone().unwrap_or_else(|| "none".to_owned());
     [
-        (Machine, "processor", text(&setting.processor)),
-        (Machine, "CPUs in use", setting.online.to_string()),
+        (Machine, "processor", or_unknown(setting.processor.as_ref())),
+        (Machine, "CPUs online", setting.online.to_string()),
         (Machine, "hypervisor", hypervisor),
-        (Kernel, "kernel", text(&setting.kernel)),
-        (Kernel, "PREEMPT_RT", word(setting.realtime)),
+        (Kernel, "kernel", or_unknown(setting.kernel.as_ref())),
+        (Kernel, "PREEMPT_RT", yes_or_no(setting.realtime)),
         (Setting, CMDLINE, settings_of(setting.cmdline.as_deref().unwrap_or("unknown"))),
         (Setting, "shield", shield),
-        (Setting, "isolated at boot", cpus(&isolation.isolated)),
-        (Setting, "nohz_full", cpus(&isolation.nohz_full)),
-        (Setting, "kernel.timer_migration", word(setting.timer_migration)),
-        (Setting, "clock source", text(&setting.clocksource)),
+        (Setting, "isolated at boot", list_cpus(isolation.isolated.as_ref())),
+        (Setting, "nohz_full", list_cpus(isolation.nohz_full.as_ref())),
+        (Setting, "kernel.timer_migration", yes_or_no(setting.timer_migration)),
+        (Setting, "clock source", or_unknown(setting.clocksource.as_ref())),
         (Method, "policies", policies.into_iter().collect::<Vec<String>>().join(", ")),
-        (Method, "the kernel's trace", tracing.to_owned()),
+        (Method, "kernel trace", tracing.to_owned()),
         (Method, "loads", loads.join(", ")),
     ]
     .map(|(realm, what, value)| RunTrait { realm, what, value })
     .into()
 }
 
-fn of_evidence(evidence: &Evidence) -> Vec<RunTrait> {
-    let guest = match evidence.guest {
+fn or_unknown(text: Option<&String>) -> String {
+    text.cloned().unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn list_cpus(cpus: Option<&CpuSet>) -> String {
+    match cpus {
+        None => "unknown".to_owned(),
+        Some(cpus) if cpus.is_empty() => "none".to_owned(),
+        Some(cpus) => cpus.to_string(),
+    }
+}
+
+fn yes_or_no(answer: Option<bool>) -> String {
+    let word = match answer {
         None => "unknown",
         Some(true) => "yes",
         Some(false) => "no",
     };
+    word.to_owned()
+}
+
+fn evidence_traits(evidence: &Evidence) -> Vec<RunTrait> {
+    let guest = yes_or_no(evidence.guest);
     let watched = match evidence.workload {
         WatchedWorkload::Sampler => "the gap sampler",
         WatchedWorkload::Given => "a program",
     };
-    [(DifferenceScope::Machine, "a guest", guest), (DifferenceScope::Method, "watched", watched)]
-        .map(|(realm, what, value)| RunTrait { realm, what, value: value.to_owned() })
+    let watched = watched.to_owned();
+    [(DifferenceScope::Machine, "guest", guest), (DifferenceScope::Method, "watched", watched)]
+        .map(|(realm, what, value)| RunTrait { realm, what, value })
         .into()
 }
 
@@ -113,57 +123,57 @@ fn settings_of(cmdline: &str) -> String {
     words.collect::<Vec<&str>>().join(" ")
 }
 
-/// Everything that was different between the two, machines first.
+/// The differences between two groups, machines first.
 pub(super) fn differences(base: &GivenGroup, other: &GivenGroup) -> Vec<SetupDifference> {
     let mut found = Vec::new();
-    let (ours, theirs) = (gathered(base), gathered(other));
+    let (ours, theirs) = (collect_traits(base), collect_traits(other));
     for (realm, what, base) in &ours {
         let Some((_, _, other)) = theirs.iter().find(|(_, name, _)| name == what) else { continue };
         if base == other {
             continue;
         }
-        let (base, other) = (joined(base), joined(other));
-        let (base, other) = if *what == CMDLINE { only(&base, &other) } else { (base, other) };
+        let (base, other) = (join_values(base), join_values(other));
+        let (base, other) = match *what {
+            CMDLINE => (words_only_in(&base, &other), words_only_in(&other, &base)),
+            _ => (base, other),
+        };
         found.push(SetupDifference { realm: *realm, what: (*what).to_owned(), base, other });
     }
     found.sort_by_key(|difference| difference.realm);
     found
 }
 
-/// What was not the same in all runs of one group.
-pub(super) fn mixed(group: &GivenGroup) -> Vec<String> {
-    let varied = gathered(group).into_iter().filter(|(_, _, values)| values.len() > 1);
-    let told = |(_, what, values): (DifferenceScope, &str, BTreeSet<String>)| {
+/// The traits that differ between the runs of one group.
+pub(super) fn inconsistencies(group: &GivenGroup) -> Vec<String> {
+    let varied = collect_traits(group).into_iter().filter(|(_, _, values)| values.len() > 1);
+    let lines = varied.map(|(_, what, values)| {
         let values: Vec<String> = values.into_iter().collect();
-        format!("the runs of {} are not of one kind: {what} {}", group.name, values.join(" and "))
-    };
-    varied.map(told).collect()
+        format!("the runs of {} differ: {what} {}", group.name, values.join(" and "))
+    });
+    lines.collect()
 }
 
 /// The values of each trait in all runs of a group.
-fn gathered(group: &GivenGroup) -> Vec<(DifferenceScope, &'static str, BTreeSet<String>)> {
+fn collect_traits(group: &GivenGroup) -> Vec<(DifferenceScope, &'static str, BTreeSet<String>)> {
     let mut found: Vec<(DifferenceScope, &'static str, BTreeSet<String>)> = Vec::new();
-    for one in group.runs.iter().flat_map(GivenRun::traits) {
-        match found.iter_mut().find(|(_, what, _)| *what == one.what) {
+    for RunTrait { realm, what, value } in group.runs.iter().flat_map(GivenRun::traits) {
+        match found.iter_mut().find(|(_, known, _)| *known == what) {
             Some((_, _, values)) => {
-                values.insert(one.value);
+                values.insert(value);
             }
-            None => found.push((one.realm, one.what, BTreeSet::from([one.value]))),
+            None => found.push((realm, what, BTreeSet::from([value]))),
         }
     }
     found
 }
 
-fn joined(values: &BTreeSet<String>) -> String {
+fn join_values(values: &BTreeSet<String>) -> String {
     values.iter().cloned().collect::<Vec<String>>().join(" or ")
 }
 
-/// The words that only the one has, and those that only the other has.
-fn only(base: &str, other: &str) -> (String, String) {
-    let words = |text: &str, without: &str| {
-        let others: BTreeSet<&str> = without.split(' ').collect();
-        let own: Vec<&str> = text.split(' ').filter(|word| !others.contains(word)).collect();
-        if own.is_empty() { "nothing more".to_owned() } else { own.join(" ") }
-    };
-    (words(base, other), words(other, base))
+/// The words of a command line that the other one lacks.
+fn words_only_in(text: &str, other: &str) -> String {
+    let others: BTreeSet<&str> = other.split(' ').collect();
+    let words: Vec<&str> = text.split(' ').filter(|word| !others.contains(word)).collect();
+    if words.is_empty() { "nothing more".to_owned() } else { words.join(" ") }
 }
