@@ -207,7 +207,7 @@ fn once(
     }
     let frame = model.next(watcher.read());
     let columns = ui.columns().unwrap_or(COLUMNS);
-    ui.show(&frame, || live::lines_of(&frame, usize::from(columns)).join("\n"))
+    ui.show(&frame, || live::plain_lines(&frame, usize::from(columns)).join("\n"))
 }
 
 /// On a terminal, until it is ended.

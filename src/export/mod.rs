@@ -1,5 +1,5 @@
-//! Export: a [`crate::verify::trace::recording::Recording`] → files that other programs open.
-//! Pure: bytes go to a writer that is given; who opens it is `cli`.
+//! Export: a [`crate::verify::trace::recording::TraceRecording`] → files for other programs. Pure:
+//! it writes to a given writer, which `cli` opens.
 
 pub mod perfetto;
 mod protobuf;

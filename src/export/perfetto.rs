@@ -1,6 +1,6 @@
-//! A Perfetto trace, which ui.perfetto.dev opens: for each watched CPU a track of the workload with
-//! its interruptions and what lay inside them, and one of the gaps that the sampler saw; above them
-//! the phases of the watch. Names and numbers of fields are those of Perfetto v59
+//! A Perfetto trace for ui.perfetto.dev. Each watched CPU has a track of the workload with its
+//! interruptions and nested events, and a track of the gaps that the sampler saw. Above them is a
+//! track of the phases of the run. Names and numbers of fields are those of Perfetto v59
 //! (protos/perfetto/trace: `trace_packet.proto`, `track_event.proto`, `track_descriptor.proto`,
 //! `debug_annotation.proto`, `interned_data.proto`).
 
@@ -22,9 +22,9 @@ mod packet {
     pub const INTERNED_DATA: u32 = 12;
     pub const SEQUENCE_FLAGS: u32 = 13;
     pub const TRACK_DESCRIPTOR: u32 = 60;
-    /// `SEQ_INCREMENTAL_STATE_CLEARED`: what was interned before is forgotten.
+    /// `SEQ_INCREMENTAL_STATE_CLEARED`: earlier interned data is no longer valid.
     pub const CLEARED: u64 = 1;
-    /// `SEQ_NEEDS_INCREMENTAL_STATE`: what was interned before is needed.
+    /// `SEQ_NEEDS_INCREMENTAL_STATE`: the packet refers to earlier interned data.
     pub const NEEDS: u64 = 2;
 }
 
@@ -35,7 +35,7 @@ mod track {
     pub const PARENT: u32 = 5;
     pub const CHILD_ORDERING: u32 = 11;
     pub const RANK: u32 = 12;
-    /// `ChildTracksOrdering.EXPLICIT`: by rank.
+    /// `ChildTracksOrdering.EXPLICIT`: ordered by rank.
     pub const BY_RANK: u64 = 3;
 }
 
@@ -68,11 +68,11 @@ const SEQUENCE: u64 = 1;
 const ROOT: u64 = 1;
 const PHASES: u64 = 2;
 
-/// What the recording does not know.
+/// What the recording does not contain.
 pub struct ExportContext<'a> {
-    /// What the workload is called; by its threads' own names when left out.
+    /// The name of the workload; `None` uses the names of its threads.
     pub workload: Option<&'a str>,
-    /// What removes an interruption, where that is known.
+    /// The remedy for an interruption; `None` when no remedy is known.
     pub remedy: &'a dyn Fn(Cause, &Culprit) -> Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl std::fmt::Debug for ExportContext<'_> {
 /// Pages could not be kept or read back, or the writer failed.
 pub fn write(
     recording: &mut TraceRecording,
-    words: &ExportContext<'_>,
+    context: &ExportContext<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut file = TraceFile { out, names: HashMap::new() };
@@ -106,11 +106,11 @@ pub fn write(
     phases(&mut file, recording)?;
     let cpus: Vec<usize> = recording.cpus.iter().map(|(cpu, _)| *cpu).collect();
     for (rank, cpu) in (1_u64..).zip(cpus) {
-        let (own, gaps) = (16 + 2 * cpu as u64, 17 + 2 * cpu as u64);
-        file.track(own, &format!("CPU {cpu}: workload and interruptions"), 2 * rank)?;
-        let mut lane = CpuTrack { track: own, ends: Vec::new() };
-        story(recording, cpu, &mut |told| lane.tell(&mut file, told, words))?;
-        lane.close(&mut file, 0, u64::MAX)?;
+        let (workload, gaps) = (16 + 2 * cpu as u64, 17 + 2 * cpu as u64);
+        file.track(workload, &format!("CPU {cpu}: workload and interruptions"), 2 * rank)?;
+        let mut track = CpuTrack { track: workload, ends: Vec::new() };
+        story(recording, cpu, &mut |entry| track.write_entry(&mut file, entry, context))?;
+        track.close(&mut file, 0, u64::MAX)?;
         if recording.gaps.iter().any(|(at, _)| *at == cpu) {
             file.track(gaps, &format!("CPU {cpu}: gaps in user space"), 2 * rank + 1)?;
             gap_track(&mut file, recording, cpu, gaps)?;
@@ -119,7 +119,7 @@ pub fn write(
     Ok(())
 }
 
-/// What is written to, and the names that were written.
+/// The output, and the names that are already interned in it.
 struct TraceFile<'a> {
     out: &'a mut dyn Write,
     names: HashMap<String, u64>,
@@ -163,7 +163,7 @@ impl TraceFile<'_> {
         self.packet(&packet.message(packet::TRACK_EVENT, &event))
     }
 
-    /// A piece of a track that ends for certain before the next begins.
+    /// A slice that ends before the next one on the track begins.
     fn slice(
         &mut self,
         (begun, end): (u64, u64),
@@ -176,21 +176,21 @@ impl TraceFile<'_> {
     }
 }
 
-fn on(track: u64) -> ProtoMessage {
+fn event_on(track: u64) -> ProtoMessage {
     ProtoMessage::default().number(event::TRACK, track)
 }
 
-fn said(event: ProtoMessage, name: &str, text: &str) -> ProtoMessage {
-    let said = ProtoMessage::default().text(annotation::NAME, name).text(annotation::STRING, text);
-    event.message(event::ANNOTATION, &said)
+fn annotate(event: ProtoMessage, name: &str, text: &str) -> ProtoMessage {
+    let note = ProtoMessage::default().text(annotation::NAME, name).text(annotation::STRING, text);
+    event.message(event::ANNOTATION, &note)
 }
 
 fn phases(file: &mut TraceFile<'_>, recording: &TraceRecording) -> io::Result<()> {
-    let ns = |ticks: u64| recording.scale.ns(ticks);
     for pair in recording.phases.windows(2) {
         let [(begun, name), (end, _)] = pair else { continue };
         if !name.is_empty() && end > begun {
-            file.slice((ns(*begun), ns(*end)), name, on(PHASES))?;
+            let span = (recording.scale.ns(*begun), recording.scale.ns(*end));
+            file.slice(span, name, event_on(PHASES))?;
         }
     }
     Ok(())
@@ -204,79 +204,85 @@ fn gap_track(
 ) -> io::Result<()> {
     for (_, gap) in recording.gaps.iter().filter(|(at, _)| *at == cpu) {
         let span = (recording.scale.ns(gap.start), recording.scale.ns(gap.end));
-        file.slice(span, "gap", on(track))?;
+        file.slice(span, "gap", event_on(track))?;
     }
     Ok(())
 }
 
-/// The track of one CPU: what is open, outer first.
+/// The track of one CPU, with the ends of its open slices, the outermost first.
 struct CpuTrack {
     track: u64,
     ends: Vec<u64>,
 }
 
 impl CpuTrack {
-    /// Ends what lies at this depth or deeper, no later than this moment.
+    /// Ends the slices at this depth or deeper, at this time at the latest.
     fn close(&mut self, file: &mut TraceFile<'_>, depth: usize, at_ns: u64) -> io::Result<()> {
         while self.ends.len() > depth {
             let end = self.ends.pop().unwrap_or(0).min(at_ns);
-            file.event(end, None, on(self.track).number(event::TYPE, event::END))?;
+            file.event(end, None, event_on(self.track).number(event::TYPE, event::END))?;
         }
         Ok(())
     }
 
-    fn tell(
+    fn write_entry(
         &mut self,
         file: &mut TraceFile<'_>,
-        told: &TimelineEntry,
-        words: &ExportContext<'_>,
+        entry: &TimelineEntry,
+        context: &ExportContext<'_>,
     ) -> io::Result<()> {
-        self.close(file, told.depth, told.begun_ns)?;
-        let (name, category) = name(&told.what, words.workload);
-        let mut event = on(self.track).text(event::CATEGORY, category);
-        match &told.what {
+        self.close(file, entry.depth, entry.begun_ns)?;
+        let (name, category) = name(&entry.what, context.workload);
+        let mut event = event_on(self.track).text(event::CATEGORY, category);
+        match &entry.what {
             TimelineKind::Interruption(cause, culprit) => {
-                event = said(event, "cause", cause.name());
-                event = said(event, "culprit", &culprit.to_string());
-                if let Some(remedy) = (words.remedy)(*cause, culprit) {
-                    event = said(event, "removed by", &remedy);
+                event = annotate(event, "cause", cause.name());
+                event = annotate(event, "culprit", &culprit.to_string());
+                if let Some(remedy) = (context.remedy)(*cause, culprit) {
+                    event = annotate(event, "removed by", &remedy);
                 }
                 let took = ProtoMessage::default()
                     .text(annotation::NAME, "took (ns)")
-                    .number(annotation::UINT, told.end_ns - told.begun_ns);
+                    .number(annotation::UINT, entry.end_ns - entry.begun_ns);
                 event = event.message(event::ANNOTATION, &took);
             }
             TimelineKind::Inside(kind, cause, _) => {
-                event = said(event, "what", kind);
-                event = said(event, "cause", cause.name());
+                event = annotate(event, "what", kind);
+                event = annotate(event, "cause", cause.name());
             }
             TimelineKind::Undisturbed(_) | TimelineKind::Lost => {}
         }
-        if !told.stack.is_empty() {
-            event = said(event, "stack", &told.stack.join(" < "));
+        if !entry.stack.is_empty() {
+            event = annotate(event, "stack", &entry.stack.join(" < "));
         }
-        if told.end_ns == told.begun_ns {
+        if entry.end_ns == entry.begun_ns {
             let instant = event.number(event::TYPE, event::INSTANT);
-            return file.event(told.begun_ns, Some(&name), instant);
+            return file.event(entry.begun_ns, Some(&name), instant);
         }
-        file.event(told.begun_ns, Some(&name), event.number(event::TYPE, event::BEGIN))?;
-        // What is inside never sticks out.
+        file.event(entry.begun_ns, Some(&name), event.number(event::TYPE, event::BEGIN))?;
+        // A nested slice never ends after the one around it.
         let around = self.ends.last().copied().unwrap_or(u64::MAX);
-        self.ends.push(told.end_ns.min(around));
+        self.ends.push(entry.end_ns.min(around));
         Ok(())
     }
 }
 
-/// What is written on a piece, and its category: by it the colour is chosen.
+/// The name of a slice, and its category, which decides its colour.
 fn name(what: &TimelineKind, workload: Option<&str>) -> (String, &'static str) {
-    let with = |head: &str, culprit: &Culprit| match culprit.to_string() {
+    match what {
+        TimelineKind::Undisturbed(thread) => (workload.unwrap_or(thread).to_owned(), "workload"),
+        TimelineKind::Interruption(cause, culprit) => {
+            (with_culprit(cause.name(), culprit), "interruption")
+        }
+        TimelineKind::Inside(kind, _, culprit) => (with_culprit(kind, culprit), "inside"),
+        TimelineKind::Lost => ("events lost".to_owned(), "lost"),
+    }
+}
+
+/// `irq: IRQ 24 nvme0q1`, or only the head for an unknown culprit.
+fn with_culprit(head: &str, culprit: &Culprit) -> String {
+    match culprit.to_string() {
         text if text.is_empty() => head.to_owned(),
         text => format!("{head}: {text}"),
-    };
-    match what {
-        TimelineKind::Undisturbed(who) => (workload.unwrap_or(who).to_owned(), "workload"),
-        TimelineKind::Interruption(cause, culprit) => (with(cause.name(), culprit), "interruption"),
-        TimelineKind::Inside(words, _, culprit) => (with(words, culprit), "inside"),
-        TimelineKind::Lost => ("events lost".to_owned(), "lost"),
     }
 }

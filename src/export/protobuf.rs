@@ -1,12 +1,12 @@
-//! The little of the protocol buffers' wire format that a writer needs
-//! (protobuf.dev/programming-guides/encoding): numbers, and bytes behind their length.
+//! The part of the protocol buffers' wire format that a writer needs
+//! (protobuf.dev/programming-guides/encoding): numbers, and length-prefixed bytes.
 
-/// A message that grows.
+/// A message under construction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtoMessage(Vec<u8>);
 
 impl ProtoMessage {
-    /// A field with a number.
+    /// Appends a field with a number.
     #[must_use]
     pub fn number(mut self, field: u32, value: u64) -> ProtoMessage {
         varint(&mut self.0, u64::from(field) << 3);
@@ -14,13 +14,13 @@ impl ProtoMessage {
         self
     }
 
-    /// A field with text.
+    /// Appends a field with text.
     #[must_use]
     pub fn text(self, field: u32, text: &str) -> ProtoMessage {
         self.bytes(field, text.as_bytes())
     }
 
-    /// A field that is a message.
+    /// Appends a field with a nested message.
     #[must_use]
     pub fn message(self, field: u32, inner: &ProtoMessage) -> ProtoMessage {
         self.bytes(field, &inner.0)
@@ -33,14 +33,14 @@ impl ProtoMessage {
         self
     }
 
-    /// Its bytes.
+    /// The encoded bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Seven bits at a time, the lowest first; the highest bit says that more follow.
+/// Appends a varint: seven bits per byte, the lowest first; the highest bit marks a continuation.
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         out.push(value.to_le_bytes()[0] | 0x80);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_those_of_the_examples_in_the_definition() {
+    fn bytes_match_the_examples_of_the_specification() {
         assert_eq!(ProtoMessage::default().number(1, 150).as_bytes(), [0x08, 0x96, 0x01]);
         let text = ProtoMessage::default().text(2, "testing");
         assert_eq!(text.as_bytes(), b"\x12\x07testing");

@@ -1,8 +1,8 @@
-//! Live: readings of the machine, one after the other → a [`LiveFrame`] each, and its view on a
-//! terminal. Pure: who reads is `cli/watch.rs`, who owns the terminal is [`crate::screen`].
+//! Live: consecutive readings of the machine → a [`LiveFrame`] each, and its view on a terminal.
+//! Pure: `cli/watch.rs` reads the machine, and [`crate::screen`] owns the terminal.
 
 mod model;
 mod view;
 
 pub use model::{CpuLine, CpuRole, LastSeen, LiveFrame, LiveModel, LiveReading, LiveSetup, SCHEMA};
-pub use view::{ViewOptions, draw, lines_of};
+pub use view::{ViewOptions, draw, plain_lines};

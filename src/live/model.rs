@@ -1,5 +1,4 @@
-//! [`LiveModel`]: what is known from earlier readings; [`LiveFrame`]: what one interval says, a
-//! document.
+//! [`LiveModel`]: the state from earlier readings. [`LiveFrame`]: the document of one interval.
 
 use crate::causes::{Cause, Culprit};
 use crate::survey::{Cpu, Topology};
@@ -15,53 +14,53 @@ use std::time::Duration;
 /// The version of [`LiveFrame`]'s form.
 pub const SCHEMA: u32 = 1;
 
-/// Rates kept for the trend.
+/// Rates that the trend keeps.
 const HISTORY: usize = 32;
 
-/// What does not change while it is watched.
+/// What does not change while `watch` runs.
 #[derive(Debug, Clone, Default)]
 pub struct LiveSetup {
     /// The machine's CPUs.
     pub topology: Topology,
     /// CPUs of the shield.
     pub shielded: CpuSet,
-    /// Siblings of those that are kept idle.
+    /// Siblings of shielded CPUs that are kept idle.
     pub idle: CpuSet,
-    /// The journal cannot be read, so it is not known which CPUs are shielded.
+    /// Whether the journal cannot be read, so that the shielded CPUs are unknown.
     pub unread: bool,
-    /// Isolated at boot, but of no shield of ours.
+    /// CPUs that were isolated at boot and belong to no cpushield shield.
     pub isolated: CpuSet,
-    /// CPUs that this program keeps to; `None` where it may be anywhere.
+    /// CPUs that this program is bound to; `None` when it is not bound.
     pub from: Option<CpuSet>,
 }
 
-/// What was read at one moment.
+/// One reading of the machine.
 #[derive(Debug, Clone)]
 pub struct LiveReading {
-    /// Time since some beginning.
+    /// The time since an arbitrary start.
     pub at: Duration,
     /// The counters.
     pub counters: CounterSnapshot,
-    /// What the trace saw since the reading before; empty without a trace.
+    /// What the trace saw since the previous reading; empty without a trace.
     pub traced: Vec<TraceEvidence>,
-    /// Threads of the shield's programs: no culprits.
+    /// Threads of the programs in the shield, which are not culprits.
     pub own: Vec<i32>,
 }
 
-/// What a CPU is for.
+/// The role of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuRole {
     /// It is shielded.
     Shielded,
-    /// Its sibling is shielded and it is kept idle.
+    /// It is kept idle because its sibling is shielded.
     Idle,
-    /// It was isolated at boot and is of no shield of ours.
+    /// It was isolated at boot and belongs to no cpushield shield.
     Isolated,
-    /// Everything else.
+    /// It runs everything else.
     Housekeeping,
-    /// It is not known whether it is shielded: only root can read the journal.
+    /// It is unknown whether it is shielded: only root can read the journal.
     Unknown,
 }
 
@@ -71,14 +70,14 @@ pub enum CpuRole {
 pub struct LiveFrame {
     /// The version of this form: [`SCHEMA`].
     pub schema: u32,
-    /// Milliseconds since the watching began.
+    /// Milliseconds since `watch` started.
     pub at_ms: u64,
     /// Length of the interval in milliseconds.
     pub interval_ms: u64,
-    /// CPUs that the watching program keeps to; `None` where it may be anywhere.
+    /// CPUs that the watching program is bound to; `None` when it is not bound.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub from: Option<CpuSet>,
-    /// Every online CPU, by place: node, package, core.
+    /// Every online CPU, ordered by node, package and core.
     pub cpus: Vec<CpuLine>,
 }
 
@@ -88,114 +87,115 @@ pub struct LiveFrame {
 pub struct CpuLine {
     /// Its number.
     pub cpu: usize,
-    /// What it is for.
+    /// Its role.
     pub role: CpuRole,
-    /// NUMA node, where the machine has nodes.
+    /// The NUMA node; `None` on a machine without nodes.
     pub node: Option<usize>,
-    /// Physical package.
+    /// The physical package.
     pub package: Option<i64>,
-    /// Core within the package.
+    /// The core within the package.
     pub core: Option<i64>,
-    /// CPUs of the same core, itself included.
+    /// The CPUs of the same core, including this one.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub siblings: CpuSet,
-    /// Who counted: the trace, or the counters of `/proc`.
+    /// The source of the counts: the trace, or the counters of `/proc`.
     pub witness: WitnessKind,
-    /// Entries into the kernel per second; `None` when nothing could count.
+    /// Kernel entries per second; `None` when they could not be counted.
     pub entries_per_s: Option<f64>,
-    /// Times per second that each cause was seen, those inside others too.
+    /// How often each cause was seen per second, including nested ones.
     pub causes_per_s: BTreeMap<Cause, f64>,
-    /// Causes that could not be counted: their absence from [`Self::causes_per_s`] says nothing.
+    /// Causes that could not be counted, so that their absence from [`Self::causes_per_s`] has no
+    /// meaning.
     pub unseen: Vec<Cause>,
-    /// Times per second a task was put on the CPU; `None` without `/proc/schedstat`.
+    /// How often per second the CPU switched to a task; `None` without `/proc/schedstat`.
     pub switches_per_s: Option<f64>,
-    /// Part of the time that it was not idle, in percent; `None` when that cannot be read.
+    /// The time that it was not idle, in percent; `None` when that cannot be read.
     pub busy_percent: Option<f64>,
-    /// Part of the time that the hypervisor took, as far as it says so.
+    /// The time that the hypervisor took, in percent, as far as the hypervisor reports it.
     pub steal_percent: Option<f64>,
-    /// Who was seen last; `None` when nobody was yet.
+    /// The last culprit; `None` before the first one.
     pub last: Option<LastSeen>,
-    /// Entries per second of this interval and those before it, oldest first.
+    /// Entries per second of this interval and earlier ones, oldest first.
     pub history: Vec<f64>,
-    /// What makes these figures doubtful.
+    /// The reasons why these figures are doubtful.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<CpuDoubt>>"))]
     pub doubts: Vec<CpuDoubt>,
 }
 
-/// Who was seen last.
+/// The last culprit of a CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LastSeen {
-    /// The kind.
+    /// The cause.
     pub cause: Cause,
-    /// Who; empty when nobody can say.
+    /// The culprit; empty when it is unknown.
     #[serde(with = "crate::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
     pub culprit: Culprit,
-    /// How long ago the interval was in which it was seen, in milliseconds; 0 is this one.
+    /// The age of the interval in which it was seen, in milliseconds; 0 for the current one.
     pub ms_ago: u64,
 }
 
-/// What is kept from interval to interval.
+/// The state that is kept from interval to interval.
 #[derive(Debug)]
 pub struct LiveModel {
-    scene: LiveSetup,
+    setup: LiveSetup,
     before: LiveReading,
     begun: Duration,
-    /// Who was seen last on each CPU, and when.
+    /// The last culprit of each CPU, and when it was seen.
     last: BTreeMap<usize, (Duration, Cause, Culprit)>,
     history: BTreeMap<usize, Vec<f64>>,
 }
 
 impl LiveModel {
-    /// From the first reading on.
+    /// A model that starts with this reading.
     #[must_use]
-    pub fn new(scene: LiveSetup, first: LiveReading) -> LiveModel {
+    pub fn new(setup: LiveSetup, first: LiveReading) -> LiveModel {
         let begun = first.at;
         let (last, history) = (BTreeMap::new(), BTreeMap::new());
-        LiveModel { scene, before: first, begun, last, history }
+        LiveModel { setup, before: first, begun, last, history }
     }
 
     /// What does not change.
     #[must_use]
-    pub fn scene(&self) -> &LiveSetup {
-        &self.scene
+    pub fn setup(&self) -> &LiveSetup {
+        &self.setup
     }
 
-    /// The next reading: what happened since the one before.
+    /// Takes the next reading and returns what happened since the previous one.
     pub fn next(&mut self, now: LiveReading) -> LiveFrame {
         let interval = now.at.saturating_sub(self.before.at);
-        let mut order: Vec<&Cpu> = self.scene.topology.cpus.iter().collect();
+        let mut order: Vec<&Cpu> = self.setup.topology.cpus.iter().collect();
         order.sort_by_key(|cpu| (cpu.node, cpu.package, cpu.core, cpu.cpu));
         let mut cpus = Vec::new();
         for cpu in order {
-            let mut line = line(&self.scene, cpu, &self.before, &now, interval);
-            if let Some((cause, culprit)) = &line.1 {
+            let (mut line, culprit) = cpu_line(&self.setup, cpu, &self.before, &now, interval);
+            if let Some((cause, culprit)) = &culprit {
                 self.last.insert(cpu.cpu, (now.at, *cause, culprit.clone()));
             }
-            line.0.last = self.last.get(&cpu.cpu).map(|(at, cause, culprit)| LastSeen {
+            line.last = self.last.get(&cpu.cpu).map(|(at, cause, culprit)| LastSeen {
                 cause: *cause,
                 culprit: culprit.clone(),
                 ms_ago: millis(now.at.saturating_sub(*at)),
             });
             let history = self.history.entry(cpu.cpu).or_default();
-            history.push(line.0.entries_per_s.unwrap_or(0.0));
+            history.push(line.entries_per_s.unwrap_or(0.0));
             let old = history.len().saturating_sub(HISTORY);
             history.drain(..old);
-            line.0.history.clone_from(history);
-            cpus.push(line.0);
+            line.history.clone_from(history);
+            cpus.push(line);
         }
         let at_ms = millis(now.at.saturating_sub(self.begun));
         self.before = now;
-        let from = self.scene.from.clone();
+        let from = self.setup.from.clone();
         LiveFrame { schema: SCHEMA, at_ms, interval_ms: millis(interval), from, cpus }
     }
 }
 
-/// What one CPU did, and who is to be named for it.
-fn line(
-    scene: &LiveSetup,
+/// The figures of one CPU, and the culprit of the interval.
+fn cpu_line(
+    setup: &LiveSetup,
     cpu: &Cpu,
     before: &LiveReading,
     now: &LiveReading,
@@ -217,10 +217,9 @@ fn line(
     for row in rows {
         *causes_per_s.entry(row.cause).or_default() += rate(row.count.saturating_add(row.nested));
     }
-    let share = |ns: u64| if seconds > 0.0 { ns as f64 / seconds / 1e7 } else { 0.0 };
     let line = CpuLine {
         cpu: cpu.cpu,
-        role: role(scene, cpu.cpu),
+        role: role(setup, cpu.cpu),
         node: cpu.node,
         package: cpu.package,
         core: cpu.core,
@@ -228,62 +227,61 @@ fn line(
         witness,
         entries_per_s: entries.map(rate),
         causes_per_s,
-        unseen: unseen(traced.is_some(), before, now),
+        unseen: uncounted_causes(traced.is_some(), before, now),
         switches_per_s: counts.switches.map(rate),
-        busy_percent: busy(before, now, cpu.cpu),
-        steal_percent: counts.steal_ns.map(|ns| share(ns).min(100.0)),
+        busy_percent: busy_percent(before, now, cpu.cpu),
+        steal_percent: counts.steal_ns.map(|ns| (rate(ns) / 1e7).min(100.0)),
         last: None,
         history: Vec::new(),
         doubts,
     };
-    (line, whom(rows))
+    (line, main_culprit(rows))
 }
 
-/// What nobody could count.
-fn unseen(traced: bool, before: &LiveReading, now: &LiveReading) -> Vec<Cause> {
+/// The causes that could not be counted.
+fn uncounted_causes(traced: bool, before: &LiveReading, now: &LiveReading) -> Vec<Cause> {
     let read = [before, now].iter().all(|reading| reading.counters.softirqs.is_ok());
     if traced || read { Vec::new() } else { vec![Cause::Softirq] }
 }
 
-fn role(scene: &LiveSetup, cpu: usize) -> CpuRole {
+fn role(setup: &LiveSetup, cpu: usize) -> CpuRole {
     match cpu {
-        cpu if scene.idle.contains(cpu) => CpuRole::Idle,
-        cpu if scene.shielded.contains(cpu) => CpuRole::Shielded,
-        cpu if scene.isolated.contains(cpu) => CpuRole::Isolated,
-        _ if scene.unread => CpuRole::Unknown,
+        cpu if setup.idle.contains(cpu) => CpuRole::Idle,
+        cpu if setup.shielded.contains(cpu) => CpuRole::Shielded,
+        cpu if setup.isolated.contains(cpu) => CpuRole::Isolated,
+        _ if setup.unread => CpuRole::Unknown,
         _ => CpuRole::Housekeeping,
     }
 }
 
-/// Time that was not idle; `/proc/stat` counts in steps of 10 ms.
-fn busy(before: &LiveReading, now: &LiveReading, cpu: usize) -> Option<f64> {
-    let of = |reading: &LiveReading| reading.counters.times.as_ref().ok()?.get(&cpu).copied();
-    let (a, b) = (of(before)?, of(now)?);
-    let idle = |t: CpuTime| t.idle.saturating_add(t.iowait);
-    let work = |t: CpuTime| {
-        [t.user, t.nice, t.system, t.irq, t.softirq, t.steal]
-            .into_iter()
-            .fold(0, u64::saturating_add)
-    };
-    let (idle, work) = (idle(b).saturating_sub(idle(a)), work(b).saturating_sub(work(a)));
+/// The time that was not idle, in percent; `/proc/stat` counts in steps of 10 ms.
+fn busy_percent(before: &LiveReading, now: &LiveReading, cpu: usize) -> Option<f64> {
+    let before = idle_and_work(before.counters.times.as_ref().ok()?.get(&cpu)?);
+    let now = idle_and_work(now.counters.times.as_ref().ok()?.get(&cpu)?);
+    let (idle, work) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
     let all = idle.saturating_add(work);
     // On a CPU without a tick the kernel may not have counted anything yet.
     (all > 0).then(|| 100.0 * work as f64 / all as f64)
 }
 
-/// Whom to name: the most frequent that is not the tick, which is always there; softirqs run inside
-/// what is named already.
-fn whom(rows: &[InterruptionCount]) -> Option<(Cause, Culprit)> {
-    let often = |row: &&InterruptionCount| row.count.saturating_add(row.nested);
-    let weight = |row: &&InterruptionCount| {
-        let kind = match row.cause {
+fn idle_and_work(t: &CpuTime) -> (u64, u64) {
+    let work = [t.user, t.nice, t.system, t.irq, t.softirq, t.steal];
+    (t.idle.saturating_add(t.iowait), work.into_iter().fold(0, u64::saturating_add))
+}
+
+/// The culprit to show: the most frequent one. The tick ranks lower because it is always there, and
+/// softirqs lowest because they run inside another interruption.
+fn main_culprit(rows: &[InterruptionCount]) -> Option<(Cause, Culprit)> {
+    let weighted = rows.iter().map(|row| {
+        let rank = match row.cause {
             Cause::Softirq => 0,
             Cause::Tick => 1,
             _ => 2,
         };
-        (kind, often(row))
-    };
-    let row = rows.iter().filter(|row| often(row) > 0).max_by_key(weight)?;
+        (rank, row.count.saturating_add(row.nested), row)
+    });
+    let seen = weighted.filter(|(_, count, _)| *count > 0);
+    let (_, _, row) = seen.max_by_key(|(rank, count, _)| (*rank, *count))?;
     Some((row.cause, row.culprit.clone()))
 }
 
@@ -297,7 +295,7 @@ pub(super) mod tests {
     use cpushield_linux::text::{interrupts, schedstat, stat};
 
     /// Two nodes with two cores of two threads each; odd numbers are the second threads.
-    pub fn scene() -> LiveSetup {
+    pub fn setup() -> LiveSetup {
         let cpu = |n: usize| Cpu {
             cpu: n,
             package: i64::try_from(n / 4).ok(),
@@ -357,24 +355,24 @@ pub(super) mod tests {
 
     /// The frames of the first `n` intervals.
     pub fn frames(n: u64) -> Vec<LiveFrame> {
-        let mut model = LiveModel::new(scene(), reading(0));
+        let mut model = LiveModel::new(setup(), reading(0));
         (1..=n).map(|n| model.next(reading(n))).collect()
     }
 
-    fn of(frame: &LiveFrame, cpu: usize) -> &CpuLine {
+    fn line(frame: &LiveFrame, cpu: usize) -> &CpuLine {
         frame.cpus.iter().find(|line| line.cpu == cpu).unwrap()
     }
 
     #[test]
-    fn rates_are_those_of_the_interval_and_names_stay_until_another_comes() {
+    fn rates_are_those_of_the_interval_and_the_last_culprit_stays() {
         let frames = frames(4);
-        let zero = of(&frames[0], 0);
+        let zero = line(&frames[0], 0);
         assert_eq!((zero.entries_per_s, zero.switches_per_s), (Some(290.0), Some(10.0)));
         assert_eq!(zero.busy_percent, Some(75.0));
         let named = zero.last.as_ref().unwrap();
         assert_eq!((named.culprit.to_string().as_str(), named.ms_ago), ("IRQ 24 nvme0q1", 0));
         assert_eq!(zero.causes_per_s[&Cause::Irq], 40.0);
-        let six: Vec<_> = frames.iter().map(|frame| of(frame, 6)).collect();
+        let six: Vec<_> = frames.iter().map(|frame| line(frame, 6)).collect();
         assert_eq!(
             six.iter().map(|l| l.entries_per_s.unwrap()).collect::<Vec<_>>(),
             [0., 1., 0., 0.]
@@ -405,12 +403,12 @@ pub(super) mod tests {
                 CpuRole::Idle
             ]
         );
-        assert_eq!((of(frame, 5).node, of(frame, 5).core), (Some(1), Some(0)));
+        assert_eq!((line(frame, 5).node, line(frame, 5).core), (Some(1), Some(0)));
     }
 
     #[test]
-    fn the_trace_is_believed_before_the_counters() {
-        let mut model = LiveModel::new(scene(), reading(0));
+    fn the_trace_takes_precedence_over_the_counters() {
+        let mut model = LiveModel::new(setup(), reading(0));
         let row = |cause, culprit: &str, count, nested| InterruptionCount {
             cause,
             culprit: Culprit::shown(cause, culprit),
@@ -432,16 +430,16 @@ pub(super) mod tests {
             ..TraceEvidence::default()
         };
         let frame = model.next(LiveReading { traced: vec![seen], ..reading(1) });
-        let one = of(&frame, 1);
+        let one = line(&frame, 1);
         assert_eq!((one.witness, one.entries_per_s), (WitnessKind::Trace, Some(3.0)));
         assert_eq!(one.last.as_ref().unwrap().culprit.to_string(), "vmstat_update");
         assert_eq!(one.doubts.len(), 1);
-        assert_eq!(of(&frame, 2).witness, WitnessKind::Counters);
+        assert_eq!(line(&frame, 2).witness, WitnessKind::Counters);
     }
 
     #[test]
-    fn no_time_and_no_counters_make_no_numbers_out_of_nothing() {
-        let mut model = LiveModel::new(scene(), reading(0));
+    fn an_empty_interval_and_missing_counters_give_no_false_numbers() {
+        let mut model = LiveModel::new(setup(), reading(0));
         let frame = model.next(reading(0));
         assert!(frame.cpus.iter().all(|line| line.entries_per_s == Some(0.0)));
         assert!(frame.cpus.iter().all(|line| line.busy_percent.is_none()));

@@ -1,5 +1,5 @@
-//! The view of a [`LiveFrame`]: lines as wide as the terminal, of which the columns that matter
-//! most stay when it is narrow. What colour says, a sign says too.
+//! The view of a [`LiveFrame`]: lines as wide as the terminal. A narrow terminal shows the most
+//! important columns. Every colour comes with a sign of the same meaning.
 
 use super::model::{CpuLine, CpuRole, LiveFrame};
 use crate::causes::Cause;
@@ -9,24 +9,24 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-/// How it is looked at.
+/// The options of the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ViewOptions {
-    /// Colours may be used.
+    /// Whether colours may be used.
     pub colour: bool,
-    /// Housekeeping CPUs are left out.
+    /// Whether housekeeping CPUs are hidden.
     pub shielded_only: bool,
-    /// Lines of CPUs that are scrolled out at the top.
+    /// Lines of CPUs that are scrolled off the top.
     pub scroll: usize,
 }
 
 impl ViewOptions {
-    fn of(self, colour: Color) -> Style {
+    fn style(self, colour: Color) -> Style {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }
 }
 
-/// A column of rates: its head, its causes, and the width from which on it is there.
+/// The columns of rates: head, causes, and the terminal width from which it is shown.
 const RATES: &[(&str, &[Cause], usize)] = &[
     ("timer/s", &[Cause::Tick, Cause::Hrtimer, Cause::Timer], 66),
     ("irq/s", &[Cause::Irq], 76),
@@ -34,9 +34,9 @@ const RATES: &[(&str, &[Cause], usize)] = &[
     ("softirq/s", &[Cause::Softirq], 120),
 ];
 
-/// Columns of one rate, with the blank before it.
+/// The width of a rate column, with the blank before it.
 const RATE_WIDTH: usize = 10;
-/// From this width on tasks, busy time and the trend are shown.
+/// The terminal widths from which tasks, busy time and the trend are shown.
 const TASKS_FROM: usize = 108;
 const BUSY_FROM: usize = 98;
 const TREND_FROM: usize = 144;
@@ -44,48 +44,47 @@ const TREND_FROM: usize = 144;
 const TREND: usize = 16;
 
 /// Draws the whole screen.
-pub fn draw(on: &mut ratatui::Frame<'_>, frame: &LiveFrame, look: ViewOptions) {
+pub fn draw(on: &mut ratatui::Frame<'_>, frame: &LiveFrame, options: ViewOptions) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
             .areas(on.area());
     let width = usize::from(on.area().width);
-    let lines = body_lines(frame, look, width);
-    // Never so far that nothing is left.
+    let lines = body_lines(frame, options, width);
+    // The last line stays visible.
     let most = lines.len().saturating_sub(usize::from(body.height));
-    let scroll = look.scroll.min(most);
+    let scroll = options.scroll.min(most);
     let below = most - scroll;
     on.render_widget(Paragraph::new(head_lines(frame, width)), head);
     on.render_widget(Paragraph::new(lines.into_iter().skip(scroll).collect::<Vec<_>>()), body);
-    on.render_widget(Paragraph::new(foot_line(frame, look, below, width)), foot);
+    on.render_widget(Paragraph::new(foot_line(frame, options, below, width)), foot);
 }
 
-/// The same as plain lines of text, all CPUs.
+/// The view as plain lines of text, with all CPUs.
 #[must_use]
-pub fn lines_of(frame: &LiveFrame, width: usize) -> Vec<String> {
-    let look = ViewOptions::default();
+pub fn plain_lines(frame: &LiveFrame, width: usize) -> Vec<String> {
     let mut lines = head_lines(frame, width);
-    lines.extend(body_lines(frame, look, width));
-    let text = |line: Line<'_>| {
+    lines.extend(body_lines(frame, ViewOptions::default(), width));
+    let texts = lines.into_iter().map(|line| {
         let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
         text.trim_end().to_owned()
-    };
-    lines.into_iter().map(text).collect()
+    });
+    texts.collect()
 }
 
-/// What is watched, then the heads of the columns.
+/// A summary line, and the heads of the columns.
 fn head_lines(frame: &LiveFrame, width: usize) -> Vec<Line<'static>> {
     let shielded = frame.cpus.iter().filter(|line| line.role == CpuRole::Shielded);
     let quiet = shielded.clone().filter(|line| line.entries_per_s == Some(0.0)).count();
     let mut words = format!("{} CPUs, ", frame.cpus.len());
     match shielded.count() {
         0 if frame.cpus.iter().any(|line| line.role == CpuRole::Unknown) => {
-            words.push_str("which are shielded is not known without root (sudo)");
+            words.push_str("shielded CPUs unknown without root (sudo)");
         }
         0 => words.push_str("none shielded"),
         all => words.push_str(&format!("{all} shielded, {quiet} of them quiet")),
     }
     if let Some(from) = &frame.from {
-        words.push_str(&format!(" · seen from CPU {from}"));
+        words.push_str(&format!(" · watching from CPU {from}"));
     }
     let seconds = frame.interval_ms as f64 / 1e3;
     words.push_str(&format!(" · every {seconds:.1} s"));
@@ -104,19 +103,21 @@ fn head_lines(frame: &LiveFrame, width: usize) -> Vec<Line<'static>> {
         columns.push_str(&format!("  {:<TREND$}", "trend"));
     }
     columns.push_str("  last culprit");
-    [words, columns].map(|text| Line::styled(cut(&text, width), bold)).into()
+    [words, columns].map(|text| Line::styled(truncate(&text, width), bold)).into()
 }
 
-fn body_lines(frame: &LiveFrame, look: ViewOptions, width: usize) -> Vec<Line<'static>> {
+fn body_lines(frame: &LiveFrame, options: ViewOptions, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut place = None;
-    let shown = |line: &&CpuLine| !look.shielded_only || line.role != CpuRole::Housekeeping;
-    for cpu in frame.cpus.iter().filter(shown) {
+    for cpu in &frame.cpus {
+        if options.shielded_only && cpu.role == CpuRole::Housekeeping {
+            continue;
+        }
         if place.replace((cpu.node, cpu.package)) != Some((cpu.node, cpu.package)) {
             let title = title(frame, cpu);
-            lines.push(Line::styled(cut(&title, width), look.of(Color::Cyan)));
+            lines.push(Line::styled(truncate(&title, width), options.style(Color::Cyan)));
         }
-        lines.push(cpu_line(frame, cpu, look, width));
+        lines.push(cpu_line(frame, cpu, options, width));
     }
     if lines.is_empty() {
         lines.push(Line::raw("no CPU is shielded or isolated"));
@@ -125,23 +126,23 @@ fn body_lines(frame: &LiveFrame, look: ViewOptions, width: usize) -> Vec<Line<'s
 }
 
 /// `node 0 · package 0 · CPU 0-7`.
-fn title(frame: &LiveFrame, of: &CpuLine) -> String {
+fn title(frame: &LiveFrame, first: &CpuLine) -> String {
     let mut words = Vec::new();
-    words.extend(of.node.map(|node| format!("node {node}")));
-    words.extend(of.package.map(|package| format!("package {package}")));
-    let together = |line: &&CpuLine| (line.node, line.package) == (of.node, of.package);
-    let cpus: cpushield_linux::CpuSet =
-        frame.cpus.iter().filter(together).map(|line| line.cpu).collect();
+    words.extend(first.node.map(|node| format!("node {node}")));
+    words.extend(first.package.map(|package| format!("package {package}")));
+    let same_place =
+        frame.cpus.iter().filter(|c| (c.node, c.package) == (first.node, first.package));
+    let cpus: cpushield_linux::CpuSet = same_place.map(|line| line.cpu).collect();
     words.push(format!("CPU {cpus}"));
     words.join(" · ")
 }
 
-fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, look: ViewOptions, width: usize) -> Line<'static> {
+fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, options: ViewOptions, width: usize) -> Line<'static> {
     let entries = cpu.entries_per_s;
     let (sign, word, style) = match (cpu.role, entries) {
-        (CpuRole::Shielded, Some(0.0)) => ('●', "shielded", look.of(Color::Green)),
-        (CpuRole::Shielded, Some(_)) => ('!', "shielded", look.of(Color::Red)),
-        (CpuRole::Shielded, None) => ('?', "shielded", look.of(Color::Yellow)),
+        (CpuRole::Shielded, Some(0.0)) => ('●', "shielded", options.style(Color::Green)),
+        (CpuRole::Shielded, Some(_)) => ('!', "shielded", options.style(Color::Red)),
+        (CpuRole::Shielded, None) => ('?', "shielded", options.style(Color::Yellow)),
         (CpuRole::Idle, _) => ('○', "idle", Style::new()),
         (CpuRole::Isolated, _) => ('○', "isolated", Style::new()),
         (CpuRole::Unknown, _) => ('?', "unknown", Style::new()),
@@ -149,19 +150,21 @@ fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, look: ViewOptions, width: usize) -
             (' ', "housekeeping", Style::new().add_modifier(Modifier::DIM))
         }
     };
-    let own = matches!(cpu.role, CpuRole::Shielded);
-    let strong = if own { style.add_modifier(Modifier::BOLD) } else { style };
+    let strong = match cpu.role {
+        CpuRole::Shielded => style.add_modifier(Modifier::BOLD),
+        _ => style,
+    };
     let head =
-        format!("{sign}{}{:<5}{word:<13}{:>9}", branch(frame, cpu), cpu.cpu, number(entries));
+        format!("{sign}{}{:<5}{word:<13}{:>9}", branch(frame, cpu), cpu.cpu, format_rate(entries));
     let mut rest = String::new();
     for (_, causes, _) in RATES.iter().filter(|(_, _, from)| width >= *from) {
         let known = entries.filter(|_| !causes.iter().any(|cause| cpu.unseen.contains(cause)));
-        let of = |cause: &Cause| cpu.causes_per_s.get(cause);
-        let sum = known.map(|_| causes.iter().filter_map(of).sum::<f64>());
-        rest.push_str(&format!("{:>RATE_WIDTH$}", number(sum)));
+        let rates = causes.iter().filter_map(|cause| cpu.causes_per_s.get(cause));
+        let sum = known.map(|_| rates.sum::<f64>());
+        rest.push_str(&format!("{:>RATE_WIDTH$}", format_rate(sum)));
     }
     if width >= TASKS_FROM {
-        rest.push_str(&format!("{:>RATE_WIDTH$}", number(cpu.switches_per_s)));
+        rest.push_str(&format!("{:>RATE_WIDTH$}", format_rate(cpu.switches_per_s)));
     }
     if width >= BUSY_FROM {
         let busy = cpu.busy_percent.map_or("?".to_owned(), |percent| format!("{percent:.0}%"));
@@ -171,21 +174,22 @@ fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, look: ViewOptions, width: usize) -
         rest.push_str(&format!("  {:<TREND$}", trend(&cpu.history)));
     }
     let left = width.saturating_sub(head.chars().count() + rest.chars().count());
-    let last = cut(&format!("  {}", last(cpu)), left);
+    let last = truncate(&format!("  {}", last_culprit(cpu)), left);
     let plain = if cpu.role == CpuRole::Housekeeping { style } else { Style::new() };
     let doubtful = !cpu.doubts.is_empty();
-    let last_style = if doubtful { look.of(Color::Yellow) } else { plain };
+    let last_style = if doubtful { options.style(Color::Yellow) } else { plain };
     Line::from(vec![
-        Span::styled(cut(&head, width), strong),
+        Span::styled(truncate(&head, width), strong),
         Span::styled(rest, plain),
         Span::styled(last, last_style),
     ])
 }
 
-/// Threads of one core hang together.
+/// The bracket that joins the threads of one core.
 fn branch(frame: &LiveFrame, cpu: &CpuLine) -> char {
-    let shown = |other: &&CpuLine| cpu.siblings.contains(other.cpu);
-    let (first, last) = (frame.cpus.iter().find(shown), frame.cpus.iter().rev().find(shown));
+    let mut siblings = frame.cpus.iter().filter(|other| cpu.siblings.contains(other.cpu));
+    let first = siblings.next();
+    let last = siblings.next_back().or(first);
     match (first, last) {
         (Some(first), Some(last)) if first.cpu == last.cpu => ' ',
         (Some(first), _) if first.cpu == cpu.cpu => '┌',
@@ -194,16 +198,16 @@ fn branch(frame: &LiveFrame, cpu: &CpuLine) -> char {
     }
 }
 
-/// Who was seen last, how long ago, and what is doubtful.
-fn last(cpu: &CpuLine) -> String {
+/// The last culprit, how long ago it was seen, and the first doubt.
+fn last_culprit(cpu: &CpuLine) -> String {
     let mut words = match &cpu.last {
         None => "-".to_owned(),
         Some(last) => {
-            // `IRQ 24 nvme0q1` says that it is one.
+            // The culprit `IRQ 24 nvme0q1` already contains its kind.
             let kind = if last.cause == Cause::Irq { "" } else { last.cause.name() };
             let mut words = format!("{kind} {}", last.culprit).trim().to_owned();
             if last.ms_ago > 0 {
-                words.push_str(&format!(", {} ago", ago(last.ms_ago)));
+                words.push_str(&format!(", {} ago", format_age(last.ms_ago)));
             }
             words
         }
@@ -214,7 +218,7 @@ fn last(cpu: &CpuLine) -> String {
     words
 }
 
-fn ago(ms: u64) -> String {
+fn format_age(ms: u64) -> String {
     match ms / 1000 {
         0 => format!("{ms} ms"),
         seconds if seconds < 120 => format!("{seconds} s"),
@@ -223,8 +227,8 @@ fn ago(ms: u64) -> String {
     }
 }
 
-/// A rate; `?` where nobody knows, so that it is never taken for none.
-fn number(rate: Option<f64>) -> String {
+/// A rate; `?` when it is unknown, so that it is not mistaken for 0.
+fn format_rate(rate: Option<f64>) -> String {
     match rate {
         None => "?".to_owned(),
         Some(0.0) => "0".to_owned(),
@@ -234,50 +238,50 @@ fn number(rate: Option<f64>) -> String {
     }
 }
 
-/// Bars against the highest of them; nothing is a blank, little is the lowest bar.
+/// Bars relative to the highest one. A rate of 0 is a blank, a low rate the lowest bar.
 fn trend(history: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &history[history.len().saturating_sub(TREND)..];
     let most = shown.iter().copied().fold(0.0, f64::max);
-    let bar = |rate: &f64| {
+    let bars = shown.iter().map(|rate| {
         if *rate <= 0.0 || most <= 0.0 {
             return ' ';
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 7")]
         let step = (rate / most * 7.0).round() as usize;
         BARS.get(step).copied().unwrap_or('█')
-    };
-    shown.iter().map(bar).collect()
+    });
+    bars.collect()
 }
 
-/// What the keys do, and what is not to be seen.
-fn foot_line(frame: &LiveFrame, look: ViewOptions, below: usize, width: usize) -> Line<'static> {
+/// The keys, and the witnesses of the figures.
+fn foot_line(frame: &LiveFrame, options: ViewOptions, below: usize, width: usize) -> Line<'static> {
     let mut words = String::from(" q quit · s ");
-    words.push_str(if look.shielded_only { "all CPUs" } else { "shielded only" });
-    if below > 0 || look.scroll > 0 {
+    words.push_str(if options.shielded_only { "all CPUs" } else { "shielded only" });
+    if below > 0 || options.scroll > 0 {
         words.push_str(&format!(" · ↑↓ scroll ({below} more)"));
     }
     let traced = frame.cpus.iter().any(|line| line.witness == WitnessKind::Trace);
     words.push_str(if traced {
         " · shielded: trace, others: counters"
     } else {
-        " · counters rarely know who: --trace does"
+        " · counters rarely show the culprit: use --trace"
     });
-    // Blanks up to the edge, or the bar would end with the words.
-    let text = format!("{:<width$}", cut(&words, width));
+    // Blanks fill the bar up to the edge.
+    let text = format!("{:<width$}", truncate(&words, width));
     Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
 }
 
-/// Not wider than this; what is missing is shown by dots.
-fn cut(text: &str, width: usize) -> String {
+/// Truncates a text to this width, with `…` at the end.
+fn truncate(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    let mut truncated: String = text.chars().take(width.saturating_sub(1)).collect();
     if width > 0 {
-        cut.push('…');
+        truncated.push('…');
     }
-    cut
+    truncated
 }
 
 #[cfg(test)]
@@ -289,10 +293,10 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Buffer;
 
-    fn screen(width: u16, height: u16, look: ViewOptions) -> Buffer {
+    fn screen(width: u16, height: u16, options: ViewOptions) -> Buffer {
         let frame = frames(4).pop().unwrap();
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|on| draw(on, &frame, look)).unwrap();
+        terminal.draw(|on| draw(on, &frame, options)).unwrap();
         terminal.backend().buffer().clone()
     }
 
@@ -306,7 +310,7 @@ mod tests {
     #[test]
     fn eighty_columns_show_topology_roles_rates_and_culprits() {
         let expected = "\
-8 CPUs, 1 shielded, 1 of them quiet · seen from CPU 0-4 · every 1.0 s
+8 CPUs, 1 shielded, 1 of them quiet · watching from CPU 0-4 · every 1.0 s
   CPU  role         entries/s   timer/s     irq/s  last culprit
 node 0 · package 0 · CPU 0-3
  ┌0    housekeeping       290       250        40  IRQ 24 nvme0q1
@@ -319,7 +323,7 @@ node 1 · package 1 · CPU 4-7
 ●┌6    shielded             0         0         0  ipi-reschedule, 2 s ago
 ○└7    idle               250       250         0  tick local timer
 
- q quit · s shielded only · counters rarely know who: --trace does";
+ q quit · s shielded only · counters rarely show the culprit: use --trace";
         assert_eq!(text(&screen(80, 14, ViewOptions::default())).join("\n"), expected);
     }
 
@@ -334,20 +338,20 @@ node 1 · package 1 · CPU 4-7
         let narrow = text(&screen(40, 14, ViewOptions::default()));
         assert_eq!(narrow[1], "  CPU  role         entries/s  last cul…");
         assert_eq!(narrow[3], " ┌0    housekeeping       290  IRQ 24 n…");
-        // Whatever the size, nothing panics.
+        // No size causes a panic.
         for (width, height) in [(1, 1), (7, 2), (24, 3), (300, 2), (80, 4)] {
             screen(width, height, ViewOptions { scroll: 99, ..ViewOptions::default() });
         }
     }
 
     #[test]
-    fn without_the_journal_no_cpu_is_called_house_or_unshielded() {
+    fn without_the_journal_every_role_is_unknown() {
         let mut frame = frames(1).pop().unwrap();
         for cpu in &mut frame.cpus {
             cpu.role = CpuRole::Unknown;
         }
-        let lines = lines_of(&frame, 80);
-        assert!(lines[0].contains("which are shielded is not known without root"), "{lines:?}");
+        let lines = plain_lines(&frame, 80);
+        assert!(lines[0].contains("shielded CPUs unknown without root"), "{lines:?}");
         assert!(lines[3].starts_with("?┌0    unknown"), "{lines:?}");
         let text = lines.join("\n");
         assert!(!text.contains("housekeeping") && !text.contains("none shielded"), "{text}");
@@ -366,28 +370,28 @@ node 1 · package 1 · CPU 4-7
     }
 
     #[test]
-    fn colour_is_used_where_it_may_be_and_never_alone() {
-        let colours = |look: ViewOptions| -> Vec<Color> {
+    fn every_colour_comes_with_a_sign() {
+        let colours = |options: ViewOptions| -> Vec<Color> {
             let mut seen: Vec<Color> =
-                screen(80, 14, look).content.iter().map(|cell| cell.fg).collect();
+                screen(80, 14, options).content.iter().map(|cell| cell.fg).collect();
             seen.sort_by_key(|colour| format!("{colour:?}"));
             seen.dedup();
             seen
         };
         assert_eq!(colours(ViewOptions::default()), [Color::Reset]);
-        let look = ViewOptions { colour: true, ..ViewOptions::default() };
-        assert_eq!(colours(look), [Color::Cyan, Color::Green, Color::Reset]);
+        let colour = ViewOptions { colour: true, ..ViewOptions::default() };
+        assert_eq!(colours(colour), [Color::Cyan, Color::Green, Color::Reset]);
         // The same words and signs with and without.
-        assert_eq!(text(&screen(80, 14, look)), text(&screen(80, 14, ViewOptions::default())));
+        assert_eq!(text(&screen(80, 14, colour)), text(&screen(80, 14, ViewOptions::default())));
     }
 
     #[test]
-    fn what_nobody_counted_is_not_shown_as_none() {
+    fn an_unknown_rate_is_not_shown_as_zero() {
         let mut frame = frames(1).pop().unwrap();
         frame.cpus[6].entries_per_s = None;
         let answer = "cannot read /proc/interrupts".to_owned();
         frame.cpus[6].doubts = vec![CpuDoubt::CountersUnreadable { answer }];
-        let lines = lines_of(&frame, 110);
+        let lines = plain_lines(&frame, 110);
         let line = lines.iter().find(|line| line.contains("┌6")).unwrap();
         assert!(line.starts_with("?┌6    shielded             ?         ?"), "{line}");
         assert!(line.ends_with("- (cannot read /proc/interrupts)"), "{line}");
