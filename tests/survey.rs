@@ -3,7 +3,8 @@
 use cpushield::policy::ShieldRequest;
 use cpushield::report::machine_text;
 use cpushield::survey::{
-    CgroupMode, CoreKind, IrqMovability, KindSource, Machine, TunableReading, survey, survey_beside,
+    CgroupMode, CoreKind, IrqMovability, KindSource, Machine, TunableReading, survey,
+    survey_with_shield,
 };
 use cpushield_linux::Host;
 use std::fs;
@@ -365,7 +366,7 @@ fn with_an_active_shield_no_interrupt_is_probed_and_a_note_says_so() {
     assert_eq!(before.topology.model.as_deref(), Some("one"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small/quiet");
     let host = Host::recorded(&dir).unwrap();
-    let beside = survey_beside(&host, &[], &"3".parse().unwrap());
+    let beside = survey_with_shield(&host, &[], &"3".parse().unwrap());
     assert!(matches!(beside.irqs[0].movable, IrqMovability::Unknown(_)), "{:?}", beside.irqs);
     assert_eq!(beside.topology.model, None);
     let notes: Vec<&str> = beside.notes.iter().map(|note| note.what.as_str()).collect();
@@ -373,6 +374,6 @@ fn with_an_active_shield_no_interrupt_is_probed_and_a_note_says_so() {
     // The CPUs of nohz_full= are not queried.
     let nohz_full = dir.join("sys/devices/system/cpu/nohz_full");
     fs::write(nohz_full, "3\n").unwrap();
-    let beside = survey_beside(&host, &[], &"3".parse().unwrap());
+    let beside = survey_with_shield(&host, &[], &"3".parse().unwrap());
     assert_eq!(beside.topology.model.as_deref(), Some("one"));
 }

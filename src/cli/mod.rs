@@ -42,7 +42,7 @@ mod watch_target;
 
 use crate::failure::{Failure, FailureKind};
 use crate::plan::Plan;
-use crate::survey::{Machine, survey_beside};
+use crate::survey::{Machine, survey_with_shield};
 use crate::tunables;
 use crate::ui::{OutputFormat, Ui};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -176,7 +176,7 @@ fn surveyed_under(host: &Host, store: &Store, active: Option<&Plan>) -> Machine 
 
 /// The machine while this shield is up, with what the shield's journal knows of interrupts.
 pub(crate) fn beside(host: &Host, store: &Store, plan: &Plan) -> Machine {
-    let mut machine = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
+    let mut machine = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
     // A journal without outcomes leaves the plan.
     let outcomes = crate::apply::outcomes(host, store).unwrap_or_default();
     tunables::recall(&mut machine, plan, &outcomes);

@@ -14,7 +14,7 @@ use crate::policy::ShieldRequest;
 use crate::report::price::{LoadPrice, PriceWindow};
 use crate::report::try_report::{SCHEMA, TryReport};
 use crate::run::ShieldPlacement;
-use crate::survey::{Machine, differences, survey, survey_beside};
+use crate::survey::{Machine, differences, survey, survey_with_shield};
 use crate::tunables;
 use crate::ui::Ui;
 use crate::verify::{Evidence, VerifyLimits, WatchOrder, WatchProgress, judge, watch};
@@ -217,7 +217,7 @@ fn free(
 
 /// The machine with the shield up; which interrupts can be moved was found out before.
 fn under(host: &Host, before: &Machine, plan: &Plan) -> Machine {
-    let mut under = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
+    let mut under = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
     for irq in &mut under.irqs {
         if let Some(known) = before.irqs.iter().find(|known| known.irq == irq.irq) {
             irq.movable = known.movable.clone();

@@ -14,7 +14,7 @@ use super::{
     ThreadSeries, WorstLatency, WorstTimeline,
 };
 use crate::load::LoadGenerator;
-use crate::survey::survey_beside;
+use crate::survey::survey_with_shield;
 use crate::verify::Gate;
 use crate::verify::affinity_guard::AffinityGuard;
 use crate::verify::environment;
@@ -46,10 +46,10 @@ pub fn measure(
     host: &Host,
     request: &MeasureRequest<'_>,
 ) -> Result<LatencyMeasurement, LatencyError> {
-    let online = check_request(host, request)?;
-    let own_affinity = AffinityGuard::step_aside(&online.minus(&request.cpus));
-    (request.progress)(MeasureProgress::Starting);
-    let machine = survey_beside(host, &[], &request.cpus);
+    let online = check(host, order)?;
+    let aside = AffinityGuard::step(&online.minus(&order.cpus));
+    (order.progress)(MeasureProgress::Starting);
+    let machine = survey_with_shield(host, &[], &order.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let placements = placements(request);
     let mut load = LoadGenerator::start(&request.load)?;

@@ -1,7 +1,7 @@
-//! Caches from level 2 outwards, from `/sys/devices/system/cpu/cpu*/cache`. (Level 1 belongs to a
-//! core; nothing is decided by it.) A cache is described by the first of its CPUs: the kernel makes
-//! the relation symmetric (`cache_shared_cpu_map_setup()` in drivers/base/cacheinfo.c, 6.12). CPUs
-//! of one model have the same caches, so that only their sharers are read again.
+//! Caches from level 2 on, from `/sys/devices/system/cpu/cpu*/cache`. (Level 1 belongs to a core and
+//! affects no decision.) Each cache is read from the first of its CPUs: the kernel makes the
+//! relation symmetric (`cache_shared_cpu_map_setup()` in drivers/base/cacheinfo.c, 6.12). CPUs of
+//! one model have the same caches, so only their sharers are read again.
 
 use super::Cache;
 use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
@@ -9,13 +9,13 @@ use cpushield_linux::CpuSet;
 use cpushield_linux::text::size;
 use std::collections::BTreeMap;
 
-/// Nearer caches are not read.
+/// The lowest level that is read.
 const LEVEL_MIN: u32 = 2;
 
-/// What caches of one kind are: level, and `Data` or `Unified`.
+/// The kind of a cache: its level, and `Data` or `Unified`.
 type CacheKind = (u32, String);
 
-/// One cache of every CPU of a model.
+/// A cache that every CPU of a model has.
 #[derive(Debug, Clone)]
 struct CacheShape {
     index: usize,
@@ -23,12 +23,12 @@ struct CacheShape {
     size_kib: Option<u64>,
 }
 
-/// Reads the caches of one CPU after the other. `Model` is what alike CPUs have in common.
+/// Reads the caches of CPUs one by one. CPUs with an equal `Model` have the same caches.
 pub(super) struct CacheReader<'a, Model> {
     r: &'a SurveyReader<'a>,
     online: &'a CpuSet,
     models: BTreeMap<Model, Vec<CacheShape>>,
-    /// The sharers that were read, by the kind of cache and by each of their CPUs.
+    /// The sharers that were read, by kind of cache and by CPU.
     known: BTreeMap<CacheKind, BTreeMap<usize, CpuSet>>,
 }
 
@@ -41,53 +41,54 @@ impl<'a, Model: Ord> CacheReader<'a, Model> {
     pub(super) fn read(&mut self, cpu: usize, model: Model) -> Vec<Cache> {
         if let Some(shapes) = self.models.get(&model).filter(|shapes| !shapes.is_empty()) {
             let shapes = shapes.clone();
-            if let Some(caches) = self.alike(cpu, &shapes) {
+            if let Some(caches) = self.read_known_model(cpu, &shapes) {
                 return caches;
             }
         }
-        let shapes = self.shapes(cpu);
+        let shapes = self.read_shapes(cpu);
         let caches = shapes.iter().map(|shape| {
-            let shared = self.sharers(cpu, shape).unwrap_or_else(|| CpuSet::one(cpu));
-            cache(shape, shared)
+            let shared = self.read_sharers(cpu, shape).unwrap_or_else(|| CpuSet::one(cpu));
+            to_cache(shape, shared)
         });
         let caches = caches.collect();
         self.models.entry(model).or_insert(shapes);
         caches
     }
 
-    /// The caches of a CPU of a known model; `None` when it has not all of them.
-    fn alike(&mut self, cpu: usize, shapes: &[CacheShape]) -> Option<Vec<Cache>> {
-        shapes.iter().map(|shape| Some(cache(shape, self.sharers(cpu, shape)?))).collect()
+    /// The caches of a CPU of a known model; `None` when it does not have all of them.
+    fn read_known_model(&mut self, cpu: usize, shapes: &[CacheShape]) -> Option<Vec<Cache>> {
+        shapes.iter().map(|shape| Some(to_cache(shape, self.read_sharers(cpu, shape)?))).collect()
     }
 
     /// Levels, kinds and sizes, from near to far.
-    fn shapes(&self, cpu: usize) -> Vec<CacheShape> {
+    fn read_shapes(&self, cpu: usize) -> Vec<CacheShape> {
         let indexes = self.r.numbered(&directory(cpu), "index");
         let mut shapes: Vec<CacheShape> =
-            indexes.into_iter().filter_map(|index| self.shape(cpu, index)).collect();
+            indexes.into_iter().filter_map(|index| self.read_shape(cpu, index)).collect();
         shapes.sort_by(|a, b| a.kind.cmp(&b.kind));
         shapes
     }
 
-    fn shape(&self, cpu: usize, index: usize) -> Option<CacheShape> {
-        let file = |name: &str| format!("{}/index{index}/{name}", directory(cpu));
-        let level = self.r.number(&file("level")).filter(|level| *level >= LEVEL_MIN)?;
-        let kind = self.r.line(&file("type")).filter(|kind| kind != "Instruction")?;
-        let size_kib = self.r.line(&file("size")).and_then(|text| {
-            let kib = size::kib(&text).map_err(|e| e.at(&file("size")));
-            self.r.wanted(kib).filter(|kib| *kib > 0)
+    fn read_shape(&self, cpu: usize, index: usize) -> Option<CacheShape> {
+        let dir = format!("{}/index{index}", directory(cpu));
+        let level = self.r.number(&format!("{dir}/level")).filter(|level| *level >= LEVEL_MIN)?;
+        let kind = self.r.line(&format!("{dir}/type")).filter(|kind| kind != "Instruction")?;
+        let size_path = format!("{dir}/size");
+        let size_kib = self.r.line(&size_path).and_then(|text| {
+            let kib = size::kib(&text).map_err(|error| error.at(&size_path));
+            self.r.required(kib).filter(|kib| *kib > 0)
         });
         Some(CacheShape { index, kind: (level, kind), size_kib })
     }
 
-    /// The online CPUs that share a cache, read once for all of them; `None` when nothing says.
-    fn sharers(&mut self, cpu: usize, shape: &CacheShape) -> Option<CpuSet> {
+    /// The online CPUs that share a cache, read once for all of them; `None` when unknown.
+    fn read_sharers(&mut self, cpu: usize, shape: &CacheShape) -> Option<CpuSet> {
         let known = self.known.entry(shape.kind.clone()).or_default();
         if let Some(shared) = known.get(&cpu) {
             return Some(shared.clone());
         }
-        let file = |name: &str| format!("{}/index{}/{name}", directory(cpu), shape.index);
-        let (list, mask) = (file("shared_cpu_list"), file("shared_cpu_map"));
+        let dir = format!("{}/index{}", directory(cpu), shape.index);
+        let (list, mask) = (format!("{dir}/shared_cpu_list"), format!("{dir}/shared_cpu_map"));
         let shared = self.r.set(&[(&mask, Mask), (&list, List)])?;
         let shared = shared.union(&CpuSet::one(cpu)).and(self.online);
         for member in shared.iter() {
@@ -101,7 +102,7 @@ fn directory(cpu: usize) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/cache")
 }
 
-fn cache(shape: &CacheShape, shared: CpuSet) -> Cache {
+fn to_cache(shape: &CacheShape, shared: CpuSet) -> Cache {
     let (level, kind) = shape.kind.clone();
     Cache { level, kind, size_kib: shape.size_kib, shared }
 }

@@ -1,38 +1,38 @@
-//! The cgroup tree as far as cpusets go. On v2 only groups whose parent hands the cpuset controller
-//! down have cpuset files, so the walk follows `cgroup.subtree_control` and stays short.
+//! The cpusets of the cgroup tree. On v2 only groups whose parent enables the cpuset controller
+//! have cpuset files, so the walk follows `cgroup.subtree_control` and stays short.
 
 use super::reader::{CpuSetSpelling::List, SurveyReader};
 use super::{Cgroup, CgroupMode, CpusetGroup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::mounts::{self, Mount};
 
-/// More groups than this are not looked at; a note says so.
+/// The maximum number of groups that are read; a note reports when there are more.
 const GROUPS_MAX: usize = 4096;
 
-/// The mounts this process sees; empty with a note when they cannot be read.
-pub(super) fn mounts(r: &SurveyReader) -> Vec<Mount> {
+/// The mounts that this process sees; empty with a note when they cannot be read.
+pub(super) fn read_mounts(r: &SurveyReader) -> Vec<Mount> {
     let path = "/proc/self/mountinfo";
-    let text = r.wanted(r.host.read(path));
+    let text = r.required(r.host.read(path));
     let parsed = text.map(|text| mounts::parse(&text).map_err(|error| error.at(path)));
-    parsed.and_then(|answer| r.wanted(answer)).unwrap_or_default()
+    parsed.and_then(|result| r.required(result)).unwrap_or_default()
 }
 
 /// The tree, and `cpuset.cpus.isolated` of the v2 root.
-pub(super) fn cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option<CpuSet>) {
+pub(super) fn read_cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option<CpuSet>) {
+    // The file system `cpuset` is older than cgroups; it is v1 without a prefix.
     let v1 = mounts.iter().find(|mount| {
-        let has = |word: &str| mount.super_options.iter().any(|option| option == word);
-        // The file system named cpuset is that of before cgroups; it is v1 without prefix.
-        (mount.kind == "cgroup" && has("cpuset")) || mount.kind == "cpuset"
+        let is_cpuset = mount.super_options.iter().any(|option| option == "cpuset");
+        (mount.kind == "cgroup" && is_cpuset) || mount.kind == "cpuset"
     });
     let v2 = mounts.iter().find(|mount| mount.kind == "cgroup2");
-    let mut found = Cgroup { systemd: systemd(r), ..Cgroup::default() };
+    let mut found = Cgroup { systemd: is_systemd(r), ..Cgroup::default() };
     let mut isolated = None;
     if let Some(mount) = v1 {
         found.mode = if v2.is_some() { CgroupMode::Hybrid } else { CgroupMode::V1 };
         found.mount = Some(mount.point.clone());
         let prefixed = r.host.exists(&format!("{}/cpuset.cpus", mount.point));
         found.prefix = if prefixed { "cpuset." } else { "" }.to_owned();
-        v1_groups(r, &mount.point, &mut found);
+        read_v1_groups(r, &mount.point, &mut found);
     } else if let Some(mount) = v2 {
         let controllers = r.line(&format!("{}/cgroup.controllers", mount.point));
         if has_cpuset(controllers.as_deref()) {
@@ -40,7 +40,7 @@ pub(super) fn cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option<CpuS
             found.prefix = "cpuset.".to_owned();
             found.mount = Some(mount.point.clone());
             isolated = r.list(&format!("{}/cpuset.cpus.isolated", mount.point));
-            v2_groups(r, &mount.point, &mut found);
+            read_v2_groups(r, &mount.point, &mut found);
         } else {
             r.note(&mount.point, "cgroup v2 is mounted there, but without the cpuset controller");
         }
@@ -50,8 +50,8 @@ pub(super) fn cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option<CpuS
     (found, isolated)
 }
 
-/// As `sd_booted(3)` tells it.
-fn systemd(r: &SurveyReader) -> bool {
+/// Whether systemd is PID 1, as in `sd_booted(3)`.
+fn is_systemd(r: &SurveyReader) -> bool {
     r.host.exists("/run/systemd/system")
 }
 
@@ -59,20 +59,17 @@ fn has_cpuset(controllers: Option<&str>) -> bool {
     controllers.is_some_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
 }
 
-fn v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
+fn read_v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
     let prefix = found.prefix.clone();
-    let set = |dir: &str, name: &str| {
-        let path = format!("{dir}/{prefix}{name}");
-        r.set(&[(&path, List)])
-    };
+    let set = |dir: &str, name: &str| r.set(&[(&format!("{dir}/{prefix}{name}"), List)]);
     let flag = |dir: &str, name: &str| r.flag(&format!("{dir}/{prefix}{name}"));
     found.mems = set(mount, "effective_mems").or_else(|| set(mount, "mems")).unwrap_or_default();
     found.balanced = flag(mount, "sched_load_balance");
-    found.root_tasks = members(r, mount, "tasks");
+    found.root_tasks = count_members(r, mount, "tasks");
     let mut dirs = children(r, mount, &prefix);
     while let Some(dir) = dirs.pop() {
         if found.groups.len() >= GROUPS_MAX {
-            r.note(mount, format!("only the first {GROUPS_MAX} cgroups were looked at"));
+            r.note(mount, format!("only the first {GROUPS_MAX} cgroups were read"));
             break;
         }
         dirs.extend(children(r, &dir, &prefix));
@@ -82,25 +79,25 @@ fn v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
             partition: None,
             exclusive: flag(&dir, "cpu_exclusive").unwrap_or(false),
             balanced: flag(&dir, "sched_load_balance"),
-            tasks: members(r, &dir, "tasks"),
+            tasks: count_members(r, &dir, "tasks"),
             path: dir,
         });
     }
     found.groups.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-fn v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
+fn read_v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
     let set = |dir: &str, name: &str| r.list(&format!("{dir}/cpuset.{name}"));
     found.mems = set(mount, "mems.effective").unwrap_or_default();
     let control = r.line(&format!("{mount}/cgroup.subtree_control"));
     found.delegated = has_cpuset(control.as_deref());
-    found.root_tasks = members(r, mount, "cgroup.procs");
+    found.root_tasks = count_members(r, mount, "cgroup.procs");
     let mut dirs = if found.delegated { children(r, mount, "cpuset.") } else { Vec::new() };
-    let mut looked_at = 0;
+    let mut visited = 0;
     while let Some(dir) = dirs.pop() {
-        looked_at += 1;
-        if looked_at > GROUPS_MAX {
-            r.note(mount, format!("only the first {GROUPS_MAX} cgroups were looked at"));
+        visited += 1;
+        if visited > GROUPS_MAX {
+            r.note(mount, format!("only the first {GROUPS_MAX} cgroups were read"));
             break;
         }
         let control = r.line(&format!("{dir}/cgroup.subtree_control"));
@@ -113,10 +110,10 @@ fn v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
             partition: r.line(&format!("{dir}/cpuset.cpus.partition")),
             exclusive: set(&dir, "cpus.exclusive").is_some_and(|cpus| !cpus.is_empty()),
             balanced: None,
-            tasks: members(r, &dir, "cgroup.procs"),
+            tasks: count_members(r, &dir, "cgroup.procs"),
             path: dir,
         };
-        // A group without CPUs of its own takes whatever its parent has.
+        // A group without its own CPUs uses those of its parent.
         let member = group.partition.as_deref().is_none_or(|partition| partition == "member");
         if !group.cpus.is_empty() || !member {
             found.groups.push(group);
@@ -125,19 +122,18 @@ fn v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
     found.groups.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Directories of groups with cpuset files.
+/// Directories of child groups with cpuset files.
 fn children(r: &SurveyReader, dir: &str, prefix: &str) -> Vec<String> {
-    let own = |name: &String| {
-        let interface = ["cgroup.", "cpuset.", "cpu.", "memory.", "io.", "pids."];
-        !interface.iter().any(|start| name.starts_with(start))
-    };
-    let paths = r.names(dir).into_iter().filter(own).map(|name| format!("{dir}/{name}"));
+    let interface_files = ["cgroup.", "cpuset.", "cpu.", "memory.", "io.", "pids."];
+    let mut names = r.names(dir);
+    names.retain(|name| !interface_files.iter().any(|start| name.starts_with(start)));
+    let paths = names.into_iter().map(|name| format!("{dir}/{name}"));
     paths.filter(|path| r.host.exists(&format!("{path}/{prefix}cpus"))).collect()
 }
 
-/// How many members the group has; a threaded v2 group cannot be asked for processes
-/// (EOPNOTSUPP) and has none of its own.
-fn members(r: &SurveyReader, dir: &str, list: &str) -> Option<usize> {
+/// The number of members of a group. A threaded v2 group does not list processes (EOPNOTSUPP) and
+/// has none.
+fn count_members(r: &SurveyReader, dir: &str, list: &str) -> Option<usize> {
     let text = r.host.read(&format!("{dir}/{list}"));
     text.ok().map(|text| text.lines().count())
 }

@@ -1,5 +1,5 @@
-//! What the kernel does with `nohz_full=`, `isolcpus=` and `irqaffinity=` of a command line, and
-//! which of them it refuses, replaces or takes in part. Pure.
+//! What the kernel does with `nohz_full=`, `isolcpus=` and `irqaffinity=` on a command line, and
+//! which of them it refuses, replaces or accepts in part. Pure.
 //!
 //! Three rules exist, by version (kernel/sched/isolation.c, read in 5.10, 6.0 and 7.0):
 //! - before 4.15 the two are independent, and a second `isolcpus=` replaces the first one
@@ -7,7 +7,7 @@
 //! - from 4.15 to 5.17 one list serves both, whatever the flags: the first parameter sets it, and
 //!   a later one with another list is refused (`housekeeping_mask`);
 //! - from 5.18 each kind of isolation has its own list: a later parameter is refused only when it
-//!   asks for a kind that an earlier one has with another list (`housekeeping.cpumasks[]`).
+//!   requests a kind that an earlier one has with another list (`housekeeping.cpumasks[]`).
 
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
@@ -24,7 +24,7 @@ pub const LIST_PER_KIND_SINCE: KernelVersion = KernelVersion::new(5, 18);
 /// `CONFIG_CPUMASK_OFFSTACK` only; kernels before 5.18 compare with `nr_cpu_ids` themselves.
 const STRICT_RANGE_SINCE: KernelVersion = KernelVersion::new(6, 3);
 
-/// A parameter that the kernel does not take as it is written.
+/// A parameter that the kernel does not accept as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub enum CommandLineFault {
@@ -37,7 +37,7 @@ pub enum CommandLineFault {
         /// Whether the kernel has one list for both parameters.
         one_list: bool,
     },
-    /// A later parameter of the same name takes its place.
+    /// A later parameter of the same name replaces it.
     Replaced {
         /// The parameter that has no effect.
         lost: String,
@@ -50,19 +50,19 @@ pub enum CommandLineFault {
         parameter: String,
         /// The CPUs.
         cpus: CpuSet,
-        /// The last CPU that this machine could have.
+        /// The last possible CPU of this machine.
         last: usize,
-        /// Whether the kernel ignores the whole list in any case.
+        /// Whether the kernel ignores the whole list for certain.
         certain: bool,
     },
-    /// The list names CPUs that this machine cannot have; the kernel leaves them out.
+    /// The list names CPUs that this machine cannot have; the kernel skips them.
     NoSuchCpus {
         /// The parameter.
         parameter: String,
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// Interrupts are sent to isolated CPUs.
+    /// Interrupts are directed to isolated CPUs.
     InterruptsOnIsolated {
         /// `irqaffinity=…`.
         irqaffinity: String,
@@ -98,7 +98,7 @@ impl CommandLineFault {
                 "name only CPUs of /sys/devices/system/cpu/possible"
             }
             CommandLineFault::InterruptsOnIsolated { .. } => {
-                "take the isolated CPUs out of irqaffinity="
+                "remove the isolated CPUs from irqaffinity="
             }
         }
     }
@@ -123,15 +123,14 @@ impl fmt::Display for CommandLineFault {
                 f.write_str(match certain {
                     true => "the kernel ignores the whole list",
                     false => {
-                        "a kernel with CONFIG_CPUMASK_OFFSTACK ignores the whole list, another \
-                         one leaves these CPUs out"
+                        "a kernel with CONFIG_CPUMASK_OFFSTACK ignores the whole list, any other \
+                         kernel skips these CPUs"
                     }
                 })
             }
             CommandLineFault::NoSuchCpus { parameter, cpus } => write!(
                 f,
-                "{parameter} names CPU {cpus}, which this machine cannot have; the kernel leaves \
-                 it out"
+                "{parameter} names CPU {cpus}, which this machine cannot have; the kernel skips it"
             ),
             CommandLineFault::InterruptsOnIsolated { irqaffinity, isolcpus, cpus } => write!(
                 f,
@@ -142,7 +141,7 @@ impl fmt::Display for CommandLineFault {
     }
 }
 
-/// A kind of isolation that a parameter asks for.
+/// A kind of isolation that a parameter requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsolationKind {
     /// No tick (`nohz_full=`, `isolcpus=nohz,`).
@@ -153,28 +152,28 @@ pub enum IsolationKind {
     ManagedIrq,
 }
 
-/// `nohz_full=` or `isolcpus=` as the kernel took it.
+/// `nohz_full=` or `isolcpus=` as the kernel applies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IsolationParameter {
     /// The word: `isolcpus=domain,2-3`.
     pub word: String,
-    /// What it asks for.
+    /// The kinds of isolation that it requests.
     pub kinds: Vec<IsolationKind>,
     /// Its CPUs, without those that the machine cannot have.
     pub cpus: CpuSet,
 }
 
-/// What a kernel makes of a command line.
+/// How a kernel applies a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IsolationSetup {
     /// Parameters that are in force, in order.
     pub taken: Vec<IsolationParameter>,
-    /// Parameters that are not, or not as written.
+    /// Parameters that are not in force as written.
     pub faults: Vec<CommandLineFault>,
 }
 
 impl IsolationSetup {
-    /// CPUs that are isolated in this way.
+    /// CPUs with this kind of isolation.
     #[must_use]
     pub fn cpus(&self, kind: IsolationKind) -> CpuSet {
         let of_kind = self.taken.iter().filter(|it| it.kinds.contains(&kind));
@@ -182,8 +181,8 @@ impl IsolationSetup {
     }
 }
 
-/// What the kernel of this version makes of a command line on a machine with these possible CPUs.
-/// Lists that it cannot parse are left out; an unknown version is taken for a recent one.
+/// How a kernel of this version applies a command line on a machine with these possible CPUs. Lists
+/// that it cannot parse are left out; an unknown version is treated as a recent one.
 #[must_use]
 pub fn isolation_setup(
     line: &str,
@@ -194,9 +193,9 @@ pub fn isolation_setup(
     let mut setup = IsolationSetup::default();
     let Some(last) = possible.last() else { return setup };
     for param in &params {
-        let Some((kinds, cpus)) = asked_for(param, last) else { continue };
+        let Some((kinds, cpus)) = requested_isolation(param, last) else { continue };
         let beyond: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
-        let word = shown(param);
+        let word = to_word(param);
         if !beyond.is_empty() {
             let certain = version.is_none_or(|version| {
                 version < LIST_PER_KIND_SINCE || version >= STRICT_RANGE_SINCE
@@ -214,18 +213,25 @@ pub fn isolation_setup(
             let parameter = word.clone();
             setup.faults.push(CommandLineFault::NoSuchCpus { parameter, cpus: absent });
         }
-        take(&mut setup, IsolationParameter { word, kinds, cpus: cpus.and(possible) }, version);
+        apply_parameter(
+            &mut setup,
+            IsolationParameter { word, kinds, cpus: cpus.and(possible) },
+            version,
+        );
     }
     setup.faults.extend(interrupts_on_isolated(&params, &setup.taken, last));
     setup
 }
 
-/// Adds a parameter to those in force, as the kernel of this version does.
-fn take(setup: &mut IsolationSetup, parameter: IsolationParameter, version: Option<KernelVersion>) {
+/// Adds a parameter to those in force, as a kernel of this version does.
+fn apply_parameter(
+    setup: &mut IsolationSetup,
+    parameter: IsolationParameter,
+    version: Option<KernelVersion>,
+) {
     if version.is_some_and(|version| version < ONE_LIST_SINCE) {
-        let same = |it: &IsolationParameter| it.kinds == parameter.kinds;
-        if let Some(at) = setup.taken.iter().position(same) {
-            let lost = setup.taken.remove(at).word;
+        if let Some(index) = setup.taken.iter().position(|it| it.kinds == parameter.kinds) {
+            let lost = setup.taken.remove(index).word;
             let by = parameter.word.clone();
             setup.faults.push(CommandLineFault::Replaced { lost, by });
         }
@@ -233,11 +239,11 @@ fn take(setup: &mut IsolationSetup, parameter: IsolationParameter, version: Opti
         return;
     }
     let one_list = version.is_some_and(|version| version < LIST_PER_KIND_SINCE);
-    let rival = setup.taken.iter().find(|earlier| {
+    let conflicting = setup.taken.iter().find(|earlier| {
         let shares = one_list || earlier.kinds.iter().any(|kind| parameter.kinds.contains(kind));
         shares && earlier.cpus != parameter.cpus
     });
-    match rival {
+    match conflicting {
         Some(earlier) => {
             let (refused, kept) = (parameter.word, earlier.word.clone());
             setup.faults.push(CommandLineFault::ListDiffers { refused, kept, one_list });
@@ -246,8 +252,8 @@ fn take(setup: &mut IsolationSetup, parameter: IsolationParameter, version: Opti
     }
 }
 
-/// What a parameter asks for; `None` for other parameters and for lists that are none.
-fn asked_for(param: &KernelParam, last: usize) -> Option<(Vec<IsolationKind>, CpuSet)> {
+/// The isolation that a parameter requests; `None` for other parameters and for invalid lists.
+fn requested_isolation(param: &KernelParam, last: usize) -> Option<(Vec<IsolationKind>, CpuSet)> {
     let value = param.value.as_deref()?;
     if cmdline::same_name(&param.name, "nohz_full") {
         let cpus = CpuSet::parse_list(value, Some(last)).ok()?;
@@ -256,17 +262,18 @@ fn asked_for(param: &KernelParam, last: usize) -> Option<(Vec<IsolationKind>, Cp
     if !cmdline::same_name(&param.name, "isolcpus") {
         return None;
     }
-    let asked = cmdline::isolcpus(value, Some(last)).ok()?;
+    let isolcpus = cmdline::isolcpus(value, Some(last)).ok()?;
     let kinds = [
-        (asked.nohz, IsolationKind::Tick),
-        (asked.domain, IsolationKind::Domain),
-        (asked.managed_irq, IsolationKind::ManagedIrq),
+        (isolcpus.nohz, IsolationKind::Tick),
+        (isolcpus.domain, IsolationKind::Domain),
+        (isolcpus.managed_irq, IsolationKind::ManagedIrq),
     ];
-    Some((kinds.into_iter().filter(|(is, _)| *is).map(|(_, kind)| kind).collect(), asked.cpus))
+    let requested = kinds.into_iter().filter(|(flag, _)| *flag).map(|(_, kind)| kind);
+    Some((requested.collect(), isolcpus.cpus))
 }
 
-/// The default mask of interrupts is what the last `irqaffinity=` says and the boot CPU
-/// (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
+/// Finds isolated CPUs in the default IRQ affinity: the CPUs of the last `irqaffinity=`, and the
+/// boot CPU (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
 fn interrupts_on_isolated(
     params: &[KernelParam],
     taken: &[IsolationParameter],
@@ -278,13 +285,13 @@ fn interrupts_on_isolated(
         .iter()
         .find(|it| it.word.starts_with("isolcpus") && it.cpus.intersects(&interrupts))?;
     Some(CommandLineFault::InterruptsOnIsolated {
-        irqaffinity: shown(param),
+        irqaffinity: to_word(param),
         isolcpus: isolcpus.word.clone(),
         cpus: isolcpus.cpus.and(&interrupts),
     })
 }
 
-fn shown(param: &KernelParam) -> String {
+fn to_word(param: &KernelParam) -> String {
     format!("{}={}", param.name, param.value.as_deref().unwrap_or_default())
 }
 
@@ -321,14 +328,14 @@ mod tests {
             }
         }
         assert_eq!(setup("nohz_full=1-3 isolcpus=1-3", (5, 10)).1, [""; 0]);
-        // The same kind twice is refused by every later kernel too.
+        // Every later kernel also refuses the same kind twice.
         let (taken, faults) = setup("isolcpus=nohz,2-3 nohz_full=1-3", (6, 12));
         assert_eq!(taken, ["isolcpus=nohz,2-3"]);
         assert!(faults[0].starts_with("the kernel ignores nohz_full=1-3: "), "{faults:?}");
     }
 
     #[test]
-    fn of_two_isolcpus_the_first_one_counts_and_before_4_15_the_last_one() {
+    fn the_first_isolcpus_wins_and_before_4_15_the_last_one() {
         let line = "isolcpus=1 quiet isolcpus=2-3";
         let (taken, faults) = setup(line, (6, 12));
         assert_eq!(taken, ["isolcpus=1"]);
@@ -347,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_the_machine_cannot_have_are_named_with_what_the_kernel_does() {
+    fn impossible_cpus_are_reported_with_what_the_kernel_does() {
         let whole = "isolcpus=2-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the \
                      whole list";
         for version in [(4, 19), (5, 17), (6, 3), (6, 12)] {
@@ -356,7 +363,7 @@ mod tests {
         }
         let (_, faults) = setup("isolcpus=2-9", (6, 1));
         assert!(faults[0].contains("CONFIG_CPUMASK_OFFSTACK"), "{faults:?}");
-        // N is the last CPU; numbers in a gap are left out.
+        // N is the last CPU; CPU numbers in a gap are skipped.
         assert_eq!(setup("isolcpus=1-N", (6, 12)).1, [""; 0]);
         let sparse = isolation_setup("isolcpus=1-2", &"0,2".parse().unwrap(), None);
         assert_eq!(sparse.cpus(IsolationKind::Domain), "2".parse().unwrap());
@@ -368,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_that_are_sent_to_isolated_cpus_are_a_contradiction() {
+    fn an_irqaffinity_on_isolated_cpus_is_reported() {
         let (_, faults) = setup("isolcpus=2-3 irqaffinity=0-2", (6, 12));
         assert_eq!(
             faults,
@@ -376,7 +383,7 @@ mod tests {
               does not compare the two"]
         );
         assert_eq!(setup("isolcpus=2-3 irqaffinity=0-1", (6, 12)).1, [""; 0]);
-        // The last one counts, and nohz_full= alone prepares CPUs without isolating them.
+        // The last one wins, and nohz_full= alone does not isolate CPUs.
         assert_eq!(setup("isolcpus=2-3 irqaffinity=0-3 irqaffinity=0-1", (6, 12)).1, [""; 0]);
         assert_eq!(setup("nohz_full=1-3 irqaffinity=0-3", (6, 12)).1, [""; 0]);
     }

@@ -1,5 +1,5 @@
-//! Compares two surveys of one machine in everything that shielding may touch: the proof that a
-//! machine is as it was. Counts, states and tasks that came or went are not differences. Pure.
+//! Compares two surveys of one machine in everything that shielding may change, to prove that the
+//! machine is as it was. Counts, states, and tasks that started or ended are no differences. Pure.
 
 use super::machine::{Machine, PlacedThread, TunableReading};
 use cpushield_linux::CpuSet;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Something that is not as it was.
+/// A fact that changed between two surveys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineDifference {
     /// The file, interrupt, task or cgroup.
     pub what: String,
-    /// What it was; `absent` when it was not there.
+    /// Its value before; `absent` when it did not exist.
     pub before: String,
-    /// What it is; `absent` when it is not there.
+    /// Its value now; `absent` when it does not exist.
     pub after: String,
 }
 
@@ -25,61 +25,61 @@ impl fmt::Display for MachineDifference {
     }
 }
 
-/// Facts by name, so that two surveys can be laid side by side.
+/// Facts by name.
 type MachineFacts = BTreeMap<String, String>;
 
-/// The name of a task among the facts. Its command is not part of it: kworkers change theirs with
+/// The name of a task's fact. It does not include the command, because kworkers change theirs with
 /// every work item.
 fn task_fact(tid: i32) -> String {
     format!("task {tid}")
 }
 
-/// What differs between two surveys of one machine, in the order of names.
+/// The differences between two surveys of one machine, sorted by name.
 #[must_use]
 pub fn differences(before: &Machine, after: &Machine) -> Vec<MachineDifference> {
-    let alive = tasks_of_both(before, after);
-    let (old, new) = (facts(before, &alive), facts(after, &alive));
+    let common = common_tasks(before, after);
+    let (old, new) = (collect_facts(before, &common), collect_facts(after, &common));
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let value = |facts: &MachineFacts, name: &String| {
-        facts.get(name).cloned().unwrap_or_else(|| "absent".to_owned())
-    };
     let comms: BTreeMap<String, &str> = before
         .tasks
         .iter()
         .map(|placed| (task_fact(placed.task.id.tid), placed.task.comm.as_str()))
         .collect();
-    let label = |name: &String| match comms.get(name) {
-        Some(comm) => format!("{name} ({comm})"),
-        None => name.clone(),
-    };
-    names
-        .into_iter()
-        .filter(|name| old.get(*name) != new.get(*name))
-        .filter(|name| !is_enlarged(name, old.get(*name)))
-        .map(|name| MachineDifference {
-            what: label(name),
-            before: value(&old, name),
-            after: value(&new, name),
-        })
-        .collect()
+    let mut differences = Vec::new();
+    for name in names {
+        let (before, after) = (old.get(name), new.get(name));
+        if before == after || will_be_enlarged(name, before) {
+            continue;
+        }
+        differences.push(MachineDifference {
+            what: match comms.get(name) {
+                Some(comm) => format!("{name} ({comm})"),
+                None => name.clone(),
+            },
+            before: before.cloned().unwrap_or_else(|| "absent".to_owned()),
+            after: after.cloned().unwrap_or_else(|| "absent".to_owned()),
+        });
+    }
+    differences
 }
 
-/// Whether this is the kernel's main trace buffer before its first use since the boot, by whomever:
-/// `7 (expanded: 1408)` says that it will be enlarged then, for good (tracing_update_buffers(),
-/// kernel/trace/trace.c, 4.17 to 6.18).
-fn is_enlarged(name: &str, before: Option<&String>) -> bool {
+/// Whether this is the kernel's main trace buffer before its first use since the boot. `7
+/// (expanded: 1408)` means that the first use, by any program, enlarges it permanently
+/// (tracing_update_buffers(), kernel/trace/trace.c, 4.17 to 6.18).
+fn will_be_enlarged(name: &str, before: Option<&String>) -> bool {
     name.ends_with("/buffer_size_kb") && before.is_some_and(|text| will_grow(text))
 }
 
-/// Threads that both surveys saw, by number and start time.
-fn tasks_of_both(before: &Machine, after: &Machine) -> BTreeSet<(i32, u64)> {
-    let ids = |machine: &Machine| -> BTreeSet<(i32, u64)> {
-        machine.tasks.iter().map(|placed| (placed.task.id.tid, placed.task.id.started)).collect()
-    };
-    ids(before).intersection(&ids(after)).copied().collect()
+/// Threads in both surveys, by thread id and start time.
+fn common_tasks(before: &Machine, after: &Machine) -> BTreeSet<(i32, u64)> {
+    task_ids(before).intersection(&task_ids(after)).copied().collect()
 }
 
-fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> MachineFacts {
+fn task_ids(machine: &Machine) -> BTreeSet<(i32, u64)> {
+    machine.tasks.iter().map(|placed| (placed.task.id.tid, placed.task.id.started)).collect()
+}
+
+fn collect_facts(machine: &Machine, tasks: &BTreeSet<(i32, u64)>) -> MachineFacts {
     let mut facts = MachineFacts::new();
     for (path, reading) in &machine.settings {
         let text = match reading {
@@ -94,10 +94,10 @@ fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> MachineFacts {
     for irq in &machine.irqs {
         insert_set(&mut facts, &format!("IRQ {}", irq.irq), irq.affinity.as_ref());
     }
-    let known =
-        |placed: &&PlacedThread| alive.contains(&(placed.task.id.tid, placed.task.id.started));
-    for placed in machine.tasks.iter().filter(known) {
-        facts.insert(task_fact(placed.task.id.tid), place(placed));
+    for placed in &machine.tasks {
+        if tasks.contains(&(placed.task.id.tid, placed.task.id.started)) {
+            facts.insert(task_fact(placed.task.id.tid), describe_task(placed));
+        }
     }
     for group in &machine.cgroup.groups {
         let partition = group.partition.as_deref().unwrap_or("-");
@@ -109,10 +109,10 @@ fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> MachineFacts {
     facts
 }
 
-/// What a shield may change of a task. Where a bound kernel thread may run is the kernel's own
-/// affair (PF_NO_SETAFFINITY: nobody can set it): the rescuer of a workqueue keeps the CPUs of the
-/// pool that it helped last (worker_attach_to_pool(), kernel/workqueue.c, 5.11 to 6.12).
-fn place(PlacedThread { task, affinity }: &PlacedThread) -> String {
+/// What a shield may change about a task. Only the kernel sets the affinity of a bound kernel
+/// thread (PF_NO_SETAFFINITY): the rescuer of a workqueue keeps the CPUs of the pool that it helped
+/// last (worker_attach_to_pool(), kernel/workqueue.c, 5.11 to 6.12).
+fn describe_task(PlacedThread { task, affinity }: &PlacedThread) -> String {
     let scheduling =
         format!("policy {} priority {} nice {}", task.policy, task.rt_priority, task.nice);
     if task.kthread && task.bound { scheduling } else { format!("CPU {affinity}, {scheduling}") }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_buffer_is_enlarged_for_good_and_made_smaller_by_somebody() {
+    fn only_a_smaller_trace_buffer_is_a_difference() {
         let size = |text: &str| {
             let mut machine = machine();
             let path = "/sys/kernel/tracing/buffer_size_kb".to_owned();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_bound_kernel_thread_may_run_is_the_kernels_affair() {
+    fn the_affinity_of_a_bound_kernel_thread_is_not_compared() {
         let with = |kthread, bound, cpus: &str, nice| {
             let mut machine = machine();
             let mut placed = thread(154, "ext4-rsv-conver", kthread, bound, cpus);

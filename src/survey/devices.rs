@@ -1,21 +1,21 @@
-//! Network interfaces and block devices that are real: their node, the CPUs near them and their
-//! interrupts. Devices of software only (loopback, dm, loop) are left out.
+//! Network interfaces and block devices with hardware: their node, their local CPUs and their
+//! interrupts. Virtual devices (loopback, dm, loop) are left out.
 
 use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use super::{Device, Machine};
 use std::collections::BTreeSet;
 
-pub(super) fn devices(r: &SurveyReader) -> Vec<Device> {
+pub(super) fn read_devices(r: &SurveyReader) -> Vec<Device> {
     let mut found = Vec::new();
     for (class, dir) in [("net", "/sys/class/net"), ("block", "/sys/block")] {
         for name in r.names(dir) {
-            found.extend(device(r, class, &name, &format!("{dir}/{name}")));
+            found.extend(read_device(r, class, &name, &format!("{dir}/{name}")));
         }
     }
     found
 }
 
-fn device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Device> {
+fn read_device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Device> {
     // `/sys/block/vda` → `../devices/pci0000:00/0000:00:03.0/virtio1/block/vda`.
     let path = resolve(entry, &r.host.read_link(entry).ok()?);
     if !path.starts_with("/sys/devices/") || path.starts_with("/sys/devices/virtual/") {
@@ -23,7 +23,7 @@ fn device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Devi
     }
     let mut device = Device { name: name.to_owned(), class: class.to_owned(), ..Device::default() };
     let mut irqs = BTreeSet::new();
-    // The bus device is some steps up; the first that has each fact says it.
+    // The bus device is some levels up; the first directory that has a fact wins.
     for dir in parents(&path) {
         if device.driver.is_none() {
             let link = r.host.read_link(&format!("{dir}/driver")).ok();
@@ -39,9 +39,13 @@ fn device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Devi
         }
         if irqs.is_empty() {
             let names = r.names(&format!("{dir}/msi_irqs"));
-            // Asked for one by one, because a recording keeps what was asked for.
-            let there = |name: &&String| r.host.exists(&format!("{dir}/msi_irqs/{name}"));
-            irqs.extend(names.iter().filter(there).filter_map(|name| name.parse::<u32>().ok()));
+            // Each is probed, because a recording has only the paths that were read.
+            irqs.extend(
+                names
+                    .iter()
+                    .filter(|name| r.host.exists(&format!("{dir}/msi_irqs/{name}")))
+                    .filter_map(|name| name.parse::<u32>().ok()),
+            );
         }
         if irqs.is_empty() {
             irqs.extend(r.number::<u32>(&format!("{dir}/irq")).filter(|irq| *irq > 0));
@@ -55,13 +59,13 @@ fn device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Devi
 }
 
 impl Machine {
-    /// The devices that raise an interrupt, each with its driver, in words: `vda, virtio_blk`.
+    /// The devices that raise an interrupt, each with its driver, as text: `vda, virtio_blk`.
     #[must_use]
     pub fn device_of(&self, irq: u32) -> Option<String> {
-        let of = self.devices.iter().filter(|device| device.irqs.contains(&irq));
-        let words = of.flat_map(|device| [Some(&device.name), device.driver.as_ref()]).flatten();
-        let words: Vec<&str> = words.map(String::as_str).collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        let devices = self.devices.iter().filter(|device| device.irqs.contains(&irq));
+        let names = devices.flat_map(|device| [Some(&device.name), device.driver.as_ref()]);
+        let names: Vec<&str> = names.flatten().map(String::as_str).collect();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 }
 
@@ -71,7 +75,7 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
         .take_while(|dir| *dir != "/sys/devices" && !dir.is_empty())
 }
 
-/// Where a relative link in a directory of `link` leads, by its text.
+/// Resolves the target of a link by its text, relative to the link's directory.
 fn resolve(link: &str, target: &str) -> String {
     let mut parts: Vec<&str> =
         if target.starts_with('/') { Vec::new() } else { link.split('/').collect() };
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_followed_by_their_text() {
+    fn links_are_resolved_by_their_text() {
         assert_eq!(resolve("/sys/block/vda", "../devices/pci/vda"), "/sys/devices/pci/vda");
         assert_eq!(resolve("/sys/class/net/lo", "../../devices/x"), "/sys/devices/x");
         assert_eq!(resolve("/sys/a", "/sys/b"), "/sys/b");
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_of_its_devices_and_their_drivers() {
+    fn an_interrupt_belongs_to_its_devices_and_their_drivers() {
         let device = |name: &str, driver: Option<&str>, irqs: &[u32]| Device {
             name: name.to_owned(),
             driver: driver.map(str::to_owned),

@@ -1,6 +1,6 @@
-//! Interrupts: who they are, where they may go and whether they can be moved. The last is found by
-//! writing the very mask that is there: it changes nothing, and the kernel refuses it as it would
-//! refuse another one.
+//! Interrupts: their actions, their affinity and whether they can be moved. The last is tested by
+//! writing the current mask back: that changes nothing, and the kernel refuses it as it would
+//! refuse any other mask.
 
 use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use super::{Irq, IrqMovability};
@@ -10,35 +10,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const IRQ: &str = "/proc/irq";
 
-/// Interrupts in ascending order, and the mask for those to come.
-pub(super) fn irqs(r: &SurveyReader, shielded: &CpuSet) -> (Vec<Irq>, Option<CpuSet>) {
+/// Interrupts in ascending order, and the default affinity of later ones.
+pub(super) fn read_irqs(r: &SurveyReader, shielded: &CpuSet) -> (Vec<Irq>, Option<CpuSet>) {
     if !shielded.is_empty() {
-        r.note(IRQ, not_tried(shielded));
+        r.note(IRQ, why_not_tried(shielded));
     }
     let path = "/proc/interrupts";
     let parsed = r
-        .wanted(r.host.read(path))
+        .required(r.host.read(path))
         .map(|text| interrupts::parse(&text).map_err(|error| error.at(path)));
-    let table = parsed.and_then(|answer| r.wanted(answer)).unwrap_or_default();
+    let table = parsed.and_then(|result| r.required(result)).unwrap_or_default();
     let rows: BTreeMap<u32, &interrupts::InterruptRow> =
         table.rows.iter().filter_map(|row| Some((row.irq()?, row))).collect();
     let dirs: BTreeSet<u32> = r.names(IRQ).iter().filter_map(|name| name.parse().ok()).collect();
     let numbers: BTreeSet<u32> = dirs.iter().chain(rows.keys()).copied().collect();
-    let is_requested = |irq: &&u32| rows.get(*irq).is_some_and(|row| !row.name.is_empty());
-    let example = dirs.iter().find(is_requested).or_else(|| dirs.first());
-    let files = IrqFiles::of(r, example.copied());
-    let irq = |irq: u32| {
+    let mut requested =
+        dirs.iter().filter(|irq| rows.get(irq).is_some_and(|it| !it.name.is_empty()));
+    let files = IrqFiles::find(r, requested.next().or_else(|| dirs.first()).copied());
+    let mut irqs = Vec::new();
+    for irq in numbers {
         let dir = format!("{IRQ}/{irq}");
         let row = rows.get(&irq);
         let actions = row.map(|row| row.name.clone()).unwrap_or_default();
         let movable = if shielded.is_empty() {
-            movable(r, &dir, &actions)
+            try_move(r, &dir, &actions)
         } else {
-            IrqMovability::Unknown(not_tried(shielded))
+            IrqMovability::Unknown(why_not_tried(shielded))
         };
-        // What nobody has requested arrives nowhere.
+        // An interrupt that no driver requested is not delivered.
         let effective = files.effective.filter(|_| !actions.is_empty());
-        Irq {
+        irqs.push(Irq {
             irq,
             chip: row.map(|row| row.chip.clone()).unwrap_or_default(),
             affinity: files.affinity.and_then(|pair| pair.read(r, &dir)),
@@ -46,35 +47,34 @@ pub(super) fn irqs(r: &SurveyReader, shielded: &CpuSet) -> (Vec<Irq>, Option<Cpu
             movable,
             counts: row.map(|row| table.by_cpu(row).collect()).unwrap_or_default(),
             actions,
-        }
-    };
-    let default = format!("{IRQ}/default_smp_affinity");
-    let default = r.set(&[(&default, Mask)]);
-    (numbers.into_iter().map(irq).collect(), default)
+        });
+    }
+    let default = r.set(&[(&format!("{IRQ}/default_smp_affinity"), Mask)]);
+    (irqs, default)
 }
 
-/// A set of CPUs of an interrupt, which the kernel shows as a mask and as a list.
+/// The two files that show one CPU set of an interrupt: as a mask and as a list.
 #[derive(Clone, Copy)]
 struct AffinityPair {
     mask: &'static str,
     list: &'static str,
-    /// The list is asked first.
-    by_list: bool,
+    /// Whether the list is read first.
+    list_first: bool,
 }
 
 impl AffinityPair {
-    /// The pair when one of both is there. The mask comes first: it is what is written back.
-    fn found(mask: &'static str, list: &'static str, there: &[String]) -> Option<AffinityPair> {
-        let has = |wanted: &str| there.iter().any(|name| name == wanted);
-        let by_list = !has(mask);
-        (has(mask) || has(list)).then_some(AffinityPair { mask, list, by_list })
+    /// The pair, when `names` has one of the two. The mask comes first, because it is written back.
+    fn find(mask: &'static str, list: &'static str, names: &[String]) -> Option<AffinityPair> {
+        let list_first = !names.iter().any(|name| name == mask);
+        let exists = !list_first || names.iter().any(|name| name == list);
+        exists.then_some(AffinityPair { mask, list, list_first })
     }
 
-    /// The other file is asked only where the first is not there, as in a recording.
+    /// Reads the set. The second file is read only when the first is absent, as in a recording.
     fn read(self, r: &SurveyReader, dir: &str) -> Option<CpuSet> {
         let (mask, list) = (format!("{dir}/{}", self.mask), format!("{dir}/{}", self.list));
         let mut files = [(mask.as_str(), Mask), (list.as_str(), List)];
-        if self.by_list {
+        if self.list_first {
             files.reverse();
         }
         r.set(&files)
@@ -89,48 +89,49 @@ struct IrqFiles {
 }
 
 impl IrqFiles {
-    fn of(r: &SurveyReader, example: Option<u32>) -> IrqFiles {
-        let there = example.map(|irq| r.names(&format!("{IRQ}/{irq}"))).unwrap_or_default();
+    /// Finds out from one interrupt which files exist.
+    fn find(r: &SurveyReader, example: Option<u32>) -> IrqFiles {
+        let names = example.map(|irq| r.names(&format!("{IRQ}/{irq}"))).unwrap_or_default();
         IrqFiles {
-            affinity: AffinityPair::found("smp_affinity", "smp_affinity_list", &there),
-            effective: AffinityPair::found("effective_affinity", "effective_affinity_list", &there),
+            affinity: AffinityPair::find("smp_affinity", "smp_affinity_list", &names),
+            effective: AffinityPair::find("effective_affinity", "effective_affinity_list", &names),
         }
     }
 }
 
-/// When a mask is written the chip chooses among its CPUs anew, and the one that is left is
-/// interrupted to clean up (irq_complete_move() in arch/x86/kernel/apic/vector.c, 6.1).
-fn not_tried(shielded: &CpuSet) -> String {
-    format!("whether it can be moved is not tried while CPU {shielded} is shielded")
+/// Why moving was not tried: after a write the chip chooses a CPU of the mask again, and interrupts
+/// the previous CPU to clean up (irq_complete_move() in arch/x86/kernel/apic/vector.c, 6.1).
+fn why_not_tried(shielded: &CpuSet) -> String {
+    format!("moving it is not tried while CPU {shielded} is shielded")
 }
 
-/// Writes `smp_affinity` back. Two traces remain: the kernel marks the mask as set by a user, so
-/// that it outlives the driver's giving the line up, and a thread of the line that someone moved
-/// away goes back to the mask (`irq_do_set_affinity()`, `irq_set_thread_affinity()`,
+/// Writes `smp_affinity` back. Two side effects remain. The kernel marks the mask as set by a user,
+/// so it survives when the driver frees the interrupt. And an interrupt thread that was moved
+/// elsewhere returns to the mask (`irq_do_set_affinity()`, `irq_set_thread_affinity()`,
 /// kernel/irq/manage.c, 6.12).
-fn movable(r: &SurveyReader, dir: &str, actions: &str) -> IrqMovability {
+fn try_move(r: &SurveyReader, dir: &str, actions: &str) -> IrqMovability {
     if actions.is_empty() {
         return IrqMovability::Unknown("no driver has requested it".to_owned());
     }
     let path = format!("{dir}/smp_affinity");
-    let answer = if r.host.is_live() {
+    let result = if r.host.is_live() {
         match r.host.read_line(&path) {
             Ok(mask) => {
-                r.keep(&path, &mask);
+                r.cache_line(&path, &mask);
                 r.host.write(&path, &mask)
             }
             Err(error) => return IrqMovability::Unknown(error.reason()),
         }
     } else {
-        match r.host.recorded_outcome(Operation::Write, &path) {
-            Some(answer) => answer,
+        match r.host.tried(Operation::Write, &path) {
+            Some(result) => result,
             None => return IrqMovability::Unknown("the recording did not try".to_owned()),
         }
     };
-    if let Err(error) = &answer {
+    if let Err(error) = &result {
         r.host.note_error(error);
     }
-    match answer {
+    match result {
         Ok(()) => IrqMovability::Yes,
         Err(error) if error.is_denied() => IrqMovability::Denied(error.reason()),
         Err(error) => IrqMovability::No(error.reason()),

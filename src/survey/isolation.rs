@@ -1,4 +1,4 @@
-//! What is isolated already: by the command line, by the kernel's own account, by partitions.
+//! CPUs that are already isolated: by the command line, by the kernel's files, by partitions.
 
 use super::command_line::{IsolationKind, isolation_setup};
 use super::reader::{CpuSetSpelling, SurveyReader};
@@ -9,12 +9,12 @@ use cpushield_linux::text::kernel_version::KernelVersion;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-pub(super) fn isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topology) -> Isolation {
+pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topology) -> Isolation {
     let last = topology.possible.last();
     let params = kernel.cmdline.as_deref().map(cmdline::parse).unwrap_or_default();
     let mut found = Isolation {
         isolated: r.list(&format!("{CPU}/isolated")),
-        nohz_full: nohz_full(r),
+        nohz_full: read_nohz_full(r),
         unbound_work: r.set(&[("/sys/devices/virtual/workqueue/cpumask", CpuSetSpelling::Mask)]),
         ..Isolation::default()
     };
@@ -32,8 +32,8 @@ pub(super) fn isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topology) 
     }
     for value in cmdline::values(&params, "rcu_nocbs") {
         let cpus = CpuSet::parse_list(value, last).unwrap_or_else(|error| {
-            // rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 6.12) takes all CPUs then.
-            r.note("rcu_nocbs= of the command line", format!("{error}; the kernel takes all CPUs"));
+            // rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 6.12) then uses all CPUs.
+            r.note("rcu_nocbs= of the command line", format!("{error}; the kernel uses all CPUs"));
             topology.possible.clone()
         });
         found.rcu_nocbs = found.rcu_nocbs.union(&cpus.and(&topology.possible));
@@ -52,7 +52,7 @@ pub(super) fn isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topology) 
 }
 
 /// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` print a null bitmap: `  (null)`, padded.
-pub(super) fn nohz_full(r: &SurveyReader) -> Option<CpuSet> {
+pub(super) fn read_nohz_full(r: &SurveyReader) -> Option<CpuSet> {
     let path = format!("{CPU}/nohz_full");
     if r.line(&path)?.trim() == "(null)" {
         return Some(CpuSet::new());

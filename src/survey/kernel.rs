@@ -1,4 +1,4 @@
-//! The kernel: release, real-time or not and how that is known, configuration, command line,
+//! The kernel: release, whether it is PREEMPT_RT and by which source, configuration, command line,
 //! clocksource.
 
 use super::Kernel;
@@ -8,27 +8,27 @@ use std::collections::BTreeMap;
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// Whether this kernel asks every CPU for its frequency, by an interrupt, when `/proc/cpuinfo` is
-/// opened: on x86 from 4.15 (commit 7d5905dc14a8) until f3eca381bd49 (5.19), but for CPUs of
-/// `nohz_full=` (arch_freq_prepare_all() in arch/x86/kernel/cpu/aperfmperf.c). An unknown version
-/// may be one of them.
-pub(super) fn cpuinfo_asks(kernel: &Kernel) -> bool {
+/// Whether opening `/proc/cpuinfo` makes this kernel interrupt every CPU to read its frequency: on
+/// x86 from 4.15 (commit 7d5905dc14a8) until f3eca381bd49 (5.19), except CPUs of `nohz_full=`
+/// (arch_freq_prepare_all() in arch/x86/kernel/cpu/aperfmperf.c). An unknown version may be one of
+/// them.
+pub(super) fn cpuinfo_interrupts(kernel: &Kernel) -> bool {
     let x86 = matches!(kernel.arch.as_deref(), None | Some("x86_64" | "x86" | "i386" | "i686"));
     x86 && kernel.version.is_none_or(|version| ((4, 15)..(5, 19)).contains(&version))
 }
 
-pub(super) fn kernel(r: &SurveyReader) -> Kernel {
-    let banner = r.wanted_line("/proc/version");
+pub(super) fn read_kernel(r: &SurveyReader) -> Kernel {
+    let banner = r.required_line("/proc/version");
     let release = r
         .line("/proc/sys/kernel/osrelease")
         .or_else(|| banner.as_deref()?.split_whitespace().nth(2).map(str::to_owned));
-    let config = config(r, release.as_deref());
-    let (realtime, realtime_source) = match realtime(r, banner.as_deref(), &config) {
-        Some((is, source)) => (Some(is), Some(source)),
-        None => (None, None),
-    };
+    let config = read_config(r, release.as_deref());
+    let (realtime, realtime_source) = detect_realtime(r, banner.as_deref(), &config).unzip();
     if realtime.is_none() {
-        r.note("PREEMPT_RT", "neither /sys/kernel/realtime nor /proc/version nor a config says");
+        r.note(
+            "PREEMPT_RT",
+            "unknown: not in /sys/kernel/realtime, /proc/version or the configuration",
+        );
     }
     let sources = r.line(&format!("{CLOCKSOURCE}/available_clocksource"));
     Kernel {
@@ -39,7 +39,7 @@ pub(super) fn kernel(r: &SurveyReader) -> Kernel {
         realtime_source,
         hz: config.get("CONFIG_HZ").and_then(|hz| hz.parse().ok()),
         config,
-        cmdline: r.wanted_line("/proc/cmdline"),
+        cmdline: r.required_line("/proc/cmdline"),
         clocksource: r.line(&format!("{CLOCKSOURCE}/current_clocksource")),
         clocksources: sources
             .map(|text| text.split_whitespace().map(str::to_owned).collect())
@@ -53,9 +53,9 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether it is an RT kernel, and how that is known. `/sys/kernel/realtime` is of the RT patch
-/// and not of mainline; the banner says `PREEMPT_RT` (before 5.3: `PREEMPT RT`) in mainline too.
-fn realtime(
+/// Whether it is a PREEMPT_RT kernel, and the source of that. Only the RT patch has
+/// `/sys/kernel/realtime`; the banner has `PREEMPT_RT` (before 5.3: `PREEMPT RT`) in mainline too.
+fn detect_realtime(
     r: &SurveyReader,
     banner: Option<&str>,
     config: &BTreeMap<String, String>,
@@ -68,35 +68,35 @@ fn realtime(
             return Some((true, format!("{option}=y")));
         }
     }
-    // `#1 SMP PREEMPT_RT Debian …`: only what follows the build number is the kernel's own word.
+    // `#1 SMP PREEMPT_RT Debian …`: only the text after the build number is the kernel's own.
     let flags = banner.and_then(|banner| banner.rsplit_once(" #")).map(|(_, flags)| flags);
     if let Some(flags) = flags {
         if flags.contains("PREEMPT_RT") || flags.contains("PREEMPT RT") {
             return Some((true, "PREEMPT_RT in /proc/version".to_owned()));
         }
-        return Some((false, "/proc/version does not say PREEMPT_RT".to_owned()));
+        return Some((false, "no PREEMPT_RT in /proc/version".to_owned()));
     }
     config.contains_key("CONFIG_PREEMPT_RT").then(|| (false, "CONFIG_PREEMPT_RT=n".to_owned()))
 }
 
-/// The options that matter, from the kernel itself or from the file its package put in place.
-fn config(r: &SurveyReader, release: Option<&str>) -> BTreeMap<String, String> {
-    let mut places = vec!["/proc/config.gz".to_owned()];
+/// The relevant options, from the kernel itself or from the file that its package installed.
+fn read_config(r: &SurveyReader, release: Option<&str>) -> BTreeMap<String, String> {
+    let mut paths = vec!["/proc/config.gz".to_owned()];
     if let Some(release) = release {
-        places.push(format!("/boot/config-{release}"));
-        places.push(format!("/usr/lib/modules/{release}/config"));
-        places.push(format!("/lib/modules/{release}/build/.config"));
+        paths.push(format!("/boot/config-{release}"));
+        paths.push(format!("/usr/lib/modules/{release}/config"));
+        paths.push(format!("/lib/modules/{release}/build/.config"));
     }
-    for place in &places {
-        let Some(bytes) = r.given(r.host.read_bytes(place)) else { continue };
-        // A recording keeps the text, not the compressed bytes.
+    for path in &paths {
+        let Some(bytes) = r.optional(r.host.read_bytes(path)) else { continue };
+        // A recording has the text, not the compressed bytes.
         let text = if gzip::is_gzip(&bytes) { gzip::unpack(&bytes) } else { Ok(bytes) };
         let options = text.and_then(|text| kconfig::parse(&String::from_utf8_lossy(&text)));
-        if let Some(options) = r.wanted(options.map_err(|error| error.at(place))) {
+        if let Some(options) = r.required(options.map_err(|error| error.at(path))) {
             return options;
         }
     }
-    r.note("the kernel's configuration", format!("not found in {}", places.join(", ")));
+    r.note("the kernel's configuration", format!("not found in {}", paths.join(", ")));
     BTreeMap::new()
 }
 
@@ -105,8 +105,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_that_interrupt_for_cpuinfo_are_known_by_architecture_and_version() {
-        for (arch, version, asks) in [
+    fn cpuinfo_interrupts_on_x86_from_4_15_to_5_18() {
+        for (arch, version, interrupts) in [
             (Some("x86_64"), Some((4, 14)), false),
             (Some("x86_64"), Some((4, 15)), true),
             (Some("x86_64"), Some((5, 18)), true),
@@ -116,7 +116,7 @@ mod tests {
         ] {
             let arch = arch.map(str::to_owned);
             let kernel = Kernel { arch, version, ..Kernel::default() };
-            assert_eq!(cpuinfo_asks(&kernel), asks, "{kernel:?}");
+            assert_eq!(cpuinfo_interrupts(&kernel), interrupts, "{kernel:?}");
         }
     }
 }

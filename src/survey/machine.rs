@@ -1,32 +1,32 @@
-//! The [`Machine`] document: what is there, and what could not be read and why. Plain data; absence
-//! is `None` or a [`SurveyNote`], never a zero.
+//! The [`Machine`] document: the facts about a machine, and what could not be read and why. Plain
+//! data; absence is `None` or a [`SurveyNote`], never a zero.
 
 use cpushield_linux::{CpuSet, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The version of the document's form; a reader refuses what it does not know.
+/// The version of the document's format; a reader refuses unknown versions.
 pub const SCHEMA: u32 = 1;
 
-/// What is there.
+/// A surveyed machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// `/proc/sys/kernel/random/boot_id`: which boot this was taken in; `None` in old recordings.
+    /// `/proc/sys/kernel/random/boot_id` of the surveyed boot; `None` in old recordings.
     pub boot_id: Option<String>,
     /// The kernel.
     pub kernel: Kernel,
     /// CPU topology.
     pub topology: Topology,
-    /// What is isolated already, at boot or by cpusets.
+    /// CPUs that are already isolated, at boot or by cpusets.
     pub isolation: Isolation,
-    /// The cgroup tree as far as cpusets go.
+    /// The cpusets of the cgroup tree.
     pub cgroup: Cgroup,
     /// Interrupts.
     pub irqs: Vec<Irq>,
-    /// Mask for interrupts requested from now on (`/proc/irq/default_smp_affinity`).
+    /// Default affinity of interrupts requested later (`/proc/irq/default_smp_affinity`).
     pub irq_default: Option<CpuSet>,
     /// Every thread.
     pub tasks: Vec<PlacedThread>,
@@ -38,23 +38,23 @@ pub struct Machine {
     pub devices: Vec<Device>,
     /// Power management drivers.
     pub power: PowerManagement,
-    /// Virtualisation: what this runs in.
+    /// Hypervisor and container.
     pub virt: Virtualization,
-    /// What can be traced.
+    /// Tracing support.
     pub tracing: Tracing,
     /// Programs and settings that work against isolation.
     pub conflicts: Vec<SurveyFinding>,
-    /// What firmware and hardware settings mean for isolation.
+    /// Firmware and hardware settings that affect isolation.
     pub firmware: Vec<SurveyFinding>,
-    /// The files that tunables asked for, by path.
+    /// The files that tunables need, by path.
     pub settings: BTreeMap<String, TunableReading>,
     /// What could not be read, and why.
     pub notes: Vec<SurveyNote>,
 }
 
 impl Machine {
-    /// Whether the kernel can stop the tick of a busy CPU; `None` when nothing says so. One file of
-    /// the kernel makes `isolated` and `nohz_full`, the second only with `CONFIG_NO_HZ_FULL`
+    /// Whether the kernel can stop the tick of a busy CPU; `None` when unknown. The kernel creates
+    /// `isolated` and `nohz_full` together, the second only with `CONFIG_NO_HZ_FULL`
     /// (drivers/base/cpu.c, 6.12), but a partial recording may lack it for another reason.
     #[must_use]
     pub fn can_stop_tick(&self) -> Option<bool> {
@@ -65,19 +65,19 @@ impl Machine {
         if !config.is_empty() {
             return Some(config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y"));
         }
-        let whole = self.isolation.isolated.is_some() && self.kernel.cmdline.is_some();
-        whole.then_some(false)
+        let complete = self.isolation.isolated.is_some() && self.kernel.cmdline.is_some();
+        complete.then_some(false)
     }
 
-    /// Whether anything of `/proc` could be read; else a file that is absent there says nothing of
+    /// Whether anything in `/proc` could be read; if not, an absent file there says nothing about
     /// the kernel.
     #[must_use]
     pub fn shows_proc(&self) -> bool {
         self.kernel.release.is_some() || self.kernel.cmdline.is_some() || !self.tasks.is_empty()
     }
 
-    /// CPUs that the kernel shows as isolated, although the command line that says how is not
-    /// known. From 7.0 the file names live partitions too, which are left out.
+    /// CPUs that the kernel shows as isolated while its command line, which says how, is unknown.
+    /// From 7.0 the file names live partitions too, which are left out.
     #[must_use]
     pub fn isolated_somehow(&self) -> CpuSet {
         match (&self.kernel.cmdline, &self.isolation.isolated) {
@@ -89,20 +89,20 @@ impl Machine {
     }
 }
 
-/// What a file of a tunable held.
+/// The contents of a tunable's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TunableReading {
     /// Its text without the line end.
     Value(String),
-    /// It is not there.
+    /// It does not exist.
     Absent,
-    /// It is there but could not be read.
+    /// It exists but could not be read.
     Unreadable(String),
 }
 
 impl TunableReading {
-    /// The text, when there is one.
+    /// The text; `None` when it could not be read.
     #[must_use]
     pub fn value(&self) -> Option<&str> {
         match self {
@@ -121,12 +121,12 @@ pub struct SurveyNote {
     pub why: String,
 }
 
-/// Something a person should know, with advice.
+/// A finding for the user, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurveyFinding {
     /// A short stable name: `irqbalance`, `smt`, `turbo`, `isolcpus-domain`.
     pub name: String,
-    /// What was seen.
+    /// What was found.
     pub seen: String,
     /// What it means for isolation and what to do.
     pub advice: String,
@@ -141,9 +141,9 @@ pub struct Kernel {
     pub version: Option<(u32, u32)>,
     /// Machine architecture as `uname -m` says, where known.
     pub arch: Option<String>,
-    /// A PREEMPT_RT kernel; `None` when no source says.
+    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
     pub realtime: Option<bool>,
-    /// How [`Kernel::realtime`] is known.
+    /// The source of [`Kernel::realtime`].
     pub realtime_source: Option<String>,
     /// Options of the kernel's configuration that matter, `CONFIG_NO_HZ_FULL` → `y`; empty when it
     /// cannot be read (a note says so).
@@ -154,16 +154,16 @@ pub struct Kernel {
     pub hz: Option<u32>,
     /// The current clocksource.
     pub clocksource: Option<String>,
-    /// The clocksources that could be chosen.
+    /// The available clocksources.
     pub clocksources: Vec<String>,
 }
 
-/// CPUs and how they lie.
+/// The CPUs, their cores, caches and nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// The processor's name (`/proc/cpuinfo`), where it says one.
+    /// The processor's name (`/proc/cpuinfo`), if it has one.
     pub model: Option<String>,
-    /// CPUs that could ever be (`/sys/devices/system/cpu/possible`).
+    /// Possible CPUs (`/sys/devices/system/cpu/possible`).
     pub possible: CpuSet,
     /// CPUs that are plugged in.
     pub present: CpuSet,
@@ -175,7 +175,7 @@ pub struct Topology {
     pub cpus: Vec<Cpu>,
     /// NUMA nodes, those without CPUs too. Empty on machines without `/sys/devices/system/node`.
     pub nodes: Vec<Node>,
-    /// How strong and small cores are told apart; `None` where all are alike.
+    /// The source of the core types; `None` when all cores are alike.
     #[serde(default)]
     pub kind_source: Option<KindSource>,
     /// `/sys/devices/system/cpu/smt/active`.
@@ -191,11 +191,11 @@ impl Topology {
         self.cpus.iter().find(|known| known.cpu == cpu)
     }
 
-    /// The distinct sets that CPUs name, by their lowest CPU: all cores with
+    /// The distinct sets that CPUs belong to, by their lowest CPU: all cores with
     /// `|cpu| Some(&cpu.siblings)`, all L2 clusters with `|cpu| cpu.sharing(2)`.
-    pub fn groups<'a>(&'a self, of: impl Fn(&'a Cpu) -> Option<&'a CpuSet>) -> Vec<&'a CpuSet> {
+    pub fn groups<'a>(&'a self, set_of: impl Fn(&'a Cpu) -> Option<&'a CpuSet>) -> Vec<&'a CpuSet> {
         let mut groups: Vec<&CpuSet> = Vec::new();
-        for set in self.cpus.iter().filter_map(of).filter(|set| !set.is_empty()) {
+        for set in self.cpus.iter().filter_map(set_of).filter(|set| !set.is_empty()) {
             if !groups.contains(&set) {
                 groups.push(set);
             }
@@ -215,17 +215,17 @@ pub struct Cpu {
     pub core: Option<i64>,
     /// SMT siblings, itself included.
     pub siblings: CpuSet,
-    /// CPUs of the same package, itself included; empty when the kernel does not say.
+    /// CPUs of the same package, itself included; empty when unknown.
     pub package_cpus: CpuSet,
     /// Caches from near to far, from level 2 on.
     pub caches: Vec<Cache>,
     /// NUMA node.
     pub node: Option<usize>,
-    /// Core type of hybrid parts; [`Topology::kind_source`] says how that is known.
+    /// Core type on hybrid machines; [`Topology::kind_source`] is its source.
     pub kind: Option<CoreKind>,
-    /// `cpu_capacity` (1024 is the strongest CPU of the machine); not read where PMUs tell.
+    /// `cpu_capacity` (1024 is the fastest CPU of the machine); not read when PMUs show the type.
     pub capacity: Option<u32>,
-    /// Highest frequency in kHz (`cpuinfo_max_freq`); not read where there is a capacity.
+    /// Highest frequency in kHz (`cpuinfo_max_freq`); not read when there is a capacity.
     pub max_khz: Option<u64>,
 }
 
@@ -233,17 +233,17 @@ pub struct Cpu {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoreKind {
-    /// The strong ones: P cores, big, prime.
+    /// Fast cores: P cores, big, prime.
     Performance,
-    /// The small ones: E cores, LITTLE.
+    /// Small cores: E cores, LITTLE.
     Efficiency,
 }
 
-/// How the kinds of cores are known.
+/// The source of the core types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KindSource {
-    /// The kernel has a PMU for each kind (`cpu_core`, `cpu_atom`).
+    /// The kernel's PMU for each core type (`cpu_core`, `cpu_atom`).
     Pmu,
     /// ARM part numbers of `/proc/cpuinfo`.
     PartNumber,
@@ -251,7 +251,7 @@ pub enum KindSource {
     Capacity,
     /// Highest frequencies that differ by a fifth or more.
     Frequency,
-    /// Cores that share a level-2 cache are slower than all that have their own.
+    /// Cores that share a level-2 cache, when all of them are slower than those with their own.
     Clusters,
 }
 
@@ -300,16 +300,16 @@ pub struct Node {
     pub memory_kib: Option<u64>,
 }
 
-/// What is isolated already.
+/// CPUs that are already isolated, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Isolation {
     /// `/sys/devices/system/cpu/isolated`: from `isolcpus=` (and, from 7.0, live partitions).
     pub isolated: Option<CpuSet>,
-    /// `/sys/devices/system/cpu/nohz_full`; `None` when the kernel cannot, `(null)` is empty.
+    /// `/sys/devices/system/cpu/nohz_full`; `None` without kernel support, `(null)` is empty.
     pub nohz_full: Option<CpuSet>,
     /// `isolcpus=` of the command line, flags included.
     pub isolcpus: Option<String>,
-    /// Whether `isolcpus=` takes the CPUs out of scheduling domains (flag `domain`, the default).
+    /// CPUs that `isolcpus=` takes out of the scheduling domains (flag `domain`, the default).
     pub isolcpus_domain: CpuSet,
     /// CPUs of `isolcpus=managed_irq,…`.
     pub managed_irq: CpuSet,
@@ -317,51 +317,51 @@ pub struct Isolation {
     pub rcu_nocbs: CpuSet,
     /// CPUs of `irqaffinity=`.
     pub irqaffinity: Option<CpuSet>,
-    /// Where unbound work queues run (`/sys/devices/virtual/workqueue/cpumask`).
+    /// CPUs of unbound workqueues (`/sys/devices/virtual/workqueue/cpumask`).
     pub unbound_work: Option<CpuSet>,
-    /// `cpuset.cpus.isolated` of the v2 root, without the CPUs of `isolcpus=` that newer kernels
-    /// name there too.
+    /// `cpuset.cpus.isolated` of the v2 root, without the CPUs of `isolcpus=`, which newer kernels
+    /// include.
     pub partitions: Option<CpuSet>,
 }
 
-/// Which cgroup version holds the cpuset controller.
+/// The cgroup version that has the cpuset controller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupMode {
-    /// No cpusets to be had.
+    /// No cpusets are available.
     #[default]
     None,
-    /// The cpuset controller is on a v1 hierarchy, nothing is v2.
+    /// The cpuset controller is on a v1 hierarchy, and v2 is not mounted.
     V1,
-    /// v2 is mounted too, but cpuset is on v1.
+    /// v2 is mounted too, but the controller is on v1.
     Hybrid,
-    /// cpuset is on v2.
+    /// The controller is on v2.
     V2,
 }
 
-/// The cgroup tree as far as cpusets go.
+/// The cpusets of the cgroup tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
-    /// Where cpusets live.
+    /// The cgroup version with the cpuset controller.
     pub mode: CgroupMode,
-    /// The mount point of the hierarchy with cpusets.
+    /// The mount point of its hierarchy.
     pub mount: Option<String>,
-    /// systemd is PID 1 and owns the tree.
+    /// Whether systemd is PID 1 and owns the tree.
     pub systemd: bool,
     /// Prefix of v1 file names: `cpuset.` or empty (mounted with `noprefix`).
     pub prefix: String,
-    /// cpusets below the root: every group with its own CPUs.
+    /// Cpusets below the root: every group with its own CPUs.
     pub groups: Vec<CpusetGroup>,
-    /// `memory` nodes usable by cpusets (`cpuset.mems.effective` or `cpuset.mems` of the root).
+    /// Memory nodes that cpusets can use (`cpuset.mems.effective` or `cpuset.mems` of the root).
     pub mems: CpuSet,
-    /// The v2 root hands the cpuset controller down (`cgroup.subtree_control`).
+    /// Whether the v2 root enables the cpuset controller (`cgroup.subtree_control`).
     pub delegated: bool,
     /// `cpuset.sched_load_balance` of the v1 root.
     pub balanced: Option<bool>,
     /// Members of the root group: processes (v2) or threads (v1).
     pub root_tasks: Option<usize>,
-    /// The kernel's answer when it was asked for a partition with CPUs of `isolcpus=` and refused;
-    /// `None` when it did not refuse, or was not asked, which only apply does.
+    /// The kernel's reason when it refused a partition with CPUs of `isolcpus=`; `None` when it did
+    /// not refuse, or when none was requested. Only apply requests one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_partition: Option<String>,
 }
@@ -385,17 +385,17 @@ pub struct CpusetGroup {
     pub tasks: Option<usize>,
 }
 
-/// Whether an interrupt's affinity can be changed, found by writing the same mask back.
+/// Whether an interrupt's affinity can be changed, tested by writing the same mask back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqMovability {
-    /// The kernel took the mask.
+    /// The kernel accepted the mask.
     Yes,
     /// It refused: EIO before 6.12, EPERM since (managed or per-CPU interrupts).
     No(String),
-    /// This user has not the right to try (EACCES).
+    /// This user may not try (EACCES).
     Denied(String),
-    /// Not tried (a recording that did not try, a shield that must not be disturbed).
+    /// Not tried, because a recording did not or because it would disturb a shield.
     Unknown(String),
 }
 
@@ -404,9 +404,9 @@ pub enum IrqMovability {
 pub struct Irq {
     /// Its number.
     pub irq: u32,
-    /// Actions' names (`nvme0q3`), comma-separated when shared; empty when nothing requested it.
+    /// Names of its actions (`nvme0q3`), comma-separated; empty when no driver requested it.
     pub actions: String,
-    /// Controller (`PCI-MSIX-0000:00:02.0`, `IO-APIC`).
+    /// The interrupt controller (`PCI-MSIX-0000:00:02.0`, `IO-APIC`).
     pub chip: String,
     /// `smp_affinity_list`.
     pub affinity: Option<CpuSet>,
@@ -414,11 +414,11 @@ pub struct Irq {
     pub effective: Option<CpuSet>,
     /// Whether it can be moved.
     pub movable: IrqMovability,
-    /// Counts that are not zero, by CPU, from `/proc/interrupts`.
+    /// Non-zero counts by CPU, from `/proc/interrupts`.
     pub counts: BTreeMap<usize, u64>,
 }
 
-/// A thread and where it may run.
+/// A thread and its affinity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedThread {
     /// The thread.
@@ -428,17 +428,17 @@ pub struct PlacedThread {
     pub affinity: CpuSet,
 }
 
-/// A device a shield can be near to.
+/// A network interface or a block device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// `eth0`, `nvme0n1`.
     pub name: String,
     /// `net` or `block`.
     pub class: String,
-    /// Its driver (`virtio_blk`), where the bus says one.
+    /// Its driver (`virtio_blk`), if the bus has one.
     #[serde(default)]
     pub driver: Option<String>,
-    /// NUMA node, where the bus says one.
+    /// NUMA node, if the bus has one.
     pub node: Option<usize>,
     /// CPUs local to it.
     pub local: CpuSet,
@@ -457,7 +457,7 @@ pub struct PowerManagement {
     pub cpuidle_driver: Option<String>,
     /// Idle states of the first CPU: name and exit latency in µs.
     pub idle_states: Vec<IdleState>,
-    /// Turbo or boost allowed.
+    /// Whether turbo or boost is allowed.
     pub turbo: Option<bool>,
 }
 
@@ -468,30 +468,30 @@ pub struct IdleState {
     pub name: String,
     /// Exit latency in µs.
     pub latency_us: u64,
-    /// Switched off (`disable`).
+    /// Whether it is switched off (`disable`).
     pub disabled: bool,
 }
 
-/// What this runs in.
+/// Hypervisor and container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Virtualization {
-    /// Runs under a hypervisor (`hypervisor` flag of cpuinfo, or DMI).
+    /// Whether it runs under a hypervisor (`hypervisor` flag of cpuinfo, or DMI).
     pub guest: Option<bool>,
-    /// Its name where known (`KVM`, `Xen`, …).
+    /// The hypervisor's name, if known (`KVM`, `Xen`, …).
     pub hypervisor: Option<String>,
-    /// Runs in a container, and how that is known.
+    /// The container, with the source of that fact; `None` outside a container.
     pub container: Option<String>,
 }
 
-/// What can be traced.
+/// Tracing support.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tracing {
-    /// Where tracefs is mounted.
+    /// The mount point of tracefs.
     pub tracefs: Option<String>,
-    /// The kernel knows tracefs (`/proc/filesystems`), mounted or not.
+    /// Whether the kernel supports tracefs (`/proc/filesystems`), mounted or not.
     pub supported: Option<bool>,
     /// `available_tracers`.
     pub tracers: Vec<String>,
-    /// `trace_clock` can be `x86-tsc`.
+    /// Whether `trace_clock` can be `x86-tsc`.
     pub tsc_clock: bool,
 }

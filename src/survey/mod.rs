@@ -1,6 +1,6 @@
-//! Survey: `Host` → [`Machine`]. Reads everything, decides nothing; what cannot be read is a note
-//! with the reason, never a failure and never a zero. Its only writes are those of [`irqs`], which
-//! put back what they read.
+//! Survey: `Host` → [`Machine`]. Reads everything and decides nothing. A file that cannot be read
+//! becomes a note with the reason, never an error and never a zero. Its only writes are those of
+//! [`irqs`], which write back what they read.
 
 mod caches;
 mod cgroup;
@@ -32,52 +32,49 @@ pub use machine::*;
 use cpushield_linux::{CpuSet, Host};
 use reader::SurveyReader;
 
-/// The CPUs alone: which there are, and what they share. Writes nothing.
+/// Reads only the CPU topology. Writes nothing.
 #[must_use]
 pub fn topology(host: &Host) -> Topology {
-    topology::topology(&SurveyReader::new(host), None)
+    topology::read_topology(&SurveyReader::new(host), None)
 }
 
-/// Surveys the machine. `wanted` are the files that tunables ask for; a `*` stands for any name
-/// within one directory.
+/// Surveys the machine. `wanted` are the files that tunables need; a `*` matches any name within
+/// one directory.
 #[must_use]
 pub fn survey(host: &Host, wanted: &[&str]) -> Machine {
-    survey_beside(host, wanted, &CpuSet::new())
+    survey_with_shield(host, wanted, &CpuSet::new())
 }
 
-/// The same while CPUs are shielded: what would interrupt them is not read or tried, and a note
-/// says so.
+/// Surveys the machine while CPUs are shielded: anything that would interrupt them is not read or
+/// tried, and a note says so.
 #[must_use]
-pub fn survey_beside(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Machine {
+pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Machine {
     let r = SurveyReader::new(host);
-    let kernel = kernel::kernel(&r);
-    let nohz_full = isolation::nohz_full(&r).unwrap_or_default();
-    let cpuinfo = if kernel::cpuinfo_asks(&kernel) && !shielded.is_subset(&nohz_full) {
-        r.note(
-            "/proc/cpuinfo",
-            "not read: this kernel would ask each shielded CPU by an interrupt",
-        );
+    let kernel = kernel::read_kernel(&r);
+    let nohz_full = isolation::read_nohz_full(&r).unwrap_or_default();
+    let cpuinfo = if kernel::cpuinfo_interrupts(&kernel) && !shielded.is_subset(&nohz_full) {
+        r.note("/proc/cpuinfo", "not read: this kernel would interrupt each shielded CPU");
         None
     } else {
-        r.wanted(r.host.read("/proc/cpuinfo"))
+        r.required(r.host.read("/proc/cpuinfo"))
     };
-    let topology = topology::topology(&r, cpuinfo.as_deref());
-    let mut isolation = isolation::isolation(&r, &kernel, &topology);
-    let mounts = cgroup::mounts(&r);
-    let (cgroup, partitions) = cgroup::cgroup(&r, &mounts);
-    // The file names CPUs of isolcpus= too (seen on 6.12), which are no partition's.
+    let topology = topology::read_topology(&r, cpuinfo.as_deref());
+    let mut isolation = isolation::read_isolation(&r, &kernel, &topology);
+    let mounts = cgroup::read_mounts(&r);
+    let (cgroup, partitions) = cgroup::read_cgroup(&r, &mounts);
+    // The file includes CPUs of isolcpus= (seen on 6.12), which belong to no partition.
     isolation.partitions = partitions.map(|cpus| cpus.minus(&isolation.isolcpus_domain));
-    let (irqs, irq_default) = irqs::irqs(&r, shielded);
+    let (irqs, irq_default) = irqs::read_irqs(&r, shielded);
     let mut machine = Machine {
         schema: SCHEMA,
         boot_id: r.line("/proc/sys/kernel/random/boot_id"),
-        virt: virt::virt(&r, cpuinfo.as_deref(), &kernel.clocksources),
-        power: power::power(&r, &topology),
-        tracing: tracing::tracing(&r, &mounts),
-        devices: devices::devices(&r),
-        settings: settings::settings(&r, wanted),
-        tasks: tasks::tasks(&r),
-        timers: timers::timers(&r, shielded),
+        virt: virt::read_virt(&r, cpuinfo.as_deref(), &kernel.clocksources),
+        power: power::read_power(&r, &topology),
+        tracing: tracing::read_tracing(&r, &mounts),
+        devices: devices::read_devices(&r),
+        settings: settings::read_settings(&r, wanted),
+        tasks: tasks::read_tasks(&r),
+        timers: timers::read_timers(&r, shielded),
         kernel,
         topology,
         isolation,
@@ -86,8 +83,8 @@ pub fn survey_beside(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Machine
         irq_default,
         ..Machine::default()
     };
-    machine.conflicts = conflicts::conflicts(&r, &machine);
-    machine.firmware = firmware::firmware(&r, &machine);
+    machine.conflicts = conflicts::find_conflicts(&r, &machine);
+    machine.firmware = firmware::check_firmware(&r, &machine);
     machine.notes = r.into_notes();
     machine
 }

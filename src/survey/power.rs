@@ -1,4 +1,4 @@
-//! Power management: who chooses frequencies and idle states, and whether turbo is allowed.
+//! Power management: the drivers of frequencies and idle states, and whether turbo is allowed.
 
 use super::reader::{CpuSetSpelling::List, SurveyReader};
 use super::{IdleState, PowerManagement, Topology};
@@ -7,47 +7,52 @@ use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-pub(super) fn power(r: &SurveyReader, topology: &Topology) -> PowerManagement {
-    let (cpufreq_driver, governors) = frequency(r, topology);
+pub(super) fn read_power(r: &SurveyReader, topology: &Topology) -> PowerManagement {
+    let (cpufreq_driver, governors) = read_cpufreq(r, topology);
     let first = topology.online.first().unwrap_or(0);
     let dir = format!("{CPU}/cpu{first}/cpuidle");
-    let state = |index: usize| {
-        let file = |name: &str| format!("{dir}/state{index}/{name}");
-        Some(IdleState {
-            name: r.line(&file("name"))?,
-            latency_us: r.number(&file("latency"))?,
-            disabled: r.flag(&file("disable")).unwrap_or(false),
-        })
-    };
-    // intel_pstate has its own switch, with the opposite sense.
-    let no_turbo = r.flag(&format!("{CPU}/intel_pstate/no_turbo")).map(|no| !no);
-    let boost = || r.flag(&format!("{CPU}/cpufreq/boost"));
+    let states = r.numbered(&dir, "state").into_iter();
+    // intel_pstate has its own switch, with the opposite meaning.
+    let no_turbo = r.flag(&format!("{CPU}/intel_pstate/no_turbo"));
     PowerManagement {
         cpufreq_driver,
         governors,
         cpuidle_driver: r.line(&format!("{CPU}/cpuidle/current_driver")).filter(|d| d != "none"),
-        idle_states: r.numbered(&dir, "state").into_iter().filter_map(state).collect(),
-        turbo: no_turbo.or_else(boost),
+        idle_states: states
+            .filter_map(|index| read_idle_state(r, &format!("{dir}/state{index}")))
+            .collect(),
+        turbo: no_turbo.map(|no| !no).or_else(|| r.flag(&format!("{CPU}/cpufreq/boost"))),
     }
 }
 
-/// The driver and the governors with their CPUs. The current frequency is not read: that sends an
-/// interrupt to each CPU.
-fn frequency(r: &SurveyReader, topology: &Topology) -> (Option<String>, BTreeMap<String, CpuSet>) {
+fn read_idle_state(r: &SurveyReader, dir: &str) -> Option<IdleState> {
+    Some(IdleState {
+        name: r.line(&format!("{dir}/name"))?,
+        latency_us: r.number(&format!("{dir}/latency"))?,
+        disabled: r.flag(&format!("{dir}/disable")).unwrap_or(false),
+    })
+}
+
+/// The driver and the governors with their CPUs. The current frequency is not read, because that
+/// sends an interrupt to each CPU.
+fn read_cpufreq(
+    r: &SurveyReader,
+    topology: &Topology,
+) -> (Option<String>, BTreeMap<String, CpuSet>) {
     let mut driver = None;
     let mut governors: BTreeMap<String, CpuSet> = BTreeMap::new();
     for cpu in topology.online.iter() {
-        let own = format!("{CPU}/cpu{cpu}/cpufreq");
-        // A tunable asks for this very file.
-        let Some(governor) = r.kept_line(&format!("{own}/scaling_governor")) else { continue };
-        driver = driver.or_else(|| r.line(&format!("{own}/scaling_driver")));
+        let dir = format!("{CPU}/cpu{cpu}/cpufreq");
+        // A tunable needs this file too.
+        let Some(governor) = r.line_and_cache(&format!("{dir}/scaling_governor")) else { continue };
+        driver = driver.or_else(|| r.line(&format!("{dir}/scaling_driver")));
         governors.entry(governor).or_default().insert(cpu);
     }
-    if governors.is_empty() { policies(r) } else { (driver, governors) }
+    if governors.is_empty() { read_policies(r) } else { (driver, governors) }
 }
 
-/// The same where the CPUs have no link to their policy.
-fn policies(r: &SurveyReader) -> (Option<String>, BTreeMap<String, CpuSet>) {
+/// The driver and the governors from the policies, for CPUs without a link to theirs.
+fn read_policies(r: &SurveyReader) -> (Option<String>, BTreeMap<String, CpuSet>) {
     let mut driver = None;
     let mut governors: BTreeMap<String, CpuSet> = BTreeMap::new();
     for number in r.numbered(&format!("{CPU}/cpufreq"), "policy") {
@@ -56,10 +61,10 @@ fn policies(r: &SurveyReader) -> (Option<String>, BTreeMap<String, CpuSet>) {
         let path = format!("{policy}/scaling_governor");
         let Some(governor) = r.line(&path) else { continue };
         if governor.trim().is_empty() {
-            r.note(&path, "it is empty: the governor is not known");
+            r.note(&path, "it is empty: the governor is unknown");
             continue;
         }
-        // Written with blanks: `0 1 2`.
+        // The file separates CPUs by spaces: `0 1 2`.
         let cpus = r.line(&format!("{policy}/affected_cpus")).map(|text| text.replace(' ', ","));
         let cpus = cpus.and_then(|list| CpuSet::parse_list(&list, None).ok());
         let cpus = cpus.or_else(|| r.set(&[(&format!("{policy}/related_cpus"), List)]));

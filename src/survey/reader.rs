@@ -1,5 +1,5 @@
-//! Reading with notes: what a machine does not have is `None`, what it has but does not give is
-//! `None` and a note with the reason.
+//! Reads files and takes notes: an absent file is `None`; a file that cannot be read is `None` and
+//! a note with the reason.
 
 use super::SurveyNote;
 use cpushield_linux::{CpuSet, Error, Host};
@@ -7,20 +7,20 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-/// A host, and what could not be read from it so far.
+/// A host, and the notes about what could not be read.
 pub(super) struct SurveyReader<'a> {
     pub(super) host: &'a Host,
     notes: RefCell<BTreeSet<SurveyNote>>,
-    /// Lines that are asked for more than once.
-    kept: RefCell<BTreeMap<String, String>>,
+    /// Lines that are needed more than once, by path.
+    cache: RefCell<BTreeMap<String, String>>,
 }
 
 impl<'a> SurveyReader<'a> {
     pub(super) fn new(host: &'a Host) -> SurveyReader<'a> {
-        SurveyReader { host, notes: RefCell::default(), kept: RefCell::default() }
+        SurveyReader { host, notes: RefCell::default(), cache: RefCell::default() }
     }
 
-    /// The notes in order.
+    /// The notes, sorted.
     pub(super) fn into_notes(self) -> Vec<SurveyNote> {
         self.notes.into_inner().into_iter().collect()
     }
@@ -29,9 +29,9 @@ impl<'a> SurveyReader<'a> {
         self.notes.borrow_mut().insert(SurveyNote { what: what.to_owned(), why: why.into() });
     }
 
-    /// The value; an absent file is nothing, another failure a note.
-    pub(super) fn given<T>(&self, answer: cpushield_linux::Result<T>) -> Option<T> {
-        answer
+    /// The value; `None` for an absent file, `None` and a note for any other error.
+    pub(super) fn optional<T>(&self, result: cpushield_linux::Result<T>) -> Option<T> {
+        result
             .inspect_err(|error| {
                 if !error.is_absent() {
                     self.note_error(error);
@@ -40,40 +40,40 @@ impl<'a> SurveyReader<'a> {
             .ok()
     }
 
-    /// The value; any failure is a note.
-    pub(super) fn wanted<T>(&self, answer: cpushield_linux::Result<T>) -> Option<T> {
-        answer.inspect_err(|error| self.note_error(error)).ok()
+    /// The value; `None` and a note for any error.
+    pub(super) fn required<T>(&self, result: cpushield_linux::Result<T>) -> Option<T> {
+        result.inspect_err(|error| self.note_error(error)).ok()
     }
 
     fn note_error(&self, error: &Error) {
         self.note(&error.path, error.reason());
     }
 
-    /// A one-line file; one that is kept is not read again.
+    /// A one-line file; a cached one is not read again.
     pub(super) fn line(&self, path: &str) -> Option<String> {
-        self.kept(path).or_else(|| self.given(self.host.read_line(path)))
+        self.cached_line(path).or_else(|| self.optional(self.host.read_line(path)))
     }
 
-    /// A one-line file that will be asked for again; see [`SurveyReader::kept`].
-    pub(super) fn kept_line(&self, path: &str) -> Option<String> {
+    /// A one-line file that will be needed again; see [`SurveyReader::cached_line`].
+    pub(super) fn line_and_cache(&self, path: &str) -> Option<String> {
         let line = self.line(path)?;
-        self.keep(path, &line);
+        self.cache_line(path, &line);
         Some(line)
     }
 
-    /// What a file said, where it will be asked for again.
-    pub(super) fn keep(&self, path: &str, line: &str) {
-        self.kept.borrow_mut().insert(path.to_owned(), line.to_owned());
+    /// Caches the line of a file that will be needed again.
+    pub(super) fn cache_line(&self, path: &str, line: &str) {
+        self.cache.borrow_mut().insert(path.to_owned(), line.to_owned());
     }
 
-    /// What [`SurveyReader::kept_line`] read from this file.
-    pub(super) fn kept(&self, path: &str) -> Option<String> {
-        self.kept.borrow().get(path).cloned()
+    /// The cached line of a file.
+    pub(super) fn cached_line(&self, path: &str) -> Option<String> {
+        self.cache.borrow().get(path).cloned()
     }
 
-    /// A one-line file that is part of every kernel: its absence is a note too.
-    pub(super) fn wanted_line(&self, path: &str) -> Option<String> {
-        self.wanted(self.host.read_line(path))
+    /// A one-line file that every kernel has: its absence is a note too.
+    pub(super) fn required_line(&self, path: &str) -> Option<String> {
+        self.required(self.host.read_line(path))
     }
 
     /// A number.
@@ -91,7 +91,7 @@ impl<'a> SurveyReader<'a> {
         self.number(path).map(|number: u64| number != 0)
     }
 
-    /// A number of an id file, where -1 says that there is none.
+    /// A number of an id file, where -1 means that there is none.
     pub(super) fn id(&self, path: &str) -> Option<i64> {
         self.number(path).filter(|id: &i64| *id >= 0)
     }
@@ -99,10 +99,10 @@ impl<'a> SurveyReader<'a> {
     /// A file with a CPU list.
     pub(super) fn list(&self, path: &str) -> Option<CpuSet> {
         let text = self.line(path)?;
-        self.parsed(path, &text, CpuSet::parse_list(&text, None).ok(), "a CPU list")
+        self.note_malformed(path, &text, CpuSet::parse_list(&text, None).ok(), "a CPU list")
     }
 
-    /// A set of CPUs from the first of these files that is there: `(path, is a list)`. Kernels
+    /// A set of CPUs from the first of these files that exists, each with its spelling. Kernels
     /// before 2.6.26 have masks only.
     pub(super) fn set(&self, candidates: &[(&str, CpuSetSpelling)]) -> Option<CpuSet> {
         for (path, spelling) in candidates {
@@ -110,44 +110,48 @@ impl<'a> SurveyReader<'a> {
             return match spelling {
                 CpuSetSpelling::List => {
                     let set = CpuSet::parse_list(&text, None).ok();
-                    self.parsed(path, &text, set, "a CPU list")
+                    self.note_malformed(path, &text, set, "a CPU list")
                 }
                 CpuSetSpelling::Mask => {
-                    self.parsed(path, &text, CpuSet::parse_mask(&text).ok(), "a CPU mask")
+                    self.note_malformed(path, &text, CpuSet::parse_mask(&text).ok(), "a CPU mask")
                 }
             };
         }
         None
     }
 
-    fn parsed<T>(
+    /// Returns the parsed value, with a note when the text could not be parsed.
+    fn note_malformed<T>(
         &self,
         path: &str,
         text: &str,
         value: Option<T>,
-        wanted: &'static str,
+        expected: &'static str,
     ) -> Option<T> {
         if value.is_none() {
-            self.note_error(&Error::malformed(path, 1, wanted, text));
+            self.note_error(&Error::malformed(path, 1, expected, text));
         }
         value
     }
 
-    /// The names in a directory; none when it is not there.
+    /// The names in a directory; empty when it does not exist.
     pub(super) fn names(&self, dir: &str) -> Vec<String> {
-        self.given(self.host.list(dir)).unwrap_or_default()
+        self.optional(self.host.list(dir)).unwrap_or_default()
     }
 
-    /// The numbers behind a prefix of the names in a directory (`cpu12` → 12), ascending.
+    /// The numbers after a prefix of the names in a directory (`cpu12` → 12), ascending.
     pub(super) fn numbered(&self, dir: &str, prefix: &str) -> Vec<usize> {
-        let number = |name: &String| {
-            let digits = name.strip_prefix(prefix)?;
-            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
-        };
-        let mut numbers: Vec<usize> = self.names(dir).iter().filter_map(number).collect();
+        let names = self.names(dir);
+        let mut numbers: Vec<usize> =
+            names.iter().filter_map(|name| parse_number(name, prefix)).collect();
         numbers.sort_unstable();
         numbers
     }
+}
+
+fn parse_number(name: &str, prefix: &str) -> Option<usize> {
+    let digits = name.strip_prefix(prefix)?;
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// How a file spells a set of CPUs.

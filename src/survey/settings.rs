@@ -1,12 +1,12 @@
-//! The files that tunables ask for. A `*` in their paths stands for any one name in a directory.
+//! The files that tunables need. A `*` in their paths matches any one name in a directory.
 
 use super::TunableReading;
 use super::reader::SurveyReader;
 use std::collections::BTreeMap;
 
-/// Reads them all. Paths without a `*` are always in the answer; those with one only for files
-/// that are there.
-pub(super) fn settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<String, TunableReading> {
+/// Reads all of them. Paths without a `*` are always in the result; a `*` adds only files that
+/// exist.
+pub(super) fn read_settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<String, TunableReading> {
     let mut found = BTreeMap::new();
     for pattern in wanted {
         let fixed = !pattern.contains('*');
@@ -14,7 +14,7 @@ pub(super) fn settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<String, Tu
             if found.contains_key(&path) {
                 continue;
             }
-            let line = r.kept(&path).map_or_else(|| r.host.read_line(&path), Ok);
+            let line = r.cached_line(&path).map_or_else(|| r.host.read_line(&path), Ok);
             let reading = match line {
                 Ok(text) => TunableReading::Value(text),
                 Err(error) if error.is_absent() => TunableReading::Absent,
@@ -28,7 +28,7 @@ pub(super) fn settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<String, Tu
     found
 }
 
-/// The paths that a pattern stands for.
+/// The paths that match a pattern.
 fn expand(r: &SurveyReader, pattern: &str) -> Vec<String> {
     let mut paths = vec![String::new()];
     for part in pattern.trim_start_matches('/').split('/') {
@@ -39,18 +39,18 @@ fn expand(r: &SurveyReader, pattern: &str) -> Vec<String> {
             }
             continue;
         };
-        let fits = |name: &String| {
-            name.len() >= before.len() + after.len()
-                && name.starts_with(before)
-                && name.ends_with(after)
-        };
-        paths = paths
-            .iter()
-            .flat_map(|dir| {
-                let names = r.names(dir).into_iter().filter(fits);
-                names.map(|name| format!("{dir}/{name}")).collect::<Vec<_>>()
-            })
-            .collect();
+        let mut matching = Vec::new();
+        for dir in &paths {
+            for name in r.names(dir) {
+                if name.len() >= before.len() + after.len()
+                    && name.starts_with(before)
+                    && name.ends_with(after)
+                {
+                    matching.push(format!("{dir}/{name}"));
+                }
+            }
+        }
+        paths = matching;
     }
     paths
 }

@@ -1,8 +1,8 @@
 //! CPU topology from `/sys/devices/system/{cpu,node}` (Documentation/admin-guide/cputopology.rst).
-//! Sets come as masks and as lists. Masks are read first: kernels before 2.6.26 have nothing else,
-//! and where real machines contradict themselves, the masks are right (early 2.6 kernels wrote
-//! wrong `shared_cpu_list`s). `package_cpus` and `core_cpus` (5.3) have older names with the same
-//! contents. Very old and some embedded kernels have no topology at all: then a CPU is its own core
+//! Sets come as masks and as lists. Masks are read first: kernels before 2.6.26 have no lists, and
+//! where the two differ on real machines, the masks are right (early 2.6 kernels wrote wrong
+//! `shared_cpu_list`s). `package_cpus` and `core_cpus` (5.3) have older names with the same
+//! contents. Very old and some embedded kernels have no topology at all: then each CPU is a core
 //! and a note says so.
 
 use super::caches::CacheReader;
@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-pub(super) fn topology(r: &SurveyReader, cpuinfo: Option<&str>) -> Topology {
+pub(super) fn read_topology(r: &SurveyReader, cpuinfo: Option<&str>) -> Topology {
     let cpuinfo = cpuinfo.map(cpuinfo::parse).unwrap_or_default();
-    let mut all = cpu_sets(r);
+    let mut all = read_cpu_sets(r);
     all.model.clone_from(&cpuinfo.model);
-    all.nodes = nodes(r, &all.online);
-    let pmus = kinds::pmus(r);
-    all.cpus = cpus(r, &all, &cpuinfo, pmus.as_ref());
+    all.nodes = read_nodes(r, &all.online);
+    let pmus = kinds::read_pmus(r);
+    all.cpus = read_cpus(r, &all, &cpuinfo, pmus.as_ref());
     fill_packages(&mut all.cpus);
     if all.cpus.iter().all(|cpu| cpu.core.is_none() && cpu.package_cpus.is_empty()) {
-        r.note(&format!("{CPU}/cpu*/topology"), "the kernel does not say which CPUs share a core");
+        r.note(&format!("{CPU}/cpu*/topology"), "the kernel does not show which CPUs share a core");
     }
     all.kind_source = kinds::classify(&mut all.cpus, pmus.as_ref(), cpuinfo.parts().as_ref());
     all.smt_active = r.flag(&format!("{CPU}/smt/active"));
@@ -32,12 +32,12 @@ pub(super) fn topology(r: &SurveyReader, cpuinfo: Option<&str>) -> Topology {
     all
 }
 
-fn cpu_sets(r: &SurveyReader) -> Topology {
-    let listed = listed(r);
+fn read_cpu_sets(r: &SurveyReader) -> Topology {
+    let listed = list_cpu_directories(r);
+    // Before 2.6.26 only the directories show it. A CPU that cannot go offline has no `online`.
     let online = r.list(&format!("{CPU}/online")).unwrap_or_else(|| {
-        // Before 2.6.26 only the directories tell; `cpuN/online` is missing where a CPU cannot go.
-        let on = |cpu: &usize| r.flag(&format!("{CPU}/cpu{cpu}/online")).unwrap_or(true);
-        listed.iter().filter(on).collect()
+        let cpus = listed.iter();
+        cpus.filter(|cpu| r.flag(&format!("{CPU}/cpu{cpu}/online")).unwrap_or(true)).collect()
     });
     if online.is_empty() {
         r.note(&format!("{CPU}/online"), "no CPU is listed");
@@ -47,9 +47,9 @@ fn cpu_sets(r: &SurveyReader) -> Topology {
     Topology { offline: present.minus(&online), possible, present, online, ..Topology::default() }
 }
 
-/// CPUs that have a directory. Where no file lists them each is looked at, because a recording
-/// keeps what was asked for.
-fn listed(r: &SurveyReader) -> CpuSet {
+/// CPUs that have a directory. When no file lists the CPUs, each directory is probed, because a
+/// recording has only the paths that were read.
+fn list_cpu_directories(r: &SurveyReader) -> CpuSet {
     let cpus = r.numbered(CPU, "cpu").into_iter();
     let files = ["online", "present"].map(|name| format!("{CPU}/{name}"));
     if files.iter().all(|file| r.host.exists(file)) {
@@ -58,7 +58,7 @@ fn listed(r: &SurveyReader) -> CpuSet {
     cpus.filter(|cpu| r.host.exists(&format!("{CPU}/cpu{cpu}"))).collect()
 }
 
-fn cpus(
+fn read_cpus(
     r: &SurveyReader,
     all: &Topology,
     cpuinfo: &Cpuinfo,
@@ -68,21 +68,23 @@ fn cpus(
     let mut packages = SharingSets::new(r, &all.online, PACKAGE, "physical_package_id");
     let mut caches = CacheReader::new(r, &all.online);
     let mut strengths = CpuStrengths::new(r, pmus.is_some());
-    let describe = |cpu: usize| {
-        let own = cpuinfo.processors.get(&cpu);
-        let core = cores.of(cpu, own.and_then(|own| own.core));
+    let mut cpus = Vec::new();
+    for cpu in all.online.iter() {
+        let processor = cpuinfo.processors.get(&cpu);
+        let core = cores.find(cpu, processor.and_then(|processor| processor.core));
         if core.cpus.as_ref().is_some_and(|siblings| !siblings.contains(cpu)) {
             let dir = format!("{CPU}/cpu{cpu}/topology");
-            let why = "the SMT siblings of this CPU do not contain it: taken as a core of its own";
+            let why = "the SMT siblings of this CPU do not include it: treated as a separate core";
             r.note(&dir, why);
         }
         let siblings = core.cpus.filter(|siblings| siblings.contains(cpu));
         let siblings = siblings.unwrap_or_else(|| CpuSet::one(cpu));
-        let package = packages.of(cpu, None);
-        let (capacity, max_khz) = strengths.of(cpu, &siblings);
-        let kind = pmus.map(|(strong, _)| strong.contains(cpu));
-        let model = (own.map(|own| (&own.name, own.part)), kind, capacity, max_khz);
-        Cpu {
+        let package = packages.find(cpu, None);
+        let (capacity, max_khz) = strengths.find(cpu, &siblings);
+        let kind = pmus.map(|(fast, _)| fast.contains(cpu));
+        let name_and_part = processor.map(|processor| (&processor.name, processor.part));
+        let model = (name_and_part, kind, capacity, max_khz);
+        cpus.push(Cpu {
             cpu,
             package: package.id,
             core: core.id,
@@ -93,32 +95,32 @@ fn cpus(
             kind: None,
             capacity,
             max_khz,
-        }
-    };
-    all.online.iter().map(describe).collect()
+        });
+    }
+    cpus
 }
 
-/// The sets of CPUs of a core, with the older names and both spellings.
+/// The files with the CPUs of a core, with the older names and both spellings.
 const CORE: [&str; 4] = ["core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"];
 const PACKAGE: [&str; 4] =
     ["package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list"];
 
-/// A set of CPUs and its number; `None` where the kernel does not say.
+/// A set of CPUs and its number; `None` when the kernel does not show it.
 #[derive(Debug, Clone, Default)]
 struct NumberedSet {
     cpus: Option<CpuSet>,
     id: Option<i64>,
 }
 
-/// Sets that divide the CPUs. The first CPU of a set is asked; the kernel makes the relation
+/// Sets that partition the CPUs. Only the first CPU of a set is read; the kernel makes the relation
 /// symmetric (`update_siblings_masks()` in drivers/base/arch_topology.c, `link_mask()` in
 /// arch/x86/kernel/smpboot.c, 6.12).
 struct SharingSets<'a> {
     r: &'a SurveyReader<'a>,
     online: &'a CpuSet,
-    /// Names of the set, the one that this kernel has first.
+    /// Names of the set's file, with the one that this kernel has first.
     names: [&'static str; 4],
-    /// Name of the number.
+    /// Name of the number's file.
     id: &'static str,
     known: BTreeMap<usize, NumberedSet>,
 }
@@ -133,19 +135,19 @@ impl<'a> SharingSets<'a> {
         SharingSets { r, online, names, id, known: BTreeMap::new() }
     }
 
-    /// The set of a CPU; `id` is its number where another source has said it.
-    fn of(&mut self, cpu: usize, id: Option<i64>) -> NumberedSet {
+    /// The set of a CPU; `id` is its number if another source has it.
+    fn find(&mut self, cpu: usize, id: Option<i64>) -> NumberedSet {
         if let Some(known) = self.known.get(&cpu) {
             return known.clone();
         }
         let dir = format!("{CPU}/cpu{cpu}/topology");
         let mut found = None;
-        for place in 0..self.names.len() {
-            let name = self.names[place];
+        for index in 0..self.names.len() {
+            let name = self.names[index];
             let spelling = if name.ends_with("_list") { List } else { Mask };
             found = self.r.set(&[(&format!("{dir}/{name}"), spelling)]);
             if found.is_some() {
-                self.names.swap(0, place);
+                self.names.swap(0, index);
                 break;
             }
         }
@@ -159,32 +161,32 @@ impl<'a> SharingSets<'a> {
     }
 }
 
-/// How strong CPUs are: `cpu_capacity`, which a kernel has for all CPUs or for none
+/// How fast CPUs are: `cpu_capacity`, which a kernel has for all CPUs or for none
 /// (`register_cpu_capacity_sysctl()` in drivers/base/arch_topology.c, 6.12), else the highest
-/// frequency. Both are a core's, so that one of its threads is asked.
+/// frequency. Both belong to a core, so only one of its threads is read.
 struct CpuStrengths<'a> {
     r: &'a SurveyReader<'a>,
     has_capacity: Option<bool>,
-    /// Another source says which CPUs are strong.
+    /// Whether another source already has the core types.
     known: bool,
-    /// What was read, by each thread of the core.
-    of_core: BTreeMap<usize, (Option<u32>, Option<u64>)>,
+    /// The values that were read, by each thread of the core.
+    by_thread: BTreeMap<usize, (Option<u32>, Option<u64>)>,
 }
 
 impl<'a> CpuStrengths<'a> {
     fn new(r: &'a SurveyReader<'a>, known: bool) -> CpuStrengths<'a> {
-        CpuStrengths { r, has_capacity: None, known, of_core: BTreeMap::new() }
+        CpuStrengths { r, has_capacity: None, known, by_thread: BTreeMap::new() }
     }
 
-    fn of(&mut self, cpu: usize, siblings: &CpuSet) -> (Option<u32>, Option<u64>) {
+    fn find(&mut self, cpu: usize, siblings: &CpuSet) -> (Option<u32>, Option<u64>) {
         if self.known {
             return (None, None);
         }
-        if let Some(strength) = self.of_core.get(&cpu) {
+        if let Some(strength) = self.by_thread.get(&cpu) {
             return *strength;
         }
         let strength = self.read(cpu);
-        self.of_core.extend(siblings.iter().map(|sibling| (sibling, strength)));
+        self.by_thread.extend(siblings.iter().map(|sibling| (sibling, strength)));
         strength
     }
 
@@ -201,8 +203,8 @@ impl<'a> CpuStrengths<'a> {
     }
 }
 
-/// Where there are package numbers only, equal numbers make a package. Where there are sets too,
-/// the sets count: some machines number packages of different nodes alike.
+/// Forms packages from equal package numbers, when the kernel shows no sets. Sets win over numbers:
+/// some machines number packages of different nodes alike.
 fn fill_packages(cpus: &mut [Cpu]) {
     if cpus.iter().any(|cpu| !cpu.package_cpus.is_empty()) {
         return;
@@ -214,22 +216,25 @@ fn fill_packages(cpus: &mut [Cpu]) {
         }
     }
     for cpu in cpus {
-        let own = cpu.package.and_then(|package| packages.get(&package));
-        cpu.package_cpus = own.cloned().unwrap_or_default();
+        let package = cpu.package.and_then(|package| packages.get(&package));
+        cpu.package_cpus = package.cloned().unwrap_or_default();
     }
 }
 
-fn nodes(r: &SurveyReader, online: &CpuSet) -> Vec<Node> {
-    let node = |node: usize| {
-        let file = |name: &str| format!("{NODE}/node{node}/{name}");
-        let (list, mask) = (file("cpulist"), file("cpumap"));
+fn read_nodes(r: &SurveyReader, online: &CpuSet) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for node in r.numbered(NODE, "node") {
+        let dir = format!("{NODE}/node{node}");
+        let (list, mask) = (format!("{dir}/cpulist"), format!("{dir}/cpumap"));
         let cpus = r.set(&[(&mask, Mask), (&list, List)]).unwrap_or_else(|| linked_cpus(r, node));
-        Node { node, cpus: cpus.and(online), memory_kib: memory_kib(r, &file("meminfo")) }
-    };
-    r.numbered(NODE, "node").into_iter().map(node).collect()
+        let memory_kib = read_memory_kib(r, &format!("{dir}/meminfo"));
+        nodes.push(Node { node, cpus: cpus.and(online), memory_kib });
+    }
+    nodes
 }
 
-/// The CPUs that a node has links to. Each is asked for, because a recording keeps what was.
+/// The CPUs that a node links to. Each link is probed, because a recording has only the paths that
+/// were read.
 fn linked_cpus(r: &SurveyReader, node: usize) -> CpuSet {
     let dir = format!("{NODE}/node{node}");
     let cpus = r.numbered(&dir, "cpu").into_iter();
@@ -237,15 +242,14 @@ fn linked_cpus(r: &SurveyReader, node: usize) -> CpuSet {
 }
 
 /// `Node 0 MemTotal:       32489480 kB`.
-fn memory_kib(r: &SurveyReader, path: &str) -> Option<u64> {
-    let text = r.given(r.host.read(path))?;
-    let total = |line: &str| -> Option<u64> {
+fn read_memory_kib(r: &SurveyReader, path: &str) -> Option<u64> {
+    let text = r.optional(r.host.read(path))?;
+    let total = text.lines().find_map(|line| {
         let (_, size) = line.split_once(" MemTotal:")?;
         size.trim().strip_suffix(" kB")?.trim().parse().ok()
-    };
-    let found = text.lines().find_map(total);
-    if found.is_none() {
-        r.note(path, "no line MemTotal: in it");
+    });
+    if total.is_none() {
+        r.note(path, "it has no line MemTotal:");
     }
-    found
+    total
 }

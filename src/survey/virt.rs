@@ -1,10 +1,10 @@
-//! What this runs in: bare metal, a guest, a container. By files only, so that a recording says
-//! the same.
+//! Whether this is bare metal, a guest or a container. Uses files only, so that a recording gives
+//! the same result.
 
 use super::Virtualization;
 use super::reader::SurveyReader;
 
-/// DMI vendor or product names of hypervisors, as `systemd-detect-virt` knows them.
+/// DMI vendor or product names of hypervisors, as in `systemd-detect-virt`.
 const DMI: &[(&str, &str)] = &[
     ("KVM", "KVM"),
     ("QEMU", "QEMU"),
@@ -21,7 +21,7 @@ const DMI: &[(&str, &str)] = &[
     ("Firecracker", "Firecracker"),
 ];
 
-pub(super) fn virt(
+pub(super) fn read_virt(
     r: &SurveyReader,
     cpuinfo: Option<&str>,
     clocksources: &[String],
@@ -36,11 +36,11 @@ pub(super) fn virt(
     Virtualization {
         guest: if name.is_some() { Some(true) } else { flag },
         hypervisor: name,
-        container: container(r),
+        container: detect_container(r),
     }
 }
 
-/// The `hypervisor` flag of x86; `None` where there are no flags.
+/// The `hypervisor` flag of x86; `None` when there are no flags.
 fn hypervisor_flag(cpuinfo: &str) -> Option<bool> {
     let line = cpuinfo.lines().find(|line| line.starts_with("flags"))?;
     Some(line.split_whitespace().any(|word| word == "hypervisor"))
@@ -49,21 +49,23 @@ fn hypervisor_flag(cpuinfo: &str) -> Option<bool> {
 /// Paravirtual clocks name the hypervisor that offers them.
 fn by_clocksource(clocksources: &[String]) -> Option<String> {
     let known = [("kvm-clock", "KVM"), ("hyperv_clocksource_tsc_page", "Hyper-V"), ("xen", "Xen")];
-    let offers = |name: &str| clocksources.iter().any(|source| source == name);
-    known.iter().find(|(clock, _)| offers(clock)).map(|(_, name)| (*name).to_owned())
+    let found = known.iter().find(|(clock, _)| clocksources.iter().any(|source| source == clock));
+    found.map(|(_, name)| (*name).to_owned())
 }
 
-/// Vendor and product only; serial numbers are never read.
+/// The hypervisor by vendor and product name; serial numbers are never read.
 fn by_dmi(r: &SurveyReader) -> Option<String> {
     let texts = ["product_name", "sys_vendor"].map(|n| r.line(&format!("/sys/class/dmi/id/{n}")));
-    let found = |word: &str| texts.iter().flatten().any(|text| text.contains(word));
-    // Microsoft makes real machines too.
-    let real = |word: &str| word.starts_with("Microsoft") && !found("Virtual Machine");
-    DMI.iter().find(|(word, _)| found(word) && !real(word)).map(|(_, name)| (*name).to_owned())
+    let contain = |word: &str| texts.iter().flatten().any(|text| text.contains(word));
+    // Microsoft sells physical machines too.
+    let hypervisor = DMI.iter().find(|(word, _)| {
+        contain(word) && (!word.starts_with("Microsoft") || contain("Virtual Machine"))
+    });
+    hypervisor.map(|(_, name)| (*name).to_owned())
 }
 
-/// A container, and how that is known.
-fn container(r: &SurveyReader) -> Option<String> {
+/// The container's name and the source of that fact; `None` outside a container.
+fn detect_container(r: &SurveyReader) -> Option<String> {
     if let Some(name) = r.line("/run/systemd/container") {
         return Some(format!("{name} (/run/systemd/container)"));
     }
