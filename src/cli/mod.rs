@@ -179,7 +179,7 @@ pub(crate) fn beside(host: &Host, store: &Store, plan: &Plan) -> Machine {
     let mut machine = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
     // A journal without outcomes leaves the plan.
     let outcomes = crate::apply::outcomes(host, store).unwrap_or_default();
-    tunables::recall(&mut machine, plan, &outcomes);
+    tunables::complete_survey(&mut machine, plan, &outcomes);
     machine
 }
 

@@ -223,7 +223,7 @@ fn under(host: &Host, before: &Machine, plan: &Plan) -> Machine {
             irq.movable = known.movable.clone();
         }
     }
-    tunables::recall(&mut under, plan, &[]);
+    tunables::complete_survey(&mut under, plan, &[]);
     under
 }
 

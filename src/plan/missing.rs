@@ -28,7 +28,7 @@ pub fn missing(
         }
         let wants = match tunable.wants(machine, &plan.shield) {
             WantedChanges::Nothing(_) if asked || plan.has(tunable) => {
-                tunable.wants_when_asked(machine, &plan.shield)
+                tunable.wants_on_request(machine, &plan.shield)
             }
             wants => wants,
         };

@@ -59,7 +59,7 @@ pub fn plan(machine: &Machine, wish: &ShieldRequest) -> Result<Plan, PlanRefusal
                 plan.skip(*tunable, SkipKind::OnlyWhenAsked, &format!("{why} (--on {name})"));
             }
             (Some(true), _) => {
-                let wants = tunable.wants_when_asked(machine, &plan.shield);
+                let wants = tunable.wants_on_request(machine, &plan.shield);
                 plan.add(machine, *tunable, wants);
                 if let Some(skipped) = plan.skipped.last().filter(|it| it.tunable == name) {
                     let warning =
@@ -163,7 +163,7 @@ impl Plan {
     fn add(&mut self, machine: &Machine, tunable: &dyn Tunable, wants: WantedChanges) {
         match wants {
             WantedChanges::Nothing(reason) => {
-                let asked = tunable.wants_when_asked(machine, &self.shield);
+                let asked = tunable.wants_on_request(machine, &self.shield);
                 match asked {
                     WantedChanges::Changes(_) => {
                         let reason = format!("{reason} (--on {})", tunable.name());

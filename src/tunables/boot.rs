@@ -1,4 +1,4 @@
-//! `nohz-full`, `rcu-nocbs` and `clocksource-watchdog`: what only a boot parameter does. Pure.
+//! `nohz-full`, `rcu-nocbs` and `clocksource-watchdog`: possible with a boot parameter only. Pure.
 
 use super::{Tunable, UnresolvedCause, WantedChanges};
 use crate::causes::Cause;
@@ -20,12 +20,13 @@ pub(super) struct ClocksourceWatchdog;
 /// The page of the tunable and of the kernel parameter.
 pub const NOHZ_PAGE: &str = "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
-kernel stops it while one task alone runs there. It must be set at boot (up to Linux 7.2), and
+kernel stops it while only one task runs there. It must be set at boot (up to Linux 7.2), and
 the kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
 
 One prepared boot is enough: give `nohz_full=` every CPU that may ever be shielded, all but CPU
-0. Shields then come and go at runtime. Do not add `isolcpus=` for the same CPUs: kernels from
-6.7 to 6.17.2 then make no partition of them, and any program that pins itself runs there.
+0. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs:
+kernels from 6.7 to 6.17.2 then make no partition of them, and any program that pins itself runs
+there.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
@@ -36,7 +37,7 @@ kernel/sched/isolation.c (6.12).";
 /// The page of the tunable and of the kernel parameter.
 pub const NOCBS_PAGE: &str = "\
 RCU callbacks run in a soft interrupt (on PREEMPT_RT in the thread rcuc) of the CPU that queued
-them. On the CPUs of `rcu_nocbs=` they are handed to threads that may run elsewhere and that
+them. On the CPUs of `rcu_nocbs=` they are passed to threads that may run elsewhere and that
 `kthreads` moves away. `nohz_full=` implies it for its CPUs.
 
 Cost: freeing memory takes a little longer for programs on those CPUs.
@@ -46,28 +47,27 @@ Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-paramete
 /// The page of the tunable and of the kernel parameter.
 pub const CLOCKSOURCE_PAGE: &str = "\
 Where the kernel does not trust the time stamp counter, a timer compares it with another clock
-every half second, on each CPU in turn, shielded ones too (6.12; later kernels may keep to one
-CPU). `tsc=reliable` stops it.
+every half second, on each CPU in turn, including shielded ones (6.12; later kernels may use only
+one CPU). `tsc=reliable` stops it.
 
-Give it only where the trace shows `clocksource_watchdog` on the shield: on a machine whose
-counter really is unreliable the clock then goes wrong unnoticed.
+Add it only if the trace shows `clocksource_watchdog` on the shield: on a machine whose counter
+really is unreliable, the clock then goes wrong unnoticed.
 
 Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.";
 
-/// The kernel keeps the boot CPU's tick for the time of all others and takes that CPU out of
-/// `nohz_full=` (tick_nohz_init() in kernel/time/tick-sched.c, 6.12); this tool prepares it for
-/// nothing at boot.
+/// The boot CPU. Its tick keeps the time of all others, so the kernel removes it from `nohz_full=`
+/// (tick_nohz_init() in kernel/time/tick-sched.c, 6.12); this tool never prepares it at boot.
 const BOOT_CPU: usize = 0;
 
-/// CPUs of a shield that a boot parameter is advised for.
+/// CPUs of a shield that boot parameters can prepare.
 pub(super) fn preparable(shield: &Shield) -> CpuSet {
     shield.cpus.minus(&CpuSet::one(BOOT_CPU))
 }
 
-/// A boot parameter that is for the shielded CPUs it was not yet given for.
-fn advice(name: &str, missing: &CpuSet, removes: &[Cause], reason: &str) -> UnresolvedCause {
-    let parameter = format!("{name}={missing}");
+/// Advises a boot parameter for these CPUs.
+fn advise(name: &str, cpus: &CpuSet, removes: &[Cause], reason: &str) -> UnresolvedCause {
+    let parameter = format!("{name}={cpus}");
     let reason = reason.to_owned();
     let boot = vec![BootAdvice { parameter, removes: removes.to_vec(), reason }];
     UnresolvedCause { boot, ..UnresolvedCause::default() }
@@ -106,12 +106,12 @@ impl Tunable for NohzFull {
         match &machine.isolation.nohz_full {
             None => WantedChanges::Nothing(
                 match machine.can_stop_tick() {
-                    Some(true) => "only a boot parameter does that",
+                    Some(true) => "only a boot parameter can do that",
                     Some(false) => {
                         "this kernel cannot stop the tick of a busy CPU (built without \
                          CONFIG_NO_HZ_FULL)"
                     }
-                    None => "whether this kernel can stop the tick of a busy CPU is not known",
+                    None => "it is unknown whether this kernel can stop the tick of a busy CPU",
                 }
                 .to_owned(),
             ),
@@ -119,7 +119,7 @@ impl Tunable for NohzFull {
             Some(cpus) if preparable(shield).is_subset(cpus) => {
                 WantedChanges::Nothing(format!("the tick of CPU {BOOT_CPU} cannot be stopped"))
             }
-            Some(_) => WantedChanges::Nothing("only a boot parameter does that".to_owned()),
+            Some(_) => WantedChanges::Nothing("only a boot parameter can do that".to_owned()),
         }
     }
 
@@ -132,18 +132,18 @@ impl Tunable for NohzFull {
         let missing = shield.cpus.minus(nohz_full);
         let mut remains = UnresolvedCause::default();
         if !missing.minus(&CpuSet::one(BOOT_CPU)).is_empty() {
-            remains = advice(
+            remains = advise(
                 "nohz_full",
                 &nohz_full.union(&preparable(shield)),
                 &[Cause::Tick, Cause::Softirq, Cause::Kthread],
                 match can_stop {
                     Some(_) => {
-                        "the tick then stops while one task alone runs there; name every CPU that \
+                        "the tick then stops while only one task runs there; name every CPU that \
                          may ever be shielded, but not the boot CPU"
                     }
                     None => {
-                        "the tick then stops while one task alone runs there, if the kernel was \
-                         built with CONFIG_NO_HZ_FULL, which is not known; name every CPU that may \
+                        "the tick then stops while only one task runs there, if the kernel was \
+                         built with CONFIG_NO_HZ_FULL, which is unknown; name every CPU that may \
                          ever be shielded, but not the boot CPU"
                     }
                 },
@@ -151,8 +151,8 @@ impl Tunable for NohzFull {
         }
         if missing.contains(BOOT_CPU) {
             remains.warnings.push(format!(
-                "the tick of CPU {BOOT_CPU} cannot be stopped, for it keeps the time of all \
-                 others: shield other CPUs where the tick matters"
+                "the tick of CPU {BOOT_CPU} cannot be stopped, because it keeps the time of all \
+                 others: shield other CPUs if the tick matters"
             ));
         }
         remains
@@ -207,7 +207,7 @@ impl Tunable for RcuNocbs {
         if shield.cpus.is_subset(&offloaded(machine)) {
             return WantedChanges::Changes(Vec::new());
         }
-        WantedChanges::Nothing("only a boot parameter does that".to_owned())
+        WantedChanges::Nothing("only a boot parameter can do that".to_owned())
     }
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
@@ -217,11 +217,11 @@ impl Tunable for RcuNocbs {
         }
         let all = offloaded.union(&preparable(shield));
         let reason = "RCU callbacks then run in threads on the housekeeping CPUs";
-        advice("rcu_nocbs", &all, &[Cause::Softirq, Cause::Kthread], reason)
+        advise("rcu_nocbs", &all, &[Cause::Softirq, Cause::Kthread], reason)
     }
 }
 
-/// The option is off in a configuration that could be read.
+/// Whether the option is off in a configuration that could be read.
 fn lacks_nocbs(machine: &Machine) -> bool {
     let config = &machine.kernel.config;
     !config.is_empty() && config.get("CONFIG_RCU_NOCB_CPU").is_none_or(|value| value != "y")
@@ -273,7 +273,7 @@ impl Tunable for ClocksourceWatchdog {
             return WantedChanges::Changes(Vec::new());
         }
         WantedChanges::Nothing(
-            "only where the trace shows clocksource_watchdog: tsc=reliable".to_owned(),
+            "only if the trace shows clocksource_watchdog: tsc=reliable".to_owned(),
         )
     }
 

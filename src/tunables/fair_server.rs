@@ -1,4 +1,4 @@
-//! `fair-server`: no deadline server for ordinary tasks on the shield. Pure.
+//! `fair-server`: switches off the deadline server for ordinary tasks on the shield. Pure.
 
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
@@ -15,22 +15,21 @@ pub(super) struct FairServer;
 
 const PAGE: &str = "\
 Since 6.12 each CPU has a deadline server that gives ordinary tasks 50 ms of each second when
-real-time tasks leave them nothing. Its timer also fires where only ordinary tasks run, and on
-some kernels it brings back the tick of a `nohz_full` CPU. A runtime of 0 switches it off for
-one CPU.
+real-time tasks leave them no time. Its timer also fires where only ordinary tasks run, and on
+some kernels it restarts the tick of a `nohz_full` CPU. A runtime of 0 switches it off for one CPU.
 
 It is done before the CPUs become a partition: the kernel checks the bandwidth of the scheduling
-domain, and a CPU that was taken out of all domains has none to give back (the write fails). Some
-kernels lose count of that bandwidth when domains are rebuilt, as an earlier shield makes them do,
-and then refuse with EBUSY. A reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
+domain, and a CPU outside all domains has none to return (the write fails). Some kernels lose track
+of that bandwidth when domains are rebuilt, for example by an earlier shield, and then refuse with
+EBUSY. A reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
 
-Cost: on the shield nothing then saves an ordinary task, kworkers of that CPU included, from a
-real-time task that never sleeps; a task that waits for such a kworker waits forever. The
-kernel logs a warning about it. `cpushield run` warns before it starts such a task.
+Cost: on the shield nothing then protects an ordinary task, including kworkers of that CPU, from a
+real-time task that never sleeps; a task that waits for such a kworker waits forever. The kernel
+logs a warning about it. `cpushield run` warns before it starts such a task.
 
 Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and
 sched_fair_server_write() in kernel/sched/debug.c (6.12); \"sched/deadline: Restore dl_server
-bandwidth on non-destructive root domain changes\" is the cure. The file needs debugfs.";
+bandwidth on non-destructive root domain changes\" fixes it. The file needs debugfs.";
 
 impl Tunable for FairServer {
     fn name(&self) -> &'static str {
@@ -38,7 +37,7 @@ impl Tunable for FairServer {
     }
 
     fn summary(&self) -> &'static str {
-        "switch off the server that saves ordinary tasks from real-time tasks, on the shield"
+        "switch off the deadline server for ordinary tasks on the shield"
     }
 
     fn page(&self) -> &'static str {
@@ -71,17 +70,17 @@ impl Tunable for FairServer {
             let path = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
             let now = setting(machine, &path)?.to_owned();
             let reason = "its timer fires on a busy CPU every second or more often";
-            Some(WantedChange::over(Some(now), &path, "0", ValueComparison::Text, reason))
+            Some(WantedChange::write(Some(now), &path, "0", ValueComparison::Text, reason))
         });
         let wanted: Vec<WantedChange> = wanted.collect();
         match (wanted.is_empty(), machine.kernel.version) {
             (false, _) => WantedChanges::Changes(wanted),
             (true, Some(version)) if version < (6, 12) => {
-                WantedChanges::Nothing("there is none before Linux 6.12".to_owned())
+                WantedChanges::Nothing("kernels before Linux 6.12 have none".to_owned())
             }
             (true, _) => WantedChanges::Nothing(
-                "/sys/kernel/debug/sched/fair_server is not there: debugfs is not mounted, or the \
-                 kernel has none"
+                "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or the \
+                 kernel has no fair server"
                     .to_owned(),
             ),
         }

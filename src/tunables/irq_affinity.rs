@@ -1,7 +1,7 @@
 //! `irq-affinity`: device interrupts leave the shield. Pure.
 
 use super::boot::preparable;
-use super::want::away;
+use super::want::keep_off_shield;
 use super::{Remedy, RemedyAnswer, Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
@@ -18,17 +18,17 @@ const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 pub(super) struct IrqAffinity;
 
 const PAGE: &str = "\
-An interrupt takes the CPU from whatever runs there. The mask for interrupts that are requested
-later, /proc/irq/default_smp_affinity, is set first; then each interrupt whose mask touches the
-shield gets the housekeeping CPUs of its mask.
+An interrupt preempts the task on its CPU. The default affinity of later interrupts,
+/proc/irq/default_smp_affinity, is set first; then each interrupt whose mask includes shielded
+CPUs gets the housekeeping CPUs of its mask.
 
-Some cannot be moved: per-CPU interrupts, those of chips that move none, and queues whose place
-the kernel manages (NVMe, virtio, many network cards). The kernel answers EIO, since 6.12 EPERM,
-to all of them, and tells which it is in debugfs only, where most kernels are built without that.
-They are listed; a message of a device (MSI, MSI-X) is taken for a managed queue, no other is. A
-managed queue serves the CPUs of its mask. Where that mask has housekeeping CPUs too, the boot
-parameter `isolcpus=managed_irq,…` sends it to those; where it has shielded CPUs only, it
-interrupts them only for what they themselves asked for.
+Some cannot be moved: per-CPU interrupts, those of chips that cannot move any, and queues whose
+affinity the kernel manages (NVMe, virtio, many network cards). The kernel refuses all of them with
+EIO, since 6.12 with EPERM, and shows the reason only in debugfs, which most kernels are built
+without. They are listed; a message interrupt of a device (MSI, MSI-X) is assumed to be a managed
+queue, no other is. A managed queue serves the CPUs of its mask. If that mask also has housekeeping
+CPUs, the boot parameter `isolcpus=managed_irq,…` sends it to those. If it has only shielded CPUs,
+it interrupts them only for their own requests.
 
 An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows the old
 CPU. Drivers that request their interrupts again, as many network cards do when the link comes
@@ -45,7 +45,7 @@ impl Tunable for IrqAffinity {
     }
 
     fn summary(&self) -> &'static str {
-        "send device interrupts to the housekeeping CPUs, those requested later too"
+        "send device interrupts to the housekeeping CPUs, including those requested later"
     }
 
     fn page(&self) -> &'static str {
@@ -79,23 +79,23 @@ impl Tunable for IrqAffinity {
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let mut wanted = Vec::new();
         if let Some(default) = &machine.irq_default {
-            wanted.push(WantedChange::over(
+            wanted.push(WantedChange::write(
                 Some(default.to_mask()),
                 DEFAULT,
-                &away(default, shield).to_mask(),
+                &keep_off_shield(default, shield).to_mask(),
                 ValueComparison::Mask,
-                "interrupts requested from now on stay off the shield",
+                "interrupts that are requested later stay off the shield",
             ));
         }
         for irq in &machine.irqs {
-            let Some(affinity) = touching(irq, shield) else { continue };
+            let Some(affinity) = affinity_on_shield(irq, shield) else { continue };
             if matches!(irq.movable, IrqMovability::No(_)) {
                 continue;
             }
-            wanted.push(WantedChange::over(
+            wanted.push(WantedChange::write(
                 Some(affinity.to_string()),
                 &path(irq),
-                &away(affinity, shield).to_string(),
+                &keep_off_shield(affinity, shield).to_string(),
                 ValueComparison::List,
                 StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() },
             ));
@@ -103,7 +103,7 @@ impl Tunable for IrqAffinity {
         if wanted.is_empty() {
             return WantedChanges::Nothing(match machine.shows_proc() {
                 true => "this machine shows no interrupt masks".to_owned(),
-                false => "the masks of interrupts are not known".to_owned(),
+                false => "the masks of interrupts are unknown".to_owned(),
             });
         }
         WantedChanges::Changes(wanted)
@@ -128,21 +128,21 @@ impl Tunable for IrqAffinity {
                 (false, _) => RefusedIrq::NotKnown,
             };
             let reason = ImmovableReason::Refused { answer: answer.clone(), arrives };
-            remains.immovable.push(Immovable { what: thing(irq), reason });
+            remains.immovable.push(Immovable { what: to_immovable(irq), reason });
         }
-        remains.warnings.extend(untried(machine, shield));
+        remains.warnings.extend(warn_untried(machine, shield));
         let managed = prepared.is_subset(&machine.isolation.managed_irq);
         if steerable && !managed {
             remains.boot.push(BootAdvice {
                 parameter: managed_irq(machine, shield),
                 removes: vec![Cause::Irq],
-                reason: "managed interrupts that serve other CPUs too then go to those".to_owned(),
+                reason: "managed interrupts that also serve other CPUs then go to those".to_owned(),
             });
         }
         remains
     }
 
-    fn settles(
+    fn remedy_for(
         &self,
         machine: &Machine,
         shield: &Shield,
@@ -152,16 +152,8 @@ impl Tunable for IrqAffinity {
         let irq = machine.irqs.iter().find(|irq| irq.irq == *number)?;
         let mask = irq.affinity.as_ref()?;
         let on_shield = mask.intersects(&shield.cpus);
-        let boot = || Remedy {
-            tunable: self.name().to_owned(),
-            when: EffectTime::Boot,
-            how: managed_irq(machine, shield),
-        };
-        let echo = |end: &str| Remedy {
-            tunable: self.name().to_owned(),
-            when: EffectTime::Runtime,
-            how: format!("echo {} > {}{end}", away(mask, shield), path(irq)),
-        };
+        let tunable = self.name().to_owned();
+        let echo = format!("echo {} > {}", keep_off_shield(mask, shield), path(irq));
         Some(match &irq.movable {
             IrqMovability::No(answer) if !is_message(irq) => RemedyAnswer::impossible(format!(
                 "the kernel refuses to move it ({answer}); {}",
@@ -176,45 +168,52 @@ impl Tunable for IrqAffinity {
             IrqMovability::No(answer)
                 if preparable(shield).is_subset(&machine.isolation.managed_irq) =>
             {
-                let covered = "isolcpus=managed_irq has the shield already";
+                let covered = "isolcpus=managed_irq already includes the shield";
                 RemedyAnswer::impossible(format!(
                     "the kernel refuses to move it ({answer}), and {covered}"
                 ))
             }
-            IrqMovability::No(_) => RemedyAnswer::Remedy(boot()),
-            IrqMovability::Yes if on_shield => RemedyAnswer::Remedy(echo("")),
+            IrqMovability::No(_) => {
+                let how = managed_irq(machine, shield);
+                RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Boot, how })
+            }
+            IrqMovability::Yes if on_shield => {
+                RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how: echo })
+            }
             IrqMovability::Unknown(_) | IrqMovability::Denied(_) if on_shield => {
-                RemedyAnswer::Remedy(echo("  # the kernel may refuse"))
+                let how = echo + "  # the kernel may refuse";
+                RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how })
             }
             _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
                 RemedyAnswer::impossible(format!(
-                    "its mask is CPU {mask} already; it moves when it next arrives"
+                    "its mask is already CPU {mask}; it moves with its next interrupt"
                 ))
             }
             _ => RemedyAnswer::impossible(format!(
-                "its mask is CPU {mask} now; this came before that took effect"
+                "its mask is now CPU {mask}; this interrupt came before that took effect"
             )),
         })
     }
 }
 
-/// Tells a machine that was surveyed beside a shield, where no interrupt is tried, what is known
-/// of its interrupts from the shield's plan and from what came of its steps.
-pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
+/// Completes a survey with an active shield, which tries no interrupt: takes from the shield's plan
+/// and outcomes which interrupts can be moved.
+pub(super) fn complete_survey(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
     for irq in &mut machine.irqs {
         let known = matches!(irq.movable, IrqMovability::Yes | IrqMovability::No(_));
         if known || irq.actions.is_empty() {
             continue;
         }
-        // Numbers are used again: the name must be the same, too.
+        // IRQ numbers are reused, so the name must match too.
         let reason = StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() };
-        let own = |step: &Step| step.reason == reason;
-        let made = outcomes.iter().find(|(step, _)| own(step)).map(|(_, outcome)| outcome);
-        let stays = plan.immovable.iter().find_map(|stays| match &stays.reason {
-            ImmovableReason::Refused { answer, .. } if stays.what == thing(irq) => Some(answer),
+        let step = outcomes.iter().find(|(step, _)| step.reason == reason);
+        let refusal = plan.immovable.iter().find_map(|immovable| match &immovable.reason {
+            ImmovableReason::Refused { answer, .. } if immovable.what == to_immovable(irq) => {
+                Some(answer)
+            }
             _ => None,
         });
-        irq.movable = match (made, stays) {
+        irq.movable = match (step.map(|(_, outcome)| outcome), refusal) {
             (Some(Outcome::Changed), _) => IrqMovability::Yes,
             (Some(Outcome::Refused { reason, .. }), _) => IrqMovability::No(reason.clone()),
             (_, Some(answer)) => IrqMovability::No(answer.clone()),
@@ -223,23 +222,22 @@ pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outc
     }
 }
 
-/// What a plan does not know when its survey had no right to try.
-fn untried(machine: &Machine, shield: &Shield) -> Option<String> {
-    let denied = |irq: &&Irq| {
-        matches!(irq.movable, IrqMovability::Denied(_)) && touching(irq, shield).is_some()
-    };
-    let count = machine.irqs.iter().filter(denied).count();
+/// Warns when the survey was not allowed to try to move interrupts.
+fn warn_untried(machine: &Machine, shield: &Shield) -> Option<String> {
+    let on_shield = machine.irqs.iter().filter(|irq| affinity_on_shield(irq, shield).is_some());
+    let denied = on_shield.filter(|irq| matches!(irq.movable, IrqMovability::Denied(_)));
+    let count = denied.count();
     (count > 0).then(|| {
         format!(
-            "as a normal user interrupts could not be tried: the kernel may refuse to move some of \
-             {count}; as root the plan knows which"
+            "a normal user cannot test whether interrupts can be moved: the kernel may refuse some \
+             of {count}; run as root to see which"
         )
     })
 }
 
-/// Whether an interrupt is a message of a device, as those are that the kernel manages: it spreads
-/// the queues of devices that ask for that (pci_alloc_irq_vectors_affinity() in
-/// drivers/pci/msi/api.c, 6.12). That one which is refused is managed is a guess, if a good one.
+/// Whether an interrupt is a message of a device, as managed interrupts are: the kernel spreads the
+/// queues of devices that request it (pci_alloc_irq_vectors_affinity() in drivers/pci/msi/api.c,
+/// 6.12). That a refused message interrupt is managed is a guess, but a good one.
 fn is_message(irq: &Irq) -> bool {
     irq.chip.contains("MSI")
 }
@@ -258,11 +256,11 @@ fn path(irq: &Irq) -> String {
     affinity_file(irq.irq)
 }
 
-/// The mask of an interrupt that touches the shield.
-fn touching<'a>(irq: &'a Irq, shield: &Shield) -> Option<&'a cpushield_linux::CpuSet> {
+/// The mask of an interrupt, if it includes shielded CPUs.
+fn affinity_on_shield<'a>(irq: &'a Irq, shield: &Shield) -> Option<&'a cpushield_linux::CpuSet> {
     irq.affinity.as_ref().filter(|affinity| affinity.intersects(&shield.cpus))
 }
 
-fn thing(irq: &Irq) -> ImmovableThing {
+fn to_immovable(irq: &Irq) -> ImmovableThing {
     ImmovableThing::Irq { irq: irq.irq, actions: irq.actions.clone() }
 }

@@ -1,4 +1,4 @@
-//! `irqbalance`: the daemon is told to leave the shield alone. Pure.
+//! `irqbalance`: bans the shielded CPUs in the daemon. Pure.
 
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
@@ -10,9 +10,9 @@ use crate::survey::Machine;
 pub(super) struct Irqbalance;
 
 const PAGE: &str = "\
-The daemon irqbalance looks at the load of interrupts every ten seconds and moves them about.
+The daemon irqbalance checks the load of interrupts every ten seconds and moves them between CPUs.
 cpushield asks it over its socket not to use the shielded CPUs; it is neither stopped nor
-reconfigured. Undo takes that back. A daemon that is restarted meanwhile has forgotten it
+reconfigured. Undo lifts the ban. A daemon that is restarted meanwhile has lost it
 (`cpushield status` shows the drift).
 
 Cost: none.
@@ -25,7 +25,7 @@ impl Tunable for Irqbalance {
     }
 
     fn summary(&self) -> &'static str {
-        "tell the daemon irqbalance to leave the shielded CPUs alone"
+        "ban the shielded CPUs in the daemon irqbalance"
     }
 
     fn page(&self) -> &'static str {
@@ -45,8 +45,8 @@ impl Tunable for Irqbalance {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let runs = |comm: &str| comm == "irqbalance";
-        if !machine.tasks.iter().any(|placed| runs(&placed.task.comm) && !placed.task.kthread) {
+        let mut tasks = machine.tasks.iter().map(|placed| &placed.task);
+        if !tasks.any(|task| task.comm == "irqbalance" && !task.kthread) {
             return WantedChanges::Nothing("irqbalance is not running".to_owned());
         }
         let change = Change::BanFromIrqbalance { cpus: shield.cpus.clone() };

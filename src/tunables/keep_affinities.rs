@@ -1,4 +1,4 @@
-//! `keep-affinities`: the affinities that the kernel itself overwrites are saved first. Pure.
+//! `keep-affinities`: saves the affinities that the kernel itself overwrites. Pure.
 
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
@@ -10,18 +10,18 @@ use crate::survey::Machine;
 pub(super) struct KeepAffinities;
 
 const PAGE: &str = "\
-When a cpuset changes, the kernel computes the affinity of every task in it again. Before 6.2 a
-program that had pinned itself to one CPU comes back with all CPUs of its cpuset; since then the
-kernel remembers what the program asked for (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a CPU
-offline has the same effect on programs pinned to it. So every affinity is written to the
-journal before the first change, and undo puts back those that differ at the end.
+When a cpuset changes, the kernel recomputes the affinity of every task in it. Before 6.2 a program
+that had pinned itself to one CPU then has all CPUs of its cpuset; since then the kernel remembers
+the affinity that the program requested (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a CPU
+offline has the same effect on programs pinned to it. So every affinity is written to the journal
+before the first change, and undo restores those that differ at the end.
 
-A program may pin itself, while the shield is up, to exactly the CPUs that the shield leaves it.
-Since 6.2 undo can tell: when the cpusets are gone, a program that was narrowed by them alone has
-its CPUs again by itself, and one that has not asked for what it has (or was started by one that
-did), so it is left as it asked and counted. Where affinities were set task by task, and before
-6.2, this cannot be known; then it gets what it had before, and a program started since gets what
-the program that started it had.
+While the shield is active, a program may pin itself to exactly the CPUs that the shield leaves it.
+Since 6.2 undo can detect this. When the cpusets are gone, a program that only they had narrowed
+has its CPUs again. A program that has not requested its affinity itself (or its parent did), so it
+keeps the affinity and is counted. Where affinities were set task by task, and before 6.2, this
+cannot be known. Then the program gets its previous affinity, and a program started since gets
+that of the program that started it.
 
 Cost: some kilobytes of journal. It changes nothing and removes no interruption.
 
@@ -34,7 +34,7 @@ impl Tunable for KeepAffinities {
     }
 
     fn summary(&self) -> &'static str {
-        "remember every program's CPU affinity, so that undo can put it back"
+        "save every program's CPU affinity, so that undo can restore it"
     }
 
     fn page(&self) -> &'static str {
@@ -56,7 +56,7 @@ impl Tunable for KeepAffinities {
     fn wants(&self, _machine: &Machine, _shield: &Shield) -> WantedChanges {
         WantedChanges::Changes(vec![WantedChange::new(
             Change::KeepAffinities,
-            "the kernel rewrites affinities when cpusets change; undo puts them back",
+            "the kernel rewrites affinities when cpusets change; undo restores them",
         )])
     }
 }

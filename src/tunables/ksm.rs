@@ -1,4 +1,4 @@
-//! `ksm`: no merging of equal pages. Pure.
+//! `ksm`: stops the merging of equal pages. Pure.
 
 use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
@@ -12,18 +12,18 @@ pub(super) const KSM: FileSetting = FileSetting {
     page: "\
 The kernel thread ksmd merges equal pages of programs that allow it, which in practice are
 virtual machines. It write-protects pages (a TLB flush on the CPUs of the guest) and the next
-write to one is a page fault. Pages that are merged stay so.
+write to one is a page fault. Pages that are already merged stay merged.
 
-Only memory that a program gave free (madvise MADV_MERGEABLE, prctl PR_SET_MEMORY_MERGE) is
-touched, so it is done for the workload `vm`, and for others when asked for.
+Only memory that a program marked as mergeable (madvise MADV_MERGEABLE, prctl PR_SET_MEMORY_MERGE)
+is affected, so it is set for the workload `vm`, and for others on request.
 
-Cost: memory that could be saved is not.
+Cost: no memory is saved by merging.
 
 Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     file: &["/sys/kernel/mm/ksm/run"],
     value: "0",
     compare: ValueComparison::Text,
-    reason: "merging write-protects pages of the guest and provokes page faults",
+    reason: "merging write-protects pages of the guest and causes page faults",
     removes: &[Cause::PageFault, Cause::IpiCall],
     culprits: &[CulpritPattern::Kthread("ksm")],
     risk: Risk::Low,
@@ -35,7 +35,7 @@ fn for_guests(workload: Workload) -> Option<&'static str> {
     match workload {
         Workload::Vm => None,
         Workload::Polling | Workload::Cyclic => {
-            Some("it touches only memory that a program gave free for it")
+            Some("it affects only memory that a program marked as mergeable")
         }
     }
 }

@@ -1,6 +1,6 @@
-//! `kthreads`: kernel threads that may run anywhere leave the shield. Pure.
+//! `kthreads`: moves kernel threads that may run anywhere off the shield. Pure.
 
-use super::want::away;
+use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::Risk;
@@ -12,13 +12,14 @@ pub(super) struct Kthreads;
 
 const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
-interrupts may run on any CPU unless their affinity is restricted. Each one whose affinity touches
-the shield gets the housekeeping CPUs of its own affinity. A thread born later does not inherit
-that: the kernel gives it all CPUs but those of `nohz_full=` (kthread() in kernel/kthread.c, 6.12;
-`isolcpus=` does not count there). On a machine booted without it, `status` shows such a newcomer.
+interrupts may run on any CPU unless their affinity is restricted. Each one whose affinity includes
+shielded CPUs gets the housekeeping CPUs of its own affinity. A thread that is created later does
+not inherit that: the kernel gives it all CPUs except those of `nohz_full=` (kthread() in
+kernel/kthread.c, 6.12; `isolcpus=` has no effect there). On a machine booted without it, `status`
+shows such a new thread.
 
 Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT
-also ktimers and rcuc) cannot be moved: the kernel answers EINVAL (PF_NO_SETAFFINITY). They run
+also ktimers and rcuc) cannot be moved: the kernel refuses with EINVAL (PF_NO_SETAFFINITY). They run
 only when that CPU has work for them, so they are listed, not moved. Kworkers of unbound queues
 follow the masks of their queues (`workqueues`).
 
@@ -66,7 +67,11 @@ impl Tunable for Kthreads {
         WantedChanges::Changes(
             movable
                 .map(|placed| {
-                    WantedChange::affinity(placed, away(&placed.affinity, shield), reason)
+                    WantedChange::affinity(
+                        placed,
+                        keep_off_shield(&placed.affinity, shield),
+                        reason,
+                    )
                 })
                 .collect(),
         )
@@ -76,13 +81,13 @@ impl Tunable for Kthreads {
         let bound = machine.tasks.iter().filter(|placed| {
             placed.task.kthread && placed.task.bound && placed.affinity.intersects(&shield.cpus)
         });
-        let immovable = bound.filter_map(|placed| stays(placed, shield)).collect();
+        let immovable = bound.filter_map(|placed| to_immovable(placed, shield)).collect();
         UnresolvedCause { immovable, ..UnresolvedCause::default() }
     }
 }
 
-/// A bound thread that belongs to the shield; those of many CPUs follow a workqueue's mask.
-fn stays(placed: &PlacedThread, shield: &Shield) -> Option<Immovable> {
+/// A thread bound to the shield; `None` for one with more CPUs, which follows a workqueue's mask.
+fn to_immovable(placed: &PlacedThread, shield: &Shield) -> Option<Immovable> {
     placed.affinity.is_subset(&shield.cpus).then(|| Immovable {
         what: ImmovableThing::Kthread { comm: placed.task.comm.clone() },
         reason: ImmovableReason::Bound { cpus: placed.affinity.clone() },

@@ -1,6 +1,6 @@
-//! Tunables: one file for each thing the kernel or the machine can be told, one slice that lists
-//! them. A tunable is pure: it sees the [`Machine`] and the [`Shield`] and returns changes; it has
-//! no write and no undo code.
+//! Tunables: one file for each setting of the kernel or the machine, one slice that lists them. A
+//! tunable is pure: it takes the [`Machine`] and the [`Shield`] and returns changes; it has no
+//! write and no undo code.
 
 mod boot;
 mod cpu_hotplug_cycle;
@@ -41,20 +41,20 @@ use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
 use crate::survey::Machine;
 
-/// One thing the kernel or the machine can be told.
+/// One setting of the kernel or the machine.
 pub trait Tunable: Sync {
     /// The stable name: `irq-affinity`.
     fn name(&self) -> &'static str;
     /// One line for lists.
     fn summary(&self) -> &'static str;
-    /// The page of `explain` (Markdown): why, when it applies, what it costs, sources.
+    /// The page of `explain` (Markdown): why it helps, when it applies, its cost, its sources.
     fn page(&self) -> &'static str;
-    /// Files the survey must read for it; `*` stands for any one name in a path.
+    /// Files that the survey must read for it; `*` matches any one name in a path.
     fn reads(&self) -> &'static [&'static str];
-    /// Causes it removes.
+    /// The causes of interruptions that it removes.
     fn removes(&self) -> &'static [Cause];
-    /// Whose interruptions it removes (`vmstat_update`), where it is not for all of its causes.
-    /// Empty: for all.
+    /// The culprits whose interruptions it removes (`vmstat_update`); empty: all culprits of its
+    /// causes.
     fn culprits(&self) -> &'static [CulpritPattern] {
         &[]
     }
@@ -64,26 +64,27 @@ pub trait Tunable: Sync {
     fn when(&self) -> EffectTime {
         EffectTime::Runtime
     }
-    /// Why it is done only when the user asks for it by name, if so.
+    /// Why it is applied only when the user requests it by name; `None` when it always is.
     fn optional(&self, _workload: Workload) -> Option<&'static str> {
         None
     }
-    /// What it wants on this machine for this shield.
+    /// The changes that it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges;
-    /// What it wants when the user asked for it by name, where it is more careful unasked.
-    fn wants_when_asked(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
+    /// The changes that it wants when the user requests it by name; by default the same.
+    fn wants_on_request(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         self.wants(machine, shield)
     }
-    /// What stays although it did its part.
+    /// What it cannot remove, with advice.
     fn remains(&self, _machine: &Machine, _shield: &Shield) -> UnresolvedCause {
         UnresolvedCause::default()
     }
-    /// Whether it leaves this very culprit alone, though it removes others of its kind.
+    /// Whether it cannot remove this culprit, although it removes others of the same cause.
     fn spares(&self, _machine: &Machine, _culprit: &Culprit) -> bool {
         false
     }
-    /// What removes this very culprit, or why nothing does, where it can be told from all others.
-    fn settles(
+    /// What removes this particular culprit, or why nothing does; `None` when it does not know the
+    /// culprit.
+    fn remedy_for(
         &self,
         _machine: &Machine,
         _shield: &Shield,
@@ -91,23 +92,23 @@ pub trait Tunable: Sync {
     ) -> Option<RemedyAnswer> {
         None
     }
-    /// The boot parameter that removes a cause which is still there.
+    /// The boot parameter that removes a cause that remains.
     fn at_boot(&self, machine: &Machine, shield: &Shield, cause: Cause) -> Option<String> {
         let advice = self.remains(machine, shield).boot;
         advice.into_iter().find(|a| a.removes.contains(&cause)).map(|a| a.parameter)
     }
 }
 
-/// What a tunable wants.
+/// The changes that a tunable wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WantedChanges {
-    /// These changes, in order; those that the machine already shows are marked.
+    /// These changes, in order; those that the machine already has are marked.
     Changes(Vec<WantedChange>),
-    /// Nothing: it does not apply here, or this machine cannot, and why.
+    /// Nothing, and why: it does not apply, or this machine does not support it.
     Nothing(String),
 }
 
-/// What stays although a tunable did its part.
+/// What a tunable cannot remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnresolvedCause {
     /// Things that cannot be moved.
@@ -121,17 +122,17 @@ pub struct UnresolvedCause {
 /// Whether a tunable is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InForce {
-    /// Everything it wants is so.
+    /// The machine has everything that it wants.
     InForce,
     /// These changes are missing.
     NotInForce(Vec<WantedChange>),
-    /// It does nothing here, and why.
+    /// It does nothing on this machine, and why.
     NotApplicable(String),
-    /// The machine does not show it; the journal knows what was done.
+    /// The machine does not show it; only the journal knows.
     CannotTell,
 }
 
-/// Every tunable, in the order their changes are made.
+/// Every tunable, in the order in which their changes are made.
 pub const TUNABLES: &[&dyn Tunable] = &[
     &keep_affinities::KeepAffinities,
     &tracing_buffer::TracingBuffer,
@@ -161,7 +162,7 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &boot::ClocksourceWatchdog,
 ];
 
-/// The files that the tunables want the survey to read.
+/// The files that the survey must read for the tunables.
 #[must_use]
 pub fn reads() -> Vec<&'static str> {
     TUNABLES.iter().flat_map(|tunable| tunable.reads()).copied().collect()
@@ -173,11 +174,11 @@ pub fn named(name: &str) -> Option<&'static dyn Tunable> {
     TUNABLES.iter().copied().find(|tunable| tunable.name() == name)
 }
 
-/// What was armed on the CPUs of a shield whose tick stays; nothing where the tick stops, for there
-/// the plan has the CPU cycle.
+/// The timers on the CPUs of a shield whose tick continues; `None` where the tick stops, because
+/// the plan cycles those CPUs.
 #[must_use]
 pub fn leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers> {
-    cpu_hotplug_cycle::leftovers(machine, shield)
+    cpu_hotplug_cycle::find_leftovers(machine, shield)
 }
 
 /// Whether a tunable is in force on a machine for a shield.
@@ -196,21 +197,21 @@ pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> In
     }
 }
 
-/// Tells a machine that was surveyed beside a shield what the shield's plan and the outcomes of its
-/// steps know: which interrupts can be moved, and that the kernel refused a partition.
-pub fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
-    irq_affinity::recall(machine, plan, outcomes);
-    cpuset::recall(machine, plan);
+/// Completes a survey that was made with an active shield by facts from the shield's plan and
+/// outcomes: which interrupts can be moved, and whether the kernel refused a partition.
+pub fn complete_survey(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
+    irq_affinity::complete_survey(machine, plan, outcomes);
+    cpuset::complete_survey(machine, plan);
 }
 
 /// The tunables that remove a cause, in order.
 #[must_use]
 pub fn removers(cause: Cause) -> Vec<&'static str> {
-    let removes = |tunable: &&&dyn Tunable| tunable.removes().contains(&cause);
-    TUNABLES.iter().filter(removes).map(|tunable| tunable.name()).collect()
+    let removers = TUNABLES.iter().filter(|tunable| tunable.removes().contains(&cause));
+    removers.map(|tunable| tunable.name()).collect()
 }
 
-/// The names nearest to a word, best first; empty when none is near.
+/// The names most similar to a word, best first; empty when none is similar.
 #[must_use]
 pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
     if word.is_empty() {
@@ -219,7 +220,7 @@ pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
     let mut near: Vec<(usize, &str)> = names
         .iter()
         .map(|name| (strsim::levenshtein(word, name), *name))
-        .filter(|(d, name)| *d <= 1 + name.len() / 3 || name.contains(word))
+        .filter(|(edits, name)| *edits <= 1 + name.len() / 3 || name.contains(word))
         .collect();
     near.sort();
     near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()

@@ -1,4 +1,4 @@
-//! `numa-balancing`: no hinting faults and no page migration. Pure.
+//! `numa-balancing`: stops hinting faults and page migration. Pure.
 
 use super::setting::{FileSetting, always};
 use crate::causes::Cause;
@@ -9,26 +9,26 @@ pub(super) const NUMA_BALANCING: FileSetting = FileSetting {
     name: "numa-balancing",
     summary: "stop the kernel from unmapping pages to learn which node uses them",
     page: "\
-On machines with several memory nodes the kernel unmaps parts of each program's memory now and
-then, to see from the page faults which node uses them, and moves pages or the program. On the
-shield each of those is a page fault in the middle of the work, and a TLB flush.
+On machines with several memory nodes the kernel periodically unmaps parts of each program's
+memory. It learns from the page faults which node uses them, and moves pages or the program. On the
+shield each of those is a page fault and a TLB flush while the workload runs.
 
 Cost: programs on the housekeeping CPUs are not moved closer to their memory while the shield is
-up.
+active.
 
 Source: task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/numa_balancing"],
     value: "0",
     compare: ValueComparison::Text,
-    reason: "else pages of the workload are unmapped to provoke page faults",
+    reason: "otherwise the kernel unmaps pages of the workload to cause page faults",
     removes: &[Cause::PageFault],
     culprits: &[],
     risk: Risk::Low,
     optional: always,
-    applies: several_nodes,
+    applies: has_several_nodes,
 };
 
-fn several_nodes(machine: &Machine) -> Result<(), String> {
+fn has_several_nodes(machine: &Machine) -> Result<(), String> {
     match machine.topology.nodes.len() {
         0 | 1 => Err("this machine has one memory node".to_owned()),
         _ => Ok(()),

@@ -21,10 +21,10 @@ pub(super) struct Rps;
 pub(super) struct Xps;
 
 const RPS_PAGE: &str = "\
-Receive packet steering hands received packets to other CPUs than the one that took the
-interrupt, by an IPI and a soft interrupt there. Each receive queue has a mask; the shielded
-CPUs leave it, and the mask for interfaces that appear later (`net.core.rps_default_mask`, since
-6.3). An empty mask, the default, switches steering off.
+Receive packet steering passes received packets from the CPU that took the interrupt to other
+CPUs, with an IPI and a soft interrupt there. Each receive queue has a mask. The shielded CPUs are
+removed from it, and from the mask for interfaces that appear later (`net.core.rps_default_mask`,
+since 6.3). An empty mask, the default, switches steering off.
 
 Cost: packets are handled by fewer CPUs.
 
@@ -32,12 +32,11 @@ Source: get_rps_cpu() in net/core/dev.c; Documentation/networking/scaling.rst.";
 
 const XPS_PAGE: &str = "\
 Transmit packet steering chooses a transmit queue by the CPU that sends. It sends no work to
-other CPUs, so it does not interrupt a shield by itself. A queue that is shared with the shield
-has the shield's programs send packets of others when they send, and others wait for them.
+other CPUs, so it does not interrupt a shield by itself. On a queue that is shared with the shield,
+the shield's programs also send packets of other programs, and those wait for them.
 
-Off unless asked for (`--on xps`): then no queue is bound to a shielded CPU, and programs there
-take any queue. For a program on the shield that sends much, bind a queue of its own by hand
-instead.
+Off unless requested (`--on xps`): then no queue is bound to a shielded CPU, and programs there
+use any queue. For a program on the shield that sends a lot, bind a separate queue by hand instead.
 
 Source: netdev_pick_tx() in net/core/dev.c; Documentation/networking/scaling.rst.";
 
@@ -77,7 +76,7 @@ impl Tunable for Rps {
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let default = setting(machine, RPS_DEFAULT).map(|text| (RPS_DEFAULT, text));
         let files = default.into_iter().chain(settings(machine, RPS));
-        without_shield(files, shield, "packets would be handed to the shield")
+        remove_shield(files, shield, "otherwise packets are passed to the shield")
             .ok_or("no interface steers packets to the shield")
             .map_or_else(|why| WantedChanges::Nothing(why.to_owned()), WantedChanges::Changes)
     }
@@ -117,14 +116,14 @@ impl Tunable for Xps {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        without_shield(settings(machine, XPS), shield, "this queue is bound to the shield")
+        remove_shield(settings(machine, XPS), shield, "this queue is bound to the shield")
             .ok_or("no transmit queue is bound to the shield")
             .map_or_else(|why| WantedChanges::Nothing(why.to_owned()), WantedChanges::Changes)
     }
 }
 
-/// The masks that name a shielded CPU, without it; `None` when there is none.
-fn without_shield<'a>(
+/// Removes shielded CPUs from the masks; `None` when no mask has any.
+fn remove_shield<'a>(
     files: impl Iterator<Item = (&'a str, &'a str)>,
     shield: &Shield,
     reason: &str,
@@ -132,7 +131,13 @@ fn without_shield<'a>(
     let wanted = files.filter_map(|(path, text)| {
         let mask = CpuSet::parse_mask(text).ok().filter(|mask| mask.intersects(&shield.cpus))?;
         let value = mask.minus(&shield.cpus).to_mask();
-        Some(WantedChange::over(Some(text.to_owned()), path, &value, ValueComparison::Mask, reason))
+        Some(WantedChange::write(
+            Some(text.to_owned()),
+            path,
+            &value,
+            ValueComparison::Mask,
+            reason,
+        ))
     });
     let wanted: Vec<WantedChange> = wanted.collect();
     (!wanted.is_empty()).then_some(wanted)

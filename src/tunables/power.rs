@@ -1,4 +1,4 @@
-//! `cpu-idle` and `cpu-governor`: the shielded CPUs neither sleep deeply nor slow down. Pure.
+//! `cpu-idle` and `cpu-governor`: no deep sleep and no low frequencies on the shield. Pure.
 
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
@@ -15,24 +15,24 @@ pub(super) struct CpuIdle;
 pub(super) struct CpuGovernor;
 
 const IDLE_PAGE: &str = "\
-A CPU that sleeps deeply takes up to some hundred microseconds to wake. `n/a` in
-`power/pm_qos_resume_latency_us` of a CPU allows no sleep that takes time to wake from, for that
-CPU only.
+A CPU in deep sleep takes up to some hundred microseconds to wake. `n/a` in
+`power/pm_qos_resume_latency_us` of a CPU forbids sleep states with an exit latency, for that CPU
+only.
 
-Off unless asked for (`--on cpu-idle`): a polling program never sleeps, so it gains nothing; for
-one that wakes periodically it costs power and heat, and with SMT or turbo the neighbours'
-speed. Measure with and without.
+Off unless requested (`--on cpu-idle`): a polling program never sleeps, so it gains nothing. For a
+program that wakes periodically it costs power and heat, and with SMT or turbo it slows the
+neighbouring CPUs down. Measure with and without it.
 
 Source: pm_qos_resume_latency_us_store() in drivers/base/power/sysfs.c;
 Documentation/ABI/testing/sysfs-devices-power.";
 
 const GOVERNOR_PAGE: &str = "\
-The frequency governor of a CPU decides how fast it runs; `performance` keeps it at its highest
-frequency, so that a program that wakes up need not wait for the CPU to speed up.
+The frequency governor of a CPU chooses its frequency; `performance` keeps it at the highest one,
+so that a program that wakes up need not wait for the CPU to speed up.
 
-Off unless asked for (`--on cpu-governor`): it costs power and heat, and on many machines CPUs
-share one frequency, so that others are changed too. A governor that never changes its mind sets
-no frequency any more (`frequency`).
+Off unless requested (`--on cpu-governor`): it costs power and heat, and on many machines CPUs
+share one frequency, so other CPUs change too. A governor that keeps one frequency makes no
+frequency changes that interrupt (`frequency`).
 
 Source: Documentation/admin-guide/pm/cpufreq.rst.";
 
@@ -42,7 +42,7 @@ impl Tunable for CpuIdle {
     }
 
     fn summary(&self) -> &'static str {
-        "no sleep that takes time to wake from, on the shield"
+        "forbid sleep states with an exit latency on the shield"
     }
 
     fn page(&self) -> &'static str {
@@ -72,7 +72,7 @@ impl Tunable for CpuIdle {
             );
         }
         let file = "power/pm_qos_resume_latency_us";
-        each(machine, shield, file, "n/a", "waking from deep sleep takes time")
+        set_per_cpu_file(machine, shield, file, "n/a", "waking from deep sleep takes time")
     }
 }
 
@@ -107,12 +107,13 @@ impl Tunable for CpuGovernor {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let file = "cpufreq/scaling_governor";
-        each(machine, shield, file, "performance", "a CPU that is slow at first answers late")
+        let reason = "a CPU at a low frequency responds late";
+        set_per_cpu_file(machine, shield, file, "performance", reason)
     }
 }
 
-/// One file of each shielded CPU.
-fn each(
+/// Sets one file of each shielded CPU.
+fn set_per_cpu_file(
     machine: &Machine,
     shield: &Shield,
     file: &str,
@@ -122,7 +123,7 @@ fn each(
     let wanted = shield.cpus.iter().filter_map(|cpu| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
         let now = setting(machine, &path)?.to_owned();
-        Some(WantedChange::over(Some(now), &path, value, ValueComparison::Text, reason))
+        Some(WantedChange::write(Some(now), &path, value, ValueComparison::Text, reason))
     });
     let wanted: Vec<WantedChange> = wanted.collect();
     if wanted.is_empty() {

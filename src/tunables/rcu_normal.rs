@@ -1,4 +1,4 @@
-//! `rcu-normal`: no expedited grace periods, which interrupt every busy CPU. Pure.
+//! `rcu-normal`: avoids expedited grace periods, which interrupt every busy CPU. Pure.
 
 use super::setting::{FileSetting, always, anywhere};
 use crate::causes::Cause;
@@ -9,15 +9,15 @@ pub(super) const RCU_NORMAL: FileSetting = FileSetting {
     name: "rcu-normal",
     summary: "turn expedited RCU grace periods, which interrupt all busy CPUs, into normal ones",
     page: "\
-RCU waits until every CPU has passed a point where it holds no old pointer. Code in a hurry
-(mounts, network namespaces, device removal, membarrier) asks for an expedited wait, and the
+RCU waits until every CPU has passed a point where it holds no old pointer. Code that cannot wait
+(mounts, network namespaces, device removal, membarrier) requests an expedited wait, and the
 kernel then sends an IPI to every CPU that is neither idle nor known to be in user mode. Only
 `nohz_full` CPUs are known to be in user mode. With `/sys/kernel/rcu_normal` set, it waits for
 the usual grace period instead.
 
-PREEMPT_RT kernels do that from the end of boot on.
+PREEMPT_RT kernels do that after boot by default.
 
-Cost: what asked for an expedited wait takes some milliseconds longer.
+Cost: code that requests an expedited wait takes some milliseconds longer.
 
 Source: kernel/rcu/update.c and kernel/rcu/tree_exp.h (6.12);
 Documentation/RCU/Design/Expedited-Grace-Periods.",

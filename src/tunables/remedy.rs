@@ -1,4 +1,4 @@
-//! [`remedy`]: from an interruption to what removes it. Pure.
+//! [`remedy`]: finds what removes an interruption. Pure.
 
 use super::irq_affinity;
 use super::{InForce, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
@@ -20,22 +20,22 @@ pub struct Remedy {
     pub how: String,
 }
 
-/// What is known of how to remove an interruption.
+/// Whether and how an interruption can be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemedyAnswer {
     /// This removes it.
     Remedy(Remedy),
-    /// A tunable would remove it and does nothing on this machine.
+    /// A tunable would remove it, but does nothing on this machine.
     Impossible {
         /// Why.
         why: String,
     },
-    /// No tunable is known that removes it.
+    /// No known tunable removes it.
     Unknown,
 }
 
 impl RemedyAnswer {
-    /// The remedy, where there is one.
+    /// The remedy, if there is one.
     #[must_use]
     pub fn remedy(self) -> Option<Remedy> {
         match self {
@@ -50,37 +50,36 @@ impl RemedyAnswer {
 }
 
 /// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
-/// parameter, else by moving out the task that it is. `culprit` is who it was, where known, and
-/// picks the change that is about it.
+/// parameter, else by moving the interrupting task out. `culprit`, if known, selects the change
+/// that affects it.
 #[must_use]
 pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culprit) -> RemedyAnswer {
-    let names =
-        |tunable: &dyn Tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit));
-    let removes = |tunable: &&dyn Tunable| {
-        tunable.removes().contains(&cause) && !tunable.spares(machine, culprit)
-    };
-    // Those that name the culprit know better than those for all.
-    let (named, others): (Vec<&dyn Tunable>, Vec<_>) =
-        TUNABLES.iter().copied().filter(removes).partition(|tunable| names(*tunable));
-    let settled = |tunable: &&dyn Tunable| tunable.settles(machine, shield, culprit);
-    if let Some(answer) = named.iter().chain(&others).find_map(settled) {
+    // Tunables that name the culprit are more specific than those for all culprits.
+    let (named, mut others): (Vec<&dyn Tunable>, Vec<_>) = TUNABLES
+        .iter()
+        .copied()
+        .filter(|tunable| tunable.removes().contains(&cause))
+        .filter(|tunable| !tunable.spares(machine, culprit))
+        .partition(|tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit)));
+    let mut all = named.iter().chain(&others);
+    if let Some(answer) = all.find_map(|tunable| tunable.remedy_for(machine, shield, culprit)) {
         return answer;
     }
-    let open = |tunable: &&dyn Tunable| {
+    others.retain(|tunable| {
         let guess = culprit.is_unknown() && tunable.when() == EffectTime::Runtime;
         tunable.culprits().is_empty() || guess
-    };
-    let others: Vec<&dyn Tunable> = others.into_iter().filter(open).collect();
-    let found = [&named, &others].into_iter().find_map(|tunables| {
-        let mut now = tunables.iter().filter_map(|t| at_runtime(machine, shield, *t, culprit));
-        let asked = || tunables.iter().find_map(|t| when_asked(machine, shield, *t));
-        let boot = || tunables.iter().find_map(|t| at_boot(machine, shield, *t, cause));
-        now.next().or_else(asked).or_else(boot)
     });
-    if let Some(remedy) = found.or_else(|| removal(cause, culprit)) {
+    let found = [&named, &others].into_iter().find_map(|tunables| {
+        tunables
+            .iter()
+            .find_map(|tunable| at_runtime(machine, shield, *tunable, culprit))
+            .or_else(|| tunables.iter().find_map(|it| on_request(machine, shield, *it)))
+            .or_else(|| tunables.iter().find_map(|it| at_boot(machine, shield, *it, cause)))
+    });
+    if let Some(remedy) = found.or_else(|| move_task_out(cause, culprit)) {
         return RemedyAnswer::Remedy(remedy);
     }
-    // What only a boot can do says so in its parameter, or why there is none.
+    // A tunable for the boot has a parameter, or a reason why there is none.
     let mut boot = named.iter().chain(&others).filter(|tunable| tunable.when() == EffectTime::Boot);
     let why_none = boot.find_map(|tunable| match in_force(machine, shield, *tunable) {
         InForce::NotApplicable(why) => Some(why),
@@ -89,8 +88,8 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
     why_none.map_or(RemedyAnswer::Unknown, |why| RemedyAnswer::Impossible { why })
 }
 
-/// A task that is on the shield although nothing is lacking was put there: it can be moved out.
-fn removal(cause: Cause, culprit: &Culprit) -> Option<Remedy> {
+/// Moves a task out: on a complete shield, a task must have been added to it.
+fn move_task_out(cause: Cause, culprit: &Culprit) -> Option<Remedy> {
     let (Cause::UserTask, Culprit::Task { pid, .. }) = (cause, culprit) else { return None };
     let how = format!("cpushield remove {pid}");
     Some(Remedy { tunable: "cpuset".to_owned(), when: EffectTime::Runtime, how })
@@ -103,25 +102,25 @@ fn at_runtime(
     culprit: &Culprit,
 ) -> Option<Remedy> {
     let InForce::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
-    let about = missing.iter().find(|wanted| is_about(wanted, culprit));
+    let about = missing.iter().find(|wanted| affects(wanted, culprit));
     let how = match (about, missing.as_slice()) {
         (Some(wanted), _) => wanted.change.shell(),
         (None, [only]) => only.change.shell(),
         (None, many) => {
-            let on = tunable.optional(shield.workload).map(|_| tunable.name());
-            let on = on.map(|name| format!(" --on {name}")).unwrap_or_default();
+            let optional = tunable.optional(shield.workload).is_some();
+            let on = if optional { format!(" --on {}", tunable.name()) } else { String::new() };
             format!("cpushield apply{on} ({} changes)", many.len())
         }
     };
     Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Runtime, how })
 }
 
-/// What a tunable does not do unasked on this machine.
-fn when_asked(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Option<Remedy> {
+/// A change that the tunable makes on this machine only on request.
+fn on_request(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Option<Remedy> {
     if !matches!(in_force(machine, shield, tunable), InForce::NotApplicable(_)) {
         return None;
     }
-    let wants = tunable.wants_when_asked(machine, shield);
+    let wants = tunable.wants_on_request(machine, shield);
     let tunable = tunable.name().to_owned();
     let how = format!("cpushield apply --on {tunable}");
     matches!(wants, WantedChanges::Changes(wanted) if !wanted.is_empty()).then_some(Remedy {
@@ -141,9 +140,9 @@ fn at_boot(
     Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Boot, how })
 }
 
-/// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
+/// Whether a change affects this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
 /// `kswapd0 (88)`.
-fn is_about(wanted: &WantedChange, culprit: &Culprit) -> bool {
+fn affects(wanted: &WantedChange, culprit: &Culprit) -> bool {
     match &wanted.change {
         Change::Write { path, .. } => {
             let Culprit::Irq { irq, .. } = culprit else { return false };
@@ -170,7 +169,7 @@ mod tests {
     use cpushield_linux::CpuSet;
 
     #[test]
-    fn a_task_on_a_whole_shield_is_moved_out_by_its_number() {
+    fn a_task_on_a_complete_shield_is_moved_out_by_its_pid() {
         let m = busy(CgroupMode::V2);
         let plan =
             plan(&m, &ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() }).unwrap();
@@ -185,16 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_is_about_the_culprit() {
+    fn a_remedy_affects_the_culprit() {
         let mut m = busy(CgroupMode::V2);
-        // Its number is that of a CPU.
+        // Its PID equals the number of a CPU.
         m.tasks.push(thread(3, "pool_workqueue_release", true, false, "0-3"));
         let shield = shield(&m);
         let how = |cause, culprit: &str| {
             let remedy = remedy(&m, &shield, cause, &Culprit::shown(cause, culprit)).remedy()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))
         };
-        for (cause, culprit, said) in [
+        for (cause, culprit, wanted) in [
             (Cause::Irq, "IRQ 24 eth0", "irq-affinity: echo 0-2 > /proc/irq/24/smp_affinity_list"),
             (Cause::Kthread, "kthreadd", "kthreads: taskset -pc 0-2 2 "),
             (Cause::Workqueue, "vmstat_update", "vm-stat-interval: echo 3600 >"),
@@ -208,7 +207,10 @@ mod tests {
             (Cause::Frequency, "set from this CPU", "cpu-governor: echo performance >"),
         ] {
             let found = how(cause, culprit).unwrap_or_default();
-            assert!(found.starts_with(said), "{cause} {culprit}\n  found {found}\n  not   {said}");
+            assert!(
+                found.starts_with(wanted),
+                "{cause} {culprit}\n  found {found}\n  not   {wanted}"
+            );
         }
         let kept = Culprit::Tick {
             function: "tick_nohz_handler".to_owned(),
@@ -217,9 +219,9 @@ mod tests {
         let found = remedy(&m, &shield, Cause::Tick, &kept).remedy().unwrap();
         assert_eq!(found.tunable, "fair-server");
         assert_eq!(how(Cause::Smi, ""), None);
-        // It is bound to its CPU: to move others helps nothing against it.
+        // It is bound to its CPU: moving other threads does not remove it.
         assert_eq!(how(Cause::Kthread, "ksoftirqd/3"), None);
-        // All runtime tunables are in force: what is left is for the boot.
+        // All runtime tunables are in force: only a boot parameter is left.
         let mut plain = plain(4);
         plain.isolation.nohz_full = Some(CpuSet::new());
         let left = remedy(&plain, &shield, Cause::Tick, &Culprit::function("tick_nohz_handler"));

@@ -1,4 +1,4 @@
-//! `rt-throttling`: real-time tasks are not stopped for 5 % of the time. Pure.
+//! `rt-throttling`: stops the throttling of real-time tasks. Pure.
 
 use super::setting::FileSetting;
 use crate::causes::Cause;
@@ -9,41 +9,41 @@ use crate::survey::Machine;
 
 pub(super) const RT_THROTTLING: FileSetting = FileSetting {
     name: "rt-throttling",
-    summary: "do not stop real-time tasks that use more than 95 % of a second",
+    summary: "do not throttle real-time tasks that use more than 95 % of a second",
     page: "\
-Before 6.12 real-time tasks (SCHED_FIFO, SCHED_RR) of a CPU that ran 0.95 s in a second are
-stopped for the rest of it, and a timer checks that on their CPU every second. -1 switches both
-off. Since 6.12 this exists only in kernels with CONFIG_RT_GROUP_SCHED (commit 5f6bd380c7bd);
-the fair server took over (`fair-server`).
+Before 6.12 the kernel throttles real-time tasks (SCHED_FIFO, SCHED_RR) that ran 0.95 s in a second
+on a CPU: they stop for the rest of it, and a timer checks that on their CPU every second. -1
+switches both off. Since 6.12 this exists only in kernels with CONFIG_RT_GROUP_SCHED (commit
+5f6bd380c7bd); the fair server replaced it (`fair-server`).
 
-It strikes real-time tasks only, so it is done for the workload `cyclic`, and for others when
-asked for: `--on rt-throttling`.
+It affects only real-time tasks, so it is set for the workload `cyclic`, and for others on request:
+`--on rt-throttling`.
 
-Cost: a real-time task that never sleeps keeps everything else off its CPU, the kernel's own
-threads of that CPU too; on PREEMPT_RT that can stop the whole machine. `cpushield run` raises
-those threads above the task.
+Cost: a real-time task that never sleeps keeps everything else off its CPU, including that CPU's
+kernel threads; on PREEMPT_RT that can stop the whole machine. `cpushield run` raises those threads
+above the task.
 
 Source: sched_rt_period_timer() in kernel/sched/rt.c (6.1);
 Documentation/scheduler/sched-rt-group.rst.",
     file: &["/proc/sys/kernel/sched_rt_runtime_us"],
     value: "-1",
     compare: ValueComparison::Text,
-    reason: "a real-time task is otherwise stopped when it runs for 0.95 s of a second",
+    reason: "a real-time task is otherwise throttled when it runs for 0.95 s of a second",
     removes: &[Cause::Hrtimer],
     culprits: &[CulpritPattern::Function("sched_rt_period_timer")],
     risk: Risk::Medium,
     optional: for_cyclic,
-    applies: throttled,
+    applies: has_throttling,
 };
 
 fn for_cyclic(workload: Workload) -> Option<&'static str> {
     match workload {
         Workload::Cyclic => None,
-        Workload::Polling | Workload::Vm => Some("it strikes real-time tasks only"),
+        Workload::Polling | Workload::Vm => Some("it affects only real-time tasks"),
     }
 }
 
-fn throttled(machine: &Machine) -> Result<(), String> {
+fn has_throttling(machine: &Machine) -> Result<(), String> {
     let group = machine.kernel.config.get("CONFIG_RT_GROUP_SCHED").is_some_and(|v| v == "y");
     match machine.kernel.version {
         Some(version) if version >= (6, 12) && !group => {

@@ -1,4 +1,4 @@
-//! [`FileSetting`]: a tunable that is one kernel file and the value it shall have. Pure.
+//! [`FileSetting`]: a tunable that sets one kernel file to one value. Pure.
 
 use super::want::WantedChange;
 use super::{Tunable, WantedChanges};
@@ -9,13 +9,13 @@ use crate::plan::Shield;
 use crate::policy::Workload;
 use crate::survey::{Machine, TunableReading};
 
-/// One kernel file and its value while a shield is up.
+/// One kernel file and its value while a shield is active.
 #[derive(Debug)]
 pub(super) struct FileSetting {
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
     pub(super) page: &'static str,
-    /// The file; the only one that is read and written.
+    /// The only file that is read and written.
     pub(super) file: &'static [&'static str; 1],
     pub(super) value: &'static str,
     pub(super) compare: ValueComparison,
@@ -24,18 +24,18 @@ pub(super) struct FileSetting {
     pub(super) removes: &'static [Cause],
     pub(super) culprits: &'static [CulpritPattern],
     pub(super) risk: Risk,
-    /// Whether it is off unless asked for, and why.
+    /// Why it is off unless requested; `None` when it is on.
     pub(super) optional: fn(Workload) -> Option<&'static str>,
-    /// Whether it applies to this machine, else why not.
+    /// Whether it applies to this machine, or else why not.
     pub(super) applies: fn(&Machine) -> Result<(), String>,
 }
 
-/// For settings that are for every workload.
+/// For settings that suit every workload.
 pub(super) fn always(_workload: Workload) -> Option<&'static str> {
     None
 }
 
-/// For settings that are for every machine that has the file.
+/// For settings that apply to every machine with the file.
 pub(super) fn anywhere(_machine: &Machine) -> Result<(), String> {
     Ok(())
 }
@@ -82,7 +82,7 @@ impl Tunable for FileSetting {
             None | Some(TunableReading::Absent)
                 if file.starts_with("/proc") && !machine.shows_proc() =>
             {
-                WantedChanges::Nothing(format!("whether this kernel has {file} is not known"))
+                WantedChanges::Nothing(format!("it is unknown whether this kernel has {file}"))
             }
             None | Some(TunableReading::Absent) => {
                 WantedChanges::Nothing(format!("this kernel has no {file}"))
@@ -90,7 +90,7 @@ impl Tunable for FileSetting {
             Some(TunableReading::Unreadable(why)) => {
                 WantedChanges::Nothing(format!("{file}: {why}"))
             }
-            Some(TunableReading::Value(now)) => WantedChanges::Changes(vec![WantedChange::over(
+            Some(TunableReading::Value(now)) => WantedChanges::Changes(vec![WantedChange::write(
                 Some(now.clone()),
                 file,
                 self.value,

@@ -321,12 +321,12 @@ fn a_partition_is_asked_for_with_isolcpus_too_until_the_kernel_refused_it() {
     // Beside a shield that was made without, the next look knows it; beside one with it, too.
     let with = plan(&m, &wish()).unwrap();
     let mut beside = m.clone();
-    recall(&mut beside, &with, &[]);
+    complete_survey(&mut beside, &with, &[]);
     assert_eq!(beside.cgroup.no_partition, None);
     m.cgroup.no_partition = Some("the kernel says so".to_owned());
     let without = plan(&m, &wish()).unwrap();
     assert!(warned(&m).contains("makes no partition of it (the kernel says so)"), "{}", warned(&m));
-    recall(&mut beside, &without, &[]);
+    complete_survey(&mut beside, &without, &[]);
     assert!(beside.cgroup.no_partition.is_some());
     // Other CPUs of the same machine are not concerned.
     m.isolation.isolcpus_domain = set("2");
@@ -408,7 +408,7 @@ fn recalled(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
             irq.effective = Some(set("0"));
         }
     }
-    recall(&mut beside, &plan, &outcomes);
+    complete_survey(&mut beside, &plan, &outcomes);
     (beside, plan.shield)
 }
 
@@ -459,6 +459,6 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
     // The number was given to another device since.
     let mut anew = m.clone();
     anew.irqs[2] = irq(36, "eth9", "0-3", untried.clone());
-    recall(&mut anew, &plan(&m, &wish()).unwrap(), &[]);
+    complete_survey(&mut anew, &plan(&m, &wish()).unwrap(), &[]);
     assert_eq!(anew.irqs[2].movable, untried);
 }

@@ -1,4 +1,4 @@
-//! `thp`: no huge pages behind a program's back. Pure.
+//! `thp`: switches transparent huge pages off. Pure.
 
 use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
@@ -8,22 +8,22 @@ use crate::policy::Workload;
 
 pub(super) const THP: FileSetting = FileSetting {
     name: "thp",
-    summary: "no transparent huge pages: no collapsing of the workload's memory while it runs",
+    summary: "switch transparent huge pages off, so that no memory is collapsed at runtime",
     page: "\
 The kernel thread khugepaged copies runs of small pages of a program into one huge page.
 Meanwhile the program's other threads fault on that memory, and its CPUs get a TLB flush. It
-works only on programs that may have huge pages, and only on memory that is not huge already.
+affects only programs that may have huge pages, and only memory that is not in huge pages yet.
 
-Off unless asked for (`--on thp`): huge pages also save TLB misses, and a workload that touches
+Off unless requested (`--on thp`): huge pages also save TLB misses, and a workload that touches
 all its memory before it starts, or calls prctl PR_SET_THP_DISABLE, is not affected.
 
-Cost: every program started meanwhile gets small pages only.
+Cost: every program that starts meanwhile gets only small pages.
 
 Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
     file: &["/sys/kernel/mm/transparent_hugepage/enabled"],
     value: "never",
     compare: ValueComparison::Word,
-    reason: "khugepaged otherwise may collapse pages of the workload while it runs",
+    reason: "otherwise khugepaged may collapse pages of the workload while it runs",
     removes: &[Cause::PageFault, Cause::IpiCall],
     culprits: &[
         CulpritPattern::Kthread("khugepaged"),

@@ -1,4 +1,4 @@
-//! `timer-migration`: new timers may be armed on another CPU. Pure.
+//! `timer-migration`: lets new timers be armed on another CPU. Pure.
 
 use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
@@ -7,16 +7,16 @@ use crate::policy::Workload;
 
 pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
     name: "timer-migration",
-    summary: "let timers that need no certain CPU be armed on a housekeeping CPU",
+    summary: "let unpinned timers be armed on a housekeeping CPU",
     page: "\
-Timers that are not pinned may be armed on another CPU than the one that asks. With
+Timers that are not pinned may be armed on another CPU than the requesting one. With
 `kernel.timer_migration=1`, the default, a `nohz_full` CPU arms its unpinned timers on a
 housekeeping CPU, and idle CPUs leave theirs to others. Some real-time guides switch it off;
 then every timer that a program on the shield starts interrupts the shield.
 
-Cost: a program that wakes by a timer on a `nohz_full` CPU is woken from a housekeeping CPU
-then, and waits for what keeps that one busy. So this is off for `cyclic` workloads unless
-asked for. CPUs that are not `nohz_full` keep the timers of the programs that run on them.
+Cost: a timer then wakes a program on a `nohz_full` CPU from a housekeeping CPU, and is late when
+that one is busy. So this is off for `cyclic` workloads unless requested. CPUs that are not
+`nohz_full` keep the timers of the programs that run on them.
 
 Source: get_nohz_timer_target() in kernel/sched/core.c and kernel/time/timer_migration.c (6.12);
 Documentation/admin-guide/sysctl/kernel.rst.",
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timers_of_a_cyclic_workload_are_not_sent_away_unless_asked_for() {
+    fn the_timers_of_a_cyclic_workload_stay_unless_migration_is_requested() {
         assert!((TIMER_MIGRATION.optional)(Workload::Cyclic).is_some());
         assert_eq!((TIMER_MIGRATION.optional)(Workload::Polling), None);
     }

@@ -1,4 +1,4 @@
-//! `tracing-buffer`: nothing that `verify` needs has to wait for a busy CPU. Pure.
+//! `tracing-buffer`: lets `verify` start a trace without waiting for a busy CPU. Pure.
 
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
@@ -12,14 +12,14 @@ use cpushield_linux::text::size::will_grow;
 pub(super) struct TracingBuffer;
 
 const PAGE: &str = "\
-`cpushield verify` reads the kernel's own trace. Below 6.7 the first event that anybody enables
-since the boot makes the kernel enlarge its main buffer, by work on every CPU; on a CPU that a
-real-time task never leaves, that work never runs, and the task that enabled the event hangs. So it
-is enlarged while the shield is still empty: a 0 is written where 0 stands, to the switch of an
+`cpushield verify` reads the kernel's own trace. Below 6.7 the first event that any program enables
+since the boot makes the kernel enlarge its main buffer, with work on every CPU. On a CPU that a
+real-time task never leaves, that work never runs, and the task that enabled the event hangs. So the
+buffer is enlarged while the shield is still empty: a 0 is written over the 0 in the switch of an
 event. Nothing is traced.
 
-Since 6.7 (commit 6d98a0f2ac3c) the trace of `verify` has buffers of its own from the start, and
-nothing is to be done where the size of sub-buffers can be chosen, which came with 6.8.
+Since 6.7 (commit 6d98a0f2ac3c) the trace of `verify` has its own buffers from the start. Nothing
+needs to be done where the size of sub-buffers can be chosen, which came with 6.8.
 
 Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption.
 
@@ -65,33 +65,33 @@ impl Tunable for TracingBuffer {
         let Some(tracefs) = &machine.tracing.tracefs else {
             return WantedChanges::Nothing("tracefs is not mounted".to_owned());
         };
-        let now = |file: &str| setting(machine, &format!("{tracefs}/{file}"));
-        if now(SUBBUF_SIZE).is_some() {
+        if setting(machine, &format!("{tracefs}/{SUBBUF_SIZE}")).is_some() {
             return WantedChanges::Nothing(
-                "each trace of this kernel has buffers of its own".to_owned(),
+                "each trace of this kernel has its own buffers".to_owned(),
             );
         }
-        let (Some(size), Some(switch)) = (now(SIZE), now(SWITCH)) else {
-            let missing = [SIZE, SWITCH].map(|file| format!("{tracefs}/{file}"));
-            let why = missing.iter().find_map(|path| why_none(machine, path));
+        let (size_path, path) = (format!("{tracefs}/{SIZE}"), format!("{tracefs}/{SWITCH}"));
+        let (Some(size), Some(switch)) = (setting(machine, &size_path), setting(machine, &path))
+        else {
+            let why =
+                why_unreadable(machine, &size_path).or_else(|| why_unreadable(machine, &path));
             return WantedChanges::Nothing(why.unwrap_or_default());
         };
-        let path = format!("{tracefs}/{SWITCH}");
         let reason = "the kernel enlarges its main buffer now, not when a trace starts";
         let switch = Some(switch.to_owned());
-        let wanted = WantedChange::over(switch, &path, "0", ValueComparison::Again, reason);
+        let wanted = WantedChange::write(switch, &path, "0", ValueComparison::Again, reason);
         WantedChanges::Changes(vec![wanted.already(!will_grow(size))])
     }
 }
 
-/// Why a file has no text; `None` when it has.
-fn why_none(machine: &Machine, path: &str) -> Option<String> {
+/// Why a file has no text; `None` when it has one.
+fn why_unreadable(machine: &Machine, path: &str) -> Option<String> {
     match machine.settings.get(path) {
         Some(TunableReading::Value(_)) => None,
         Some(TunableReading::Unreadable(reason)) => {
             Some(format!("{path} cannot be read: {reason}"))
         }
-        Some(TunableReading::Absent) | None => Some(format!("{path} is not there")),
+        Some(TunableReading::Absent) | None => Some(format!("{path} does not exist")),
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use crate::policy::ShieldRequest;
 
     #[test]
-    fn what_could_not_be_read_is_told_as_that_and_not_as_the_kernels_lack() {
+    fn an_unreadable_file_is_reported_as_unreadable_and_not_as_absent() {
         let mut m = plain(2);
         m.tracing.tracefs = Some("/t".to_owned());
         let shield = choose(&m, &ShieldRequest::default()).unwrap().shield;
@@ -112,7 +112,7 @@ mod tests {
         };
         m.settings
             .insert(format!("/t/{SIZE}"), TunableReading::Value("7 (expanded: 1408)".to_owned()));
-        assert_eq!(why(&m), format!("/t/{SWITCH} is not there"));
+        assert_eq!(why(&m), format!("/t/{SWITCH} does not exist"));
         let now = TunableReading::Unreadable("EACCES: Permission denied".to_owned());
         m.settings.insert(format!("/t/{SWITCH}"), now);
         assert_eq!(why(&m), format!("/t/{SWITCH} cannot be read: EACCES: Permission denied"));

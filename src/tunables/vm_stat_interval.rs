@@ -1,4 +1,4 @@
-//! `vm-stat-interval`: the per-CPU update of memory statistics becomes rare. Pure.
+//! `vm-stat-interval`: makes the per-CPU update of memory statistics rare. Pure.
 
 use super::setting::{FileSetting, always, anywhere};
 use crate::causes::Cause;
@@ -9,12 +9,12 @@ pub(super) const VM_STAT_INTERVAL: FileSetting = FileSetting {
     name: "vm-stat-interval",
     summary: "update the per-CPU memory statistics once an hour instead of every second",
     page: "\
-Each CPU keeps the changes of memory counters to itself and adds them to the global ones from
-time to time: the work item vmstat_update, by default every second after something changed
-there. It runs on the CPU itself and cannot be moved.
+Each CPU keeps its changes of memory counters locally and adds them to the global ones
+periodically: the work item vmstat_update, by default every second after a change. It runs on the
+CPU itself and cannot be moved.
 
 Since 6.5 the kernel does not queue it on isolated CPUs (commit be5e015d107d), but work that was
-queued before the shield came up still runs, and older kernels always do.
+queued before the shield was applied still runs, and older kernels always queue it.
 
 Cost: /proc/vmstat and /proc/meminfo may lag behind by some hundred pages for each CPU.
 

@@ -1,33 +1,33 @@
-//! [`WantedChange`]: one change with its now and its reason, and the ways tunables make one. Pure.
+//! [`WantedChange`]: a change with its current value and its reason, and its constructors. Pure.
 
 use crate::change::{Change, ValueComparison};
 use crate::plan::StepReason;
 use crate::survey::{Machine, PlacedThread, TunableReading};
 use cpushield_linux::CpuSet;
 
-/// One change with its now and its reason.
+/// A change with its current value and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedChange {
-    /// What to do.
+    /// The change.
     pub change: Change,
-    /// What is there now.
+    /// The current value; `None` when it is unknown.
     pub now: Option<String>,
     /// Why.
     pub reason: StepReason,
-    /// The shield is worthless without it.
+    /// Whether the shield fails without it.
     pub required: bool,
-    /// The machine is like that: nothing needs to be done.
+    /// Whether the machine already has it.
     pub already: bool,
 }
 
 impl WantedChange {
-    /// A change of which nothing is known about now.
+    /// A change whose current value is unknown.
     pub(super) fn new(change: Change, reason: impl Into<StepReason>) -> WantedChange {
         WantedChange { change, now: None, reason: reason.into(), required: false, already: false }
     }
 
-    /// A value for a file of which `now` may be known.
-    pub(super) fn over(
+    /// A write to a file; `now` is its current text, if known.
+    pub(super) fn write(
         now: Option<String>,
         path: &str,
         value: &str,
@@ -39,7 +39,7 @@ impl WantedChange {
         WantedChange { now, already, ..WantedChange::new(change, reason) }
     }
 
-    /// A task's affinity.
+    /// A change of a task's affinity.
     pub(super) fn affinity(placed: &PlacedThread, cpus: CpuSet, reason: &str) -> WantedChange {
         let already = placed.affinity == cpus;
         let now = Some(placed.affinity.to_string());
@@ -48,12 +48,12 @@ impl WantedChange {
         WantedChange { now, already, ..WantedChange::new(change, reason) }
     }
 
-    /// The shield is worthless without it.
+    /// Marks the change as required: the shield fails without it.
     pub(super) fn required(self) -> WantedChange {
         WantedChange { required: true, ..self }
     }
 
-    /// Whether a survey can see that it was done.
+    /// Whether a survey can show that it was done.
     #[must_use]
     pub fn shows(&self) -> bool {
         !matches!(
@@ -62,7 +62,7 @@ impl WantedChange {
         )
     }
 
-    /// The machine is like that.
+    /// Marks whether the machine already has the change.
     pub(super) fn already(self, already: bool) -> WantedChange {
         WantedChange { already, ..self }
     }
@@ -82,14 +82,14 @@ pub(super) fn settings<'a>(
     read.filter_map(|(path, reading)| Some((path.as_str(), reading.value()?)))
 }
 
-/// Whether a path is one that the pattern stands for: `*` is any text without a slash.
+/// Whether a path matches the pattern; `*` matches any text without a slash.
 fn matches(pattern: &str, path: &str) -> bool {
     let (mut words, mut names) = (pattern.split('/'), path.split('/'));
     loop {
         match (words.next(), names.next()) {
             (None, None) => return true,
             (Some(word), Some(name)) => {
-                let fits = match word.split_once('*') {
+                let matches = match word.split_once('*') {
                     None => word == name,
                     Some((head, tail)) => {
                         name.len() >= head.len() + tail.len()
@@ -97,7 +97,7 @@ fn matches(pattern: &str, path: &str) -> bool {
                             && name.ends_with(tail)
                     }
                 };
-                if !fits {
+                if !matches {
                     return false;
                 }
             }
@@ -106,8 +106,8 @@ fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// `cpus` without the shield; housekeeping when nothing would be left.
-pub(super) fn away(cpus: &CpuSet, shield: &crate::plan::Shield) -> CpuSet {
+/// `cpus` without the shield; the housekeeping CPUs when none would be left.
+pub(super) fn keep_off_shield(cpus: &CpuSet, shield: &crate::plan::Shield) -> CpuSet {
     let rest = cpus.minus(&shield.cpus);
     if rest.is_empty() { shield.housekeeping.clone() } else { rest }
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_one_name() {
+    fn a_star_matches_one_name() {
         assert!(matches("/sys/a*/cpumask", "/sys/ab/cpumask"));
         assert!(matches("/proc/irq/*/smp", "/proc/irq/12/smp"));
         assert!(!matches("/proc/irq/*/smp", "/proc/irq/1/2/smp"));

@@ -1,6 +1,6 @@
-//! `watchdog`: no lockup detector on the shield. Pure.
+//! `watchdog`: switches the lockup detectors off on the shield. Pure.
 
-use super::want::{away, setting};
+use super::want::{keep_off_shield, setting};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
@@ -18,9 +18,9 @@ pub(super) struct Watchdog;
 const PAGE: &str = "\
 The lockup detectors watch every CPU: a timer and a stop task every four seconds (soft lockups),
 and on many machines a performance counter that raises a non-maskable interrupt about every ten
-seconds of busy time (hard lockups). The shielded CPUs leave `kernel.watchdog_cpumask`; the
-detectors go on elsewhere. On kernels booted with `nohz_full=` those CPUs are not in it from the
-start.
+seconds of busy time (hard lockups). The shielded CPUs are removed from `kernel.watchdog_cpumask`;
+the detectors continue elsewhere. On kernels booted with `nohz_full=` those CPUs are not in it from
+the start.
 
 Cost: a CPU of the shield that hangs in the kernel is not reported.
 
@@ -33,7 +33,7 @@ impl Tunable for Watchdog {
     }
 
     fn summary(&self) -> &'static str {
-        "take the shielded CPUs out of the lockup detectors"
+        "switch the lockup detectors off on the shielded CPUs"
     }
 
     fn page(&self) -> &'static str {
@@ -70,13 +70,13 @@ impl Tunable for Watchdog {
         else {
             return WantedChanges::Nothing(match machine.shows_proc() {
                 true => "this kernel has no lockup detectors".to_owned(),
-                false => "whether this kernel has lockup detectors is not known".to_owned(),
+                false => "it is unknown whether this kernel has lockup detectors".to_owned(),
             });
         };
-        let value = away(&cpus, shield).to_string();
+        let value = keep_off_shield(&cpus, shield).to_string();
         let reason = "the detectors otherwise run a timer on the shield";
         let now = Some(text.to_owned());
-        WantedChanges::Changes(vec![WantedChange::over(
+        WantedChanges::Changes(vec![WantedChange::write(
             now,
             CPUS,
             &value,

@@ -1,6 +1,6 @@
-//! `workqueues`: work that may run anywhere runs on the housekeeping CPUs. Pure.
+//! `workqueues`: runs unbound work on the housekeeping CPUs. Pure.
 
-use super::want::{away, settings};
+use super::want::{keep_off_shield, settings};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
@@ -16,18 +16,18 @@ const QUEUES: &str = "/sys/devices/virtual/workqueue/*/cpumask";
 pub(super) struct Workqueues;
 
 const PAGE: &str = "\
-Kernel work that need not run on a certain CPU is queued on unbound workqueues; their kworkers
-run where the mask /sys/devices/virtual/workqueue/cpumask allows. The queues that show a mask of
-their own, writeback among them, get the same, so that they stay away even if the global mask is
-widened.
+Kernel work that need not run on a particular CPU is queued on unbound workqueues; their kworkers
+run where the mask /sys/devices/virtual/workqueue/cpumask allows. Queues with their own mask,
+writeback among them, get the same value, so that they stay off the shield even if the global mask
+is widened.
 
 Work queued for one CPU (schedule_work_on(), per-CPU queues) is not touched: it runs where it
-was queued. What queues it there is named by `verify`.
+was queued. `verify` names the sender.
 
 Since 6.8 the kernel keeps the CPUs of isolated partitions out of the global mask by itself, and
-shows in cpumask_requested what was written; that is what undo puts back. While another
-partition is isolated, the mask is not written, for the kernel would take it as it is and run
-unbound work on that partition's CPUs.
+shows the written value in cpumask_requested; undo restores that. While another partition is
+isolated, the mask is not written, because the kernel would apply it as written and run unbound
+work on that partition's CPUs.
 
 Cost: none.
 
@@ -41,7 +41,7 @@ impl Tunable for Workqueues {
     }
 
     fn summary(&self) -> &'static str {
-        "run unbound kernel work, writeback too, on the housekeeping CPUs"
+        "run unbound kernel work, including writeback, on the housekeeping CPUs"
     }
 
     fn page(&self) -> &'static str {
@@ -57,7 +57,7 @@ impl Tunable for Workqueues {
     }
 
     fn culprits(&self) -> &'static [CulpritPattern] {
-        // Work of a CPU's own queue follows no mask.
+        // Work in a per-CPU queue follows no mask.
         &[CulpritPattern::UnboundWork, CulpritPattern::Kthread("kworker/u")]
     }
 
@@ -71,9 +71,9 @@ impl Tunable for Workqueues {
             .filter_map(|(path, text)| {
                 let now = CpuSet::parse_mask(text).ok()?;
                 // The kernel shows possible CPUs that are not online; they stay in the mask.
-                let value = away(&now, shield).to_mask();
+                let value = keep_off_shield(&now, shield).to_mask();
                 let reason = "unbound kernel work stays off the shield";
-                Some(WantedChange::over(
+                Some(WantedChange::write(
                     Some(text.to_owned()),
                     path,
                     &value,

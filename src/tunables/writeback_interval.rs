@@ -11,17 +11,17 @@ pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
     summary: "wake the writeback of dirty pages every minute instead of every five seconds",
     page: "\
 Dirty pages are written to disk by work of an unbound queue, woken every five seconds.
-`workqueues` keeps that work off the shield, so this is off unless asked for (`--on
-writeback-interval`). It helps when the workload itself writes to files from the shield: the
-delayed work's timer is then armed there.
+`workqueues` keeps that work off the shield, so this is off unless requested (`--on
+writeback-interval`). It helps when the workload itself writes to files from the shield, because
+the delayed work's timer is then armed there.
 
-Cost: after a power failure up to a minute more of unsynced data is lost.
+Cost: a power failure loses up to a minute more of unsynced data.
 
 Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysctl/vm.rst.",
     file: &["/proc/sys/vm/dirty_writeback_centisecs"],
     value: "6000",
     compare: ValueComparison::Text,
-    reason: "the timer of writeback then fires seldom",
+    reason: "the timer of writeback then fires rarely",
     removes: &[Cause::Timer, Cause::Workqueue],
     culprits: &[
         CulpritPattern::Function("wb_workfn"),

@@ -355,7 +355,7 @@ fn the_running_kernels_own_information_counts() {
 }
 
 #[test]
-fn a_raspberry_pi_that_would_ignore_tryboot_makes_no_trial() {
+fn a_raspberry_pi_without_tryboot_support_writes_no_trial() {
     let told = |breaks: &dyn Fn(&Machine)| {
         let machine = raspberry();
         breaks(&machine);
@@ -373,11 +373,14 @@ fn a_raspberry_pi_that_would_ignore_tryboot_makes_no_trial() {
     let autoboot = |machine: &Machine| {
         machine.write("boot/firmware/autoboot.txt", "[all]\ntryboot_a_b = 1\nboot_partition=2\n");
     };
-    assert!(told(&autoboot).contains("tryboot_a_b=1 of /boot/firmware/autoboot.txt"));
+    assert!(told(&autoboot).contains("tryboot_a_b=1 in /boot/firmware/autoboot.txt"));
     assert!(
         told(&|it| it.remove("proc/device-tree/chosen/bootloader/tryboot")).contains("firmware")
     );
-    assert!(told(&|it| it.write("proc/kallsyms", "0 t x\n")).contains("running kernel hands no"));
+    assert!(
+        told(&|it| it.write("proc/kallsyms", "0 t x\n"))
+            .contains("running kernel does not pass the reboot argument")
+    );
     let theirs = |machine: &Machine| machine.write("boot/firmware/tryboot.txt", "kernel=b\n");
     assert!(told(&theirs).contains("tryboot.txt exists and was not made by cpushield"));
 }

@@ -124,7 +124,7 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
     let written = write::write(&host, &store, &plan, &trial).unwrap();
     assert_eq!(
         written.next.unwrap(),
-        "Debian (6.12.1-rt) (cpushield) (LoaderEntryOneShot, for one boot)"
+        "Debian (6.12.1-rt) (cpushield) (EFI variable LoaderEntryOneShot, for one boot)"
     );
     let own = machine.read("boot/loader/entries/a-cpushield-6.12.1-rt.conf");
     assert!(
@@ -335,7 +335,7 @@ fn a_kernel_without_a_version_in_its_name_is_identified_by_its_contents() {
 }
 
 #[test]
-fn a_kernel_without_information_is_the_only_installed_one_or_instructions_are_printed() {
+fn a_kernel_of_unknown_version_is_the_only_installed_one_or_gets_manual_steps() {
     let path = "boot/extlinux/extlinux.conf";
     let machine = Machine::without_loader();
     machine.write(path, JETSON);
@@ -344,28 +344,28 @@ fn a_kernel_without_information_is_the_only_installed_one_or_instructions_are_pr
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     assert_eq!(plan.kernels[0].version, "5.15.148-tegra");
     round_trip(&machine, None, path, &JETSON.replace("APPEND ", &format!("APPEND {ADDED}")));
-    // It is unknown which of the two it is.
+    // With two installed kernels the version is unknown.
     machine.write(path, JETSON);
     machine.write("lib/modules/5.15.148-other/modules.dep", "");
     let plan = planned(&machine.host(), &asked(None)).unwrap();
-    let told = plan.instructions.join("\n");
-    let line = "line 10, which is for /boot/Image: append nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ${cbootargs} root=PARTUUID=ab rw rootwait";
-    assert!(told.contains(line), "{told}");
+    let steps = plan.instructions.join("\n");
+    let line = "line 10, for /boot/Image: append nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ${cbootargs} root=PARTUUID=ab rw rootwait";
+    assert!(steps.contains(line), "{steps}");
     let error =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     assert!(matches!(error, BootError::ByHand { .. }), "{error}");
-    // If another kernel is known, this one is left alone, with a note.
+    // Next to a known kernel it is left alone, with a warning.
     let both = format!("{JETSON}LABEL mine\n  LINUX /boot/vmlinuz-6.1-rt\n  APPEND ro\n");
     machine.write(path, &both);
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     assert_eq!(plan.kernels.len(), 1);
-    let left = "/boot/extlinux/extlinux.conf:10: the version of /boot/Image is not known";
+    let left = "/boot/extlinux/extlinux.conf:10: the version of /boot/Image is unknown";
     assert!(plan.warnings.iter().any(|it| it.starts_with(left)), "{:?}", plan.warnings);
     round_trip(&machine, None, path, &both.replace("APPEND ro", &format!("APPEND {ADDED}ro")));
 }
 
 #[test]
-fn unknown_loaders_get_instructions_and_no_writes() {
+fn with_other_loaders_nothing_is_written_and_manual_steps_are_shown() {
     for (sign, wanted) in [
         ("usr/bin/bootc", "kargs = [\"nohz_full=2-3\", "),
         ("run/ostree-booted", "rpm-ostree kargs --append-if-missing=nohz_full=2-3"),

@@ -1,9 +1,9 @@
-//! `cpuset`: a partition of its own for the shield, which nobody else can enter. Pure.
+//! `cpuset`: a separate partition for the shield, which no other program can enter. Pure.
 
 mod v1;
 mod v2;
 
-use super::want::away;
+use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
@@ -14,29 +14,29 @@ use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 pub(super) struct Cpuset;
 
 const PAGE: &str = "\
-A cpuset partition takes CPUs away from every other program: the scheduler places no task there,
-does not balance load there, and refuses with EINVAL a program that asks for these CPUs. Nothing
-else keeps others out; an affinity or `isolcpus=` does not.
+A cpuset partition takes CPUs keep_off_shield from every other program: the scheduler places no task there,
+does not balance load there, and refuses with EINVAL a program that requests these CPUs. Nothing
+else keeps other programs out; an affinity or `isolcpus=` does not.
 
-cgroup v2: the group `cpushield` gets the CPUs, alone (`cpuset.cpus.exclusive`, since 6.7), and
-becomes an `isolated` partition. The kernel's answer is read back; `isolated invalid (reason)`
-fails the shield with that reason. Where systemd owns the tree, it makes the slice
-`cpushield.slice`, for this boot only, so that it does not take the shield apart.
+cgroup v2: the group `cpushield` gets the CPUs exclusively (`cpuset.cpus.exclusive`, since 6.7)
+and becomes an `isolated` partition. The kernel's answer is read back; `isolated invalid (reason)`
+fails the shield with that reason. If systemd owns the tree, it creates the slice
+`cpushield.slice`, for this boot only, so that it does not remove the shield.
 
 cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
 `cpushield_housekeeping`, into which every program of the root is moved; load balancing of the
 root is switched off, because its domain would span the shield.
 
-Other cpusets that hold CPUs of the shield (containers, slices with AllowedCPUs=) lose them and
-get them back by undo.
+Other cpusets with CPUs of the shield (containers, slices with AllowedCPUs=) lose them and get
+them back with undo.
 
 CPUs of `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels between them
-refuse it by mistake (`partition config conflicts with housekeeping setup`). apply asks; where the
-kernel refuses it puts everything back and begins again without. Then, as on a machine without
-cpusets, programs are moved away one by one and nothing keeps them out.
+refuse it by mistake (`partition config conflicts with housekeeping setup`). apply tries it. If the
+kernel refuses, apply restores everything and starts again without a partition. Then, as on a
+machine without cpusets, programs are moved keep_off_shield one by one and nothing keeps them out.
 
-Cost: others have fewer CPUs. On v1, programs that pinned themselves have the affinity of their
-cpuset meanwhile.
+Cost: other programs have fewer CPUs. On v1, programs that pinned themselves have the affinity of
+their cpuset while the shield is active.
 
 Source: kernel/cgroup/cpuset.c, validate_partition() (6.12); commits 4a74e418881f (6.7) and
 216217ebee16 (6.18, 6.17.3) about isolcpus=, tried on 6.1, 6.12.107 and 7.2.13;
@@ -74,33 +74,37 @@ impl Tunable for Cpuset {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        WantedChanges::Changes(match (way(machine, shield), machine.cgroup.mount.as_deref()) {
-            (ExclusionMethod::V2, Some(mount)) => v2::wants(machine, shield, mount),
-            (ExclusionMethod::V1, Some(mount)) => v1::wants(machine, shield, mount),
-            _ => by_affinity(machine, shield),
-        })
+        WantedChanges::Changes(
+            match (exclusion_method(machine, shield), machine.cgroup.mount.as_deref()) {
+                (ExclusionMethod::V2, Some(mount)) => v2::wants(machine, shield, mount),
+                (ExclusionMethod::V1, Some(mount)) => v1::wants(machine, shield, mount),
+                _ => by_affinity(machine, shield),
+            },
+        )
     }
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
-        let mut warnings = match way(machine, shield) {
+        let mut warnings = match exclusion_method(machine, shield) {
             ExclusionMethod::V1 => v1::warnings(machine, shield),
-            ExclusionMethod::V2 => might_refuse(machine, shield).into_iter().collect(),
+            ExclusionMethod::V2 => warn_possible_refusal(machine, shield).into_iter().collect(),
             ExclusionMethod::NoCpusets => vec![
-                "this machine has no cpusets: programs are moved away once, but any program can \
+                "this machine has no cpusets: programs are moved off the shield once, but any program can \
                  move itself onto the shield"
                     .to_owned(),
             ],
             ExclusionMethod::Refused => vec![format!(
                 "isolcpus= took CPU {} out of scheduling at boot, and this kernel makes no \
-                 partition of it ({}): any program can move itself onto the shield. Boot without \
-                 isolcpus= (or with isolcpus=managed_irq,… only) and the shield is closed",
+                 partition of it ({}): any program can move itself onto the shield. To close the \
+                 shield, boot without isolcpus= (or with isolcpus=managed_irq,… only)",
                 machine.isolation.isolcpus_domain.and(&shield.cpus),
                 machine.cgroup.no_partition.as_deref().unwrap_or("no reason given")
             )],
         };
-        let pinned = pinned(machine, shield);
-        if matches!(way(machine, shield), ExclusionMethod::NoCpusets | ExclusionMethod::Refused)
-            && pinned > 0
+        let pinned = count_pinned(machine, shield);
+        if matches!(
+            exclusion_method(machine, shield),
+            ExclusionMethod::NoCpusets | ExclusionMethod::Refused
+        ) && pinned > 0
         {
             warnings.push(format!(
                 "{pinned} thread(s) are pinned to CPU {} alone; they are left there, in case they \
@@ -112,12 +116,12 @@ impl Tunable for Cpuset {
     }
 }
 
-/// How programs are kept out on this machine.
+/// How programs are kept off the shield on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExclusionMethod {
     V2,
     V1,
-    /// The kernel was asked for a partition with CPUs of `isolcpus=` and refused.
+    /// The kernel refused a partition with CPUs of `isolcpus=`.
     Refused,
     NoCpusets,
 }
@@ -126,7 +130,7 @@ fn has_isolcpus(machine: &Machine, shield: &Shield) -> bool {
     machine.isolation.isolcpus_domain.intersects(&shield.cpus)
 }
 
-fn way(machine: &Machine, shield: &Shield) -> ExclusionMethod {
+fn exclusion_method(machine: &Machine, shield: &Shield) -> ExclusionMethod {
     let refused = machine.cgroup.no_partition.is_some() && has_isolcpus(machine, shield);
     match machine.cgroup.mode {
         _ if machine.cgroup.mount.is_none() => ExclusionMethod::NoCpusets,
@@ -137,58 +141,59 @@ fn way(machine: &Machine, shield: &Shield) -> ExclusionMethod {
     }
 }
 
-/// Kernels of these versions are known to refuse a partition with CPUs of `isolcpus=`: commit
-/// 4a74e418881f (6.7) checks the new kind of partition before it is set, 216217ebee16 (6.18, also
-/// in 6.17.3) corrects that. What a kernel really does apply finds out.
+/// Versions that are known to refuse a partition with CPUs of `isolcpus=`: commit 4a74e418881f
+/// (6.7) checks the new kind of partition before it is set, 216217ebee16 (6.18, also in 6.17.3)
+/// fixes that. apply finds out what a kernel really does.
 const REFUSING: std::ops::Range<(u32, u32)> = (6, 7)..(6, 18);
 
-/// What a plan says before the kernel was asked.
-fn might_refuse(machine: &Machine, shield: &Shield) -> Option<String> {
+/// Warns before the kernel was asked for a partition.
+fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<String> {
     let known = machine.kernel.version.is_some_and(|version| !REFUSING.contains(&version));
     if known || !has_isolcpus(machine, shield) {
         return None;
     }
     Some(format!(
         "isolcpus= took CPU {} out of scheduling at boot; kernels from 6.7 to 6.17.2 make no \
-         partition of such a CPU. If this one refuses, apply begins again without, and any program \
-         can move itself onto the shield. Boot without isolcpus= (or with isolcpus=managed_irq,… \
-         only) and the shield is closed",
+         partition of such a CPU. If this one refuses, apply starts again without a partition, and \
+         any program can move itself onto the shield. To close the shield, boot without isolcpus= \
+         (or with isolcpus=managed_irq,… only)",
         machine.isolation.isolcpus_domain.and(&shield.cpus)
     ))
 }
 
-/// Tells a machine that was surveyed beside a shield that the kernel refused it a partition: the
-/// plan that was applied then has none.
-pub(super) fn recall(machine: &mut Machine, plan: &Plan) {
-    let partition = |step: &Step| match &step.change {
-        Change::Write { path, .. } => path.ends_with("/cpuset.cpus.partition"),
-        _ => false,
-    };
-    let without = !plan.steps.iter().any(partition)
+/// Completes a survey with an active shield: when the applied plan has no partition, the kernel
+/// refused it.
+pub(super) fn complete_survey(machine: &mut Machine, plan: &Plan) {
+    let without = !plan.steps.iter().any(sets_partition)
         && !plan.already.contains_key("cpuset")
         && !plan.skipped.iter().any(|it| it.tunable == "cpuset");
     if without
-        && way(machine, &plan.shield) == ExclusionMethod::V2
+        && exclusion_method(machine, &plan.shield) == ExclusionMethod::V2
         && has_isolcpus(machine, &plan.shield)
     {
-        let answer = "it refused when the shield was made".to_owned();
+        let answer = "it refused when the shield was applied".to_owned();
         machine.cgroup.no_partition = Some(answer);
     }
 }
 
-/// Other cpusets that have CPUs of the shield, deepest first: a child must lie within its parent.
+fn sets_partition(step: &Step) -> bool {
+    match &step.change {
+        Change::Write { path, .. } => path.ends_with("/cpuset.cpus.partition"),
+        _ => false,
+    }
+}
+
+/// Other cpusets with CPUs of the shield, deepest first: a child's CPUs must be a subset of its
+/// parent's.
 fn overlapping<'a>(machine: &'a Machine, shield: &Shield) -> Vec<&'a CpusetGroup> {
     let ours = shield.group();
-    let rest = format!("{ours}_housekeeping");
-    let is_ours = |name: &str| {
-        name == ours || name == rest || name.strip_suffix(".slice") == Some(ours.as_str())
-    };
+    let names = [format!("{ours}_housekeeping"), format!("{ours}.slice"), ours];
     let mut groups: Vec<&CpusetGroup> = machine
         .cgroup
         .groups
         .iter()
         .filter(|group| group.cpus.intersects(&shield.cpus))
-        .filter(|group| !group.path.split('/').any(is_ours))
+        .filter(|group| !group.path.split('/').any(|part| names.iter().any(|name| name == part)))
         .collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.path.matches('/').count()));
     groups
@@ -198,8 +203,11 @@ fn group_of<'a>(machine: &'a Machine, path: &str) -> Option<&'a CpusetGroup> {
     machine.cgroup.groups.iter().find(|group| group.path == path)
 }
 
-/// User threads that may run on both sides.
-fn strays<'a>(machine: &'a Machine, shield: &'a Shield) -> impl Iterator<Item = &'a PlacedThread> {
+/// User threads that may run both on and off the shield.
+fn movable_threads<'a>(
+    machine: &'a Machine,
+    shield: &'a Shield,
+) -> impl Iterator<Item = &'a PlacedThread> {
     machine.tasks.iter().filter(|placed| {
         !placed.task.kthread
             && placed.affinity.intersects(&shield.cpus)
@@ -207,20 +215,18 @@ fn strays<'a>(machine: &'a Machine, shield: &'a Shield) -> impl Iterator<Item = 
     })
 }
 
-/// How many user threads are pinned to the shield alone.
-fn pinned(machine: &Machine, shield: &Shield) -> usize {
-    let there = |placed: &&PlacedThread| {
-        !placed.task.kthread
-            && !placed.affinity.is_empty()
-            && placed.affinity.is_subset(&shield.cpus)
-    };
-    machine.tasks.iter().filter(there).count()
+/// The number of user threads that are pinned to the shield.
+fn count_pinned(machine: &Machine, shield: &Shield) -> usize {
+    let user = machine.tasks.iter().filter(|placed| !placed.task.kthread);
+    user.filter(|it| !it.affinity.is_empty() && it.affinity.is_subset(&shield.cpus)).count()
 }
 
-/// Without a partition programs are moved one by one; nothing keeps them out.
+/// Moves programs one by one, where there is no partition; nothing keeps them off.
 fn by_affinity(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
     let reason = "this program may run on the shield, and no cpuset keeps it out";
-    strays(machine, shield)
-        .map(|placed| WantedChange::affinity(placed, away(&placed.affinity, shield), reason))
+    movable_threads(machine, shield)
+        .map(|placed| {
+            WantedChange::affinity(placed, keep_off_shield(&placed.affinity, shield), reason)
+        })
         .collect()
 }

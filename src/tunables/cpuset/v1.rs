@@ -2,7 +2,7 @@
 
 use super::super::WantedChange;
 use super::super::want::setting;
-use super::{group_of, overlapping, strays};
+use super::{group_of, movable_threads, overlapping};
 use crate::change::{Change, ValueComparison};
 use crate::plan::Shield;
 use crate::survey::Machine;
@@ -10,56 +10,61 @@ use cpushield_linux::CpuSet;
 
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let prefix = &machine.cgroup.prefix;
-    let mut wanted = shrunk(machine, shield);
-    let rest = format!("{mount}/{}_housekeeping", shield.group());
-    let own = format!("{mount}/{}", shield.group());
-    let house = V1Cpuset { dir: &rest, title: "housekeeping programs", cpus: &shield.housekeeping };
-    wanted.extend(house.wants(machine, &machine.cgroup.mems));
-    let half = V1Cpuset { dir: &own, title: "the shield", cpus: &shield.cpus };
-    wanted.extend(half.wants(machine, &shield.mems));
-    let exclusive = group_of(machine, &own).map(|group| u8::from(group.exclusive).to_string());
+    let mut wanted = shrink_others(machine, shield);
+    let housekeeping_dir = format!("{mount}/{}_housekeeping", shield.group());
+    let shield_dir = format!("{mount}/{}", shield.group());
+    let housekeeping = V1Cpuset {
+        dir: &housekeeping_dir,
+        title: "housekeeping programs",
+        cpus: &shield.housekeeping,
+    };
+    wanted.extend(housekeeping.wants(machine, &machine.cgroup.mems));
+    let shielded = V1Cpuset { dir: &shield_dir, title: "the shield", cpus: &shield.cpus };
+    wanted.extend(shielded.wants(machine, &shield.mems));
+    let exclusive =
+        group_of(machine, &shield_dir).map(|group| u8::from(group.exclusive).to_string());
     let up = exclusive.as_deref() == Some("1");
-    let path = format!("{own}/{prefix}cpu_exclusive");
+    let path = format!("{shield_dir}/{prefix}cpu_exclusive");
     let reason = "no other cpuset may have these CPUs";
-    wanted.push(WantedChange::over(exclusive, &path, "1", ValueComparison::Text, reason));
+    wanted.push(WantedChange::write(exclusive, &path, "1", ValueComparison::Text, reason));
     for (dir, reason) in [
-        (own.as_str(), "the scheduler does not balance load there"),
-        (mount, "else the balancing of the root spans the shield"),
+        (shield_dir.as_str(), "the scheduler does not balance load there"),
+        (mount, "otherwise load balancing of the root spans the shield"),
     ] {
         let path = format!("{dir}/{prefix}sched_load_balance");
         let now = setting(machine, &path).map(str::to_owned);
-        wanted.push(WantedChange::over(now, &path, "0", ValueComparison::Text, reason).required());
+        wanted.push(WantedChange::write(now, &path, "0", ValueComparison::Text, reason).required());
     }
-    let change = Change::MoveTasks { from: mount.to_owned(), to: rest };
-    let reason = "every program of the root goes to the housekeeping CPUs";
-    let moved = up && strays(machine, shield).next().is_none();
+    let change = Change::MoveTasks { from: mount.to_owned(), to: housekeeping_dir };
+    let reason = "every program of the root moves to the housekeeping CPUs";
+    let moved = up && movable_threads(machine, shield).next().is_none();
     wanted.push(WantedChange::new(change, reason).already(moved).required());
     wanted
 }
 
-/// Cpusets that keep shielded CPUs, because nothing would be left to them: a v1 cpuset with tasks
+/// Warns about cpusets that keep shielded CPUs because they have no others: a v1 cpuset with tasks
 /// cannot be empty.
 pub(super) fn warnings(machine: &Machine, shield: &Shield) -> Vec<String> {
     let stuck = overlapping(machine, shield).into_iter().filter(|g| g.cpus.is_subset(&shield.cpus));
     stuck
         .map(|group| {
             format!(
-                "the cpuset {} has only CPUs of the shield ({}); what runs there stays there",
+                "the cpuset {} has only CPUs of the shield ({}); its tasks stay there",
                 group.path, group.cpus
             )
         })
         .collect()
 }
 
-fn shrunk(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
+fn shrink_others(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
     let name = format!("{}cpus", machine.cgroup.prefix);
     let shrinks = overlapping(machine, shield).into_iter().filter_map(|group| {
-        let rest = group.cpus.minus(&shield.cpus);
+        let remaining = group.cpus.minus(&shield.cpus);
         let reason = "this cpuset has CPUs of the shield, which must be exclusive";
         let now = Some(group.cpus.to_string());
         let path = format!("{}/{name}", group.path);
-        (!rest.is_empty()).then(|| {
-            WantedChange::over(now, &path, &rest.to_string(), ValueComparison::List, reason)
+        (!remaining.is_empty()).then(|| {
+            WantedChange::write(now, &path, &remaining.to_string(), ValueComparison::List, reason)
         })
     });
     shrinks.collect()
@@ -73,7 +78,7 @@ struct V1Cpuset<'a> {
 }
 
 impl V1Cpuset<'_> {
-    /// The directory first, then CPUs and memory: a cpuset takes no task before it has both.
+    /// The directory first, then CPUs and memory: a cpuset accepts no task before it has both.
     fn wants(&self, machine: &Machine, mems: &CpuSet) -> [WantedChange; 3] {
         let (dir, title, prefix) = (self.dir, self.title, &machine.cgroup.prefix);
         let group = group_of(machine, dir);
@@ -82,12 +87,12 @@ impl V1Cpuset<'_> {
         let now = group.map(|group| group.cpus.to_string());
         let (path, value) = (format!("{dir}/{prefix}cpus"), self.cpus.to_string());
         let reason = format!("the CPUs of {title}");
-        let cpus = WantedChange::over(now, &path, &value, ValueComparison::List, &reason);
+        let cpus = WantedChange::write(now, &path, &value, ValueComparison::List, &reason);
         let path = format!("{dir}/{prefix}mems");
         let now = setting(machine, &path).map(str::to_owned);
         let reason = format!("the memory of {title}");
         let mems =
-            WantedChange::over(now, &path, &mems.to_string(), ValueComparison::List, &reason);
+            WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, &reason);
         [make.already(group.is_some()).required(), cpus.required(), mems.required()]
     }
 }

@@ -8,7 +8,7 @@ use crate::plan::Shield;
 use crate::survey::{CpusetGroup, Machine};
 
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
-    let mut wanted = siblings(machine, shield, mount);
+    let mut wanted = shrink_siblings(machine, shield, mount);
     let dir = if machine.cgroup.systemd {
         format!("{mount}/{}.slice", shield.group())
     } else {
@@ -16,58 +16,59 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     };
     let group = group_of(machine, &dir);
     if machine.cgroup.systemd {
-        wanted.push(slice(machine, shield, group));
+        wanted.push(make_slice(machine, shield, group));
     } else {
-        wanted.extend(made_by_us(machine, shield, mount, &dir, group));
+        wanted.extend(make_group(machine, shield, mount, &dir, group));
     }
     let cpus = shield.cpus.to_string();
     let path = format!("{dir}/cpuset.cpus.exclusive");
     let now = setting(machine, &path).map(str::to_owned);
-    // A group that is there without this file lives on a kernel before 6.7.
+    // An existing group without this file means a kernel before 6.7.
     let can = machine.kernel.version.is_none_or(|version| version >= (6, 7));
     if now.is_some() || (group.is_none() && can) {
         let reason = "no other group can then use these CPUs";
-        wanted.push(WantedChange::over(now, &path, &cpus, ValueComparison::List, reason));
+        wanted.push(WantedChange::write(now, &path, &cpus, ValueComparison::List, reason));
     }
     let now = group.and_then(|group| group.partition.clone());
     let path = format!("{dir}/cpuset.cpus.partition");
     let reason = "other programs cannot enter, and the scheduler does not balance load there";
-    wanted
-        .push(WantedChange::over(now, &path, "isolated", ValueComparison::Text, reason).required());
+    wanted.push(
+        WantedChange::write(now, &path, "isolated", ValueComparison::Text, reason).required(),
+    );
     wanted
 }
 
-/// Groups beside ours lose the CPUs: up to 6.19 a partition is invalid while a sibling's
+/// Removes the CPUs from sibling groups: up to 6.19 a partition is invalid while a sibling's
 /// `cpuset.cpus` has one of them (commit 2a3602030d80), even when `cpuset.cpus.exclusive` is set.
-/// Groups further down cannot have more than their parents.
-fn siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
-    let beside = overlapping(machine, shield)
-        .into_iter()
-        .filter(|group| group.path.rsplit_once('/').is_some_and(|(parent, _)| parent == mount));
-    let shrink = |group: &CpusetGroup| {
-        // Nothing left means no wish of its own: it then has what its parent has.
-        let rest = group.cpus.minus(&shield.cpus).to_string();
+/// Deeper groups cannot have more CPUs than their parents.
+fn shrink_siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
+    let mut wanted = Vec::new();
+    for group in overlapping(machine, shield) {
+        if group.path.rsplit_once('/').is_none_or(|(parent, _)| parent != mount) {
+            continue;
+        }
+        // An empty list is fine: the group then has the CPUs of its parent.
+        let remaining = group.cpus.minus(&shield.cpus).to_string();
         let now = Some(group.cpus.to_string());
         let path = format!("{}/cpuset.cpus", group.path);
         let reason = "this group has CPUs of the shield, which must be exclusive";
-        WantedChange::over(now, &path, &rest, ValueComparison::List, reason)
-    };
-    beside.map(shrink).collect()
+        wanted.push(WantedChange::write(now, &path, &remaining, ValueComparison::List, reason));
+    }
+    wanted
 }
 
-fn slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -> WantedChange {
+fn make_slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -> WantedChange {
     let change = Change::Slice {
         unit: format!("{}.slice", shield.group()),
         cpus: shield.cpus.clone(),
         mems: machine.cgroup.mems.clone(),
     };
-    let reason = "systemd owns the tree of groups; a slice of its own keeps it from taking the \
-                  shield apart";
+    let reason = "systemd owns the cgroup tree; a slice keeps it from removing the shield";
     let already = group.is_some_and(|group| group.cpus == shield.cpus);
     WantedChange::new(change, reason).already(already).required()
 }
 
-fn made_by_us(
+fn make_group(
     machine: &Machine,
     shield: &Shield,
     mount: &str,
@@ -76,14 +77,14 @@ fn made_by_us(
 ) -> [WantedChange; 3] {
     let control = format!("{mount}/cgroup.subtree_control");
     let now = setting(machine, &control).map(str::to_owned);
-    let reason = "groups below the root can then have CPUs of their own";
-    let enable = WantedChange::over(now, &control, "+cpuset", ValueComparison::Member, reason);
+    let reason = "groups below the root can then have their own CPUs";
+    let enable = WantedChange::write(now, &control, "+cpuset", ValueComparison::Member, reason);
     let make =
         WantedChange::new(Change::MakeDir { path: dir.to_owned() }, "the group of the shield");
     let now = group.map(|group| group.cpus.to_string());
     let path = format!("{dir}/cpuset.cpus");
     let list = shield.cpus.to_string();
     let cpus =
-        WantedChange::over(now, &path, &list, ValueComparison::List, "the CPUs of the shield");
+        WantedChange::write(now, &path, &list, ValueComparison::List, "the CPUs of the shield");
     [enable.required(), make.already(group.is_some()).required(), cpus.required()]
 }
