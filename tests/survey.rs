@@ -81,9 +81,9 @@ fn facts_missing_from_a_partial_recording_are_unknown() {
     assert!(plan.why.iter().any(|why| why.contains("the command line is not known")));
     assert!(plan.boot.iter().any(|it| it.parameter == "nohz_full=2"), "{:?}", plan.boot);
     for (name, reason) in [
-        ("nohz-full", "whether this kernel can stop the tick of a busy CPU is not known"),
-        ("watchdog", "whether this kernel has lockup detectors is not known"),
-        ("irq-affinity", "the masks of interrupts are not known"),
+        ("nohz-full", "it is unknown whether this kernel can stop the tick of a busy CPU"),
+        ("watchdog", "it is unknown whether this kernel has lockup detectors"),
+        ("irq-affinity", "the masks of interrupts are unknown"),
     ] {
         let skipped = plan.skipped.iter().find(|it| it.tunable == name);
         assert_eq!(skipped.map(|it| it.reason.as_str()), Some(reason), "{name}");

@@ -37,8 +37,7 @@ pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
     for entry in &found.entries {
         if plan.kernels.iter().any(|kernel| kernel.chosen && kernel.version == entry.version) {
-            let hint = "nothing was written; without --kexec the parameters take effect with the next \
-                 reboot";
+            let hint = "nothing was written; or drop --kexec and reboot";
             return find_image(host, entry)
                 .map(drop)
                 .map_err(|why| BootError::Wrong { why, hint: Some(hint.to_owned()) });
@@ -184,7 +183,7 @@ fn load(
     }
 }
 
-/// Adds to an error how to boot without kexec. A trial was not armed for kexec, so it is armed here.
+/// Adds to an error how to boot without kexec. Arms the trial, which was left unarmed for kexec.
 fn fall_back(
     host: &Host,
     store: &Store,

@@ -1,5 +1,5 @@
-//! Caches from level 2 on, from `/sys/devices/system/cpu/cpu*/cache`. (Level 1 belongs to a core and
-//! affects no decision.) Each cache is read from the first of its CPUs: the kernel makes the
+//! Caches from level 2 on, from `/sys/devices/system/cpu/cpu*/cache`. (Level 1 belongs to a core
+//! and affects no decision.) Each cache is read from the first of its CPUs: the kernel makes the
 //! relation symmetric (`cache_shared_cpu_map_setup()` in drivers/base/cacheinfo.c, 6.12). CPUs of
 //! one model have the same caches, so only their sharers are read again.
 

@@ -50,7 +50,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "dockerd",
         "puts containers into its own cpusets",
-        "they lose the shielded CPUs while the shield is active; `--cpuset-cpus` with them can fail",
+        "they lose the shielded CPUs while the shield is active; `--cpuset-cpus` may fail for them",
     ),
     (
         "containerd",
@@ -65,7 +65,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "stalld",
         "boosts starving threads, including those on shielded CPUs",
-        "keep it, because it prevents hangs; its checks on a shielded CPU can show as interruptions",
+        "keep it: it prevents hangs; its checks on a shielded CPU can show as interruptions",
     ),
 ];
 

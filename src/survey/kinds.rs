@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 /// (favoured cores of one processor differ by up to 15 % in their highest frequency).
 const CLASS_GAP_PERCENT: u64 = 120;
 
-/// Small cores designed by ARM: A5, A7, A32, A34, A53, A35, A55, A510, A520, A520AE, C1-Nano, A320 (MIDR
-/// part numbers as in sys-utils/lscpu-arm.c of util-linux and arch/arm64/include/asm/cputype.h).
+/// Small cores designed by ARM: A5, A7, A32, A34, A53, A35, A55, A510, A520, A520AE, C1-Nano, A320
+/// (MIDR part numbers as in sys-utils/lscpu-arm.c of util-linux and
+/// arch/arm64/include/asm/cputype.h).
 const SMALL_PARTS: &[u32] =
     &[0xc05, 0xc07, 0xd01, 0xd02, 0xd03, 0xd04, 0xd05, 0xd46, 0xd80, 0xd88, 0xd8a, 0xd8f];
 

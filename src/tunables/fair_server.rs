@@ -79,8 +79,8 @@ impl Tunable for FairServer {
                 WantedChanges::Nothing("kernels before Linux 6.12 have none".to_owned())
             }
             (true, _) => WantedChanges::Nothing(
-                "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or the \
-                 kernel has no fair server"
+                "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or \
+                 the kernel has no fair server"
                     .to_owned(),
             ),
         }

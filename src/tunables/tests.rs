@@ -61,8 +61,8 @@ pub(super) fn busy(mode: CgroupMode) -> Machine {
     m
 }
 
-/// CPU 3, with every optional tunable on.
-fn wish() -> ShieldRequest {
+/// A request for CPU 3 with every optional tunable on.
+fn request() -> ShieldRequest {
     let tunables = TUNABLES.iter().map(|tunable| (tunable.name().to_owned(), true)).collect();
     ShieldRequest { cpus: Some(set("3")), tunables, ..ShieldRequest::default() }
 }
@@ -122,7 +122,7 @@ fn written(m: &mut Machine, path: &str, value: &str) {
 }
 
 #[test]
-fn what_a_tunable_wanted_is_in_force_once_it_is_done() {
+fn a_tunable_is_in_force_after_its_changes() {
     for (mode, systemd) in [
         (CgroupMode::V2, false),
         (CgroupMode::V2, true),
@@ -131,7 +131,7 @@ fn what_a_tunable_wanted_is_in_force_once_it_is_done() {
     ] {
         let mut before = busy(mode);
         before.cgroup.systemd = systemd;
-        let plan = plan(&before, &wish()).unwrap();
+        let plan = plan(&before, &request()).unwrap();
         let done = after(before.clone(), &plan);
         for tunable in TUNABLES.iter().filter(|tunable| tunable.when() == EffectTime::Runtime) {
             let name = tunable.name();
@@ -170,9 +170,9 @@ pub(super) fn shield(m: &Machine) -> Shield {
 }
 
 fn shell(m: &Machine, tunable: &str) -> Vec<String> {
-    let mut wish = wish();
-    wish.tunables.retain(|name, _| name == tunable);
-    let plan = plan(m, &wish).unwrap();
+    let mut request = request();
+    request.tunables.retain(|name, _| name == tunable);
+    let plan = plan(m, &request).unwrap();
     let steps = plan.steps.iter().filter(|step| step.tunable == tunable);
     steps.map(|step| step.change.shell()).collect()
 }
@@ -181,7 +181,7 @@ fn shell(m: &Machine, tunable: &str) -> Vec<String> {
 fn managed_irq_is_reported_not_failed() {
     let mut m = plain(4);
     m.irqs.push(irq(30, "nvme0q4", "3", IrqMovability::No("EPERM: not permitted".to_owned())));
-    let alone = plan(&m, &wish()).unwrap();
+    let alone = plan(&m, &request()).unwrap();
     assert_eq!(alone.immovable[0].what.to_string(), "irq 30 (nvme0q4)");
     assert!(matches!(
         alone.immovable[0].reason,
@@ -190,16 +190,16 @@ fn managed_irq_is_reported_not_failed() {
     assert!(!alone.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
     m.irqs[0].affinity = Some(set("2-3"));
     m.irqs[0].effective = Some(set("3"));
-    let shared = plan(&m, &wish()).unwrap();
+    let shared = plan(&m, &request()).unwrap();
     assert!(shared.boot.iter().any(|advice| advice.parameter == "isolcpus=managed_irq,3"));
     m.isolation.managed_irq = set("3");
-    let booted = plan(&m, &wish()).unwrap();
+    let booted = plan(&m, &request()).unwrap();
     assert!(!booted.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
     assert!(!shell(&m, "irq-affinity").iter().any(|line| line.contains("/irq/30/")));
 }
 
 #[test]
-fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
+fn a_refused_interrupt_that_is_no_message_is_not_called_managed() {
     let mut m = plain(4);
     let no = || IrqMovability::No("EPERM: not permitted".to_owned());
     m.irqs = vec![irq(9, "acpi", "0-3", no()), irq(30, "hisi_sas", "3", no())];
@@ -207,10 +207,10 @@ fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
     for irq in &mut m.irqs {
         irq.chip = "IO-APIC".to_owned();
     }
-    let plan = plan(&m, &wish()).unwrap();
-    for stays in &plan.immovable {
+    let plan = plan(&m, &request()).unwrap();
+    for immovable in &plan.immovable {
         assert!(matches!(
-            stays.reason,
+            immovable.reason,
             ImmovableReason::Refused { arrives: RefusedIrq::NotKnown, .. }
         ));
     }
@@ -224,15 +224,15 @@ fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
 }
 
 #[test]
-fn what_is_advised_for_the_boot_leaves_the_boot_cpu_out() {
+fn boot_advice_leaves_the_boot_cpu_out() {
     let mut m = plain(4);
     m.isolation.nohz_full = Some(CpuSet::new());
     m.irqs.push(irq(30, "nvme0q4", "2-3", IrqMovability::No("EPERM: not permitted".to_owned())));
     let boot = |m: &Machine| -> (Vec<String>, bool) {
         let plan =
             plan(m, &ShieldRequest { cpus: Some(set("0-2")), ..ShieldRequest::default() }).unwrap();
-        let told = plan.warnings.iter().any(|it| it.starts_with("the tick of CPU 0 cannot"));
-        (plan.boot.into_iter().map(|advice| advice.parameter).collect(), told)
+        let is_warned = plan.warnings.iter().any(|it| it.starts_with("the tick of CPU 0 cannot"));
+        (plan.boot.into_iter().map(|advice| advice.parameter).collect(), is_warned)
     };
     let words = ["isolcpus=managed_irq,1-2", "nohz_full=1-2", "rcu_nocbs=1-2"];
     assert_eq!(boot(&m), (words.map(str::to_owned).to_vec(), true));
@@ -246,25 +246,26 @@ fn what_is_advised_for_the_boot_leaves_the_boot_cpu_out() {
 }
 
 #[test]
-fn a_plan_of_a_normal_user_says_what_was_not_tried() {
+fn a_plan_of_a_normal_user_warns_about_untried_interrupts() {
     let denied = || IrqMovability::Denied("EACCES: Permission denied".to_owned());
     let mut m = plain(4);
     m.irqs = vec![irq(30, "nvme0q4", "3", denied()), irq(31, "nvme0q3", "2", denied())];
     let warned = |m: &Machine| {
-        let warnings = plan(m, &wish()).unwrap().warnings;
-        warnings.into_iter().find(|warning| warning.starts_with("as a normal user"))
+        let warnings = plan(m, &request()).unwrap().warnings;
+        warnings.into_iter().find(|warning| warning.starts_with("a normal user cannot"))
     };
-    let said = warned(&m).unwrap();
+    let answer_text = warned(&m).unwrap();
     assert!(
-        said.contains("interrupts could not be tried") && said.contains("some of 1;"),
-        "{said}"
+        answer_text.contains("whether interrupts can be moved")
+            && answer_text.contains("some of 1;"),
+        "{answer_text}"
     );
     m.irqs[0].movable = IrqMovability::Yes;
     assert_eq!(warned(&m), None);
 }
 
 #[test]
-fn a_v2_partition_takes_its_cpus_from_the_groups_beside_it() {
+fn a_v2_partition_takes_its_cpus_from_sibling_groups() {
     let mut m = busy(CgroupMode::V2);
     for (path, cpus) in [
         ("/sys/fs/cgroup/system.slice", "0-3"),
@@ -290,7 +291,7 @@ fn a_v2_partition_takes_its_cpus_from_the_groups_beside_it() {
 }
 
 #[test]
-fn v1_cpusets_are_shrunk_from_the_deepest_up_and_the_root_is_emptied_last() {
+fn v1_cpusets_shrink_from_the_deepest_up_and_the_root_is_emptied_last() {
     let mut m = busy(CgroupMode::V1);
     group(&mut m, "/sys/fs/cgroup/cpuset/docker").cpus = set("0-3");
     group(&mut m, "/sys/fs/cgroup/cpuset/docker/a").cpus = set("2-3");
@@ -301,40 +302,40 @@ fn v1_cpusets_are_shrunk_from_the_deepest_up_and_the_root_is_emptied_last() {
     assert_eq!(lines[4], "echo 0-1 > /sys/fs/cgroup/cpuset/cpushield_housekeeping/cpuset.mems");
     assert_eq!(lines[7], "echo 1 > /sys/fs/cgroup/cpuset/cpushield/cpuset.mems");
     assert!(lines.last().unwrap().contains("tasks"), "{lines:#?}");
-    let warnings = plan(&m, &wish()).unwrap().warnings;
+    let warnings = plan(&m, &request()).unwrap().warnings;
     assert!(warnings.iter().any(|warning| warning.contains("docker/b")), "{warnings:?}");
 }
 
 #[test]
-fn a_partition_is_asked_for_with_isolcpus_too_until_the_kernel_refused_it() {
+fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     let mut m = busy(CgroupMode::V2);
     m.isolation.isolcpus_domain = set("3");
     let asks = |m: &Machine| shell(m, "cpuset").last().unwrap().contains("echo isolated");
-    let warned = |m: &Machine| plan(m, &wish()).unwrap().warnings.join("\n");
-    for (version, told) in [((6, 1), false), ((6, 12), true), ((6, 18), false)] {
+    let warned = |m: &Machine| plan(m, &request()).unwrap().warnings.join("\n");
+    for (version, is_warned) in [((6, 1), false), ((6, 12), true), ((6, 18), false)] {
         m.kernel.version = Some(version);
         assert!(asks(&m), "{version:?}");
-        assert_eq!(warned(&m).contains("If this one refuses"), told, "{version:?}");
+        assert_eq!(warned(&m).contains("If this one refuses"), is_warned, "{version:?}");
     }
     m.kernel.version = None;
     assert!(asks(&m) && warned(&m).contains("If this one refuses"));
-    // Beside a shield that was made without, the next look knows it; beside one with it, too.
-    let with = plan(&m, &wish()).unwrap();
-    let mut beside = m.clone();
-    complete_survey(&mut beside, &with, &[]);
-    assert_eq!(beside.cgroup.no_partition, None);
+    // The next survey knows from the plan whether the active shield has a partition.
+    let with = plan(&m, &request()).unwrap();
+    let mut surveyed = m.clone();
+    complete_survey(&mut surveyed, &with, &[]);
+    assert_eq!(surveyed.cgroup.no_partition, None);
     m.cgroup.no_partition = Some("the kernel says so".to_owned());
-    let without = plan(&m, &wish()).unwrap();
+    let without = plan(&m, &request()).unwrap();
     assert!(warned(&m).contains("makes no partition of it (the kernel says so)"), "{}", warned(&m));
-    complete_survey(&mut beside, &without, &[]);
-    assert!(beside.cgroup.no_partition.is_some());
-    // Other CPUs of the same machine are not concerned.
+    complete_survey(&mut surveyed, &without, &[]);
+    assert!(surveyed.cgroup.no_partition.is_some());
+    // Other CPUs of the same machine are not affected.
     m.isolation.isolcpus_domain = set("2");
     assert!(asks(&m));
 }
 
 #[test]
-fn refused_partitions_and_missing_cpusets_are_told_and_programs_moved_one_by_one() {
+fn without_a_partition_a_warning_is_given_and_programs_are_moved_one_by_one() {
     let mut m = busy(CgroupMode::V2);
     m.isolation.isolcpus_domain = set("3");
     m.cgroup.no_partition = Some("the kernel says so".to_owned());
@@ -342,8 +343,8 @@ fn refused_partitions_and_missing_cpusets_are_told_and_programs_moved_one_by_one
     m.tasks.push(thread(601, "mine", false, false, "3"));
     let moved = |m: &Machine| shell(m, "cpuset").concat();
     assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));
-    let warnings = plan(&m, &wish()).unwrap().warnings.join("\n");
-    assert!(warnings.contains("Boot without isolcpus="), "{warnings}");
+    let warnings = plan(&m, &request()).unwrap().warnings.join("\n");
+    assert!(warnings.contains("boot without isolcpus="), "{warnings}");
     assert!(warnings.contains("1 thread(s) are pinned to CPU 3 alone"), "{warnings}");
     m.isolation.isolcpus_domain = CpuSet::new();
     m.cgroup.mode = CgroupMode::None;
@@ -351,7 +352,7 @@ fn refused_partitions_and_missing_cpusets_are_told_and_programs_moved_one_by_one
 }
 
 #[test]
-fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
+fn the_cpu_cycle_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     let good = busy(CgroupMode::V2);
     assert_eq!(shell(&good, "cpu-hotplug-cycle").len(), 1);
     assert!(shell(&busy(CgroupMode::V1), "cpu-hotplug-cycle").is_empty());
@@ -360,7 +361,7 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     let unasked =
         plan(&m, &ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() }).unwrap();
     assert!(unasked.steps.iter().all(|step| step.tunable != "cpu-hotplug-cycle"));
-    assert_eq!(shell(&m, "cpu-hotplug-cycle").len(), 1, "asked for by name");
+    assert_eq!(shell(&m, "cpu-hotplug-cycle").len(), 1, "requested by name");
     let done = after(m.clone(), &unasked);
     let leftover = super::remedy(
         &done,
@@ -383,16 +384,16 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
 }
 
 #[test]
-fn bandwidths_are_changed_before_the_scheduling_domain_is_taken_away() {
+fn bandwidths_are_changed_before_the_scheduling_domain() {
     let at = |name: &str| TUNABLES.iter().position(|tunable| tunable.name() == name).unwrap();
     assert!(at("cpu-hotplug-cycle") < at("fair-server") && at("fair-server") < at("cpuset"));
     assert!(at("rt-throttling") < at("cpuset") && at("cpuset") < at("kthreads"));
     assert!(at("irqbalance") < at("irq-affinity") && at("keep-affinities") == 0);
 }
 
-/// What `recall` makes of a machine whose survey tried nothing.
-fn recalled(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
-    let plan = plan(before, &wish()).unwrap();
+/// A machine whose survey tried nothing, after `complete_survey`.
+fn survey_with(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
+    let plan = plan(before, &request()).unwrap();
     let outcome = |step: &Step| {
         let of = |irq: &u32| step.change.shell().contains(&format!("/proc/irq/{irq}/"));
         let (_, outcome) = made.iter().find(|(irq, _)| of(irq))?;
@@ -400,20 +401,20 @@ fn recalled(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
     };
     let outcomes: Vec<(Step, Outcome)> = plan.steps.iter().filter_map(outcome).collect();
     assert_eq!(outcomes.len(), made.len());
-    let mut beside = before.clone();
-    for irq in &mut beside.irqs {
+    let mut surveyed = before.clone();
+    for irq in &mut surveyed.irqs {
         irq.movable = IrqMovability::Unknown("not tried".to_owned());
         if made.contains(&(irq.irq, Outcome::Changed)) {
             irq.affinity = Some(set("0-2"));
             irq.effective = Some(set("0"));
         }
     }
-    complete_survey(&mut beside, &plan, &outcomes);
-    (beside, plan.shield)
+    complete_survey(&mut surveyed, &plan, &outcomes);
+    (surveyed, plan.shield)
 }
 
 #[test]
-fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
+fn the_shields_outcomes_decide_the_remedy_of_an_interrupt() {
     let no = || IrqMovability::No("EPERM: Operation not permitted".to_owned());
     let unknown = || IrqMovability::Denied("EACCES: Permission denied".to_owned());
     let mut m = plain(4);
@@ -427,12 +428,12 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
     m.irqs[2].effective = Some(set("3"));
     let refused =
         Outcome::Refused { kind: RefusalKind::Other, reason: "EIO: Input/output error".to_owned() };
-    let (mut beside, shield) = recalled(&m, &[(24, Outcome::Changed), (25, refused)]);
-    let movable: Vec<&IrqMovability> = beside.irqs.iter().map(|irq| &irq.movable).collect();
+    let (mut surveyed, shield) = survey_with(&m, &[(24, Outcome::Changed), (25, refused)]);
+    let movable: Vec<&IrqMovability> = surveyed.irqs.iter().map(|irq| &irq.movable).collect();
     let eio = IrqMovability::No("EIO: Input/output error".to_owned());
     let untried = IrqMovability::Unknown("not tried".to_owned());
     assert_eq!(movable, [&IrqMovability::Yes, &eio, &no(), &no(), &untried]);
-    let said = |m: &Machine, culprit: &str| match remedy(
+    let answer_text = |m: &Machine, culprit: &str| match remedy(
         m,
         &shield,
         Cause::Irq,
@@ -442,23 +443,25 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
         RemedyAnswer::Impossible { why } => why,
         RemedyAnswer::Unknown => panic!("{culprit}"),
     };
-    let moved = "its mask is CPU 0-2 now; this came before that took effect";
-    assert_eq!(said(&beside, "IRQ 24 virtio3-rx"), moved);
-    assert_eq!(said(&beside, "IRQ 25 virtio0-stats"), "isolcpus=managed_irq,3");
-    assert_eq!(said(&beside, "IRQ 36 virtio1-req.0"), "isolcpus=managed_irq,3");
+    let moved = "its mask is now CPU 0-2; this interrupt came before that took effect";
+    assert_eq!(answer_text(&surveyed, "IRQ 24 virtio3-rx"), moved);
+    assert_eq!(answer_text(&surveyed, "IRQ 25 virtio0-stats"), "isolcpus=managed_irq,3");
+    assert_eq!(answer_text(&surveyed, "IRQ 36 virtio1-req.0"), "isolcpus=managed_irq,3");
     let own = "the kernel refuses to move it (EPERM: Operation not permitted); it fires only \
                for I/O issued from the shield";
-    assert_eq!(said(&beside, "IRQ 37 nvme0q4"), own);
+    assert_eq!(answer_text(&surveyed, "IRQ 37 nvme0q4"), own);
     let late = "echo 0-2 > /proc/irq/38/smp_affinity_list  # the kernel may refuse";
-    assert_eq!(said(&beside, "IRQ 38 late"), late);
-    beside.irqs[0].effective = Some(set("3"));
-    let moving = "its mask is CPU 0-2 already; it moves when it next arrives";
-    assert_eq!(said(&beside, "IRQ 24 virtio3-rx"), moving);
-    beside.isolation.managed_irq = set("3");
-    assert!(said(&beside, "IRQ 36 virtio1-req.0").ends_with("has the shield already"));
-    // The number was given to another device since.
-    let mut anew = m.clone();
-    anew.irqs[2] = irq(36, "eth9", "0-3", untried.clone());
-    complete_survey(&mut anew, &plan(&m, &wish()).unwrap(), &[]);
-    assert_eq!(anew.irqs[2].movable, untried);
+    assert_eq!(answer_text(&surveyed, "IRQ 38 late"), late);
+    surveyed.irqs[0].effective = Some(set("3"));
+    let moving = "its mask is already CPU 0-2; it moves with its next interrupt";
+    assert_eq!(answer_text(&surveyed, "IRQ 24 virtio3-rx"), moving);
+    surveyed.isolation.managed_irq = set("3");
+    assert!(
+        answer_text(&surveyed, "IRQ 36 virtio1-req.0").ends_with("already includes the shield")
+    );
+    // Another device has the IRQ number now.
+    let mut reused = m.clone();
+    reused.irqs[2] = irq(36, "eth9", "0-3", untried.clone());
+    complete_survey(&mut reused, &plan(&m, &request()).unwrap(), &[]);
+    assert_eq!(reused.irqs[2].movable, untried);
 }

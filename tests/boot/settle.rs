@@ -1,5 +1,5 @@
-//! The end of a trial: whatever happened in between, it becomes permanent or is reverted. After a
-//! kill at any moment, the next call concludes it.
+//! The end of a trial: it becomes permanent or is removed, and the next call concludes a trial
+//! whose end was killed at any write.
 
 use super::grub::Machine;
 use super::planned;

@@ -188,7 +188,7 @@ fn find_default(text: &str) -> (Option<String>, &'static str) {
         let value = text.get(range).unwrap_or_default();
         let first = value.split_whitespace().next().unwrap_or_default();
         match key.to_ascii_lowercase().as_str() {
-            // Old files name the menu program is_source.
+            // Old files name the menu program here.
             "default" if !first.ends_with(".c32") => default = Some(first.to_owned()),
             "label" => label = Some(value.to_owned()),
             "menu" if value.eq_ignore_ascii_case("default") && marked.is_none() => {

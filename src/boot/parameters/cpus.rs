@@ -141,8 +141,8 @@ pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     summary: "not a parameter of mainline kernels",
     page: "\
 Guides for some vendors' kernels recommend it. It was proposed for mainline and not accepted;
-mainline kernels pass the word to init. `nohz_full=` has the intended effect: kernel threads that are
-created later get the other CPUs. The tunable `kthreads` moves the existing ones.
+mainline kernels pass the word to init. `nohz_full=` has the intended effect: kernel threads that
+are created later get the other CPUs. The tunable `kthreads` moves the existing ones.
 
 Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12).",
     removes: &[],

@@ -46,8 +46,8 @@ pub struct KernelParameter {
     pub offer: ParameterOffer,
     /// Kernel options of which one must be set; empty: every kernel knows it.
     pub needs: &'static [&'static str],
-    /// The first kernel that knows it, for kernels whose configuration cannot be read; `None`: every
-    /// supported kernel knows it, or the version is unknown.
+    /// The first kernel that knows it, for kernels whose configuration cannot be read; `None`:
+    /// every supported kernel knows it, or the version is unknown.
     pub since: Option<KernelVersion>,
     /// Architectures that know it, as in `uname -m`; empty: all.
     pub arches: &'static [&'static str],

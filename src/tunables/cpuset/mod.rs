@@ -14,7 +14,7 @@ use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 pub(super) struct Cpuset;
 
 const PAGE: &str = "\
-A cpuset partition takes CPUs keep_off_shield from every other program: the scheduler places no task there,
+A cpuset partition takes CPUs away from every other program: the scheduler places no task there,
 does not balance load there, and refuses with EINVAL a program that requests these CPUs. Nothing
 else keeps other programs out; an affinity or `isolcpus=` does not.
 
@@ -33,7 +33,7 @@ them back with undo.
 CPUs of `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels between them
 refuse it by mistake (`partition config conflicts with housekeeping setup`). apply tries it. If the
 kernel refuses, apply restores everything and starts again without a partition. Then, as on a
-machine without cpusets, programs are moved keep_off_shield one by one and nothing keeps them out.
+machine without cpusets, programs are moved away one by one and nothing keeps them out.
 
 Cost: other programs have fewer CPUs. On v1, programs that pinned themselves have the affinity of
 their cpuset while the shield is active.
@@ -88,8 +88,8 @@ impl Tunable for Cpuset {
             ExclusionMethod::V1 => v1::warnings(machine, shield),
             ExclusionMethod::V2 => warn_possible_refusal(machine, shield).into_iter().collect(),
             ExclusionMethod::NoCpusets => vec![
-                "this machine has no cpusets: programs are moved off the shield once, but any program can \
-                 move itself onto the shield"
+                "this machine has no cpusets: programs are moved off the shield once, but any \
+                 program can move itself back"
                     .to_owned(),
             ],
             ExclusionMethod::Refused => vec![format!(
