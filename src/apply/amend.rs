@@ -1,6 +1,5 @@
-//! Amend: a shield that is up is changed, through its own journal. Steps that are about something
-//! that the shield has changed before keep the original of the first time, so that undo puts back
-//! what was there before the shield, whatever happened between.
+//! Amends an active shield through its journal. A step about something that the shield has changed
+//! before keeps its first original, so that undo restores the state before the shield.
 
 use super::affinities::{self, TaskMasks};
 use super::document::AppliedStep;
@@ -13,32 +12,32 @@ use crate::plan::Step;
 use cpushield_linux::{CpuSet, Error, Host, Store, TaskId, signal};
 use std::fmt;
 
-/// What was changed of a shield.
+/// The result of an amendment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AmendedShield {
-    /// What came of each step that was made.
+    /// The outcome of each step that was made.
     pub steps: Vec<AppliedStep>,
-    /// Why it ended before the last step.
+    /// Why it stopped before the last step.
     pub halted: Option<String>,
 }
 
-/// Why a shield was not changed.
+/// Why a shield was not amended.
 #[derive(Debug)]
 pub enum AmendError {
     /// The journal cannot be used.
     Load(JournalLoadError),
-    /// No shield is up.
+    /// No shield is active.
     NoShield,
-    /// The shield is not whole: apply or undo did not come to its end.
+    /// The shield is incomplete: an apply or undo did not finish.
     Unfinished,
-    /// A step asks for what no plan may ask for.
+    /// A step is not allowed in a plan.
     Step {
-        /// What is to be changed.
+        /// The subject of the change.
         subject: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A real-time task keeps the kernel from ever ending what this needs; nothing was written.
+    /// A real-time task would block the kernel forever; nothing was written.
     Hog(BlockedBy),
     /// A test killed the host; nothing more was done.
     Killed,
@@ -62,7 +61,7 @@ impl fmt::Display for AmendError {
             AmendError::Load(error) => error.fmt(f),
             AmendError::NoShield => f.write_str("no shield is in force"),
             AmendError::Unfinished => {
-                f.write_str("the shield is not whole: apply or undo did not come to its end")
+                f.write_str("the shield is incomplete: an apply or undo did not finish")
             }
             AmendError::Step { subject, why } => write!(f, "cannot change {subject}: {why}"),
             AmendError::Hog(hog) => f.write_str(&hog.why),
@@ -73,18 +72,18 @@ impl fmt::Display for AmendError {
 
 impl std::error::Error for AmendError {}
 
-/// Makes these steps part of the shield that is up. Those that fail are told, and nothing else is
+/// Makes these steps part of the active shield. Steps that fail are reported; nothing else is
 /// undone because of them.
 ///
 /// # Errors
-/// Nothing was written, or the journal cannot be written any more; what was done is in it.
+/// Nothing was written, or a write to the journal failed; the journal has what was done.
 pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield, AmendError> {
     let _lock = store.lock()?;
     let mut journal = match load(host, store).map_err(AmendError::Load)? {
         FoundJournal::Here(journal) => *journal,
         FoundJournal::Nothing | FoundJournal::OtherBoot(_) => return Err(AmendError::NoShield),
     };
-    if journal.applied.is_none() || journal.undoing.is_some() || cycle::was_cut(&journal) {
+    if journal.applied.is_none() || journal.undoing.is_some() || cycle::was_interrupted(&journal) {
         return Err(AmendError::Unfinished);
     }
     host.pin_current_thread(&journal.header.plan.shield.housekeeping);
@@ -92,7 +91,7 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(AmendError::Hog(hog));
     }
-    let amendment = amendment(host, &journal, steps)?;
+    let amendment = make_amendment(host, &journal, steps)?;
     let opening = journal::amend(&amendment);
     let whole = journal.whole;
     journal.amend(amendment);
@@ -109,33 +108,33 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
             original: journal.original(intent).clone(),
         })
         .collect();
-    let before = affinities::left(host, &journal.header.plan, &intents)?;
+    let before = affinities::current_masks(host, &journal.header.plan, &intents)?;
     let mut log = store.append(JOURNAL, whole)?;
     log.add(&opening)?;
     log.sync()?;
     let plan = &journal.header.plan;
     let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
-    let halted = all(&mut run, &journal)?;
-    let now = affinities::left(host, plan, &intents)?;
-    run.log.add(&journal::applied(&left_by(&journal, &before, now)))?;
+    let halted = make_steps(&mut run, &journal)?;
+    let now = affinities::current_masks(host, plan, &intents)?;
+    run.log.add(&journal::applied(&masks_after_amendment(&journal, &before, now)))?;
     run.log.sync()?;
     Ok(AmendedShield { steps: run.steps, halted })
 }
 
-/// The masks that are ours after an amendment: who has another than before it has that because of
-/// it, and who has what a step asks for has it because of that step, perhaps one of an amendment
-/// that was killed. Other masks that are not those of the last time are somebody's.
-fn left_by(journal: &ApplyJournal, before: &TaskMasks, now: TaskMasks) -> TaskMasks {
+/// Returns the masks that are ours after an amendment. A mask that changed during the amendment is
+/// ours, and so is one that a step wants, perhaps from an amendment that was killed. Other masks
+/// that differ from the recorded ones belong to other processes.
+fn masks_after_amendment(journal: &ApplyJournal, before: &TaskMasks, now: TaskMasks) -> TaskMasks {
     let mut left = journal.applied.clone().unwrap_or_default();
-    let steps = || journal.intents.iter().filter_map(|intent| journal.step(intent));
-    let wanted = |id: &TaskId, now: &CpuSet| {
-        steps().any(|step| match &step.change {
-            Change::Affinity { task, cpus, .. } => task == id && cpus == now,
-            _ => false,
+    let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
+    let wanted: Vec<(&TaskId, &CpuSet)> = steps
+        .filter_map(|step| match &step.change {
+            Change::Affinity { task, cpus, .. } => Some((task, cpus)),
+            _ => None,
         })
-    };
+        .collect();
     for (id, now) in now.0 {
-        let ours = before.0.get(&id) != Some(&now) || wanted(&id, &now);
+        let ours = before.0.get(&id) != Some(&now) || wanted.contains(&(&id, &now));
         if ours || !left.0.contains_key(&id) {
             left.0.insert(id, now);
         }
@@ -143,19 +142,25 @@ fn left_by(journal: &ApplyJournal, before: &TaskMasks, now: TaskMasks) -> TaskMa
     left
 }
 
-/// What is made once more and what is added, with its original.
-fn amendment(host: &Host, journal: &ApplyJournal, steps: &[Step]) -> Result<Amendment, AmendError> {
+/// Decides which steps are made again and which are added, with their originals.
+fn make_amendment(
+    host: &Host,
+    journal: &ApplyJournal,
+    steps: &[Step],
+) -> Result<Amendment, AmendError> {
     let mut amendment = Amendment::default();
     for step in steps {
         let known = journal.last_about(&step.change);
         match known.and_then(|intent| Some((intent, journal.step(intent)?))) {
-            Some((intent, own)) if own.change == step.change => amendment.again.push(intent.step),
+            Some((intent, earlier)) if earlier.change == step.change => {
+                amendment.again.push(intent.step)
+            }
             Some((intent, _)) => {
                 let original = journal.original(intent).clone();
                 amendment.added.push(AddedStep { step: optional(step), original });
             }
             None => {
-                let original = original::of_change(host, &step.change)?;
+                let original = original::read_original(host, &step.change)?;
                 amendment.added.push(AddedStep { step: optional(step), original });
             }
         }
@@ -163,13 +168,16 @@ fn amendment(host: &Host, journal: &ApplyJournal, steps: &[Step]) -> Result<Amen
     Ok(amendment)
 }
 
-/// A shield that is up is worth something without this step.
+/// Makes a step optional: the active shield is useful without it.
 fn optional(step: &Step) -> Step {
     Step { required: false, ..step.clone() }
 }
 
-/// Makes the steps, those of the plan first; says why not all of them.
-fn all(run: &mut PlanExecution<'_>, journal: &ApplyJournal) -> Result<Option<String>, AmendError> {
+/// Makes the steps, those of the plan first. Returns why it stopped early.
+fn make_steps(
+    run: &mut PlanExecution<'_>,
+    journal: &ApplyJournal,
+) -> Result<Option<String>, AmendError> {
     for intent in run.intents.iter().filter(|intent| journal.amending.contains(&intent.step)) {
         if let Some(signal) = signal::stopped_by() {
             return Ok(Some(format!("stopped by signal {signal}")));

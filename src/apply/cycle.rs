@@ -1,8 +1,10 @@
-//! Taking a CPU offline and online again. The kernel changes other things by the way; they are read
-//! before and put back after (`besides`). What cannot be put back is told, and undo tries again.
+//! Takes a CPU offline and online again. The side effects of that are read before and restored
+//! after (`hotplug_side_effects`). What cannot be restored is reported, and undo tries again.
 
-use super::hotplug_side_effects::{NotBack, besides, put_back, would_be_emptied};
-use super::journal::{ApplyJournal, ChangeFate, OriginalState, StepDone, StepOriginal};
+use super::hotplug_side_effects::{
+    UnrestoredFile, cpuset_to_be_emptied, read_side_effects, restore_side_effects,
+};
+use super::journal::{ApplyJournal, ChangeFate, OriginalState, StepDone};
 use super::perform::PerformedChange;
 use super::revert::{NOTHING, RevertedChange};
 use crate::change::{Change, Outcome};
@@ -10,55 +12,55 @@ use cpushield_linux::{Host, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often a CPU is asked to come back, and how long between.
+/// How often to try to bring a CPU online, and the pause between tries.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is left when the CPU is online and everything else as it was.
+/// The result when the CPU is online and every side effect restored.
 const BACK: &str = "1";
-/// What is left when it is online and some files are not as they were; they follow, a line each.
-const BUT_FOR: &str = "1 but for\n";
+/// The result when it is online and some files could not be restored; they follow, a line each.
+const BACK_EXCEPT: &str = "1 but for\n";
 
-fn online(cpu: usize) -> String {
+fn online_file(cpu: usize) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/online")
 }
 
 pub(super) fn original(host: &Host, cpu: usize) -> Result<OriginalState> {
-    host.read_line(&online(cpu))?;
-    Ok(OriginalState::Files { files: besides(host, cpu) })
+    host.read_line(&online_file(cpu))?;
+    Ok(OriginalState::Files { files: read_side_effects(host, cpu) })
 }
 
 pub(super) fn make(host: &Host, cpu: usize) -> Result<PerformedChange> {
-    let path = online(cpu);
+    let path = online_file(cpu);
     let now = host.read_line(&path)?;
     if now != "1" {
         return Ok(PerformedChange::refused(format!("it is offline: {path} reads {now:?}")));
     }
-    let files = besides(host, cpu);
-    if let Some(group) = would_be_emptied(cpu, &files) {
+    let files = read_side_effects(host, cpu);
+    if let Some(group) = cpuset_to_be_emptied(cpu, &files) {
         return Ok(PerformedChange::refused(format!(
-            "{group} has no other CPU, and its programs would be moved out of it for good"
+            "{group} has no other CPU: the kernel would permanently move its programs out of it"
         )));
     }
     host.write(&path, "0")?;
-    if let Some(reason) = bring_back(host, &path)? {
-        let note = Some(format!("CPU {cpu} does not come back: {reason}"));
+    if let Some(reason) = write_until_online(host, &path)? {
+        let note = Some(format!("CPU {cpu} does not come online: {reason}"));
         let broken = note.clone();
         return Ok(PerformedChange { note, broken, ..PerformedChange::changed("0".to_owned()) });
     }
-    let failed = put_back(host, cpu, &files)?;
+    let failed = restore_side_effects(host, cpu, &files)?;
     if failed.is_empty() {
         return Ok(PerformedChange::changed(BACK.to_owned()));
     }
     let paths: Vec<&str> = failed.iter().map(|file| file.path.as_str()).collect();
-    let left = format!("{BUT_FOR}{}", paths.join("\n"));
-    let note = Some(format!("{}; undo tries again", told(&failed)));
+    let left = format!("{BACK_EXCEPT}{}", paths.join("\n"));
+    let note = Some(format!("{}; undo tries again", describe_unrestored(&failed)));
     Ok(PerformedChange { note, ..PerformedChange::changed(left) })
 }
 
-/// What is not as it was, in a sentence.
-fn told(failed: &[NotBack]) -> String {
-    let first = failed.first().map(|file| format!("{} is not back: {}", file.path, file.why));
+/// Describes the files that could not be restored.
+fn describe_unrestored(failed: &[UnrestoredFile]) -> String {
+    let first = failed.first().map(|file| format!("{} is not restored: {}", file.path, file.why));
     let more = match failed.len() {
         0 | 1 => String::new(),
         n => format!(", and {} more files", n - 1),
@@ -66,8 +68,8 @@ fn told(failed: &[NotBack]) -> String {
     first.unwrap_or_default() + &more
 }
 
-/// Asks a CPU to come online; the reason when it does not.
-fn bring_back(host: &Host, path: &str) -> Result<Option<String>> {
+/// Tries to bring a CPU online; returns the reason when it stays offline.
+fn write_until_online(host: &Host, path: &str) -> Result<Option<String>> {
     let mut reason = None;
     for n in 0..TRIES {
         match host.write(path, "1") {
@@ -85,10 +87,11 @@ fn bring_back(host: &Host, path: &str) -> Result<Option<String>> {
     Ok(reason)
 }
 
-/// Whether the CPU may have been offline: it is the first step that has no outcome.
+/// Whether the CPU may have been taken offline: its step is the first without an outcome.
 fn may_have_begun(journal: &ApplyJournal, cpu: usize) -> bool {
-    let without = |intent: &&StepOriginal| !journal.outcomes.contains_key(&intent.step);
-    let first = journal.intents.iter().find(without).and_then(|intent| journal.step(intent));
+    let mut intents = journal.intents.iter();
+    let first = intents.find(|intent| !journal.outcomes.contains_key(&intent.step));
+    let first = first.and_then(|intent| journal.step(intent));
     first.is_some_and(|step| step.change == Change::CycleCpu { cpu })
 }
 
@@ -106,26 +109,26 @@ pub(super) fn restore(
         return Ok(ChangeFate::Failed { reason }.into());
     }
     let left = done.and_then(|done| done.left.as_deref());
-    let some = left.and_then(|left| left.strip_prefix(BUT_FOR)).map(|paths| {
+    let unrestored = left.and_then(|left| left.strip_prefix(BACK_EXCEPT)).map(|paths| {
         let ours = files.iter().filter(|(path, _)| paths.lines().any(|line| line == *path));
         ours.map(|(path, text)| (path.clone(), text.clone())).collect()
     });
-    let mut failed = put_back(host, cpu, some.as_ref().unwrap_or(files))?;
-    // What is no more has nothing to be put back to.
+    let mut failed = restore_side_effects(host, cpu, unrestored.as_ref().unwrap_or(files))?;
+    // A file that is gone cannot be restored.
     failed.retain(|file| host.exists(&file.path));
     Ok(match failed.as_slice() {
         [] => ChangeFate::Restored.into(),
-        failed => ChangeFate::Failed { reason: told(failed) }.into(),
+        failed => ChangeFate::Failed { reason: describe_unrestored(failed) }.into(),
     })
 }
 
-/// Whether the CPU came back; if it is offline by now, that is somebody else's doing.
+/// Whether the CPU came online again; if it is offline now, another process took it offline.
 pub(super) fn is_finished(done: Option<&StepDone>) -> bool {
     done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some(BACK))
 }
 
-/// Whether a cycle was cut off: what its CPU's files said before is in the journal only.
-pub(super) fn was_cut(journal: &ApplyJournal) -> bool {
+/// Whether a cycle was interrupted: only the journal has the contents of its CPU's files.
+pub(super) fn was_interrupted(journal: &ApplyJournal) -> bool {
     journal.intents.iter().any(|intent| {
         let change = journal.step(intent).map(|step| &step.change);
         matches!(change, Some(Change::CycleCpu { .. }))
@@ -133,14 +136,14 @@ pub(super) fn was_cut(journal: &ApplyJournal) -> bool {
     })
 }
 
-/// Brings a CPU online that was left offline; the reason when it stays so.
+/// Brings a CPU online that was left offline; returns the reason when it stays offline.
 pub(super) fn bring_online(host: &Host, cpu: usize) -> Result<Option<String>> {
-    let path = online(cpu);
+    let path = online_file(cpu);
     match host.read_line(&path) {
         Ok(text) if text == "0" => {}
-        // Nothing to bring back: the file tells, or it is not there.
+        // The CPU is online, or has no such file.
         Ok(_) | Err(_) => return Ok(None),
     }
-    let reason = bring_back(host, &path)?;
-    Ok(reason.map(|reason| format!("CPU {cpu} does not come back: {reason}")))
+    let reason = write_until_online(host, &path)?;
+    Ok(reason.map(|reason| format!("CPU {cpu} does not come online: {reason}")))
 }

@@ -8,82 +8,82 @@ use cpushield_linux::{Error, TaskId};
 use serde::Serialize;
 use std::fmt;
 
-/// What is being done, for a progress bar.
+/// The progress of an apply.
 #[derive(Debug, Clone, Copy)]
 pub struct ApplyProgress<'a> {
     /// Steps done.
     pub done: usize,
     /// Steps in all.
     pub total: usize,
-    /// The tunable at work.
+    /// The tunable of the current step.
     pub what: &'a str,
 }
 
-/// A plan that is in force.
+/// An applied plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AppliedPlan {
     /// The shield.
     pub shield: Shield,
-    /// What came of each runtime step.
+    /// The result of each runtime step.
     pub steps: Vec<AppliedStep>,
     /// The journal's file.
     pub journal: String,
-    /// What happened by the way, an old journal put away for instance.
+    /// Notes, about an archived old journal for example.
     pub notes: Vec<String>,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AppliedStep {
     /// The tunable that wanted it.
     pub tunable: String,
-    /// What was to be changed, for people.
+    /// The subject of the change, as text.
     pub subject: String,
-    /// What came of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub done: StepDone,
 }
 
-/// What became of a shield that was taken down.
+/// The result of an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UndoneShield {
-    /// The shield; `None` when none was up.
+    /// The shield; `None` when none was active.
     pub shield: Option<Shield>,
-    /// It was applied in another boot: the kernel forgot everything by itself.
+    /// It was applied in another boot, so the kernel forgot everything.
     pub other_boot: bool,
-    /// What became of every step that had changed something.
+    /// The result of every step that had changed something.
     pub steps: Vec<UndoneStep>,
-    /// Tasks whose affinity was changed by somebody else meanwhile, and kept.
+    /// Tasks that keep an affinity that another process set meanwhile.
     pub drifted_tasks: Vec<TaskId>,
     /// Tasks that keep exactly the CPUs that the shield had left them, because they asked for these
-    /// while it was up. Kernels before 6.2 do not remember that, and widen them.
+    /// while it was active. Kernels before 6.2 do not remember that, and widen them.
     pub asked_tasks: Vec<TaskId>,
-    /// Tasks that were given their affinity again.
+    /// The number of tasks whose affinity was restored.
     pub restored_tasks: usize,
-    /// Where the journal is: put away, or still active when something could not be put back.
+    /// The journal's path: archived, or still active when something could not be restored.
     pub journal: Option<String>,
-    /// What happened by the way.
+    /// Notes.
     pub notes: Vec<String>,
 }
 
-/// What became of one step.
+/// The result of undoing one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UndoneStep {
-    /// Which step of the plan.
+    /// The index of the step in the plan.
     pub step: usize,
     /// The tunable that wanted it.
     pub tunable: String,
-    /// What was changed, for people.
+    /// The subject of the change, as text.
     pub subject: String,
-    /// What became of it.
+    /// The fate of the change.
     #[serde(flatten)]
     pub fate: ChangeFate,
-    /// What else there is to tell.
+    /// A note.
     pub note: Option<String>,
 }
 
 impl UndoneShield {
-    /// Nothing was up.
+    /// The result without an active shield.
     #[must_use]
     pub fn nothing() -> UndoneShield {
         UndoneShield {
@@ -98,22 +98,22 @@ impl UndoneShield {
         }
     }
 
-    /// The steps that could not be put back.
+    /// The steps that could not be restored.
     pub fn failed(&self) -> impl Iterator<Item = &UndoneStep> {
         self.steps.iter().filter(|step| matches!(step.fate, ChangeFate::Failed { .. }))
     }
 
-    /// Whether everything that was still ours is as it was.
+    /// Whether everything that was still ours is restored.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failed().next().is_none()
     }
 }
 
-/// Why a plan is not in force.
+/// Why a plan was not applied.
 #[derive(Debug)]
 pub enum ApplyError {
-    /// The state directory or `/proc` cannot be used, or another process is at work.
+    /// The state directory or `/proc` cannot be used, or another process has the lock.
     Access(Error),
     /// The file in the state directory is not a journal.
     Journal {
@@ -122,43 +122,43 @@ pub enum ApplyError {
         /// What is wrong.
         error: JournalError,
     },
-    /// A shield is up already.
+    /// A shield is active already.
     Active {
-        /// It.
+        /// The active shield.
         shield: Box<Shield>,
         /// Its journal.
         path: String,
     },
-    /// The plan asks for what no plan may ask for.
+    /// A step of the plan is not allowed.
     Plan {
         /// The step, from 1.
         step: usize,
         /// What is wrong with it.
         why: String,
     },
-    /// A real-time task keeps the kernel from ever ending what a shield needs; nothing was written.
+    /// A real-time task would block the kernel forever; nothing was written.
     Hog(BlockedBy),
-    /// The plan was made in another boot, for other CPUs or for another form of plans.
+    /// The plan was made in another boot, for other CPUs or with another schema.
     Stale {
         /// Why.
         why: String,
     },
-    /// A step without which the shield is worthless failed; what was done was undone.
+    /// A required step failed; everything was undone.
     Failed {
-        /// What was to be changed.
+        /// The subject of the change.
         subject: String,
         /// The kernel's answer.
         refusal: Refusal,
-        /// What to do about it, where that is known.
+        /// A hint, where one is known.
         hint: Option<String>,
-        /// What became of the steps before it.
+        /// The result of undoing the steps before it.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
-    /// A signal asked to stop; what was done was undone.
+    /// A signal asked to stop; everything was undone.
     Stopped {
         /// The signal's number.
         signal: i32,
-        /// What became of the steps before it.
+        /// The result of undoing the steps before it.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
     /// A test killed the host; nothing more was done.
@@ -168,7 +168,7 @@ pub enum ApplyError {
 /// Why nothing was undone.
 #[derive(Debug)]
 pub enum UndoError {
-    /// The state directory or `/proc` cannot be used, or another process is at work.
+    /// The state directory or `/proc` cannot be used, or another process has the lock.
     Access(Error),
     /// The file in the state directory is not a journal.
     Journal {
@@ -177,7 +177,7 @@ pub enum UndoError {
         /// What is wrong.
         error: JournalError,
     },
-    /// A real-time task keeps the kernel from ever ending what undo needs; nothing was written.
+    /// A real-time task would block the kernel forever; nothing was written.
     Hog(BlockedBy),
     /// A test killed the host; nothing more was done.
     Killed,
@@ -196,8 +196,8 @@ impl From<Error> for UndoError {
 }
 
 impl ApplyError {
-    /// The kernel's answer where it made no partition because CPUs of it are those of `isolcpus=`
-    /// (`PERR_HKEEPING` in kernel/cgroup/cpuset.c, 6.7), and everything is as it was before.
+    /// The kernel's answer where it refused a partition because its CPUs are in `isolcpus=`
+    /// (`PERR_HKEEPING` in kernel/cgroup/cpuset.c, 6.7), and everything is restored.
     #[must_use]
     pub fn no_partition(&self) -> Option<&str> {
         let ApplyError::Failed { refusal, undone, .. } = self else { return None };
@@ -212,7 +212,7 @@ impl fmt::Display for ApplyError {
             ApplyError::Access(error) => error.fmt(f),
             ApplyError::Journal { path, error } => write!(f, "{path}: {error}"),
             ApplyError::Active { shield, .. } => {
-                write!(f, "a shield is in force already: {} on CPU {}", shield.name, shield.cpus)
+                write!(f, "a shield is already in force: {} on CPU {}", shield.name, shield.cpus)
             }
             ApplyError::Plan { step, why } => write!(f, "step {step} of the plan: {why}"),
             ApplyError::Stale { why } => f.write_str(why),

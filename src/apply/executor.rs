@@ -1,6 +1,6 @@
-//! The one executor: originals of everything, then the journal on the disk, then one change after
-//! the other, each read back. When a change fails that the shield is worthless without, or a signal
-//! asks to stop, what was done is undone at once.
+//! The executor: reads all originals, writes the journal to the disk, then makes one change after
+//! the other and reads each back. When a required change fails, or a signal asks to stop,
+//! everything is undone at once.
 
 use super::affinities;
 use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
@@ -13,13 +13,13 @@ use crate::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Host, Store, signal};
 
-/// Room in the journal beside what follows from the plan's own size.
+/// Room in the journal in addition to what follows from the plan's size.
 const SPARE_BYTES: u64 = 64 << 10;
 
-/// Puts a plan in force.
+/// Applies a plan.
 ///
 /// # Errors
-/// Nothing was written, or what was written was undone; see [`ApplyError`].
+/// Nothing was written, or everything was undone; see [`ApplyError`].
 pub fn apply(
     host: &Host,
     store: &Store,
@@ -28,15 +28,15 @@ pub fn apply(
 ) -> Result<AppliedPlan, ApplyError> {
     let boot = check(host, plan)?;
     let lock = store.lock()?;
-    let notes = clear_the_way(host, store)?;
-    host.pin_current_thread(&plan.shield.housekeeping);
+    let notes = check_no_shield(host, store)?;
+    host.stay_on(&plan.shield.housekeeping);
     let tasks = host.tasks()?;
     let mut hogs = RtHogs::among(host, &tasks);
-    let mut in_the_way = hogs.above_rcu(host)?;
-    if in_the_way.is_none() {
-        in_the_way = hogs.above_rcu_elsewhere(host, plan)?;
+    let mut blocker = hogs.above_rcu(host)?;
+    if blocker.is_none() {
+        blocker = hogs.above_rcu_after_move(host, plan)?;
     }
-    if let Some(hog) = in_the_way {
+    if let Some(hog) = blocker {
         return Err(ApplyError::Hog(hog));
     }
     let header = JournalHeader {
@@ -46,11 +46,11 @@ pub fn apply(
         boot_id: boot,
         plan: plan.clone(),
     };
-    let intents = original::of_plan(host, plan, &tasks)?;
+    let intents = original::read_originals(host, plan, &tasks)?;
     let opening = journal::opening(&header, &intents);
-    let log = begin(store, &opening)?;
+    let log = start_journal(store, &opening)?;
     let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
-    let halt = run.all(progress).err();
+    let halt = run.make_all(progress).err();
     let steps = std::mem::take(&mut run.steps);
     drop(run);
     match halt {
@@ -77,20 +77,21 @@ pub fn apply(
     }
 }
 
-/// Puts the opening of the journal on the disk, with room for all that is still to be written: the
-/// affinities again at the end and once or twice by undo, and a line or two for each step.
-fn begin(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Error> {
+/// Writes the opening of the journal to the disk, with room for what follows: the affinities at the
+/// end and once or twice by undo, and a line or two for each step.
+fn start_journal(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Error> {
     let len = opening.len() as u64;
     let begun = store.replace_and_reserve(JOURNAL, opening, 4 * len + SPARE_BYTES);
     begun.and_then(|()| store.append(JOURNAL, len)).inspect_err(|_| {
-        // Nothing was changed, so no journal may say that a shield is up. When it cannot be removed
-        // either, undo has nothing to do and puts it away.
+        // Nothing was changed, so no journal of an active shield may remain. If it cannot be
+        // removed either, undo finds nothing to do and archives it.
         let _ = store.remove(JOURNAL);
     })
 }
 
-/// Makes sure that no shield is up. A journal of another boot is put away: the kernel forgot all.
-fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> {
+/// Checks that no shield is active. Archives a journal of another boot, whose changes the kernel
+/// forgot.
+fn check_no_shield(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> {
     let path = store.path(JOURNAL);
     match load(host, store) {
         Ok(FoundJournal::Nothing) => Ok(Vec::new()),
@@ -103,8 +104,8 @@ fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> 
             let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
             let shield = shield.as_deref().unwrap_or("a shield");
             Ok(vec![format!(
-                "the machine was booted since {shield} was up, so nothing of it is left; \
-                 its journal is now {kept}"
+                "the machine was rebooted since {shield} was applied, so nothing of it is left; its \
+                 journal is now {kept}"
             )])
         }
         Err(super::JournalLoadError::Access(error)) => Err(error.into()),
@@ -114,59 +115,63 @@ fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> 
     }
 }
 
-/// Whether a plan, whoever wrote it, asks for what none may ask for, and whether it is about this
-/// machine as it was booted. Returns the boot.
+/// Checks that a plan, from any source, has only allowed steps, and that it is for this machine and
+/// boot. Returns the boot ID.
 ///
 /// # Errors
-/// It is not fit, or stale, or the machine does not say what it is.
+/// A step is not allowed, the plan is stale, or the machine cannot be identified.
 pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
-    let stale = |why: String| Err(ApplyError::Stale { why });
     if plan.schema != crate::plan::SCHEMA {
-        return stale(format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA));
+        let why = format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA);
+        return Err(ApplyError::Stale { why });
     }
     if let Some((step, why)) = plan.unfit() {
         return Err(ApplyError::Plan { step: step + 1, why });
     }
     let boot = boot_id(host)?;
     if boot != plan.boot_id && plan.boot_id.is_some() {
-        return stale("the plan was made in another boot, or on another machine".to_owned());
+        let why = "the plan was made in another boot, or on another machine".to_owned();
+        return Err(ApplyError::Stale { why });
     }
     let online = host.online_cpus()?;
     let missing = plan.shield.cpus.minus(&online);
     if !missing.is_empty() {
-        return stale(format!("the plan shields CPU {missing}; in use here are {online}"));
+        let why = format!("the plan shields CPU {missing}, which is not online (online: {online})");
+        return Err(ApplyError::Stale { why });
     }
     Ok(boot)
 }
 
-/// What to do about a change that failed.
+/// A hint about a change that failed.
 fn hint(change: &Change, kind: RefusalKind) -> Option<&'static str> {
     match change {
         Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition") => {
             Some(match kind {
                 RefusalKind::IsolatedAtBoot => {
                     "these CPUs are isolated by isolcpus= at boot; boot without it, or shield others; \
-                 `cpushield apply` without a saved plan does without the partition"
+                 `cpushield apply` without a saved plan shields them without a partition"
                 }
                 RefusalKind::NotExclusive => {
                     "another control group has these CPUs; `cpushield survey` names it"
                 }
-                _ => "`cpushield plan --off cpuset` does without, and nothing keeps programs out",
+                _ => {
+                    "`cpushield plan --off cpuset` shields without it, but then programs are not kept out"
+                }
             })
         }
         Change::Write { path, .. } if kind == RefusalKind::Busy && path.contains("cpuset") => {
             Some("another control group has these CPUs; `cpushield survey` names it")
         }
-        Change::Slice { .. } => Some("`systemctl status cpushield.slice` may tell more"),
+        Change::Slice { .. } => Some("`systemctl status cpushield.slice` may show the cause"),
         Change::MoveTasks { .. } if kind == RefusalKind::NoSpace => {
             Some("that cpuset has no CPUs or no memory nodes")
         }
-        Change::CycleCpu { .. } => Some("`dmesg` tells why; `cpushield undo` tries again"),
+        Change::CycleCpu { .. } => Some("`dmesg` shows why; `cpushield undo` tries again"),
         _ => None,
     }
 }
 
-/// Why the executor stopped before the end.
+/// Why the executor stopped early.
 enum ExecutionStop {
     Failed { subject: String, refusal: Refusal, hint: Option<String> },
     Signal(i32),
@@ -179,7 +184,7 @@ impl From<cpushield_linux::Error> for ExecutionStop {
     }
 }
 
-/// Steps being made.
+/// A running execution of a plan's steps.
 pub(super) struct PlanExecution<'a> {
     pub(super) host: &'a Host,
     pub(super) plan: &'a Plan,
@@ -187,12 +192,15 @@ pub(super) struct PlanExecution<'a> {
     pub(super) intents: &'a [StepOriginal],
     pub(super) log: Appender,
     pub(super) hogs: RtHogs,
-    /// What came of those that were made.
+    /// The results of the steps made so far.
     pub(super) steps: Vec<AppliedStep>,
 }
 
 impl PlanExecution<'_> {
-    fn all(&mut self, progress: &mut dyn FnMut(ApplyProgress<'_>)) -> Result<(), ExecutionStop> {
+    fn make_all(
+        &mut self,
+        progress: &mut dyn FnMut(ApplyProgress<'_>),
+    ) -> Result<(), ExecutionStop> {
         let total = self.intents.len();
         for (done, intent) in self.intents.iter().enumerate() {
             if let Some(signal) = signal::stopped_by() {
@@ -200,19 +208,19 @@ impl PlanExecution<'_> {
             }
             let Some(step) = self.plan.steps.get(intent.step) else { continue };
             progress(ApplyProgress { done, total, what: &step.tunable });
-            self.one(intent, step)?;
+            self.make_or_stop(intent, step)?;
         }
         if let Some(signal) = signal::stopped_by() {
             return Err(ExecutionStop::Signal(signal));
         }
         progress(ApplyProgress { done: total, total, what: "" });
-        let masks = affinities::left(self.host, self.plan, self.intents)?;
+        let masks = affinities::current_masks(self.host, self.plan, self.intents)?;
         self.log.add(&journal::applied(&masks))?;
         self.log.sync()?;
         Ok(())
     }
 
-    fn one(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), ExecutionStop> {
+    fn make_or_stop(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), ExecutionStop> {
         let broken = self.make(intent, step)?;
         let Some(AppliedStep { subject, done, .. }) = self.steps.last() else { return Ok(()) };
         let failure = match &done.outcome {
@@ -220,7 +228,7 @@ impl PlanExecution<'_> {
                 Some(Refusal { kind: *kind, reason: reason.clone() })
             }
             Outcome::Absent if step.required => {
-                let reason = "it is not there".to_owned();
+                let reason = "it does not exist".to_owned();
                 Some(Refusal { kind: RefusalKind::Other, reason })
             }
             _ => broken.map(|reason| Refusal { kind: RefusalKind::Other, reason }),
@@ -234,13 +242,13 @@ impl PlanExecution<'_> {
         }
     }
 
-    /// Makes one change and notes what came of it. Says why everything must be undone, if so.
+    /// Makes one change and records its outcome. Returns a reason if everything must be undone.
     pub(super) fn make(
         &mut self,
         intent: &StepOriginal,
         step: &Step,
     ) -> Result<Option<String>, cpushield_linux::Error> {
-        let original = self.late(intent, step)?;
+        let original = self.read_late_original(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => PerformedChange::refused(reason),
             None => perform::make(self.host, &step.change, &original)?,
@@ -256,29 +264,29 @@ impl PlanExecution<'_> {
         Ok(broken)
     }
 
-    /// The original of a step. A file that was missing at first and is there now is read and
-    /// journaled before it is written, unless it vanishes with a directory that we made.
-    fn late(
+    /// Returns the original of a step. A file that was missing at first and exists now is read and
+    /// journaled before it is written, unless undo removes it with a directory that we made.
+    fn read_late_original(
         &mut self,
         intent: &StepOriginal,
         step: &Step,
     ) -> Result<OriginalState, cpushield_linux::Error> {
         let Change::Write { path, .. } = &step.change else { return Ok(intent.original.clone()) };
         if intent.original != OriginalState::Missing
-            || self.is_in_ours(path)
+            || self.is_in_new_dir(path)
             || !self.host.exists(path)
         {
             return Ok(intent.original.clone());
         }
-        let original = original::of_change(self.host, &step.change)?;
+        let original = original::read_original(self.host, &step.change)?;
         let late = StepOriginal { step: intent.step, original: original.clone() };
         self.log.add(&journal::late(&late))?;
         self.log.sync()?;
         Ok(original)
     }
 
-    /// Whether a path lies in a directory that the plan makes.
-    fn is_in_ours(&self, path: &str) -> bool {
+    /// Whether a path is in a directory that the plan makes.
+    fn is_in_new_dir(&self, path: &str) -> bool {
         self.intents.iter().any(|intent| super::makes(self.plan, intent, path))
     }
 }

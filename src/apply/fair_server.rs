@@ -1,7 +1,7 @@
-//! A fair server that the kernel does not let go. Its share of a CPU is part of the bandwidth of
+//! A fair server that the kernel cannot stop. Its share of a CPU is part of the bandwidth of
 //! the CPU's root domain. Where domains are rebuilt and one stays as it is, kernels without the
 //! commit "sched/deadline: Restore dl_server bandwidth on non-destructive root domain changes"
-//! count that domain anew without its servers; a share can then not be given back, and the write
+//! count that domain again without its servers; a share can then not be given back, and the write
 //! is answered with EBUSY (`dl_server_apply_params()` and `__dl_overflow()` in
 //! kernel/sched/deadline.c, `partition_sched_domains_locked()` in kernel/sched/topology.c,
 //! `dl_rebuild_rd_accounting()` in kernel/cgroup/cpuset.c, 6.12). An earlier shield is enough for
@@ -11,14 +11,14 @@
 use super::hogs::FAIR_SERVER;
 use crate::change::{Change, RefusalKind};
 
-/// What a refusal means; `None` where it is another one.
-pub(super) fn words(change: &Change, kind: RefusalKind, reason: &str) -> Option<String> {
+/// Explains a refusal; `None` where it has another cause.
+pub(super) fn explain_refusal(change: &Change, kind: RefusalKind, reason: &str) -> Option<String> {
     let of_server = matches!(change, Change::Write { path, .. } if path.starts_with(FAIR_SERVER));
     (of_server && kind == RefusalKind::Busy).then(|| {
         format!(
-            "{reason}: when scheduling domains were rebuilt, this kernel forgot that this CPU's \
-             server has a share of them, and now cannot take the share back; after a reboot it \
-             can, or after the CPU was offline (--on cpu-hotplug-cycle)"
+            "{reason}: when scheduling domains were rebuilt, this kernel forgot this CPU's server's \
+             share of them, and now cannot take the share back; reboot, or take the CPU offline \
+             and online again (--on cpu-hotplug-cycle)"
         )
     })
 }

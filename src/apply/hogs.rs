@@ -1,7 +1,8 @@
-//! Steps that would wait for ever because a real-time task keeps a CPU to itself. Some writes make
-//! the kernel wait for an ordinary thread on a certain CPU, and on PREEMPT_RT nearly everything
-//! waits for RCU. Whoever makes such a write is then in state D, holds locks that others need, and
-//! cannot be killed; so it is not made. It finds out and says why; the executor and undo decide.
+//! Finds steps that would wait forever because a real-time task keeps a CPU describe_hog. Some
+//! writes make the kernel wait for an ordinary thread on a certain CPU, and on PREEMPT_RT nearly
+//! everything waits for RCU. The writing process would then be in state D, hold locks that others
+//! need, and be unkillable. So such a write is not made. This module gives the reason; the executor
+//! and undo decide.
 
 use super::journal::OriginalState;
 use super::perform::is_original;
@@ -15,32 +16,32 @@ const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 pub(super) const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu";
 const CPU: &str = "/sys/devices/system/cpu";
 
-/// For how long a look at all tasks is worth something.
-const LOOK_LASTS: Duration = Duration::from_secs(1);
+/// How long a scan of all tasks stays valid.
+const SCAN_VALID: Duration = Duration::from_secs(1);
 
-/// The real-time tasks that keep a CPU to themselves, looked for when a step asks.
+/// The real-time tasks that keep a CPU describe_hog, found when a step needs them.
 #[derive(Debug, Default)]
 pub struct RtHogs {
     found: Option<(Instant, Vec<RtHog>)>,
 }
 
-/// A real-time task that must go first, and what can be done about it.
+/// A real-time task that must end first, and a hint about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockedBy {
-    /// Who is where, and what waits for it.
+    /// The task, its CPU, and what would wait for it.
     pub why: String,
-    /// What to do.
+    /// The hint.
     pub hint: String,
 }
 
 impl RtHogs {
-    /// Those among tasks that were listed just now.
+    /// Finds the hogs in a fresh read_cpu_list of tasks.
     pub fn among(host: &Host, tasks: &[Task]) -> RtHogs {
         RtHogs { found: Some((Instant::now(), host.hogs_among(tasks))) }
     }
 
-    fn look(&mut self, host: &Host) -> Result<&[RtHog]> {
-        let fresh = self.found.as_ref().is_some_and(|(when, _)| when.elapsed() < LOOK_LASTS);
+    fn find(&mut self, host: &Host) -> Result<&[RtHog]> {
+        let fresh = self.found.as_ref().is_some_and(|(when, _)| when.elapsed() < SCAN_VALID);
         if !fresh {
             self.found = None;
         }
@@ -51,40 +52,40 @@ impl RtHogs {
         Ok(&self.found.insert(found).1)
     }
 
-    /// After a step that may have sent tasks to other CPUs.
+    /// Forgets the scan, after a step that may have moved tasks to other CPUs.
     pub fn forget(&mut self) {
         self.found = None;
     }
 
-    /// The task that keeps RCU from coming to an end anywhere, if there is one: it is above
+    /// Finds a task that prevents RCU grace periods from ending: its priority is above that of
     /// `rcuc/N`, the thread that reports for its CPU on PREEMPT_RT and with `rcutree.use_softirq=0`
     /// (rcu_cpu_kthread() in kernel/rcu/tree.c, 6.12). Moving tasks between cgroups and removing a
-    /// group wait for RCU. A CPU of `nohz_full=` needs no report while it runs a user's code.
+    /// group wait for RCU. A CPU of `nohz_full=` needs no report while it runs in user mode.
     ///
     /// # Errors
     /// `/proc` cannot be read.
     pub fn above_rcu(&mut self, host: &Host) -> Result<Option<BlockedBy>> {
-        for hog in self.look(host)? {
-            if let Some(found) = above_rcu(host, hog, hog.task.cpu, "is not above it")? {
+        for hog in self.find(host)? {
+            if let Some(found) = blocks_rcu(host, hog, hog.task.cpu, "is not above it")? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// The same for a task that a plan would send to other CPUs, because it takes away its own.
+    /// The same for a task that a plan would move to other CPUs, because it shields the task's CPU.
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn above_rcu_elsewhere(&mut self, host: &Host, plan: &Plan) -> Result<Option<BlockedBy>> {
+    pub fn above_rcu_after_move(&mut self, host: &Host, plan: &Plan) -> Result<Option<BlockedBy>> {
         if !plan.steps.iter().any(|step| is_cpuset(&step.change)) {
             return Ok(None);
         }
         let shield = &plan.shield;
-        for hog in self.look(host)?.iter().filter(|hog| shield.cpus.contains(hog.task.cpu)) {
+        for hog in self.find(host)?.iter().filter(|hog| shield.cpus.contains(hog.task.cpu)) {
             for cpu in shield.housekeeping.iter() {
-                let words = "is not above it where the shield would send it";
-                if let Some(found) = above_rcu(host, hog, cpu, words)? {
+                let words = "would not be above it where the shield would move it";
+                if let Some(found) = blocks_rcu(host, hog, cpu, words)? {
                     return Ok(Some(found));
                 }
             }
@@ -92,32 +93,32 @@ impl RtHogs {
         Ok(None)
     }
 
-    /// Why a change must not be made now.
+    /// Returns why a change must not be made now.
     ///
     /// # Errors
     /// `/proc` cannot be read.
     pub fn refuse(&mut self, host: &Host, change: &Change) -> Result<Option<String>> {
         if let Some(cpus) = takes_time_from(host, change) {
-            let hog = self.look(host)?.iter().find(|hog| cpus.contains(hog.task.cpu));
+            let hog = self.find(host)?.iter().find(|hog| cpus.contains(hog.task.cpu));
             return Ok(hog.map(|hog| {
-                let words = "it is all that gives other threads of this CPU time";
-                format!("{}, {words}; {}", busy(hog), remedy(hog))
+                let words = "only this setting gives other threads of the CPU time";
+                format!("{}, and {words}; {}", describe_hog(hog), remedy(hog))
             }));
         }
         let cpus = match change {
-            Change::Write { path, value, compare } if waits(path) => {
-                to_be_written(host, path, value, *compare)
-                    .and_then(|now| on(host, path, &now, value))
+            Change::Write { path, value, compare } if waits_for_threads(path) => {
+                value_to_replace(host, path, value, *compare)
+                    .and_then(|now| cpus_to_wait_for(host, path, &now, value))
             }
             // The CPU's own `cpuhp/N`, and a kworker on another one (cpu_down_maps_locked() in
             // kernel/cpu.c, 6.6).
-            Change::CycleCpu { .. } => list(host, &format!("{CPU}/online")),
+            Change::CycleCpu { .. } => read_cpu_list(host, &format!("{CPU}/online")),
             _ => None,
         };
-        self.wait(host, cpus)
+        self.endless_wait(host, cpus)
     }
 
-    /// Why a file cannot be put back now.
+    /// Returns why a file cannot be restored now.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -128,30 +129,32 @@ impl RtHogs {
         was: &OriginalState,
     ) -> Result<Option<String>> {
         let cpus = match (change, was) {
-            (Change::Write { path, compare, .. }, OriginalState::Text { text }) if waits(path) => {
+            (Change::Write { path, compare, .. }, OriginalState::Text { text })
+                if waits_for_threads(path) =>
+            {
                 let now = host.read_line(path).ok().filter(|now| !is_original(*compare, now, text));
-                now.and_then(|now| on(host, path, &now, text))
+                now.and_then(|now| cpus_to_wait_for(host, path, &now, text))
             }
             _ => None,
         };
-        self.wait(host, cpus)
+        self.endless_wait(host, cpus)
     }
 
-    /// Why a thread on one of these CPUs would be waited for without end.
-    fn wait(&mut self, host: &Host, cpus: Option<CpuSet>) -> Result<Option<String>> {
+    /// Returns why a wait for a thread on one of these CPUs would never end.
+    fn endless_wait(&mut self, host: &Host, cpus: Option<CpuSet>) -> Result<Option<String>> {
         let Some(cpus) = cpus else { return Ok(None) };
-        let mut hogs = self.look(host)?.iter().filter(|hog| cpus.contains(hog.task.cpu));
+        let mut hogs = self.find(host)?.iter().filter(|hog| cpus.contains(hog.task.cpu));
         let starves = hogs.find(|hog| !is_served(host, hog.task.cpu));
         Ok(starves.map(|hog| {
             let words = "the kernel would wait forever for a thread of this CPU";
-            format!("{}, and {words}; {}", busy(hog), remedy(hog))
+            format!("{}, and {words}; {}", describe_hog(hog), remedy(hog))
         }))
     }
 }
 
-/// What a task on a CPU means for RCU there.
-fn above_rcu(host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Result<Option<BlockedBy>> {
-    if list(host, &format!("{CPU}/nohz_full")).is_some_and(|quiet| quiet.contains(cpu)) {
+/// Checks whether a task on a CPU blocks RCU there.
+fn blocks_rcu(host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Result<Option<BlockedBy>> {
+    if read_cpu_list(host, &format!("{CPU}/nohz_full")).is_some_and(|quiet| quiet.contains(cpu)) {
         return Ok(None);
     }
     let name = format!("rcuc/{cpu}");
@@ -165,12 +168,12 @@ fn above_rcu(host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Result<Option
     let above = (priority + 1).min(99);
     Ok(Some(BlockedBy {
         why: format!(
-            "{}, and {name} ({policy}) {words}: this kernel cannot finish an RCU grace period \
-             then, so a task that waits for one would wait forever",
-            busy(hog)
+            "{}, and {name} ({policy}) {words}: then this kernel cannot finish an RCU grace \
+             period, and a task that waits for one would wait forever",
+            describe_hog(hog)
         ),
         hint: format!(
-            "{}; or put the kernel's thread above it: chrt -f -p {above} {} (`cpushield run \
+            "{}; or raise the kernel's thread above it: chrt -f -p {above} {} (`cpushield run \
              --fifo` does that)",
             remedy(hog),
             rcu.id.tid
@@ -178,15 +181,15 @@ fn above_rcu(host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Result<Option
     }))
 }
 
-fn busy(hog: &RtHog) -> String {
-    format!("CPU {} is busy with {hog}, which does not sleep", hog.task.cpu)
+fn describe_hog(hog: &RtHog) -> String {
+    format!("CPU {} is describe_hog with {hog}, which does not sleep", hog.task.cpu)
 }
 
 fn remedy(hog: &RtHog) -> String {
     format!("stop it, or make it an ordinary task (chrt -o -p 0 {})", hog.task.id.tid)
 }
 
-fn list(host: &Host, path: &str) -> Option<CpuSet> {
+fn read_cpu_list(host: &Host, path: &str) -> Option<CpuSet> {
     host.read_line(path).ok()?.parse().ok()
 }
 
@@ -205,16 +208,21 @@ fn is_cpuset(change: &Change) -> bool {
     }
 }
 
-/// What a file shows now, when writing the value would change it.
-fn to_be_written(host: &Host, path: &str, value: &str, compare: ValueComparison) -> Option<String> {
+/// Returns the content of a file if writing the value would change it.
+fn value_to_replace(
+    host: &Host,
+    path: &str,
+    value: &str,
+    compare: ValueComparison,
+) -> Option<String> {
     host.read_line(path).ok().filter(|now| !compare.already(now, value))
 }
 
-/// The switch of an event: the first that is written since the boot enlarges the main trace buffer.
+/// The switch of an event: the first write after boot expands the main trace buffer.
 const SWITCH: &str = "/events/sched/sched_switch/enable";
 
 /// Whether a write to this file may wait for a thread on a certain CPU.
-fn waits(path: &str) -> bool {
+fn waits_for_threads(path: &str) -> bool {
     path == WATCHDOG_CPUS || path.ends_with(SWITCH)
 }
 
@@ -223,17 +231,17 @@ fn waits(path: &str) -> bool {
 /// (softlockup_stop_all() and softlockup_start_all() in kernel/watchdog.c, 4.19 to 6.12). The trace
 /// buffer: schedule_work_on() for every CPU (ring_buffer_resize(), kernel/trace/ring_buffer.c,
 /// 6.1).
-fn on(host: &Host, path: &str, now: &str, value: &str) -> Option<CpuSet> {
+fn cpus_to_wait_for(host: &Host, path: &str, now: &str, value: &str) -> Option<CpuSet> {
     if path.ends_with(SWITCH) {
-        return list(host, &format!("{CPU}/online"));
+        return read_cpu_list(host, &format!("{CPU}/online"));
     }
     let sets = [now, value].map(|text| text.parse::<CpuSet>().unwrap_or_default());
     Some(sets[0].union(&sets[1]))
 }
 
-/// Whether ordinary threads get some time on a CPU whatever real-time tasks do: from the fair
-/// server where its file is there, else from throttling. Since 6.12 the latter does nothing in most
-/// kernels, but where debugfs is not mounted nobody can have switched the fair server off.
+/// Whether ordinary threads get some time on a CPU despite real-time tasks: from the fair server
+/// where its file exists, else from throttling. Since 6.12 throttling does nothing in most kernels,
+/// but where debugfs is not mounted, no process can have disabled the fair server.
 fn is_served(host: &Host, cpu: usize) -> bool {
     match host.read_line(&format!("{FAIR_SERVER}{cpu}/runtime")) {
         Ok(runtime) => runtime != "0",
@@ -241,14 +249,16 @@ fn is_served(host: &Host, cpu: usize) -> bool {
     }
 }
 
-/// The CPUs on which a change takes from ordinary threads what [`is_served`] asks for.
+/// The CPUs on which a change takes the time of [`is_served`] from ordinary threads.
 fn takes_time_from(host: &Host, change: &Change) -> Option<CpuSet> {
     let Change::Write { path, value, compare } = change else { return None };
     let cpu = path.strip_prefix(FAIR_SERVER).and_then(|rest| rest.strip_suffix("/runtime"));
     let cpus = match cpu {
         Some(cpu) if value == "0" => cpu.parse().ok().map(CpuSet::one),
-        None if path == RT_RUNTIME && value == "-1" => list(host, &format!("{CPU}/online")),
+        None if path == RT_RUNTIME && value == "-1" => {
+            read_cpu_list(host, &format!("{CPU}/online"))
+        }
         _ => None,
     };
-    cpus.filter(|_| to_be_written(host, path, value, *compare).is_some())
+    cpus.filter(|_| value_to_replace(host, path, value, *compare).is_some())
 }

@@ -1,7 +1,6 @@
-//! What else changes when a CPU goes offline and comes online again: the files that show it are
-//! read before, and written again where they differ afterwards. Affinities of tasks are not in
-//! here, they are kept by their own step; events of perf that count on that CPU end, and nobody can
-//! start them again for their owners.
+//! The side effects of taking a CPU offline and online again: the files that show them are read
+//! before, and written where they differ afterwards. Affinities of tasks have their own step. Perf
+//! events that count on that CPU end, and only their owners can start them again.
 
 use crate::change::{ValueComparison, chosen_word};
 use cpushield_linux::{CpuSet, Host, Result};
@@ -9,14 +8,14 @@ use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu/cpu";
 const IRQ: &str = "/proc/irq";
-/// Where v1 cpusets are, with and without the prefix of their files.
+/// The mount points of v1 cpusets, with and without the prefix of their files.
 const CPUSETS: &[&str] = &["/sys/fs/cgroup/cpuset", "/dev/cpuset"];
-/// Where the v2 tree is, alone and beside v1.
+/// The mount points of cgroup v2, alone and in hybrid mode.
 const TREES: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const RESCTRL: &str = "/sys/fs/resctrl";
-/// How deep groups are looked through.
+/// The maximum depth of groups that are searched.
 const DEPTH_MAX: usize = 16;
-/// How often all is written again: one value may have to go before another.
+/// How often all files are written: one value may depend on another.
 const ROUNDS: usize = 2;
 
 /// Settings of a CPU's frequency. `scaling_setspeed` is forgotten with the last CPU of a policy
@@ -29,35 +28,35 @@ const FREQUENCY: &[&str] = &[
     "energy_performance_preference",
 ];
 
-/// The files, with what they say.
+/// The files, with their contents.
 struct SideEffectFiles<'a> {
     host: &'a Host,
     cpu: usize,
     texts: BTreeMap<String, String>,
 }
 
-/// What the kernel and its drivers may change besides.
-pub(super) fn besides(host: &Host, cpu: usize) -> BTreeMap<String, String> {
+/// Reads the files that the kernel and its drivers may change.
+pub(super) fn read_side_effects(host: &Host, cpu: usize) -> BTreeMap<String, String> {
     let mut files = SideEffectFiles { host, cpu, texts: BTreeMap::new() };
-    files.interrupts();
-    files.queues();
+    files.add_interrupts();
+    files.add_queues();
     for dir in CPUSETS {
-        files.below(dir, &["cpuset.cpus", "cpus"], "tasks", 0);
+        files.add_groups_below(dir, &["cpuset.cpus", "cpus"], "tasks", 0);
     }
-    // A partition without a CPU for a moment may stay invalid (remote_partition_disable() in
+    // A partition that has no CPU for a moment may stay invalid (remote_partition_disable() in
     // kernel/cgroup/cpuset.c, 6.12).
     for dir in TREES {
-        files.below(dir, &["cpuset.cpus.partition"], "cgroup.controllers", 0);
+        files.add_groups_below(dir, &["cpuset.cpus.partition"], "cgroup.controllers", 0);
     }
     // The CPU leaves its groups and comes back into the default one (resctrl_offline_cpu() and
     // resctrl_online_cpu() in arch/x86/kernel/cpu/resctrl/, 6.12).
-    files.below(RESCTRL, &["cpus_list"], "cpus_list", 0);
-    files.settings();
+    files.add_groups_below(RESCTRL, &["cpus_list"], "cpus_list", 0);
+    files.add_cpu_settings();
     files.texts
 }
 
 impl SideEffectFiles<'_> {
-    fn keep(&mut self, path: String) {
+    fn add(&mut self, path: String) {
         if let Ok(text) = self.host.read_line(&path)
             && !text.starts_with('<')
         {
@@ -69,31 +68,31 @@ impl SideEffectFiles<'_> {
         self.host.list(dir).unwrap_or_default()
     }
 
-    /// An interrupt that may be handled nowhere else may then be handled everywhere
-    /// (migrate_one_irq() in kernel/irq/cpuhotplug.c), and drivers spread theirs anew over the CPUs
-    /// that are there (virtnet_set_affinity() in drivers/net/virtio_net.c, 6.12).
-    fn interrupts(&mut self) {
+    /// An interrupt with only this CPU in its affinity gets all CPUs (migrate_one_irq() in
+    /// kernel/irq/cpuhotplug.c), and drivers spread their interrupts again over the online CPUs
+    /// (virtnet_set_affinity() in drivers/net/virtio_net.c, 6.12).
+    fn add_interrupts(&mut self) {
         for irq in self.names(IRQ) {
-            self.keep(format!("{IRQ}/{irq}/smp_affinity_list"));
+            self.add(format!("{IRQ}/{irq}/smp_affinity_list"));
         }
     }
 
-    /// The same function of the driver tells which CPUs send on which queue.
-    fn queues(&mut self) {
+    /// The same driver function sets which CPUs send on which queue.
+    fn add_queues(&mut self) {
         for device in self.names("/sys/class/net") {
             let dir = format!("/sys/class/net/{device}/queues");
             for queue in self.names(&dir) {
-                self.keep(format!("{dir}/{queue}/xps_cpus"));
+                self.add(format!("{dir}/{queue}/xps_cpus"));
             }
         }
     }
 
-    /// Groups that name the CPU, and partitions. The group at the top is the kernel's own.
-    fn below(&mut self, dir: &str, wanted: &[&str], mark: &str, depth: usize) {
+    /// Groups with this CPU, and partitions. The root group belongs to the kernel.
+    fn add_groups_below(&mut self, dir: &str, wanted: &[&str], mark: &str, depth: usize) {
         for name in self.names(dir) {
             let below = format!("{dir}/{name}");
             let is_group = self.host.exists(&format!("{below}/{mark}"));
-            // Groups that only watch are in a directory of their own, which is none.
+            // Monitoring groups are in a directory that is not a group itself.
             if depth >= DEPTH_MAX || !(is_group || name == "mon_groups") {
                 continue;
             }
@@ -103,34 +102,34 @@ impl SideEffectFiles<'_> {
                     self.texts.insert(path, text);
                 }
             }
-            self.below(&below, wanted, mark, depth + 1);
+            self.add_groups_below(&below, wanted, mark, depth + 1);
         }
     }
 
-    fn settings(&mut self) {
-        let own = format!("{CPU}{}", self.cpu);
+    fn add_cpu_settings(&mut self) {
+        let dir = format!("{CPU}{}", self.cpu);
         for name in FREQUENCY {
-            self.keep(format!("{own}/cpufreq/{name}"));
+            self.add(format!("{dir}/cpufreq/{name}"));
         }
-        // Kept by the kernel itself, but not by every driver that makes its states anew.
-        for state in self.names(&format!("{own}/cpuidle")) {
-            self.keep(format!("{own}/cpuidle/{state}/disable"));
+        // The kernel keeps these, but not every driver that makes its states again does.
+        for state in self.names(&format!("{dir}/cpuidle")) {
+            self.add(format!("{dir}/cpuidle/{state}/disable"));
         }
-        // Made anew when the CPU comes back (arch/x86/kernel/cpu/mce/amd.c, 6.12).
+        // Made again when the CPU comes online (arch/x86/kernel/cpu/mce/amd.c, 6.12).
         let banks = format!("/sys/devices/system/machinecheck/machinecheck{}", self.cpu);
         for bank in self.names(&banks) {
             for block in self.names(&format!("{banks}/{bank}")) {
                 for name in ["threshold_limit", "interrupt_enable"] {
-                    self.keep(format!("{banks}/{bank}/{block}/{name}"));
+                    self.add(format!("{banks}/{bank}/{block}/{name}"));
                 }
             }
         }
     }
 }
 
-/// A v1 cpuset that has no other CPU: the kernel moves its programs out of it for good
+/// Finds a v1 cpuset that has no other CPU: the kernel moves its programs out of it permanently
 /// (cpuset1_hotplug_update_tasks() in kernel/cgroup/cpuset-v1.c, 6.12).
-pub(super) fn would_be_emptied(cpu: usize, files: &BTreeMap<String, String>) -> Option<&str> {
+pub(super) fn cpuset_to_be_emptied(cpu: usize, files: &BTreeMap<String, String>) -> Option<&str> {
     let one = CpuSet::one(cpu);
     let mut alone = files.iter().filter(|(path, text)| {
         is_v1_cpuset(path) && text.parse::<CpuSet>().is_ok_and(|cpus| cpus == one)
@@ -142,43 +141,45 @@ fn is_v1_cpuset(path: &str) -> bool {
     path.ends_with("/cpuset.cpus") || path.ends_with("/cpus")
 }
 
-/// A file that is not as it was.
+/// A file that could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NotBack {
+pub(super) struct UnrestoredFile {
     pub(super) path: String,
     pub(super) why: String,
 }
 
-/// Writes what differs; says what could not be put back.
-pub(super) fn put_back(
+/// Writes the files that differ. Returns those that could not be restored.
+pub(super) fn restore_side_effects(
     host: &Host,
     cpu: usize,
     files: &BTreeMap<String, String>,
-) -> Result<Vec<NotBack>> {
-    // A group lies within the one above it, so those above come first.
+) -> Result<Vec<UnrestoredFile>> {
+    // A group's CPUs must be in its parent's, so parents come first.
     let mut files: Vec<(&String, &String)> = files.iter().collect();
     files.sort_by_key(|(path, _)| path.matches('/').count());
     let mut failed = Vec::new();
     for _ in 0..ROUNDS {
         failed.clear();
         for (path, text) in &files {
-            match one(host, cpu, path, text) {
+            match restore_file(host, cpu, path, text) {
                 Ok(None) => {}
-                Ok(Some(why)) => failed.push(NotBack { path: (*path).clone(), why }),
+                Ok(Some(why)) => failed.push(UnrestoredFile { path: (*path).clone(), why }),
                 Err(error) if error.is_stop() => return Err(error),
-                Err(error) => failed.push(NotBack { path: (*path).clone(), why: error.reason() }),
+                Err(error) => {
+                    failed.push(UnrestoredFile { path: (*path).clone(), why: error.reason() })
+                }
             }
         }
     }
     Ok(failed)
 }
 
-/// Puts one file back; why it is not.
-fn one(host: &Host, cpu: usize, path: &str, text: &str) -> Result<Option<String>> {
+/// Restores one file. Returns the reason when that failed.
+fn restore_file(host: &Host, cpu: usize, path: &str, text: &str) -> Result<Option<String>> {
     let now = host.read_line(path)?;
     let value = match () {
         () if now == text => return Ok(None),
-        // Only this CPU was taken away; what else became of the group is others' business.
+        // Only this CPU was removed; other changes of the group belong to other processes.
         () if path.ends_with("/cpus_list") || is_v1_cpuset(path) => match now.parse::<CpuSet>() {
             Ok(cpus) if cpus.contains(cpu) => return Ok(None),
             Ok(cpus) => cpus.union(&CpuSet::one(cpu)).to_string(),

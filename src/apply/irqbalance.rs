@@ -1,5 +1,5 @@
-//! irqbalance and the shield: it is told to leave the CPUs alone, and told back. It shows what it
-//! was told only after its next scan, so its answer decides nothing but drift.
+//! Bans the shielded CPUs from irqbalance, and restores the previous ban. irqbalance shows a ban
+//! only after its next scan, so its answer is used only to detect drift.
 
 use super::journal::{ChangeFate, OriginalState, StepDone};
 use super::perform::PerformedChange;
@@ -9,19 +9,19 @@ use cpushield_linux::{CpuSet, Error, Host, Result};
 
 pub(super) fn original(host: &Host) -> Result<OriginalState> {
     match host.irqbalance()? {
-        Some(it) => Ok(OriginalState::Cpus { cpus: it.banned }),
+        Some(balancer) => Ok(OriginalState::Cpus { cpus: balancer.banned }),
         None => Ok(OriginalState::Missing),
     }
 }
 
 pub(super) fn make(host: &Host, cpus: &CpuSet) -> Result<PerformedChange> {
-    let it = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
-    if cpus.is_subset(&it.banned) {
+    let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
+    if cpus.is_subset(&balancer.banned) {
         return Ok(PerformedChange::plain(Outcome::AlreadySo));
     }
-    let all = it.banned.union(cpus);
-    host.ban_from_irqbalance(&it, Some(&all))?;
-    Ok(PerformedChange::changed(left(&it.socket, &all)))
+    let all = balancer.banned.union(cpus);
+    host.ban_from_irqbalance(&balancer, Some(&all))?;
+    Ok(PerformedChange::changed(left(&balancer.socket, &all)))
 }
 
 fn left(socket: &str, cpus: &CpuSet) -> String {
@@ -34,28 +34,28 @@ pub(super) fn restore(
     was: &CpuSet,
     done: Option<&StepDone>,
 ) -> Result<RevertedChange> {
-    let it = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
+    let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
     let ours = was.union(cpus);
-    if let Some(told) = done.and_then(|done| done.left.as_deref())
-        && told != left(&it.socket, &ours)
+    if let Some(recorded) = done.and_then(|done| done.left.as_deref())
+        && recorded != left(&balancer.socket, &ours)
     {
-        let note = Some("it was started again since, and has forgotten".to_owned());
+        let note = Some("irqbalance was restarted since, and lost the setting".to_owned());
         return Ok(RevertedChange { fate: Some(ChangeFate::Gone), note });
     }
-    if it.banned != ours && it.banned != *was {
-        let (now, original) = (it.banned.to_string(), was.to_string());
+    if balancer.banned != ours && balancer.banned != *was {
+        let (now, original) = (balancer.banned.to_string(), was.to_string());
         return Ok(ChangeFate::Drifted { now, ours: ours.to_string(), original }.into());
     }
-    if done.is_none() && it.banned == *was {
-        // Either it was not told, or it has not looked yet: telling it back does no harm.
-        host.ban_from_irqbalance(&it, told_back(host, was))?;
+    if done.is_none() && balancer.banned == *was {
+        // It has no ban, or has not scanned yet: restoring the previous ban does no harm.
+        host.ban_from_irqbalance(&balancer, previous_ban(host, was))?;
         return Ok(NOTHING);
     }
-    host.ban_from_irqbalance(&it, told_back(host, was))?;
+    host.ban_from_irqbalance(&balancer, previous_ban(host, was))?;
     Ok(ChangeFate::Restored.into())
 }
 
-/// What irqbalance must be told so that it leaves alone what it left alone before.
-fn told_back<'a>(host: &Host, was: &'a CpuSet) -> Option<&'a CpuSet> {
+/// The ban to set so that irqbalance skips the same CPUs as before.
+fn previous_ban<'a>(host: &Host, was: &'a CpuSet) -> Option<&'a CpuSet> {
     (*was != host.irqbalance_default()).then_some(was)
 }

@@ -1,12 +1,11 @@
 //! The [`ApplyJournal`] of one shield: JSON lines, written before and while a plan is applied and
 //! while it is undone.
 //!
-//! The order is the safety: a header with the plan, the original of every step, and `begin` are put
-//! in place as one file, on the disk before the first write. Then outcomes follow, then what undo
-//! did. So a file without `begin` never was a journal of ours, and nothing may be written because
-//! of it; a line behind `begin` that cannot be read, torn by a crash, says nothing, and is told.
-//! How a file is understood is in `parse`. It does not read or write files, and it does not know
-//! how a change is made or undone.
+//! The order makes it safe: a header with the plan, the original of every step, and `begin` are
+//! written as one file and synced before the first change. Outcomes follow, then the results of
+//! undo. So a file without `begin` never was a valid journal, and nothing is written because of it.
+//! A line after `begin` that cannot be read, torn by a crash, is ignored and reported. `parse`
+//! reads journals. This module does no file access, and does not make or undo changes.
 
 mod parse;
 
@@ -19,10 +18,10 @@ use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The version of the journal's form.
+/// The version of the journal's schema.
 pub const SCHEMA: u32 = 1;
 
-/// The first line: whose journal it is, and the plan.
+/// The first line: the writer and the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalHeader {
@@ -34,11 +33,11 @@ pub struct JournalHeader {
     pub version: String,
     /// The boot it was applied in; `None` on a recorded machine without one.
     pub boot_id: Option<String>,
-    /// What is applied.
+    /// The applied plan.
     pub plan: Plan,
 }
 
-/// What was there before a step.
+/// The state before a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "was", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum OriginalState {
@@ -49,14 +48,14 @@ pub enum OriginalState {
     },
     /// The file, directory or task was not there.
     Missing,
-    /// It was there but could not be read, so it is never written.
+    /// It exists but could not be read, so it is never written.
     Unreadable {
         /// The kernel's answer.
         reason: String,
     },
-    /// The directory was there, or the service answered.
+    /// The directory existed, or the service answered.
     Present,
-    /// A set of CPUs: the affinity of a task, or what irqbalance left alone.
+    /// A set of CPUs: the affinity of a task, or the CPUs banned from irqbalance.
     Cpus {
         /// The set.
         cpus: CpuSet,
@@ -76,7 +75,7 @@ pub enum OriginalState {
         /// The masks.
         masks: TaskMasks,
     },
-    /// Texts of files that the step changes by the way.
+    /// The contents of files that the step changes as a side effect.
     Files {
         /// Path and text.
         files: BTreeMap<String, String>,
@@ -87,31 +86,31 @@ pub enum OriginalState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepOriginal {
-    /// Which step of the plan.
+    /// The index of the step in the plan.
     pub step: usize,
-    /// What was there before it.
+    /// The state before it.
     pub original: OriginalState,
 }
 
-/// The end of the intents.
+/// The line that ends the originals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BeginLine {
-    /// How many intents there are.
+    /// The number of originals.
     intents: usize,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepDone {
-    /// Which step of the plan.
+    /// The index of the step in the plan.
     pub step: usize,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What was read back after it; `None` when it is not a value.
+    /// The value that was read back; `None` where there is none.
     pub left: Option<String>,
-    /// What else there is to tell, a fall-back for instance.
+    /// A note, about a fallback for example.
     pub note: Option<String>,
     /// Tasks that were moved.
     pub moved: Option<MovedTasks>,
@@ -127,102 +126,102 @@ pub struct MovedTasks {
     pub stayed: Vec<StayedTasks>,
 }
 
-/// Tasks that stayed for one reason.
+/// Tasks that could not be moved for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StayedTasks {
     /// The kernel's answer.
     pub refusal: Refusal,
-    /// How many.
+    /// Their number.
     pub tasks: usize,
 }
 
-/// The plan is applied.
+/// The line that ends a complete apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CompleteLine {
-    /// The affinities that were left, of all tasks whose original is known.
+    /// The resulting affinities of all tasks whose original is known.
     masks: TaskMasks,
 }
 
-/// What is changed of a shield that is up, on the disk before the first write of it.
+/// A change of an active shield, on the disk before its first write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amendment {
-    /// Steps that are made once more; what was there before the first time stays their original.
+    /// Steps that are made again; they keep their first original.
     pub again: Vec<usize>,
-    /// Steps that follow those of the plan.
+    /// Steps to add to the plan.
     pub added: Vec<AddedStep>,
 }
 
-/// A step that is added to those of a shield that is up.
+/// A step that is added to an active shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddedStep {
     /// The step.
     pub step: Step,
-    /// What was there before it; where an earlier step is about the same thing, before that one.
+    /// The state before it, or before an earlier step about the same thing.
     pub original: OriginalState,
 }
 
-/// What undo is going to make of the affinities, decided before its first write, because taking
-/// cpusets away changes them again.
+/// What undo will do with the affinities, decided before its first write, because removing cpusets
+/// changes them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UndoDecision {
-    /// What each task that has its mask because of us shall have at the end.
+    /// The final mask of each task whose mask the shield changed.
     pub masks: TaskMasks,
-    /// What those tasks had when undo began. Whoever has something else later was changed since.
+    /// The masks of those tasks when undo began. A different mask later was set by another process.
     pub was: TaskMasks,
-    /// Those of them that only cpusets can have narrowed: they get their CPUs with the cpusets, and
-    /// one that does not asked for what it has (6.2 and later).
+    /// Those of them that only cpusets can have narrowed: they get their CPUs with the cpusets. One
+    /// that does not has asked for its mask (6.2 and later).
     pub limited: Vec<TaskId>,
-    /// Masks that are none of ours, of tasks to which the kernel may give more CPUs when cpusets go
-    /// (before 6.2): they keep them.
+    /// Masks that the shield did not change, of tasks to which the kernel may give more CPUs when
+    /// cpusets are removed (before 6.2): the tasks keep these masks.
     pub kept: TaskMasks,
-    /// Tasks whose mask is no longer what we left: they keep it.
+    /// Tasks whose mask another process changed: they keep it.
     pub drifted: Vec<TaskId>,
 }
 
-/// Undo has looked at every file and every task. What somebody changes from here on is theirs, also
-/// when undo is called again because something could not be put back.
+/// Undo has checked every file and every task. Later changes belong to other processes, even when
+/// undo is called again because something could not be restored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AffinitiesDone {
-    /// Tasks whose mask could not be put back, with the one they have.
+    /// Tasks whose mask could not be restored, with their current mask.
     pub pending: TaskMasks,
 }
 
-/// What undo did about one step.
+/// What undo did with one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepFate {
-    /// Which step of the plan.
+    /// The index of the step in the plan.
     pub step: usize,
-    /// What became of it.
+    /// The fate of its change.
     pub fate: ChangeFate,
-    /// What else there is to tell.
+    /// A note.
     pub note: Option<String>,
 }
 
-/// What became of a change when it was undone.
+/// The fate of a change in an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ChangeFate {
-    /// The original is there again.
+    /// The original was restored.
     Restored,
-    /// It is no longer what we left, so it was left alone.
+    /// Another process changed the value, so it was left alone.
     Drifted {
-        /// What is there.
+        /// The current value.
         now: String,
-        /// What we had left there.
+        /// The value that apply left.
         ours: String,
-        /// What was there before.
+        /// The original value.
         original: String,
     },
-    /// The file, directory or task is no more, or the machine was booted again.
+    /// The file, directory or task is gone, or the machine was rebooted.
     Gone,
-    /// It could not be put back.
+    /// It could not be restored.
     Failed {
         /// Why.
         reason: String,
@@ -245,7 +244,7 @@ enum JournalLine {
     AffinitiesDone(AffinitiesDone),
 }
 
-/// A journal that was read.
+/// A parsed journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyJournal {
     /// The first line.
@@ -254,28 +253,28 @@ pub struct ApplyJournal {
     pub intents: Vec<StepOriginal>,
     /// Originals of files that appeared while the plan was applied.
     pub late: BTreeMap<usize, OriginalState>,
-    /// Outcomes by step; a step without one may or may not have been done.
+    /// Outcomes by step; a step without one may or may not have been made.
     pub outcomes: BTreeMap<usize, StepDone>,
-    /// The affinities left at the end; `None` when the plan was not applied to its end.
+    /// The resulting affinities; `None` when the plan was not fully applied.
     pub applied: Option<TaskMasks>,
-    /// The steps of an amendment that did not come to its end.
+    /// The steps of an unfinished amendment.
     pub amending: BTreeSet<usize>,
-    /// What the last undo decided, once it has begun.
+    /// The decision of the last undo, once it has begun.
     pub undoing: Option<UndoDecision>,
-    /// What undo did, by step.
+    /// The results of undo, by step.
     pub fates: BTreeMap<usize, StepFate>,
-    /// Steps that an undo has dealt with to its end: it has looked again at what it put back.
+    /// Steps that an undo has finished, including the second check of restored values.
     pub settled: BTreeSet<usize>,
-    /// What the last undo left of the affinities; `None` when it did not come that far.
+    /// The affinities that the last undo left; `None` when it did not get that far.
     pub affinities: Option<AffinitiesDone>,
-    /// Bytes of whole lines; what follows them was torn by a crash.
+    /// The number of bytes in complete lines; a crash tore what follows.
     pub whole: u64,
     /// Lines that cannot be read.
     pub dropped: Vec<DroppedLine>,
 }
 
-/// A line as bytes with its line end.
-fn line(line: &JournalLine) -> Vec<u8> {
+/// Encodes a line with its line end.
+fn encode(line: &JournalLine) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(line).unwrap_or_default();
     bytes.push(b'\n');
     bytes
@@ -284,71 +283,71 @@ fn line(line: &JournalLine) -> Vec<u8> {
 /// The part of a journal that must be on the disk before the first write.
 #[must_use]
 pub fn opening(header: &JournalHeader, intents: &[StepOriginal]) -> Vec<u8> {
-    let mut bytes = line(&JournalLine::Header(Box::new(header.clone())));
+    let mut bytes = encode(&JournalLine::Header(Box::new(header.clone())));
     for intent in intents {
-        bytes.extend(line(&JournalLine::Intent(intent.clone())));
+        bytes.extend(encode(&JournalLine::Intent(intent.clone())));
     }
-    bytes.extend(line(&JournalLine::Begin(BeginLine { intents: intents.len() })));
+    bytes.extend(encode(&JournalLine::Begin(BeginLine { intents: intents.len() })));
     bytes
 }
 
 /// The line of an original that was read late, because the file appeared while applying.
 #[must_use]
 pub fn late(intent: &StepOriginal) -> Vec<u8> {
-    line(&JournalLine::Late(intent.clone()))
+    encode(&JournalLine::Late(intent.clone()))
 }
 
 /// The line of an outcome.
 #[must_use]
 pub fn outcome(done: &StepDone) -> Vec<u8> {
-    line(&JournalLine::Outcome(done.clone()))
+    encode(&JournalLine::Outcome(done.clone()))
 }
 
-/// The line of what is changed of a shield that is up.
+/// The line of an amendment.
 #[must_use]
 pub fn amend(amendment: &Amendment) -> Vec<u8> {
-    line(&JournalLine::Amend(amendment.clone()))
+    encode(&JournalLine::Amend(amendment.clone()))
 }
 
 /// The line that ends a complete apply, or an amendment.
 #[must_use]
 pub fn applied(masks: &TaskMasks) -> Vec<u8> {
-    line(&JournalLine::Applied(CompleteLine { masks: masks.clone() }))
+    encode(&JournalLine::Applied(CompleteLine { masks: masks.clone() }))
 }
 
 /// The line that begins an undo.
 #[must_use]
 pub fn undoing(undoing: &UndoDecision) -> Vec<u8> {
-    line(&JournalLine::Undoing(undoing.clone()))
+    encode(&JournalLine::Undoing(undoing.clone()))
 }
 
-/// The line that ends an undo's work.
+/// The line that ends an undo.
 #[must_use]
 pub fn affinities_done(done: &AffinitiesDone) -> Vec<u8> {
-    line(&JournalLine::AffinitiesDone(done.clone()))
+    encode(&JournalLine::AffinitiesDone(done.clone()))
 }
 
-/// The line of what undo did about a step.
+/// The line of what undo did with a step.
 #[must_use]
 pub fn undone(fated: &StepFate) -> Vec<u8> {
-    line(&JournalLine::Undone(fated.clone()))
+    encode(&JournalLine::Undone(fated.clone()))
 }
 
 impl ApplyJournal {
-    /// The plan, with the boot it was applied in.
+    /// Returns the plan, with the boot it was applied in.
     #[must_use]
     pub fn plan(self) -> Plan {
         Plan { boot_id: self.header.boot_id, ..self.header.plan }
     }
 
-    /// Whether the plan and what was changed since was applied to its end, and no undo has begun.
+    /// Whether the plan and its amendments are fully applied, and no undo has begun.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.applied.is_some() && self.amending.is_empty() && self.undoing.is_none()
     }
 
-    /// Takes in what is changed of the shield. What came of a step that is made once more is not
-    /// known any more, unless it had changed something: then undo has that to put back in any case.
+    /// Adds an amendment. The outcome of a step that is made again becomes unknown, unless it had
+    /// changed something: undo must restore that in any case.
     pub fn amend(&mut self, amendment: Amendment) {
         for step in amendment.again {
             if self.outcomes.get(&step).is_some_and(|done| done.outcome != Outcome::Changed) {
@@ -364,31 +363,31 @@ impl ApplyJournal {
         }
     }
 
-    /// Takes in what came of a step. One that had changed something before stays one that did,
-    /// whatever came of it the second time: undo has that to put back.
-    fn came_of(&mut self, done: StepDone) {
-        let changed = |done: &StepDone| done.outcome == Outcome::Changed;
-        if changed(&done) || !self.outcomes.get(&done.step).is_some_and(changed) {
+    /// Records the outcome of a step. `Changed` stays, whatever a second try gives: undo must
+    /// restore that change.
+    fn record_outcome(&mut self, done: StepDone) {
+        let known = self.outcomes.get(&done.step);
+        let has_changed = known.is_some_and(|known| known.outcome == Outcome::Changed);
+        if !has_changed || done.outcome == Outcome::Changed {
             self.outcomes.insert(done.step, done);
         }
     }
 
-    /// The last step that is about the same thing as a change.
+    /// Finds the last step about the same thing as a change.
     #[must_use]
     pub fn last_about(&self, change: &Change) -> Option<&StepOriginal> {
-        let same = |intent: &&StepOriginal| {
-            self.step(intent).is_some_and(|step| step.change.is_about_same(change))
-        };
-        self.intents.iter().rev().find(same)
+        let mut latest = self.intents.iter().rev();
+        latest
+            .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
     }
 
-    /// The step of an intent.
+    /// The step of an original.
     #[must_use]
     pub fn step(&self, intent: &StepOriginal) -> Option<&Step> {
         self.header.plan.steps.get(intent.step)
     }
 
-    /// What was there before a step: read late when the file appeared late.
+    /// The state before a step, read late when the file appeared late.
     #[must_use]
     pub fn original<'a>(&'a self, intent: &'a StepOriginal) -> &'a OriginalState {
         self.late.get(&intent.step).unwrap_or(&intent.original)
@@ -502,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line_and_what_was_expected() {
+    fn errors_name_the_line_and_what_was_expected() {
         let text = String::from_utf8(sample()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let with = |n: usize, line: &str| {
@@ -512,7 +511,7 @@ mod tests {
         };
         let again = lines[8].replace("[2]", "[4]");
         let newer = lines[0].replace("\"schema\":1,\"version\"", "\"schema\":2,\"version\"");
-        for (n, line, told) in [
+        for (n, line, message) in [
             (0, "", "line 1: expected the header of a cpushield journal, schema 1, found \"\""),
             (0, newer.as_str(), "line 1: expected the header of a cpushield journal, schema 1"),
             (1, lines[2], "line 2: expected the original of step 0, found"),
@@ -524,7 +523,7 @@ mod tests {
             (9, &again, "line 10: expected an outcome or what undo did, found"),
         ] {
             let error = with(n, line);
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(message), "{error}");
         }
         let error = ApplyJournal::parse(lines[0].as_bytes()).unwrap_err();
         assert_eq!(error.found, "the end of the file");
@@ -533,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_behind_begin_that_cannot_be_read_are_dropped_and_told() {
+    fn unreadable_lines_after_begin_are_dropped_and_reported() {
         let whole = ApplyJournal::parse(&sample()).unwrap();
         assert_eq!(whole.dropped, []);
         let text = String::from_utf8(sample()).unwrap();
@@ -548,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_dropped_behind_begin_and_only_there() {
+    fn a_torn_last_line_is_dropped_only_after_begin() {
         let bytes = sample();
         let text = String::from_utf8(bytes.clone()).unwrap();
         let begin = text.find("{\"late\"").unwrap();

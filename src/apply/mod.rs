@@ -1,9 +1,8 @@
-//! Apply and undo: `Plan` → journal + [`Applied`]; journal → [`Undone`]. The one executor, the
-//! journal, the one undo.
+//! Apply and undo: `Plan` → journal + [`AppliedPlan`]; journal → [`UndoneShield`]. The only
+//! executor, the journal, and the only undo.
 //!
-//! The promise is that nothing is lost: every original is on the disk before the first write, and
-//! undo puts back what was there, after a crash too, wherever it is still ours. It decides nothing
-//! about what is good for a shield; that is the plan's.
+//! Every original is on the disk before the first write. Undo restores it, even after a crash,
+//! unless another process changed the value since. The plan decides what is good for a shield.
 
 mod affinities;
 mod amend;
@@ -19,6 +18,7 @@ mod moves;
 mod original;
 mod perform;
 mod presence;
+mod restore_affinities;
 mod revert;
 mod slice;
 mod unbound;
@@ -42,30 +42,31 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The journal of the active shield.
 pub const JOURNAL: &str = "journal.jsonl";
 
-/// Why there is no journal to be had.
+/// Why a journal cannot be loaded.
 #[derive(Debug)]
 pub enum JournalLoadError {
     /// It cannot be read.
     Access(Error),
     /// It is not a journal.
     Journal {
-        /// Where it lies.
+        /// Its path.
         path: String,
-        /// Why not.
+        /// What is wrong.
         error: JournalError,
     },
 }
 
-/// What journal there is.
+/// The journal that was found.
 enum FoundJournal {
     Nothing,
-    /// One of another boot: the kernel forgot all of it. The rest of it is not asked.
+    /// A journal of another boot: the kernel forgot all changes. The rest of the file is not
+    /// parsed.
     OtherBoot(Box<JournalOrigin>),
     Here(Box<ApplyJournal>),
 }
 
-/// The journal of the active shield. Its first line decides first: what a crash left of the rest
-/// stands in nobody's way when the machine was booted since.
+/// Loads the journal of the active shield. The boot in its first line is checked first: a damaged
+/// journal does not matter after a reboot.
 fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLoadError> {
     let Some(bytes) = store.read(JOURNAL).map_err(JournalLoadError::Access)? else {
         return Ok(FoundJournal::Nothing);
@@ -80,11 +81,11 @@ fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLoadError> {
     }
 }
 
-/// The plan of the journal of this boot, with the boot it was applied in, whether or not it was
-/// applied to its end ([`find_shield`] tells); `None` when no shield was made in this boot.
+/// Returns the plan of this boot's journal, with its boot, even if it was not fully applied
+/// ([`find_shield`] checks that); `None` when no shield was made in this boot.
 ///
 /// # Errors
-/// The journal cannot be read, or is none.
+/// The journal cannot be read or parsed.
 pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, JournalLoadError> {
     Ok(match load(host, store)? {
         FoundJournal::Here(journal) => Some(journal.plan()),
@@ -92,21 +93,23 @@ pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, JournalLoadErr
     })
 }
 
-/// What came of each step of the active shield that was dealt with; empty without a shield.
+/// Returns the outcomes of the active shield's steps; empty without a shield.
 ///
 /// # Errors
-/// The journal cannot be read, or is none.
+/// The journal cannot be read or parsed.
 pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
-    let step = |done: &StepDone| journal.header.plan.steps.get(done.step).cloned();
-    let with = |done: &StepDone| Some((step(done)?, done.outcome.clone()));
-    Ok(journal.outcomes.values().filter_map(with).collect())
+    let steps = &journal.header.plan.steps;
+    let outcomes = journal.outcomes.values();
+    let outcomes =
+        outcomes.filter_map(|done| Some((steps.get(done.step)?.clone(), done.outcome.clone())));
+    Ok(outcomes.collect())
 }
 
-/// The tasks that lived before the active shield; `None` where that is not on record.
+/// Returns the tasks that are older than the active shield; `None` where that was not recorded.
 ///
 /// # Errors
-/// The journal cannot be read, or is none.
+/// The journal cannot be read or parsed.
 pub fn lived_before(
     host: &Host,
     store: &Store,
@@ -119,27 +122,29 @@ pub fn lived_before(
     }))
 }
 
-/// What tasks of the shield, each with the mask that it has outside, ask for to have their CPUs
-/// again when the shield is gone; nothing of a task whose mask is its own. A mask that is set is
-/// one that the kernel keeps for good (6.2 and later), so that of the cpusets must not be set.
+/// Returns the masks that tasks of the shield must request to get their CPUs back when the shield
+/// is gone, given the mask of each outside of the shield. Tasks with a mask of their own are left
+/// out. The kernel keeps a mask that is set forever (6.2 and later), so that of the cpusets must
+/// not be set.
 ///
 /// # Errors
-/// The journal cannot be read, or is none; or `/proc` cannot be read.
-pub fn unlimited(
+/// The journal cannot be read or parsed, or `/proc` cannot be read.
+pub fn masks_without_cpusets(
     host: &Host,
     store: &Store,
     tasks: &[(Task, CpuSet)],
 ) -> Result<BTreeMap<TaskId, CpuSet>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
-    let masks = affinities::unlimited(host, &journal, tasks).map_err(JournalLoadError::Access)?;
+    let masks = affinities::masks_without_cpusets(host, &journal, tasks)
+        .map_err(JournalLoadError::Access)?;
     Ok(masks.0)
 }
 
-/// Puts the journal of the active shield away as it is and returns where; `None` without a journal.
-/// It holds originals that were never put back, so it is not among those that are removed in time.
+/// Archives the journal of the active shield and returns its path; `None` without a journal. It has
+/// originals that were never restored, so it is not removed with old journals.
 ///
 /// # Errors
-/// Another process is at work, or the journal cannot be renamed.
+/// Another process has the lock, or the journal cannot be renamed.
 pub fn forget(store: &Store) -> Result<Option<String>, Error> {
     let _lock = store.lock()?;
     match store.read(JOURNAL)? {
@@ -148,7 +153,7 @@ pub fn forget(store: &Store) -> Result<Option<String>, Error> {
     }
 }
 
-/// Which boot this is; `None` on a recorded machine that does not say.
+/// Reads the boot ID; `None` on a recorded machine without one.
 fn boot_id(host: &Host) -> Result<Option<String>, Error> {
     match host.read_line("/proc/sys/kernel/random/boot_id") {
         Ok(id) => Ok(Some(id)),
@@ -157,7 +162,7 @@ fn boot_id(host: &Host) -> Result<Option<String>, Error> {
     }
 }
 
-/// Whether a step made a directory that `path` lies in.
+/// Whether a step made a directory that contains `path`.
 fn makes(plan: &Plan, intent: &StepOriginal, path: &str) -> bool {
     let dir = match plan.steps.get(intent.step).map(|step| &step.change) {
         Some(Change::MakeDir { path }) if intent.original == OriginalState::Missing => path.clone(),

@@ -1,6 +1,6 @@
-//! Making one change: skip what is so already, write, read back. What is written back when the
-//! kernel made something else of it is only what was there the moment before; originals and the
-//! journal are the executor's.
+//! Makes one change: skips what is already as wanted, writes, reads back. When the kernel made
+//! something else of the value, the value right before the write is restored; originals and the
+//! journal are the executor's task.
 
 use super::journal::{OriginalState, StepDone};
 use super::original;
@@ -9,18 +9,18 @@ use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison, chos
 use cpushield_linux::{CpuSet, Error, Host, Result, SchedPolicy, TaskId};
 use std::collections::BTreeSet;
 
-/// What came of one change, without its step.
+/// The result of one change, without its step.
 #[derive(Debug)]
 pub struct PerformedChange {
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What was read back.
+    /// The value that was read back.
     pub left: Option<String>,
-    /// What else there is to tell.
+    /// A note.
     pub note: Option<String>,
     /// Tasks moved.
     pub moved: Option<super::journal::MovedTasks>,
-    /// The machine is worse off than before, and everything must be undone whatever the plan says.
+    /// Why the machine is worse than before, so that everything must be undone.
     pub broken: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl PerformedChange {
         PerformedChange { left: Some(left), ..PerformedChange::plain(Outcome::Changed) }
     }
 
-    /// Refused, for a reason that no code asks for.
+    /// A refusal that no code distinguishes.
     pub(super) fn refused(reason: impl Into<String>) -> PerformedChange {
         PerformedChange::refused_by(Refusal { kind: RefusalKind::Other, reason: reason.into() })
     }
@@ -43,7 +43,7 @@ impl PerformedChange {
         PerformedChange::plain(Outcome::Refused { kind, reason })
     }
 
-    /// The line of the journal.
+    /// The journal's record.
     #[must_use]
     pub fn of_step(self, step: usize) -> StepDone {
         StepDone {
@@ -56,8 +56,8 @@ impl PerformedChange {
     }
 }
 
-/// Turns the kernel's answers about one change into an outcome; only a stopped host is an error.
-fn answered(answer: Result<PerformedChange>) -> Result<PerformedChange> {
+/// Turns a kernel error about one change into an outcome; only a stopped host is an error.
+fn outcome_of_error(answer: Result<PerformedChange>) -> Result<PerformedChange> {
     match answer {
         Err(error) if error.is_stop() => Err(error),
         Err(error) if error.is_absent() => Ok(PerformedChange::plain(Outcome::Absent)),
@@ -73,10 +73,10 @@ fn answered(answer: Result<PerformedChange>) -> Result<PerformedChange> {
 pub fn make(host: &Host, change: &Change, was: &OriginalState) -> Result<PerformedChange> {
     if let OriginalState::Unreadable { reason } = was {
         return Ok(PerformedChange::refused(format!(
-            "it could not be put back, for it cannot be read: {reason}"
+            "it could not be restored, because it cannot be read: {reason}"
         )));
     }
-    let made = answered(match change {
+    let made = outcome_of_error(match change {
         Change::Write { path, value, compare } => write(host, path, value, *compare),
         Change::MakeDir { path } => make_dir(host, path),
         Change::Affinity { task, cpus, .. } => affinity(host, *task, cpus),
@@ -88,17 +88,19 @@ pub fn make(host: &Host, change: &Change, was: &OriginalState) -> Result<Perform
         Change::CycleCpu { cpu } => cycle::make(host, *cpu),
     })?;
     match &made.outcome {
-        Outcome::Refused { kind, reason } => match fair_server::words(change, *kind, reason) {
-            Some(reason) => Ok(PerformedChange::refused_by(Refusal { kind: *kind, reason })),
-            None => Ok(made),
-        },
+        Outcome::Refused { kind, reason } => {
+            match fair_server::explain_refusal(change, *kind, reason) {
+                Some(reason) => Ok(PerformedChange::refused_by(Refusal { kind: *kind, reason })),
+                None => Ok(made),
+            }
+        }
         _ => Ok(made),
     }
 }
 
-/// Whether the kernel took a part of a set that was written: it leaves out CPUs that are offline or
-/// outside a parent's set.
-fn narrowed(compare: ValueComparison, left: &str, value: &str) -> bool {
+/// Whether the kernel took a part of a set: it leaves out CPUs that are offline or outside of a
+/// parent's set.
+fn is_narrowed(compare: ValueComparison, left: &str, value: &str) -> bool {
     let sets = match compare {
         ValueComparison::List => (left.parse::<CpuSet>(), value.parse::<CpuSet>()),
         ValueComparison::Mask => (CpuSet::parse_mask(left), CpuSet::parse_mask(value)),
@@ -123,46 +125,46 @@ fn write(
             ..PerformedChange::plain(Outcome::AlreadySo)
         });
     }
-    if let Some(reason) = unbound::names_isolated(host, path, &before)? {
+    if let Some(reason) = unbound::isolated_conflict(host, path, &before)? {
         return Ok(PerformedChange::refused(reason));
     }
     match host.write(path, value) {
         // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
         // kernel/cgroup/cpuset.c, 5.10 and 5.15) and answers EINVAL to `isolated`.
         Err(error) if is_partition(path) && error.is_invalid() => {
-            return partition(host, path, value, &before, &Refusal::from(&error));
+            return fall_back_to_root(host, path, value, &before, &Refusal::from(&error));
         }
         answer => answer?,
     }
     let left = host.read_line(path)?;
-    if compare.same(&left, value) || narrowed(compare, &left, value) {
+    if compare.same(&left, value) || is_narrowed(compare, &left, value) {
         return Ok(PerformedChange::changed(left));
     }
     if is_partition(path) {
         let kind = RefusalKind::of_partition(&left);
-        return partition(host, path, value, &before, &Refusal { kind, reason: left });
+        return fall_back_to_root(host, path, value, &before, &Refusal { kind, reason: left });
     }
     let verb = if compare.same(&left, &before) { "kept" } else { "made it" };
     let reason = format!("the kernel {verb} {left:?}");
-    taken_back(host, path, compare, &before, Refusal { kind: RefusalKind::Other, reason })
+    refuse_and_restore(host, path, compare, &before, Refusal { kind: RefusalKind::Other, reason })
 }
 
-/// Puts back what was there the moment before. Where that fails the file stays ours, so that undo
+/// Restores the value right before the write. Where that fails the file stays ours, so that undo
 /// tries again.
-fn taken_back(
+fn refuse_and_restore(
     host: &Host,
     path: &str,
     compare: ValueComparison,
     before: &str,
     refusal: Refusal,
 ) -> Result<PerformedChange> {
-    match put_back(host, path, compare, before) {
+    match restore_value(host, path, compare, before) {
         Ok(()) => Ok(PerformedChange::refused_by(refusal)),
         Err(error) if error.is_stop() => Err(error),
         Err(error) => {
             let left = host.read_line(path)?;
             let Refusal { reason, .. } = refusal;
-            let note = format!("{reason}, and {:?} cannot be put back: {}", before, error.reason());
+            let note = format!("{reason}, and {:?} cannot be restored: {}", before, error.reason());
             Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(left) })
         }
     }
@@ -172,9 +174,9 @@ fn is_partition(path: &str) -> bool {
     path.ends_with("/cpuset.cpus.partition")
 }
 
-/// `isolated` that the kernel refuses or calls invalid: `root` keeps others out too, though the
-/// scheduler still balances between its CPUs.
-fn partition(
+/// Tries `root` where the kernel refuses `isolated` or makes it invalid. `root` keeps other tasks
+/// out, too, but the scheduler still balances between its CPUs.
+fn fall_back_to_root(
     host: &Host,
     path: &str,
     value: &str,
@@ -184,34 +186,38 @@ fn partition(
     let left = &refusal.reason;
     if value == "isolated" {
         host.write(path, "root")?;
-        let second = host.read_line(path)?;
-        if second == "root" {
+        let fallback = host.read_line(path)?;
+        if fallback == "root" {
             let note = format!("the kernel says {left:?}, so the partition is a `root` one");
-            return Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(second) });
+            return Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(fallback) });
         }
     }
     let reason = format!("the kernel says {left:?}");
-    taken_back(host, path, ValueComparison::Text, before, Refusal { kind: refusal.kind, reason })
+    refuse_and_restore(
+        host,
+        path,
+        ValueComparison::Text,
+        before,
+        Refusal { kind: refusal.kind, reason },
+    )
 }
 
-fn put_back(host: &Host, path: &str, compare: ValueComparison, before: &str) -> Result<()> {
+fn restore_value(host: &Host, path: &str, compare: ValueComparison, before: &str) -> Result<()> {
     let now = host.read_line(path)?;
-    for value in writable(compare, before, &now) {
+    for value in values_to_restore(compare, before, &now) {
         host.write(path, &value)?;
     }
     Ok(())
 }
 
-/// What must be written so that a file that shows `now` shows `original` again; nothing when it
-/// does.
+/// Returns what must be written so that a file that shows `now` shows `original` again; nothing
+/// when it does.
 #[must_use]
-pub fn writable(compare: ValueComparison, original: &str, now: &str) -> Vec<String> {
+pub fn values_to_restore(compare: ValueComparison, original: &str, now: &str) -> Vec<String> {
     match compare {
         ValueComparison::Member => {
-            let words = |text: &str| -> BTreeSet<String> {
-                text.split_whitespace().map(str::to_owned).collect()
-            };
-            let (original, now) = (words(original), words(now));
+            let original: BTreeSet<&str> = original.split_whitespace().collect();
+            let now: BTreeSet<&str> = now.split_whitespace().collect();
             let on = original.difference(&now).map(|word| format!("+{word}"));
             on.chain(now.difference(&original).map(|word| format!("-{word}"))).collect()
         }
@@ -226,12 +232,12 @@ pub fn writable(compare: ValueComparison, original: &str, now: &str) -> Vec<Stri
     }
 }
 
-/// Whether a file that shows `now` says what it said when it showed `original`.
+/// Whether a file that shows `now` has the same value as when it showed `original`.
 #[must_use]
 pub fn is_original(compare: ValueComparison, now: &str, original: &str) -> bool {
     match compare {
         ValueComparison::Word => compare.same(now, chosen_word(original)),
-        ValueComparison::Member => writable(compare, original, now).is_empty(),
+        ValueComparison::Member => values_to_restore(compare, original, now).is_empty(),
         _ => compare.same(now, original) || now.trim() == original.trim(),
     }
 }
@@ -245,7 +251,7 @@ fn make_dir(host: &Host, path: &str) -> Result<PerformedChange> {
 }
 
 fn affinity(host: &Host, task: TaskId, cpus: &CpuSet) -> Result<PerformedChange> {
-    original::same_task(host, task)?;
+    original::check_same_task(host, task)?;
     if host.online_affinity(task.tid)? == *cpus {
         return Ok(PerformedChange::plain(Outcome::AlreadySo));
     }
@@ -259,7 +265,7 @@ fn affinity(host: &Host, task: TaskId, cpus: &CpuSet) -> Result<PerformedChange>
 }
 
 fn scheduling(host: &Host, task: TaskId, policy: SchedPolicy) -> Result<PerformedChange> {
-    original::same_task(host, task)?;
+    original::check_same_task(host, task)?;
     if host.scheduling(task.tid)? == policy {
         return Ok(PerformedChange::plain(Outcome::AlreadySo));
     }

@@ -1,5 +1,5 @@
-//! [`find_shield`]: the one answer to "is a shield up?". It looks at the journal and at who holds
-//! the lock, and never says that a half-made shield is one. What the machine says is `status`'s.
+//! [`find_shield`]: finds out whether a shield is active, from the journal and the lock. It never
+//! reports a partial shield as an active one. `status` shows the state of the machine.
 
 use super::journal::ApplyJournal;
 use super::{FoundJournal, JournalLoadError, load};
@@ -11,15 +11,15 @@ use std::time::Duration;
 /// How long a reader waits for a writer that is about to end before it reports the writer.
 const WRITER_WAIT: Duration = Duration::from_millis(300);
 
-/// What changes a shield.
+/// A kind of work on a shield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShieldWork {
-    /// It is made.
+    /// It is applied.
     Apply,
-    /// It is taken down.
+    /// It is undone.
     Undo,
-    /// Something of it is changed: `verify --fix`, `add`, `remove`.
+    /// It is changed: `verify --fix`, `add`, `remove`.
     Change,
 }
 
@@ -37,16 +37,16 @@ impl fmt::Display for ShieldWork {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "unfinished", rename_all = "kebab-case")]
 pub enum UnfinishedWork {
-    /// A process is at work on it.
+    /// A process is working on it.
     UnderWay {
-        /// What it does.
+        /// The work of the process.
         work: ShieldWork,
         /// The process; `None` where its number is not known.
         pid: Option<i32>,
     },
-    /// The process that was at work on it has ended before it was done.
+    /// The process that worked on it ended before it was done.
     Interrupted {
-        /// What it did.
+        /// The work of the process.
         work: ShieldWork,
     },
 }
@@ -60,7 +60,7 @@ impl UnfinishedWork {
             UnfinishedWork::Interrupted { work: ShieldWork::Undo } => {
                 "`cpushield undo` completes it"
             }
-            UnfinishedWork::Interrupted { .. } => "`cpushield undo` puts back what it changed",
+            UnfinishedWork::Interrupted { .. } => "`cpushield undo` restores what it changed",
         }
     }
 }
@@ -79,36 +79,36 @@ impl fmt::Display for UnfinishedWork {
     }
 }
 
-/// What there is of a shield in this boot.
+/// The shield of this boot.
 #[derive(Debug)]
 pub enum ShieldPresence {
     /// No shield.
     Absent,
-    /// A shield whose journal is whole.
+    /// A complete shield.
     Whole(Box<ApplyJournal>),
-    /// A part of one. Its journal, where there is one already.
+    /// A partial shield, with its journal if it has one already.
     Part(Option<Box<ApplyJournal>>, UnfinishedWork),
 }
 
-/// Finds the shield of this boot. A writer that ends within a moment is waited for.
+/// Finds the shield of this boot. Waits a moment for a process that is changing it.
 ///
 /// # Errors
-/// The journal cannot be read, or it is none and nobody is writing it.
+/// The journal cannot be read, or cannot be parsed and no process is writing it.
 pub fn find_shield(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
-    let first = look(host, store);
+    let first = find_once(host, store);
     match first {
         Ok(ShieldPresence::Part(_, UnfinishedWork::UnderWay { .. })) => {
             std::thread::sleep(WRITER_WAIT)
         }
-        // A writer may have begun between the look at the lock and the one at the journal.
+        // A writer may have started between the check of the lock and that of the journal.
         Ok(ShieldPresence::Part(..)) | Err(JournalLoadError::Journal { .. }) => {}
         found => return found,
     }
-    look(host, store)
+    find_once(host, store)
 }
 
-/// The lock first, then the journal.
-fn look(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
+/// Checks the lock first, then the journal.
+fn find_once(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
     let writer = store.holder().map_err(JournalLoadError::Access)?;
     let journal = match load(host, store) {
         Ok(FoundJournal::Here(journal)) => Some(journal),
@@ -129,7 +129,7 @@ fn look(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> 
     Ok(ShieldPresence::Part(Some(journal), unfinished))
 }
 
-/// What is being done, or was when it was interrupted.
+/// The current work on a shield, or the interrupted one.
 fn work_on(journal: &ApplyJournal) -> ShieldWork {
     if journal.undoing.is_some() {
         ShieldWork::Undo

@@ -1,9 +1,9 @@
-//! Putting one change back: what is there now decides. The original: nothing to do. What we left:
-//! the original is written. Anything else is somebody's and is left alone.
+//! Reverts one change, depending on the current value. The original: nothing to do. The value that
+//! apply left: the original is written. Any other value belongs to another process and stays.
 
 use super::journal::{ApplyJournal, ChangeFate, OriginalState, StayedTasks, StepDone};
 use super::moves::{self, MovedOut};
-use super::perform::{is_original, writable};
+use super::perform::{is_original, values_to_restore};
 use super::unbound::{self, shown_by};
 use super::{cycle, irqbalance, makes, slice};
 use crate::change::{Change, Outcome, Refusal, ValueComparison};
@@ -12,12 +12,12 @@ use cpushield_linux::{Host, Result, SchedPolicy, TaskId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What became of a change; no fate when it had changed nothing.
+/// The result of reverting a change.
 #[derive(Debug)]
 pub struct RevertedChange {
-    /// What became of it.
+    /// The fate of the change; `None` when it had changed nothing.
     pub fate: Option<ChangeFate>,
-    /// What else there is to tell.
+    /// A note.
     pub note: Option<String>,
 }
 
@@ -29,11 +29,12 @@ impl From<ChangeFate> for RevertedChange {
 
 pub(super) const NOTHING: RevertedChange = RevertedChange { fate: None, note: None };
 
-/// How long a cgroup may be busy with tasks that are exiting, in steps of [`BUSY_STEP`].
+/// How often to retry while exiting tasks already_there a cgroup busy, with pauses of
+/// [`BUSY_STEP`].
 const BUSY_TRIES: usize = 100;
 const BUSY_STEP: Duration = Duration::from_millis(10);
 
-/// Puts one change back.
+/// Reverts one change.
 ///
 /// # Errors
 /// Only when a test stopped the host.
@@ -57,7 +58,7 @@ pub fn restore(
         (
             Change::Scheduling { task, policy, .. },
             OriginalState::Scheduling { policy: original },
-        ) => scheduling(host, *task, *policy, *original, done),
+        ) => restore_scheduling(host, *task, *policy, *original, done),
         (Change::BanFromIrqbalance { cpus }, OriginalState::Cpus { cpus: was }) => {
             irqbalance::restore(host, cpus, was, done)
         }
@@ -76,7 +77,7 @@ pub fn restore(
         Err(error) if error.is_stop() => Err(error),
         Err(error) if error.is_absent() => Ok(ChangeFate::Gone.into()),
         Err(error) => Ok(ChangeFate::Failed { reason: error.reason() }.into()),
-        // A step that was not reached and has nothing to put back is not worth a word.
+        // A step that was not reached and has nothing to restore is not reported.
         Ok(RevertedChange { fate: Some(ChangeFate::Gone), .. }) if done.is_none() => Ok(NOTHING),
         back => back,
     }
@@ -103,7 +104,7 @@ impl RestoredFile<'_> {
         if is_original(self.compare, &now, self.original) {
             return Ok(if changed { ChangeFate::Restored.into() } else { NOTHING });
         }
-        if done.is_none() && self.is_of_another_step(journal, &now) {
+        if done.is_none() && self.was_set_by_other_step(journal, &now) {
             return Ok(NOTHING);
         }
         if !self.is_ours(&now) {
@@ -114,10 +115,10 @@ impl RestoredFile<'_> {
             };
             return Ok(drifted.into());
         }
-        let words = self.to_write(&now);
-        if let Some(by) = needed_by(host, self.path, &words) {
+        let values = self.values_to_write(&now);
+        if let Some(by) = group_using_cpusets(host, self.path, &values) {
             let within = format!("{by}/cpuset.cpus");
-            if journal.intents.iter().any(|it| makes(&journal.header.plan, it, &within)) {
+            if journal.intents.iter().any(|intent| makes(&journal.header.plan, intent, &within)) {
                 let reason = format!("{by} could not be removed, and needs cpusets");
                 return Ok(ChangeFate::Failed { reason }.into());
             }
@@ -129,10 +130,32 @@ impl RestoredFile<'_> {
             let note = format!("{by} now has its own CPUs, so cpusets stay enabled");
             return Ok(RevertedChange { fate: Some(drifted), note: Some(note) });
         }
-        for value in words {
+        for value in values {
             host.write(self.path, &value)?;
         }
         Ok(ChangeFate::Restored.into())
+    }
+
+    /// Writes the original again where the value differs. Returns the value that remains wrong.
+    fn write_again(&self, host: &Host, only_ours: bool) -> Result<Option<String>> {
+        let Some(now) = self.wrong_value(host)? else { return Ok(None) };
+        if only_ours && !self.is_ours(&now) {
+            return Ok(None);
+        }
+        for value in self.values_to_write(&now) {
+            host.write(self.path, &value)?;
+        }
+        self.wrong_value(host)
+    }
+
+    /// The current value, if it is not the original.
+    fn wrong_value(&self, host: &Host) -> Result<Option<String>> {
+        let now = host.read_line(shown_by(host, self.path))?;
+        if self.values_to_write(&now).is_empty() {
+            unbound::stale(host, self.path)
+        } else {
+            Ok(Some(now))
+        }
     }
 
     fn is_ours(&self, now: &str) -> bool {
@@ -140,8 +163,8 @@ impl RestoredFile<'_> {
             || self.left.is_some_and(|left| is_original(self.compare, now, left))
     }
 
-    /// Whether another step left the file so; then this one was not reached.
-    fn is_of_another_step(&self, journal: &ApplyJournal, now: &str) -> bool {
+    /// Whether another step set the current value; then this step was not reached.
+    fn was_set_by_other_step(&self, journal: &ApplyJournal, now: &str) -> bool {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let values = steps.filter_map(|step| match &step.change {
             Change::Write { path, value, .. } if path == self.path => Some(value),
@@ -151,25 +174,30 @@ impl RestoredFile<'_> {
             && values.into_iter().any(|value| self.compare.same(now, value))
     }
 
-    /// Words that others added meanwhile stay; of all other files the original is written.
-    fn to_write(&self, now: &str) -> Vec<String> {
-        let words = writable(self.compare, self.original, now);
+    /// Returns the values to write. Words that other processes added stay; all other files get the
+    /// original.
+    fn values_to_write(&self, now: &str) -> Vec<String> {
+        let words = values_to_restore(self.compare, self.original, now);
         if self.compare != ValueComparison::Member {
             return words;
         }
-        let name = |word: &str| word.trim_start_matches(['+', '-']).to_owned();
-        let ours: BTreeSet<String> = self.value.split_whitespace().map(name).collect();
-        words.into_iter().filter(|word| ours.contains(&name(word))).collect()
+        let ours: BTreeSet<&str> = self.value.split_whitespace().map(without_sign).collect();
+        words.into_iter().filter(|word| ours.contains(without_sign(word))).collect()
     }
 }
 
-/// Whether a file that was put back still says what it did before; it is written once more when it
-/// does not. With `only_ours` it is so only where it says again what we had left: an earlier undo
-/// put it back, and anything else may be somebody's.
+/// A word of a list without the sign that adds or removes it.
+fn without_sign(word: &str) -> &str {
+    word.trim_start_matches(['+', '-'])
+}
+
+/// Checks that a restored file still has its original value, and writes it again when it does not.
+/// With `only_ours`, an earlier undo restored it, and it is written only where it has the value
+/// that apply left. The inner error says why it has another value.
 ///
 /// # Errors
 /// Only when a test stopped the host.
-pub fn settle(
+pub fn check_again(
     host: &Host,
     change: &Change,
     was: &OriginalState,
@@ -182,21 +210,7 @@ pub fn settle(
     };
     let left = done.and_then(|done| done.left.as_deref());
     let file = RestoredFile { path, value, compare: *compare, original: text, left };
-    let look = || -> Result<Option<String>> {
-        let now = host.read_line(shown_by(host, path))?;
-        if file.to_write(&now).is_empty() { unbound::stale(host, path) } else { Ok(Some(now)) }
-    };
-    let again = || -> Result<Option<String>> {
-        let Some(now) = look()? else { return Ok(None) };
-        if only_ours && !file.is_ours(&now) {
-            return Ok(None);
-        }
-        for value in file.to_write(&now) {
-            host.write(path, &value)?;
-        }
-        look()
-    };
-    match again() {
+    match file.write_again(host, only_ours) {
         Ok(None) => Ok(Ok(())),
         Ok(Some(now)) => Ok(Err(format!("the kernel made it {now:?}, it was {text:?}"))),
         Err(error) if error.is_stop() => Err(error),
@@ -205,8 +219,9 @@ pub fn settle(
     }
 }
 
-/// The group that would lose its CPUs if cpusets were taken from the groups below a directory.
-pub(super) fn needed_by(host: &Host, path: &str, words: &[String]) -> Option<String> {
+/// Finds a group that would lose its CPUs if cpusets were disabled for the groups below a
+/// directory.
+pub(super) fn group_using_cpusets(host: &Host, path: &str, words: &[String]) -> Option<String> {
     let dir = path.strip_suffix("/cgroup.subtree_control")?;
     if !words.iter().any(|word| word == "-cpuset") {
         return None;
@@ -221,14 +236,14 @@ pub(super) fn needed_by(host: &Host, path: &str, words: &[String]) -> Option<Str
     users.next()
 }
 
-fn scheduling(
+fn restore_scheduling(
     host: &Host,
     task: TaskId,
     ours: SchedPolicy,
     original: SchedPolicy,
     done: Option<&StepDone>,
 ) -> Result<RevertedChange> {
-    super::original::same_task(host, task)?;
+    super::original::check_same_task(host, task)?;
     let now = host.scheduling(task.tid)?;
     if now == original {
         return Ok(if done.is_some() { ChangeFate::Restored.into() } else { NOTHING });
@@ -248,7 +263,7 @@ fn move_back(
     was: &OriginalState,
     done: Option<&StepDone>,
 ) -> Result<RevertedChange> {
-    let keep: BTreeSet<TaskId> = match was {
+    let already_there: BTreeSet<TaskId> = match was {
         OriginalState::Members { tasks } => tasks.iter().copied().collect(),
         OriginalState::Unreadable { .. } => return Ok(NOTHING),
         _ => BTreeSet::new(),
@@ -256,10 +271,10 @@ fn move_back(
     let plan = &journal.header.plan;
     let within = format!("{to}/tasks");
     if !host.exists(to) && journal.intents.iter().any(|intent| makes(plan, intent, &within)) {
-        // An earlier undo came as far as removing the group, so it is empty.
+        // An earlier undo has removed the group, so it was empty.
         return Ok(ChangeFate::Restored.into());
     }
-    let moved = moves::move_all(host, to, from, &keep)?;
+    let moved = moves::move_all(host, to, from, &already_there)?;
     let stayed: usize = moved.stayed.iter().map(|stayed| stayed.tasks).sum();
     if done.is_none() && moved.moved == 0 {
         return Ok(NOTHING);
@@ -277,8 +292,8 @@ fn move_back(
     Ok(RevertedChange { fate: Some(ChangeFate::Restored), note: Some(note) })
 }
 
-/// Removes a cgroup that we made, with the groups that users made in it; tasks in them go to the
-/// group above.
+/// Removes a cgroup that we made, with the groups that users made in it. Tasks in them move to the
+/// parent group.
 fn remove_group(host: &Host, path: &str) -> Result<RevertedChange> {
     if !host.exists(path) {
         return Ok(ChangeFate::Gone.into());
@@ -289,8 +304,12 @@ fn remove_group(host: &Host, path: &str) -> Result<RevertedChange> {
     Ok(RevertedChange { fate: Some(ChangeFate::Restored), note: moved.note(above) })
 }
 
-/// How deep groups may be nested in ours.
+/// The maximum depth of groups in ours.
 const DEPTH_MAX: usize = 32;
+
+fn is_group(host: &Host, dir: &str) -> bool {
+    host.exists(&format!("{dir}/cgroup.procs"))
+}
 
 pub(super) fn remove_below(
     host: &Host,
@@ -299,17 +318,16 @@ pub(super) fn remove_below(
     moved: &mut MovedOut,
     depth: usize,
 ) -> Result<()> {
-    let is_group = |dir: &str| host.exists(&format!("{dir}/cgroup.procs"));
-    if depth < DEPTH_MAX && is_group(path) {
-        for name in host.list_directories(path)? {
+    if depth < DEPTH_MAX && is_group(host, path) {
+        for name in host.groups_below(path)? {
             let below = format!("{path}/{name}");
-            if is_group(&below) {
+            if is_group(host, &below) {
                 remove_below(host, &below, above, moved, depth + 1)?;
             }
         }
     }
     for _ in 0..BUSY_TRIES {
-        if is_group(path) {
+        if is_group(host, path) {
             moved.move_out(host, path, above)?;
         }
         match host.remove_dir(path) {

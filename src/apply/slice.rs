@@ -1,25 +1,24 @@
-//! The shield's slice: systemd makes it, so that systemd does not take it apart; systemd takes it
-//! away again, after the programs in it have been moved out, because stopping a slice ends what
-//! runs in it.
+//! The shield's slice. systemd makes it, so that systemd does not remove it. systemd also removes
+//! it at the end, after the programs in it were moved out, because stopping a slice kills them.
 
 use super::journal::{ChangeFate, OriginalState, StepDone};
 use super::moves::MovedOut;
-use super::perform::{PerformedChange, writable};
-use super::revert::{RevertedChange, needed_by, remove_below};
+use super::perform::{PerformedChange, values_to_restore};
+use super::revert::{RevertedChange, group_using_cpusets, remove_below};
 use crate::change::{Outcome, ValueComparison};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 
-/// Where systemd keeps cgroup v2.
+/// systemd's mount point of cgroup v2.
 const TREE: &str = "/sys/fs/cgroup";
-/// What systemd does there to hand cpusets to the slice.
+/// The file that systemd writes to enable cpusets for the slice.
 const CONTROL: &str = "/sys/fs/cgroup/cgroup.subtree_control";
 
-/// Where `systemctl set-property --runtime` keeps what it was told (systemd 240 and later).
+/// The directory of `systemctl set-property --runtime` (systemd 240 and later).
 const CONTROL_DIR: &str = "/run/systemd/system.control";
 
-/// Where units of that name would be configured: then it is somebody's, and undo would remove what
-/// they wrote.
+/// The directories of unit files. A unit of this name there belongs to another program, and undo
+/// would remove its files.
 const UNIT_DIRS: &[&str] = &[
     "/etc/systemd/system",
     "/etc/systemd/system.control",
@@ -34,7 +33,7 @@ pub fn dir(unit: &str) -> String {
     format!("{TREE}/{unit}")
 }
 
-fn configured(host: &Host, unit: &str) -> Option<String> {
+fn find_unit_file(host: &Host, unit: &str) -> Option<String> {
     let files = UNIT_DIRS.iter().flat_map(|d| [format!("{d}/{unit}"), format!("{d}/{unit}.d")]);
     files.into_iter().find(|file| host.exists(file))
 }
@@ -43,7 +42,7 @@ pub(super) fn original(host: &Host, unit: &str) -> Result<OriginalState> {
     if host.exists(&dir(unit)) {
         return Ok(OriginalState::Present);
     }
-    if let Some(file) = configured(host, unit) {
+    if let Some(file) = find_unit_file(host, unit) {
         let reason = format!("{file} exists, so the slice belongs to another program");
         return Ok(OriginalState::Unreadable { reason });
     }
@@ -60,7 +59,7 @@ pub(super) fn make(
 ) -> Result<PerformedChange> {
     if *was == OriginalState::Present {
         return Ok(PerformedChange::refused(format!(
-            "{} is there already, and not of this shield",
+            "{} already exists, and does not belong to this shield",
             dir(unit)
         )));
     }
@@ -77,20 +76,20 @@ pub(super) fn make(
         Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
         Err(error) => error.reason(),
     };
-    take_away(host, unit)?;
+    stop_and_forget(host, unit)?;
     Ok(PerformedChange::refused(reason))
 }
 
-/// Whether a directory is left over from what was in it.
+/// Whether a directory exists and is empty.
 fn is_empty(host: &Host, dir: &str) -> bool {
     host.list(dir).is_ok_and(|names| names.is_empty())
 }
 
-/// Stops the slice and makes systemd forget what it was told. A slice that is stopped and that
-/// nothing refers to leaves systemd's memory (`unit_may_gc()`, src/core/unit.c, v257), so it is
-/// enough to remove the files. `systemctl revert` would read all units anew, which takes longer
-/// than the rest of undo and brings in whatever else somebody edited.
-fn take_away(host: &Host, unit: &str) -> Result<()> {
+/// Stops the slice and makes systemd forget its properties. systemd unloads a stopped slice that
+/// nothing refers to (`unit_may_gc()`, src/core/unit.c, v257), so it is enough to remove the files.
+/// `systemctl revert` would reload all units, which takes longer than the rest of undo and loads
+/// unrelated edits, too.
+fn stop_and_forget(host: &Host, unit: &str) -> Result<()> {
     host.systemctl(&["stop", unit])?;
     let dir = format!("{CONTROL_DIR}/{unit}.d");
     if host.exists(&dir) {
@@ -102,7 +101,7 @@ fn take_away(host: &Host, unit: &str) -> Result<()> {
     if is_empty(host, CONTROL_DIR) {
         host.remove_dir(CONTROL_DIR)?;
     }
-    // Something refers to it, a failed unit in it perhaps: then it is still in memory.
+    // Something, perhaps a failed unit in it, refers to it, so it is still loaded.
     if !host.unit_property(unit, "DropInPaths")?.is_empty() {
         host.systemctl(&["daemon-reload"])?;
     }
@@ -116,33 +115,33 @@ pub(super) fn restore(
     done: Option<&StepDone>,
 ) -> Result<RevertedChange> {
     let group = dir(unit);
-    let there =
-        host.exists(&group) || configured(host, unit).is_some() || is_empty(host, CONTROL_DIR);
+    let exists =
+        host.exists(&group) || find_unit_file(host, unit).is_some() || is_empty(host, CONTROL_DIR);
     let mut moved = MovedOut::default();
-    // Killed while it asked systemd: the answer may still be on its way, and systemd takes one
+    // Killed during a request to systemd: systemd may still be working on it. It handles one
     // request after the other.
-    if there || done.is_none() {
-        empty(host, &group, &mut moved)?;
-        take_away(host, unit)?;
+    if exists || done.is_none() {
+        move_programs_out(host, &group, &mut moved)?;
+        stop_and_forget(host, unit)?;
         if host.exists(&group) {
             remove_below(host, &group, TREE, &mut moved, 0)?;
         }
     }
     let mut note = moved.note(TREE);
     for (path, text) in files {
-        let words = writable(ValueComparison::Member, text, &host.read_line(path)?);
-        // Only cpusets came because of the slice; other controllers are systemd's own business.
+        let words = values_to_restore(ValueComparison::Member, text, &host.read_line(path)?);
+        // Only cpusets were enabled for the slice; other controllers belong to systemd.
         let words: Vec<String> = words.into_iter().filter(|word| word == "-cpuset").collect();
-        match needed_by(host, path, &words) {
+        match group_using_cpusets(host, path, &words) {
             Some(by) => note = Some(format!("{by} now has its own CPUs, so cpusets stay enabled")),
             None => words.iter().try_for_each(|word| host.write(path, word))?,
         }
     }
-    Ok(RevertedChange { fate: (there || done.is_some()).then_some(ChangeFate::Restored), note })
+    Ok(RevertedChange { fate: (exists || done.is_some()).then_some(ChangeFate::Restored), note })
 }
 
-/// Moves the programs in the slice out of it, those in groups below too.
-fn empty(host: &Host, group: &str, moved: &mut MovedOut) -> Result<()> {
+/// Moves the programs in the slice and in the groups below out of it.
+fn move_programs_out(host: &Host, group: &str, moved: &mut MovedOut) -> Result<()> {
     if !host.exists(&format!("{group}/cgroup.procs")) {
         return Ok(());
     }

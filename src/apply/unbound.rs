@@ -1,54 +1,55 @@
-//! The mask of unbound workqueues, which the kernel changes by itself beside isolated partitions.
+//! The mask of unbound workqueues, which the kernel itself changes for isolated partitions.
 
 use crate::change::ValueComparison;
 use cpushield_linux::{CpuSet, Host, Result};
 
-/// The mask that is in force, and what was asked for.
+/// The mask in force, and the requested mask.
 const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
 /// The CPUs of all isolated partitions of cgroup v2 (since 6.8).
 const ISOLATED: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
 
-/// The file that shows what was last written to `path`. The mask of unbound workqueues shows, since
-/// 6.8, what was written but for the CPUs of isolated partitions; another file, that is read only,
-/// shows all of it (workqueue_unbound_exclude_cpumask() and wq_sysfs_cpumask_attrs in
+/// Returns the file that shows what was last written to `path`. Since 6.8, the mask of unbound
+/// workqueues shows what was written without the CPUs of isolated partitions; another file, which
+/// is read-only, shows all of it (workqueue_unbound_exclude_cpumask() and wq_sysfs_cpumask_attrs in
 /// kernel/workqueue.c, commit fe28f631fa94).
 pub(super) fn shown_by<'a>(host: &Host, path: &'a str) -> &'a str {
     if path == UNBOUND && host.exists(REQUESTED) { REQUESTED } else { path }
 }
 
-/// Why a mask of unbound workqueues cannot be written now: it would name CPUs again that somebody's
-/// partition has isolated, because the kernel takes what is written as it is.
-pub(super) fn names_isolated(host: &Host, path: &str, before: &str) -> Result<Option<String>> {
+/// Why a mask of unbound workqueues cannot be written now: it would include CPUs that another
+/// partition has isolated, and the kernel applies a written mask as it is.
+pub(super) fn isolated_conflict(host: &Host, path: &str, before: &str) -> Result<Option<String>> {
     if shown_by(host, path) == path {
         return Ok(None);
     }
-    let asked = host.read_line(REQUESTED)?;
-    if ValueComparison::Mask.same(&asked, before) {
+    let requested = host.read_line(REQUESTED)?;
+    if ValueComparison::Mask.same(&requested, before) {
         return Ok(None);
     }
     Ok(Some(format!(
-        "{asked} was requested, but another partition keeps it at {before}: if it is restored, \
+        "{requested} was requested, but another partition keeps it at {before}: if it is restored, \
          unbound work would run on the CPUs of that partition"
     )))
 }
 
-/// What is in force where that is less than what was asked for, and no partition is the reason.
+/// Returns the mask in force where it is smaller than the requested one without a partition as the
+/// reason.
 /// A process that is killed while it dissolves a partition can leave the kernel so: the new pools
 /// need new kworkers, which a killed process cannot have (`__kthread_create_on_node()` waits
 /// killably and answers EINTR), and `update_unbound_workqueue_cpumask()` only warns
-/// (kernel/kthread.c, kernel/workqueue.c, kernel/cgroup/cpuset.c, 6.12). The same mask written once
-/// more makes the pools, for it is compared with the mask in force
+/// (kernel/kthread.c, kernel/workqueue.c, kernel/cgroup/cpuset.c, 6.12). Writing the same mask
+/// again makes the pools, because it is compared with the mask in force
 /// (`workqueue_set_unbound_cpumask()`).
 pub(super) fn stale(host: &Host, path: &str) -> Result<Option<String>> {
     if shown_by(host, path) == path || !host.exists(ISOLATED) {
         return Ok(None);
     }
-    let (asked, in_force) = (host.read_line(REQUESTED)?, host.read_line(UNBOUND)?);
-    let sets = (CpuSet::parse_mask(&asked), CpuSet::parse_mask(&in_force));
-    let (Ok(asked), Ok(mask)) = sets else { return Ok(None) };
+    let (requested, in_force) = (host.read_line(REQUESTED)?, host.read_line(UNBOUND)?);
+    let sets = (CpuSet::parse_mask(&requested), CpuSet::parse_mask(&in_force));
+    let (Ok(requested), Ok(mask)) = sets else { return Ok(None) };
     let Ok(isolated) = host.read_line(ISOLATED)?.parse::<CpuSet>() else { return Ok(None) };
-    let missing = asked.minus(&mask);
+    let missing = requested.minus(&mask);
     let unexplained = !missing.is_empty() && !missing.intersects(&isolated);
     Ok(unexplained.then_some(in_force))
 }

@@ -1,6 +1,6 @@
-//! The one undo: backwards through the journal, each change put back where it is still ours.
-//! Affinities come last of all, for the kernel changes them when cpusets go. It goes on after a
-//! failure, and it can be killed and called again at any moment: it decides by what is there.
+//! Undo: walks backwards through the journal and restores each change that is still ours.
+//! Affinities come last, because the kernel changes them when cpusets are removed. Undo continues
+//! after a failure. It can be killed and called again at any time: it decides by the current state.
 
 use super::document::{UndoError, UndoneShield, UndoneStep};
 use super::hogs::RtHogs;
@@ -8,6 +8,7 @@ use super::journal::{
     self, AffinitiesDone, ApplyJournal, ChangeFate, JournalOrigin, OriginalState, StepDone,
     StepFate, StepOriginal,
 };
+use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, RevertedChange};
 use super::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::{affinities, cycle};
@@ -17,13 +18,13 @@ use cpushield_linux::store::{Appender, StoreLock};
 use cpushield_linux::{Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
-/// Takes the active shield down.
+/// Removes the active shield.
 ///
 /// # Errors
-/// Nothing was done; a step that could not be put back is told in [`UndoneShield`].
+/// Nothing was done. A step that could not be restored is in [`UndoneShield`].
 pub fn undo(host: &Host, store: &Store) -> Result<UndoneShield, UndoError> {
     match store.read(JOURNAL) {
-        // Nothing to lock for, and the directory may not be there either.
+        // No lock is needed, and the directory may not exist.
         Ok(None) => return Ok(UndoneShield::nothing()),
         Ok(Some(_)) => {}
         Err(error) => return Err(error.into()),
@@ -32,7 +33,7 @@ pub fn undo(host: &Host, store: &Store) -> Result<UndoneShield, UndoError> {
     undo_locked(host, store, &lock)
 }
 
-/// The same under a lock that is held already.
+/// The same with a lock that is held already.
 pub(super) fn undo_locked(
     host: &Host,
     store: &Store,
@@ -40,7 +41,7 @@ pub(super) fn undo_locked(
 ) -> Result<UndoneShield, UndoError> {
     let journal = match load(host, store) {
         Ok(FoundJournal::Here(journal)) => journal,
-        Ok(FoundJournal::OtherBoot(origin)) => return Ok(gone(store, *origin)),
+        Ok(FoundJournal::OtherBoot(origin)) => return Ok(discard_other_boot(store, *origin)),
         Ok(FoundJournal::Nothing) => return Ok(UndoneShield::nothing()),
         Err(JournalLoadError::Journal { path, error }) => {
             return Err(UndoError::Journal { path, error });
@@ -58,52 +59,56 @@ pub(super) fn undo_locked(
     log.add(&journal::undoing(&undoing));
     let mut run =
         UndoRun { host, journal: &journal, log, hogs, fated: Vec::new(), fresh: BTreeSet::new() };
-    run.cpus_online()?;
-    run.backwards()?;
-    run.settle()?;
-    let tasks =
-        affinities::restore(host, &journal.header.plan.shield, &undoing, run.is_complete())?;
-    run.tell_affinities(&undoing, &tasks);
-    run.end(&tasks);
+    run.bring_cpus_online()?;
+    run.revert_all()?;
+    run.check_restored_files()?;
+    let tasks = restore_affinities::restore(
+        host,
+        &journal.header.plan.shield,
+        &undoing,
+        run.is_complete(),
+    )?;
+    run.record_affinity_fates(&undoing, &tasks);
+    run.record_end(&tasks);
     let mut undone = UndoneShield::nothing();
     undone.shield = Some(journal.header.plan.shield.clone());
     undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
     undone.asked_tasks.clone_from(&tasks.asked);
     undone.restored_tasks = tasks.restored.len();
-    undone.steps = run.told();
+    undone.steps = run.take_results();
     undone.notes.extend(journal.dropped.iter().map(ToString::to_string));
     undone.notes.extend(run.log.note());
     if undone.is_complete() {
-        put_away(store, journal.header.boot_id.as_deref(), &mut undone);
+        archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone);
     } else {
         undone.journal = Some(store.path(JOURNAL));
     }
     Ok(undone)
 }
 
-/// The journal of a shield that is no more must not stand in the way of the next one.
-fn put_away(store: &Store, boot: Option<&str>, undone: &mut UndoneShield) {
+/// Archives the journal of a removed shield, or removes it, so that the next apply can start.
+fn archive_or_remove(store: &Store, boot: Option<&str>, undone: &mut UndoneShield) {
     let failed = match archive(store, boot) {
         Ok(kept) => return undone.journal = Some(kept),
         Err(error) => error.reason(),
     };
     undone.notes.push(match store.remove(JOURNAL) {
-        Ok(()) => format!("the journal could not be kept ({failed}) and was removed"),
+        Ok(()) => format!("the journal could not be archived ({failed}) and was removed"),
         Err(_) => {
             undone.journal = Some(store.path(JOURNAL));
             format!(
-                "the journal could not be put away ({failed}): call `cpushield undo` once more \
-                 when its directory can be written"
+                "the journal could not be archived ({failed}): run `cpushield undo` again when its \
+                 directory is writable"
             )
         }
     });
 }
 
-/// The journal while undo is at work. Undo is for machines that are in trouble, a full disk among
-/// them: what cannot be noted is done all the same, for the next undo decides by what is there.
+/// The journal while undo runs. Undo must also work on a machine with a full disk: a step that
+/// cannot be recorded is still done, because the next undo decides by the current state.
 ///
-/// Nothing waits for the disk: a line outlives this process as soon as it is written, and what only
-/// the death of the machine takes away nobody needs, for a machine that boots has nothing to undo.
+/// Nothing is synced: a written line outlives this process, and after a crash of the machine there
+/// is nothing to undo.
 struct UndoLog {
     file: Option<Appender>,
     failure: Option<Error>,
@@ -117,7 +122,7 @@ impl UndoLog {
         }
     }
 
-    /// After a failure nothing is added any more: a part of a line may be at the end.
+    /// Adds a line. After a failure it adds nothing more: a part of a line may be at the end.
     fn add(&mut self, bytes: &[u8]) {
         if let Some(Err(error)) = self.file.as_mut().map(|file| file.add(bytes)) {
             *self = UndoLog { file: None, failure: Some(error) };
@@ -126,51 +131,52 @@ impl UndoLog {
 
     fn note(&self) -> Option<String> {
         let reason = self.failure.as_ref()?.reason();
-        Some(format!("the journal could not be written ({reason}), so undo went on without it"))
+        Some(format!("the journal could not be written ({reason}), so undo continued without it"))
     }
 }
 
 /// How many old journals are kept.
 const ARCHIVES_MAX: usize = 10;
 
-/// Puts the journal away.
+/// Archives the journal.
 pub(super) fn archive(store: &Store, boot: Option<&str>) -> Result<String, Error> {
     let short: String =
         boot.unwrap_or("unknown").chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let kept = store.archive(JOURNAL, &format!("journal-{short}"), "jsonl")?;
-    // Too many old ones are no reason to fail.
+    // Failing to remove old ones is not an error.
     let _ = store.prune("journal-", ARCHIVES_MAX);
     Ok(kept)
 }
 
-/// The machine was booted since: nothing is written, whatever the journal says.
-fn gone(store: &Store, origin: JournalOrigin) -> UndoneShield {
+/// Discards the journal of another boot: nothing is written, whatever it contains.
+fn discard_other_boot(store: &Store, origin: JournalOrigin) -> UndoneShield {
     let mut undone = UndoneShield::nothing();
     undone.other_boot = true;
-    // Told where it can be read; nothing depends on it.
+    // The steps are only reported, if they can be read.
     if let Some(journal) =
         store.read(JOURNAL).ok().flatten().map(|bytes| ApplyJournal::parse(&bytes))
     {
         match journal {
             Ok(journal) => {
-                let touched = journal.intents.iter().filter(|intent| touched(&journal, intent));
-                let fated = touched.map(|it| StepFate {
-                    step: it.step,
+                let changed =
+                    journal.intents.iter().filter(|intent| may_have_changed(&journal, intent));
+                let fated = changed.map(|intent| StepFate {
+                    step: intent.step,
                     fate: ChangeFate::Gone,
                     note: None,
                 });
-                undone.steps = fated.filter_map(|fated| told(&journal, fated)).collect();
+                undone.steps = fated.filter_map(|fated| undone_step(&journal, fated)).collect();
             }
-            Err(error) => undone.notes.push(format!("the journal is not whole: {error}")),
+            Err(error) => undone.notes.push(format!("the journal is incomplete: {error}")),
         }
     }
     undone.shield = origin.plan.map(|plan| plan.shield);
-    put_away(store, origin.boot_id.as_deref(), &mut undone);
+    archive_or_remove(store, origin.boot_id.as_deref(), &mut undone);
     undone
 }
 
 /// Whether a step may have changed something.
-fn touched(journal: &ApplyJournal, intent: &StepOriginal) -> bool {
+fn may_have_changed(journal: &ApplyJournal, intent: &StepOriginal) -> bool {
     match journal.outcomes.get(&intent.step) {
         Some(StepDone { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) => false,
         Some(StepDone { outcome: Outcome::AlreadySo, .. }) => false,
@@ -181,7 +187,7 @@ fn touched(journal: &ApplyJournal, intent: &StepOriginal) -> bool {
     }
 }
 
-fn told(journal: &ApplyJournal, fated: StepFate) -> Option<UndoneStep> {
+fn undone_step(journal: &ApplyJournal, fated: StepFate) -> Option<UndoneStep> {
     let step = journal.header.plan.steps.get(fated.step)?;
     Some(UndoneStep {
         step: fated.step,
@@ -198,18 +204,19 @@ struct UndoRun<'a> {
     log: UndoLog,
     hogs: RtHogs,
     fated: Vec<StepFate>,
-    /// Steps that this undo dealt with, not an earlier one.
+    /// Steps that this undo handled, not an earlier one.
     fresh: BTreeSet<usize>,
 }
 
 impl UndoRun<'_> {
-    /// A CPU that was left offline comes back first: masks that name it alone are refused before.
-    fn cpus_online(&mut self) -> Result<(), UndoError> {
+    /// Brings CPUs online that were left offline: until then, masks with only such a CPU are
+    /// refused.
+    fn bring_cpus_online(&mut self) -> Result<(), UndoError> {
         for intent in &self.journal.intents {
             let done = self.journal.outcomes.get(&intent.step);
             if let Some(Change::CycleCpu { cpu }) = self.journal.step(intent).map(|s| &s.change)
                 && !cycle::is_finished(done)
-                && self.fated_before(intent.step).is_none()
+                && self.earlier_fate(intent.step).is_none()
             {
                 cycle::bring_online(self.host, *cpu)?;
             }
@@ -217,17 +224,17 @@ impl UndoRun<'_> {
         Ok(())
     }
 
-    /// Every change but those of affinities, the last one first. What would wait for a CPU that a
-    /// real-time task keeps comes at the end: until then the first steps of the plan are put back,
-    /// those that leave other threads no time among them.
-    fn backwards(&mut self) -> Result<(), UndoError> {
+    /// Reverts every change except affinities, last one first. A step that would wait for a CPU
+    /// that a real-time task keeps busy comes at the end: by then the first steps of the plan are
+    /// reverted, which include those that leave other threads no time.
+    fn revert_all(&mut self) -> Result<(), UndoError> {
         let mut later = Vec::new();
         for intent in self.journal.intents.iter().rev() {
             let Some(step) = self.journal.step(intent) else { continue };
             if matches!(step.change, Change::Affinity { .. } | Change::KeepAffinities) {
                 continue;
             }
-            if let Some(fated) = self.fated_before(intent.step) {
+            if let Some(fated) = self.earlier_fate(intent.step) {
                 self.fated.push(fated.clone());
                 continue;
             }
@@ -236,50 +243,50 @@ impl UndoRun<'_> {
                 later.push((intent, step));
                 continue;
             }
-            self.one(intent, step)?;
+            self.revert_step(intent, step)?;
         }
         self.hogs.forget();
         for (intent, step) in later {
             let was = self.journal.original(intent);
             match self.hogs.delay(self.host, &step.change, was)? {
-                None => self.one(intent, step)?,
+                None => self.revert_step(intent, step)?,
                 Some(reason) => {
                     let fate = ChangeFate::Failed { reason };
-                    self.tell(StepFate { step: intent.step, fate, note: None });
+                    self.record(StepFate { step: intent.step, fate, note: None });
                 }
             }
         }
         Ok(())
     }
 
-    fn one(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), UndoError> {
+    fn revert_step(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), UndoError> {
         let was = self.journal.original(intent);
         let done = self.journal.outcomes.get(&intent.step);
         let RevertedChange { fate, note } =
             revert::restore(self.host, self.journal, step, was, done)?;
         if let Some(fate) = fate {
-            self.tell(StepFate { step: intent.step, fate, note });
+            self.record(StepFate { step: intent.step, fate, note });
         }
         Ok(())
     }
 
-    /// What an earlier undo did about a step, unless it failed.
-    fn fated_before(&self, step: usize) -> Option<&'_ StepFate> {
+    /// What an earlier undo did with a step, unless it failed.
+    fn earlier_fate(&self, step: usize) -> Option<&'_ StepFate> {
         let fated = self.journal.fates.get(&step);
         fated.filter(|fated| !matches!(fated.fate, ChangeFate::Failed { .. }))
     }
 
-    fn tell(&mut self, fated: StepFate) {
+    fn record(&mut self, fated: StepFate) {
         self.log.add(&journal::undone(&fated));
         self.fresh.insert(fated.step);
         self.fated.push(fated);
     }
 
-    /// Looks once more at every file that was put back: the kernel changes some when others change
-    /// (the mask of unbound workqueues while a partition is up, 6.7 and later). What an earlier
-    /// undo looked at is not looked at again; where it was killed before, only what says again what
-    /// we had left is ours.
-    fn settle(&mut self) -> Result<(), UndoError> {
+    /// Checks every restored file again: the kernel changes some when others change (the mask of
+    /// unbound workqueues while a partition exists, 6.7 and later). Files that an earlier undo has
+    /// checked are skipped. Where that undo was killed, only a file with the value that apply left
+    /// is ours.
+    fn check_restored_files(&mut self) -> Result<(), UndoError> {
         let restored = self.fated.iter().filter(|fated| fated.fate == ChangeFate::Restored);
         let restored = restored.filter(|fated| {
             self.fresh.contains(&fated.step) || !self.journal.settled.contains(&fated.step)
@@ -292,13 +299,13 @@ impl UndoRun<'_> {
             let only_ours = !self.fresh.contains(&intent.step);
             let settled = match self.hogs.delay(self.host, &step.change, was)? {
                 Some(reason) => Err(reason),
-                None => revert::settle(self.host, &step.change, was, done, only_ours)?,
+                None => revert::check_again(self.host, &step.change, was, done, only_ours)?,
             };
             if let Err(reason) = settled {
                 let fated =
                     StepFate { step: intent.step, fate: ChangeFate::Failed { reason }, note: None };
                 self.fated.retain(|known| known.step != intent.step);
-                self.tell(fated);
+                self.record(fated);
             }
         }
         Ok(())
@@ -308,33 +315,33 @@ impl UndoRun<'_> {
         !self.fated.iter().any(|fated| matches!(fated.fate, ChangeFate::Failed { .. }))
     }
 
-    /// Notes that all was looked at, and what is left to the next undo.
-    fn end(&mut self, tasks: &affinities::RestoredAffinities) {
-        let pending = affinities::pending(self.host, tasks);
+    /// Records that everything was checked, and what is left to the next undo.
+    fn record_end(&mut self, tasks: &RestoredAffinities) {
+        let pending = restore_affinities::pending(self.host, tasks);
         self.log.add(&journal::affinities_done(&AffinitiesDone { pending }));
     }
 
-    /// The fates of the steps that gave tasks an affinity.
-    fn tell_affinities(
+    /// Records the fates of the steps that set affinities.
+    fn record_affinity_fates(
         &mut self,
         undoing: &journal::UndoDecision,
-        tasks: &affinities::RestoredAffinities,
+        tasks: &RestoredAffinities,
     ) {
         for intent in &self.journal.intents {
             let Some(step) = self.journal.step(intent) else { continue };
             if step.change == Change::KeepAffinities
-                && let Some(fate) = self.fate_of_all(tasks)
+                && let Some(fate) = self.fate_of_other_affinities(tasks)
             {
-                self.tell(StepFate { step: intent.step, fate, note: None });
+                self.record(StepFate { step: intent.step, fate, note: None });
             }
             let OriginalState::Cpus { cpus: original } = self.journal.original(intent) else {
                 continue;
             };
             let Change::Affinity { task, cpus, .. } = &step.change else { continue };
-            if !touched(self.journal, intent) {
+            if !may_have_changed(self.journal, intent) {
                 continue;
             }
-            if let Some(fated) = self.fated_before(intent.step) {
+            if let Some(fated) = self.earlier_fate(intent.step) {
                 self.fated.push(fated.clone());
                 continue;
             }
@@ -352,12 +359,12 @@ impl UndoRun<'_> {
                 _ if !changed && !tasks.restored.contains(task) => continue,
                 _ => ChangeFate::Restored,
             };
-            self.tell(StepFate { step: intent.step, fate, note: None });
+            self.record(StepFate { step: intent.step, fate, note: None });
         }
     }
 
-    /// The fate of the affinities that no step of their own gave.
-    fn fate_of_all(&self, tasks: &affinities::RestoredAffinities) -> Option<ChangeFate> {
+    /// The fate of the affinities without a step of their own.
+    fn fate_of_other_affinities(&self, tasks: &RestoredAffinities) -> Option<ChangeFate> {
         let steps = self.journal.intents.iter().filter_map(|intent| self.journal.step(intent));
         let own: BTreeSet<TaskId> = steps
             .filter_map(|step| match &step.change {
@@ -378,10 +385,10 @@ impl UndoRun<'_> {
         }
     }
 
-    /// The fates in the order of the plan.
-    fn told(&mut self) -> Vec<UndoneStep> {
+    /// Returns the results in the order of the plan.
+    fn take_results(&mut self) -> Vec<UndoneStep> {
         let mut fated = std::mem::take(&mut self.fated);
         fated.sort_by_key(|fated| fated.step);
-        fated.into_iter().filter_map(|fated| told(self.journal, fated)).collect()
+        fated.into_iter().filter_map(|fated| undone_step(self.journal, fated)).collect()
     }
 }

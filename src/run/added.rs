@@ -411,7 +411,8 @@ impl ReleaseRequest<'_> {
     ) -> ReleaseRequest<'a> {
         // Without a cpuset nothing would keep them off the shield; and what cannot be found out
         // keeps nobody in it.
-        let known = place.group.as_ref().and_then(|_| apply::unlimited(host, store, had).ok());
+        let known =
+            place.group.as_ref().and_then(|_| apply::masks_without_cpusets(host, store, had).ok());
         ReleaseRequest { place, whole: known.unwrap_or_default() }
     }
 

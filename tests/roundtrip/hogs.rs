@@ -102,7 +102,7 @@ fn guarantees_of_thread_time_are_not_disabled_so_nothing_waits_forever() {
     let refused = refused(&applied);
     let subjects: Vec<&str> = refused.iter().map(|(subject, _)| *subject).collect();
     assert_eq!(subjects, [RT_RUNTIME, FAIR_SERVER]);
-    assert!(refused[0].1.contains("all that gives other threads"), "{refused:?}");
+    assert!(refused[0].1.contains("only this setting gives other threads"), "{refused:?}");
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "served CPU");
@@ -245,7 +245,7 @@ fn a_task_is_not_moved_to_a_cpu_where_it_would_stop_rcu() {
     let host = bench.host();
     match bench.apply(&host, &trees::v2_plan()).unwrap_err() {
         ApplyError::Hog(hog) => {
-            let wanted = "rcuc/0 (SCHED_FIFO 1) is not above it where the shield would send it";
+            let wanted = "rcuc/0 (SCHED_FIFO 1) would not be above it where the shield would move it";
             assert!(hog.why.contains(wanted), "{}", hog.why);
         }
         error => panic!("{error}"),

@@ -199,7 +199,7 @@ fn a_foreign_change_is_left_alone_and_reported() {
     let told = undone.steps.iter().filter_map(|step| step.note.as_deref());
     assert_eq!(
         told.collect::<Vec<_>>(),
-        ["1 task that ran in it is now in /sys/fs/cgroup: sshd (100)"]
+        ["1 task of the group is now in /sys/fs/cgroup: sshd (100)"]
     );
     for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
         let path = Path::new("proc").join(kept);

@@ -96,7 +96,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     let begin = whole.find("{\"begin\"").unwrap();
     let opening = begin + whole[begin..].find('\n').unwrap() + 1;
     fs::write(bench.journal(), &whole[..opening]).unwrap();
-    said(1, "not in force: an apply was interrupted; `cpushield undo` puts back what it changed");
+    said(1, "not in force: an apply was interrupted; `cpushield undo` restores what it changed");
     {
         let _lock = bench.store().lock().unwrap();
         said(1, &format!("being applied by process {}", std::process::id()));

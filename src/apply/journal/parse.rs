@@ -1,22 +1,22 @@
-//! Reading a [`ApplyJournal`]: what a file must hold before anything may be written because of it,
-//! and what a crash may have torn.
+//! Parses an [`ApplyJournal`]: checks what a file must contain before anything may be written
+//! because of it, and tolerates what a crash may have torn.
 
 use super::{ApplyJournal, JournalHeader, JournalLine, SCHEMA};
 use crate::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What the first line of a journal says whatever follows it, and whatever version wrote it.
+/// The first line of a journal, readable for every version and whatever follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOrigin {
     /// The boot it was applied in; `None` on a recorded machine without one.
     pub boot_id: Option<String>,
-    /// What was applied, where this version understands it.
+    /// The applied plan, if this version can parse it.
     pub plan: Option<Plan>,
 }
 
 impl JournalOrigin {
-    /// Reads the first line; `None` when it is not that of a journal of ours.
+    /// Parses the first line; `None` when it is not that of a cpushield journal.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<JournalOrigin> {
         let end = bytes.iter().position(|b| *b == b'\n')?;
@@ -31,19 +31,19 @@ impl JournalOrigin {
     }
 }
 
-/// A line behind `begin` that cannot be read. Nothing is done because of it.
+/// An unreadable line after `begin`, which is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DroppedLine {
     /// The line, from 1.
     pub line: usize,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: usize,
 }
 
 impl fmt::Display for DroppedLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DroppedLine { line, bytes } = self;
-        write!(f, "line {line} of the journal ({bytes} bytes) is torn, and nothing was done by it")
+        write!(f, "line {line} of the journal ({bytes} bytes) is torn and was ignored")
     }
 }
 
@@ -54,7 +54,7 @@ pub struct JournalError {
     pub line: usize,
     /// What was expected there.
     pub wanted: String,
-    /// What was there instead, shortened.
+    /// What was found instead, shortened.
     pub found: String,
 }
 
@@ -67,14 +67,14 @@ impl fmt::Display for JournalError {
 impl std::error::Error for JournalError {}
 
 impl ApplyJournal {
-    /// Reads a journal.
+    /// Parses a journal.
     ///
     /// # Errors
-    /// It is not one, is of another version, or lacks a part that was on the disk before the first
-    /// write: then no write may follow from it.
+    /// It is not a journal, has another version, or lacks a part that was on the disk before the
+    /// first write. Then nothing may be written because of it.
     pub fn parse(bytes: &[u8]) -> Result<ApplyJournal, JournalError> {
         let mut lines = RemainingLines { rest: bytes, number: 0 };
-        let header = header(&mut lines)?;
+        let header = parse_header(&mut lines)?;
         let mut journal = ApplyJournal {
             header,
             intents: Vec::new(),
@@ -92,7 +92,7 @@ impl ApplyJournal {
         journal.read_intents(&mut lines)?;
         while let Some(text) = lines.next_whole() {
             if serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok() {
-                journal.take(&lines, text)?;
+                journal.add_line(&lines, text)?;
             } else {
                 journal.dropped.push(DroppedLine { line: lines.number, bytes: text.len() });
             }
@@ -109,19 +109,19 @@ impl ApplyJournal {
         let runtime: Vec<usize> = steps.filter(|(_, s)| s.is_runtime()).map(|(i, _)| i).collect();
         for step in runtime {
             let wanted = format!("the original of step {step}");
-            match lines.must(&wanted)? {
+            match lines.parse_next(&wanted)? {
                 JournalLine::Intent(intent) if intent.step == step => self.intents.push(intent),
-                other => return Err(lines.wrong(&wanted, &other)),
+                other => return Err(lines.unexpected(&wanted, &other)),
             }
         }
         let wanted = format!("`begin` after {} originals", self.intents.len());
-        match lines.must(&wanted)? {
+        match lines.parse_next(&wanted)? {
             JournalLine::Begin(begin) if begin.intents == self.intents.len() => Ok(()),
-            other => Err(lines.wrong(&wanted, &other)),
+            other => Err(lines.unexpected(&wanted, &other)),
         }
     }
 
-    /// Whether there is something that an `applied` line ends.
+    /// Whether an `applied` line is still to come.
     fn is_unfinished(&self) -> bool {
         self.applied.is_none() || !self.amending.is_empty()
     }
@@ -131,16 +131,19 @@ impl ApplyJournal {
         self.applied.is_none() || self.amending.contains(&step)
     }
 
-    fn take(&mut self, lines: &RemainingLines<'_>, text: &[u8]) -> Result<(), JournalError> {
+    fn is_known(&self, step: usize) -> bool {
+        self.intents.iter().any(|intent| intent.step == step)
+    }
+
+    fn add_line(&mut self, lines: &RemainingLines<'_>, text: &[u8]) -> Result<(), JournalError> {
         let wanted = "an outcome or what undo did";
-        let known = |step: usize| self.intents.iter().any(|intent| intent.step == step);
         let parsed = lines.parse(text, wanted)?;
         match parsed {
-            JournalLine::Late(intent) if known(intent.step) => {
+            JournalLine::Late(intent) if self.is_known(intent.step) => {
                 self.late.insert(intent.step, intent.original);
             }
-            JournalLine::Outcome(done) if known(done.step) && self.is_open(done.step) => {
-                self.came_of(done);
+            JournalLine::Outcome(done) if self.is_known(done.step) && self.is_open(done.step) => {
+                self.record_outcome(done);
             }
             JournalLine::Applied(complete) if self.undoing.is_none() && self.is_unfinished() => {
                 self.applied = Some(complete.masks);
@@ -149,7 +152,7 @@ impl ApplyJournal {
             JournalLine::Amend(amendment)
                 if self.applied.is_some()
                     && self.undoing.is_none()
-                    && amendment.again.iter().all(|step| known(*step))
+                    && amendment.again.iter().all(|step| self.is_known(*step))
                     && amendment.added.iter().all(|added| added.step.is_runtime()) =>
             {
                 self.amend(amendment);
@@ -162,18 +165,18 @@ impl ApplyJournal {
                 self.settled.extend(self.fates.keys());
                 self.affinities = Some(done);
             }
-            JournalLine::Undone(fated) if known(fated.step) && self.undoing.is_some() => {
+            JournalLine::Undone(fated) if self.is_known(fated.step) && self.undoing.is_some() => {
                 self.fates.insert(fated.step, fated);
             }
-            other => return Err(lines.wrong(wanted, &other)),
+            other => return Err(lines.unexpected(wanted, &other)),
         }
         Ok(())
     }
 }
 
-fn header(lines: &mut RemainingLines<'_>) -> Result<JournalHeader, JournalError> {
+fn parse_header(lines: &mut RemainingLines<'_>) -> Result<JournalHeader, JournalError> {
     let wanted = format!("the header of a cpushield journal, schema {SCHEMA}");
-    match lines.must(&wanted)? {
+    match lines.parse_next(&wanted)? {
         JournalLine::Header(header)
             if header.journal == "cpushield"
                 && header.schema == SCHEMA
@@ -181,18 +184,18 @@ fn header(lines: &mut RemainingLines<'_>) -> Result<JournalHeader, JournalError>
         {
             Ok(*header)
         }
-        other => Err(lines.wrong(&wanted, &other)),
+        other => Err(lines.unexpected(&wanted, &other)),
     }
 }
 
-/// The lines of the file that are still to be read.
+/// The unread rest of the file.
 struct RemainingLines<'a> {
     rest: &'a [u8],
     number: usize,
 }
 
 impl<'a> RemainingLines<'a> {
-    /// The next line that has its end; `None` at the end or before a torn line.
+    /// The next complete line; `None` at the end or before a torn line.
     fn next_whole(&mut self) -> Option<&'a [u8]> {
         self.number += 1;
         let at = self.rest.iter().position(|b| *b == b'\n')?;
@@ -201,7 +204,7 @@ impl<'a> RemainingLines<'a> {
         Some(text)
     }
 
-    fn must(&mut self, wanted: &str) -> Result<JournalLine, JournalError> {
+    fn parse_next(&mut self, wanted: &str) -> Result<JournalLine, JournalError> {
         match self.next_whole() {
             Some(text) => self.parse(text, wanted),
             None if !self.rest.is_empty() && !self.rest.starts_with(b"{") => {
@@ -223,7 +226,7 @@ impl<'a> RemainingLines<'a> {
         })
     }
 
-    fn wrong(&self, wanted: &str, found: &JournalLine) -> JournalError {
+    fn unexpected(&self, wanted: &str, found: &JournalLine) -> JournalError {
         self.error(wanted, &serde_json::to_vec(found).unwrap_or_default())
     }
 

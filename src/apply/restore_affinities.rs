@@ -1,0 +1,132 @@
+//! Restores the affinities of tasks as undo decided ([`super::affinities::decide`]): writes a mask
+//! only where a task still has the mask that was seen then, or one that the kernel made of it.
+
+use super::affinities::{TaskMasks, follows_interrupt, is_widened, present};
+use super::journal::UndoDecision;
+use crate::plan::Shield;
+use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The result of restoring affinities.
+#[derive(Debug, Default)]
+pub struct RestoredAffinities {
+    /// Tasks whose mask was restored.
+    pub restored: BTreeSet<TaskId>,
+    /// Tasks whose mask could not be restored, with the kernel's answer.
+    pub failed: BTreeMap<TaskId, String>,
+    /// Tasks whose mask another process changed since undo began.
+    pub drifted: Vec<TaskId>,
+    /// Tasks that keep the mask of the shield, because they asked for it.
+    pub asked: Vec<TaskId>,
+    /// Tasks that may have asked for it; unknown until cpusets are restored.
+    pub waiting: Vec<TaskId>,
+}
+
+/// Gives every task the decided mask, where it still has the mask of the time of the decision, or
+/// one that the kernel made of it. `complete` says whether everything else was restored.
+///
+/// # Errors
+/// Only when a test stopped the host.
+pub fn restore(
+    host: &Host,
+    shield: &Shield,
+    undoing: &UndoDecision,
+    complete: bool,
+) -> Result<RestoredAffinities> {
+    let scan = AffinityScan { host, shield, online: host.online_cpus().ok() };
+    let mut done = RestoredAffinities::default();
+    let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
+    let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));
+    let limited: BTreeSet<&TaskId> = undoing.limited.iter().collect();
+    for (id, cpus, was) in ours.chain(kept) {
+        match scan.restore_task(*id, cpus, was, limited.contains(id)) {
+            Ok(FoundAffinity::Narrow) if complete => done.asked.push(*id),
+            Ok(FoundAffinity::Narrow) => done.waiting.push(*id),
+            Ok(FoundAffinity::Written) => drop(done.restored.insert(*id)),
+            Ok(FoundAffinity::Theirs) => done.drifted.push(*id),
+            Ok(FoundAffinity::Unchanged) => {}
+            Err(error) if error.is_stop() => return Err(error),
+            Err(error) => drop(done.failed.insert(*id, error.reason())),
+        }
+    }
+    Ok(done)
+}
+
+/// The tasks that an undo leaves to the next one, with their current masks.
+pub fn pending(host: &Host, restored: &RestoredAffinities) -> TaskMasks {
+    let tasks = restored.failed.keys().chain(&restored.waiting);
+    TaskMasks(tasks.filter_map(|id| Some((*id, host.affinity(id.tid).ok()?))).collect())
+}
+
+fn has_ended(host: &Host, tid: i32) -> bool {
+    host.task(tid, tid).map_or(true, |task| matches!(task.state, 'Z' | 'X'))
+}
+
+/// What [`restore`] found and did about one task.
+enum FoundAffinity {
+    /// Its mask was written.
+    Written,
+    /// It has its mask already, or is gone.
+    Unchanged,
+    /// Another process changed its mask meanwhile.
+    Theirs,
+    /// It kept its narrow mask, though only our cpusets can have narrowed it.
+    Narrow,
+}
+
+struct AffinityScan<'a> {
+    host: &'a Host,
+    shield: &'a Shield,
+    online: Option<CpuSet>,
+}
+
+impl AffinityScan<'_> {
+    /// The online CPUs of a mask. Two masks are compared by these.
+    fn online_part(&self, cpus: &CpuSet) -> CpuSet {
+        self.online.as_ref().map_or_else(|| cpus.clone(), |online| cpus.and(online))
+    }
+
+    fn restore_task(
+        &self,
+        id: TaskId,
+        cpus: &CpuSet,
+        was: Option<&CpuSet>,
+        limited: bool,
+    ) -> Result<FoundAffinity> {
+        let (host, target) = (self.host, self.online_part(cpus));
+        let Some(now) = present(host.online_affinity(id.tid))?.map(|now| self.online_part(&now))
+        else {
+            return Ok(FoundAffinity::Unchanged);
+        };
+        if now == target || !host.is_same_task(id) {
+            return Ok(FoundAffinity::Unchanged);
+        }
+        let unchanged = was.is_none_or(|was| self.online_part(was) == now);
+        if unchanged && limited {
+            return Ok(FoundAffinity::Narrow);
+        }
+        let known = unchanged || is_widened(self.shield, &now, &target);
+        if !known && !host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task)) {
+            return Ok(FoundAffinity::Theirs);
+        }
+        match present(host.set_affinity(id.tid, cpus)) {
+            Ok(Some(())) => {}
+            Ok(None) => return Ok(FoundAffinity::Unchanged),
+            // It has ended, and its parent has not waited for it yet.
+            Err(error) if !error.is_stop() && has_ended(host, id.tid) => {
+                return Ok(FoundAffinity::Unchanged);
+            }
+            Err(error) => return Err(error),
+        }
+        match present(host.online_affinity(id.tid))? {
+            Some(now) if self.online_part(&now) == target => Ok(FoundAffinity::Written),
+            Some(now) => Err(Error::malformed(
+                &format!("/proc/{}/status", id.tid),
+                0,
+                "the affinity it had",
+                &now.to_string(),
+            )),
+            None => Ok(FoundAffinity::Unchanged),
+        }
+    }
+}
