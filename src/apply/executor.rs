@@ -104,8 +104,8 @@ fn check_no_shield(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError
             let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
             let shield = shield.as_deref().unwrap_or("a shield");
             Ok(vec![format!(
-                "the machine was rebooted since {shield} was applied, so nothing of it is left; its \
-                 journal is now {kept}"
+                "the machine was rebooted since {shield} was applied, so nothing of it is left; \
+                 its journal is now {kept}"
             )])
         }
         Err(super::JournalLoadError::Access(error)) => Err(error.into()),
@@ -148,15 +148,13 @@ fn hint(change: &Change, kind: RefusalKind) -> Option<&'static str> {
         Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition") => {
             Some(match kind {
                 RefusalKind::IsolatedAtBoot => {
-                    "these CPUs are isolated by isolcpus= at boot; boot without it, or shield others; \
-                 `cpushield apply` without a saved plan shields them without a partition"
+                    "these CPUs are isolated by isolcpus= at boot; boot without it, or shield \
+                 others; `cpushield apply` without a saved plan shields them without a partition"
                 }
                 RefusalKind::NotExclusive => {
                     "another control group has these CPUs; `cpushield survey` names it"
                 }
-                _ => {
-                    "`cpushield plan --off cpuset` shields without it, but then programs are not kept out"
-                }
+                _ => "`cpushield plan --off cpuset` shields without it, but keeps no program out",
             })
         }
         Change::Write { path, .. } if kind == RefusalKind::Busy && path.contains("cpuset") => {

@@ -16,8 +16,8 @@ pub(super) fn explain_refusal(change: &Change, kind: RefusalKind, reason: &str) 
     let of_server = matches!(change, Change::Write { path, .. } if path.starts_with(FAIR_SERVER));
     (of_server && kind == RefusalKind::Busy).then(|| {
         format!(
-            "{reason}: when scheduling domains were rebuilt, this kernel forgot this CPU's server's \
-             share of them, and now cannot take the share back; reboot, or take the CPU offline \
+            "{reason}: when scheduling domains were rebuilt, this kernel forgot the share of this \
+             CPU's server, and now cannot take the share back; reboot, or take the CPU offline \
              and online again (--on cpu-hotplug-cycle)"
         )
     })

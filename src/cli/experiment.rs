@@ -249,7 +249,7 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
         }
         planned.push((row, plan.steps.clone()));
         if n == 0 {
-            found = Some((plan.shield.cpus.clone(), ShieldPlacement::of(host, &plan).cpus));
+            found = Some((plan.shield.cpus.clone(), ShieldPlacement::new(host, &plan).cpus));
         }
     }
     found.ok_or_else(|| {

@@ -117,7 +117,7 @@ impl LiveExperimentMachine<'_> {
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let (applied, plan) =
             shield(self.host, &self.store, plan, Some(origin), &mut |_| {}).map_err(applied)?;
-        let place = ShieldPlacement::of(self.host, &plan);
+        let place = ShieldPlacement::new(self.host, &plan);
         let latency = self.look(row, column, Some(place));
         // Whatever the measurement came to, the shield comes down first.
         let undone = apply::undo(self.host, &self.store).map_err(Failure::from)?;

@@ -28,7 +28,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failur
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
-    let place = ShieldPlacement::of(&host, &run::shield(&host, &store)?);
+    let place = ShieldPlacement::new(&host, &run::shield(&host, &store)?);
     let mut moved = Vec::new();
     for tid in &args.tids {
         moved.push(run::remove(&host, &store, &place, *tid)?);

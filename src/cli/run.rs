@@ -85,7 +85,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Fai
         failure.kind.code()
     };
     let mut told = |line: String| ui.status(&line);
-    let ended = run::attend(&host, &store, &start, &care, &mut told, fail)?;
+    let ended = run::supervise(&host, &store, &start, &care, &mut told, fail)?;
     Ok(ExitCode::from(ended.status()))
 }
 
@@ -106,7 +106,7 @@ fn prepare(
 ) -> Result<(ProgramStart, Supervision), Failure> {
     args.active.check(host, store)?;
     let plan = run::shield(host, store)?;
-    let place = ShieldPlacement::of(host, &plan);
+    let place = ShieldPlacement::new(host, &plan);
     let asked = policy(args);
     let cpus = match asked {
         _ if args.spread => place.cpus.clone(),
@@ -146,7 +146,7 @@ fn prepare(
         lock_memory: args.lock_memory,
         command: args.command.clone(),
     };
-    Ok((start, Supervision { order, spread, look_at_memory: args.lock_memory }))
+    Ok((start, Supervision { order, spread, check_memory: args.lock_memory }))
 }
 
 fn policy(args: &RunArgs) -> Option<SchedPolicy> {

@@ -160,7 +160,7 @@ fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let origin = PlanOrigin { machine, wish };
     let (applied, plan) = shield(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
     let plan = &plan;
-    let group = ShieldPlacement::of(host, plan).group;
+    let group = ShieldPlacement::new(host, plan).group;
     let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
     let paid = price

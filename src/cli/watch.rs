@@ -67,7 +67,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure
         ActiveShield::Denied
     });
     let unread = matches!(active, ActiveShield::Denied) && args.cpus.is_none();
-    let place = active.plan().map(|plan| ShieldPlacement::of(&host, &plan));
+    let place = active.plan().map(|plan| ShieldPlacement::new(&host, &plan));
     let mut scene = LiveSetup { unread, ..scene(&host, args, place.as_ref()) };
     scene.from = keep_off(&scene);
     scene.topology = survey::topology(&host);

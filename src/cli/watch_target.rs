@@ -36,7 +36,7 @@ impl WatchTarget {
         };
         let unread = matches!(active, ActiveShield::Denied);
         let active = active.plan();
-        let place = active.as_ref().map(|plan| ShieldPlacement::of(host, plan));
+        let place = active.as_ref().map(|plan| ShieldPlacement::new(host, plan));
         let cpus = match (cpus, &place) {
             (Some(cpus), _) => {
                 input::check_cpus(host, cpus)?;

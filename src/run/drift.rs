@@ -1,61 +1,60 @@
-//! [`Drift`]: what a shield left and what is there now. It reads files and tasks of the journal and
-//! decides nothing but whether they are the same.
+//! [`Drift`]: differences between what a shield left and the current state of the journal's files
+//! and tasks.
 
 use crate::apply::journal::ApplyJournal;
 use crate::change::{Change, Outcome, ValueComparison};
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
 
-/// Something that is no longer as it was left.
+/// A setting that changed since apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
     /// The file or the task.
     pub what: String,
-    /// What was left there.
+    /// The value that apply left.
     pub left: String,
-    /// What is there now; `None` when it is gone.
+    /// The current value; `None` when it is gone.
     pub now: Option<String>,
     /// The tunable that wanted it.
     pub tunable: String,
 }
 
-/// What is no longer as it was left: the files, directories and tasks of the journal.
-pub(super) fn drift(host: &Host, journal: &ApplyJournal) -> Vec<Drift> {
+/// Finds the files, directories and tasks of the journal that changed since apply.
+pub(super) fn find_drift(host: &Host, journal: &ApplyJournal) -> Vec<Drift> {
     let mut drift = Vec::new();
     for intent in &journal.intents {
         let (Some(step), Some(done)) = (journal.step(intent), journal.outcomes.get(&intent.step))
         else {
             continue;
         };
-        // Of several steps about one thing the last one left it.
+        // Of several steps about the same thing, the last one counts.
         let last = journal.last_about(&step.change).is_none_or(|last| last == intent);
         if !last || !matches!(done.outcome, Outcome::Changed | Outcome::AlreadySo) {
             continue;
         }
-        if let Some((what, left, now)) = drifted(host, &step.change, done.left.as_deref()) {
+        if let Some((what, left, now)) = compare(host, &step.change, done.left.as_deref()) {
             drift.push(Drift { what, left, now, tunable: step.tunable.clone() });
         }
     }
     drift
 }
 
-/// What a change is about, what was left, and what is there now, when these differ. What was not
-/// noted or cannot be read now is no drift.
-fn drifted(
+/// Returns the subject of a change, the value left and the current one, if these differ. A value
+/// that was not recorded or cannot be read is no drift.
+fn compare(
     host: &Host,
     change: &Change,
     left: Option<&str>,
 ) -> Option<(String, String, Option<String>)> {
-    let now = |path: &str| match host.read_line(path) {
-        Ok(text) => Some(Some(text)),
-        Err(error) if error.is_absent() => Some(None),
-        Err(_) => None,
-    };
     match change {
         Change::Write { path, compare, .. } => {
             let left = left?;
-            let now = now(path)?;
-            let same = now.as_deref().is_some_and(|now| same(*compare, now, left));
+            let now = match host.read_line(path) {
+                Ok(text) => Some(text),
+                Err(error) if error.is_absent() => None,
+                Err(_) => return None,
+            };
+            let same = now.as_deref().is_some_and(|now| is_same(*compare, now, left));
             (!same).then(|| (path.clone(), left.to_owned(), now))
         }
         Change::MakeDir { path } => {
@@ -76,8 +75,8 @@ fn drifted(
     }
 }
 
-/// Whether a thread of an interrupt has the CPUs of its interrupt. The kernel gives it those
-/// whenever it wakes after the interrupt was moved (`irq_thread_check_affinity()` in
+/// Whether an interrupt's thread has the CPUs of its interrupt. The kernel sets those when the
+/// thread wakes after the interrupt was moved (`irq_thread_check_affinity()` in
 /// kernel/irq/manage.c, 6.12: the effective affinity), so they are no drift.
 fn is_of_interrupt(host: &Host, comm: &str, now: &CpuSet) -> bool {
     let digits = comm.strip_prefix("irq/").and_then(|rest| rest.split('-').next());
@@ -88,7 +87,7 @@ fn is_of_interrupt(host: &Host, comm: &str, now: &CpuSet) -> bool {
     })
 }
 
-/// Whether the text now says what the text left said.
-fn same(compare: ValueComparison, now: &str, left: &str) -> bool {
+/// Whether two texts have the same value.
+fn is_same(compare: ValueComparison, now: &str, left: &str) -> bool {
     now.trim() == left.trim() || compare.same(now, left)
 }

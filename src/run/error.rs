@@ -6,31 +6,31 @@ use std::fmt;
 /// Why a program could not be run, added or removed.
 #[derive(Debug)]
 pub enum RunError {
-    /// There is no shield to run in.
+    /// No shield is active.
     NoShield,
-    /// The CPU is not one that programs may have.
+    /// Programs may not use this CPU.
     NotOffered {
-        /// The CPU asked for.
+        /// The requested CPU.
         cpu: usize,
-        /// Why not.
+        /// The reason.
         why: String,
         /// The CPUs that programs may have.
         offered: CpuSet,
     },
-    /// The user or group is not known.
+    /// The user or group is unknown.
     Unknown {
         /// `user` or `group`.
         what: &'static str,
-        /// As given.
+        /// The requested name.
         name: String,
-        /// Where was looked.
+        /// The file that was searched.
         file: &'static str,
     },
-    /// A real-time wish that this program does not grant.
+    /// A real-time request that would be unsafe.
     Unsafe {
         /// What is wrong with it.
         why: String,
-        /// What to ask for instead.
+        /// What to request instead.
         instead: String,
     },
     /// The kernel refused the scheduling policy.
@@ -39,7 +39,7 @@ pub enum RunError {
         policy: SchedPolicy,
         /// The kernel's answer.
         error: Box<Error>,
-        /// What the answer means here, and what to do.
+        /// The meaning of the answer, and what to do.
         hints: Vec<String>,
     },
     /// The program cannot be started.
@@ -49,7 +49,7 @@ pub enum RunError {
         /// The kernel's answer.
         error: std::io::Error,
     },
-    /// A task that cannot be taken in or let out.
+    /// A task that cannot be added or removed.
     Task {
         /// Its number.
         tid: i32,
@@ -58,18 +58,18 @@ pub enum RunError {
         /// What to do instead, if anything.
         hint: Option<String>,
     },
-    /// Only a part of a shield is there.
+    /// The shield is incomplete.
     Unfinished {
         /// Its journal.
         path: String,
-        /// Why.
+        /// The unfinished work.
         unfinished: crate::apply::UnfinishedWork,
     },
     /// The journal of the shield cannot be used.
     Journal(crate::apply::JournalLoadError),
-    /// The record of what runs in the shield cannot be used.
+    /// The record of programs in the shield cannot be used.
     Record(String),
-    /// The machine's answer to anything else.
+    /// Any other error of the machine.
     Machine(Error),
 }
 
@@ -80,7 +80,7 @@ impl From<Error> for RunError {
 }
 
 impl RunError {
-    /// A call on no file that failed.
+    /// A failed system call without a file.
     #[must_use]
     pub fn call(what: &str, error: std::io::Error) -> RunError {
         RunError::Machine(Error::io(cpushield_linux::Operation::Call, what, error))
@@ -95,7 +95,7 @@ impl fmt::Display for RunError {
             RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),
             RunError::Unsafe { why, .. } => f.write_str(why),
             RunError::Scheduling { policy, error, .. } => {
-                write!(f, "the kernel refuses {policy}\n  cause: {}", error.reason())
+                write!(f, "the kernel refused {policy}\n  cause: {}", error.reason())
             }
             RunError::Exec { program, error } => write!(f, "cannot start {program}: {error}"),
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),

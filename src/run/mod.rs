@@ -1,14 +1,14 @@
-//! Run: programs in the shield. Starts one, takes running ones in and lets them out, and shows what
-//! is on the shielded CPUs. It takes the plan of the active shield; it does not change the shield
+//! Run: programs in the shield. Starts programs, moves running ones in and out, and shows what is
+//! on the shielded CPUs. It uses the plan of the active shield and does not change the shield
 //! itself.
 //!
-//! A program that nothing must be undone for is started in place: this process enters the shield
-//! and becomes the program, so that nothing of ours is left (`start`). Otherwise a parent waits on
-//! a housekeeping CPU and puts back what was changed for the program's time (`attend`).
+//! If nothing must be restored after a program, this process enters the shield and executes it
+//! (`start`). Otherwise a parent waits on a housekeeping CPU and restores what was changed while
+//! the program ran (`supervise`).
 //!
 //! A real-time program that never sleeps starves the kernel's own threads of its CPU, and a
-//! PREEMPT_RT kernel hangs without them. `order` (pure) says which threads must be above it and
-//! `raise` puts them there; there is no way around it.
+//! PREEMPT_RT kernel hangs without them. `order` (pure) determines which threads must be above it
+//! and `raise` raises them; this cannot be disabled.
 
 mod added;
 mod confine;
@@ -19,12 +19,13 @@ mod order;
 mod placement;
 mod raise;
 mod record;
+mod removed;
 mod spread;
 mod start;
 mod status;
 mod user;
 
-pub use added::{CpuAssignment, MovedProcess, ReleasedPrograms, add, release, remove};
+pub use added::{CpuAssignment, MovedProcess, add};
 pub use drift::Drift;
 pub use error::RunError;
 pub use limits::{check as check_policy, sentences as limits};
@@ -32,9 +33,10 @@ pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
 pub use placement::ShieldPlacement;
 pub use raise::threads;
 pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
+pub use removed::{ReleasedPrograms, release, remove};
 pub use start::{
-    NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, attend, become_program, lock_limit,
-    ordinary,
+    NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, lock_limit, ordinary,
+    supervise,
 };
 pub use status::*;
 pub use user::{RunUser, look_up};
@@ -43,10 +45,10 @@ use crate::apply::{self, ShieldPresence};
 use crate::plan::Plan;
 use cpushield_linux::{Host, Store};
 
-/// The plan of the shield that is in force in this boot.
+/// Returns the plan of the active shield.
 ///
 /// # Errors
-/// The journal cannot be read or is none, or only a part of a shield is there.
+/// The journal cannot be read or parsed, or the shield is incomplete.
 pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, RunError> {
     match apply::find_shield(host, store).map_err(RunError::Journal)? {
         ShieldPresence::Absent => Ok(None),
@@ -57,10 +59,10 @@ pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, RunError> {
     }
 }
 
-/// The same where there must be one.
+/// Returns the plan of the active shield, which must exist.
 ///
 /// # Errors
-/// As [`active`], or there is none.
+/// As [`active`], or no shield is active.
 pub fn shield(host: &Host, store: &Store) -> Result<Plan, RunError> {
     active(host, store)?.ok_or(RunError::NoShield)
 }

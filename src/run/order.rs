@@ -1,7 +1,7 @@
-//! The order of priorities on a shielded CPU that a real-time program is to run on. Pure.
+//! The order of priorities on a shielded CPU for a real-time program. Pure.
 //!
 //! A program under SCHED_FIFO or SCHED_RR that never sleeps lets nothing below it run. Below it by
-//! default are the threads without which the kernel comes to a stand: `rcuc/N` (RCU callbacks and,
+//! default are the threads without which the kernel stalls: `rcuc/N` (RCU callbacks and,
 //! on PREEMPT_RT, quiescent states), `ktimers/N` (PREEMPT_RT and `threadirqs`: timers;
 //! kernel/softirq.c, 6.13), `ksoftirqd/N`, and the other RCU threads that may run there. A reader
 //! that was preempted inside a read-side section is boosted to the priority of `rcub/N` only
@@ -11,39 +11,39 @@
 
 use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
 
-/// The highest priority a program may have: one is needed above it, and 99 is the last.
+/// The highest priority for a program: the kernel threads need a higher one, and 99 is the maximum.
 pub const PRIORITY_MAX: u32 = 98;
 
 /// A kernel thread that may run on the CPUs in question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelThread {
-    /// Which.
+    /// The thread.
     pub task: TaskId,
     /// Its name.
     pub comm: String,
-    /// Its policy now.
+    /// Its current policy.
     pub policy: SchedPolicy,
-    /// Where it may run.
+    /// Its affinity.
     pub affinity: CpuSet,
 }
 
-/// What must be so before the program starts.
+/// What must be done before the program starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartRequirements {
-    /// The program's policy, lowered where it left no room above.
+    /// The program's policy, lowered if it left no room above.
     pub policy: SchedPolicy,
-    /// The threads that must be above it, whatever their policy is now.
+    /// The threads that must be above it, whatever their current policy.
     pub above: Vec<KernelThread>,
-    /// Those of them that must be raised, and to what.
+    /// Those of them that must be raised, with their new policy.
     pub raise: Vec<(KernelThread, SchedPolicy)>,
     /// Interrupt threads of these CPUs that are not above it: they wait while it does not sleep.
     pub waiting: Vec<KernelThread>,
 }
 
-/// Whether the kernel comes to a stand when this thread cannot run on one of `cpus`.
+/// Whether the kernel stalls when this thread cannot run on one of `cpus`.
 #[must_use]
 pub fn is_vital(comm: &str, affinity: &CpuSet, cpus: &CpuSet) -> bool {
-    // Where it runs itself does not matter: it lends its priority.
+    // Its own CPU does not matter: it lends its priority.
     if comm.starts_with("rcub/") {
         return true;
     }
@@ -51,7 +51,7 @@ pub fn is_vital(comm: &str, affinity: &CpuSet, cpus: &CpuSet) -> bool {
     affinity.intersects(cpus) && prefixes.iter().any(|prefix| comm.starts_with(prefix))
 }
 
-/// The order for a program with this policy on these CPUs.
+/// Determines the requirements of a program with this policy on these CPUs.
 #[must_use]
 pub fn order(asked: SchedPolicy, cpus: &CpuSet, threads: &[KernelThread]) -> StartRequirements {
     let policy = match asked {
@@ -81,30 +81,31 @@ pub fn order(asked: SchedPolicy, cpus: &CpuSet, threads: &[KernelThread]) -> Sta
 }
 
 impl StartRequirements {
-    /// What is done about it, in sentences; nothing for an ordinary program.
+    /// Describes the requirements in sentences; none for an ordinary program.
     #[must_use]
     pub fn sentences(&self, asked: SchedPolicy) -> Vec<String> {
-        let mut said = Vec::new();
-        let list = |threads: &[&KernelThread]| {
-            threads.iter().map(|thread| thread.comm.as_str()).collect::<Vec<_>>().join(", ")
-        };
+        let mut sentences = Vec::new();
         if self.policy != asked {
-            said.push(format!(
-                "{asked} is lowered to {}: the kernel hangs when a program that never sleeps is \
-                 above its own threads",
+            sentences.push(format!(
+                "{asked} is lowered to {}: the kernel hangs when a program that never sleeps has a \
+                 higher priority than its threads",
                 self.policy
             ));
         }
         if let Some((_, policy)) = self.raise.first() {
-            let raised: Vec<&KernelThread> = self.raise.iter().map(|(thread, _)| thread).collect();
-            said.push(format!("raised to {policy} until it ends: {}", list(&raised)));
+            let raised = names(self.raise.iter().map(|(thread, _)| thread));
+            sentences.push(format!("raised to {policy} until it ends: {raised}"));
         }
         if !self.waiting.is_empty() {
-            let waiting: Vec<&KernelThread> = self.waiting.iter().collect();
-            said.push(format!("wait while it does not sleep: {}", list(&waiting)));
+            let waiting = names(self.waiting.iter());
+            sentences.push(format!("must wait while it does not sleep: {waiting}"));
         }
-        said
+        sentences
     }
+}
+
+fn names<'a>(threads: impl Iterator<Item = &'a KernelThread>) -> String {
+    threads.map(|thread| thread.comm.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -164,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// The promise: whatever is asked, every vital thread of the CPU is above the program.
+        /// Whatever the requested policy, every vital thread of the CPU is above the program.
         #[test]
         fn no_priority_puts_a_program_above_the_kernels_threads(
             asked in 0u32..200, rr in any::<bool>(), now in prop::collection::vec(0u32..=99, 9),

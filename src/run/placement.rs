@@ -1,4 +1,4 @@
-//! [`ShieldPlacement`]: where programs of a shield go: its cgroup and its CPUs.
+//! [`ShieldPlacement`]: the cgroup and the CPUs for programs of a shield.
 
 use super::RunError;
 use crate::change::Change;
@@ -6,16 +6,16 @@ use crate::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 
-/// Where programs of a shield go.
+/// The cgroup and the CPUs for programs of a shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShieldPlacement {
     /// The shield's name.
     pub name: String,
-    /// Directory of its cgroup; `None` when the shield has none and affinity alone keeps its CPUs.
+    /// Directory of its cgroup; `None` for a shield that consists of affinities only.
     pub group: Option<String>,
     /// The cgroup is of version 2.
     pub v2: bool,
-    /// CPUs that programs may have: the shielded ones but for siblings that stay idle.
+    /// CPUs for programs: the shielded ones without siblings that stay idle.
     pub cpus: CpuSet,
     /// Shielded siblings that stay idle.
     pub idle: CpuSet,
@@ -24,11 +24,11 @@ pub struct ShieldPlacement {
 }
 
 impl ShieldPlacement {
-    /// The place that a plan in force has made.
+    /// Finds the placement of an applied plan.
     #[must_use]
-    pub fn of(host: &Host, plan: &Plan) -> ShieldPlacement {
+    pub fn new(host: &Host, plan: &Plan) -> ShieldPlacement {
         let shield = &plan.shield;
-        let group = group(host, plan);
+        let group = find_group(host, plan);
         let v2 = group.as_ref().is_some_and(|dir| host.exists(&format!("{dir}/cgroup.threads")));
         ShieldPlacement {
             name: shield.name.clone(),
@@ -40,7 +40,7 @@ impl ShieldPlacement {
         }
     }
 
-    /// What the directory of a shield's cgroup can be called.
+    /// The possible names of a shield's cgroup directory.
     pub(super) fn names(shield: &Shield) -> [String; 2] {
         [shield.group(), format!("{}.slice", shield.group())]
     }
@@ -52,46 +52,43 @@ impl ShieldPlacement {
         Some(format!("/{name}"))
     }
 
-    /// The threads in its group; none when it has no group.
+    /// Returns the threads in its group; none without a group.
     ///
     /// # Errors
-    /// The list cannot be read or holds something else than numbers.
+    /// The list cannot be read or parsed.
     pub fn members(&self, host: &Host) -> Result<Vec<i32>, RunError> {
         let Some(group) = &self.group else { return Ok(Vec::new()) };
         let list = if self.v2 { "cgroup.threads" } else { "tasks" };
         let path = format!("{group}/{list}");
         let text = host.read(&path)?;
-        let tid = |(i, line): (usize, &str)| {
+        let tids = text.lines().enumerate().map(|(i, line)| {
             line.trim().parse().map_err(|_| {
                 cpushield_linux::Error::malformed(&path, i + 1, "a thread's number", line).into()
             })
-        };
-        text.lines().enumerate().map(tid).collect()
+        });
+        tids.collect()
     }
 
-    /// The CPU for a program: the one asked for, or the one with the fewest threads that are
-    /// already confined to it, the lowest of those.
+    /// Chooses the CPU for a program: the requested one, or the lowest one with the fewest threads
+    /// that are confined to it.
     ///
     /// # Errors
-    /// The CPU asked for is not one that programs may have.
-    pub fn choose(&self, host: &Host, asked: Option<usize>) -> Result<usize, RunError> {
-        let refuse = |cpu: usize, why: &str| {
-            let (why, offered) = (why.to_owned(), self.cpus.clone());
-            Err(RunError::NotOffered { cpu, why, offered })
-        };
-        if let Some(cpu) = asked {
-            return match () {
-                () if self.cpus.contains(cpu) => Ok(cpu),
-                () if self.idle.contains(cpu) => refuse(
-                    cpu,
-                    "is kept idle, because it shares its core with a shielded CPU that works",
-                ),
-                () => refuse(cpu, "is not shielded"),
+    /// Programs may not use the requested CPU.
+    pub fn choose(&self, host: &Host, requested: Option<usize>) -> Result<usize, RunError> {
+        if let Some(cpu) = requested {
+            let why = match () {
+                () if self.cpus.contains(cpu) => return Ok(cpu),
+                () if self.idle.contains(cpu) => {
+                    "is kept idle, because it shares its core with a shielded CPU in use"
+                }
+                () => "is not shielded",
             };
+            let offered = self.cpus.clone();
+            return Err(RunError::NotOffered { cpu, why: why.to_owned(), offered });
         }
         let mut load: BTreeMap<usize, usize> = self.cpus.iter().map(|cpu| (cpu, 0)).collect();
         for tid in self.members(host)? {
-            // A thread that has ended meanwhile confines nothing.
+            // Skips a thread that has ended meanwhile.
             let Ok(affinity) = host.affinity(tid) else { continue };
             if let (1, Some(threads)) =
                 (affinity.len(), affinity.first().and_then(|cpu| load.get_mut(&cpu)))
@@ -104,22 +101,22 @@ impl ShieldPlacement {
     }
 }
 
-/// The cgroup of the shield: the directory below a cgroup mount that the plan's steps write to and
-/// that is called as the shield's group or slice.
-fn group(host: &Host, plan: &Plan) -> Option<String> {
+/// Finds the cgroup of the shield: the directory that the plan's steps write to and that has the
+/// name of the shield's group or slice.
+fn find_group(host: &Host, plan: &Plan) -> Option<String> {
     let names = ShieldPlacement::names(&plan.shield);
     plan.steps.iter().find_map(|step| {
         let path = match &step.change {
             Change::MakeDir { path } | Change::Write { path, .. } => path,
             _ => return None,
         };
-        let dir = names.iter().find_map(|name| up_to(path, name))?;
+        let dir = names.iter().find_map(|name| prefix_through(path, name))?;
         host.exists(&format!("{dir}/cgroup.procs")).then_some(dir)
     })
 }
 
-/// `path` up to and with its component `name`.
-fn up_to(path: &str, name: &str) -> Option<String> {
+/// Returns `path` up to and including its component `name`.
+fn prefix_through(path: &str, name: &str) -> Option<String> {
     let mut dir = String::new();
     for component in path.split('/').filter(|c| !c.is_empty()) {
         dir.push('/');
@@ -138,8 +135,14 @@ mod tests {
     #[test]
     fn the_group_is_the_component_of_that_name() {
         let slice = "/sys/fs/cgroup/cpushield.slice/cpuset.cpus.partition";
-        assert_eq!(up_to(slice, "cpushield.slice").unwrap(), "/sys/fs/cgroup/cpushield.slice");
-        assert_eq!(up_to(slice, "cpushield"), None);
-        assert_eq!(up_to("/sys/fs/cgroup/cpushield_housekeeping/tasks", "cpushield"), None);
+        assert_eq!(
+            prefix_through(slice, "cpushield.slice").unwrap(),
+            "/sys/fs/cgroup/cpushield.slice"
+        );
+        assert_eq!(prefix_through(slice, "cpushield"), None);
+        assert_eq!(
+            prefix_through("/sys/fs/cgroup/cpushield_housekeeping/tasks", "cpushield"),
+            None
+        );
     }
 }

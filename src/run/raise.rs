@@ -1,7 +1,8 @@
-//! Puts the kernel's threads above real-time programs and back, as [`order`](super::order) says.
+//! Raises kernel threads above real-time programs, as [`order`](super::order) determines, and
+//! lowers them again.
 //!
-//! Several programs may need the same thread above them; it goes back to its original when none is
-//! left that could starve it, and no earlier: whoever needs it is found in the record and among the
+//! Several programs may need the same thread above them. It gets its original policy back only when
+//! no program is left that could starve it. These programs are in the record, and among the
 //! real-time threads that may run on its CPUs.
 
 use super::order::{KernelThread, StartRequirements, is_vital};
@@ -9,37 +10,35 @@ use super::record::{OpenRecord, PriorityNeed, RaisedThread};
 use super::{RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, Task, TaskId};
 
-/// What became of raised threads.
+/// The result of lowering raised threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RaisedThreads {
-    /// Threads that have their original policy again.
+    /// Threads with their original policy.
     pub restored: Vec<String>,
-    /// Threads that stay raised, and for whom.
+    /// Threads that stay raised, and for which task.
     pub kept: Vec<String>,
-    /// Threads that somebody else changed meanwhile: left alone.
+    /// Threads that another process changed: left alone.
     pub drifted: Vec<String>,
 }
 
-/// The kernel threads that matter for programs on these CPUs.
+/// Finds the kernel threads that matter for programs on these CPUs.
 ///
 /// # Errors
 /// `/proc` cannot be read.
 pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<KernelThread>, RunError> {
-    let named = |task: &Task| {
-        let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq_work/", "irq/"];
-        task.kthread && prefixes.iter().any(|prefix| task.comm.starts_with(prefix))
-    };
-    let matters = |thread: &KernelThread| {
-        thread.affinity.intersects(cpus) || is_vital(&thread.comm, &thread.affinity, cpus)
-    };
     let mut threads = Vec::new();
-    for task in host.tasks()?.into_iter().filter(named) {
+    for task in host.tasks()?.into_iter().filter(is_candidate) {
         let read = host.affinity(task.id.tid).and_then(|affinity| {
             let policy = host.scheduling(task.id.tid)?;
             Ok(KernelThread { task: task.id, comm: task.comm, policy, affinity })
         });
         match read {
-            Ok(thread) if matters(&thread) => threads.push(thread),
+            Ok(thread)
+                if thread.affinity.intersects(cpus)
+                    || is_vital(&thread.comm, &thread.affinity, cpus) =>
+            {
+                threads.push(thread);
+            }
             Ok(_) => {}
             Err(error) if error.is_absent() => {}
             Err(error) => return Err(error.into()),
@@ -48,8 +47,14 @@ pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<KernelThread>, RunError
     Ok(threads)
 }
 
-/// Raises what the order says for `who`, and reads it back: when this returns without error, every
-/// vital thread is above the program's priority.
+/// Whether a task is a kernel thread that a real-time program may starve.
+fn is_candidate(task: &Task) -> bool {
+    let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq_work/", "irq/"];
+    task.kthread && prefixes.iter().any(|prefix| task.comm.starts_with(prefix))
+}
+
+/// Raises the threads that `program` requires, and reads their policies back. Without an error,
+/// every vital thread is above the program's priority.
 ///
 /// # Errors
 /// A thread cannot be raised; those raised before are on record.
@@ -58,13 +63,13 @@ pub fn raise(
     open: &mut OpenRecord<'_>,
     order: &StartRequirements,
     cpus: &CpuSet,
-    who: TaskId,
+    program: TaskId,
 ) -> Result<(), RunError> {
     let priority = order.policy.rt_priority();
     if priority == 0 {
         return Ok(());
     }
-    open.record.needs.push(PriorityNeed { task: who, cpus: cpus.clone(), priority });
+    open.record.needs.push(PriorityNeed { task: program, cpus: cpus.clone(), priority });
     for (thread, policy) in &order.raise {
         let known = open.record.raised.iter_mut().find(|raised| raised.task == thread.task);
         match known {
@@ -81,7 +86,7 @@ pub fn raise(
             }),
         }
     }
-    open.keep()?;
+    open.save()?;
     for (thread, policy) in &order.raise {
         host.set_scheduling(thread.task.tid, *policy)
             .map_err(|error| cannot_raise(thread, error))?;
@@ -103,50 +108,50 @@ pub fn raise(
 
 fn cannot_raise(thread: &KernelThread, error: cpushield_linux::Error) -> RunError {
     RunError::Unsafe {
-        why: format!("{} cannot be put above the program: {}", thread.comm, error.reason()),
-        instead: "run it without --fifo and --rr: nothing competes with it in a shield".to_owned(),
+        why: format!("{} cannot be raised above the program: {}", thread.comm, error.reason()),
+        instead: "run it without --fifo or --rr: nothing competes with it in a shield".to_owned(),
     }
 }
 
-/// Gives up the need of `who`, if any, and lowers what nobody needs any more.
+/// Removes the need of `program`, if any, and lowers the threads that no program needs any more.
 ///
 /// # Errors
-/// The record cannot be kept, or `/proc` cannot be read.
-pub fn settle(
+/// The record cannot be written, or `/proc` cannot be read.
+pub fn lower_unneeded(
     host: &Host,
     open: &mut OpenRecord<'_>,
-    who: Option<TaskId>,
+    program: Option<TaskId>,
 ) -> Result<RaisedThreads, RunError> {
-    let mut settled = RaisedThreads::default();
+    let mut lowered = RaisedThreads::default();
     if open.record.raised.is_empty() && open.record.needs.is_empty() {
-        return Ok(settled);
+        return Ok(lowered);
     }
-    open.record.needs.retain(|need| Some(need.task) != who && is_alive(host, need.task));
+    open.record.needs.retain(|need| Some(need.task) != program && is_alive(host, need.task));
     let programs = real_time_programs(host)?;
     let mut left = Vec::new();
     for raised in std::mem::take(&mut open.record.raised) {
-        let stays = raised.clone();
-        match settle_one(host, raised, &open.record.needs, &programs, &mut settled) {
+        let original = raised.clone();
+        match lower_thread(host, raised, &open.record.needs, &programs, &mut lowered) {
             Ok(raised) => left.extend(raised),
-            // It has ended.
+            // The thread has ended.
             Err(error) if error.is_absent() => {}
             Err(error) => {
-                settled.kept.push(format!("{}: {}", stays.comm, error.reason()));
-                left.push(stays);
+                lowered.kept.push(format!("{}: {}", original.comm, error.reason()));
+                left.push(original);
             }
         }
     }
     open.record.raised = left;
-    open.keep()?;
-    Ok(settled)
+    open.save()?;
+    Ok(lowered)
 }
 
-/// Whether the task is there and has not ended.
+/// Whether the task exists and has not ended.
 fn is_alive(host: &Host, id: TaskId) -> bool {
     host.task(id.tid, id.tid).is_ok_and(|task| task.id == id && !task.has_ended())
 }
 
-/// A user's thread with a real-time priority.
+/// A user-space thread with a real-time priority.
 struct RtProgram {
     task: Task,
     affinity: CpuSet,
@@ -159,7 +164,7 @@ fn is_real_time(task: &Task) -> bool {
 fn real_time_programs(host: &Host) -> Result<Vec<RtProgram>, RunError> {
     let mut programs = Vec::new();
     for task in host.tasks()?.into_iter().filter(is_real_time) {
-        // A thread that has ended needs nothing.
+        // Skips a thread that has ended.
         if let Ok(affinity) = host.affinity(task.id.tid) {
             programs.push(RtProgram { task, affinity });
         }
@@ -167,13 +172,13 @@ fn real_time_programs(host: &Host) -> Result<Vec<RtProgram>, RunError> {
     Ok(programs)
 }
 
-/// Lowers one thread as far as it goes; returns it when it stays on record.
-fn settle_one(
+/// Lowers a thread as far as possible. Returns it when it stays on record.
+fn lower_thread(
     host: &Host,
     mut raised: RaisedThread,
     needs: &[PriorityNeed],
     programs: &[RtProgram],
-    settled: &mut RaisedThreads,
+    lowered: &mut RaisedThreads,
 ) -> Result<Option<RaisedThread>, Error> {
     let comm = raised.comm.clone();
     if !host.is_same_task(raised.task) {
@@ -181,7 +186,7 @@ fn settle_one(
     }
     let now = host.scheduling(raised.task.tid)?;
     if now != raised.given && now != raised.original {
-        settled.drifted.push(format!("{comm}: {now}"));
+        lowered.drifted.push(format!("{comm}: {now}"));
         return Ok(None);
     }
     let by_record = needs.iter().filter(|need| need.cpus.intersects(&raised.cpus));
@@ -190,7 +195,7 @@ fn settle_one(
     let running = running.map(|program| (program.task.rt_priority, program.task.id.tid));
     let Some((priority, tid)) = by_record.chain(running).max() else {
         host.set_scheduling(raised.task.tid, raised.original)?;
-        settled.restored.push(comm);
+        lowered.restored.push(comm);
         return Ok(None);
     };
     let wanted = if raised.original.is_above(priority) {
@@ -200,36 +205,36 @@ fn settle_one(
     };
     host.set_scheduling(raised.task.tid, wanted)?;
     raised.given = wanted;
-    settled.kept.push(format!("{comm}, for task {tid} of priority {priority}"));
+    lowered.kept.push(format!("{comm}, for task {tid} of priority {priority}"));
     Ok(Some(raised))
 }
 
-/// What became of real-time programs that were made ordinary ones.
+/// The result of demoting real-time programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DemotedPrograms {
-    /// Those that are.
+    /// Demoted programs.
     pub done: Vec<String>,
-    /// Those that are not, and why.
+    /// Programs that could not be demoted, and why.
     pub failed: Vec<String>,
 }
 
-/// Takes the real-time priority away from every program of the shield, so that no kernel thread
-/// needs to stay above it. For undo: a program that nobody waits for may run on, but not where it
-/// can starve the kernel. Where the shield has no group its programs are those that are confined to
-/// its CPUs and that were `born` since. One that ends meanwhile is none.
+/// Makes every real-time program of the shield an ordinary one, so that no kernel thread needs to
+/// stay above it. For undo: a program without a `run` may continue, but must not starve the kernel.
+/// A shield without a group has those programs that are confined to its CPUs and newer than it
+/// (`is_newer`).
 ///
 /// # Errors
 /// `/proc` cannot be read, or the list of the group's threads.
-pub fn disarm(
+pub fn demote_programs(
     host: &Host,
     place: &ShieldPlacement,
-    born: &dyn Fn(TaskId) -> bool,
+    is_newer: &dyn Fn(TaskId) -> bool,
 ) -> Result<DemotedPrograms, RunError> {
     let tids = match place.group {
         Some(_) => place.members(host)?,
-        None => confined(host, place, born)?,
+        None => find_confined(host, place, is_newer)?,
     };
-    let mut disarmed = DemotedPrograms::default();
+    let mut demoted = DemotedPrograms::default();
     for tid in tids {
         let Ok(policy) = host.scheduling(tid) else { continue };
         if policy.rt_priority() == 0 {
@@ -237,25 +242,25 @@ pub fn disarm(
         }
         let comm = host.task(tid, tid).map_or_else(|_| String::new(), |task| task.comm);
         match host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }) {
-            Ok(()) => disarmed.done.push(format!("{comm} ({tid}, {policy})")),
+            Ok(()) => demoted.done.push(format!("{comm} ({tid}, {policy})")),
             Err(error) if error.is_absent() => {}
             Err(error) => {
-                disarmed.failed.push(format!("{comm} ({tid}) keeps {policy}: {}", error.reason()));
+                demoted.failed.push(format!("{comm} ({tid}) keeps {policy}: {}", error.reason()));
             }
         }
     }
-    Ok(disarmed)
+    Ok(demoted)
 }
 
-/// Real-time tasks that may run on the shield's CPUs only.
-fn confined(
+/// Finds real-time tasks that may run only on the shield's CPUs.
+fn find_confined(
     host: &Host,
     place: &ShieldPlacement,
-    born: &dyn Fn(TaskId) -> bool,
+    is_newer: &dyn Fn(TaskId) -> bool,
 ) -> Result<Vec<i32>, RunError> {
     let shield = place.cpus.union(&place.idle);
     let programs = real_time_programs(host)?.into_iter();
     let ours =
-        programs.filter(|program| program.affinity.is_subset(&shield) && born(program.task.id));
+        programs.filter(|program| program.affinity.is_subset(&shield) && is_newer(program.task.id));
     Ok(ours.map(|program| program.task.id.tid).collect())
 }

@@ -1,9 +1,8 @@
-//! The [`RunRecord`] of what was changed for programs in the shield, beside the journal of the
-//! shield itself: kernel threads that were raised, for whom, and running processes that were taken
-//! in.
+//! The [`RunRecord`] of what was changed for programs in the shield, next to the shield's journal:
+//! raised kernel threads, the programs that need them, and running processes that were added.
 //!
-//! It is a small file that is replaced whole, on the disk before what it tells is done, so that a
-//! killed `run` leaves nothing behind that the next `run`, `remove` or `undo` does not put back.
+//! It is a small file that is replaced as a whole, before each change. So the next `run`, `remove`
+//! or `undo` restores everything that a killed `run` changed.
 
 use super::RunError;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId};
@@ -12,22 +11,22 @@ use serde::{Deserialize, Serialize};
 /// The file in the state directory.
 pub const FILE: &str = "programs.json";
 
-/// The version of its form.
+/// The version of its schema.
 const SCHEMA: u32 = 1;
 
 /// What was changed for programs in the shield.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunRecord {
-    /// The version of the form.
+    /// The version of the schema.
     schema: u32,
-    /// The boot it is about; in another boot nothing of it is in force.
+    /// The boot it belongs to; it does not apply to another boot.
     boot_id: Option<String>,
     /// Kernel threads that were raised.
     pub raised: Vec<RaisedThread>,
-    /// Who needs them raised.
+    /// The programs that need them raised.
     pub needs: Vec<PriorityNeed>,
-    /// Threads of running processes that were taken in.
+    /// Threads of running processes that were added.
     pub added: Vec<AddedThread>,
 }
 
@@ -35,15 +34,15 @@ pub struct RunRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RaisedThread {
-    /// Which.
+    /// The thread.
     pub task: TaskId,
     /// Its name.
     pub comm: String,
     /// The CPUs it was raised for.
     pub cpus: CpuSet,
-    /// What it had before the first time.
+    /// Its original policy.
     pub original: SchedPolicy,
-    /// What it was given last.
+    /// The last policy it was given.
     pub given: SchedPolicy,
 }
 
@@ -51,19 +50,19 @@ pub struct RaisedThread {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriorityNeed {
-    /// The `run` that waits for it, or the program itself.
+    /// The `run` process that waits for it, or the program itself.
     pub task: TaskId,
-    /// Where it runs.
+    /// Its CPUs.
     pub cpus: CpuSet,
     /// Its priority.
     pub priority: u32,
 }
 
-/// A thread of a running process that was taken into the shield.
+/// A thread of a running process that was added to the shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddedThread {
-    /// Which.
+    /// The thread.
     pub task: TaskId,
     /// Its process.
     pub pid: i32,
@@ -71,70 +70,70 @@ pub struct AddedThread {
     pub comm: String,
     /// Directory of the cgroup it came from; `None` when the shield has no cgroup.
     pub group: Option<String>,
-    /// Where it might run before.
+    /// Its original affinity.
     pub affinity: CpuSet,
-    /// Its policy before, when it was lowered.
+    /// Its original policy, if that was lowered.
     pub lowered_from: Option<SchedPolicy>,
-    /// What it was confined to.
+    /// The CPUs it was confined to.
     pub given: CpuSet,
 }
 
-/// The record, with the right to change it.
+/// The record, locked for changes.
 #[derive(Debug)]
 pub struct OpenRecord<'a> {
     store: &'a Store,
     _lock: cpushield_linux::StoreLock,
-    /// What it says.
+    /// The current content.
     pub record: RunRecord,
-    /// As it is in the file.
-    kept: RunRecord,
+    /// The content of the file.
+    saved: RunRecord,
 }
 
-/// What the record says now, without the right to change it; empty when there is none.
+/// Reads the record without a lock; it is empty when there is none.
 ///
 /// # Errors
-/// It cannot be read or is none of ours.
+/// It cannot be read or parsed.
 pub fn read(host: &Host, store: &Store) -> Result<RunRecord, RunError> {
     let boot_id = host.read_line("/proc/sys/kernel/random/boot_id").ok();
     let fresh = RunRecord { schema: SCHEMA, boot_id, ..RunRecord::default() };
     let Some(bytes) = store.read(FILE)? else { return Ok(fresh) };
     let record: RunRecord = serde_json::from_slice(&bytes)
-        .map_err(|e| RunError::Record(format!("{} is not understood: {e}", store.path(FILE))))?;
+        .map_err(|e| RunError::Record(format!("cannot parse {}: {e}", store.path(FILE))))?;
     if record.schema != SCHEMA {
         let (path, schema) = (store.path(FILE), record.schema);
-        return Err(RunError::Record(format!("{path} has form {schema}, known is {SCHEMA}")));
+        return Err(RunError::Record(format!("{path} has schema {schema}, not {SCHEMA}")));
     }
-    // Tasks of another boot are not those of this one, whatever their numbers.
+    // Task numbers of another boot belong to other tasks.
     if record.boot_id == fresh.boot_id { Ok(record) } else { Ok(fresh) }
 }
 
-/// Opens it for changes; waits for others that have it.
+/// Opens the record for changes; waits for other processes that have the lock.
 ///
 /// # Errors
-/// As [`read`], or another process is at work on the state directory for too long.
+/// As [`read`], or another process has the lock for too long.
 pub fn open<'a>(host: &Host, store: &'a Store) -> Result<OpenRecord<'a>, RunError> {
     let lock = store.lock()?;
     let record = read(host, store)?;
-    Ok(OpenRecord { store, _lock: lock, kept: record.clone(), record })
+    Ok(OpenRecord { store, _lock: lock, saved: record.clone(), record })
 }
 
 impl OpenRecord<'_> {
-    /// Where it is kept, beside the shield's journal.
+    /// The state directory.
     #[must_use]
     pub fn store(&self) -> &Store {
         self.store
     }
 
-    /// Puts it on the disk, when it differs from what is there.
+    /// Writes the record to the disk if it changed.
     ///
     /// # Errors
-    /// The answer of the file system; then nothing that it tells may be done.
-    pub fn keep(&mut self) -> Result<(), RunError> {
-        if self.record != self.kept {
+    /// The file cannot be written; then the recorded changes must not be made.
+    pub fn save(&mut self) -> Result<(), RunError> {
+        if self.record != self.saved {
             let bytes = serde_json::to_vec_pretty(&self.record)
-                .map_err(|e| RunError::Record(format!("cannot make the record: {e}")))?;
+                .map_err(|e| RunError::Record(format!("cannot encode the record: {e}")))?;
             self.store.replace(FILE, &bytes)?;
-            self.kept = self.record.clone();
+            self.saved = self.record.clone();
         }
         Ok(())
     }

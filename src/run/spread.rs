@@ -1,14 +1,14 @@
 //! [`ThreadSpread`]: one thread per CPU. An isolated partition has no load balancing: a thread
-//! stays on the CPU it was born on, that of its parent thread. So somebody must place them.
+//! stays on the CPU it was created on, that of its parent thread. So each thread must be placed.
 //!
-//! This is done from outside, shortly after a thread appears, by its affinity. It is not for
-//! programs that place their threads themselves. Until a second thread appears nothing is touched,
-//! so that a program that asks how many CPUs it has gets the true answer at its start.
+//! The parent does that shortly after a thread appears, by its affinity. It is not for programs
+//! that place their threads themselves. Nothing is changed until a second thread appears, so that a
+//! program that asks for its number of CPUs at its start gets the right answer.
 
 use cpushield_linux::{CpuSet, Host, TaskId};
 use std::collections::BTreeMap;
 
-/// The threads of one program and where they were put.
+/// The threads of a program and the CPUs they were placed on.
 #[derive(Debug)]
 pub struct ThreadSpread {
     cpus: CpuSet,
@@ -16,15 +16,15 @@ pub struct ThreadSpread {
 }
 
 impl ThreadSpread {
-    /// Over these CPUs.
+    /// Makes a spread over these CPUs.
     #[must_use]
     pub fn over(cpus: &CpuSet) -> ThreadSpread {
         ThreadSpread { cpus: cpus.clone(), placed: BTreeMap::new() }
     }
 
-    /// Places the threads that are new, each on the CPU that has fewest of them. Threads that end
-    /// meanwhile, and those that cannot be placed, are left out.
-    pub fn round(&mut self, host: &Host, pid: i32) {
+    /// Places new threads, each on the CPU with the fewest of them. Threads that end meanwhile, and
+    /// those that cannot be placed, are skipped.
+    pub fn place_new_threads(&mut self, host: &Host, pid: i32) {
         let Ok(names) = host.list(&format!("/proc/{pid}/task")) else { return };
         let tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         self.placed.retain(|task, _| tids.contains(&task.tid));
@@ -35,7 +35,7 @@ impl ThreadSpread {
             if self.placed.keys().any(|task| task.tid == tid) {
                 continue;
             }
-            let (Some(cpu), Some(started)) = (self.emptiest(), host.start_time(tid)) else {
+            let (Some(cpu), Some(started)) = (self.least_used_cpu(), host.started(tid)) else {
                 continue;
             };
             if host.set_affinity(tid, &CpuSet::one(cpu)).is_ok() {
@@ -44,9 +44,9 @@ impl ThreadSpread {
         }
     }
 
-    fn emptiest(&self) -> Option<usize> {
-        let threads = |cpu: &usize| self.placed.values().filter(|at| *at == cpu).count();
-        self.cpus.iter().min_by_key(|cpu| (threads(cpu), *cpu))
+    fn least_used_cpu(&self) -> Option<usize> {
+        let threads = self.placed.values();
+        self.cpus.iter().min_by_key(|cpu| (threads.clone().filter(|at| *at == cpu).count(), *cpu))
     }
 }
 
@@ -55,16 +55,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_thread_goes_where_fewest_are() {
+    fn the_next_thread_gets_the_cpu_with_the_fewest_threads() {
         let mut spread = ThreadSpread::over(&"2-4".parse().unwrap());
         let mut order = Vec::new();
         for tid in 0..4 {
-            let cpu = spread.emptiest().unwrap();
+            let cpu = spread.least_used_cpu().unwrap();
             spread.placed.insert(TaskId { tid, started: 0 }, cpu);
             order.push(cpu);
         }
         assert_eq!(order, [2, 3, 4, 2]);
         spread.placed.retain(|task, _| task.tid != 1);
-        assert_eq!(spread.emptiest(), Some(3));
+        assert_eq!(spread.least_used_cpu(), Some(3));
     }
 }

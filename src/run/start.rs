@@ -1,4 +1,4 @@
-//! Starts a program in the shield: by becoming it, or as a parent that waits for it.
+//! Starts a program in the shield: executes it directly, or as a parent that waits for it.
 
 use super::order::StartRequirements;
 use super::placement::ShieldPlacement;
@@ -11,24 +11,24 @@ use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId, memory};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-/// Statuses of a program that could not be started, as shells give them.
+/// The exit status for a program that was not found, as in shells.
 pub const NOT_FOUND: u8 = 127;
-/// It is there but cannot be executed.
+/// The exit status for a program that cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
 
-/// How long after the start a program's locked memory is looked at.
+/// When to check a program's locked memory after its start.
 const MEMORY_AFTER: Duration = Duration::from_secs(1);
 
-/// A program and how it is to run.
+/// A program to start.
 #[derive(Debug, Clone)]
 pub struct ProgramStart {
-    /// The shield's place.
+    /// The shield's cgroup and CPUs.
     pub place: ShieldPlacement,
     /// The CPUs it may run on.
     pub cpus: CpuSet,
     /// Its policy; `None` leaves it as it is.
     pub policy: Option<SchedPolicy>,
-    /// Who it runs as; `None` leaves it as it is.
+    /// Its user; `None` leaves it as it is.
     pub user: Option<RunUser>,
     /// It may lock as much memory as it wants.
     pub lock_memory: bool,
@@ -36,22 +36,22 @@ pub struct ProgramStart {
     pub command: Vec<OsString>,
 }
 
-/// What a parent that waits does meanwhile.
+/// What the parent does while the program runs.
 #[derive(Debug, Clone)]
 pub struct Supervision {
-    /// Which kernel threads are to be above it.
+    /// The kernel threads that must be above it.
     pub order: StartRequirements,
-    /// Its threads are spread over these CPUs.
+    /// The CPUs to spread its threads over.
     pub spread: Option<CpuSet>,
-    /// Whether it has locked its memory is looked at.
-    pub look_at_memory: bool,
+    /// Whether to check if it has locked its memory.
+    pub check_memory: bool,
 }
 
 impl Supervision {
-    /// Whether there is anything to do, so that a parent is needed at all.
+    /// Whether a parent is needed.
     #[must_use]
     pub fn is_needed(&self) -> bool {
-        self.order.policy.rt_priority() > 0 || self.spread.is_some() || self.look_at_memory
+        self.order.policy.rt_priority() > 0 || self.spread.is_some() || self.check_memory
     }
 }
 
@@ -73,7 +73,7 @@ pub fn become_program(host: &Host, start: &ProgramStart) -> RunError {
 
 fn environment(start: &ProgramStart) -> Vec<(&'static str, String)> {
     let mut environment = vec![("CPUSHIELD_CPUS", start.cpus.to_string())];
-    // What LinuxCNC and Machinekit look at to find the cgroup they were started in.
+    // LinuxCNC and Machinekit read this to find their cgroup.
     environment.extend(start.place.group_name().map(|name| ("CGNAME", name)));
     if let Some(user) = &start.user {
         environment.extend([("USER", user.name.clone()), ("LOGNAME", user.name.clone())]);
@@ -82,23 +82,24 @@ fn environment(start: &ProgramStart) -> Vec<(&'static str, String)> {
     environment
 }
 
-/// The steps need the rights of root, so the user comes last.
+/// Enters the shield. The steps need root, so the user is changed last.
 fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
     if start.lock_memory {
         memory::lift_lock_limit().map_err(|e| RunError::Unsafe {
-            why: format!("the limit on locked memory cannot be lifted: {e}"),
-            instead: "root needs CAP_SYS_RESOURCE, which containers take away; raise the limit \
-                      outside, or leave --lock-memory out"
-                .to_owned(),
+            why: format!("cannot lift the limit on locked memory: {e}"),
+            instead:
+                "root needs CAP_SYS_RESOURCE, which containers drop; raise the limit outside, \
+                      or omit --lock-memory"
+                    .to_owned(),
         })?;
     }
     if let Some(group) = &start.place.group {
         host.write(&format!("{group}/cgroup.procs"), &std::process::id().to_string())?;
     }
-    // Number 0 is the caller, whatever its number in another namespace of processes.
+    // Number 0 is the caller, whatever its number in another PID namespace.
     host.set_affinity(0, &start.cpus)?;
     if let Some(policy) = start.policy {
-        host.set_scheduling(0, policy).map_err(|error| refused(host, policy, error))?;
+        host.set_scheduling(0, policy).map_err(|error| policy_error(host, policy, error))?;
     }
     if let Some(user) = &start.user {
         process::become_user(&user.rights)
@@ -107,8 +108,8 @@ fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What a refused policy means on this machine.
-fn refused(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error) -> RunError {
+/// Explains a refused policy.
+fn policy_error(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error) -> RunError {
     let mut hints = Vec::new();
     match (policy, error.errno()) {
         _ if process::effective_user() != 0 => hints.push("run it as root".to_owned()),
@@ -117,13 +118,13 @@ fn refused(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error) -> R
             hints.extend(group_hints(&groups));
         }
         (SchedPolicy::Deadline { .. }, Some(1)) => hints.push(
-            "SCHED_DEADLINE needs every CPU of the isolated scheduling domain: leave --cpu out; \
+            "SCHED_DEADLINE needs every CPU of the isolated scheduling domain: omit --cpu; \
              if other CPUs are isolated too (isolcpus=, another partition), use --fifo"
                 .to_owned(),
         ),
         (SchedPolicy::Deadline { .. }, Some(16)) => hints.push(
-            "the share of the CPUs it asks for is not free: ask for less runtime per period, or \
-             see /proc/sys/kernel/sched_rt_runtime_us, which limits the sum of all"
+            "the requested share of the CPUs is not free: use less runtime per period, or see \
+             /proc/sys/kernel/sched_rt_runtime_us, which limits the total"
                 .to_owned(),
         ),
         _ => {}
@@ -134,21 +135,14 @@ fn refused(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error) -> R
 /// EPERM to root means a group without real-time budget (`CONFIG_RT_GROUP_SCHED`,
 /// kernel/sched/syscalls.c, 6.12). `groups` is `/proc/self/cgroup`.
 fn group_hints(groups: &str) -> Vec<String> {
-    let of = |wanted: &str| {
-        groups.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?);
-            controllers.split(',').any(|c| c == wanted).then(|| path.to_owned())
-        })
-    };
-    match (of("cpu"), of("")) {
+    match (group_of_controller(groups, "cpu"), group_of_controller(groups, "")) {
         (Some(path), _) => vec![
             format!(
                 "this shell is in the group {path} of the cpu controller, which has no real-time \
                  budget (CONFIG_RT_GROUP_SCHED, its cpu.rt_runtime_us is 0)"
             ),
-            "give it one: echo 100000 > /sys/fs/cgroup/cpu/GROUP/cpu.rt_runtime_us, or leave it: \
-             echo $$ > /sys/fs/cgroup/cpu/cgroup.procs"
+            "give it one: echo 100000 > /sys/fs/cgroup/cpu/GROUP/cpu.rt_runtime_us, or leave the \
+             group: echo $$ > /sys/fs/cgroup/cpu/cgroup.procs"
                 .to_owned(),
         ],
         (None, Some(path)) => vec![
@@ -165,8 +159,16 @@ fn group_hints(groups: &str) -> Vec<String> {
     }
 }
 
-/// SCHED_OTHER, for when this process itself was started under another policy; `None` when there is
-/// nothing to change.
+/// The path of the group of a controller; an empty name is that of cgroup v2.
+fn group_of_controller(groups: &str, wanted: &str) -> Option<String> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        controllers.split(',').any(|c| c == wanted).then(|| path.to_owned())
+    })
+}
+
+/// Returns SCHED_OTHER if this process itself was started with another policy.
 #[must_use]
 pub fn ordinary(host: &Host) -> Option<SchedPolicy> {
     match host.scheduling(0) {
@@ -175,7 +177,7 @@ pub fn ordinary(host: &Host) -> Option<SchedPolicy> {
     }
 }
 
-/// A sentence on how much memory a program may lock that gives up the rights of root.
+/// Describes how much memory a program without root privileges may lock.
 #[must_use]
 pub fn lock_limit(user: &RunUser) -> Option<String> {
     let bytes = memory::lock_limit().ok()??;
@@ -185,39 +187,39 @@ pub fn lock_limit(user: &RunUser) -> Option<String> {
     })
 }
 
-/// Waits for a program that it starts, on a housekeeping CPU, and puts back what was changed for
-/// its time. `told` gets sentences for people; `fail` shows an error in the child and says with
-/// which status it ends.
+/// Starts a program, waits for it on a housekeeping CPU, and restores what was changed for it.
+/// `report` gets messages for the user; `fail` shows an error in the child and returns its exit
+/// status.
 ///
 /// # Errors
-/// It cannot be started; what was changed is put back.
-pub fn attend(
+/// The program cannot be started; what was changed is restored.
+pub fn supervise(
     host: &Host,
     store: &Store,
     start: &ProgramStart,
     care: &Supervision,
-    told: &mut dyn FnMut(String),
+    report: &mut dyn FnMut(String),
     fail: impl FnOnce(RunError) -> u8,
 ) -> Result<ProcessEnd, RunError> {
-    // On a machine where affinity alone shields, this keeps the parent off the shielded CPUs; where
-    // it is refused, the parent is confined to others anyway.
+    // With a shield of affinities only, this keeps the parent off the shielded CPUs. Where the
+    // kernel refuses it, the parent is confined to other CPUs already.
     let _ = host.set_affinity(0, &start.place.housekeeping);
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let who = TaskId { tid: own, started: host.start_time(own).unwrap_or(0) };
-    let ended = start_and_wait(host, store, start, care, who, told, fail);
-    let settled =
-        record::open(host, store).and_then(|mut open| raise::settle(host, &mut open, Some(who)));
-    match settled {
-        Ok(settled) => {
-            for kept in &settled.kept {
-                told(format!("still raised: {kept}"));
+    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let parent = TaskId { tid: own_pid, started: host.started(own_pid).unwrap_or(0) };
+    let ended = start_and_wait(host, store, start, care, parent, report, fail);
+    let lowered = record::open(host, store)
+        .and_then(|mut open| raise::lower_unneeded(host, &mut open, Some(parent)));
+    match lowered {
+        Ok(lowered) => {
+            for kept in &lowered.kept {
+                report(format!("still raised: {kept}"));
             }
-            for drifted in &settled.drifted {
-                told(format!("left as it is, because another process changed it: {drifted}"));
+            for drifted in &lowered.drifted {
+                report(format!("left unchanged, because another process changed it: {drifted}"));
             }
         }
-        // What is still raised is on record, and the next run or undo puts it back.
-        Err(error) if ended.is_ok() => told(format!("could not restore everything: {error}")),
+        // Threads that are still raised are on record, and the next run or undo lowers them.
+        Err(error) if ended.is_ok() => report(format!("could not restore everything: {error}")),
         Err(_) => {}
     }
     ended
@@ -228,52 +230,52 @@ fn start_and_wait(
     store: &Store,
     start: &ProgramStart,
     care: &Supervision,
-    who: TaskId,
-    told: &mut dyn FnMut(String),
+    parent: TaskId,
+    report: &mut dyn FnMut(String),
     fail: impl FnOnce(RunError) -> u8,
 ) -> Result<ProcessEnd, RunError> {
     if care.order.policy.rt_priority() > 0 {
-        raise::raise(host, &mut record::open(host, store)?, &care.order, &start.cpus, who)?;
+        raise::raise(host, &mut record::open(host, store)?, &care.order, &start.cpus, parent)?;
     }
     let inbox = SignalForwarder::open().map_err(|e| RunError::call("sigprocmask", e))?;
     let pid = process::fork(&inbox, || fail(become_program(host, start)))
         .map_err(|e| RunError::call("fork", e))?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut spread = care.spread.as_ref().map(ThreadSpread::over);
-    let mut look_at_memory = care.look_at_memory;
+    let mut check_memory = care.check_memory;
     loop {
         if let Some(ended) = process::try_wait(pid).map_err(|e| RunError::call("waitpid", e))? {
             return Ok(ended);
         }
         if let Some(spread) = &mut spread {
-            spread.round(host, pid);
+            spread.place_new_threads(host, pid);
         }
-        if look_at_memory && begun.elapsed() >= MEMORY_AFTER {
-            look_at_memory = false;
-            told(memory_sentence(host, pid));
+        if check_memory && started.elapsed() >= MEMORY_AFTER {
+            check_memory = false;
+            report(memory_sentence(host, pid));
         }
         let pause = match () {
-            () if spread.is_some() && begun.elapsed() < Duration::from_secs(2) => {
+            () if spread.is_some() && started.elapsed() < Duration::from_secs(2) => {
                 Duration::from_millis(10)
             }
             () if spread.is_some() => Duration::from_millis(200),
-            () if look_at_memory => MEMORY_AFTER.saturating_sub(begun.elapsed()),
+            () if check_memory => MEMORY_AFTER.saturating_sub(started.elapsed()),
             () => Duration::from_secs(3600),
         };
-        let came = inbox.next(pause).map_err(|e| RunError::call("sigtimedwait", e))?;
-        if let Some(came) = came.filter(|came| came.by_process) {
-            // It may have ended just now: then its end is what comes next.
-            let _ = process::kill(pid, came.signal);
+        let received = inbox.next(pause).map_err(|e| RunError::call("sigtimedwait", e))?;
+        if let Some(received) = received.filter(|received| received.by_process) {
+            // The program may have ended just now; the next round finds that.
+            let _ = process::kill(pid, received.signal);
         }
     }
 }
 
-/// What is to be told about a program's memory. `mlockall(2)` does not outlive `execve(2)`, so only
+/// Describes a program's memory. `mlockall(2)` does not survive `execve(2)`, so only
 /// the program itself can lock it.
 fn memory_sentence(host: &Host, pid: i32) -> String {
     match host.memory_use(pid) {
         Ok(held) if held.locked_kib == 0 => format!(
-            "memory: none of {} KiB is locked, so a page that must come from the disk stops the \
+            "memory: none of {} KiB is locked, so a page fault that reads the disk stalls the \
              program; it can call mlockall(MCL_CURRENT | MCL_FUTURE), which --lock-memory allows",
             held.resident_kib
         ),
@@ -284,7 +286,7 @@ fn memory_sentence(host: &Host, pid: i32) -> String {
             };
             format!("memory: {} KiB are locked{swapped}", held.locked_kib)
         }
-        Err(error) => format!("memory: not known ({})", error.reason()),
+        Err(error) => format!("memory: unknown ({})", error.reason()),
     }
 }
 
@@ -293,8 +295,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_without_a_budget_is_named() {
-        // This machine's form (cgroup v1, 6.18), and that of a v2 machine with systemd.
+    fn a_group_without_a_real_time_budget_is_named() {
+        // A machine with cgroup v1 (6.18), and a v2 machine with systemd.
         let v1 = "3:cpuset:/\n1:cpu,cpuacct:/user.slice\n0::/\n";
         let hints = group_hints(v1);
         assert!(hints[0].contains("the group /user.slice of the cpu controller"), "{hints:?}");

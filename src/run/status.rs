@@ -1,8 +1,8 @@
-//! [`ShieldStatus`]: the shield in force, whether it still is as it was left, and everything that
-//! is on its CPUs: threads and interrupts. It reads no more than that, and decides nothing; the one
-//! thing it changes is a trace that a killed `verify` left recording, which it removes.
+//! [`ShieldStatus`]: the active shield, its changes since apply, and the threads and interrupts on
+//! its CPUs. It only reads, with one exception: it removes a trace that a killed `verify` left
+//! recording.
 
-use super::drift::{Drift, drift};
+use super::drift::{Drift, find_drift};
 use super::record::{self, RaisedThread};
 use super::{RunError, ShieldPlacement};
 use crate::apply::journal::ApplyJournal;
@@ -15,52 +15,51 @@ use cpushield_linux::{CpuSet, Host, Store, Task};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The version of the document's form.
+/// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
 
-/// What is shielded now.
+/// The state of the shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShieldStatus {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What there is of a shield, in one word and in a sentence.
+    /// The state of the shield, as a tag and as a sentence.
     pub state: StateReport,
-    /// The shield; `None` when there is none, or nothing can be said of it.
+    /// The shield; `None` without one, or when its state is unknown.
     pub shield: Option<ShieldSummary>,
-    /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when the kernel
-    /// does not say.
+    /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when unknown.
     pub isolated: Option<CpuSet>,
     /// CPUs whose tick stops while one thread runs (`/sys/devices/system/cpu/nohz_full`); `None`
     /// when the kernel cannot.
     pub nohz_full: Option<CpuSet>,
-    /// Traces that a killed `verify` had left recording and that were removed by this look.
+    /// Traces that a killed `verify` left recording and that were removed now.
     #[serde(default)]
     pub swept: usize,
 }
 
-/// What there is of a shield, by the journal and by the machine.
+/// The state of a shield, by the journal and by the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum ShieldState {
     /// No shield was made in this boot.
     NoShield,
-    /// Everything is as it was left, and nothing foreign is on its CPUs.
+    /// Nothing changed since apply, and no foreign task is on its CPUs.
     InForce,
-    /// It is in force, but something of it has changed.
+    /// It is in force, but something changed since apply.
     Drifted {
-        /// Settings that are no longer as they were left.
+        /// Settings that changed since apply.
         settings: usize,
         /// Tasks on its CPUs that do not belong there.
         foreign: usize,
     },
-    /// Its control group is gone, and with it what keeps other programs out.
+    /// Its control group, which keeps other programs out, is gone.
     GroupGone {
         /// The directory.
         path: String,
     },
-    /// Only a part of it is there.
+    /// It is incomplete.
     Part(UnfinishedWork),
-    /// Nothing can be said, because the journal cannot be read.
+    /// The journal cannot be read.
     Unknown {
         /// Why.
         reason: String,
@@ -68,12 +67,10 @@ pub enum ShieldState {
 }
 
 impl ShieldState {
-    fn of(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
+    fn new(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
         let settings = shield.drift.len();
-        let strangers =
-            |on: &OnCpu| on.threads.iter().filter(|t| t.role == ThreadRole::Stranger).count();
-        let foreign = shield.cpus.iter().map(strangers).sum();
-        match group_gone(journal, shield) {
+        let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
+        match missing_group(journal, shield) {
             Some(path) => ShieldState::GroupGone { path },
             None if settings + foreign == 0 => ShieldState::InForce,
             None => ShieldState::Drifted { settings, foreign },
@@ -119,18 +116,18 @@ impl fmt::Display for ShieldState {
             ShieldState::Part(unfinished) => {
                 write!(f, "not in force: {unfinished}; {}", unfinished.advice())
             }
-            ShieldState::Unknown { reason } => write!(f, "not known: {reason}"),
+            ShieldState::Unknown { reason } => write!(f, "unknown: {reason}"),
         }
     }
 }
 
-/// A state with its sentence.
+/// A state with its description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateReport {
     /// The state.
     #[serde(flatten)]
     pub state: ShieldState,
-    /// The same for people.
+    /// The state as a sentence.
     pub sentence: String,
 }
 
@@ -140,18 +137,18 @@ impl From<ShieldState> for StateReport {
     }
 }
 
-/// A shield, or what is there of one.
+/// A shield, perhaps an incomplete one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShieldSummary {
     /// Its name.
     pub name: String,
-    /// Directory of its cgroup; `None` when affinity alone keeps its CPUs.
+    /// Directory of its cgroup; `None` for a shield that consists of affinities only.
     pub group: Option<String>,
     /// Every other online CPU.
     pub housekeeping: CpuSet,
     /// Siblings that stay idle.
     pub idle_siblings: CpuSet,
-    /// What is no longer as it was left.
+    /// Settings that changed since apply.
     pub drift: Vec<Drift>,
     /// One entry for each shielded CPU.
     pub cpus: Vec<OnCpu>,
@@ -159,14 +156,14 @@ pub struct ShieldSummary {
     pub raised: Vec<RaisedThread>,
 }
 
-/// What protects one shielded CPU, and what is on it.
+/// The protections of a shielded CPU, and what is on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnCpu {
     /// The CPU.
     pub cpu: usize,
-    /// What keeps other programs out.
+    /// Whether other programs are kept out.
     pub processes: CpuProtection,
-    /// Whether interrupts of devices are delivered here.
+    /// Whether device interrupts are delivered here.
     pub interrupts: CpuProtection,
     /// Whether the timer tick stops.
     pub tick: CpuProtection,
@@ -191,7 +188,7 @@ pub struct OnThread {
     /// The thread.
     #[serde(flatten)]
     pub task: Task,
-    /// Why it is there.
+    /// The reason.
     pub role: ThreadRole,
 }
 
@@ -199,7 +196,7 @@ pub struct OnThread {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadRole {
-    /// It may run there and does not belong there.
+    /// A foreign task, which may run there.
     Stranger,
     /// A program of the shield.
     Program,
@@ -207,7 +204,7 @@ pub enum ThreadRole {
     Waiting,
     /// A kernel thread that belongs to this CPU and cannot be moved.
     Kernel,
-    /// It ran there last, before the shield, and cannot come back.
+    /// It last ran there before the shield, and cannot return.
     Gone,
 }
 
@@ -216,42 +213,41 @@ pub enum ThreadRole {
 pub struct OnIrq {
     /// Its number.
     pub irq: u32,
-    /// Who asked for it (`nvme0q3`), comma-separated.
+    /// Its actions (`nvme0q3`), comma-separated.
     pub actions: String,
-    /// Its mask names other CPUs already: many controllers follow at the next interrupt only.
+    /// Its mask has other CPUs already: many controllers move it only at the next interrupt.
     pub leaving: bool,
 }
 
-/// What is shielded now.
+/// Reads the status of the shield.
 ///
 /// # Errors
 /// The journal or `/proc` cannot be read.
 pub fn status(host: &Host, store: &Store) -> Result<ShieldStatus, RunError> {
-    let list = |name: &str| host.read_line(&format!("/sys/devices/system/cpu/{name}")).ok();
-    let set = |name: &str| list(name)?.parse().ok();
-    let (isolated, nohz_full): (Option<CpuSet>, Option<CpuSet>) =
-        (set("isolated"), set("nohz_full"));
+    let isolated = read_cpus(host, "/sys/devices/system/cpu/isolated");
+    let nohz_full = read_cpus(host, "/sys/devices/system/cpu/nohz_full");
     let (state, shield) = match find_shield(host, store) {
         Ok(ShieldPresence::Absent) => (ShieldState::NoShield, None),
         Ok(ShieldPresence::Whole(journal)) => {
-            let mut shield = shielded(host, store, &journal, nohz_full.as_ref())?;
-            shield.drift = drift(host, &journal);
-            (ShieldState::of(&journal, &shield), Some(shield))
+            let mut shield = summarize(host, store, &journal, nohz_full.as_ref())?;
+            shield.drift = find_drift(host, &journal);
+            (ShieldState::new(&journal, &shield), Some(shield))
         }
-        // What is not as it was left is no drift while it is being made or taken back.
+        // During an apply or undo, differences are no drift.
         Ok(ShieldPresence::Part(journal, unfinished)) => {
-            let shield = journal.map(|it| shielded(host, store, &it, nohz_full.as_ref()));
+            let shield =
+                journal.map(|journal| summarize(host, store, &journal, nohz_full.as_ref()));
             (ShieldState::Part(unfinished), shield.transpose()?)
         }
-        Err(error) => (ShieldState::Unknown { reason: unread(&error) }, None),
+        Err(error) => (ShieldState::Unknown { reason: describe_load_error(&error) }, None),
     };
-    // Nobody else would.
-    let swept = if host.is_live() { tracefs::remove_stale_instances(host) } else { 0 };
+    // No other process would remove it.
+    let swept = if host.is_live() { tracefs::sweep(host) } else { 0 };
     Ok(ShieldStatus { schema: SCHEMA, state: state.into(), shield, isolated, nohz_full, swept })
 }
 
-/// Why nothing can be said of a shield.
-fn unread(error: &JournalLoadError) -> String {
+/// Describes why the state of a shield is unknown.
+fn describe_load_error(error: &JournalLoadError) -> String {
     match error {
         JournalLoadError::Access(error) if error.is_denied() => {
             format!("only root can read {}", error.path)
@@ -260,8 +256,8 @@ fn unread(error: &JournalLoadError) -> String {
     }
 }
 
-/// The directory of the shield's control group, when the shield made one and it is not there.
-fn group_gone(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
+/// Returns the directory of the shield's control group, if the shield made one and it is gone.
+fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
     if shield.group.is_some() {
         return None;
     }
@@ -281,26 +277,26 @@ fn group_gone(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> 
     })
 }
 
-fn shielded(
+fn summarize(
     host: &Host,
     store: &Store,
     journal: &ApplyJournal,
     nohz_full: Option<&CpuSet>,
 ) -> Result<ShieldSummary, RunError> {
     let plan = &journal.header.plan;
-    let place = ShieldPlacement::of(host, plan);
+    let place = ShieldPlacement::new(host, plan);
     let shield = &plan.shield;
     let threads = threads_on(host, &shield.cpus, &place)?;
     let irqs = irqs_on(host, &shield.cpus)?;
-    let closed = closed(host, &place);
+    let exclusion = exclusion(host, &place);
     let on_cpu = |cpu: usize| {
         let threads: Vec<OnThread> =
-            threads.iter().filter(|(at, _)| *at == cpu).map(|(_, it)| it.clone()).collect();
+            threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
         let irqs: Vec<OnIrq> =
             irqs.iter().filter(|(_, at)| at.contains(cpu)).map(|(irq, _)| irq.clone()).collect();
         OnCpu {
             cpu,
-            processes: processes(&closed, &threads),
+            processes: processes(&exclusion, &threads),
             interrupts: interrupts(&irqs),
             tick: tick(cpu, nohz_full),
             threads,
@@ -318,8 +314,8 @@ fn shielded(
     })
 }
 
-/// Every thread whose last CPU is one of `cpus`, each with that CPU; and every program of the
-/// shield that still sleeps where it was before it was added, with the CPU on which it will wake.
+/// Finds every thread whose last CPU is one of `cpus`, with that CPU; and every program of the
+/// shield that has slept since before it was added, with the CPU on which it will wake.
 fn threads_on(
     host: &Host,
     cpus: &CpuSet,
@@ -358,7 +354,7 @@ fn threads_on(
     Ok(threads)
 }
 
-/// Every requested interrupt that is delivered to one of `cpus`, with where it is delivered.
+/// Finds every requested interrupt that is delivered to one of `cpus`, with its CPUs.
 fn irqs_on(host: &Host, cpus: &CpuSet) -> Result<Vec<(OnIrq, CpuSet)>, RunError> {
     let mut irqs = Vec::new();
     let numbers = match host.list("/proc/irq") {
@@ -368,9 +364,9 @@ fn irqs_on(host: &Host, cpus: &CpuSet) -> Result<Vec<(OnIrq, CpuSet)>, RunError>
     };
     for irq in numbers.iter().filter_map(|name| name.parse::<u32>().ok()) {
         let dir = format!("/proc/irq/{irq}");
-        let read = |name: &str| host.read_line(&format!("{dir}/{name}")).ok()?.parse().ok();
-        let mask: Option<CpuSet> = read("smp_affinity_list");
-        let Some(at) = read("effective_affinity_list").or(mask.clone()) else { continue };
+        let mask = read_cpus(host, &format!("{dir}/smp_affinity_list"));
+        let effective = read_cpus(host, &format!("{dir}/effective_affinity_list"));
+        let Some(at) = effective.or(mask.clone()) else { continue };
         if !at.intersects(cpus) {
             continue;
         }
@@ -386,33 +382,46 @@ fn irqs_on(host: &Host, cpus: &CpuSet) -> Result<Vec<(OnIrq, CpuSet)>, RunError>
     Ok(irqs)
 }
 
-/// What keeps other programs out of the shield's CPUs.
-fn closed(host: &Host, place: &ShieldPlacement) -> CpuProtection {
-    let guard = |holds, how: &str| CpuProtection { holds, how: how.to_owned() };
+fn read_cpus(host: &Host, path: &str) -> Option<CpuSet> {
+    host.read_line(path).ok()?.parse().ok()
+}
+
+fn count_foreign(threads: &[OnThread]) -> usize {
+    threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count()
+}
+
+fn protection(holds: bool, how: &str) -> CpuProtection {
+    CpuProtection { holds, how: how.to_owned() }
+}
+
+/// Checks what keeps other programs out of the shield's CPUs.
+fn exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
     let Some(group) = &place.group else {
-        return guard(false, "by affinity only: a program may still pin itself here");
+        return protection(false, "by affinity only: a program may still pin itself here");
     };
     if place.v2 {
         return match host.read_line(&format!("{group}/cpuset.cpus.partition")) {
-            Ok(text) if text == "isolated" => guard(true, "isolated partition"),
-            Ok(text) if text == "root" => guard(true, "partition, with load balancing"),
-            Ok(text) => guard(false, &format!("the partition is {text}")),
-            Err(error) => guard(false, &format!("the partition is unknown: {}", error.reason())),
+            Ok(text) if text == "isolated" => protection(true, "isolated partition"),
+            Ok(text) if text == "root" => protection(true, "partition, with load balancing"),
+            Ok(text) => protection(false, &format!("the partition is {text}")),
+            Err(error) => {
+                protection(false, &format!("the partition is unknown: {}", error.reason()))
+            }
         };
     }
     let exclusive = ["cpuset.cpu_exclusive", "cpu_exclusive"]
         .iter()
         .find_map(|name| host.read_line(&format!("{group}/{name}")).ok());
     match exclusive.as_deref() {
-        Some("1") => guard(true, "exclusive cpuset"),
-        _ => guard(false, "the cpuset is not exclusive"),
+        Some("1") => protection(true, "exclusive cpuset"),
+        _ => protection(false, "the cpuset is not exclusive"),
     }
 }
 
-fn processes(closed: &CpuProtection, threads: &[OnThread]) -> CpuProtection {
-    match threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count() {
-        0 => closed.clone(),
-        n => CpuProtection { holds: false, how: format!("{n} that do not belong here") },
+fn processes(exclusion: &CpuProtection, threads: &[OnThread]) -> CpuProtection {
+    match count_foreign(threads) {
+        0 => exclusion.clone(),
+        n => CpuProtection { holds: false, how: format!("{n} foreign tasks") },
     }
 }
 
@@ -420,17 +429,16 @@ fn interrupts(irqs: &[OnIrq]) -> CpuProtection {
     let leaving = irqs.iter().filter(|irq| irq.leaving).count();
     let how = match (irqs.len() - leaving, leaving) {
         (0, 0) => "none delivered here".to_owned(),
-        (0, n) => format!("none but {n} that may come once more, and leave by it"),
+        (0, n) => format!("none, except {n} that move away at their next interrupt"),
         (n, _) => format!("{n} delivered here"),
     };
     CpuProtection { holds: irqs.len() == leaving, how }
 }
 
 fn tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {
-    let guard = |holds, how: &str| CpuProtection { holds, how: how.to_owned() };
     match nohz_full {
-        Some(cpus) if cpus.contains(cpu) => guard(true, "stops while one thread runs"),
-        Some(_) => guard(false, "ticks; only nohz_full= at boot stops it"),
-        None => guard(false, "ticks; this kernel has no nohz_full"),
+        Some(cpus) if cpus.contains(cpu) => protection(true, "stops while one thread runs"),
+        Some(_) => protection(false, "ticks; only nohz_full= at boot stops it"),
+        None => protection(false, "ticks; this kernel has no nohz_full"),
     }
 }

@@ -1,12 +1,12 @@
-//! Who a program runs as: `U[:G]`, by name or number, looked up in `/etc/passwd` and `/etc/group`.
-//! Directories of users elsewhere (LDAP) are not asked: a static binary cannot load their modules;
-//! numbers always work.
+//! The user that a program runs as: `U[:G]`, by name or number, from `/etc/passwd` and
+//! `/etc/group`. Other user databases (LDAP) are not used, because a static binary cannot load
+//! their modules; numbers always work.
 
 use super::RunError;
 use cpushield_linux::Host;
 use cpushield_linux::process::Credentials;
 
-/// Who a program runs as.
+/// The user that a program runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunUser {
     /// Name of the user; the number when it has no line in `/etc/passwd`.
@@ -23,7 +23,7 @@ const GROUP: &str = "/etc/group";
 /// Looks up `U`, `U:G` or `:G`-less numbers on this machine.
 ///
 /// # Errors
-/// The name is not there, or a number has no group and no line to take one from.
+/// The name is unknown, or a number has no entry and no group was given.
 pub fn look_up(host: &Host, asked: &str) -> Result<RunUser, RunError> {
     parse(asked, &host.read(PASSWD)?, &host.read(GROUP)?)
 }
@@ -37,7 +37,6 @@ pub fn parse(asked: &str, passwd: &str, group: &str) -> Result<RunUser, RunError
         Some((user, group)) => (user, Some(group)),
         None => (asked, None),
     };
-    let unknown = |what, name: &str, file| RunError::Unknown { what, name: name.to_owned(), file };
     let line = passwd.lines().map(fields).find(|line| is_entry(line, user));
     let uid = number(line.as_ref().map(|line| line[2])).or(number(Some(user)));
     let uid = uid.ok_or_else(|| unknown("user", user, PASSWD))?;
@@ -81,6 +80,10 @@ fn number(text: Option<&str>) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then_some(number)
 }
 
+fn unknown(what: &'static str, name: &str, file: &'static str) -> RunError {
+    RunError::Unknown { what, name: name.to_owned(), file }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused_by_name() {
+    fn unknown_users_and_groups_are_refused_by_name() {
         for (asked, said) in [
             ("ghost", "no user \"ghost\" in /etc/passwd"),
             ("cnc:ghost", "no group \"ghost\" in /etc/group"),

@@ -37,7 +37,7 @@ fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
         let bench = Bench::of(tree);
         let before = bench.tree();
         bench.apply(&bench.host(), plan).unwrap();
-        let place = ShieldPlacement::of(&bench.host(), plan);
+        let place = ShieldPlacement::new(&bench.host(), plan);
         then(&bench, &place, tid);
         run::release(&bench.host(), &bench.store()).unwrap();
         let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
@@ -53,7 +53,7 @@ fn an_added_task_is_listed_before_it_runs_in_the_shield() {
     for (name, tree, plan) in machines() {
         let bench = Bench::of(&tree);
         bench.apply(&bench.host(), &plan).unwrap();
-        let place = ShieldPlacement::of(&bench.host(), &plan);
+        let place = ShieldPlacement::new(&bench.host(), &plan);
         let listed = |bench: &Bench| -> Vec<(usize, ThreadRole)> {
             let shield = run::status(&bench.host(), &bench.store()).unwrap().shield.unwrap();
             let on = shield.cpus.iter().flat_map(|on| {
@@ -88,7 +88,7 @@ fn a_task_that_pins_itself_after_its_release_stays_pinned() {
     let bench = Bench::of(&remembering());
     let plan = v2_plan();
     bench.apply(&bench.host(), &plan).unwrap();
-    add_and_remove(&bench, &ShieldPlacement::of(&bench.host(), &plan), 100);
+    add_and_remove(&bench, &ShieldPlacement::new(&bench.host(), &plan), 100);
     let rest: CpuSet = "0-2".parse().unwrap();
     bench.host().set_affinity(100, &rest).unwrap();
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();

@@ -222,7 +222,7 @@ fn a_program_that_ends_meanwhile_does_not_prevent_releasing_others() {
         Task { policy: (1, 50), ..Task::new(tid, comm, 0, "3") }.put(&mut tree);
         bench.add(&tree);
     }
-    let place = ShieldPlacement::of(&bench.host(), &plan);
+    let place = ShieldPlacement::new(&bench.host(), &plan);
     for tid in [100, 202] {
         run::add(&bench.host(), &bench.store(), &place, tid, CpuAssignment::One(Some(3))).unwrap();
     }
@@ -245,7 +245,8 @@ fn a_task_is_not_moved_to_a_cpu_where_it_would_stop_rcu() {
     let host = bench.host();
     match bench.apply(&host, &trees::v2_plan()).unwrap_err() {
         ApplyError::Hog(hog) => {
-            let wanted = "rcuc/0 (SCHED_FIFO 1) would not be above it where the shield would move it";
+            let wanted =
+                "rcuc/0 (SCHED_FIFO 1) would not be above it where the shield would move it";
             assert!(hog.why.contains(wanted), "{}", hog.why);
         }
         error => panic!("{error}"),

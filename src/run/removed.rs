@@ -1,0 +1,293 @@
+//! Moves programs out of the shield: back to where they were before they were added, by the record,
+//! or to the caller's cgroup when they were started in the shield.
+
+use super::added::{MovedProcess, belongs_to, cgroup_of, find_task, threads_of};
+use super::order::PRIORITY_MAX;
+use super::record::{AddedThread, OpenRecord};
+use super::{RunError, ShieldPlacement, raise, record};
+use crate::apply;
+use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Moves a process or thread out of the shield, to where it was before it was added. One that was
+/// started in the shield moves to the caller's cgroup, as an ordinary program.
+///
+/// # Errors
+/// The task is not in the shield, or the kernel refused.
+pub fn remove(
+    host: &Host,
+    store: &Store,
+    place: &ShieldPlacement,
+    tid: i32,
+) -> Result<MovedProcess, RunError> {
+    let task = match find_task(host, tid) {
+        Err(error) if error.is_absent() => {
+            let (why, hint) = ("does not exist".to_owned(), None);
+            return Err(RunError::Task { tid, why, hint });
+        }
+        found => found?,
+    };
+    let mut open = record::open(host, store)?;
+    if open.record.added.iter().any(|added| belongs_to(added, &task)) {
+        let (threads, notes) = move_out(host, &mut open, place, &task)?;
+        let cpus = host.affinity(tid)?;
+        return Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes });
+    }
+    if !place.members(host)?.contains(&tid) {
+        let (why, hint) = ("is not in the shield".to_owned(), None);
+        return Err(RunError::Task { tid, why, hint });
+    }
+    move_to_caller(host, store, place, &task)
+}
+
+/// Moves a program that was started in the shield to the caller's cgroup.
+fn move_to_caller(
+    host: &Host,
+    store: &Store,
+    place: &ShieldPlacement,
+    task: &Task,
+) -> Result<MovedProcess, RunError> {
+    let threads = threads_of(host, task)?;
+    let masks = threads.iter().map(|thread| (thread.clone(), host.affinity(thread.id.tid)));
+    let masks: Vec<_> = masks.filter_map(|(thread, mask)| Some((thread, mask.ok()?))).collect();
+    let requests = ReleaseRequest::new(host, store, place, &masks);
+    let mut notes = Vec::new();
+    for thread in &threads {
+        let policy = host.scheduling(thread.id.tid)?;
+        if policy.rt_priority() > 0 || matches!(policy, SchedPolicy::Deadline { .. }) {
+            host.set_scheduling(thread.id.tid, SchedPolicy::Other { nice: 0 })?;
+            notes.push(format!("{} had {policy}, now SCHED_OTHER", thread.id.tid));
+        }
+    }
+    if let Some(shield) = &place.group {
+        let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+        let group = cgroup_of(host, shield, place.v2, &host.task(own_pid, own_pid)?)?;
+        let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
+        host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
+    }
+    for thread in &threads {
+        requests.set_affinity(host, thread.id, &place.housekeeping)?;
+    }
+    let (tid, comm, cpus) = (task.id.tid, task.comm.clone(), host.affinity(task.id.tid)?);
+    Ok(MovedProcess { tid, comm, threads: threads.len(), cpus, notes })
+}
+
+/// Restores the recorded state of a process or thread, and removes it from the record. Returns the
+/// number of restored threads and notes.
+pub(super) fn move_out(
+    host: &Host,
+    open: &mut OpenRecord<'_>,
+    place: &ShieldPlacement,
+    task: &Task,
+) -> Result<(usize, Vec<String>), RunError> {
+    let entries: Vec<AddedThread> =
+        open.record.added.iter().filter(|added| belongs_to(added, task)).cloned().collect();
+    let mut notes = Vec::new();
+    let mut failed = None;
+    if let Some(first) = entries.first() {
+        match move_back(host, place, first, task, &mut notes) {
+            Err(error) if !has_ended(&error) => failed = Some(error),
+            _ => {}
+        }
+    }
+    let still_in = failed.is_some();
+    let (mut restored, mut unrestored) = (0, Vec::new());
+    // A thread that was created in the shield gets what the first one had.
+    let mut threads = Vec::new();
+    for thread in threads_of(host, task)? {
+        let own_entry = entries.iter().find(|added| added.task == thread.id);
+        if let Some(entry) = own_entry.or(entries.first()) {
+            threads.push((thread, entry.clone()));
+        }
+    }
+    let masks: Vec<_> =
+        threads.iter().map(|(t, entry)| (t.clone(), entry.affinity.clone())).collect();
+    let requests = ReleaseRequest::new(host, open.store(), place, &masks);
+    for (thread, entry) in &threads {
+        // A thread that fails or ends meanwhile does not stop the others.
+        match restore_thread(host, entry, thread, &requests, &mut notes) {
+            Ok(ours) => restored += usize::from(ours),
+            Err(error) if has_ended(&error) => {}
+            Err(error) => {
+                unrestored.push(thread.id);
+                failed = failed.or(Some(error));
+            }
+        }
+    }
+    open.record
+        .added
+        .retain(|added| !belongs_to(added, task) || still_in || unrestored.contains(&added.task));
+    if failed.is_none() {
+        open.record.needs.retain(|need| need.task != task.id);
+    }
+    raise::lower_unneeded(host, open, None)?;
+    open.save()?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok((restored, notes)),
+    }
+}
+
+/// Whether the error says that the task is gone.
+fn has_ended(error: &RunError) -> bool {
+    matches!(error, RunError::Machine(error) if error.is_absent())
+}
+
+/// Moves a process or thread back to its cgroup, if it is still in the shield's.
+fn move_back(
+    host: &Host,
+    place: &ShieldPlacement,
+    added: &AddedThread,
+    task: &Task,
+    notes: &mut Vec<String>,
+) -> Result<(), RunError> {
+    let (Some(shield), Some(group)) = (&place.group, &added.group) else { return Ok(()) };
+    let now = cgroup_of(host, shield, place.v2, task)?;
+    if now != *shield {
+        if now != *group {
+            notes.push(format!("another process moved it to {now}, so it stays there"));
+        }
+        return Ok(());
+    }
+    let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
+    let tid = task.id.tid.to_string();
+    match host.write(&format!("{group}/{list}"), &tid) {
+        Err(error) if error.is_absent() && !host.exists(group) => {
+            let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
+            notes.push(format!("{group} no longer exists, so it is in the root group"));
+            host.write(&format!("{mount}/{list}"), &tid)?;
+            Ok(())
+        }
+        done => Ok(done?),
+    }
+}
+
+/// The masks that threads request when they leave the shield.
+struct ReleaseRequest<'a> {
+    place: &'a ShieldPlacement,
+    /// The mask that the kernel should remember for a thread, where it cannot have all of it yet.
+    whole: BTreeMap<TaskId, CpuSet>,
+}
+
+impl ReleaseRequest<'_> {
+    /// Makes the requests of threads with these masks outside of the shield, or in it.
+    fn new<'a>(
+        host: &Host,
+        store: &Store,
+        place: &'a ShieldPlacement,
+        masks: &[(Task, CpuSet)],
+    ) -> ReleaseRequest<'a> {
+        // Without a cpuset nothing would keep them off the shield. An error must not keep a thread
+        // in it.
+        let known = place
+            .group
+            .as_ref()
+            .and_then(|_| apply::masks_without_cpusets(host, store, masks).ok());
+        ReleaseRequest { place, whole: known.unwrap_or_default() }
+    }
+
+    /// Sets the mask of a thread. The kernel applies the part of the mask that the cpuset has now,
+    /// and the rest when the shield is gone (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
+    fn set_affinity(&self, host: &Host, id: TaskId, cpus: &CpuSet) -> Result<(), RunError> {
+        let shield = self.place.cpus.union(&self.place.idle);
+        if let Some(whole) = self.whole.get(&id)
+            && host.set_affinity(id.tid, whole).is_ok()
+            && !host.affinity(id.tid)?.intersects(&shield)
+        {
+            return Ok(());
+        }
+        Ok(host.set_affinity(id.tid, cpus)?)
+    }
+}
+
+/// Restores the affinity and policy of a thread. Returns whether its affinity was restored.
+fn restore_thread(
+    host: &Host,
+    added: &AddedThread,
+    thread: &Task,
+    requests: &ReleaseRequest<'_>,
+    notes: &mut Vec<String>,
+) -> Result<bool, RunError> {
+    let tid = thread.id.tid;
+    let now = host.affinity(tid)?;
+    // The mask is ours if it is the given one, a CPU of it (spread), or the kernel's result of the
+    // move.
+    let ours =
+        now.is_subset(&added.given) || now == added.affinity || now == requests.place.housekeeping;
+    if ours {
+        requests.set_affinity(host, thread.id, &added.affinity)?;
+    } else {
+        notes.push(format!(
+            "another process moved {} ({tid}) to CPU {now}, so it stays there",
+            added.comm
+        ));
+    }
+    if let Some(policy) = added.lowered_from.filter(|_| added.task == thread.id) {
+        if host.scheduling(tid)?.rt_priority() == PRIORITY_MAX {
+            host.set_scheduling(tid, policy)?;
+        } else {
+            notes.push(format!("another process changed the policy of {} ({tid})", added.comm));
+        }
+    }
+    Ok(ours)
+}
+
+/// What was restored before an undo.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ReleasedPrograms {
+    /// Processes that were moved back.
+    pub back: Vec<MovedProcess>,
+    /// Real-time programs that continue as ordinary ones, because nothing protects the kernel from
+    /// them any more.
+    pub disarmed: Vec<String>,
+    /// Kernel threads that have their original policy again.
+    pub restored: Vec<String>,
+    /// What could not be restored, and why.
+    pub notes: Vec<String>,
+}
+
+/// Moves all programs out of the shield and restores the kernel's threads. Call it before undo; it
+/// does nothing where nothing is on record or in the group.
+///
+/// # Errors
+/// The record cannot be read or written.
+pub fn release(host: &Host, store: &Store) -> Result<ReleasedPrograms, RunError> {
+    let mut released = ReleasedPrograms::default();
+    let place = super::active(host, store)?.map(|plan| ShieldPlacement::new(host, &plan));
+    let mut open = record::open(host, store)?;
+    let mut pids: Vec<i32> = open.record.added.iter().map(|added| added.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    if let Some(place) = &place {
+        for pid in pids {
+            let Ok(task) = find_task(host, pid) else { continue };
+            match move_out(host, &mut open, place, &task) {
+                Ok((0, _)) => {}
+                Ok((threads, notes)) => {
+                    let cpus = host.affinity(pid).unwrap_or_default();
+                    released.back.push(MovedProcess {
+                        tid: pid,
+                        comm: task.comm,
+                        threads,
+                        cpus,
+                        notes,
+                    });
+                }
+                Err(error) => released.notes.push(format!("{} ({pid}): {error}", task.comm)),
+            }
+        }
+        let before = crate::apply::lived_before(host, store).map_err(RunError::Journal)?;
+        let demoted = raise::demote_programs(host, place, &|id| {
+            before.as_ref().is_some_and(|before| !before.contains(&id))
+        })?;
+        released.disarmed = demoted.done;
+        released.notes.extend(demoted.failed);
+    }
+    open.record.added.retain(|added| host.is_same_task(added.task));
+    let lowered = raise::lower_unneeded(host, &mut open, None)?;
+    released.restored = lowered.restored;
+    released.notes.extend(lowered.kept.iter().map(|kept| format!("still raised: {kept}")));
+    released.notes.extend(lowered.drifted.iter().map(|d| format!("left alone: {d}")));
+    Ok(released)
+}
