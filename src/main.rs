@@ -1,4 +1,4 @@
-//! The words of the command line go to [`cli::run_words`]; its exit code comes back.
+//! Passes the command line to [`cli::run_command_line`] and returns its exit code.
 #![forbid(unsafe_code)]
 
 use cpushield::cli;
@@ -11,5 +11,5 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    cli::run_words(&cpushield_linux::process::arguments())
+    cli::run_command_line(&cpushield_linux::process::arguments())
 }

@@ -305,11 +305,11 @@ impl PolicyFile {
 }
 
 impl ShieldPolicy {
-    /// The wish; `last` is the machine's last CPU, for lists with `N`.
+    /// The request; `last` is the machine's last CPU, for lists with `N`.
     ///
     /// # Errors
     /// The list is not one.
-    pub fn wish(&self, name: &str, last: Option<usize>) -> Result<ShieldRequest, String> {
+    pub fn request(&self, name: &str, last: Option<usize>) -> Result<ShieldRequest, String> {
         let list = |text: &Spanned<String>| {
             CpuSet::parse_list(text.get_ref(), last).map_err(|e| e.to_string())
         };
@@ -383,9 +383,9 @@ workload = "vm"
     fn named_shields_are_read_whole() {
         let policy = PolicyFile::parse(GOOD, "p.toml").unwrap();
         let (name, rt) = policy.shield(Some("rt"), "p.toml").unwrap();
-        let wish = rt.wish(name, Some(7)).unwrap();
+        let request = rt.request(name, Some(7)).unwrap();
         assert_eq!(
-            wish,
+            request,
             ShieldRequest {
                 name: "rt".to_owned(),
                 count: Some(2),
@@ -399,7 +399,7 @@ workload = "vm"
         let two_witnesses = false;
         let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: Some(5_000), two_witnesses };
         assert_eq!(rt.limits, limits);
-        let vm = policy.shield["vm"].wish("vm", Some(7)).unwrap();
+        let vm = policy.shield["vm"].request("vm", Some(7)).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
         let error = policy.shield(None, "p.toml").unwrap_err().to_string();
         assert_eq!(error, "p.toml: name one of its shields with --shield: rt, vm");

@@ -248,11 +248,11 @@ fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
     for (words, code, why) in [
         (vec!["--cpus", "8000"], 2, "CPU 8000 is not in this machine"),
         (vec!["--cpus", online.as_str()], 2, "none be left to watch from"),
-        (vec!["--cpus", "0", "--for", "0s"], 2, "longer than nothing"),
+        (vec!["--cpus", "0", "--for", "0s"], 2, "longer than 0"),
         (vec!["--cpus", "zero"], 2, "not a CPU number"),
         (vec![], 3, "no shield is in force"),
         (vec!["--root", machine], 2, "cannot be verified"),
-        (vec!["--cpus", "0", "--", "true"], 3, "a program is watched in a shield"),
+        (vec!["--cpus", "0", "--", "true"], 3, "a program is only watched in a shield"),
     ] {
         let output = verify(&words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! `cpushield add`: running processes into the shield.
+//! `cpushield add`: moves running processes into the shield.
 
 use super::standing::ActiveArgs;
 use super::{GlobalArgs, input};
@@ -27,31 +27,32 @@ pub struct AddArgs {
     tids: Vec<i32>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// There is no shield, or a task cannot be taken in; those before it stay in.
+/// There is no shield, or a task cannot be moved. Tasks that were moved before it stay in the
+/// shield.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
-    let place = ShieldPlacement::new(&host, &run::shield(&host, &store)?);
-    let onto = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
+    let place = ShieldPlacement::of(&host, &run::shield(&host, &store)?);
+    let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let mut moved = Vec::new();
     for tid in &args.tids {
-        moved.push(run::add(&host, &store, &place, *tid, onto)?);
+        moved.push(run::add(&host, &store, &place, *tid, assignment)?);
     }
-    ui.show(&moved, || moved.iter().map(|moved| text(moved, "in the shield")).collect())
+    ui.show(&moved, || moved.iter().map(|moved| describe_move(moved, "in the shield")).collect())
 }
 
-/// A line about what was moved, with its notes below.
-pub(super) fn text(moved: &MovedProcess, whereto: &str) -> String {
+/// A line about a moved process, with its notes below.
+pub(super) fn describe_move(moved: &MovedProcess, destination: &str) -> String {
     let threads = match moved.threads {
         1 => "1 thread".to_owned(),
         n => format!("{n} threads"),
     };
     let MovedProcess { tid, comm, cpus, .. } = moved;
-    let mut out = format!("{tid} ({comm}, {threads}) is {whereto}, on CPU {cpus}\n");
+    let mut out = format!("{tid} ({comm}, {threads}) is {destination}, on CPU {cpus}\n");
     moved.notes.iter().for_each(|note| out.push_str(&format!("  {note}\n")));
     out
 }

@@ -1,6 +1,6 @@
-//! `cpushield apply`: a plan, or the one for a wish, is put in force.
+//! `cpushield apply`: applies a saved plan, or plans a request and applies that plan.
 
-use super::apply_with_fallback::{PlanOrigin, shield};
+use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::request::RequestArgs;
 use super::saved_document::SavedDocument;
 use super::{GlobalArgs, input};
@@ -35,16 +35,16 @@ pub struct ApplyArgs {
     dry_run: bool,
     /// The shield
     #[command(flatten)]
-    wish: RequestArgs,
+    request: RequestArgs,
 }
 
-/// What a plan was made of.
+/// What a plan was made from.
 pub(super) type PlanInputs = (Machine, ShieldRequest);
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The wish or the plan is wrong, or the shield could not be made and was undone.
+/// The request or the plan is wrong, or the shield could not be applied and was undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
@@ -52,21 +52,21 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
             .hint("--dry-run prints the commands for it"));
     }
     let store = global.store();
-    let _hurry = (!args.dry_run).then(sched::boost_priority);
-    let (plan, origin) = plan(&host, &store, args)?;
+    let _hurry = (!args.dry_run).then(sched::hurry);
+    let (plan, origin) = load_or_make_plan(&host, &store, args)?;
     if args.dry_run {
-        return ui.show(&plan, || script(&plan));
+        return ui.show(&plan, || shell_script(&plan));
     }
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
-    let (applied, plan) = put_in_force(ui, &host, &store, plan, origin.as_ref())?;
+    let (applied, plan) = apply_with_progress(ui, &host, &store, plan, origin.as_ref())?;
     ui.show(&applied, || applied_text(&applied, &plan))
 }
 
-/// Applies a plan and tells how far it is. Returns the plan that is in force.
+/// Applies a plan with a progress bar. Returns the plan that is now in force.
 ///
 /// # Errors
-/// The shield could not be made and was undone.
-pub(super) fn put_in_force(
+/// The shield could not be applied and was undone.
+pub(super) fn apply_with_progress(
     ui: &Ui,
     host: &Host,
     store: &Store,
@@ -74,78 +74,80 @@ pub(super) fn put_in_force(
     origin: Option<&PlanInputs>,
 ) -> Result<(AppliedPlan, Plan), Failure> {
     let bar = ui.bar();
-    let mut progress = |p: ApplyProgress<'_>| {
-        if !p.what.is_empty() {
-            bar.show_task(&format!("shielding: {}", p.what));
-        }
-    };
-    let origin = origin.map(|(machine, wish)| PlanOrigin { machine, wish });
-    let applied = shield(host, store, plan, origin.as_ref(), &mut progress);
+    let origin = origin.map(|(machine, request)| PlanOrigin { machine, request });
+    let applied =
+        apply_or_fall_back(host, store, plan, origin.as_ref(), &mut |progress: ApplyProgress<
+            '_,
+        >| {
+            if !progress.what.is_empty() {
+                bar.tell(&format!("shielding: {}", progress.what));
+            }
+        });
     bar.end();
     Ok(applied?)
 }
 
-/// The plan for a request, with what it was made of.
+/// Plans a request. Also returns what the plan was made from.
 ///
 /// # Errors
 /// The request is wrong, or this machine cannot have such a shield.
-pub(super) fn planned(
+pub(super) fn plan_request(
     host: &Host,
     store: &Store,
-    wish: &RequestArgs,
+    request: &RequestArgs,
 ) -> Result<(Plan, PlanInputs), Failure> {
-    let machine = super::surveyed(host, store);
-    let wish = wish.asked(host, &machine, EffectTime::Runtime)?.wish;
-    Ok((crate::plan::plan(&machine, &wish)?, (machine, wish)))
+    let machine = super::survey_machine(host, store);
+    let request = request.resolve(host, &machine, EffectTime::Runtime)?.request;
+    Ok((crate::plan::plan(&machine, &request)?, (machine, request)))
 }
 
-/// The plan; of a wish also what it was made of.
-fn plan(
+/// Reads the saved plan, or plans the request and also returns what that plan was made from.
+fn load_or_make_plan(
     host: &Host,
     store: &Store,
     args: &ApplyArgs,
 ) -> Result<(Plan, Option<PlanInputs>), Failure> {
     let Some(file) = &args.plan else {
-        let (plan, made) = planned(host, store, &args.wish)?;
-        return Ok((plan, Some(made)));
+        let (plan, inputs) = plan_request(host, store, &args.request)?;
+        return Ok((plan, Some(inputs)));
     };
     let stdin = Path::new("/dev/stdin");
     let (file, name) = match file.as_os_str() == "-" {
         true => (stdin, "standard input".to_owned()),
         false => (file.as_path(), file.display().to_string()),
     };
-    let plan = saved_plan(&input::read_file(file)?, &name)?;
+    let plan = parse_saved_plan(&input::read_file(file)?, &name)?;
     if args.dry_run {
-        // What would not be done, for `apply` looks by itself, is not shown either.
+        // `apply` runs this check itself. A dry run does not show a plan that would be refused.
         check(host, &plan).map_err(|error| {
             let stale = matches!(error, ApplyError::Stale { .. });
             let failure = Failure::from(error);
-            let hint = "or name the machine that it is for: --root DIR";
+            let hint = "or name the machine that the plan is for: --root DIR";
             if stale { failure.hint(hint) } else { failure }
         })?;
     }
     Ok((plan, None))
 }
 
-/// The plan in a file. Another document of ours, or no document, is named as what it is.
-fn saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
+/// Parses a saved plan. The error says so if the text is another cpushield document, or none.
+fn parse_saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
     Plan::parse(text, name).map_err(|error| match SavedDocument::parse(text, name) {
         Ok(SavedDocument::Plan(_)) => error.into(),
         Ok(other) => Failure::usage(format!(
-            "{name} is not a plan: it is what `cpushield {}` writes",
-            other.from()
+            "{name} is not a plan: it is output of `cpushield {}`",
+            other.command()
         ))
         .hint("make a plan: cpushield plan -o FILE"),
         Err(_) if !text.trim_start().starts_with('{') => {
-            Failure::usage(format!("{name} is not a plan of cpushield"))
+            Failure::usage(format!("{name} is not a cpushield plan"))
                 .hint("make a plan: cpushield plan -o FILE")
         }
         Err(_) => error.into(),
     })
 }
 
-/// The commands, for `sh`.
-fn script(plan: &Plan) -> String {
+/// The equivalent commands, for `sh`.
+fn shell_script(plan: &Plan) -> String {
     let mut text = format!("# shields CPU {}; dry run: nothing was changed\n", plan.shield.cpus);
     for step in plan.steps.iter().filter(|step| step.is_runtime()) {
         text.push_str(&step.change.shell());
@@ -160,7 +162,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn a_plan_that_would_not_be_applied_is_not_shown_by_a_dry_run() {
+    fn a_dry_run_refuses_a_plan_that_apply_would_refuse() {
         let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
         let recorded = |name: &str| Host::recorded(&machines.join(name).join("root")).unwrap();
         let (here, there) = (recorded("6.12-rt-4"), recorded("6.1-rt-v1"));
@@ -174,15 +176,17 @@ mod tests {
             let super::super::CliCommand::Apply(args) = cli.command else { panic!("apply") };
             args
         };
-        let (wished, _) = plan(&here, &store, &args("--cpus 3")).unwrap();
+        let (planned, _) = load_or_make_plan(&here, &store, &args("--cpus 3")).unwrap();
         let saved = args(file.to_str().unwrap());
         let shown = |cpus: &str, host: &Host| {
-            let mut edited = wished.clone();
+            let mut edited = planned.clone();
             edited.shield.cpus = cpus.parse().unwrap();
             std::fs::write(&file, serde_json::to_string(&edited).unwrap()).unwrap();
-            plan(host, &store, &saved).map(|it| it.0).map_err(|failure| failure.to_string())
+            load_or_make_plan(host, &store, &saved)
+                .map(|(plan, _)| plan)
+                .map_err(|failure| failure.to_string())
         };
-        assert_eq!(shown("3", &here), Ok(wished.clone()));
+        assert_eq!(shown("3", &here), Ok(planned.clone()));
         let elsewhere = shown("3", &there).unwrap_err();
         assert!(elsewhere.contains("another machine"), "{elsewhere}");
         assert!(elsewhere.contains("--root DIR"), "{elsewhere}");

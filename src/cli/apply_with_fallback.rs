@@ -1,5 +1,5 @@
-//! A plan is put in force. Where the kernel makes no partition of CPUs of `isolcpus=`, which only
-//! asking it shows, the plan that does without takes its place.
+//! Applies a plan. Some kernels refuse a partition with CPUs of `isolcpus=`, which only the attempt
+//! shows. Then a plan without the partition is applied instead.
 
 use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress};
 use crate::plan::{Plan, plan};
@@ -7,34 +7,34 @@ use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::{Host, Store};
 
-/// What a plan was made of; another one can be made of it.
+/// What a plan was made from, to make another plan if the kernel refuses a partition.
 pub(super) struct PlanOrigin<'a> {
-    /// The machine before.
+    /// The machine before the shield.
     pub machine: &'a Machine,
-    /// The shield that is wanted.
-    pub wish: &'a ShieldRequest,
+    /// The requested shield.
+    pub request: &'a ShieldRequest,
 }
 
-/// Applies a plan, and returns the one that is in force.
+/// Applies the plan, or the fallback without a partition. Returns the plan that is in force.
 ///
 /// # Errors
-/// Nothing was changed, or what was changed was undone.
-pub(super) fn shield(
+/// The shield cannot be applied. Nothing was changed, or every change was undone.
+pub(super) fn apply_or_fall_back(
     host: &Host,
     store: &Store,
-    made: Plan,
+    first: Plan,
     origin: Option<&PlanOrigin<'_>>,
     progress: &mut dyn FnMut(ApplyProgress<'_>),
 ) -> Result<(AppliedPlan, Plan), ApplyError> {
-    let error = match apply::apply(host, store, &made, progress) {
-        Ok(applied) => return Ok((applied, made)),
+    let error = match apply::apply(host, store, &first, progress) {
+        Ok(applied) => return Ok((applied, first)),
         Err(error) => error,
     };
     let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
-    let Ok(without) = plan(&machine, origin.wish) else { return Err(error) };
-    Ok((apply::apply(host, store, &without, progress)?, without))
+    let Ok(fallback) = plan(&machine, origin.request) else { return Err(error) };
+    Ok((apply::apply(host, store, &fallback, progress)?, fallback))
 }
 
 #[cfg(test)]
@@ -56,18 +56,18 @@ mod tests {
             } else if kind.is_symlink() {
                 std::os::unix::fs::symlink(fs::read_link(entry.path()).unwrap(), to).unwrap();
             } else {
-                // Not fs::copy: what is read-only there must be written here.
+                // Not fs::copy: read-only files of the recording must be writable in the copy.
                 fs::write(to, fs::read(entry.path()).unwrap()).unwrap();
             }
         }
     }
 
-    fn bytes(dir: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    fn read_files(dir: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
             let path = entry.path();
             let kind = entry.file_type().unwrap();
             if kind.is_dir() {
-                bytes(&path, all);
+                read_files(&path, all);
             } else if kind.is_file() {
                 let text = fs::read(&path).unwrap();
                 all.insert(path, text);
@@ -75,9 +75,9 @@ mod tests {
         }
     }
 
-    /// A machine that was booted with `isolcpus=6-7`, shielded and put back, with this kernel:
+    /// Applies and undoes a shield on a machine booted with `isolcpus=6-7` and this kernel. Returns
     /// whether CPU 7 became a partition, and the warnings.
-    fn shielded(release: &str) -> (bool, String) {
+    fn apply_and_undo(release: &str) -> (bool, String) {
         let dir = std::env::temp_dir();
         let dir = dir.join(format!("cpushield-isolcpus-{}-{release}", std::process::id()));
         let root = dir.join("root");
@@ -85,12 +85,13 @@ mod tests {
         fs::write(root.join("proc/sys/kernel/osrelease"), format!("{release}\n")).unwrap();
         let host = Host::recorded(&root).unwrap();
         let store = Store::new(&dir.join("state"));
-        let (machine, wish) = (survey(&host, &tunables::reads()), ShieldRequest::default());
-        let made = plan(&machine, &wish).unwrap();
+        let (machine, request) = (survey(&host, &tunables::reads()), ShieldRequest::default());
+        let first = plan(&machine, &request).unwrap();
         let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-        bytes(&root, &mut before);
-        let origin = PlanOrigin { machine: &machine, wish: &wish };
-        let (applied, plan) = shield(&host, &store, made, Some(&origin), &mut |_| {}).unwrap();
+        read_files(&root, &mut before);
+        let origin = PlanOrigin { machine: &machine, request: &request };
+        let (applied, plan) =
+            apply_or_fall_back(&host, &store, first, Some(&origin), &mut |_| {}).unwrap();
         assert_eq!(applied.steps.len(), plan.steps.len());
         let partition = |step: &crate::plan::Step| {
             matches!(&step.change,
@@ -99,19 +100,19 @@ mod tests {
         let partition = plan.steps.iter().position(partition);
         let made = partition.map(|at| applied.steps[at].done.outcome == Outcome::Changed);
         assert!(apply::undo(&host, &store).unwrap().is_complete());
-        bytes(&root, &mut after);
-        assert!(before == after, "not as it was");
+        read_files(&root, &mut after);
+        assert!(before == after, "undo did not restore the original state");
         fs::remove_dir_all(dir).unwrap();
         (made == Some(true), plan.warnings.join("\n"))
     }
 
     #[test]
-    fn what_the_kernel_answers_decides_about_isolcpus_and_not_what_was_thought() {
-        let (partition, warnings) = shielded("6.12.1-rt");
+    fn the_answer_of_the_kernel_decides_whether_isolcpus_allows_a_partition() {
+        let (partition, warnings) = apply_and_undo("6.12.1-rt");
         assert!(!partition);
         assert!(warnings.contains("conflicts with housekeeping setup"), "{warnings}");
         for release in ["6.1.0-rt", "6.18.0-rt"] {
-            let (partition, warnings) = shielded(release);
+            let (partition, warnings) = apply_and_undo(release);
             assert!(partition, "{release}");
             assert!(!warnings.contains("isolcpus"), "{release}: {warnings}");
         }

@@ -1,4 +1,4 @@
-//! `cpushield boot`: kernel parameters for the next boot.
+//! `cpushield boot`: plans, writes, shows and removes kernel parameters for the next boot.
 
 use super::GlobalArgs;
 use super::request::RequestArgs;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
 pub struct BootArgs {
-    /// What to do
+    /// The action
     #[command(subcommand)]
     command: BootCommand,
 }
@@ -59,7 +59,7 @@ struct BootPlanArgs {
     kernels: KernelArgs,
     /// The shield
     #[command(flatten)]
-    wish: RequestArgs,
+    request: RequestArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -83,13 +83,13 @@ struct BootApplyArgs {
     kexec: bool,
     /// The shield
     #[command(flatten)]
-    wish: RequestArgs,
+    request: RequestArgs,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The wish is wrong, or the boot loader's files cannot be read or written.
+/// The request is wrong, or the boot loader's files cannot be read or written.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         BootCommand::Plan(args) => show(ui, global, args),
@@ -101,33 +101,33 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
     Ok(ExitCode::SUCCESS)
 }
 
-fn planned(
+fn plan_boot(
     host: &Host,
     store: &Store,
-    wish: &RequestArgs,
+    request: &RequestArgs,
     args: &KernelArgs,
 ) -> Result<BootPlan, Failure> {
-    let machine = super::surveyed(host, store);
-    let wish = wish.asked(host, &machine, EffectTime::Boot)?.wish;
-    let asked = BootRequest { shield: wish, kernels: args.kernels.clone() };
+    let machine = super::survey_machine(host, store);
+    let request = request.resolve(host, &machine, EffectTime::Boot)?.request;
+    let request = BootRequest { wish: request, kernels: args.kernels.clone() };
     let menu = loaders::find(host)?;
-    Ok(plan(host, &machine, &asked, menu.as_ref())?)
+    Ok(plan(host, &machine, &request, menu.as_ref())?)
 }
 
 /// Runs `boot plan`.
 ///
 /// # Errors
-/// The wish is wrong, unsafe or impossible, or the loader's files are not understood.
+/// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
 fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    let plan = planned(&host, &global.store(), &args.wish, &args.kernels)?;
+    let plan = plan_boot(&host, &global.store(), &args.request, &args.kernels)?;
     ui.show(&plan, || boot_plan_text(&plan, ui.width()))
 }
 
 /// Runs `boot apply`.
 ///
 /// # Errors
-/// As [`show`], or nothing can be written here.
+/// As [`show`], or the boot loader's files cannot be written.
 fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
@@ -135,22 +135,21 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
             .hint("--dry-run prints the files that would be written"));
     }
     let store = global.store();
-    let plan = planned(&host, &store, &args.wish, &args.kernels)?;
+    let plan = plan_boot(&host, &store, &args.request, &args.kernels)?;
     if args.dry_run {
         let recipe = write::preview(&host, &plan, args.keep_default)?;
         return ui.show(&plan, || {
             if write::words(&plan).is_empty() {
-                return "# nothing would be written: every parameter is there already\n".to_owned();
+                return "# nothing to write: every parameter is already present\n".to_owned();
             }
             let mut text = "# dry run: nothing was changed\n".to_owned();
             for edit in &recipe.edits {
                 let bytes = String::from_utf8_lossy(&edit.bytes);
                 text.push_str(&format!("# {} (mode {:o}):\n{bytes}", edit.path, edit.mode));
             }
-            recipe
-                .generated
-                .iter()
-                .for_each(|path| text.push_str(&format!("# then made again: {path}\n")));
+            for path in &recipe.made {
+                text.push_str(&format!("# then regenerated: {path}\n"));
+            }
             text
         });
     }
@@ -161,13 +160,13 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
     let program =
         host.read_link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
     let state = absolute(global.state_dir()).unwrap_or(global.state_dir()).display().to_string();
-    let how = write::WriteMode {
+    let mode = write::WriteMode {
         keep_default: args.keep_default,
         trial: args.trial,
         kexec: args.kexec,
         unit: program.map(|program| (program, state)),
     };
-    let written = write::write(&host, &store, &plan, &how)?;
+    let written = write::write(&host, &store, &plan, &mode)?;
     ui.show(&written, || boot_written_text(&written))?;
     if args.kexec { start(ui, &host, &store, &written) } else { Ok(()) }
 }
@@ -184,14 +183,14 @@ fn conclude(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
     super::conclude::run(ui, global, &host, &global.store())
 }
 
-/// Starts the kernel of what was written.
+/// Starts the kernel that the parameters were written for, with kexec.
 fn start(ui: &Ui, host: &Host, store: &Store, written: &WrittenParameters) -> Result<(), Failure> {
     let started = kexec::start(host, store, written)?;
     ui.status(&match started.now {
-        true => format!("{} starts now", started.image.kernel),
+        true => format!("starting {}", started.image.kernel),
         false => format!(
-            "{} is loaded: it starts when your init system reboots by kexec, or with `kexec -e` \
-             once everything is ended and file systems are unmounted",
+            "{} is loaded: it starts when your init system reboots with kexec, or with `kexec -e` \
+             after all programs have ended and all file systems are unmounted",
             started.image.kernel
         ),
     });
@@ -201,7 +200,7 @@ fn start(ui: &Ui, host: &Host, store: &Store, written: &WrittenParameters) -> Re
 /// Runs `boot undo`.
 ///
 /// # Errors
-/// A file could not be put back.
+/// A file could not be restored.
 fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
@@ -211,7 +210,8 @@ fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
     ui.show(&undone, || boot_undone_text(undone.as_ref()))
 }
 
-/// Where the kernel shows nothing of a word, the command line it was booted with decides.
+/// Whether a parameter is in force. If the kernel does not show that, the booted command line
+/// decides.
 fn is_in_force(word: &WordStatus) -> bool {
     word.written && word.booted && word.in_force != Some(false)
 }

@@ -1,4 +1,4 @@
-//! `cpushield compare`: repeated measurements side by side, and what of the difference is chance.
+//! `cpushield compare`: compares repeated measurements and tells differences from chance.
 
 use super::latency::paint;
 use super::saved_document::SavedDocument;
@@ -20,43 +20,44 @@ pub struct CompareArgs {
     groups: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// A file is not what it should be, or the groups cannot be compared.
+/// A file is not a measurement, or the groups cannot be compared.
 pub fn run(ui: &Ui, args: &CompareArgs) -> Result<(), Failure> {
-    let groups = args.groups.iter().map(|word| group(word)).collect::<Result<Vec<_>, _>>()?;
+    let groups = args.groups.iter().map(|arg| read_group(arg)).collect::<Result<Vec<_>, _>>()?;
     let comparison = compare::compare(&groups)?;
     ui.show(&comparison, || report::text(&comparison, ui.width(), &paint))
 }
 
-/// A group as it was named: `NAME=FILE,FILE`, or a file alone.
-fn group(word: &str) -> Result<GivenGroup, Failure> {
-    let (name, files) = match word.split_once('=') {
-        // A path may have anything in it.
+/// Reads a group: `NAME=FILE,FILE`, or a single file.
+fn read_group(arg: &str) -> Result<GivenGroup, Failure> {
+    let (name, files) = match arg.split_once('=') {
+        // A path may contain `=`, so a word with a slash before it is no name.
         Some((name, files)) if !name.is_empty() && !name.contains('/') => {
             (name, files.split(',').collect())
         }
-        _ => (word, vec![word]),
+        _ => (arg, vec![arg]),
     };
     let files = files.into_iter().filter(|file| !file.is_empty());
-    let runs = files.map(read).collect::<Result<Vec<GivenRun>, Failure>>()?;
+    let runs = files.map(read_run).collect::<Result<Vec<GivenRun>, Failure>>()?;
     Ok(GivenGroup { name: name.to_owned(), runs })
 }
 
-fn read(file: &str) -> Result<GivenRun, Failure> {
+fn read_run(file: &str) -> Result<GivenRun, Failure> {
     let measured =
         match SavedDocument::read_for(Path::new(file), &["latency --json", "verify --json"])? {
             SavedDocument::Latency(latency) => MeasuredDocument::Latency(latency),
-            SavedDocument::Verdict(one) => {
-                MeasuredDocument::Verify(Box::new(one.evidence), Box::new(one.verdict))
+            SavedDocument::Verdict(verify) => {
+                MeasuredDocument::Verify(Box::new(verify.evidence), Box::new(verify.verdict))
             }
             other => {
-                let from = other.from();
-                let why = format!("{file} is no measurement: it is what `cpushield {from}` writes");
-                return Err(Failure::usage(why)
-                    .hint("measure: cpushield latency timer --json > FILE")
-                    .hint("or watch: cpushield verify --json > FILE"));
+                let command = other.command();
+                let message =
+                    format!("{file} is not a measurement: it is output of `cpushield {command}`");
+                return Err(Failure::usage(message)
+                    .hint("measure latency: cpushield latency timer --json > FILE")
+                    .hint("or measure interruptions: cpushield verify --json > FILE"));
             }
         };
     Ok(GivenRun { name: file.to_owned(), measured })

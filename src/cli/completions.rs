@@ -1,4 +1,4 @@
-//! `cpushield completions`: what a shell reads to complete words of the command line.
+//! `cpushield completions`: prints the script with which a shell completes the command line.
 
 use crate::failure::Failure;
 use crate::ui::Ui;
@@ -17,28 +17,28 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn run(ui: &Ui, args: &CompletionsArgs) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut shown(), "cpushield", &mut text);
+    clap_complete::generate(args.shell, &mut visible_command(), "cpushield", &mut text);
     ui.text(&String::from_utf8_lossy(&text))
 }
 
-/// The command line without what its help hides, which shells would complete all the same.
+/// The command line without hidden subcommands, which `clap_complete` would include.
 #[must_use]
-pub fn shown() -> clap::Command {
+pub fn visible_command() -> clap::Command {
     super::command().mut_subcommand("boot", |boot| {
-        let shown = boot.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
+        let visible = boot.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
         let about = boot.get_about().cloned().unwrap_or_default();
-        clap::Command::default().name("boot").about(about).subcommands(shown.collect::<Vec<_>>())
+        clap::Command::default().name("boot").about(about).subcommands(visible.collect::<Vec<_>>())
     })
 }
 
-/// A word that shells complete to known names. Any word is taken: what reads it says better what is
-/// wrong with it, and what is near to it.
+/// An argument that shells complete to known names. It accepts any text, because the subcommand
+/// reports an unknown name better than clap, with similar names.
 #[derive(Debug, Clone)]
 pub(super) struct KnownWord(pub(super) fn() -> Vec<&'static str>);
 

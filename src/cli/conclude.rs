@@ -1,5 +1,5 @@
-//! `cpushield boot conclude`: the end of a trial boot. The words are in force, the machine
-//! is up and a shield holds: then they stay; else everything is taken back.
+//! `cpushield boot conclude`: ends a trial boot. If the parameters are in force and a shield holds,
+//! they stay. Otherwise all of them are removed.
 
 use super::request::RequestArgs;
 use super::try_shield::{self, TryRequest};
@@ -17,31 +17,35 @@ use crate::verify::Verdict;
 use cpushield_linux::{CpuSet, Host, Store, process, signal};
 use std::time::Duration;
 
-/// Right after a boot much is still settling; a shield that leaks then may hold a moment later.
-const LOOKS: u32 = 3;
-/// How long one look watches, in seconds.
+/// How often the shield is watched. Right after a boot the system is still settling, so a shield
+/// that leaks may hold a moment later.
+const ATTEMPTS: u32 = 3;
+/// How long each attempt watches, in seconds.
 const SECONDS: u64 = 10;
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// There is no trial, the machine was not booted since, or a boot file cannot be written.
+/// There is no trial, the machine has not been rebooted since, or a boot file cannot be written.
 pub(super) fn run(ui: &Ui, global: &GlobalArgs, host: &Host, store: &Store) -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     trial::remove_stale_unit(host, store)?;
     let seen = trial::observe(host, store)?;
     let mut doubts = Vec::new();
-    for look in 1..=LOOKS {
-        // What speaks against it already needs no proof.
+    for attempt in 1..=ATTEMPTS {
+        // If something already speaks against the trial, watching would add nothing.
         if !seen.against.is_empty() || seen.proves.is_empty() {
             break;
         }
-        ui.status(&format!("watching a shield on CPU {}, look {look} of {LOOKS}", seen.proves));
-        doubts = doubt(ui, global, host, store, &seen.proves).into_iter().collect();
+        ui.status(&format!(
+            "watching a shield on CPU {}, attempt {attempt} of {ATTEMPTS}",
+            seen.proves
+        ));
+        doubts = find_doubt(ui, global, host, store, &seen.proves).into_iter().collect();
         if let Some(signal) = signal::stopped_by() {
-            // Nothing is decided: whoever boots again without settling is on the old entry.
+            // The trial stays open. A reboot without a decision boots the old entry.
             let stopped = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
-            return Err(stopped.hint("the trial is not concluded: cpushield boot conclude"));
+            return Err(stopped.hint("conclude the trial: cpushield boot conclude"));
         }
         if doubts.is_empty() {
             break;
@@ -51,61 +55,67 @@ pub(super) fn run(ui: &Ui, global: &GlobalArgs, host: &Host, store: &Store) -> R
     ui.show(&end, || boot_trial_text(&end))
 }
 
-/// Why a shield on these CPUs does not hold; `None` when it does.
-fn doubt(
+/// Watches a shield on these CPUs. Returns why it does not hold; `None` if it holds.
+fn find_doubt(
     ui: &Ui,
     global: &GlobalArgs,
     host: &Host,
     store: &Store,
     cpus: &CpuSet,
 ) -> Option<String> {
-    match standing::after_others(host, store) {
-        // The shield that is restored at boot is the one that counts.
+    match standing::find_settled_shield(host, store) {
+        // A shield that the boot restored is the one to watch.
         Ok(ShieldPresence::Whole(journal)) => {
             let active = journal.plan();
-            return trial::why_unproved(cpus, &active.shield.cpus).or_else(|| watched(global));
+            return trial::unproved(cpus, &active.shield.cpus).or_else(|| verify_active(global));
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
-            return Some(format!("no whole shield is there to be watched: {unfinished}"));
+            return Some(format!("the active shield is incomplete: {unfinished}"));
         }
         Ok(ShieldPresence::Absent) => {}
         Err(error) => return Some(Failure::from(error).message),
     }
     let machine = survey(host, &tunables::reads());
-    let asked = match RequestArgs::default().asked(host, &machine, EffectTime::Runtime) {
-        Ok(asked) => asked,
+    let resolved = match RequestArgs::default().resolve(host, &machine, EffectTime::Runtime) {
+        Ok(resolved) => resolved,
         Err(failure) => return Some(failure.message),
     };
-    let wish = ShieldRequest { cpus: Some(cpus.clone()), count: None, share: None, ..asked.wish };
-    let wish = ShieldRequest { near: None, node: None, ..wish };
+    let request = ShieldRequest {
+        cpus: Some(cpus.clone()),
+        count: None,
+        share: None,
+        near: None,
+        node: None,
+        ..resolved.request
+    };
     let trying = TryRequest {
         machine,
-        wish,
-        limits: asked.limits,
+        request,
+        limits: resolved.limits,
         span: Duration::from_secs(SECONDS),
         price: Vec::new(),
     };
-    match try_shield::attempted(ui, global, host, store, &trying) {
+    match try_shield::attempt_guarded(ui, global, host, store, &trying) {
         Ok(attempt) if attempt.verdict.holds() => None,
-        Ok(attempt) => Some(why(&attempt.verdict)),
+        Ok(attempt) => Some(describe_leaks(&attempt.verdict)),
         Err(failure) => Some(failure.message),
     }
 }
 
-/// The active shield, watched by a `verify` of its own.
-fn watched(global: &GlobalArgs) -> Option<String> {
+/// Verifies the active shield in a separate `verify` process. Returns why it does not hold.
+fn verify_active(global: &GlobalArgs) -> Option<String> {
     let (state, time) = (global.state_dir().display().to_string(), format!("{SECONDS}s"));
     let ended = process::spawn_self(&["--state", &state, "verify", "--for", &time])
         .and_then(|mut child| child.wait());
     match ended {
         Ok(status) if status.success() => None,
-        Ok(_) => Some("the shield does not hold: cpushield verify says why".to_owned()),
-        Err(error) => Some(format!("verify cannot be run: {error}")),
+        Ok(_) => Some("the shield does not hold: cpushield verify reports why".to_owned()),
+        Err(error) => Some(format!("cannot run verify: {error}")),
     }
 }
 
-/// The words of a verdict, with what leaks and what is not known.
-fn why(verdict: &Verdict) -> String {
+/// Summarizes a verdict, with each leak and each unknown.
+fn describe_leaks(verdict: &Verdict) -> String {
     let mut parts = vec![exit_status::summary(verdict, exit_status::VerdictSubject::FixedShield)];
     for cpu in &verdict.cpus {
         parts.extend(cpu.leaks.iter().map(|leak| {

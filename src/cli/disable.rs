@@ -1,4 +1,4 @@
-//! `cpushield disable`: no boot makes the shield any more.
+//! `cpushield disable`: stops applying a shield at every boot.
 
 use super::{GlobalArgs, undo};
 use crate::apply::{self, UndoneShield};
@@ -27,25 +27,25 @@ struct DisableDocument {
     disabled: Option<Enabled>,
     /// The shield that stays active.
     active: Option<Shield>,
-    /// Why it is not known whether one does.
+    /// Why it is unknown whether a shield is active.
     active_unknown: Option<String>,
     /// What `--now` undid.
     undone: Option<UndoneShield>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// The file cannot be removed, or the shield cannot be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
-        return Err(Failure::usage("a recorded machine cannot boot").hint("leave --root out"));
+        return Err(Failure::usage("a recorded machine cannot boot").hint("omit --root"));
     }
     let store = global.store();
     undo::catch_stops()?;
     let disabled = early::remove(&host, &store).map_err(|error| match args.now {
-        true => Failure::from(error).hint("the active shield was not undone: cpushield undo"),
+        true => Failure::from(error).hint("undo the active shield: cpushield undo"),
         false => Failure::from(error),
     })?;
     let undone = args.now.then(|| undo::take_down(&host, &store, false)).transpose()?;
@@ -58,7 +58,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failu
     };
     let document = DisableDocument { disabled, active, active_unknown, undone };
     ui.show(&document, || text(&document))?;
-    document.undone.as_ref().map_or(Ok(()), undo::check)
+    document.undone.as_ref().map_or(Ok(()), undo::check_complete)
 }
 
 fn text(document: &DisableDocument) -> String {
@@ -66,7 +66,7 @@ fn text(document: &DisableDocument) -> String {
         Some(disabled) => {
             format!("Disabled: {} is removed, so the next boot shields no CPU\n", disabled.path)
         }
-        None => "not enabled: no boot makes a shield\n".to_owned(),
+        None => "Not enabled: no boot applies a shield\n".to_owned(),
     };
     if let Some(shield) = &document.active {
         text.push_str(&format!(

@@ -1,4 +1,4 @@
-//! `cpushield enable`: the shield that every boot makes, by a unit or an init script.
+//! `cpushield enable`: applies a shield at every boot, with a systemd unit or an init script.
 
 use super::request::RequestArgs;
 use super::{GlobalArgs, apply, undo};
@@ -23,37 +23,37 @@ pub struct EnableArgs {
     now: bool,
     /// The shield
     #[command(flatten)]
-    wish: RequestArgs,
+    request: RequestArgs,
 }
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct EnableDocument {
-    /// What every boot calls, and the file that does.
+    /// The command that every boot runs, and the file that runs it.
     enabled: Enabled,
     /// What `--now` did.
     applied: Option<AppliedPlan>,
 }
 
-/// What is enabled, as other subcommands tell of it.
+/// What is enabled, as other subcommands report it.
 #[derive(Debug, Serialize)]
 pub(super) struct AtEveryBoot {
-    /// What every boot calls; `None` when nothing is enabled, or nothing can be said of it.
+    /// The command that every boot runs; `None` when nothing is enabled, or when that is unknown.
     pub enabled: Option<Enabled>,
-    /// Why nothing can be said of it.
+    /// Why that is unknown.
     pub enabled_unknown: Option<String>,
 }
 
 impl AtEveryBoot {
-    /// What the state directory says.
-    pub fn of(store: &Store) -> AtEveryBoot {
+    /// Reads it from the state directory.
+    pub fn read(store: &Store) -> AtEveryBoot {
         match early::installed(store) {
             Ok(enabled) => AtEveryBoot { enabled, enabled_unknown: None },
             Err(error) => AtEveryBoot { enabled: None, enabled_unknown: Some(error.to_string()) },
         }
     }
 
-    /// A line, where there is something to say.
+    /// One line; empty when nothing is enabled.
     pub fn text(&self) -> String {
         match (&self.enabled, &self.enabled_unknown) {
             (Some(enabled), _) => enabled_text(enabled),
@@ -63,7 +63,7 @@ impl AtEveryBoot {
     }
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// The request cannot be planned, the shield cannot be applied, or the file cannot be written.
@@ -74,17 +74,17 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
             .hint("show the plan for it: cpushield plan --root DIR"));
     }
     let store = global.store();
-    let _hurry = sched::boost_priority();
-    let (plan, origin) = apply::planned(&host, &store, &args.wish)?;
+    let _hurry = sched::hurry();
+    let (plan, origin) = apply::plan_request(&host, &store, &args.request)?;
     undo::catch_stops()?;
     let applied = match args.now {
-        true => Some(apply::put_in_force(ui, &host, &store, plan, Some(&origin))?),
+        true => Some(apply::apply_with_progress(ui, &host, &store, plan, Some(&origin))?),
         false => None,
     };
-    let enabled = write(&host, global, &store, &args.wish);
+    let enabled = install(&host, global, &store, &args.request);
     let enabled = match (enabled, &applied) {
         (Err(failure), Some(_)) => {
-            return Err(failure.hint("the shield is active until the next boot"));
+            return Err(failure.hint("the shield is active, but only until the next boot"));
         }
         (enabled, _) => enabled?,
     };
@@ -93,28 +93,28 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
     ui.show(&document, || text(&document, plan.as_ref()))
 }
 
-/// Writes what makes every boot apply this request.
-fn write(
+/// Installs the file that applies this request at every boot.
+fn install(
     host: &Host,
     global: &GlobalArgs,
     store: &Store,
-    wish: &RequestArgs,
+    request: &RequestArgs,
 ) -> Result<Enabled, Failure> {
-    let state = whole(&global.state_dir());
-    let call =
-        StartCommand { program: host.read_link("/proc/self/exe")?, state, words: words(wish) };
+    let state = absolute_path(&global.state_dir());
+    let words = apply_arguments(request);
+    let call = StartCommand { program: host.link("/proc/self/exe")?, state, words };
     Ok(early::install(host, store, &call)?)
 }
 
-/// The words behind `cpushield` that apply this request, from whichever directory.
+/// The arguments of `cpushield` that apply this request, independent of the working directory.
 #[must_use]
-pub fn words(wish: &RequestArgs) -> Vec<String> {
-    let policy = wish.policy.as_ref().map(|path| whole(Path::new(path)));
-    let wish = RequestArgs { policy, ..wish.clone() };
-    ["apply".to_owned()].into_iter().chain(wish.words()).collect()
+pub fn apply_arguments(request: &RequestArgs) -> Vec<String> {
+    let policy = request.policy.as_ref().map(|path| absolute_path(Path::new(path)));
+    let request = RequestArgs { policy, ..request.clone() };
+    ["apply".to_owned()].into_iter().chain(request.to_arguments()).collect()
 }
 
-fn whole(path: &Path) -> String {
+fn absolute_path(path: &Path) -> String {
     absolute(path).unwrap_or(path.to_owned()).display().to_string()
 }
 
@@ -122,7 +122,8 @@ fn text(document: &EnableDocument, plan: Option<&Plan>) -> String {
     let mut text = enabled_text(&document.enabled);
     match document.applied.as_ref().zip(plan) {
         Some((applied, plan)) => text.insert_str(0, &applied_text(applied, plan)),
-        None => text.push_str("The running system has not changed. --now also applies it now.\n"),
+        None => text
+            .push_str("The running system has not changed. --now also applies the shield now.\n"),
     }
     text
 }

@@ -1,4 +1,4 @@
-//! How a verdict ends `cpushield verify`: its exit code, why, and the colours of its words.
+//! The exit code of `cpushield verify`, the reason for it, and the colours of a verdict.
 
 use crate::change::EffectTime;
 use crate::failure::{Failure, FailureKind};
@@ -11,33 +11,33 @@ use cpushield_linux::CpuSet;
 pub(super) enum VerdictSubject {
     /// CPUs of the shield that is in force.
     Shield,
-    /// The same after `--fix` did what it could.
+    /// CPUs of that shield after `--fix` did what it could.
     FixedShield,
-    /// CPUs that no shield of ours has.
+    /// CPUs that are in no shield of cpushield.
     Cpus,
 }
 
-/// The exit code of a verdict.
+/// Succeeds if the verdict holds.
 ///
 /// # Errors
-/// It does not hold.
-pub(super) fn outcome(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> {
+/// It does not hold, or that is unknown.
+pub(super) fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> {
     if verdict.holds() {
         return Ok(());
     }
     let failure = Failure::new(FailureKind::DoesNotHold, summary(verdict, subject));
-    let now =
-        |leak: &Leak| leak.remedy.as_ref().is_some_and(|remedy| remedy.when == EffectTime::Runtime);
-    if subject == VerdictSubject::Shield && verdict.cpus.iter().flat_map(|cpu| &cpu.leaks).any(now)
-    {
-        return Err(
-            failure.hint("`cpushield verify --fix` does what can be done now, and looks again")
-        );
+    let mut leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
+    if subject == VerdictSubject::Shield && leaks.any(can_be_fixed_now) {
+        return Err(failure.hint("fix what can be fixed without a reboot: cpushield verify --fix"));
     }
     Err(failure)
 }
 
-/// The word of a verdict in its colour.
+fn can_be_fixed_now(leak: &Leak) -> bool {
+    leak.remedy.as_ref().is_some_and(|remedy| remedy.when == EffectTime::Runtime)
+}
+
+/// Colours a verdict.
 pub(super) fn paint(state: VerdictState, words: &str) -> String {
     let tone = match state {
         VerdictState::Holds => Emphasis::Good,
@@ -54,16 +54,13 @@ pub(super) fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
         .iter()
         .filter(|gate| gate.held != Some(true))
         .map(|gate| match gate.held {
-            None => format!("it is not known whether {} holds", gate.limit),
+            None => format!("it is unknown whether {} holds", gate.limit),
             _ => format!("{} does not hold: found {}", gate.limit, gate.found),
         })
         .collect();
     if !verdict.gates.is_empty() {
         return broken.join("; ");
     }
-    let of = |state| -> CpuSet {
-        verdict.cpus.iter().filter(|cpu| cpu.state == state).map(|cpu| cpu.cpu).collect()
-    };
     let mut parts = Vec::new();
     let (leaks, unknown) = match subject {
         VerdictSubject::Shield | VerdictSubject::FixedShield => {
@@ -74,13 +71,17 @@ pub(super) fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
             "no shield is in force there, and it is not proven that nothing interrupts CPU",
         ),
     };
-    for (state, words) in [(VerdictState::Leaks, leaks), (VerdictState::Unknown, unknown)] {
-        let cpus = of(state);
+    for (state, text) in [(VerdictState::Leaks, leaks), (VerdictState::Unknown, unknown)] {
+        let cpus = cpus_in_state(verdict, state);
         if !cpus.is_empty() {
-            parts.push(format!("{words} {cpus}"));
+            parts.push(format!("{text} {cpus}"));
         }
     }
     parts.join("; ")
+}
+
+fn cpus_in_state(verdict: &Verdict, state: VerdictState) -> CpuSet {
+    verdict.cpus.iter().filter(|cpu| cpu.state == state).map(|cpu| cpu.cpu).collect()
 }
 
 #[cfg(test)]
@@ -89,7 +90,7 @@ mod tests {
     use crate::verify::{CpuVerdict, SCHEMA};
 
     #[test]
-    fn without_a_shield_no_shield_leaks() {
+    fn without_a_shield_the_summary_does_not_say_that_the_shield_leaks() {
         let cpu = CpuVerdict {
             cpu: 1,
             state: VerdictState::Leaks,
@@ -101,8 +102,8 @@ mod tests {
         };
         let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
         assert_eq!(summary(&verdict, VerdictSubject::Shield), "the shield leaks on CPU 1");
-        let words = summary(&verdict, VerdictSubject::Cpus);
-        assert_eq!(words, "no shield is in force there, and the kernel interrupts CPU 1");
-        assert_eq!(outcome(&verdict, VerdictSubject::Cpus).unwrap_err().hints.len(), 0);
+        let text = summary(&verdict, VerdictSubject::Cpus);
+        assert_eq!(text, "no shield is in force there, and the kernel interrupts CPU 1");
+        assert_eq!(check(&verdict, VerdictSubject::Cpus).unwrap_err().hints.len(), 0);
     }
 }

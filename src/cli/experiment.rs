@@ -1,4 +1,4 @@
-//! `cpushield experiment`: a matrix of configurations and measurements.
+//! `cpushield experiment`: runs a matrix of configurations and measurements.
 
 use super::experiment_machine::{LiveExperimentMachine, NAME};
 use super::latency::paint;
@@ -10,7 +10,7 @@ use crate::experiment::{
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::instruments;
-use crate::plan::{Step, in_use, plan};
+use crate::plan::{Step, check_online, plan};
 use crate::report::experiment as report;
 use crate::run::ShieldPlacement;
 use crate::survey::{Machine, survey};
@@ -53,22 +53,22 @@ pub struct ExperimentArgs {
     stop: bool,
 }
 
-/// How long an experiment that is at work may take to end.
-const STOPPING: Duration = Duration::from_secs(60);
+/// How long a running experiment may take to end after it is stopped.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The matrix is wrong, the machine cannot be measured so, or something cannot be put back.
+/// The matrix is wrong, this machine cannot run it, or a change cannot be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    let notebook = ExperimentStore::new(&global.state_dir());
+    let notes = ExperimentStore::new(&global.state_dir());
     if args.status {
-        return status(ui, &notebook);
+        return status(ui, &notes);
     }
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
-            .hint("leave --root out"));
+            .hint("omit --root"));
     }
     if let Some(file) = &args.file {
         let text = input::read_file(file)?;
@@ -76,28 +76,28 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         let matrix = Matrix::parse(&text, &name)?;
         let schedule = schedule(&matrix, args.reboot);
         if args.dry_run {
-            let outlook = outlook(ui, global, &host, args, &matrix, &schedule)?;
-            return ui.show(&outlook, || report::dry_run_text(&outlook, ui.width()));
+            let dry_run = dry_run(ui, global, &host, args, &matrix, &schedule)?;
+            return ui.show(&dry_run, || report::outlook(&dry_run, ui.width()));
         }
         let store = global.store();
-        let _turn = turn(&store, "an experiment is running")?;
+        let _lock = claim_experiment(&store, "an experiment is running")?;
         let journal = ExperimentJournal::new(name, text, CpuSet::new(), now_s());
-        let journal = begin(ui, global, args, &host, &store, &matrix, journal)?;
-        return go(ui, global, &host, &notebook, journal);
+        let journal = check_and_begin(ui, global, args, &host, &store, &matrix, journal)?;
+        return run_schedule(ui, global, &host, &notes, journal);
     }
     let store = global.store();
     if args.stop {
-        return stop(ui, global, &host, &store, &notebook);
+        return stop(ui, global, &host, &store, &notes);
     }
-    let _turn = turn(&store, "it is already running")?;
-    match notebook.load()? {
-        Some(journal) => go(ui, global, &host, &notebook, journal),
-        None => Err(none()),
+    let _lock = claim_experiment(&store, "it is already running")?;
+    match notes.load()? {
+        Some(journal) => run_schedule(ui, global, &host, &notes, journal),
+        None => Err(no_experiment()),
     }
 }
 
-/// What an experiment would do, of which everything is checked that can be without being it.
-fn outlook(
+/// What an experiment would do. Checks everything that can be checked without changing anything.
+fn dry_run(
     ui: &Ui,
     global: &GlobalArgs,
     host: &Host,
@@ -105,37 +105,38 @@ fn outlook(
     matrix: &Matrix,
     schedule: &Schedule,
 ) -> Result<DryRun, Failure> {
-    let machine = super::surveyed(host, &global.store());
-    let (shielded, cpus) = cpus(host, &machine, matrix)?;
-    // What a recording, or an ordinary user, does not show may still be there.
+    let machine = super::survey_machine(host, &global.store());
+    let (shielded, cpus) = choose_cpus(host, &machine, matrix)?;
+    // A recording, or an ordinary user, cannot show everything that these checks need.
     if host.is_live() && process::effective_user() == 0 {
         let journal = ExperimentJournal::new(String::new(), String::new(), cpus.clone(), 0);
-        let journal = ExperimentJournal { scene: scene(host, &machine), shielded, ..journal };
-        possible(&bench(ui, global, host, matrix, schedule, &journal))?;
+        let journal =
+            ExperimentJournal { scene: describe_setup(host, &machine), shielded, ..journal };
+        check_possible(&live_machine(ui, global, host, matrix, schedule, &journal))?;
     }
     Ok(experiment::outlook(matrix, schedule, cpus, args.reboot))
 }
 
-fn none() -> Failure {
-    Failure::machine("there is no experiment")
-        .hint("start an experiment: cpushield experiment FILE")
+fn no_experiment() -> Failure {
+    Failure::machine("there is no experiment").hint("start one: cpushield experiment FILE")
 }
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// The right to run an experiment; `else_` is what holds it.
-fn turn(store: &Store, else_: &str) -> Result<StoreLock, Failure> {
+/// Takes the lock for experiments; `held` is the message when another process holds it.
+fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, Failure> {
     store.claim(NAME).map_err(|error| match error.is_held() {
-        true => Failure::machine(format!("{else_}: {}", error.reason()))
-            .hint("cpushield experiment --status shows it, --stop ends it"),
+        true => Failure::machine(format!("{held}: {}", error.reason()))
+            .hint("show its results: cpushield experiment --status")
+            .hint("or stop it: cpushield experiment --stop"),
         false => error.into(),
     })
 }
 
-/// Checks everything that can be checked before, and makes the first entry of the journal.
-fn begin(
+/// Checks everything that can be checked in advance, then writes the first journal.
+fn check_and_begin(
     ui: &Ui,
     global: &GlobalArgs,
     args: &ExperimentArgs,
@@ -144,8 +145,8 @@ fn begin(
     matrix: &Matrix,
     journal: ExperimentJournal,
 ) -> Result<ExperimentJournal, Failure> {
-    let notebook = ExperimentStore::new(&global.state_dir());
-    let old = notebook.load()?;
+    let notes = ExperimentStore::new(&global.state_dir());
+    let old = notes.load()?;
     if let Some(old) = old.as_ref().filter(|old| old.phase == ExperimentPhase::Running) {
         let done = old.ends.len();
         return Err(Failure::machine(format!(
@@ -155,43 +156,42 @@ fn begin(
         .hint("resume it: cpushield experiment --resume")
         .hint("or stop it and undo every change: cpushield experiment --stop"));
     }
-    free(host, store, matrix, args.reboot)?;
+    check_unshielded(host, store, matrix, args.reboot)?;
     let output = args.output.as_ref();
     output.map_or(Ok(()), |file| can_write(file))?;
-    let whole = |path: &PathBuf| absolute(path).unwrap_or(path.clone()).display().to_string();
     let machine = survey(host, &tunables::reads());
-    let (shielded, cpus) = cpus(host, &machine, matrix)?;
+    let (shielded, cpus) = choose_cpus(host, &machine, matrix)?;
     let journal = ExperimentJournal {
         reboot: args.reboot,
-        output: output.map(whole),
-        scene: scene(host, &machine),
+        output: output.map(|file| absolute(file).unwrap_or(file.clone()).display().to_string()),
+        scene: describe_setup(host, &machine),
         shielded,
         cpus,
         ..journal
     };
     let schedule = schedule(matrix, args.reboot);
-    possible(&bench(ui, global, host, matrix, &schedule, &journal))?;
+    check_possible(&live_machine(ui, global, host, matrix, &schedule, &journal))?;
     if !args.reboot && matrix.has_boots() {
-        ui.warn("rows with kernel parameters are not run: they need --reboot");
+        ui.warn("rows with kernel parameters are skipped, because they need --reboot");
     }
     if schedule.steps.is_empty() {
         return Err(Failure::usage("nothing is left to measure").hint("allow reboots: --reboot"));
     }
-    let before =
+    let old_steps =
         old.and_then(|old| Some(experiment::schedule(&old.matrix().ok()?, true).steps.len()));
-    notebook.clear(before.unwrap_or(0).max(schedule.steps.len()))?;
-    notebook.save(&journal)?;
+    notes.clear(old_steps.unwrap_or(0).max(schedule.steps.len()))?;
+    notes.save(&journal)?;
     Ok(journal)
 }
 
-/// Whether the boot loader takes the parameters and each column can be measured.
-fn possible(bench: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
-    for words in bench.schedule.boots.iter().skip(1) {
-        bench.check_boot(words)?;
+/// Checks that the boot loader accepts the parameters and that each column can be measured.
+fn check_possible(lab: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
+    for parameters in lab.schedule.boots.iter().skip(1) {
+        lab.check_boot(parameters)?;
     }
-    for column in &bench.matrix.columns {
+    for column in &lab.matrix.columns {
         let instrument = instruments::by_name(&column.instrument);
-        if let Some(Err(why)) = instrument.map(|it| it.possible(bench.host)) {
+        if let Some(Err(why)) = instrument.map(|instrument| instrument.possible(lab.host)) {
             let why = format!("`latency {}` cannot run here: {why}", column.instrument);
             return Err(Failure::machine(format!("column {:?}: {why}", column.name)));
         }
@@ -199,80 +199,88 @@ fn possible(bench: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nobody else has changed what an experiment would change.
-fn free(host: &Host, store: &Store, matrix: &Matrix, reboot: bool) -> Result<(), Failure> {
+/// Checks that no shield and no kernel parameters of cpushield are active or enabled.
+fn check_unshielded(
+    host: &Host,
+    store: &Store,
+    matrix: &Matrix,
+    reboot: bool,
+) -> Result<(), Failure> {
     if process::effective_user() != 0 {
         return Err(Failure::machine("only root can shield CPUs").hint("run it as root"));
     }
-    standing::refuse(host, store, "take that shield down first: cpushield undo")?;
+    standing::refuse_active(host, store, "take that shield down first: cpushield undo")?;
     if !reboot || !matrix.has_boots() {
         return Ok(());
     }
     if boot::journal(store)?.is_some() {
         return Err(Failure::machine(
-            "the boot loader has kernel parameters of cpushield's already",
+            "the boot loader already has kernel parameters from cpushield",
         )
-        .hint("see: cpushield boot status")
-        .hint("take them back first: cpushield boot undo"));
+        .hint("show them: cpushield boot status")
+        .hint("or remove them first: cpushield boot undo"));
     }
-    if let Some(kept) = early::installed(store)? {
-        let what = format!("each boot makes a shield ({}), in every row", kept.path);
-        return Err(Failure::machine(what).hint("take it away first: cpushield disable"));
+    if let Some(enabled) = early::installed(store)? {
+        let message =
+            format!("every boot applies a shield ({}), which would affect every row", enabled.path);
+        return Err(Failure::machine(message).hint("disable it first: cpushield disable"));
     }
     Ok(())
 }
 
-/// CPUs of the shield, and those of them that are measured.
-fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuSet), Failure> {
+/// Chooses the shielded CPUs, and those of them that are measured.
+fn choose_cpus(
+    host: &Host,
+    machine: &Machine,
+    matrix: &Matrix,
+) -> Result<(CpuSet, CpuSet), Failure> {
     let present = machine.topology.present.union(&machine.topology.online);
-    let list = |text: &String| CpuSet::parse_list(text, present.last());
-    let given = matrix.cpus.as_ref().map(list).transpose();
-    let given = given.map_err(|error| Failure::usage(error.to_string()))?;
-    given.as_ref().map_or(Ok(()), |cpus| in_use(machine, cpus))?;
-    let mut found = given.clone().map(|cpus| (cpus.clone(), cpus));
+    let given = matrix
+        .cpus
+        .as_ref()
+        .map(|list| CpuSet::parse_list(list, present.last()))
+        .transpose()
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    given.as_ref().map_or(Ok(()), |cpus| check_online(machine, cpus))?;
+    let mut chosen = given.map(|cpus| (cpus.clone(), cpus));
     let mut planned: Vec<(&experiment::ExperimentRow, Vec<Step>)> = Vec::new();
-    // Every shield is planned, so that what cannot be made is told before anything is.
+    // Every shield is planned first, so that an impossible one is reported before any change.
     for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
-        let chosen = found.as_ref().map(|(shielded, _)| shielded.clone());
-        let plan = plan(machine, &LiveExperimentMachine::wish(matrix, row, chosen)).map_err(
-            |refused| {
-                let failure = Failure::from(refused);
-                Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
-            },
-        )?;
+        let shielded = chosen.as_ref().map(|(shielded, _)| shielded.clone());
+        let request = LiveExperimentMachine::request_for_row(matrix, row, shielded);
+        let plan = plan(machine, &request).map_err(|refused| {
+            let failure = Failure::from(refused);
+            Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
+        })?;
         if let Some((other, _)) =
             planned.iter().find(|(other, steps)| other.boot == row.boot && *steps == plan.steps)
         {
-            let why = format!("rows {:?} and {:?} make the same shield here", other.name, row.name);
-            return Err(Failure::usage(why)
-                .hint("a tunable that is off by itself needs no `= false`: see cpushield plan"));
+            let message =
+                format!("rows {:?} and {:?} make the same shield here", other.name, row.name);
+            return Err(Failure::usage(message).hint(
+                "see what each row changes: cpushield plan; some tunables are off by default here",
+            ));
         }
         planned.push((row, plan.steps.clone()));
         if n == 0 {
-            found = Some((plan.shield.cpus.clone(), ShieldPlacement::new(host, &plan).cpus));
+            chosen = Some((plan.shield.cpus.clone(), ShieldPlacement::of(host, &plan).cpus));
         }
     }
-    found.ok_or_else(|| {
-        Failure::usage("it is not known which CPUs to measure: no row has a shield")
+    chosen.ok_or_else(|| {
+        Failure::usage("cannot choose the CPUs to measure: no row has a shield")
             .hint("name them in the file: cpus = \"3\"")
     })
 }
 
-/// What a reader needs to repeat it.
-fn scene(host: &Host, machine: &Machine) -> ExperimentSetup {
-    let dmi = |names: [&str; 2]| {
-        let read = |name| host.read_line(&format!("/sys/class/dmi/id/{name}")).ok();
-        let words: Vec<String> = names.into_iter().filter_map(read).collect();
-        let text = words.join(" ").trim().to_owned();
-        Some(text).filter(|text| !text.is_empty())
-    };
+/// Describes the hardware and the system, so that a reader can repeat the experiment.
+fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
     let os = host.read("/etc/os-release").unwrap_or_default();
     let pretty = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let guest = machine.virt.guest == Some(true);
     ExperimentSetup {
-        machine: dmi(["sys_vendor", "product_name"]),
-        board: dmi(["board_vendor", "board_name"]),
-        firmware: dmi(["bios_version", "bios_date"]),
+        machine: read_dmi(host, ["sys_vendor", "product_name"]),
+        board: read_dmi(host, ["board_vendor", "board_name"]),
+        firmware: read_dmi(host, ["bios_version", "bios_date"]),
         processor: machine.topology.model.clone(),
         distribution: pretty.map(|name| name.trim_matches(['"', '\'']).to_owned()),
         kernel: machine.kernel.release.clone(),
@@ -283,7 +291,17 @@ fn scene(host: &Host, machine: &Machine) -> ExperimentSetup {
     }
 }
 
-fn bench<'a>(
+/// Two DMI fields, joined; `None` when both are absent or empty.
+fn read_dmi(host: &Host, names: [&str; 2]) -> Option<String> {
+    let fields: Vec<String> = names
+        .into_iter()
+        .filter_map(|name| host.read_line(&format!("/sys/class/dmi/id/{name}")).ok())
+        .collect();
+    let text = fields.join(" ").trim().to_owned();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn live_machine<'a>(
     ui: &'a Ui,
     global: &'a GlobalArgs,
     host: &'a Host,
@@ -304,48 +322,50 @@ fn bench<'a>(
     }
 }
 
-fn go(
+/// Runs the rest of the schedule and shows the results when it is finished.
+fn run_schedule(
     ui: &Ui,
     global: &GlobalArgs,
     host: &Host,
-    notebook: &ExperimentStore,
+    notes: &ExperimentStore,
     mut journal: ExperimentJournal,
 ) -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let matrix = journal.matrix()?;
     let schedule = schedule(&matrix, journal.reboot);
-    let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
-    let later = "the results so far are saved; resume: cpushield experiment --resume";
-    let ended = experiment::go(&mut bench, notebook, &mut journal, &schedule)
-        .map_err(|failure| failure.hint(later).hint("or stop it: cpushield experiment --stop"))?;
-    match ended {
+    let mut lab = live_machine(ui, global, host, &matrix, &schedule, &journal);
+    let resume = "the results so far are saved; resume: cpushield experiment --resume";
+    let end = experiment::go(&mut lab, notes, &mut journal, &schedule)
+        .map_err(|failure| failure.hint(resume).hint("or stop it: cpushield experiment --stop"))?;
+    match end {
         ExperimentEnd::Finished => {}
         ExperimentEnd::Rebooting => {
-            let on = match host.exists("/run/systemd/system") {
+            ui.status(match host.exists("/run/systemd/system") {
                 true => {
-                    "it resumes automatically after the boot; see: cpushield experiment --status"
+                    "the experiment resumes automatically after the reboot; \
+                         show its results: cpushield experiment --status"
                 }
-                false => "after the boot: cpushield experiment --resume",
-            };
-            ui.status(on);
+                false => "resume after the reboot: cpushield experiment --resume",
+            });
             return Ok(());
         }
         ExperimentEnd::Interrupted => {
             let signal = signal::stopped_by().unwrap_or(0);
             let failure = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
-            return Err(failure.hint(later).hint("or stop it: cpushield experiment --stop"));
+            return Err(failure.hint(resume).hint("or stop it: cpushield experiment --stop"));
         }
         ExperimentEnd::Elsewhere(why) => {
-            return Err(Failure::machine(format!("the machine is not as at the beginning: {why}"))
-                .hint("boot its entry of the beginning, then: cpushield experiment --resume")
-                .hint("or end the experiment: cpushield experiment --stop"));
+            let message = format!("the machine has changed since the experiment began: {why}");
+            return Err(Failure::machine(message)
+                .hint("boot the original boot entry, then: cpushield experiment --resume")
+                .hint("or stop the experiment: cpushield experiment --stop"));
         }
     }
     if journal.ended_s.is_none() {
         journal.ended_s = Some(now_s());
-        notebook.save(&journal)?;
+        notes.save(&journal)?;
     }
-    let experiment = experiment::told(&journal, &matrix, notebook);
+    let experiment = experiment::told(&journal, &matrix, notes);
     if let Some(file) = &journal.output {
         let text = serde_json::to_string_pretty(&experiment).unwrap_or_default();
         write_document(Path::new(file), &(text + "\n"))?;
@@ -358,10 +378,10 @@ fn show(ui: &Ui, experiment: &Experiment) -> Result<(), Failure> {
     ui.show(experiment, || report::text(experiment, ui.width(), &paint))
 }
 
-fn status(ui: &Ui, notebook: &ExperimentStore) -> Result<(), Failure> {
-    let Some(journal) = notebook.load()? else { return Err(none()) };
+fn status(ui: &Ui, notes: &ExperimentStore) -> Result<(), Failure> {
+    let Some(journal) = notes.load()? else { return Err(no_experiment()) };
     let matrix = journal.matrix()?;
-    show(ui, &experiment::told(&journal, &matrix, notebook))
+    show(ui, &experiment::told(&journal, &matrix, notes))
 }
 
 fn stop(
@@ -369,43 +389,46 @@ fn stop(
     global: &GlobalArgs,
     host: &Host,
     store: &Store,
-    notebook: &ExperimentStore,
+    notes: &ExperimentStore,
 ) -> Result<(), Failure> {
-    let _turn = ended(store)?;
-    let mut journal = match notebook.load() {
+    let _lock = stop_running(store)?;
+    let mut journal = match notes.load() {
         Ok(Some(journal)) => journal,
-        Ok(None) => return Err(none()),
+        Ok(None) => return Err(no_experiment()),
         Err(experiment::journal::ExperimentJournalError::Damaged { .. }) => {
-            return forget(ui, host, notebook);
+            return forget_journal(ui, host, notes);
         }
         Err(error) => return Err(error.into()),
     };
     let matrix = journal.matrix()?;
     if journal.phase == ExperimentPhase::Running {
         let schedule = schedule(&matrix, journal.reboot);
-        let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
-        let away = experiment::stop(&mut bench, notebook, &mut journal, now_s())?;
+        let mut lab = live_machine(ui, global, host, &matrix, &schedule, &journal);
+        let needs_reboot = experiment::stop(&mut lab, notes, &mut journal, now_s())?;
         ui.status("stopped; all changes are undone");
-        if away {
+        if needs_reboot {
             ui.warn(
-                "the kernel still runs with parameters of the experiment: reboot, and they are gone",
+                "the kernel still runs with parameters of the experiment; reboot to remove them",
             );
         }
     }
-    show(ui, &experiment::told(&journal, &matrix, notebook))
+    show(ui, &experiment::told(&journal, &matrix, notes))
 }
 
-/// A journal that cannot be read: what it does not need is put back.
-fn forget(ui: &Ui, host: &Host, notebook: &ExperimentStore) -> Result<(), Failure> {
+/// Moves an unreadable journal away and undoes what does not need it.
+fn forget_journal(ui: &Ui, host: &Host, notes: &ExperimentStore) -> Result<(), Failure> {
     experiment::unit::remove(host)?;
-    let kept = notebook.forget()?;
-    ui.status(&format!("the journal cannot be read, and is now {kept}"));
-    ui.warn("a shield and kernel parameters may be left: cpushield undo; cpushield boot undo");
+    let moved_to = notes.forget()?;
+    ui.status(&format!("the journal cannot be read; it was moved to {moved_to}"));
+    ui.warn(
+        "a shield and kernel parameters may remain; remove them: cpushield undo; \
+         cpushield boot undo",
+    );
     Ok(())
 }
 
-/// Ends whoever is at work, and takes its place.
-fn ended(store: &Store) -> Result<StoreLock, Failure> {
+/// Stops a running experiment and takes its lock.
+fn stop_running(store: &Store) -> Result<StoreLock, Failure> {
     let step = Duration::from_millis(100);
     let mut waited = Duration::ZERO;
     loop {
@@ -413,8 +436,8 @@ fn ended(store: &Store) -> Result<StoreLock, Failure> {
             Ok(lock) => return Ok(lock),
             Err(error) => error,
         };
-        match error.holder().filter(|_| waited < STOPPING) {
-            // It may be gone by now; then the next look takes the lock.
+        match error.holder().filter(|_| waited < STOP_TIMEOUT) {
+            // It may have ended already; then the next attempt takes the lock.
             Some(pid) => drop(process::kill(pid, 15)),
             None => return Err(error.into()),
         }
@@ -428,13 +451,13 @@ mod tests {
     use super::*;
     use crate::ui::OutputFormat;
 
-    /// The outlook of a matrix with these first lines on a recorded machine of 4 CPUs.
-    fn outlook(head: &str) -> Result<DryRun, String> {
-        outlook_with(head, "")
+    /// The dry run of a matrix with these first lines on a recorded machine with 4 CPUs.
+    fn dry_run(head: &str) -> Result<DryRun, String> {
+        dry_run_with(head, "")
     }
 
-    /// The same with further rows.
-    fn outlook_with(head: &str, more: &str) -> Result<DryRun, String> {
+    /// The dry run with additional rows.
+    fn dry_run_with(head: &str, more: &str) -> Result<DryRun, String> {
         let rows = "[[row]]\nname = \"as it is\"\n[[row]]\nname = \"shield\"\nshield = true\n\
                     [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
         let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
@@ -459,30 +482,30 @@ mod tests {
         };
         let host = global.host().unwrap();
         let schedule = schedule(&matrix, args.reboot);
-        super::outlook(&ui, &global, &host, &args, &matrix, &schedule)
+        super::dry_run(&ui, &global, &host, &args, &matrix, &schedule)
             .map_err(|failure| failure.message)
     }
 
     #[test]
     fn a_dry_run_chooses_the_cpus_and_refuses_what_the_experiment_would() {
-        assert_eq!(outlook("cpus = \"2\"").unwrap().cpus, CpuSet::one(2));
-        let chosen = outlook("").unwrap();
+        assert_eq!(dry_run("cpus = \"2\"").unwrap().cpus, CpuSet::one(2));
+        let chosen = dry_run("").unwrap();
         assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);
         let text = report::dry_run_text(&chosen, 120);
         assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
-        let missing = outlook("cpus = \"99\"").unwrap_err();
+        let missing = dry_run("cpus = \"99\"").unwrap_err();
         assert_eq!(missing, "CPU 99 is not in this machine; it has 0-3");
-        // Two rows that differ in the file, and make the same shield on this machine, where
-        // irqbalance does not run; with other kernel parameters they are two.
+        // irqbalance does not run on this machine, so these two rows make the same shield. With
+        // different kernel parameters they differ.
         let row = |boot: &str| {
             format!(
                 "[[row]]\nname = \"again\"\nshield = true\ntunables = {{ irqbalance = false }}\n{boot}"
             )
         };
-        let twice = outlook_with("", &row("")).unwrap_err();
+        let twice = dry_run_with("", &row("")).unwrap_err();
         assert_eq!(twice, "rows \"shield\" and \"again\" make the same shield here");
-        assert!(outlook_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
-        let all = outlook("cpus = \"0-3\"").unwrap_err();
+        assert!(dry_run_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
+        let all = dry_run("cpus = \"0-3\"").unwrap_err();
         assert!(all.starts_with("row \"shield\": all CPUs (0-3) cannot be shielded"), "{all}");
     }
 }

@@ -1,8 +1,8 @@
-//! The machine of an experiment: makes a row's configuration, measures a column in it and puts
-//! everything back; goes to boots with other parameters and back.
+//! The live machine of an experiment: applies the configuration of a row, measures a column and
+//! undoes everything. It also boots with other parameters and returns to the original boot.
 
 use super::GlobalArgs;
-use super::apply_with_fallback::{PlanOrigin, shield};
+use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::loads::{LoadArgs, LoadCpus};
 use super::standing;
 use super::undo_watchdog::UndoWatchdog;
@@ -32,12 +32,12 @@ use std::collections::BTreeSet;
 use std::path::absolute;
 use std::time::Duration;
 
-/// The name of its shields, by which its guard knows them.
+/// The name of its shields. The watchdog recognizes them by this name.
 pub(super) const NAME: &str = "experiment";
 /// The priority of the thread with the shortest period.
 const PRIORITY: u32 = 80;
 
-/// The machine.
+/// The machine that an experiment runs on.
 pub(super) struct LiveExperimentMachine<'a> {
     pub ui: &'a Ui,
     pub global: &'a GlobalArgs,
@@ -49,13 +49,17 @@ pub(super) struct LiveExperimentMachine<'a> {
     pub shielded: CpuSet,
     /// CPUs that are measured.
     pub cpus: CpuSet,
-    /// The kernel's line at the beginning.
+    /// The kernel command line when the experiment began.
     pub home: Option<String>,
 }
 
 impl LiveExperimentMachine<'_> {
-    /// What a row wants of the running kernel.
-    pub fn wish(matrix: &Matrix, row: &ExperimentRow, cpus: Option<CpuSet>) -> ShieldRequest {
+    /// The shield that a row requests of the running kernel.
+    pub fn request_for_row(
+        matrix: &Matrix,
+        row: &ExperimentRow,
+        cpus: Option<CpuSet>,
+    ) -> ShieldRequest {
         ShieldRequest {
             name: NAME.to_owned(),
             cpus,
@@ -66,49 +70,51 @@ impl LiveExperimentMachine<'_> {
         }
     }
 
-    /// The parameters of a boot with the CPUs in their place.
-    fn words(&self, words: &[String]) -> Vec<String> {
+    /// The parameters of a boot, with the shielded CPUs filled in.
+    fn parameters(&self, parameters: &[String]) -> Vec<String> {
         let cpus = self.shielded.to_string();
-        words.iter().map(|word| word.replace(CPUS, &cpus)).collect()
+        parameters.iter().map(|parameter| parameter.replace(CPUS, &cpus)).collect()
     }
 
-    /// What the boot loader would be given; nothing is written.
-    pub fn check_boot(&self, words: &[String]) -> Result<(), BootError> {
-        let plan = self.boot_plan(&self.words(words))?;
+    /// Checks that the boot loader can be given these parameters, without writing anything.
+    pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
+        let plan = self.boot_plan(&self.parameters(parameters))?;
         write::preview(self.host, &plan, true).map(drop)
     }
 
-    fn boot_plan(&self, words: &[String]) -> Result<boot::BootPlan, BootError> {
+    fn boot_plan(&self, parameters: &[String]) -> Result<boot::BootPlan, BootError> {
         let menu = loaders::find(self.host)?;
-        boot_plan::for_words(self.host, words, menu.as_ref())
+        boot_plan::of_words(self.host, parameters, menu.as_ref())
     }
 
     fn has_systemd(&self) -> bool {
         self.host.exists("/run/systemd/system")
     }
 
-    fn shield(
+    /// Measures a column in the shield of a row.
+    fn measure_shielded(
         &mut self,
         row: &ExperimentRow,
         column: &ExperimentColumn,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let machine = survey(self.host, &tunables::reads());
-        let wish = LiveExperimentMachine::wish(self.matrix, row, Some(self.shielded.clone()));
-        let plan =
-            plan(&machine, &wish).map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
-        keep_to(&machine.topology.online.minus(&plan.shield.cpus))?;
-        let guard = UndoWatchdog::start(self.global)?;
-        let origin = PlanOrigin { machine: &machine, wish: &wish };
-        let latency = self.in_shield(plan, &origin, row, column);
-        // It undoes what could not be undone here, when this process ends.
+        let request =
+            LiveExperimentMachine::request_for_row(self.matrix, row, Some(self.shielded.clone()));
+        let plan = plan(&machine, &request)
+            .map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
+        pin_to(&machine.topology.online.minus(&plan.shield.cpus))?;
+        let watchdog = UndoWatchdog::start(self.global)?;
+        let origin = PlanOrigin { machine: &machine, request: &request };
+        let latency = self.apply_and_measure(plan, &origin, row, column);
+        // When this process ends, the watchdog undoes what could not be undone here.
         match &latency {
-            Err(MachineTrouble::Machine(_)) => drop(guard),
-            _ => guard.dismiss(),
+            Err(MachineTrouble::Machine(_)) => drop(watchdog),
+            _ => watchdog.dismiss(),
         }
         latency
     }
 
-    fn in_shield(
+    fn apply_and_measure(
         &self,
         plan: Plan,
         origin: &PlanOrigin<'_>,
@@ -116,53 +122,56 @@ impl LiveExperimentMachine<'_> {
         column: &ExperimentColumn,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let (applied, plan) =
-            shield(self.host, &self.store, plan, Some(origin), &mut |_| {}).map_err(applied)?;
-        let place = ShieldPlacement::new(self.host, &plan);
-        let latency = self.look(row, column, Some(place));
-        // Whatever the measurement came to, the shield comes down first.
+            apply_or_fall_back(self.host, &self.store, plan, Some(origin), &mut |_| {})
+                .map_err(classify_apply_error)?;
+        let place = ShieldPlacement::of(self.host, &plan);
+        let latency = self.measure_cell(row, column, Some(place));
+        // Take the shield down first, even if the measurement failed.
         let undone = apply::undo(self.host, &self.store).map_err(Failure::from)?;
         if !undone.is_complete() {
             let failed = undone.failed().map(|step| step.subject.clone()).collect::<Vec<_>>();
-            let message = format!("could not be put back: {}", failed.join(", "));
+            let message = format!("could not restore: {}", failed.join(", "));
             let failure = Failure::new(FailureKind::NotUndone, message);
             return Err(failure.hint("cpushield undo; then: cpushield experiment --resume").into());
         }
         let mut latency = latency?;
-        let refused =
-            |step: &&apply::AppliedStep| matches!(step.done.outcome, Outcome::Refused { .. });
-        for step in applied.steps.iter().filter(refused) {
-            latency.notes.push(format!("the kernel refused a change of {}", step.tunable));
+        for step in &applied.steps {
+            if matches!(step.done.outcome, Outcome::Refused { .. }) {
+                latency.notes.push(format!("the kernel refused a change of {}", step.tunable));
+            }
         }
         Ok(latency)
     }
 
-    fn look(
+    /// Measures a column on the machine as it is now.
+    fn measure_cell(
         &self,
         row: &ExperimentRow,
         column: &ExperimentColumn,
         place: Option<ShieldPlacement>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let Some(instrument) = instruments::by_name(&column.instrument) else {
-            return Err(MachineTrouble::Cell(format!("no instrument {}", column.instrument)));
+            return Err(MachineTrouble::Cell(format!("unknown instrument {}", column.instrument)));
         };
         let what = format!("{} × {}", row.name, column.name);
-        // As programs have the machine: everywhere but on the shield.
-        let asked = LoadArgs { load: column.load.clone(), load_cpus: LoadCpus::All };
+        // The load runs where ordinary programs run: on every CPU outside the shield.
+        let load = LoadArgs { load: column.load.clone(), load_cpus: LoadCpus::All };
         let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.shielded.clone());
-        let load = asked
-            .order(self.host, self.global, &self.cpus, &shielded)
+        let load = load
+            .request(self.host, self.global, &self.cpus, &shielded)
             .map_err(|failure| MachineTrouble::Cell(failure.message))?;
         let bar = self.ui.bar();
         let worst = Cell::new(None::<u64>);
         let group = place.as_ref().and_then(|place| place.group.clone());
-        let guard = place
-            .map(|it| latency::ShieldMonitor::new(self.host, it.name, it.group, self.cpus.clone()));
+        let guard = place.map(|place| {
+            latency::ShieldMonitor::new(self.host, place.name, place.group, self.cpus.clone())
+        });
         let measured = latency::measure(
             self.host,
             &MeasureRequest {
                 instrument,
                 cpus: self.cpus.clone(),
-                threads: beats(column),
+                beats: thread_specs(column),
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 over_ns: column.over_ns.clone(),
@@ -196,13 +205,12 @@ impl LiveExperimentMachine<'_> {
         }
     }
 
-    /// Whether what lies in the boot loader's files is this experiment's.
-    fn is_ours(&self, journal: &boot::BootJournal) -> bool {
-        let of = |boot: &Vec<String>| {
-            let words = self.words(boot);
-            journal.words.iter().all(|word| words.contains(word))
-        };
-        self.schedule.boots.iter().skip(1).any(of)
+    /// Whether this experiment wrote the parameters in the boot loader's files.
+    fn wrote_boot_parameters(&self, journal: &boot::BootJournal) -> bool {
+        self.schedule.boots.iter().skip(1).any(|boot| {
+            let parameters = self.parameters(boot);
+            journal.words.iter().all(|word| parameters.contains(word))
+        })
     }
 }
 
@@ -214,36 +222,34 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     }
 
     fn clean(&mut self) -> Result<(), Failure> {
-        standing::undo_own(self.host, &self.store, &[NAME])
+        standing::undo_named(self.host, &self.store, &[NAME])
     }
 
     fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Failure> {
         let now = self.host.read_line("/proc/cmdline")?;
-        let words = self.words(words);
-        let set = |text: &str| -> BTreeSet<String> {
-            text.split_whitespace().map(str::to_owned).collect()
-        };
-        let (now_set, home) = (set(&now), set(self.home.as_deref().unwrap_or_default()));
-        let lacks = |word: &&String| !line::has(&now, word);
-        if let Some(word) = words.iter().find(lacks) {
-            return Ok(Err(format!("this boot is without {word}")));
+        let wanted = self.parameters(words);
+        if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
+            return Ok(Err(format!("this boot lacks {parameter}")));
         }
-        for word in &words {
-            if let (shows, Some(false)) = status::read_effect(self.host, word) {
+        for parameter in &wanted {
+            if let (shows, Some(false)) = status::shown(self.host, parameter) {
                 let shows = shows.unwrap_or_default();
-                return Ok(Err(format!("{word} is not in force: the kernel shows {shows}")));
+                return Ok(Err(format!("{parameter} is not in force: the kernel shows {shows}")));
             }
         }
-        let given = |word: &&String| {
-            words.contains(word) || !words.is_empty() && word.as_str() == trial::PANIC
-        };
-        let more: Vec<&str> =
-            now_set.difference(&home).filter(|word| !given(word)).map(String::as_str).collect();
-        let less: Vec<&str> = home.difference(&now_set).map(String::as_str).collect();
-        Ok(match (more.as_slice(), less.as_slice()) {
+        let now: BTreeSet<&str> = now.split_whitespace().collect();
+        let home: BTreeSet<&str> =
+            self.home.as_deref().unwrap_or_default().split_whitespace().collect();
+        let mut added: Vec<&str> = now.difference(&home).copied().collect();
+        added.retain(|word| {
+            let is_trial = !wanted.is_empty() && *word == trial::PANIC;
+            !is_trial && !wanted.iter().any(|parameter| parameter == word)
+        });
+        let removed: Vec<&str> = home.difference(&now).copied().collect();
+        Ok(match (added.as_slice(), removed.as_slice()) {
             ([], []) => Ok(()),
-            (more, []) => Err(format!("this boot has {} too", more.join(" "))),
-            (_, less) => Err(format!("this boot is without {}", less.join(" "))),
+            (added, []) => Err(format!("this boot also has {}", added.join(" "))),
+            (_, removed) => Err(format!("this boot lacks {}", removed.join(" "))),
         })
     }
 
@@ -260,26 +266,23 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     }
 
     fn arm(&mut self, words: &[String]) -> Result<(), MachineTrouble<Failure>> {
-        let words = self.words(words);
+        let words = self.parameters(words);
         self.ui.status(&format!("preparing a boot with {} …", words.join(" ")));
-        let how = write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None };
-        let cell = |error: BootError| match error {
-            BootError::Access(_) | BootError::Failed { undone: Some(_), .. } => {
-                MachineTrouble::Machine(error.into())
-            }
-            error => MachineTrouble::Cell(error.to_string()),
-        };
-        let plan = self.boot_plan(&words).map_err(cell)?;
-        let written = write::write(self.host, &self.store, &plan, &how).map_err(cell)?;
+        let mode = write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None };
+        let written = self
+            .boot_plan(&words)
+            .and_then(|plan| write::write(self.host, &self.store, &plan, &mode))
+            .map_err(classify_boot_error)?;
         match written.trial {
             Some(_) => Ok(()),
-            None => Err(MachineTrouble::Cell("every boot has these parameters already".to_owned())),
+            None => Err(MachineTrouble::Cell("every boot already has these parameters".to_owned())),
         }
     }
 
     fn disarm(&mut self) -> Result<(), Failure> {
-        // What `boot apply` wrote stays.
-        if !boot::journal(&self.store)?.is_some_and(|journal| self.is_ours(&journal)) {
+        // Keep parameters that `boot apply` wrote.
+        if !boot::journal(&self.store)?.is_some_and(|journal| self.wrote_boot_parameters(&journal))
+        {
             return Ok(());
         }
         let undone = write::undo(self.host, &self.store)?.unwrap_or_default();
@@ -288,18 +291,20 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
                 self.ui.warn(&format!("another process changed {path}, so it is left as it is"));
             }
         }
-        undone.notes.iter().for_each(|note| self.ui.warn(note));
+        for note in &undone.notes {
+            self.ui.warn(note);
+        }
         Ok(())
     }
 
     fn reboot(&mut self) -> Result<(), Failure> {
         self.ui.status("rebooting …");
         if self.has_systemd() {
-            // A loader that is asked for one boot by the reboot itself.
-            let armed = boot::journal(&self.store)?.and_then(|journal| journal.trial?.reboot);
-            let argument = armed.map(|it| format!("--reboot-argument={it}"));
-            let words: Vec<&str> = ["reboot"].into_iter().chain(argument.as_deref()).collect();
-            return Ok(self.host.systemctl(&words)?);
+            // Some loaders take the entry of a one-time boot as an argument of the reboot.
+            let entry = boot::journal(&self.store)?.and_then(|journal| journal.trial?.reboot);
+            let argument = entry.map(|entry| format!("--reboot-argument={entry}"));
+            let args: Vec<&str> = ["reboot"].into_iter().chain(argument.as_deref()).collect();
+            return Ok(self.host.systemctl(&args)?);
         }
         Ok(self.host.run_program(&["reboot"]).map(drop)?)
     }
@@ -314,24 +319,28 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         let row = self.matrix.rows.get(step.row);
         let column = self.matrix.columns.get(step.column);
         let (Some(row), Some(column)) = (row, column) else {
-            return Err(Failure::new(FailureKind::Bug, "a step is outside of its matrix").into());
+            return Err(Failure::new(FailureKind::Bug, "a step is outside the matrix").into());
         };
-        let home = sched::affinity(0).map_err(|e| Failure::machine(format!("no affinity: {e}")))?;
-        let latency =
-            if row.shield { self.shield(row, column) } else { self.look(row, column, None) };
-        keep_to(&home)?;
+        let original = sched::affinity(0)
+            .map_err(|e| Failure::machine(format!("cannot read the CPU affinity: {e}")))?;
+        let latency = if row.shield {
+            self.measure_shielded(row, column)
+        } else {
+            self.measure_cell(row, column, None)
+        };
+        pin_to(&original)?;
         latency
     }
 }
 
-/// This process, and what it starts, stays on these CPUs.
-fn keep_to(cpus: &CpuSet) -> Result<(), Failure> {
+/// Restricts this process, and the processes it starts, to these CPUs.
+fn pin_to(cpus: &CpuSet) -> Result<(), Failure> {
     sched::set_affinity(0, cpus)
-        .map_err(|e| Failure::machine(format!("cannot keep to CPU {cpus}: {e}")))
+        .map_err(|e| Failure::machine(format!("cannot restrict this process to CPU {cpus}: {e}")))
 }
 
-/// A shield that cannot be made costs a cell; one that cannot be taken back costs the experiment.
-fn applied(error: ApplyError) -> MachineTrouble<Failure> {
+/// A shield that cannot be applied fails the cell. One that cannot be undone ends the experiment.
+fn classify_apply_error(error: ApplyError) -> MachineTrouble<Failure> {
     let failure = Failure::from(error);
     match failure.kind {
         FailureKind::Undone => MachineTrouble::Cell(failure.message),
@@ -339,16 +348,29 @@ fn applied(error: ApplyError) -> MachineTrouble<Failure> {
     }
 }
 
-/// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
-fn beats(column: &ExperimentColumn) -> Vec<ThreadSpec> {
-    let beat = |(below, period_ns): (u32, &u64)| {
-        let priority = PRIORITY.saturating_sub(below).max(1);
-        let policy = if column.other {
-            SchedPolicy::Other { nice: 0 }
-        } else {
-            SchedPolicy::Fifo { priority }
-        };
-        ThreadSpec { period_ns: *period_ns, policy }
-    };
-    (0..).zip(&column.periods_ns).map(beat).collect()
+/// Boot parameters that cannot be written fail the cell. Files in an unknown state end the
+/// experiment.
+fn classify_boot_error(error: BootError) -> MachineTrouble<Failure> {
+    match error {
+        BootError::Access(_) | BootError::Failed { undone: Some(_), .. } => {
+            MachineTrouble::Machine(error.into())
+        }
+        error => MachineTrouble::Cell(error.to_string()),
+    }
+}
+
+/// The threads on each CPU. As in LinuxCNC, a shorter period gets a higher priority.
+fn thread_specs(column: &ExperimentColumn) -> Vec<ThreadSpec> {
+    let periods = (0..).zip(&column.periods_ns);
+    periods
+        .map(|(rank, period_ns): (u32, &u64)| {
+            let priority = PRIORITY.saturating_sub(rank).max(1);
+            let policy = if column.other {
+                SchedPolicy::Other { nice: 0 }
+            } else {
+                SchedPolicy::Fifo { priority }
+            };
+            ThreadSpec { period_ns: *period_ns, policy }
+        })
+        .collect()
 }

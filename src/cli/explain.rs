@@ -1,5 +1,5 @@
-//! `cpushield explain`: the page of a tunable, a cause, an instrument or a load, or of whatever a
-//! table shows, and the way from one to the other.
+//! `cpushield explain`: shows the page about a tunable, a cause, an instrument, a load, or any name
+//! that a table shows. Pages link to each other by name.
 
 use super::completions::KnownWord;
 use crate::boot::parameters::{self, KernelParameter, PARAMETERS};
@@ -30,10 +30,10 @@ pub struct ExplainArgs {
     pub name: Vec<String>,
 }
 
-/// The page about policy files.
+/// The page about the policy file.
 const POLICY: &str = include_str!("../../docs/policy.md");
-/// Prose that is wider is hard to read.
-const WIDEST: usize = 80;
+/// Columns of a page at most; wider prose is hard to read.
+const COLUMNS_MAX: usize = 80;
 
 /// One page.
 #[derive(Debug, Serialize)]
@@ -45,7 +45,7 @@ struct ExplainPage {
     /// Causes that a tunable removes.
     #[serde(skip_serializing_if = "Option::is_none")]
     removes: Option<Vec<&'static str>>,
-    /// Tunables and parameters that remove a cause.
+    /// Tunables and boot parameters that remove a cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     removed_by: Option<Vec<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,56 +54,55 @@ struct ExplainPage {
     when: Option<EffectTime>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// There is no such name.
 pub fn run(ui: &Ui, args: &ExplainArgs) -> Result<(), Failure> {
     if args.name.is_empty() {
         let pages = pages();
-        return ui.show(&pages, || list(&pages, ui.width()));
+        return ui.show(&pages, || list_pages(&pages, ui.width()));
     }
     let words = args.name.join(" ");
     if words.trim().is_empty() {
-        return Err(
-            Failure::usage("the name to explain is empty").hint("`cpushield explain` lists all")
-        );
+        return Err(Failure::usage("the name to explain is empty")
+            .hint("list all names: cpushield explain"));
     }
-    let page = namesake(page_for(&words).ok_or_else(|| unknown(&words))?);
+    let page = with_instrument_link(find_page(&words).ok_or_else(|| unknown_name(&words))?);
     ui.show(&page, || page.text(ui.width()))
 }
 
-/// The page of a name, or of a word that a table shows.
-fn page_for(words: &str) -> Option<ExplainPage> {
-    let name = keyword(words);
+/// Finds the page for a name, or for a word that a table shows.
+fn find_page(words: &str) -> Option<ExplainPage> {
+    let name = page_name_of(words);
     named(name)
-        .map(page_of_tunable)
-        .or_else(|| parameters::named(name).map(page_of_parameter))
-        .or_else(|| Cause::named(name).map(page_of_cause))
+        .map(page_for_tunable)
+        .or_else(|| parameters::named(name).map(page_for_parameter))
+        .or_else(|| Cause::named(name).map(page_for_cause))
         .or_else(|| {
-            name.strip_prefix("latency-").and_then(instruments::by_name).map(page_of_instrument)
+            name.strip_prefix("latency-").and_then(instruments::by_name).map(page_for_instrument)
         })
-        .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_of_load))
-        .or_else(|| (name == "policy").then(page_of_policy))
-        // By the name that `latency` and `--load` take, where nothing else has it.
-        .or_else(|| instruments::by_name(name).map(page_of_instrument))
-        .or_else(|| kinds::by_name(name).map(page_of_load))
+        .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_for_load))
+        .or_else(|| (name == "policy").then(page_for_policy))
+        // Last, the plain names of instruments and loads, if nothing else has the name.
+        .or_else(|| instruments::by_name(name).map(page_for_instrument))
+        .or_else(|| kinds::by_name(name).map(page_for_load))
         .or_else(|| {
             Some(match lookup::subject(name)? {
-                ExplainSubject::Topic(topic) => page_of_topic(topic),
-                ExplainSubject::Known(known) => page_of_culprit(known),
-                ExplainSubject::Way(row) => page_of_way(row),
-                ExplainSubject::Cause(cause) => page_of_cause(cause),
+                ExplainSubject::Topic(topic) => page_for_topic(topic),
+                ExplainSubject::Known(known) => page_for_culprit(known),
+                ExplainSubject::Way(row) => page_for_sender(row),
+                ExplainSubject::Cause(cause) => page_for_cause(cause),
             })
         })
 }
 
-/// The page with where an instrument of the same name is told of.
-fn namesake(mut page: ExplainPage) -> ExplainPage {
+/// Adds a link to the instrument of the same name, if there is one.
+fn with_instrument_link(mut page: ExplainPage) -> ExplainPage {
     if let Some(instrument) = instruments::by_name(&page.name) {
-        let other = page_of_instrument(instrument).name;
-        let more = format!("\n\nThe instrument of this name: `cpushield explain {other}`.");
-        page.text.to_mut().push_str(&more);
+        let other = page_for_instrument(instrument).name;
+        let link = format!("\n\nThe instrument of this name: `cpushield explain {other}`.");
+        page.text.to_mut().push_str(&link);
     }
     page
 }
@@ -111,7 +110,7 @@ fn namesake(mut page: ExplainPage) -> ExplainPage {
 /// Names that shells complete.
 fn static_names() -> Vec<&'static str> {
     let tunables = TUNABLES.iter().map(|tunable| tunable.name());
-    let parameters = only_at_boot().map(|parameter| parameter.name);
+    let parameters = boot_only_parameters().map(|parameter| parameter.name);
     let causes = Cause::ALL.iter().map(|cause| cause.name());
     let instruments = INSTRUMENTS.iter().map(|instrument| instrument.name());
     let loads = KINDS.iter().map(|kind| kind.name());
@@ -123,17 +122,17 @@ fn static_names() -> Vec<&'static str> {
 }
 
 fn pages() -> Vec<ExplainPage> {
-    let tunables = TUNABLES.iter().copied().map(page_of_tunable);
-    let parameters = only_at_boot().map(page_of_parameter);
-    let causes = Cause::ALL.iter().copied().map(page_of_cause);
-    let instruments = INSTRUMENTS.iter().copied().map(page_of_instrument);
-    let loads = KINDS.iter().copied().map(page_of_load);
-    let topics = TOPICS.iter().map(page_of_topic);
+    let tunables = TUNABLES.iter().copied().map(page_for_tunable);
+    let parameters = boot_only_parameters().map(page_for_parameter);
+    let causes = Cause::ALL.iter().copied().map(page_for_cause);
+    let instruments = INSTRUMENTS.iter().copied().map(page_for_instrument);
+    let loads = KINDS.iter().copied().map(page_for_load);
+    let topics = TOPICS.iter().map(page_for_topic);
     let causes = causes.chain(topics);
     tunables.chain(parameters).chain(causes).chain(instruments).chain(loads).collect()
 }
 
-fn page_of_tunable(tunable: &dyn Tunable) -> ExplainPage {
+fn page_for_tunable(tunable: &dyn Tunable) -> ExplainPage {
     ExplainPage {
         name: tunable.name().into(),
         kind: "tunable",
@@ -146,12 +145,12 @@ fn page_of_tunable(tunable: &dyn Tunable) -> ExplainPage {
     }
 }
 
-/// Parameters that are no tunables of the running kernel's plan too.
-fn only_at_boot() -> impl Iterator<Item = &'static KernelParameter> {
+/// Boot parameters that are not also tunables of the running kernel.
+fn boot_only_parameters() -> impl Iterator<Item = &'static KernelParameter> {
     PARAMETERS.iter().copied().filter(|parameter| named(parameter.name).is_none())
 }
 
-fn page_of_parameter(parameter: &'static KernelParameter) -> ExplainPage {
+fn page_for_parameter(parameter: &'static KernelParameter) -> ExplainPage {
     ExplainPage {
         name: parameter.name.into(),
         kind: "boot parameter",
@@ -164,18 +163,21 @@ fn page_of_parameter(parameter: &'static KernelParameter) -> ExplainPage {
     }
 }
 
-/// A culprit has a line, the tunables that are about it by name, and its cause.
-fn page_of_culprit(known: &'static KnownCulprit) -> ExplainPage {
-    let about =
-        |tunable: &&&dyn Tunable| tunable.culprits().iter().any(|it| it.matches(&known.culprit()));
-    let removers: Vec<_> = TUNABLES.iter().filter(about).map(|tunable| tunable.name()).collect();
+/// The page of a culprit: one line, its cause, and the tunables that name it.
+fn page_for_culprit(known: &'static KnownCulprit) -> ExplainPage {
+    let culprit = known.culprit();
+    let removers: Vec<_> = TUNABLES
+        .iter()
+        .filter(|tunable| tunable.culprits().iter().any(|named| named.matches(&culprit)))
+        .map(|tunable| tunable.name())
+        .collect();
     let KnownCulprit { name, what, source, cause } = known;
     ExplainPage {
         name: (*name).into(),
         kind: "culprit",
         summary: what,
         text: format!(
-            "It is counted as `{cause}`, {}; `cpushield explain {cause}` says what that is and \
+            "It is counted as `{cause}`, {}; `cpushield explain {cause}` describes that cause and \
              what removes it.\n\nSource: {source}.",
             cause.summary()
         )
@@ -187,18 +189,18 @@ fn page_of_culprit(known: &'static KnownCulprit) -> ExplainPage {
     }
 }
 
-/// A way through the kernel that sends interrupts to other CPUs, and what avoids it.
-fn page_of_way(row: &'static FunctionGroup) -> ExplainPage {
+/// The page of a kernel function that interrupts other CPUs, and what avoids it.
+fn page_for_sender(row: &'static FunctionGroup) -> ExplainPage {
     let remedy = match row.remedy {
-        "" => "Nothing keeps it from interrupting other CPUs but not doing it.".to_owned(),
-        remedy => format!("What helps: {remedy}."),
+        "" => "The only way to avoid these interrupts is to avoid the operation.".to_owned(),
+        remedy => format!("Remedy: {remedy}."),
     };
     ExplainPage {
         name: row.function.into(),
         kind: "sender",
         summary: row.what,
         text: format!(
-            "It has a function called on other CPUs; `cpushield explain ipi-call` says how.\n\n\
+            "It makes other CPUs call a function; `cpushield explain ipi-call` describes how.\n\n\
              {remedy}\n\nSource: {}.",
             row.source
         )
@@ -210,8 +212,8 @@ fn page_of_way(row: &'static FunctionGroup) -> ExplainPage {
     }
 }
 
-/// What the kernel does under several names.
-fn page_of_topic(topic: &'static Topic) -> ExplainPage {
+/// The page of a topic: kernel work that has several names.
+fn page_for_topic(topic: &'static Topic) -> ExplainPage {
     ExplainPage {
         name: topic.name.into(),
         kind: "cause",
@@ -224,8 +226,9 @@ fn page_of_topic(topic: &'static Topic) -> ExplainPage {
     }
 }
 
-/// The name of the page of a boot parameter, with its value or without; other words as they are.
-fn keyword(word: &str) -> &str {
+/// The name of the page about a boot parameter, given with or without a value. Other words are
+/// returned unchanged.
+fn page_name_of(word: &str) -> &str {
     let (parameter, value) = word.split_once('=').unwrap_or((word, ""));
     match parameter {
         "isolcpus" if value.starts_with("managed_irq") => "irq-affinity",
@@ -237,11 +240,11 @@ fn keyword(word: &str) -> &str {
     }
 }
 
-fn page_of_policy() -> ExplainPage {
+fn page_for_policy() -> ExplainPage {
     ExplainPage {
         name: "policy".into(),
         kind: "file",
-        summary: "what you want shielded, kept in a file",
+        summary: "the shields you want, kept in a file",
         text: POLICY.trim_start_matches("# The policy file\n").into(),
         removes: None,
         removed_by: None,
@@ -250,7 +253,7 @@ fn page_of_policy() -> ExplainPage {
     }
 }
 
-fn page_of_instrument(instrument: &'static dyn Instrument) -> ExplainPage {
+fn page_for_instrument(instrument: &'static dyn Instrument) -> ExplainPage {
     ExplainPage {
         // A cause may have the same name.
         name: format!("latency-{}", instrument.name()).into(),
@@ -264,7 +267,7 @@ fn page_of_instrument(instrument: &'static dyn Instrument) -> ExplainPage {
     }
 }
 
-fn page_of_load(kind: &'static dyn load::LoadKind) -> ExplainPage {
+fn page_for_load(kind: &'static dyn load::LoadKind) -> ExplainPage {
     ExplainPage {
         name: format!("load-{}", kind.name()).into(),
         kind: "load",
@@ -277,7 +280,7 @@ fn page_of_load(kind: &'static dyn load::LoadKind) -> ExplainPage {
     }
 }
 
-fn page_of_cause(cause: Cause) -> ExplainPage {
+fn page_for_cause(cause: Cause) -> ExplainPage {
     let mut removed_by = removers(cause);
     if cause == Cause::Irq {
         removed_by.push("isolcpus=managed_irq (at boot)");
@@ -296,58 +299,64 @@ fn page_of_cause(cause: Cause) -> ExplainPage {
 
 impl ExplainPage {
     fn text(&self, width: usize) -> String {
-        let width = width.min(WIDEST);
+        let width = width.min(COLUMNS_MAX);
         let head = format!("{} ({}): {}\n", self.name, self.kind, self.summary);
-        let named = |title: &str, names: &[&str]| match names {
-            [] => format!("{title}: nothing\n"),
-            names => format!("{title}: {}\n", names.join(", ")),
-        };
-        let mut ends = String::new();
+        let mut footer = String::new();
         if let Some(causes) = &self.removes {
-            ends.push_str(&named("removes", causes));
+            footer.push_str(&name_line("removes", causes));
         }
         if let Some(tunables) = &self.removed_by {
-            ends.push_str(&named("removed by", tunables));
+            footer.push_str(&name_line("removed by", tunables));
         }
         if let Some(risk) = self.risk {
-            ends.push_str(&format!("risk: {}\n", risk.word()));
+            footer.push_str(&format!("risk: {}\n", risk.word()));
         }
-        let parts = [fold(&head, width), body(&self.text, width), fold(&ends, width)];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let mut parts = vec![fold(&head, width), render_body(&self.text, width)];
+        parts.push(fold(&footer, width));
+        parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
 }
 
-/// The text of a page: paragraphs, lists, and of a document tables and examples.
-fn body(text: &str, width: usize) -> String {
+fn name_line(title: &str, names: &[&str]) -> String {
+    match names {
+        [] => format!("{title}: nothing\n"),
+        names => format!("{title}: {}\n", names.join(", ")),
+    }
+}
+
+/// Renders the text of a page: paragraphs, lists, tables and examples.
+fn render_body(text: &str, width: usize) -> String {
     let mut parts = Vec::new();
     for (n, part) in text.split("```").enumerate() {
-        // Between fences stands an example, behind the name of its language.
+        // Odd parts are fenced examples; their first line is the name of the language.
         if n % 2 == 1 {
             let lines = part.lines().skip(1).map(|line| format!("    {line}"));
             parts.push(lines.map(|line| line.trim_end().to_owned() + "\n").collect());
             continue;
         }
-        let paragraphs = part.split("\n\n").map(str::trim).filter(|it| !it.is_empty());
+        let paragraphs =
+            part.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
         parts.extend(paragraphs.map(|paragraph| match paragraph.starts_with('|') {
-            true => table_of(paragraph, width),
-            false => paragraph_of(paragraph, width),
+            true => render_table(paragraph, width),
+            false => render_paragraph(paragraph, width),
         }));
     }
     parts.join("\n")
 }
 
-/// A table of Markdown.
-fn table_of(text: &str, width: usize) -> String {
-    let cells =
-        |line: &str| line.trim_matches('|').split('|').map(|it| it.trim().to_owned()).collect();
-    let rows: Vec<Vec<String>> =
-        text.lines().filter(|line| !line.starts_with("|--")).map(cells).collect();
+/// Renders a Markdown table.
+fn render_table(text: &str, width: usize) -> String {
+    let rows: Vec<Vec<String>> = text
+        .lines()
+        .filter(|line| !line.starts_with("|--"))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect();
     fit("  ", &[Align::Left, Align::Left], &rows, width)
 }
 
-/// A paragraph; what begins with a star is an item of a list.
-fn paragraph_of(text: &str, width: usize) -> String {
+/// Renders a paragraph; a line that begins with a star begins a list item.
+fn render_paragraph(text: &str, width: usize) -> String {
     let mut items: Vec<String> = Vec::new();
     for line in text.lines().map(str::trim) {
         match items.last_mut().filter(|_| !line.starts_with("* ")) {
@@ -355,46 +364,47 @@ fn paragraph_of(text: &str, width: usize) -> String {
             None => items.push(line.to_owned()),
         }
     }
-    let lines = items.iter().flat_map(|item| {
-        let deeper = if item.starts_with("* ") { "  " } else { "" };
-        let lines = wrap(item, width.saturating_sub(deeper.len()));
-        let line = move |(n, line)| format!("{}{line}\n", if n == 0 { "" } else { deeper });
-        lines.into_iter().enumerate().map(line).collect::<Vec<_>>()
-    });
-    lines.collect()
+    let mut text = String::new();
+    for item in &items {
+        let indent = if item.starts_with("* ") { "  " } else { "" };
+        for (n, line) in wrap(item, width.saturating_sub(indent.len())).into_iter().enumerate() {
+            text.push_str(&format!("{}{line}\n", if n == 0 { "" } else { indent }));
+        }
+    }
+    text
 }
 
-fn list(pages: &[ExplainPage], width: usize) -> String {
-    let rows = |kind: &str| {
-        let of_kind = pages.iter().filter(|page| page.kind == kind);
-        let rows: Vec<Vec<String>> =
-            of_kind.map(|page| vec![page.name.to_string(), page.summary.to_owned()]).collect();
-        fit("  ", &[Align::Left, Align::Left], &rows, width)
-    };
-    format!(
-        "Tunables, in the order of their changes\n{}\nBoot parameters (boot plan)\n{}\nCauses of interruptions\n{}\n\
-         Instruments (latency)\n{}\nLoads (latency --load)\n{}",
-        rows("tunable"),
-        rows("boot parameter"),
-        rows("cause"),
-        rows("instrument"),
-        rows("load")
-    )
+fn list_pages(pages: &[ExplainPage], width: usize) -> String {
+    let sections = [
+        ("Tunables, in the order of their changes", "tunable"),
+        ("Boot parameters (boot plan)", "boot parameter"),
+        ("Causes of interruptions", "cause"),
+        ("Instruments (latency)", "instrument"),
+        ("Loads (latency --load)", "load"),
+    ];
+    sections.map(|(title, kind)| format!("{title}\n{}", list_kind(pages, kind, width))).join("\n")
 }
 
-fn unknown(name: &str) -> Failure {
+fn list_kind(pages: &[ExplainPage], kind: &str, width: usize) -> String {
+    let pages = pages.iter().filter(|page| page.kind == kind);
+    let rows: Vec<Vec<String>> =
+        pages.map(|page| vec![page.name.to_string(), page.summary.to_owned()]).collect();
+    fit("  ", &[Align::Left, Align::Left], &rows, width)
+}
+
+fn unknown_name(name: &str) -> Failure {
     let pages = pages();
     let known: Vec<&str> = pages.iter().map(|page| page.name.as_ref()).collect();
     let mut failure = Failure::usage(format!("there is no page about {name:?}"));
     if name.contains('_') {
         failure = failure.hint(format!(
-            "give the cause of a kernel function too: `cpushield explain workqueue {name}`"
+            "name the cause of a kernel function too: cpushield explain workqueue {name}"
         ));
     }
     for near in nearest(name, &known) {
         failure = failure.hint(format!("did you mean {near}?"));
     }
-    failure.hint("`cpushield explain` lists all")
+    failure.hint("list all names: cpushield explain")
 }
 
 #[cfg(test)]
@@ -402,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_the_screens_lead_to_pages() {
+    fn names_from_the_screens_have_pages() {
         for (word, name) in [
             ("isolcpus", "cpuset"),
             ("isolcpus=3", "cpuset"),
@@ -412,7 +422,7 @@ mod tests {
             ("nohz_full=3", "nohz-full"),
             ("rcu_nocbs", "rcu-nocbs"),
         ] {
-            assert_eq!(keyword(word), name);
+            assert_eq!(page_name_of(word), name);
             let found = pages().into_iter().find(|page| page.name == name).unwrap();
             let about = word.trim_end_matches('s').split('=').next().unwrap();
             assert!(found.text.contains(about), "{word}: {}", found.text);
@@ -426,22 +436,22 @@ mod tests {
             ("do_flush_tlb_all", "kernel-tlb-flush"),
             ("bpf_prog_load", "bpf_prog_load"),
         ] {
-            assert_eq!(page_for(words).map(|page| page.name), Some(name.into()), "{words}");
+            assert_eq!(find_page(words).map(|page| page.name), Some(name.into()), "{words}");
         }
-        assert!(page_for("nonsense").is_none() && page_for("linuxcnc").is_none());
+        assert!(find_page("nonsense").is_none() && find_page("linuxcnc").is_none());
         let names: Vec<_> = pages().into_iter().map(|page| page.name).collect();
         assert!(names.iter().any(|name| name == "latency-timer"));
         assert!(names.iter().any(|name| name == "load-messages"));
         assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
-        let irq = page_of_cause(Cause::Irq).text(80);
+        let irq = page_for_cause(Cause::Irq).text(80);
         assert!(irq.contains("irq-affinity, isolcpus=managed_irq"), "{irq}");
     }
 
     #[test]
-    fn the_page_about_policies_has_every_key_and_its_example_is_one() {
-        let text = page_of_policy().text(80);
-        let (said, example) = text.split_once("\n    # The lathe").unwrap();
-        assert!(said.contains("/etc/cpushield/policy.toml"), "{text}");
+    fn the_page_about_policies_has_every_key_and_its_example_parses() {
+        let text = page_for_policy().text(80);
+        let (intro, example) = text.split_once("\n    # The lathe").unwrap();
+        assert!(intro.contains("/etc/cpushield/policy.toml"), "{text}");
         let (example, keys) = example.split_once("\n  key ").unwrap();
         let policy =
             super::super::request::read_policy(&format!("#{example}"), "policy.toml").unwrap();
@@ -454,10 +464,10 @@ mod tests {
 
     #[test]
     fn every_page_names_its_sources() {
-        let culprits = crate::causes::known::KNOWN.iter().map(page_of_culprit);
-        let ways = crate::causes::purpose::ROWS.iter().map(page_of_way);
+        let culprits = crate::causes::known::KNOWN.iter().map(page_for_culprit);
+        let senders = crate::causes::purpose::ROWS.iter().map(page_for_sender);
         let sourced = ["tunable", "boot parameter", "cause", "culprit", "sender", "instrument"];
-        let pages = pages().into_iter().chain(culprits).chain(ways);
+        let pages = pages().into_iter().chain(culprits).chain(senders);
         let bare =
             pages.filter(|page| sourced.contains(&page.kind) && !page.text.contains("Source"));
         assert_eq!(bare.map(|page| page.name).collect::<Vec<_>>(), Vec::<String>::new());
@@ -467,8 +477,8 @@ mod tests {
     fn every_page_and_the_list_fit_the_terminal() {
         for width in [60, 80] {
             let texts = pages().into_iter().map(|page| page.text(width));
-            for text in texts.chain([list(&pages(), width)]) {
-                // A word that is longer has a line of its own.
+            for text in texts.chain([list_pages(&pages(), width)]) {
+                // A word that is longer than the width is alone on its line.
                 let fits =
                     |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
                 let wide = text.lines().find(|line| !fits(line));
@@ -479,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_list_keeps_its_items() {
-        let text = body("Some words\nof prose.\n\n* one that is\nlonger\n* two\n", 12);
+        let text = render_body("Some words\nof prose.\n\n* one that is\nlonger\n* two\n", 12);
         assert_eq!(text, "Some words\nof prose.\n\n* one that\n  is longer\n* two\n");
     }
 }

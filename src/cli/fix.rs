@@ -1,5 +1,6 @@
-//! `cpushield verify --fix`: looks, does what removes what it saw and what the shield lacks, and
-//! looks again. What it does becomes part of the active shield, through the shield's journal.
+//! `cpushield verify --fix`: watches, makes the changes that remove leaks and restore what the
+//! shield lacks, and watches again. Through the journal, the changes become part of the active
+//! shield.
 
 use super::exit_status;
 use super::verify::{self, EvidenceRequest, VerifyOutput, VerifyResult};
@@ -17,69 +18,75 @@ use crate::verify::trace::recording::TraceRecording;
 use cpushield_linux::{Store, signal};
 use std::collections::BTreeSet;
 
-/// More looks are not worth anybody's time: something undoes what is done.
+/// Rounds at most. If more are needed, something keeps reverting the changes.
 const ROUNDS_MAX: usize = 6;
-/// How often is looked again because a look proved nothing.
-const LOOKS_MAX: usize = 2;
-/// How often one thing is done, when it is lacking again.
+/// How often the watch is repeated because it proved nothing.
+const REPEATS_MAX: usize = 2;
+/// How often the same change is made when it is missing again.
 const TRIES_MAX: usize = 2;
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// There is no shield to change, its journal cannot be used, or the last look does not hold.
+/// There is no shield to change, its journal cannot be used, or the last verification does not
+/// hold.
 pub(super) fn run(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
-    refuse(order)?;
-    let mut mending = FixLoop { order, store: order.global.store(), tried: Vec::new() };
-    let (fixed, recording) = mending.rounds()?;
+    check_target(order)?;
+    let mut fix_loop = FixLoop { order, store: order.global.store(), tried: Vec::new() };
+    let (fixed, recording) = fix_loop.run_rounds()?;
     order.ui.show(&fixed, || fixed.text(&exit_status::paint, order.ui.width()))?;
     let Some(FixRound { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
     verify::export(order.ui, order.args, recording, &VerifyOutput { evidence, verdict })?;
-    exit_status::outcome(verdict, exit_status::VerdictSubject::FixedShield)
+    exit_status::check(verdict, exit_status::VerdictSubject::FixedShield)
 }
 
-/// Only CPUs of the active shield can be mended: what is changed goes into its journal.
-fn refuse(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
-    let shield = order.scene.active.as_ref().map(|plan| &plan.shield);
+/// Refuses CPUs outside the active shield, because every change goes into its journal.
+fn check_target(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
+    let shield = order.target.active.as_ref().map(|plan| &plan.shield);
     match shield {
-        None => Err(Failure::machine("no shield is in force, and --fix changes one")
-            .hint("make one: cpushield apply")
-            .hint("without --fix, `cpushield verify --cpus LIST` says what each CPU would need")),
-        Some(shield) if !order.scene.cpus.is_subset(&shield.cpus) => Err(Failure::usage(format!(
-            "--fix changes the active shield, and CPU {} is not of it",
-            order.scene.cpus.minus(&shield.cpus)
+        None => Err(Failure::machine("no shield is in force, so --fix has nothing to change")
+            .hint("apply one: cpushield apply")
+            .hint("or show what each CPU needs: cpushield verify --cpus LIST")),
+        Some(shield) if !order.target.cpus.is_subset(&shield.cpus) => Err(Failure::usage(format!(
+            "--fix changes the active shield, and CPU {} is not part of it",
+            order.target.cpus.minus(&shield.cpus)
         ))
-        .hint(format!("its CPUs: {}", shield.cpus))),
+        .hint(format!("use CPUs of the shield: {}", shield.cpus))),
         Some(_) => Ok(()),
     }
 }
 
-/// Rounds of looking and mending.
+/// Rounds of watching and fixing.
 struct FixLoop<'a> {
     order: &'a EvidenceRequest<'a>,
     store: Store,
-    /// What was tried.
+    /// The changes that were tried, with what became of each.
     tried: Vec<(Change, AppliedFix)>,
 }
 
 impl FixLoop<'_> {
-    fn rounds(&mut self) -> Result<(FixReport, Option<TraceRecording>), Failure> {
-        let (mut rounds, mut looks) = (Vec::new(), 0);
+    /// Repeats rounds until the shield holds or nothing more can be done.
+    fn run_rounds(&mut self) -> Result<(FixReport, Option<TraceRecording>), Failure> {
+        let (mut rounds, mut repeats) = (Vec::new(), 0);
         loop {
-            let VerifyResult { evidence, verdict, recording, known } = self.order.look(true)?;
-            let lacking = match &known {
-                Some((machine, _)) => self.lacking(machine, &verdict)?,
+            let VerifyResult { evidence, verdict, recording, known } =
+                self.order.watch_and_judge(true)?;
+            let missing = match &known {
+                Some((machine, _)) => self.find_missing(machine, &verdict)?,
                 None => Vec::new(),
             };
-            let (todo, lacks) = self.sort(lacking);
+            let (todo, lacks) = self.partition_possible(missing);
             let stopped = evidence.stopped;
             let mut round = FixRound { evidence, verdict, done: Vec::new() };
             let mut end = match () {
                 () if stopped => Some(FixEnd::Stopped),
                 () if todo.is_empty() && round.verdict.holds() => Some(FixEnd::Holds),
-                // What could not be seen is looked at again: that is nobody's doing.
-                () if todo.is_empty() && proves_nothing(&round.verdict) && looks < LOOKS_MAX => {
-                    looks += 1;
+                // The watch proved nothing and there is nothing to fix, so watch again.
+                () if todo.is_empty()
+                    && proves_nothing(&round.verdict)
+                    && repeats < REPEATS_MAX =>
+                {
+                    repeats += 1;
                     None
                 }
                 () if todo.is_empty() => Some(FixEnd::NothingMore),
@@ -87,7 +94,7 @@ impl FixLoop<'_> {
                 () => None,
             };
             if end.is_none() && !todo.is_empty() {
-                end = self.mend(rounds.len() + 1, &mut round, todo)?;
+                end = self.make_changes(rounds.len() + 1, &mut round, todo)?;
             }
             rounds.push(round);
             if let Some(end) = end {
@@ -97,28 +104,28 @@ impl FixLoop<'_> {
         }
     }
 
-    /// What the shield lacks, and what would remove what was seen.
-    fn lacking(&self, machine: &Machine, verdict: &Verdict) -> Result<Vec<Step>, Failure> {
+    /// The steps that the shield lacks, and those that would remove the leaks.
+    fn find_missing(&self, machine: &Machine, verdict: &Verdict) -> Result<Vec<Step>, Failure> {
         let Some(plan) = run::active(self.order.host, &self.store)? else { return Ok(Vec::new()) };
         let outcomes = apply::outcomes(self.order.host, &self.store)?;
         let leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
         let remedies = leaks.filter_map(|leak| leak.remedy.as_ref());
         let now = remedies.filter(|remedy| remedy.when == EffectTime::Runtime);
-        let asked: BTreeSet<String> = now.map(|remedy| remedy.tunable.clone()).collect();
-        Ok(missing(machine, &plan, &outcomes, &asked))
+        let requested: BTreeSet<String> = now.map(|remedy| remedy.tunable.clone()).collect();
+        Ok(missing(machine, &plan, &outcomes, &requested))
     }
 
-    /// What can be done, and what not with the reason.
-    fn sort(&self, lacking: Vec<Step>) -> (Vec<Step>, Vec<MissingPart>) {
+    /// Splits missing steps into those that can be done and those that cannot, with the reason.
+    fn partition_possible(&self, missing: Vec<Step>) -> (Vec<Step>, Vec<MissingPart>) {
         let (mut todo, mut lacks) = (Vec::new(), Vec::new());
-        for step in lacking {
+        for step in missing {
             let tried = self.tried.iter().filter(|(change, _)| *change == step.change);
-            let tried: Vec<&AppliedFix> = tried.map(|(_, deed)| deed).collect();
+            let tried: Vec<&AppliedFix> = tried.map(|(_, fix)| fix).collect();
             let why = match tried.last() {
-                Some(deed) if is_over(&step.change, deed, tried.len()) => {
-                    failed(&step.change, deed)
+                Some(fix) if is_exhausted(&step.change, fix, tried.len()) => {
+                    why_still_missing(&step.change, fix)
                 }
-                _ => match self.withheld(&step.change) {
+                _ => match self.why_withheld(&step.change) {
                     Some(why) => Some(why),
                     None => {
                         todo.push(step);
@@ -132,23 +139,25 @@ impl FixLoop<'_> {
         (todo, lacks)
     }
 
-    /// Why a change is left to the user: it would move his own programs.
-    fn withheld(&self, change: &Change) -> Option<String> {
+    /// Why a change is left to the user: it would move the programs in the shield. `None` if it
+    /// may be made.
+    fn why_withheld(&self, change: &Change) -> Option<String> {
         if !matches!(change, Change::CycleCpu { .. }) {
             return None;
         }
         let host = self.order.host;
-        let members = self.order.scene.place.as_ref()?.members(host).ok()?;
+        let members = self.order.target.place.as_ref()?.members(host).ok()?;
         let program = members.iter().filter_map(|tid| host.task(*tid, *tid).ok());
         let program = program.filter(|task| !task.has_ended()).find(|task| !task.kthread)?;
         Some(format!(
-            "{} ({}) is in the shield and would be moved; end it, and call --fix again",
+            "{} ({}) is in the shield and would be moved; end it, then run --fix again",
             program.comm, program.id.tid
         ))
     }
 
-    /// Does it, and what follows from it. Says why there is no further round, if so.
-    fn mend(
+    /// Makes the changes, and further changes that they require. Returns why there is no further
+    /// round, if there is none.
+    fn make_changes(
         &mut self,
         number: usize,
         round: &mut FixRound,
@@ -158,58 +167,63 @@ impl FixLoop<'_> {
         let sum = round.summary(&|_, word| word.to_owned());
         ui.status(&format!("round {number}: {sum}; changes to make: {}", todo.len()));
         while !todo.is_empty() {
-            // A CPU that goes offline disturbs cpusets and threads, so that comes first.
-            let cycle = |step: &Step| matches!(step.change, Change::CycleCpu { .. });
-            if todo.iter().any(cycle) {
-                todo.retain(cycle);
+            // A CPU that goes offline disturbs cpusets and threads, so those changes come first.
+            if todo.iter().any(cycles_cpu) {
+                todo.retain(cycles_cpu);
             }
             let amended = apply::amend(self.order.host, &self.store, &todo)?;
-            let deeds: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::from_step).collect();
+            let fixes: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::of).collect();
             for step in todo {
                 let subject = step.change.subject();
-                let done = deeds.iter().rev().find(|deed| deed.subject == subject);
-                self.tried.extend(done.map(|deed| (step.change.clone(), deed.clone())));
+                let fix = fixes.iter().rev().find(|fix| fix.subject == subject);
+                self.tried.extend(fix.map(|fix| (step.change.clone(), fix.clone())));
             }
-            round.done.extend(deeds);
+            round.done.extend(fixes);
             if let Some(why) = amended.halted {
-                ui.warn(&format!("{why}; what was done is part of the shield: `cpushield undo`"));
+                ui.warn(&format!(
+                    "{why}; the changes so far are part of the shield; undo them: cpushield undo"
+                ));
                 let stopped = signal::stopped_by().is_some();
                 return Ok(Some(if stopped { FixEnd::Stopped } else { FixEnd::NothingMore }));
             }
-            let Some(plan) = &self.order.scene.active else { break };
-            let machine = super::beside(self.order.host, &self.store, plan);
-            (todo, _) = self.sort(self.lacking(&machine, &round.verdict)?);
+            let Some(plan) = &self.order.target.active else { break };
+            let machine = super::survey_shielded(self.order.host, &self.store, plan);
+            (todo, _) = self.partition_possible(self.find_missing(&machine, &round.verdict)?);
         }
         Ok(None)
     }
 }
 
-/// Whether nothing was seen, and nothing proven.
+fn cycles_cpu(step: &Step) -> bool {
+    matches!(step.change, Change::CycleCpu { .. })
+}
+
+/// Whether the watch found no leak and no broken limit, so the verdict proves nothing.
 fn proves_nothing(verdict: &Verdict) -> bool {
     verdict.cpus.iter().all(|cpu| cpu.leaks.is_empty())
         && verdict.gates.iter().all(|gate| gate.held != Some(false))
 }
 
-/// Whether a change was tried often enough: what shows may have gone with another change, so it is
-/// done once more.
-fn is_over(change: &Change, deed: &AppliedFix, times: usize) -> bool {
-    let refused = matches!(deed.result, FixOutcome::Refused | FixOutcome::Absent);
-    refused || !shows(change) || times >= TRIES_MAX
+/// Whether a change was tried often enough. A change that is visible is retried, because another
+/// change may have reverted it.
+fn is_exhausted(change: &Change, fix: &AppliedFix, times: usize) -> bool {
+    let refused = matches!(fix.result, FixOutcome::Refused | FixOutcome::Absent);
+    refused || !is_visible(change) || times >= TRIES_MAX
 }
 
-/// Whether it can be seen that a change is lacking.
-fn shows(change: &Change) -> bool {
+/// Whether the machine shows that a change is missing.
+fn is_visible(change: &Change) -> bool {
     !matches!(change, Change::CycleCpu { .. } | Change::BanFromIrqbalance { .. })
 }
 
-/// Why what was tried is still lacking; `None` where nobody can see whether it is.
-fn failed(change: &Change, deed: &AppliedFix) -> Option<String> {
-    match deed.result {
+/// Why a change that was tried is still missing; `None` if the machine does not show whether it is.
+fn why_still_missing(change: &Change, fix: &AppliedFix) -> Option<String> {
+    match fix.result {
         FixOutcome::Refused => {
-            Some(format!("the kernel refuses: {}", deed.why.as_deref().unwrap_or("no reason")))
+            Some(format!("the kernel refuses: {}", fix.why.as_deref().unwrap_or("no reason")))
         }
-        FixOutcome::Absent => Some("it is not there".to_owned()),
-        FixOutcome::Changed | FixOutcome::AlreadySo => shows(change)
-            .then(|| "it was done, but another process has changed it since".to_owned()),
+        FixOutcome::Absent => Some("it does not exist".to_owned()),
+        FixOutcome::Changed | FixOutcome::AlreadySo => is_visible(change)
+            .then(|| "it was changed, but another process has changed it since".to_owned()),
     }
 }

@@ -1,6 +1,6 @@
-//! What stands at the end of a help and of a man page: examples and exit codes.
+//! The end of every help text and man page: examples, units of time and exit codes.
 
-/// An example: the command, and what it does.
+/// An example: the command, and a description.
 pub type HelpExample = (&'static str, &'static str);
 
 /// The exit codes, and what each means.
@@ -10,13 +10,13 @@ pub const EXIT_CODES: &[(&str, &str)] = &[
     ("2", "invalid usage or input"),
     (
         "3",
-        "failure: no shield, an operation that failed, or a machine that lacks a feature; the \
+        "failure: no shield, a failed operation, or a machine that lacks a feature; the \
          message says whether all changes were undone",
     ),
     ("70", "a bug in cpushield"),
 ];
 
-/// What `run` ends with, beside the status of the program.
+/// The exit codes of `run`, next to the status of the program.
 pub const RUN_CODES: &[(&str, &str)] = &[
     ("125", "cpushield failed before it started the program"),
     ("126", "the program cannot be executed"),
@@ -42,7 +42,10 @@ pub fn examples(name: Option<&str>) -> &'static [HelpExample] {
             ("cpushield undo", "restore the original settings"),
         ];
     };
-    EXAMPLES.iter().find(|(of, _)| *of == name).map_or(&[], |(_, examples)| examples)
+    EXAMPLES
+        .iter()
+        .find(|(subcommand, _)| *subcommand == name)
+        .map_or(&[], |(_, examples)| examples)
 }
 
 const EXAMPLES: &[(&str, &[HelpExample])] = &[
@@ -234,16 +237,18 @@ pub fn tail(name: Option<&str>) -> String {
         }
     }
     if name.is_none() {
-        text.push_str("  `cpushield run` has those of the program: see `cpushield run --help`\n");
+        text.push_str(
+            "  `cpushield run` returns the program's exit code: see `cpushield run --help`\n",
+        );
     }
     text
 }
 
-/// What every TIME is.
+/// The form of every TIME.
 pub const TIMES: &str = "TIME is a number and its unit: 800ns, 5us, 1.5ms, 30s, 10m, 1h, 1d";
 
-/// Subcommands with options that take a time.
+/// Subcommands with an option that takes a TIME.
 pub const WITH_TIMES: &[&str] = &["try", "verify", "latency", "watch"];
 
-/// Subcommands whose exit code is an answer.
+/// Subcommands whose exit code is a result.
 const WITH_CODES: &[&str] = &["try", "apply", "boot", "run", "status", "verify", "latency", "undo"];

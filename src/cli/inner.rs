@@ -1,4 +1,4 @@
-//! The subcommands that only cpushield itself calls. They are a command line of their own, so no
+//! The subcommands that only cpushield itself calls. They have a separate command line, so no
 //! help, completion, list or suggestion shows them.
 
 use super::{GlobalArgs, load_worker, sampler_worker, undo_watchdog};
@@ -34,8 +34,8 @@ enum InternalCommand {
     Measure,
 }
 
-/// Whether these words call one of them: its name comes first.
-pub(super) fn is_inner(words: &[OsString]) -> bool {
+/// Whether the command line calls an internal subcommand, whose name always comes first.
+pub(super) fn is_internal(args: &[OsString]) -> bool {
     let names = [
         undo_watchdog::HIDDEN,
         crate::load::HIDDEN,
@@ -43,13 +43,13 @@ pub(super) fn is_inner(words: &[OsString]) -> bool {
         crate::verify::SAMPLER,
         crate::latency::HIDDEN,
     ];
-    words.get(1).is_some_and(|word| names.iter().any(|name| word == name))
+    args.get(1).is_some_and(|arg| names.iter().any(|name| arg == name))
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// Whatever went wrong.
+/// The subcommand failed.
 pub(super) fn run(inner: &InternalArgs) -> Result<(), Failure> {
     match &inner.command {
         InternalCommand::Guard(args) => undo_watchdog::run(&inner.global, args),

@@ -1,5 +1,5 @@
-//! What the command line and the files it names may say: numbers, CPU lists and documents. What is
-//! wrong there is wrong input (exit code 2), whatever command reads it.
+//! Parses values of the command line and reads the files that it names: numbers, CPU lists and
+//! documents. An error here is wrong input (exit code 2) in every subcommand.
 
 use crate::failure::{Failure, FailureKind};
 use crate::plan::PlanRefusal;
@@ -10,22 +10,22 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What a CPU list looks like.
+/// The hint that shows the form of a CPU list.
 pub(super) const LIST_HINT: &str = "a list looks like 3, 2-3 or 2-N";
 
 /// Reads a file that the user named.
 ///
 /// # Errors
-/// The file is not there, is no text, or may not be read.
+/// The file does not exist, is not text, or cannot be read.
 pub(super) fn read_file(file: &Path) -> Result<String, Failure> {
     read_document(file).map_err(|error| {
-        let forbidden = matches!(error.errno(), Some(1 | 13));
+        let denied = matches!(error.errno(), Some(1 | 13));
         let failure = Failure::from(error);
-        if forbidden { failure } else { Failure { kind: FailureKind::Usage, ..failure } }
+        if denied { failure } else { Failure { kind: FailureKind::Usage, ..failure } }
     })
 }
 
-/// A list of CPUs.
+/// Parses a CPU list.
 ///
 /// # Errors
 /// It is not a list, or names no CPU.
@@ -42,16 +42,16 @@ pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
     }
 }
 
-/// What to do with a hexadecimal mask where a list is expected.
+/// The hint for a hexadecimal mask where a list is expected.
 pub(super) fn mask_hint(text: &str) -> Option<String> {
     let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
-    Some(format!("this is a mask; `cpushield mask {text}` converts it to the list {cpus}"))
+    Some(format!("it is a mask, of the list {cpus}; to convert masks: cpushield mask {text}"))
 }
 
-/// Refuses CPUs that the machine does not have, or that are offline.
+/// Checks that the machine has these CPUs and that they are online.
 ///
 /// # Errors
-/// Names the CPUs.
+/// Names the CPUs that are absent or offline.
 pub(super) fn check_cpus(host: &Host, cpus: &CpuSet) -> Result<(), Failure> {
     let online = host.online_cpus()?;
     let present = host.read_line("/sys/devices/system/cpu/present");
@@ -66,85 +66,85 @@ pub(super) fn check_cpus(host: &Host, cpus: &CpuSet) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The number of a process or a thread.
+/// Parses the number of a process or a thread.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn process_number(text: &str) -> Result<i32, String> {
     number(text, 1..=i32::MAX, "a process number")
 }
 
-/// The number of one CPU.
+/// Parses the number of a CPU.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn cpu_number(text: &str) -> Result<usize, String> {
     number(text, 0..=usize::MAX, "a CPU number")
 }
 
-/// The number of a NUMA node.
+/// Parses the number of a NUMA node.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn node_number(text: &str) -> Result<usize, String> {
     number(text, 0..=usize::MAX, "the number of a NUMA node")
 }
 
-/// A number of things that may be none.
+/// Parses a count, which may be 0.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn amount(text: &str) -> Result<u64, String> {
     number(text, 0..=u64::MAX, "a whole number, 0 or more")
 }
 
-/// A real-time priority, as `SCHED_FIFO` has them.
+/// Parses a `SCHED_FIFO` priority, 1 to 99.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn priority(text: &str) -> Result<u32, String> {
     number(text, 1..=99, "a priority, 1 to 99")
 }
 
-/// A real-time priority that leaves the kernel one above it.
+/// Parses a real-time priority, 1 to 98. The kernel's threads need a higher one.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn lower_priority(text: &str) -> Result<u32, String> {
     number(text, 1..=98, "a priority, 1 to 98")
 }
 
-/// A nice value.
+/// Parses a nice value.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn nice(text: &str) -> Result<i32, String> {
     number(text, -20..=19, "a nice value, -20 to 19")
 }
 
-/// A time with its unit, as every option takes it ([`parse_span`]).
+/// Parses a time with a unit, in the form of every TIME option ([`parse_span`]).
 ///
 /// # Errors
-/// It is not one.
+/// The text is not one.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     parse_span(text).map(Duration::from_nanos)
 }
 
-/// The same, longer than nothing.
+/// Parses a time that is not 0.
 ///
 /// # Errors
-/// It is not one, or is none.
+/// The text is not one.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     span_ns(text).map(Duration::from_nanos)
 }
 
-/// The same in nanoseconds.
+/// Parses a time that is not 0, in nanoseconds.
 ///
 /// # Errors
 /// As [`span`].
 pub(super) fn span_ns(text: &str) -> Result<u64, String> {
     match parse_span(text)? {
-        0 => Err("the time must be longer than nothing".to_owned()),
+        0 => Err("the time must be longer than 0".to_owned()),
         ns => Ok(ns),
     }
 }
@@ -154,6 +154,6 @@ fn number<T: FromStr + PartialOrd>(
     range: RangeInclusive<T>,
     what: &str,
 ) -> Result<T, String> {
-    let found = text.parse().ok().filter(|number| range.contains(number));
-    found.ok_or_else(|| format!("it is not {what}"))
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("it is not {what}"))
 }

@@ -1,4 +1,4 @@
-//! `cpushield latency`: how late threads on shielded CPUs are.
+//! `cpushield latency`: measures the wake-up latency of threads on shielded CPUs.
 
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::loads::LoadArgs;
@@ -37,7 +37,7 @@ use std::time::Duration;
                             cpushield latency [OPTIONS] --resume <FILE>")]
 pub struct LatencyArgs {
     /// Event that the threads wait for; --resume takes it from the saved measurement
-    #[arg(value_name = "INSTRUMENT", value_parser = instrument())]
+    #[arg(value_name = "INSTRUMENT", value_parser = instrument_parser())]
     instrument: Option<String>,
     /// CPUs to measure [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
@@ -94,25 +94,25 @@ pub struct LatencyArgs {
     active: ActiveArgs,
 }
 
-/// The period of a thread, unless another is given.
+/// The default period of a thread.
 const PERIOD_NS: u64 = 1_000_000;
-/// How long threads warmup, unless it is said.
+/// The default warm-up.
 const WARMUP: Duration = Duration::from_millis(200);
-/// The same with a load, which has to fill its buffers first.
+/// The default warm-up with a load, which first has to fill its buffers.
 const WARMUP_LOADED: Duration = Duration::from_secs(1);
-/// The priority of the first thread, unless another is given.
+/// The default priority of the thread with the shortest period.
 const PRIORITY: u32 = 80;
 
-/// Where it is measured.
+/// The CPUs to measure, with their shield and the load.
 struct LatencyTarget {
-    scene: WatchTarget,
+    watch: WatchTarget,
     cgroup: Option<String>,
     guard: Option<ShieldMonitor>,
     store: Store,
     load: load::LoadRequest,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// The CPUs cannot be measured, or the limit does not hold.
@@ -120,64 +120,64 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
-            .hint("leave --root out"));
+            .hint("omit --root"));
     }
     args.active.check(&host, &global.store())?;
-    let kept =
+    let checkpoint =
         MeasurementCheckpoint::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
-    let instrument = chosen(args, kept.as_ref())?;
-    let beats = beats(args, instrument)?;
+    let instrument = choose_instrument(args, checkpoint.as_ref())?;
+    let threads = thread_specs(args, instrument)?;
     args.load.check()?;
     [&args.histogram, &args.hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
-    let site = site(&host, global, args, instrument)?;
-    signal::catch_stops()
-        .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let mut latency = measured(ui, &host, args, instrument, beats, &site, kept.as_ref())?;
-    name_remedies(&mut latency, &host, &site);
-    let (latency, lost) = match kept {
-        Some(kept) => kept.end(latency)?,
+    let target = find_target(&host, global, args, instrument)?;
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    let mut latency = measure(ui, &host, args, instrument, threads, &target, checkpoint.as_ref())?;
+    name_remedies(&mut latency, &host, &target);
+    let (latency, save_error) = match checkpoint {
+        Some(checkpoint) => checkpoint.finish(latency)?,
         None => (latency, None),
     };
     ui.show(&latency, || fold(&report::text(&latency, &paint), ui.width()))?;
     write_files(ui, args, &latency)?;
-    if let Some(failure) = lost {
+    if let Some(failure) = save_error {
         if ui.format == OutputFormat::Text {
             ui.line(&latency)?;
         }
         return Err(failure);
     }
-    outcome(&latency)
+    check_result(&latency)
 }
 
-fn measured(
+fn measure(
     ui: &Ui,
     host: &Host,
     args: &LatencyArgs,
     instrument: &'static dyn Instrument,
-    beats: Vec<ThreadSpec>,
-    site: &LatencyTarget,
-    kept: Option<&MeasurementCheckpoint<'_>>,
+    threads: Vec<ThreadSpec>,
+    target: &LatencyTarget,
+    checkpoint: Option<&MeasurementCheckpoint<'_>>,
 ) -> Result<LatencyMeasurement, Failure> {
     let bar = ui.bar();
-    let (over, worst) = kept.map_or((Duration::ZERO, None), MeasurementCheckpoint::over);
-    let worst = Cell::new(worst);
-    let keep = |latency| {
-        if let Some(kept) = kept {
-            kept.keep(latency);
+    let (done_before, worst_before) =
+        checkpoint.map_or((Duration::ZERO, None), MeasurementCheckpoint::progress_before);
+    let worst = Cell::new(worst_before);
+    let save = |latency| {
+        if let Some(checkpoint) = checkpoint {
+            checkpoint.save(latency);
         }
     };
     let order = MeasureRequest {
         instrument,
-        cpus: site.scene.cpus.clone(),
-        threads: beats,
-        span: checkpoint::span(kept, args.time)?,
+        cpus: target.watch.cpus.clone(),
+        beats: threads,
+        span: checkpoint::remaining_span(checkpoint, args.time)?,
         warmup: args.warmup.unwrap_or(if args.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: args.over.clone(),
         max_ns: args.max,
-        cgroup: site.cgroup.clone(),
-        guard: site.guard.clone(),
-        store: site.store.clone(),
-        load: site.load.clone(),
+        cgroup: target.cgroup.clone(),
+        guard: target.guard.clone(),
+        store: target.store.clone(),
+        load: target.load.clone(),
         force: args.force,
         why: args.why,
         progress: &|progress| match progress {
@@ -187,46 +187,49 @@ fn measured(
                 let so_far = worst
                     .get()
                     .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
-                bar.show_progress(&format!("measuring{so_far}"), over + done, over + of);
+                bar.part(&format!("measuring{so_far}"), done_before + done, done_before + of);
             }
         },
-        autosave: kept.is_some().then_some(&keep),
+        keep: checkpoint.is_some().then_some(&save),
         stop: &|| signal::stopped_by().is_some(),
     };
-    kept.map_or(Ok(()), |kept| kept.fits(host, &order))?;
+    checkpoint.map_or(Ok(()), |checkpoint| checkpoint.check_resumable(host, &order))?;
     let latency = latency::measure(host, &order);
     bar.end();
     Ok(latency?)
 }
 
-/// The instrument that was asked for, or that of the measurement that is gone on with.
-fn chosen(
+/// The requested instrument, or the instrument of the resumed measurement.
+fn choose_instrument(
     args: &LatencyArgs,
-    kept: Option<&MeasurementCheckpoint<'_>>,
+    checkpoint: Option<&MeasurementCheckpoint<'_>>,
 ) -> Result<&'static dyn Instrument, Failure> {
-    let asked = args.instrument.as_deref();
-    let name = match kept {
-        Some(kept) => kept.instrument(asked)?,
-        None => asked,
+    let requested = args.instrument.as_deref();
+    let name = match checkpoint {
+        Some(checkpoint) => checkpoint.instrument(requested)?,
+        None => requested,
     };
     name.and_then(instruments::by_name).ok_or_else(no_instrument)
 }
 
-/// Nothing says what the threads wait for: every instrument with its meaning.
+/// The failure when no instrument is named. It lists all instruments.
 fn no_instrument() -> Failure {
-    let mut message = "name an instrument, which says what the threads wait for".to_owned();
-    for one in INSTRUMENTS {
-        message.push_str(&format!("\n  {:<9} {}", one.name(), one.summary()));
+    let mut message = "no instrument is named; it selects what the threads wait for".to_owned();
+    for instrument in INSTRUMENTS {
+        message.push_str(&format!("\n  {:<9} {}", instrument.name(), instrument.summary()));
     }
     Failure::usage(message)
-        .hint("most begin with: cpushield latency timer")
-        .hint("`cpushield explain latency-timer` describes an instrument")
+        .hint("start with: cpushield latency timer")
+        .hint("or read about an instrument: cpushield explain latency-timer")
 }
 
-/// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
-fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<ThreadSpec>, Failure> {
+/// The threads on each CPU. As in LinuxCNC, a shorter period gets a higher priority.
+fn thread_specs(
+    args: &LatencyArgs,
+    instrument: &dyn Instrument,
+) -> Result<Vec<ThreadSpec>, Failure> {
     if args.over.len() > LIMITS {
-        return Err(Failure::usage(format!("--over can be given {LIMITS} times at most")));
+        return Err(Failure::usage(format!("--over can be given at most {LIMITS} times")));
     }
     if instrument.is_endless() {
         if args.fifo.is_some() || !args.thread.is_empty() {
@@ -234,8 +237,7 @@ fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<ThreadSp
             return Err(Failure::usage(format!(
                 "a thread of {name} never sleeps, so it has no period"
             ))
-            .hint("it has no real-time priority either, as it would starve the kernel's threads")
-            .hint("leave --thread and --fifo out"));
+            .hint("omit --thread and --fifo; a real-time priority would starve kernel threads"));
         }
         return Ok(vec![ThreadSpec { period_ns: 0, policy: SchedPolicy::Other { nice: 0 } }]);
     }
@@ -245,22 +247,26 @@ fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<ThreadSp
     }
     periods.sort_unstable();
     if periods.windows(2).any(|pair| pair.first() == pair.get(1)) {
-        return Err(Failure::usage("two threads of one period on one CPU would hide each other")
-            .hint("give each --thread another period"));
+        return Err(Failure::usage(
+            "two threads with the same period on one CPU would hide each other's latency",
+        )
+        .hint("give each --thread a different period"));
     }
-    let beat = |(below, period_ns): (u32, u64)| {
-        let priority = args.fifo.unwrap_or(PRIORITY).saturating_sub(below).max(1);
-        let policy = if args.other {
-            SchedPolicy::Other { nice: 0 }
-        } else {
-            SchedPolicy::Fifo { priority }
-        };
-        ThreadSpec { period_ns, policy }
-    };
-    Ok((0..).zip(periods).map(beat).collect())
+    let ranked = (0..).zip(periods);
+    Ok(ranked
+        .map(|(rank, period_ns): (u32, u64)| {
+            let priority = args.fifo.unwrap_or(PRIORITY).saturating_sub(rank).max(1);
+            let policy = if args.other {
+                SchedPolicy::Other { nice: 0 }
+            } else {
+                SchedPolicy::Fifo { priority }
+            };
+            ThreadSpec { period_ns, policy }
+        })
+        .collect())
 }
 
-fn site(
+fn find_target(
     host: &Host,
     global: &GlobalArgs,
     args: &LatencyArgs,
@@ -268,21 +274,22 @@ fn site(
 ) -> Result<LatencyTarget, Failure> {
     let store = global.store();
     let command = format!("latency {}", instrument.name());
-    let scene = WatchTarget::find(host, &store, args.cpus.as_ref(), &command)?;
-    if let Some(place) = scene.ours() {
-        beside_others(host, place, &scene.cpus)?;
+    let watch = WatchTarget::find(host, &store, args.cpus.as_ref(), &command)?;
+    if let Some(place) = watch.own_shield() {
+        check_idle(host, place, &watch.cpus)?;
     }
-    let shielded = scene.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
-    let load = args.load.order(host, global, &scene.cpus, &shielded)?;
-    let cgroup = args.cgroup.clone().or_else(|| scene.group());
-    let ours = scene.ours().cloned();
-    let guard =
-        ours.map(|place| ShieldMonitor::new(host, place.name, place.group, scene.cpus.clone()));
-    Ok(LatencyTarget { scene, cgroup, guard, store, load })
+    let shielded = watch.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
+    let load = args.load.request(host, global, &watch.cpus, &shielded)?;
+    let cgroup = args.cgroup.clone().or_else(|| watch.group());
+    let guard = watch
+        .own_shield()
+        .cloned()
+        .map(|place| ShieldMonitor::new(host, place.name, place.group, watch.cpus.clone()));
+    Ok(LatencyTarget { watch, cgroup, guard, store, load })
 }
 
-/// Says of what ran while the worst waited how it can be removed here.
-fn name_remedies(latency: &mut LatencyMeasurement, host: &Host, site: &LatencyTarget) {
+/// Names the remedies for what ran during the worst latencies.
+fn name_remedies(latency: &mut LatencyMeasurement, host: &Host, target: &LatencyTarget) {
     let series = latency.series.iter_mut();
     let worst = series.flat_map(|series| &mut series.worst);
     let shares: Vec<&mut TimeShare> =
@@ -290,83 +297,95 @@ fn name_remedies(latency: &mut LatencyMeasurement, host: &Host, site: &LatencyTa
     if shares.is_empty() {
         return;
     }
-    let WatchTarget { active, cpus, .. } = &site.scene;
-    let known = verify::known(host, &site.store, active.as_ref(), cpus);
-    let Some((machine, shield)) = known else { return };
+    let WatchTarget { active, cpus, .. } = &target.watch;
+    let remedy_target = verify::find_remedy_target(host, &target.store, active.as_ref(), cpus);
+    let Some((machine, shield)) = remedy_target else { return };
     for share in shares {
         share.remedy = tunables::remedy(&machine, &shield, share.cause, &share.culprit).remedy();
     }
 }
 
-/// A program that runs in the shield would be part of every figure, and would be late itself.
-fn beside_others(host: &Host, place: &ShieldPlacement, cpus: &CpuSet) -> Result<(), Failure> {
+/// Refuses to measure while a program runs on the CPUs: it would change every result and would run
+/// late itself.
+fn check_idle(host: &Host, place: &ShieldPlacement, cpus: &CpuSet) -> Result<(), Failure> {
     for tid in place.members(host)? {
         let Ok(task) = host.task(tid, tid) else { continue };
         if task.state == 'R' && cpus.contains(task.cpu) {
             return Err(Failure::machine(format!(
-                "{} ({tid}) is running on CPU {}, and the measuring threads would take its time",
+                "{} ({tid}) is running on CPU {}, and the measuring threads would delay it",
                 task.comm, task.cpu
             ))
-            .hint("measure before it starts, or another CPU of the shield: --cpus"));
+            .hint("measure before it starts")
+            .hint("or measure another CPU of the shield: --cpus LIST"));
         }
     }
     Ok(())
 }
 
 fn write_files(ui: &Ui, args: &LatencyArgs, latency: &LatencyMeasurement) -> Result<(), Failure> {
-    let bug = |why: String| Failure::new(FailureKind::Bug, why);
     if let Some(file) = &args.histogram {
-        let text = latency::cyclictest(latency).map_err(bug)?;
+        let text =
+            latency::cyclictest(latency).map_err(|why| Failure::new(FailureKind::Bug, why))?;
         write_stream(file, &mut |out| out.write_all(text.as_bytes()))?;
         ui.status(&format!("wrote {}", file.display()));
     }
     if let Some(file) = &args.hdr {
-        let log = latency::hdr_log(latency).map_err(bug)?;
+        let log = latency::hdr_log(latency).map_err(|why| Failure::new(FailureKind::Bug, why))?;
         write_stream(file, &mut |out| out.write_all(&log))?;
         ui.status(&format!("wrote {}", file.display()));
     }
     Ok(())
 }
 
-pub(super) fn paint(word: TextStyle, words: &str) -> String {
-    match word {
-        TextStyle::Good => Emphasis::Good.paint(words),
-        TextStyle::Bad => Emphasis::Bad.paint(words),
-        TextStyle::Doubt => Emphasis::Doubt.paint(words),
-        TextStyle::Head => Emphasis::Head.paint(words),
+pub(super) fn paint(style: TextStyle, text: &str) -> String {
+    match style {
+        TextStyle::Good => Emphasis::Good.paint(text),
+        TextStyle::Bad => Emphasis::Bad.paint(text),
+        TextStyle::Doubt => Emphasis::Doubt.paint(text),
+        TextStyle::Head => Emphasis::Head.paint(text),
     }
 }
 
-/// The exit code.
-fn outcome(latency: &LatencyMeasurement) -> Result<(), Failure> {
+/// Succeeds if something was measured and every limit holds.
+///
+/// # Errors
+/// Nothing was measured, or a limit does not hold or is unknown.
+fn check_result(latency: &LatencyMeasurement) -> Result<(), Failure> {
     let is_silent = latency.silent_below_ns().is_some();
     if latency.worst().is_none() && !latency.stopped && !is_silent {
-        let of_threads = latency.series.iter().flat_map(|series| series.doubts.first());
-        let of_threads = of_threads.map(ToString::to_string).next();
-        let of_all = latency.doubts.first().map(ToString::to_string);
-        let why = of_threads.or(of_all).unwrap_or_else(|| ThreadDoubt::NoEvent.to_string());
+        let mut thread_doubts = latency.series.iter().flat_map(|series| series.doubts.first());
+        let why = match (thread_doubts.next(), latency.doubts.first()) {
+            (Some(doubt), _) => doubt.to_string(),
+            (None, Some(doubt)) => doubt.to_string(),
+            (None, None) => ThreadDoubt::NoEvent.to_string(),
+        };
         return Err(Failure::machine(format!("nothing was measured: {why}")));
     }
     if latency.holds() {
         return Ok(());
     }
     let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
-    let words = |gate: &crate::verify::Gate<LatencyDoubt>| match gate.held {
-        None => {
-            let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
-            format!("it is not known whether {} holds{why}", gate.limit)
-        }
-        _ => {
-            format!("{} does not hold: found {}", gate.limit, report::measured_value(latency, gate))
-        }
-    };
-    let words: Vec<String> = broken.map(words).collect();
-    Err(Failure::new(FailureKind::DoesNotHold, words.join("; ")))
+    let reasons: Vec<String> = broken.map(|gate| describe_broken_gate(latency, gate)).collect();
+    Err(Failure::new(FailureKind::DoesNotHold, reasons.join("; ")))
 }
 
-fn instrument() -> impl TypedValueParser<Value = String> {
-    let value = |one: &&'static dyn Instrument| PossibleValue::new(one.name()).help(one.summary());
-    PossibleValuesParser::new(INSTRUMENTS.iter().map(value))
+fn describe_broken_gate(
+    latency: &LatencyMeasurement,
+    gate: &crate::verify::Gate<LatencyDoubt>,
+) -> String {
+    if gate.held.is_none() {
+        let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
+        return format!("it is unknown whether {} holds{why}", gate.limit);
+    }
+    format!("{} does not hold: found {}", gate.limit, report::found(latency, gate))
+}
+
+fn instrument_parser() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(
+        INSTRUMENTS
+            .iter()
+            .map(|instrument| PossibleValue::new(instrument.name()).help(instrument.summary())),
+    )
 }
 
 #[cfg(test)]
@@ -374,8 +393,8 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn beats(args: &LatencyArgs) -> Result<Vec<ThreadSpec>, Failure> {
-        super::beats(args, chosen(args, None)?)
+    fn thread_specs(args: &LatencyArgs) -> Result<Vec<ThreadSpec>, Failure> {
+        super::thread_specs(args, choose_instrument(args, None)?)
     }
 
     fn args(line: &str) -> Result<LatencyArgs, String> {
@@ -388,30 +407,33 @@ mod tests {
     #[test]
     fn the_shorter_the_period_the_higher_the_priority() {
         let line = "cpushield latency timer --thread 1ms --thread 25us --fifo 90";
-        let beats = beats(&args(line).unwrap()).unwrap();
+        let threads = thread_specs(&args(line).unwrap()).unwrap();
         let fifo =
             |period_ns, priority| ThreadSpec { period_ns, policy: SchedPolicy::Fifo { priority } };
-        assert_eq!(beats, [fifo(25_000, 90), fifo(1_000_000, 89)]);
+        assert_eq!(threads, [fifo(25_000, 90), fifo(1_000_000, 89)]);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_options_are_refused() {
         for line in ["sundial", "timer --thread 0us", "timer --thread 5", "timer --fifo 99"] {
             assert!(args(&format!("cpushield latency {line}")).is_err(), "{line}");
         }
-        assert!(beats(&args("cpushield latency --for 1s").unwrap()).is_err(), "no instrument");
+        assert!(
+            thread_specs(&args("cpushield latency --for 1s").unwrap()).is_err(),
+            "no instrument"
+        );
         assert_eq!(args("cpushield latency --resume day.json").unwrap().instrument, None);
         let twice = args("cpushield latency timer --thread 1ms --thread 1000us").unwrap();
-        assert!(beats(&twice).is_err());
+        assert!(thread_specs(&twice).is_err());
         let many = "1us,2us,3us,4us,5us,6us,7us,8us,9us";
         let many = args(&format!("cpushield latency timer --over {many}")).unwrap();
-        assert!(beats(&many).is_err());
+        assert!(thread_specs(&many).is_err());
         assert!(args("cpushield latency timer --other --fifo 3").is_err());
         for line in ["spin --fifo 3", "spin --thread 1ms"] {
-            assert!(beats(&args(&format!("cpushield latency {line}")).unwrap()).is_err());
+            assert!(thread_specs(&args(&format!("cpushield latency {line}")).unwrap()).is_err());
         }
         let policy = SchedPolicy::Other { nice: 0 };
-        let spin = beats(&args("cpushield latency spin").unwrap()).unwrap();
+        let spin = thread_specs(&args("cpushield latency spin").unwrap()).unwrap();
         assert_eq!(spin, [ThreadSpec { period_ns: 0, policy }]);
     }
 }

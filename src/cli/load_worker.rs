@@ -1,4 +1,4 @@
-//! The hidden subcommand that makes this program the load of `try`.
+//! The internal subcommand that runs the load of `try`.
 
 use crate::failure::Failure;
 use crate::load;
@@ -10,16 +10,16 @@ use std::time::Duration;
 pub struct BusyArgs {
     /// The CPUs
     cpus: CpuSet,
-    /// The process it is to end with
+    /// Exit when this process exits
     parent: i32,
-    /// The seconds it is to end after
+    /// Exit after this many seconds
     seconds: u64,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The load cannot run.
 pub fn run(args: &BusyArgs) -> Result<(), Failure> {
     load::serve(&args.cpus, args.parent, Duration::from_secs(args.seconds))
         .map_err(|e| Error::io(Operation::Call, "the load", e).into())

@@ -1,4 +1,4 @@
-//! `cpushield mask`: CPU lists and hexadecimal masks, one into the other.
+//! `cpushield mask`: converts between CPU lists and hexadecimal masks.
 
 use crate::failure::Failure;
 use crate::report::table::many;
@@ -19,7 +19,7 @@ pub struct MaskArgs {
     mask: bool,
 }
 
-/// One set in every spelling.
+/// One CPU set in every notation.
 #[derive(Debug, Serialize)]
 struct CpuSetSpellings {
     list: CpuSet,
@@ -28,7 +28,7 @@ struct CpuSetSpellings {
     count: usize,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// A word is neither a list nor a mask.
@@ -36,12 +36,11 @@ pub fn run(ui: &Ui, args: &MaskArgs) -> Result<(), Failure> {
     let sets =
         args.words.iter().map(|word| parse(word, args.mask)).collect::<Result<Vec<_>, _>>()?;
     let sets: Vec<CpuSetSpellings> = sets.into_iter().map(spell).collect();
-    ui.show(&sets, || {
-        let line = |s: &CpuSetSpellings| {
-            format!("{}  {}  {}  ({})\n", s.list, s.hex, s.mask, many(s.count, "CPU"))
-        };
-        sets.iter().map(line).collect()
-    })
+    ui.show(&sets, || sets.iter().map(format_line).collect())
+}
+
+fn format_line(set: &CpuSetSpellings) -> String {
+    format!("{}  {}  {}  ({})\n", set.list, set.hex, set.mask, many(set.count, "CPU"))
 }
 
 fn spell(list: CpuSet) -> CpuSetSpellings {
@@ -49,8 +48,8 @@ fn spell(list: CpuSet) -> CpuSetSpellings {
     CpuSetSpellings { hex: format!("0x{}", mask.replace(',', "")), mask, count: list.len(), list }
 }
 
-/// A word is a mask when it says so: by `0x`, by a hex letter, or by an eight-digit group behind a
-/// comma, which no list has.
+/// Parses a list or a mask. A word is a mask if it has `0x`, a hexadecimal letter, or an
+/// eight-digit group after a comma, which no list has.
 fn parse(word: &str, as_mask: bool) -> Result<CpuSet, Failure> {
     let groups = word.contains(',')
         && word
@@ -65,7 +64,7 @@ fn parse(word: &str, as_mask: bool) -> Result<CpuSet, Failure> {
         CpuSet::parse_list(word, None)
     };
     let hint = "a list looks like 0-3,8 and a mask like 0x10f or 8000,00000000";
-    // A mask of zeros says what it is; an empty word is most often a variable that is not set.
+    // A mask of zeros is a valid empty set. An empty word is usually an unset shell variable.
     let digits = word.bytes().any(|b| b.is_ascii_hexdigit());
     match parsed {
         Ok(cpus) if cpus.is_empty() && !digits => {
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_read_as_what_it_looks_like() {
+    fn the_form_of_a_word_decides_whether_it_is_a_list_or_a_mask() {
         for (word, list) in [
             ("7", "7"),
             ("0x80", "7"),

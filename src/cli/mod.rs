@@ -62,7 +62,7 @@ use std::process::ExitCode;
     propagate_version = true
 )]
 pub struct Cli {
-    /// What all subcommands know
+    /// Options of every subcommand
     #[command(flatten)]
     pub global: GlobalArgs,
     /// The subcommand
@@ -96,25 +96,25 @@ pub struct GlobalArgs {
     event_log: Option<EventLog>,
 }
 
-/// The state directory of a machine.
+/// The default state directory, relative to the machine's root.
 const STATE: &str = "var/lib/cpushield";
 
 impl GlobalArgs {
-    /// The state directory: the one that was named, else that of the machine. A recorded machine
-    /// has its own, so that nothing of the live machine's shield is looked at.
+    /// The state directory: `--state`, or the machine's own. A recorded machine has its own, so
+    /// the live machine's shield is never read for it.
     #[must_use]
     pub fn state_dir(&self) -> PathBuf {
         let root = self.root.as_deref().unwrap_or(Path::new("/"));
         self.state.clone().unwrap_or_else(|| root.join(STATE))
     }
 
-    /// What is kept in the state directory.
+    /// The files in the state directory.
     #[must_use]
     pub fn store(&self) -> Store {
         Store::new(&self.state_dir()).logging(self.event_log.clone())
     }
 
-    /// Opens the log that was asked for, and notes what was called.
+    /// Opens the `--log` file and logs the command line.
     fn open_log(&mut self) -> Result<(), Failure> {
         let Some(path) = &self.log else { return Ok(()) };
         let log = EventLog::open(path)?;
@@ -126,23 +126,23 @@ impl GlobalArgs {
     /// The machine to work on: the live one, or the recorded one of `--root`.
     ///
     /// # Errors
-    /// The recording cannot be read.
+    /// The recording cannot be read, or the directory is not a recording.
     pub fn host(&self) -> Result<Host, Failure> {
         match &self.root {
             None => Ok(Host::live().logging(self.event_log.clone())),
             Some(dir) => {
                 let host = match Host::recorded(dir) {
                     Err(error) if error.is_absent() => {
-                        let why = format!(
+                        let message = format!(
                             "{} does not exist, so it is not a recorded machine",
                             dir.display()
                         );
-                        let hint = "`cpushield survey --record DIR` makes one";
-                        return Err(Failure::usage(why).hint(hint));
+                        let hint = "record one: cpushield survey --record DIR";
+                        return Err(Failure::usage(message).hint(hint));
                     }
                     host => host?.logging(self.event_log.clone()),
                 };
-                // Of what a loader has written the boot commands need no more than these.
+                // The boot commands need nothing else of a recording.
                 if ["/proc", "/sys", "/boot"].iter().any(|dir| host.exists(dir)) {
                     return Ok(host);
                 }
@@ -151,39 +151,40 @@ impl GlobalArgs {
                     "{name} is not a recorded machine: it has no proc, sys or boot"
                 ));
                 Err(failure.hint(if host.exists("/root/proc") {
-                    format!("its files are one level below: --root {}", dir.join("root").display())
+                    format!("use the directory below it: --root {}", dir.join("root").display())
                 } else {
-                    "`cpushield survey --record DIR` makes one".to_owned()
+                    "record one: cpushield survey --record DIR".to_owned()
                 }))
             }
         }
     }
 }
 
-/// The machine as it is. While a shield is up, or a part of one, what would interrupt its CPUs is
-/// not looked at.
-pub(crate) fn surveyed(host: &Host, store: &Store) -> Machine {
-    surveyed_under(host, store, crate::apply::active(host, store).ok().flatten().as_ref())
+/// Surveys the machine. While a shield, or a part of one, is active, the survey skips everything
+/// that would interrupt its CPUs.
+pub(crate) fn survey_machine(host: &Host, store: &Store) -> Machine {
+    survey_with_shield(host, store, crate::apply::active(host, store).ok().flatten().as_ref())
 }
 
-/// The same where it is known which shield is up.
-fn surveyed_under(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
+/// Like [`survey_machine`], when the caller already knows the active shield.
+fn survey_with_shield(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
     match active {
-        Some(plan) if host.is_live() => beside(host, store, plan),
+        Some(plan) if host.is_live() => survey_shielded(host, store, plan),
         _ => crate::survey::survey(host, &tunables::reads()),
     }
 }
 
-/// The machine while this shield is up, with what the shield's journal knows of interrupts.
-pub(crate) fn beside(host: &Host, store: &Store, plan: &Plan) -> Machine {
-    let mut machine = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
-    // A journal without outcomes leaves the plan.
+/// Surveys the machine while this shield is active. The shield's journal supplies what is known
+/// about interrupts.
+pub(crate) fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
+    let mut machine = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
+    // Without outcomes in the journal, the plan is all that is known.
     let outcomes = crate::apply::outcomes(host, store).unwrap_or_default();
     tunables::complete_survey(&mut machine, plan, &outcomes);
     machine
 }
 
-/// The subcommands; the help of each is what its `Args` say: docs here would take their place
+/// The subcommands. The help of each is the doc of its `Args`; a doc here would replace it
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
     Try(try_shield::TryArgs),
@@ -209,38 +210,38 @@ pub enum CliCommand {
     Completions(completions::CompletionsArgs),
 }
 
-/// Parses these words, runs what they ask for, and shows what went wrong.
+/// Parses the command line, runs the subcommand and shows a failure.
 #[must_use]
-pub fn run_words(words: &[OsString]) -> ExitCode {
-    if inner::is_inner(words) {
+pub fn run_command_line(args: &[OsString]) -> ExitCode {
+    if inner::is_internal(args) {
         let ui = Ui::new(OutputFormat::Text, false);
-        return ended(
+        return show_and_exit(
             &ui,
-            inner::run(&inner::InternalArgs::parse_from(words)).map(|()| ExitCode::SUCCESS),
+            inner::run(&inner::InternalArgs::parse_from(args)).map(|()| ExitCode::SUCCESS),
         );
     }
-    match parse(words) {
+    match parse(args) {
         Ok(cli) => {
             let format = if cli.global.json { OutputFormat::Json } else { OutputFormat::Text };
             let ui = Ui::new(format, cli.global.quiet);
-            ended(&ui, dispatch(&ui, cli))
+            show_and_exit(&ui, dispatch(&ui, cli))
         }
-        // Words behind `--` are another program's.
+        // Arguments after `--` belong to another program.
         Err(error)
             if error.use_stderr()
-                && words.iter().take_while(|word| *word != "--").any(|word| word == "--json") =>
+                && args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json") =>
         {
             let failure = Failure::from(error);
-            let failure = if is_run(words) { run::before_start(failure) } else { failure };
-            ended(&Ui::new(OutputFormat::Json, false), Err(failure))
+            let failure = if is_run(args) { run::fail_before_start(failure) } else { failure };
+            show_and_exit(&Ui::new(OutputFormat::Json, false), Err(failure))
         }
-        Err(error) if error.use_stderr() && is_run(words) => {
-            // As `env` has it: all others are the program's own.
+        Err(error) if error.use_stderr() && is_run(args) => {
+            // Like `env`: every other exit code belongs to the program.
             let _ = error.print();
             ExitCode::from(FailureKind::NotStarted.code())
         }
         Err(error) => {
-            // Nowhere is left to report that standard error is closed.
+            // If standard error is closed, there is no place to report that.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FailureKind::Usage.code()))
         }
@@ -259,47 +260,49 @@ pub fn command() -> clap::Command {
     })
 }
 
-fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let mut matches = command().try_get_matches_from(words)?;
+fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut matches = command().try_get_matches_from(args)?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
-/// Whether these words, which are not understood, are meant for `run`.
-fn is_run(words: &[OsString]) -> bool {
-    let mut words = words.iter().skip(1);
-    while let Some(word) = words.next() {
-        match word.to_str() {
-            Some("--root" | "--state") => drop(words.next()),
+/// Whether the subcommand of a command line that does not parse is `run`.
+fn is_run(args: &[OsString]) -> bool {
+    let mut args = args.iter().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("--root" | "--state") => drop(args.next()),
             Some(option) if option.starts_with('-') => {}
-            word => return word == Some("run"),
+            subcommand => return subcommand == Some("run"),
         }
     }
     false
 }
 
-fn ended(ui: &Ui, end: Result<ExitCode, Failure>) -> ExitCode {
-    end.unwrap_or_else(|failure| {
+/// Shows a failure and returns the exit code.
+fn show_and_exit(ui: &Ui, result: Result<ExitCode, Failure>) -> ExitCode {
+    result.unwrap_or_else(|failure| {
         ui.show_failure(&failure);
         failure.exit_code()
     })
 }
 
-/// Runs the subcommand. The exit code is 0, or the status of the program that `run` started.
+/// Runs the subcommand and logs how it ended. The exit code is 0, or the status of the program
+/// that `run` started.
 ///
 /// # Errors
-/// Whatever went wrong, with its exit code and hints.
+/// The subcommand failed.
 fn dispatch(ui: &Ui, mut cli: Cli) -> Result<ExitCode, Failure> {
     cli.global.open_log()?;
     let log = cli.global.event_log.clone();
-    let ended = run_command(ui, cli);
+    let result = run_subcommand(ui, cli);
     if let Some(log) = log {
-        let failure = ended.as_ref().err().map(ToString::to_string);
+        let failure = result.as_ref().err().map(ToString::to_string);
         log.note("end", failure.as_deref().unwrap_or("without an error"));
     }
-    ended
+    result
 }
 
-fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
+fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         CliCommand::Try(args) => try_shield::run(ui, &cli.global, &args),
         CliCommand::Survey(args) => survey::run(ui, &cli.global, &args),
@@ -320,7 +323,7 @@ fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Add(args) => add::run(ui, &cli.global, &args),
         CliCommand::Remove(args) => remove::run(ui, &cli.global, &args),
         CliCommand::Run(args) => {
-            return run::run(ui, &cli.global, &args).map_err(run::before_start);
+            return run::run(ui, &cli.global, &args).map_err(run::fail_before_start);
         }
         CliCommand::Status(args) => return status::run(ui, &cli.global, &args),
         CliCommand::Boot(args) => return boot::run(ui, &cli.global, &args),

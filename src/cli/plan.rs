@@ -1,4 +1,4 @@
-//! `cpushield plan`: the choice of CPUs and the ordered changes, without doing any.
+//! `cpushield plan`: chooses CPUs and lists the changes in order, without making them.
 
 use super::GlobalArgs;
 use super::request::RequestArgs;
@@ -21,17 +21,17 @@ pub struct PlanArgs {
     pub output: Option<PathBuf>,
     /// The shield
     #[command(flatten)]
-    pub wish: RequestArgs,
+    pub request: RequestArgs,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The wish is wrong, unsafe or impossible, or the plan cannot be saved.
+/// The request is wrong, unsafe or impossible, or the plan cannot be saved.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    let machine = super::surveyed(&host, &global.store());
-    let (plan, _) = args.wish.plan(&host, &machine)?;
+    let machine = super::survey_machine(&host, &global.store());
+    let (plan, _) = args.request.plan(&host, &machine)?;
     if let Some(file) = &args.output {
         let text = serde_json::to_string_pretty(&plan)
             .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;

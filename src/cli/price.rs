@@ -1,4 +1,4 @@
-//! `try --price`: the windows in which the load is measured that a shield takes CPUs from.
+//! `try --price`: measures the throughput of a load on the CPUs that are left outside the shield.
 
 use super::GlobalArgs;
 use super::loads::{LoadArgs, LoadCpus};
@@ -10,85 +10,89 @@ use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::{CpuSet, Host, signal};
 use std::time::{Duration, Instant};
 
-/// How long the load runs before anything counts.
-const SETTLE: Duration = Duration::from_secs(1);
-/// The time is counted in so many parts, so that its spread is known.
+/// Warm-up: how long the load runs before it is counted.
+const WARMUP: Duration = Duration::from_secs(1);
+/// The measurement is split into this many parts, to know the spread.
 const PARTS: u32 = 5;
-/// How often it is looked whether somebody stops it.
+/// How often the wait checks for a stop signal.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The load on every CPU but these.
+/// The load on every CPU except the shielded ones.
 ///
 /// # Errors
 /// There is no such load, or no CPU for it.
-pub(super) fn order(
+pub(super) fn load_request(
     host: &Host,
     global: &GlobalArgs,
     kinds: &[String],
     shielded: &CpuSet,
 ) -> Result<LoadRequest, Failure> {
     let args = LoadArgs { load: kinds.to_vec(), load_cpus: LoadCpus::All };
-    let order = args.order(host, global, &CpuSet::new(), shielded)?;
-    if order.wanted.is_empty() {
+    let request = args.request(host, global, &CpuSet::new(), shielded)?;
+    if request.wanted.is_empty() {
         return Err(Failure::usage("--price none measures nothing")
-            .hint("leave --price out, or name loads: --price messages,memory"));
+            .hint("omit --price")
+            .hint("or name loads: --price messages,memory"));
     }
-    Ok(order)
+    Ok(request)
 }
 
-/// Lets the load work and counts what it does.
+/// Runs the load for a while and measures its throughput.
 ///
 /// # Errors
-/// It cannot run, or somebody stopped it.
-pub(super) fn window(
+/// The load cannot run, or a signal stopped it.
+pub(super) fn measure_window(
     ui: &Ui,
     host: &Host,
-    order: &LoadRequest,
+    request: &LoadRequest,
     span: Duration,
     what: &str,
 ) -> Result<PriceWindow, Failure> {
     let bar = ui.bar();
-    bar.show_task(what);
-    let mut gang = LoadGenerator::start(order)?;
-    gang.begin();
-    pass(SETTLE, &|_| {})?;
-    let begin_ns = monotonic_ns();
-    gang.count_from_now(host);
-    let mut last = gang.so_far(host);
+    bar.tell(what);
+    let mut generator = LoadGenerator::start(request)?;
+    generator.go();
+    wait(WARMUP, &|_| {})?;
+    let start_ns = monotonic_ns();
+    generator.count_from_now(host);
+    let mut last = generator.so_far(host);
     let mut parts: Vec<(String, Vec<f64>)> =
         last.iter().map(|(name, ..)| ((*name).to_owned(), Vec::new())).collect();
     for part in 0..PARTS {
-        pass(span / PARTS, &|done| bar.show_progress(what, span / PARTS * part + done, span))?;
-        let now = gang.so_far(host);
-        for ((rates, (_, from_ns, from)), (_, until_ns, until)) in
+        wait(span / PARTS, &|done| bar.part(what, span / PARTS * part + done, span))?;
+        let now = generator.so_far(host);
+        for (((_, rates), (_, from_ns, from)), (_, until_ns, until)) in
             parts.iter_mut().zip(&last).zip(&now)
         {
             let count = until.zip(*from).map(|(until, from)| until.wrapping_sub(from));
-            rates.1.extend(crate::load::rate(count, until_ns.saturating_sub(*from_ns)));
+            rates.extend(crate::load::rate(count, until_ns.saturating_sub(*from_ns)));
         }
         last = now;
     }
-    gang.count_until_now(host);
-    let span_ns = monotonic_ns().saturating_sub(begin_ns);
-    let notes = std::mem::take(&mut gang.notes);
-    let loads = gang.end(host);
+    generator.count_until_now(host);
+    let span_ns = monotonic_ns().saturating_sub(start_ns);
+    let notes = std::mem::take(&mut generator.notes);
+    let loads = generator.end(host);
     bar.end();
-    Ok(PriceWindow { cpus: order.cpus.clone(), span_ns, loads, parts, notes })
+    Ok(PriceWindow { cpus: request.cpus.clone(), span_ns, loads, parts, notes })
 }
 
-/// Lets time go by; asked to stop, it says so as a failure.
-fn pass(time: Duration, tell: &dyn Fn(Duration)) -> Result<(), Failure> {
-    let begin = Instant::now();
+/// Waits and reports the progress.
+///
+/// # Errors
+/// A signal stopped it.
+fn wait(time: Duration, show_progress: &dyn Fn(Duration)) -> Result<(), Failure> {
+    let start = Instant::now();
     loop {
         if let Some(signal) = signal::stopped_by() {
             return Err(Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"))
-                .hint("everything is as it was"));
+                .hint("every change was undone"));
         }
-        let done = begin.elapsed();
+        let done = start.elapsed();
         if done >= time {
             return Ok(());
         }
-        tell(done);
+        show_progress(done);
         std::thread::sleep(STEP.min(time - done));
     }
 }

@@ -1,4 +1,4 @@
-//! `cpushield remove`: processes out of the shield.
+//! `cpushield remove`: moves processes out of the shield.
 
 use super::standing::ActiveArgs;
 use super::{GlobalArgs, add, input};
@@ -20,7 +20,7 @@ pub struct RemoveArgs {
     tids: Vec<i32>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// There is no shield, or a task is not in it or cannot be moved.
@@ -33,5 +33,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failur
     for tid in &args.tids {
         moved.push(run::remove(&host, &store, &place, *tid)?);
     }
-    ui.show(&moved, || moved.iter().map(|m| add::text(m, "out of the shield")).collect())
+    ui.show(&moved, || moved.iter().map(|m| add::describe_move(m, "out of the shield")).collect())
 }

@@ -1,5 +1,5 @@
-//! `cpushield report`: saved documents, or this machine as it is, as one page, a picture, Markdown,
-//! one JSON document, or plots on the terminal.
+//! `cpushield report`: shows saved documents, or the current machine, as a page, a picture,
+//! Markdown, one JSON document, or plots on the terminal.
 
 use super::GlobalArgs;
 use super::saved_document::{NamedDocument, SavedDocument, VerifyDocument};
@@ -24,7 +24,7 @@ use cpushield_linux::{Host, Store, can_write, process, write_document};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// The version of the form of `report --json`.
+/// The schema version of `report --json`.
 pub const SCHEMA: u32 = 1;
 
 /// Make a report: the machine, the changes and the remaining interruptions
@@ -58,7 +58,7 @@ pub struct ReportArgs {
     active: ActiveArgs,
 }
 
-/// What a report is written as.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ReportFormat {
     /// One page
@@ -73,60 +73,60 @@ enum ReportFormat {
     Text,
 }
 
-/// What `report --json` prints: every document that it was given, as it is.
+/// What `report --json` prints: the given documents, unchanged.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DocumentBundle<'a> {
-    /// The version of this form: [`SCHEMA`].
+    /// The schema version: [`SCHEMA`].
     schema: u32,
-    /// Of the page.
+    /// The title of the report.
     title: String,
-    /// In the order given.
+    /// The documents, in the given order.
     documents: Vec<BundleEntry<'a>>,
 }
 
-/// A document, with its name for the reader and the command that prints such a one.
+/// A document, with its label and the command that prints this kind of document.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from")]
 enum BundleEntry<'a> {
-    /// The machine; its form is that of `survey::Machine`.
+    /// The machine, as `survey::Machine`.
     #[serde(rename = "survey --json")]
     Machine {
         label: &'a str,
         #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
         document: &'a Machine,
     },
-    /// A plan; its form is that of `plan::Plan`.
+    /// A plan, as `plan::Plan`.
     #[serde(rename = "plan -o FILE")]
     Plan {
         label: &'a str,
         #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
         document: &'a Plan,
     },
-    /// What interrupted CPUs, and a verdict.
+    /// What interrupted the CPUs, and the verdict.
     #[serde(rename = "verify --json")]
     Verdict { label: &'a str, document: &'a VerifyDocument },
-    /// How late threads were.
+    /// A latency measurement.
     #[serde(rename = "latency --json")]
     Latency { label: &'a str, document: &'a LatencyMeasurement },
-    /// A shield that was tried; its form is that of `report::attempt::TryReport`.
+    /// A tried shield, as `report::try_report::TryReport`.
     #[serde(rename = "try --json")]
     Attempt {
         label: &'a str,
         #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
         document: &'a TryReport,
     },
-    /// What was put right.
+    /// What `verify --fix` changed.
     #[serde(rename = "verify --fix --json")]
     Fixed { label: &'a str, document: &'a FixReport },
-    /// Measurements beside each other.
+    /// A comparison of measurements.
     #[serde(rename = "compare --json")]
     Comparison { label: &'a str, document: &'a Comparison },
-    /// Many configurations.
+    /// An experiment with many configurations.
     #[serde(rename = "experiment --json")]
     Experiment { label: &'a str, document: &'a Experiment },
-    /// The shield in force; its form is that of `run::ShieldStatus`.
+    /// The active shield, as `run::ShieldStatus`.
     #[serde(rename = "status --json")]
     Status {
         label: &'a str,
@@ -135,12 +135,12 @@ enum BundleEntry<'a> {
     },
 }
 
-/// An object whose form is not described here.
+/// An object that the schema does not describe further.
 #[cfg(feature = "schema")]
 type Unspecified = std::collections::BTreeMap<String, serde_json::Value>;
 
 impl<'a> BundleEntry<'a> {
-    fn of(named: &'a NamedDocument) -> BundleEntry<'a> {
+    fn new(named: &'a NamedDocument) -> BundleEntry<'a> {
         let label = named.label.as_str();
         match &named.saved {
             SavedDocument::Machine(document) => BundleEntry::Machine { label, document },
@@ -156,31 +156,31 @@ impl<'a> BundleEntry<'a> {
     }
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// A file is none of our documents, or the report cannot be written.
+/// A file is not a document of cpushield, or the report cannot be written.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failure> {
     args.active.check(&global.host()?, &global.store())?;
-    let form = form(ui, args)?;
+    let format = choose_format(ui, args)?;
     let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
     target.map_or(Ok(()), can_write)?;
     let (documents, doubts) = match args.files.as_slice() {
-        [] => here(global)?,
+        [] => current_documents(global)?,
         files => (
             files.iter().map(|file| NamedDocument::read(file)).collect::<Result<_, _>>()?,
             Vec::new(),
         ),
     };
-    let mut material = material(&documents, global)?;
+    let mut material = collect_material(&documents, global)?;
     material.doubts.extend(doubts);
     material.title.clone_from(&args.title);
     material.output = args.output.as_ref().map(|file| file.display().to_string());
     material.live = args.files.is_empty();
     let report = page::report(&material);
-    let written = match form {
+    let text = match format {
         ReportFormat::Html => page::page(&report),
-        ReportFormat::Svg => page::picture(chosen(&report, args.picture.as_deref())?),
+        ReportFormat::Svg => page::picture(choose_picture(&report, args.picture.as_deref())?),
         ReportFormat::Md => page::markdown(&report),
         ReportFormat::Json => bundle(&report, &documents)?,
         ReportFormat::Text => {
@@ -189,20 +189,23 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
     };
     match target {
         Some(file) => {
-            write_document(file, &written)?;
+            write_document(file, &text)?;
             ui.status(&format!("wrote {}", file.display()));
         }
-        None => ui.text(&written)?,
+        None => ui.text(&text)?,
     }
     Ok(())
 }
 
-/// What is to be written, by the name of the file where nothing else says it.
-fn form(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
-    let named = args.output.as_deref().and_then(Path::extension);
-    let named = named.map(|ending| ending.to_string_lossy().to_lowercase());
-    let form = match (args.format, &args.output, named.as_deref()) {
-        (Some(form), _, _) => form,
+/// The format: `--format`, `--json`, or the extension of the file name.
+///
+/// # Errors
+/// The format is unknown, or has no pictures to choose from.
+fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
+    let extension = args.output.as_deref().and_then(Path::extension);
+    let extension = extension.map(|extension| extension.to_string_lossy().to_lowercase());
+    let format = match (args.format, &args.output, extension.as_deref()) {
+        (Some(format), _, _) => format,
         (None, _, _) if ui.format == ui::OutputFormat::Json => ReportFormat::Json,
         (None, None, _) => ReportFormat::Text,
         (None, Some(file), None) if file == Path::new("-") => ReportFormat::Html,
@@ -212,7 +215,7 @@ fn form(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
         (None, _, Some("json")) => ReportFormat::Json,
         (None, _, Some("txt")) => ReportFormat::Text,
         (None, _, Some("png")) => {
-            return Err(Failure::usage("no PNG is drawn: that would need fonts and a renderer")
+            return Err(Failure::usage("cannot draw a PNG: that needs fonts and a renderer")
                 .hint("write an .svg and convert it: rsvg-convert -z 2 report.svg -o report.png"));
         }
         (None, Some(file), _) => {
@@ -220,45 +223,53 @@ fn form(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
                 "cannot tell the format from the name {}",
                 file.display()
             ))
-            .hint("let it end in .html, .svg, .md, .json or .txt, or give --format"));
+            .hint("use a name that ends in .html, .svg, .md, .json or .txt")
+            .hint("or give --format"));
         }
     };
-    if args.picture.is_some() && form != ReportFormat::Svg {
-        return Err(Failure::usage("--picture chooses the picture of an .svg")
-            .hint("the other forms have all pictures: leave --picture out"));
+    if args.picture.is_some() && format != ReportFormat::Svg {
+        return Err(Failure::usage("--picture is only for the svg format")
+            .hint("omit --picture; the other formats contain all pictures"));
     }
-    Ok(form)
+    Ok(format)
 }
 
-/// This machine as it is, with the shield in force.
-fn here(global: &GlobalArgs) -> Result<(Vec<NamedDocument>, Vec<String>), Failure> {
+/// The documents of this machine and its active shield, with doubts about them.
+fn current_documents(global: &GlobalArgs) -> Result<(Vec<NamedDocument>, Vec<String>), Failure> {
     let host = global.host()?;
     let store = global.store();
-    let named =
-        |label: &str, saved| NamedDocument { label: label.to_owned(), file: String::new(), saved };
-    let machine = super::surveyed(&host, &store);
-    let mut documents = vec![named("now", SavedDocument::Machine(Box::new(machine)))];
+    let machine = super::survey_machine(&host, &store);
+    let mut found = vec![("now", SavedDocument::Machine(Box::new(machine)))];
     let mut doubts = Vec::new();
     match run::active(&host, &store) {
-        Ok(Some(plan)) => documents.push(named("shield", SavedDocument::Plan(Box::new(plan)))),
+        Ok(Some(plan)) => found.push(("shield", SavedDocument::Plan(Box::new(plan)))),
         Ok(None) => {}
-        // Without root the journal cannot be read; what else is known is shown all the same.
+        // Without root the journal cannot be read. The report shows everything else.
         Err(error) => {
             let why = Failure::from(error).message.replace('\n', ";");
-            doubts.push(format!("whether a shield is in force is not known: {why}"));
+            doubts.push(format!("it is unknown whether a shield is in force: {why}"));
         }
     }
+    let documents = found
+        .into_iter()
+        .map(|(label, saved)| NamedDocument { label: label.to_owned(), file: String::new(), saved })
+        .collect();
     Ok((documents, doubts))
 }
 
-/// The documents by kind.
-fn material(documents: &[NamedDocument], global: &GlobalArgs) -> Result<ReportMaterial, Failure> {
+/// Sorts the documents by kind.
+fn collect_material(
+    documents: &[NamedDocument],
+    global: &GlobalArgs,
+) -> Result<ReportMaterial, Failure> {
     let mut material = ReportMaterial::default();
     for NamedDocument { label, file, saved } in documents {
         match saved.clone() {
-            SavedDocument::Machine(it) => material.machines.push(LabelledDocument::new(label, *it)),
+            SavedDocument::Machine(machine) => {
+                material.machines.push(LabelledDocument::new(label, *machine))
+            }
             SavedDocument::Plan(plan) if file.is_empty() => {
-                let settings = in_force(&global.host()?, &global.store(), *plan)?;
+                let settings = read_outcomes(&global.host()?, &global.store(), *plan)?;
                 material.settings.push(LabelledDocument::new(label, settings));
             }
             SavedDocument::Plan(plan) => {
@@ -266,36 +277,36 @@ fn material(documents: &[NamedDocument], global: &GlobalArgs) -> Result<ReportMa
                     .settings
                     .push(LabelledDocument::new(label, PlanWithOutcome::planned(*plan)));
             }
-            SavedDocument::Verdict(it) => {
-                let (evidence, verdict) = (it.evidence, Some(it.verdict));
-                let look = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
-                material.observations.push(LabelledDocument::new(label, look));
+            SavedDocument::Verdict(verify) => {
+                let (evidence, verdict) = (verify.evidence, Some(verify.verdict));
+                let watch = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
+                material.looks.push(LabelledDocument::new(label, watch));
             }
-            SavedDocument::Latency(it) => {
-                material.latencies.push(LabelledDocument::new(label, *it))
+            SavedDocument::Latency(latency) => {
+                material.latencies.push(LabelledDocument::new(label, *latency))
             }
-            SavedDocument::Attempt(it) => material.add_attempt(label, *it),
-            SavedDocument::Fixed(it) => material.add_fixed(label, *it),
-            SavedDocument::Comparison(it) => {
-                material.comparisons.push(LabelledDocument::new(label, *it))
+            SavedDocument::Attempt(report) => material.add_attempt(label, *report),
+            SavedDocument::Fixed(report) => material.add_fixed(label, *report),
+            SavedDocument::Comparison(comparison) => {
+                material.comparisons.push(LabelledDocument::new(label, *comparison))
             }
-            SavedDocument::Experiment(it) => {
-                material.experiments.push(LabelledDocument::new(label, *it))
+            SavedDocument::Experiment(experiment) => {
+                material.experiments.push(LabelledDocument::new(label, *experiment))
             }
             other => {
                 return Err(Failure::usage(format!(
-                    "{file}: a report cannot show what `cpushield {}` prints",
-                    other.from()
+                    "{file}: a report cannot show output of `cpushield {}`",
+                    other.command()
                 ))
-                .hint("without any file it shows the shield in force: cpushield report"));
+                .hint("show the active shield without any file: cpushield report"));
             }
         }
     }
     Ok(material)
 }
 
-/// The shield in force, with what came of its steps and what changed since.
-fn in_force(
+/// Reads the outcome of each step of the active shield, and what has changed since.
+fn read_outcomes(
     host: &Host,
     store: &Store,
     plan: crate::plan::Plan,
@@ -306,35 +317,41 @@ fn in_force(
     Ok(PlanWithOutcome { plan, outcomes, drift, undone: false })
 }
 
-/// The picture that was asked for, or the first one.
-fn chosen<'a>(report: &'a Report, name: Option<&str>) -> Result<&'a page::Picture, Failure> {
+/// The picture of this name, or the first one.
+///
+/// # Errors
+/// There is no such picture.
+fn choose_picture<'a>(
+    report: &'a Report,
+    name: Option<&str>,
+) -> Result<&'a page::Picture, Failure> {
     let known: Vec<&str> = report.pictures().map(|picture| picture.id.as_str()).collect();
     let found = report.pictures().find(|picture| name.is_none_or(|name| picture.id == name));
     found.ok_or_else(|| match known.as_slice() {
         [] => Failure::usage("these documents have no picture")
-            .hint("a survey has a map, verify has noise, latency has a histogram"),
+            .hint("add a document: a survey has a map, verify has noise, latency has a histogram"),
         known => {
             let (name, known) = (name.unwrap_or_default(), known.join(", "));
             Failure::usage(format!("there is no picture {name:?}"))
-                .hint(format!("these documents have: {known}"))
+                .hint(format!("choose one of these: {known}"))
         }
     })
 }
 
-/// All documents in one.
+/// Writes all documents as one JSON document.
 fn bundle(report: &Report, documents: &[NamedDocument]) -> Result<String, Failure> {
-    let bug =
-        |e: serde_json::Error| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}"));
-    let documents = documents.iter().map(BundleEntry::of).collect();
+    let documents = documents.iter().map(BundleEntry::new).collect();
     let bundle = DocumentBundle { schema: SCHEMA, title: report.title.clone(), documents };
-    Ok(serde_json::to_string_pretty(&bundle).map_err(bug)? + "\n")
+    let json = serde_json::to_string_pretty(&bundle)
+        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
+    Ok(json + "\n")
 }
 
-fn paint(tone: TextTone, words: &str) -> String {
+fn paint(tone: TextTone, text: &str) -> String {
     match tone {
-        TextTone::Plain => words.to_owned(),
-        TextTone::Good => ui::Emphasis::Good.paint(words),
-        TextTone::Bad => ui::Emphasis::Bad.paint(words),
-        TextTone::Doubt => ui::Emphasis::Doubt.paint(words),
+        TextTone::Plain => text.to_owned(),
+        TextTone::Good => ui::Emphasis::Good.paint(text),
+        TextTone::Bad => ui::Emphasis::Bad.paint(text),
+        TextTone::Doubt => ui::Emphasis::Doubt.paint(text),
     }
 }

@@ -1,4 +1,4 @@
-//! What `plan`, `apply` and `try` ask the user: which CPUs and for what, by flags or by a policy.
+//! The options that request a shield in `plan`, `apply` and `try`. A policy file can supply them.
 
 use super::completions::KnownWord;
 use super::input;
@@ -12,7 +12,7 @@ use crate::tunables::{self, TUNABLES, nearest};
 use cpushield_linux::{CpuSet, Host};
 use std::path::Path;
 
-/// Which CPUs, and for what; behind all other options of a subcommand, as the heading stays
+/// The requested shield. These options follow all others, because their heading stays in effect
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
 pub struct RequestArgs {
@@ -20,7 +20,7 @@ pub struct RequestArgs {
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
     pub cpus: Option<String>,
     /// Number of CPUs; cpushield chooses them
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = cpu_count)]
     pub count: Option<usize>,
     /// Choose CPUs near this device, for example `eth0` or `nvme0n1`
     #[arg(long, value_name = "DEVICE")]
@@ -38,11 +38,11 @@ pub struct RequestArgs {
     #[arg(long, value_enum)]
     pub workload: Option<Workload>,
     /// Enable a tunable (see `cpushield explain`)
-    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switches),
+    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switchable_names),
           hide_possible_values = true)]
     pub on: Vec<String>,
     /// Disable a tunable
-    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switches),
+    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switchable_names),
           hide_possible_values = true)]
     pub off: Vec<String>,
     /// Read the shield from this policy file [default: /etc/cpushield/policy.toml if it exists]
@@ -53,45 +53,47 @@ pub struct RequestArgs {
     pub shield: Option<String>,
 }
 
-/// A wish with the limits that came with it.
+/// A request, and the limits of the same policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestWithLimits {
-    /// The wish.
-    pub wish: ShieldRequest,
-    /// What `verify` gates on.
+    /// The requested shield.
+    pub request: ShieldRequest,
+    /// The limits that `verify` checks.
     pub limits: VerifyLimits,
 }
 
 impl RequestArgs {
-    /// The words that say the same on a command line.
+    /// The command-line arguments that make the same request.
     #[must_use]
-    pub fn words(&self) -> Vec<String> {
-        fn named<T: clap::ValueEnum>(value: Option<T>) -> Option<String> {
+    pub fn to_arguments(&self) -> Vec<String> {
+        fn value_name<T: clap::ValueEnum>(value: Option<T>) -> Option<String> {
             Some(value?.to_possible_value()?.get_name().to_owned())
         }
-        let one = |flag: &str, value: Option<String>| value.map(|it| [flag.to_owned(), it]);
         let values = [
-            one("--cpus", self.cpus.clone()),
-            one("--count", self.count.map(|n| n.to_string())),
-            one("--near", self.near.clone()),
-            one("--node", self.node.map(|n| n.to_string())),
-            one("--share", named(self.share)),
-            one("--workload", named(self.workload)),
-            one("--policy", self.policy.clone()),
-            one("--shield", self.shield.clone()),
+            ("--cpus", self.cpus.clone()),
+            ("--count", self.count.map(|n| n.to_string())),
+            ("--near", self.near.clone()),
+            ("--node", self.node.map(|n| n.to_string())),
+            ("--share", value_name(self.share)),
+            ("--workload", value_name(self.workload)),
+            ("--policy", self.policy.clone()),
+            ("--shield", self.shield.clone()),
         ];
-        let mut words: Vec<String> = values.into_iter().flatten().flatten().collect();
-        words.extend(self.on.iter().flat_map(|name| ["--on".to_owned(), name.clone()]));
-        words.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
-        words.extend(self.half_core.then(|| "--half-core".to_owned()));
-        words
+        let mut args = Vec::new();
+        for (flag, value) in values {
+            args.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+        }
+        args.extend(self.on.iter().flat_map(|name| ["--on".to_owned(), name.clone()]));
+        args.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
+        args.extend(self.half_core.then(|| "--half-core".to_owned()));
+        args
     }
 
-    /// The wish for the running kernel or for the next boot: the policy's, with flags on top.
+    /// Resolves the request for the running kernel or the next boot. Flags override the policy.
     ///
     /// # Errors
-    /// The policy cannot be read or is wrong, or a list is not one.
-    pub fn asked(
+    /// The policy cannot be read or parsed, or an option is wrong.
+    pub fn resolve(
         &self,
         host: &Host,
         machine: &Machine,
@@ -99,10 +101,12 @@ impl RequestArgs {
     ) -> Result<RequestWithLimits, Failure> {
         self.check_switches(when)?;
         let present = machine.topology.present.union(&machine.topology.online);
-        let mut asked = self.policy_wish(host, present.last())?;
-        let wish = &mut asked.wish;
-        // A policy is for both.
-        wish.tunables.retain(|name, _| when == EffectTime::Boot || tunables::named(name).is_some());
+        let mut resolved = self.resolve_policy(host, present.last())?;
+        let request = &mut resolved.request;
+        // A policy may also name boot parameters, which do not apply to the running kernel.
+        request
+            .tunables
+            .retain(|name, _| when == EffectTime::Boot || tunables::named(name).is_some());
         if let Some(list) = &self.cpus {
             let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
                 let hint = input::mask_hint(list);
@@ -113,33 +117,34 @@ impl RequestArgs {
                 return Err(Failure::usage("--cpus names no CPU").hint(input::LIST_HINT));
             }
             // The list on the command line replaces every choice of the policy.
-            *wish = ShieldRequest {
+            *request = ShieldRequest {
                 cpus: Some(list),
                 count: None,
                 share: None,
                 near: None,
-                ..wish.clone()
+                ..request.clone()
             };
-            wish.node = None;
-        } else if self.chooses() {
-            wish.cpus = None;
+            request.node = None;
+        } else if self.has_choice() {
+            request.cpus = None;
         }
-        wish.count = self.count.or(wish.count);
-        wish.near = self.near.clone().or(wish.near.take());
-        wish.node = self.node.or(wish.node);
-        wish.share = self.share.or(wish.share);
-        wish.half_core |= self.half_core;
-        wish.workload = self.workload.unwrap_or(wish.workload);
-        wish.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
-        wish.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));
-        Ok(asked)
+        request.count = self.count.or(request.count);
+        request.near = self.near.clone().or(request.near.take());
+        request.node = self.node.or(request.node);
+        request.share = self.share.or(request.share);
+        request.half_core |= self.half_core;
+        request.workload = self.workload.unwrap_or(request.workload);
+        request.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
+        request.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));
+        Ok(resolved)
     }
 
-    /// What is switched by a flag is something that is there to be switched, in one direction.
+    /// Checks that `--on` and `--off` do not contradict each other, and that each name exists at
+    /// this time: on the running kernel, or at boot.
     fn check_switches(&self, when: EffectTime) -> Result<(), Failure> {
         if let Some(both) = self.on.iter().find(|name| self.off.contains(name)) {
             let why = format!("--on {both} and --off {both} contradict each other");
-            return Err(Failure::usage(why).hint("leave one of them out"));
+            return Err(Failure::usage(why).hint("omit one of them"));
         }
         let on = self.on.iter().map(|name| ("--on", name));
         for (flag, name) in on.chain(self.off.iter().map(|name| ("--off", name))) {
@@ -147,11 +152,11 @@ impl RequestArgs {
             let boot = parameters::named(name).is_some();
             let (why, hint) = match when {
                 EffectTime::Runtime if boot && !now => (
-                    "is a boot parameter, and no tunable of the running kernel",
+                    "is a boot parameter, not a tunable of the running kernel",
                     format!("cpushield boot plan {flag} {name}"),
                 ),
                 EffectTime::Boot if now && !boot => (
-                    "is a tunable of the running kernel, and no boot parameter",
+                    "is a tunable of the running kernel, not a boot parameter",
                     format!("cpushield plan {flag} {name}"),
                 ),
                 _ => continue,
@@ -161,21 +166,27 @@ impl RequestArgs {
         Ok(())
     }
 
-    fn chooses(&self) -> bool {
+    /// Whether an option limits the choice of CPUs.
+    fn has_choice(&self) -> bool {
         self.count.is_some() || self.near.is_some() || self.node.is_some() || self.share.is_some()
     }
 
-    fn policy_wish(&self, host: &Host, last: Option<usize>) -> Result<RequestWithLimits, Failure> {
+    /// The request of the policy file, or the default request without a policy.
+    fn resolve_policy(
+        &self,
+        host: &Host,
+        last: Option<usize>,
+    ) -> Result<RequestWithLimits, Failure> {
         let file = match (&self.policy, &self.shield) {
             (Some(file), _) => file.as_str(),
             (None, Some(_)) if !host.exists(DEFAULT_PATH) => {
-                let why =
-                    format!("--shield names a shield of a policy; {DEFAULT_PATH} is not there");
-                return Err(Failure::usage(why).hint("name the policy: --policy FILE"));
+                let message =
+                    format!("--shield needs a policy file, and {DEFAULT_PATH} does not exist");
+                return Err(Failure::usage(message).hint("name the policy: --policy FILE"));
             }
             (None, Some(_)) => DEFAULT_PATH,
-            // A flag that says which CPUs makes the default policy needless.
-            (None, None) if self.cpus.is_some() || self.chooses() => {
+            // Options that select CPUs replace the default policy.
+            (None, None) if self.cpus.is_some() || self.has_choice() => {
                 return Ok(RequestWithLimits::default());
             }
             (None, None) if host.exists(DEFAULT_PATH) => DEFAULT_PATH,
@@ -189,55 +200,55 @@ impl RequestArgs {
         let (name, shield) = policy
             .shield(self.shield.as_deref(), file)
             .map_err(|error| Failure::usage(error.to_string()))?;
-        let wish = shield.wish(name, last);
-        let wish = wish.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
-        Ok(RequestWithLimits { wish, limits: shield.limits })
+        let request = shield.request(name, last);
+        let request = request.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
+        Ok(RequestWithLimits { request, limits: shield.limits })
     }
 
-    /// The plan for the wish.
+    /// Plans the request for the running kernel.
     ///
     /// # Errors
-    /// The wish is wrong, unsafe or impossible.
+    /// The request is wrong, unsafe or impossible.
     pub fn plan(&self, host: &Host, machine: &Machine) -> Result<(Plan, VerifyLimits), Failure> {
-        let asked = self.asked(host, machine, EffectTime::Runtime)?;
-        Ok((plan(machine, &asked.wish)?, asked.limits))
+        let resolved = self.resolve(host, machine, EffectTime::Runtime)?;
+        Ok((plan(machine, &resolved.request)?, resolved.limits))
     }
 }
 
-/// What `--on` and `--off` switch.
-fn switches() -> Vec<&'static str> {
-    let of_now = TUNABLES.iter().map(|tunable| tunable.name());
-    let only_at_boot = PARAMETERS.iter().map(|it| it.name);
-    of_now.chain(only_at_boot.filter(|name| tunables::named(name).is_none())).collect()
+/// The names that `--on` and `--off` accept: tunables and boot parameters.
+fn switchable_names() -> Vec<&'static str> {
+    let runtime = TUNABLES.iter().map(|tunable| tunable.name());
+    let boot = PARAMETERS.iter().map(|parameter| parameter.name);
+    runtime.chain(boot.filter(|name| tunables::named(name).is_none())).collect()
 }
 
-/// How many CPUs.
-fn count(text: &str) -> Result<usize, String> {
+/// Parses a number of CPUs.
+fn cpu_count(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("a shield has 1 CPU at least".to_owned()),
+        Ok(0) => Err("a shield needs at least 1 CPU".to_owned()),
         Ok(count) => Ok(count),
         Err(_) => Err("expected a number of CPUs".to_owned()),
     }
 }
 
-/// The policy in a file, in which every name is known.
+/// Parses a policy file and checks that every tunable in it exists.
 pub(super) fn read_policy(text: &str, file: &str) -> Result<PolicyFile, Failure> {
     let checked = PolicyFile::parse(text, file)
-        .and_then(|policy| policy.check_tunables(text, file, &unknown).map(|()| policy));
+        .and_then(|policy| policy.check_tunables(text, file, &why_unknown).map(|()| policy));
     checked.map_err(|error| {
-        Failure::usage(error.to_string()).hint("`cpushield explain policy` lists all keys")
+        Failure::usage(error.to_string()).hint("list all keys: cpushield explain policy")
     })
 }
 
-/// Why there is nothing to switch under this name; `None` when there is.
-fn unknown(name: &str) -> Option<String> {
+/// Why `--on` and `--off` do not accept this name; `None` if they do.
+fn why_unknown(name: &str) -> Option<String> {
     if tunables::named(name).is_some() || parameters::named(name).is_some() {
         return None;
     }
-    let near = nearest(name, &switches());
+    let near = nearest(name, &switchable_names());
     let near = near.first().map_or_else(
         || "; `cpushield explain` lists them".to_owned(),
-        |it| format!("; did you mean {it}?"),
+        |near| format!("; did you mean {near}?"),
     );
     Some(format!("there is no tunable {name:?}{near}"))
 }
@@ -250,34 +261,34 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        wish: RequestArgs,
+        request: RequestArgs,
     }
 
-    /// The wish of a command line on a machine of 8 CPUs with this default policy.
-    fn asked(name: &str, policy: &str, line: &str) -> Result<RequestWithLimits, Failure> {
+    /// Resolves a command line on a machine with 8 CPUs and this default policy.
+    fn resolve(name: &str, policy: &str, line: &str) -> Result<RequestWithLimits, Failure> {
         let dir =
-            std::env::temp_dir().join(format!("cpushield-wish-{}-{name}", std::process::id()));
+            std::env::temp_dir().join(format!("cpushield-request-{}-{name}", std::process::id()));
         std::fs::create_dir_all(dir.join("etc/cpushield")).unwrap();
         std::fs::write(dir.join(DEFAULT_PATH.trim_start_matches('/')), policy).unwrap();
         let host = Host::recorded(&dir).unwrap();
         let mut machine = Machine::default();
         machine.topology.present = (0..8).collect();
         let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap();
-        let asked = args.wish.asked(&host, &machine, EffectTime::Runtime);
+        let resolved = args.request.resolve(&host, &machine, EffectTime::Runtime);
         std::fs::remove_dir_all(dir).unwrap();
-        asked
+        resolved
     }
 
     const POLICY: &str = "[shield.rt]\ncpus = \"2-3\"\nworkload = \"cyclic\"\n\
                           [shield.rt.tunables]\nthp = true\n[shield.rt.limits]\nmax_entries = 7\n";
 
     #[test]
-    fn flags_win_over_the_policy_and_the_rest_of_it_stays() {
+    fn flags_override_the_policy_and_its_other_values_stay() {
         let set = |list: &str| Some(list.parse::<CpuSet>().unwrap());
-        let plain = asked("plain", POLICY, "").unwrap();
-        assert_eq!((plain.wish.name.as_str(), plain.wish.cpus.clone()), ("rt", set("2-3")));
+        let plain = resolve("plain", POLICY, "").unwrap();
+        assert_eq!((plain.request.name.as_str(), plain.request.cpus.clone()), ("rt", set("2-3")));
         assert_eq!(plain.limits.max_entries, Some(7));
-        let flags = asked("flags", POLICY, "--shield rt --cpus 6-N --off thp").unwrap();
+        let flags = resolve("flags", POLICY, "--shield rt --cpus 6-N --off thp").unwrap();
         let wanted = ShieldRequest {
             name: "rt".to_owned(),
             cpus: set("6-7"),
@@ -285,58 +296,59 @@ mod tests {
             tunables: [("thp".to_owned(), false)].into(),
             ..ShieldRequest::default()
         };
-        assert_eq!(flags.wish, wanted);
-        let count = asked("count", POLICY, "--shield rt --count 2").unwrap().wish;
+        assert_eq!(flags.request, wanted);
+        let count = resolve("count", POLICY, "--shield rt --count 2").unwrap().request;
         assert_eq!((count.cpus, count.count), (None, Some(2)));
     }
 
     #[test]
-    fn the_words_of_a_wish_are_that_wish() {
+    fn the_arguments_of_a_request_parse_to_the_same_request() {
         for line in [
             "",
             "--cpus 2-N --on thp --off watchdog --off ksm --half-core",
             "--count 2 --near eth0 --node 1 --share l2 --workload cyclic",
             "--policy /etc/x.toml --shield rt",
         ] {
-            let parse = |words: &[String]| {
-                Line::try_parse_from(["x".to_owned()].iter().chain(words)).unwrap().wish
+            let parse = |args: &[String]| {
+                Line::try_parse_from(["x".to_owned()].iter().chain(args)).unwrap().request
             };
             let given: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             let args = parse(&given);
-            assert_eq!(args, parse(&args.words()), "{line}");
-            assert_eq!(args.words().len(), given.len());
+            assert_eq!(args, parse(&args.to_arguments()), "{line}");
+            assert_eq!(args.to_arguments().len(), given.len());
         }
     }
 
     #[test]
-    fn a_flag_that_says_which_cpus_needs_no_policy() {
-        let wish = asked("cpus", POLICY, "--cpus 5").unwrap().wish;
-        assert_eq!(wish.name, "cpushield");
-        assert_eq!(wish.tunables.len(), 0);
-        let error = asked("bad", "[shield.rt]\nx = 1\n", "").unwrap_err().to_string();
+    fn options_that_select_cpus_replace_the_default_policy() {
+        let request = resolve("cpus", POLICY, "--cpus 5").unwrap().request;
+        assert_eq!(request.name, "cpushield");
+        assert_eq!(request.tunables.len(), 0);
+        let error = resolve("bad", "[shield.rt]\nx = 1\n", "").unwrap_err().to_string();
         assert!(error.starts_with("/etc/cpushield/policy.toml:2: unknown field"), "{error}");
-        let error = asked("list", POLICY, "--cpus 3-1").unwrap_err().to_string();
+        let error = resolve("list", POLICY, "--cpus 3-1").unwrap_err().to_string();
         assert!(error.contains("runs backwards"), "{error}");
     }
 
     #[test]
-    fn a_name_that_nobody_knows_is_told_with_its_place() {
+    fn an_unknown_name_is_reported_with_its_line() {
         let wrong = "[shield.rt]\ncount = 1\n[shield.rt.tunables]\nthp = true\nwatchdg = true\n";
-        let error = asked("name", wrong, "").unwrap_err().to_string();
-        let said = "/etc/cpushield/policy.toml:5: there is no tunable \"watchdg\"; did you mean w";
-        assert!(error.starts_with(said), "{error}");
-        assert!(error.ends_with("hint:  `cpushield explain policy` lists all keys"), "{error}");
-        // A policy is for the next boot too.
+        let error = resolve("name", wrong, "").unwrap_err().to_string();
+        let expected =
+            "/etc/cpushield/policy.toml:5: there is no tunable \"watchdg\"; did you mean w";
+        assert!(error.starts_with(expected), "{error}");
+        assert!(error.ends_with("hint:  list all keys: cpushield explain policy"), "{error}");
+        // A policy may name boot parameters too.
         let both = "[shield.rt]\n[shield.rt.tunables]\nskew-tick = true\nthp = false\n";
-        let wish = asked("both", both, "").unwrap().wish;
-        assert_eq!(wish.tunables, [("thp".to_owned(), false)].into());
+        let request = resolve("both", both, "").unwrap().request;
+        assert_eq!(request.tunables, [("thp".to_owned(), false)].into());
     }
 
     #[test]
-    fn what_cannot_be_switched_is_refused_with_where_it_can_be() {
+    fn a_name_of_the_other_time_is_refused_with_the_command_that_accepts_it() {
         let refused = |line: &str, when| {
             let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap();
-            args.wish.check_switches(when).map_err(|failure| failure.hints.concat())
+            args.request.check_switches(when).map_err(|failure| failure.hints.concat())
         };
         let (now, boot) = (EffectTime::Runtime, EffectTime::Boot);
         let hint = |hint: &str| Err(hint.to_owned());
@@ -345,19 +357,20 @@ mod tests {
         assert_eq!(refused("--off thp --off skew-tick", boot), hint("cpushield plan --off thp"));
         assert_eq!(refused("--on thp --off ksm", now), Ok(()));
         assert_eq!(refused("--on skew-tick --off nohz-full", boot), Ok(()));
-        assert_eq!(refused("--on thp --on ksm --off thp", now), hint("leave one of them out"));
-        // A policy is for both, so it stays silent there.
+        assert_eq!(refused("--on thp --on ksm --off thp", now), hint("omit one of them"));
+        // A policy may name both kinds, so its names are not refused.
         assert!(
-            asked("empty", POLICY, "--cpus ,").unwrap_err().message.contains("--cpus names no")
+            resolve("empty", POLICY, "--cpus ,").unwrap_err().message.contains("--cpus names no")
         );
         assert!(Line::try_parse_from(["x", "--count", "0"]).is_err());
     }
 
     #[test]
-    fn a_shield_of_no_policy_is_a_mistake_on_the_command_line() {
+    fn a_shield_name_without_a_policy_is_a_usage_error() {
         let args = Line::try_parse_from(["x", "--shield", "rt"]).unwrap();
         let host = Host::recorded(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-        let failure = args.wish.asked(&host, &Machine::default(), EffectTime::Runtime).unwrap_err();
+        let failure =
+            args.request.resolve(&host, &Machine::default(), EffectTime::Runtime).unwrap_err();
         assert_eq!(failure.kind, crate::failure::FailureKind::Usage);
         assert_eq!(failure.hints, ["name the policy: --policy FILE"]);
     }

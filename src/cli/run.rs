@@ -1,4 +1,4 @@
-//! `cpushield run`: a program in the shield.
+//! `cpushield run`: runs a program in the shield.
 
 use super::standing::ActiveArgs;
 use super::{GlobalArgs, input};
@@ -63,34 +63,40 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Runs it. Returns only when the program could not be started or a parent had to wait for it.
+/// Runs the subcommand. Returns only if the program could not be started, or if this process stayed
+/// as its parent.
 ///
 /// # Errors
-/// There is no shield, or the program cannot be started as asked.
+/// There is no shield, or the program cannot be started with these options.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(
-            Failure::usage("a program cannot run on a recorded machine").hint("leave --root out")
+            Failure::usage("a program cannot run on a recorded machine").hint("omit --root")
         );
     }
     let store = global.store();
-    let (start, care) = prepare(ui, &host, &store, args)?;
-    if !care.is_needed() {
+    let (start, supervision) = prepare(ui, &host, &store, args)?;
+    if !supervision.is_needed() {
         return Err(run::become_program(&host, &start).into());
     }
-    let fail = |error: run::RunError| {
-        let failure = before_start(Failure::from(error));
-        ui.show_failure(&failure);
-        failure.kind.code()
-    };
-    let mut told = |line: String| ui.status(&line);
-    let ended = run::supervise(&host, &store, &start, &care, &mut told, fail)?;
+    let ended = run::attend(
+        &host,
+        &store,
+        &start,
+        &supervision,
+        &mut |line: String| ui.status(&line),
+        |error: run::RunError| {
+            let failure = fail_before_start(Failure::from(error));
+            ui.show_failure(&failure);
+            failure.kind.code()
+        },
+    )?;
     Ok(ExitCode::from(ended.status()))
 }
 
-/// A failure before the program ran. Its exit code is none that the program itself may have meant.
-pub(super) fn before_start(failure: Failure) -> Failure {
+/// Gives a failure before the program ran an exit code that is reserved for cpushield.
+pub(super) fn fail_before_start(failure: Failure) -> Failure {
     let kind = match failure.kind {
         FailureKind::NotFound | FailureKind::NotExecutable | FailureKind::Bug => failure.kind,
         _ => FailureKind::NotStarted,
@@ -106,18 +112,18 @@ fn prepare(
 ) -> Result<(ProgramStart, Supervision), Failure> {
     args.active.check(host, store)?;
     let plan = run::shield(host, store)?;
-    let place = ShieldPlacement::new(host, &plan);
-    let asked = policy(args);
-    let cpus = match asked {
+    let place = ShieldPlacement::of(host, &plan);
+    let requested = requested_policy(args);
+    let cpus = match requested {
         _ if args.spread => place.cpus.clone(),
-        // The kernel gives SCHED_DEADLINE only to tasks that may run on all CPUs of their domain.
+        // The kernel allows SCHED_DEADLINE only for tasks that may run on all CPUs of their domain.
         Some(SchedPolicy::Deadline { .. }) if args.cpu.is_none() => place.cpus.union(&place.idle),
         _ => CpuSet::one(place.choose(host, args.cpu)?),
     };
     let user = args.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
-    let ceiling = match (asked, args.own_priority) {
+    let ceiling = match (requested, args.own_priority) {
         (None, Some(priority)) => SchedPolicy::Fifo { priority },
-        (asked, _) => asked.unwrap_or(SchedPolicy::Other { nice: 0 }),
+        (requested, _) => requested.unwrap_or(SchedPolicy::Other { nice: 0 }),
     };
     run::check_policy(ceiling)?;
     let threads = match ceiling.rt_priority() {
@@ -136,7 +142,7 @@ fn prepare(
     {
         run::lock_limit(user).iter().for_each(|sentence| ui.status(sentence));
     }
-    let policy = asked.map(|_| order.policy).or_else(|| run::ordinary(host));
+    let policy = requested.map(|_| order.policy).or_else(|| run::ordinary(host));
     let spread = args.spread.then(|| place.cpus.clone());
     let start = ProgramStart {
         place,
@@ -149,20 +155,21 @@ fn prepare(
     Ok((start, Supervision { order, spread, check_memory: args.lock_memory }))
 }
 
-fn policy(args: &RunArgs) -> Option<SchedPolicy> {
+/// The scheduling policy that an option requests.
+fn requested_policy(args: &RunArgs) -> Option<SchedPolicy> {
     let fifo = args.fifo.map(|priority| SchedPolicy::Fifo { priority });
     let rr = args.rr.map(|priority| SchedPolicy::Rr { priority });
     let nice = args.nice.map(|nice| SchedPolicy::Other { nice });
     fifo.or(rr).or(args.deadline).or(nice)
 }
 
-/// `RUNTIME/DEADLINE/PERIOD` or `RUNTIME/PERIOD`.
+/// Parses `RUNTIME/DEADLINE/PERIOD` or `RUNTIME/PERIOD`.
 fn deadline(text: &str) -> Result<SchedPolicy, String> {
     let times = text.split('/').map(parse_span).collect::<Result<Vec<u64>, String>>()?;
     let (runtime_ns, deadline_ns, period_ns) = match times.as_slice() {
         [runtime, period] => (*runtime, *period, *period),
         [runtime, deadline, period] => (*runtime, *deadline, *period),
-        _ => return Err("wanted are RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms".to_owned()),
+        _ => return Err("expected RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms".to_owned()),
     };
     Ok(SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns })
 }
@@ -195,6 +202,6 @@ mod tests {
         let cli = parse("cpushield run --nice -5 ls --color -l").unwrap();
         let super::super::CliCommand::Run(args) = cli.command else { panic!("run") };
         assert_eq!(args.command, ["ls", "--color", "-l"]);
-        assert_eq!(policy(&args), Some(SchedPolicy::Other { nice: -5 }));
+        assert_eq!(requested_policy(&args), Some(SchedPolicy::Other { nice: -5 }));
     }
 }

@@ -1,10 +1,9 @@
-//! The hidden subcommand that makes this program the companion which samples gaps
-//! (`verify/sampler.rs`).
+//! The internal subcommand that runs the gap sampler of `verify` (`verify/sampler.rs`).
 
 use crate::verify::sampler;
 use cpushield_linux::Host;
 
-/// Serves until the maker is gone.
+/// Runs until the process that started it has ended.
 pub fn run() {
     sampler::serve(&Host::live());
 }

@@ -1,9 +1,8 @@
-//! Saved documents: a file in, the document out, whatever kind of ours it is.
+//! Reads saved documents of every kind.
 //!
-//! Each kind is known by keys of its own (`KINDS`): a text is of a kind when it has all of them.
-//! One that fits no kind, or more than one, is refused, so no document is taken for another. The
-//! version is looked at before anything else is, because a newer form may mean something else by
-//! the same words.
+//! Each kind is identified by its keys (`KINDS`): a document is of a kind if it has all of them. A
+//! document that matches no kind, or several, is refused, so none is mistaken for another. The
+//! schema version is checked first, because a newer version may use the same keys differently.
 
 use super::input;
 use crate::compare::{self, Comparison};
@@ -46,28 +45,28 @@ pub enum SavedDocument {
     Status(Box<ShieldStatus>),
 }
 
-/// What `verify --json` prints, read back.
+/// What `verify --json` prints, as read from a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyDocument {
-    /// What was observed.
+    /// The observations.
     pub evidence: Evidence,
-    /// What that means.
+    /// The verdict on them.
     pub verdict: Verdict,
 }
 
-/// A saved document with the name that a person gave it.
+/// A saved document with a label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedDocument {
-    /// The label, or the file's name without its ending.
+    /// The label, or the file name without its extension.
     pub label: String,
-    /// The file, as it was given.
+    /// The file, as given on the command line.
     pub file: String,
     /// The document.
     pub saved: SavedDocument,
 }
 
-/// Why a text is none of our documents.
+/// Why a text is not a document of cpushield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedError {
     /// The file.
@@ -78,23 +77,23 @@ pub struct SavedError {
     pub column: usize,
     /// What is wrong, and what was expected.
     pub why: String,
-    /// What to do about it, where that is known.
+    /// What to do next, if that is known.
     pub hint: Option<String>,
 }
 
-/// What a kind of document is known by.
+/// How a kind of document is identified and read.
 struct DocumentKind {
     /// The command that prints it.
-    from: &'static str,
-    /// Keys that it has, and that no other kind has all of.
+    command: &'static str,
+    /// Keys that this kind has. No other kind has all of them.
     keys: &'static [&'static str],
-    /// Where version numbers stand, as keys from the top, and which are known.
+    /// Each object with a schema number, as keys from the top, and the supported number.
     schemas: &'static [(&'static [&'static str], u32)],
-    /// Reads it.
+    /// Parses the document.
     read: fn(&str) -> serde_json::Result<SavedDocument>,
 }
 
-fn whole<T: DeserializeOwned>(
+fn parse_whole<T: DeserializeOwned>(
     text: &str,
     make: impl FnOnce(Box<T>) -> SavedDocument,
 ) -> serde_json::Result<SavedDocument> {
@@ -104,31 +103,31 @@ fn whole<T: DeserializeOwned>(
 /// Every kind that can be read.
 const KINDS: &[DocumentKind] = &[
     DocumentKind {
-        from: "survey --json",
+        command: "survey --json",
         keys: &["kernel", "topology", "irqs"],
         schemas: &[(&[], survey::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Machine),
+        read: |text| parse_whole(text, SavedDocument::Machine),
     },
     DocumentKind {
-        from: "plan -o FILE",
+        command: "plan -o FILE",
         keys: &["shield", "steps", "skipped"],
         schemas: &[(&[], plan::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Plan),
+        read: |text| parse_whole(text, SavedDocument::Plan),
     },
     DocumentKind {
-        from: "verify --json",
+        command: "verify --json",
         keys: &["evidence", "verdict"],
         schemas: &[(&["evidence"], verify::SCHEMA), (&["verdict"], verify::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Verdict),
+        read: |text| parse_whole(text, SavedDocument::Verdict),
     },
     DocumentKind {
-        from: "latency --json",
+        command: "latency --json",
         keys: &["instrument", "series", "setting"],
         schemas: &[(&[], latency::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Latency),
+        read: |text| parse_whole(text, SavedDocument::Latency),
     },
     DocumentKind {
-        from: "try --json",
+        command: "try --json",
         keys: &["plan", "before", "shielded"],
         schemas: &[
             (&[], try_report::SCHEMA),
@@ -137,71 +136,72 @@ const KINDS: &[DocumentKind] = &[
             (&["shielded"], verify::SCHEMA),
             (&["verdict"], verify::SCHEMA),
         ],
-        read: |text| whole(text, SavedDocument::Attempt),
+        read: |text| parse_whole(text, SavedDocument::Attempt),
     },
     DocumentKind {
-        from: "verify --fix --json",
+        command: "verify --fix --json",
         keys: &["rounds", "end", "lacks"],
         schemas: &[(&[], fix_report::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Fixed),
+        read: |text| parse_whole(text, SavedDocument::Fixed),
     },
     DocumentKind {
-        from: "compare --json",
+        command: "compare --json",
         keys: &["alpha", "groups", "pairs"],
         schemas: &[(&[], compare::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Comparison),
+        read: |text| parse_whole(text, SavedDocument::Comparison),
     },
     DocumentKind {
-        from: "experiment --json",
+        command: "experiment --json",
         keys: &["rows", "columns", "cells"],
         schemas: &[(&[], experiment::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Experiment),
+        read: |text| parse_whole(text, SavedDocument::Experiment),
     },
     DocumentKind {
-        from: "status --json",
+        command: "status --json",
         keys: &["shield", "isolated", "nohz_full"],
         schemas: &[(&[], run::SCHEMA)],
-        read: |text| whole(text, SavedDocument::Status),
+        read: |text| parse_whole(text, SavedDocument::Status),
     },
 ];
 
 impl SavedDocument {
-    /// The document that a text is; `file` is its name for errors.
+    /// Parses a document; `file` is its name for errors.
     ///
     /// # Errors
-    /// Names the place and what was expected there.
+    /// The text is not a document. Names the place and what was expected there.
     pub fn parse(text: &str, file: &str) -> Result<SavedDocument, SavedError> {
         SavedDocument::parse_for(text, file, &[])
     }
 
-    /// The same for who wants what these commands print, and is told no others; none: any.
+    /// Parses a document. Hints name only the `wanted` commands; without any, all commands.
     fn parse_for(text: &str, file: &str, wanted: &[&str]) -> Result<SavedDocument, SavedError> {
         let place = DocumentText { text, file };
         let top: BTreeMap<String, &RawValue> =
             serde_json::from_str(text).map_err(|error| place.not_an_object(&error))?;
-        let kind = kind_of(&top).map_err(|why| place.wrong(1, 1, why).hint(&known(wanted)))?;
+        let kind = identify_kind(&top)
+            .map_err(|why| place.error(1, 1, why).hint(&readable_kinds(wanted)))?;
         for (keys, newest) in kind.schemas {
             place.check_schema(&top, keys, *newest, kind)?;
         }
         (kind.read)(text).map_err(|error| {
-            let why = without_place(&error);
-            place.wrong(error.line(), error.column(), format!("{}: {why}", article(kind)))
+            let why = message_without_place(&error);
+            place.error(error.line(), error.column(), format!("{}: {why}", expected_output(kind)))
         })
     }
 
     /// Reads a document.
     ///
     /// # Errors
-    /// The file cannot be read, or is none of our documents.
+    /// The file cannot be read, or is not a document of cpushield.
     pub fn read(file: &Path) -> Result<SavedDocument, Failure> {
         SavedDocument::read_for(file, &[])
     }
 
-    /// Reads a document for who wants what these commands print (`latency --json`). Another kind is
-    /// read too: only the caller knows why it is none for it.
+    /// Reads a document for a caller that wants the output of these commands (`latency --json`).
+    /// Other kinds are also read; the caller reports why it cannot use them.
     ///
     /// # Errors
-    /// As [`SavedDocument::read`]; the hint names no other commands.
+    /// As [`SavedDocument::read`]. The hint names only the wanted commands.
     pub fn read_for(file: &Path, wanted: &[&str]) -> Result<SavedDocument, Failure> {
         let name = file.display().to_string();
         Ok(SavedDocument::parse_for(&input::read_file(file)?, &name, wanted)?)
@@ -209,7 +209,7 @@ impl SavedDocument {
 
     /// The command that prints this kind: `latency --json`.
     #[must_use]
-    pub fn from(&self) -> &'static str {
+    pub fn command(&self) -> &'static str {
         match self {
             SavedDocument::Machine(_) => "survey --json",
             SavedDocument::Plan(_) => "plan -o FILE",
@@ -225,20 +225,20 @@ impl SavedDocument {
 }
 
 impl NamedDocument {
-    /// Reads `FILE` or `LABEL=FILE`. What stands before the first `=` is a label unless it has a
-    /// slash in it: `./a=b.json` is a file.
+    /// Reads `FILE` or `LABEL=FILE`. The text before the first `=` is a label unless it contains a
+    /// slash: `./a=b.json` is a file.
     ///
     /// # Errors
-    /// The file cannot be read, or is none of our documents.
-    pub fn read(word: &str) -> Result<NamedDocument, Failure> {
-        let (label, file) = match word.split_once('=') {
+    /// The file cannot be read, or is not a document of cpushield.
+    pub fn read(arg: &str) -> Result<NamedDocument, Failure> {
+        let (label, file) = match arg.split_once('=') {
             Some((label, file)) if !label.contains('/') => (label.trim(), file),
-            _ => ("", word),
+            _ => ("", arg),
         };
-        let stem = || Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let label = match label {
-            "" => stem().unwrap_or_else(|| file.to_owned()),
-            label => label.to_owned(),
+        let label = match (label, Path::new(file).file_stem()) {
+            ("", Some(stem)) => stem.to_string_lossy().into_owned(),
+            ("", None) => file.to_owned(),
+            (label, _) => label.to_owned(),
         };
         Ok(NamedDocument {
             label,
@@ -248,78 +248,82 @@ impl NamedDocument {
     }
 }
 
-/// The kind whose keys are all there.
-fn kind_of(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentKind, String> {
-    let fits = |kind: &&DocumentKind| kind.keys.iter().all(|key| top.contains_key(*key));
-    let found: Vec<&DocumentKind> = KINDS.iter().filter(fits).collect();
+/// The kind that a document belongs to: the only one whose keys are all present.
+fn identify_kind(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentKind, String> {
+    let found: Vec<&DocumentKind> =
+        KINDS.iter().filter(|kind| kind.keys.iter().all(|key| top.contains_key(*key))).collect();
     match found.as_slice() {
         [kind] => Ok(kind),
         [] => Err("expected a document of cpushield, found other keys".to_owned()),
         many => {
-            let names: Vec<&str> = many.iter().map(|kind| kind.from).collect();
+            let names: Vec<&str> = many.iter().map(|kind| kind.command).collect();
             Err(format!("expected one document, found keys of several: {}", names.join(", ")))
         }
     }
 }
 
-/// What can be read, for a hint.
-fn known(wanted: &[&str]) -> String {
-    let all = KINDS.iter().map(|kind| kind.from);
-    let known = all.filter(|from| wanted.is_empty() || wanted.contains(from));
-    let names: Vec<String> = known.map(|from| format!("cpushield {from}")).collect();
-    format!("what these print can be read: {}", names.join(", "))
+/// The hint that lists the commands whose output can be read.
+fn readable_kinds(wanted: &[&str]) -> String {
+    let all = KINDS.iter().map(|kind| kind.command);
+    let readable = all.filter(|command| wanted.is_empty() || wanted.contains(command));
+    let names: Vec<String> = readable.map(|command| format!("cpushield {command}")).collect();
+    format!("use the output of one of these: {}", names.join(", "))
 }
 
-/// `what verify --json prints`.
-fn article(kind: &DocumentKind) -> String {
-    format!("expected what `cpushield {}` writes", kind.from)
+fn expected_output(kind: &DocumentKind) -> String {
+    format!("expected output of `cpushield {}`", kind.command)
 }
 
-/// The words of an error without `at line 1 column 2`, which stands before them.
-fn without_place(error: &serde_json::Error) -> String {
-    let words = error.to_string();
+/// The message of an error without its `at line 1 column 2`, because the place comes first here.
+fn message_without_place(error: &serde_json::Error) -> String {
+    let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    words.strip_suffix(&place).map_or_else(|| words.clone(), str::to_owned)
+    message.strip_suffix(&place).map_or_else(|| message.clone(), str::to_owned)
 }
 
-/// A text with its name, for errors.
+/// The text of a document and its file name, for errors.
 struct DocumentText<'a> {
     text: &'a str,
     file: &'a str,
 }
 
 impl DocumentText<'_> {
-    fn wrong(&self, line: usize, column: usize, why: String) -> SavedError {
+    fn error(&self, line: usize, column: usize, why: String) -> SavedError {
         let (line, column) = (line.max(1), column.max(1));
         SavedError { file: self.file.to_owned(), line, column, why, hint: None }
     }
 
-    /// Where a part of the text begins.
-    fn at(&self, part: &str, why: String) -> SavedError {
+    /// An error where a part of the text begins.
+    fn error_at(&self, part: &str, why: String) -> SavedError {
         let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let before = self.text.get(..offset).unwrap_or("");
         let line = 1 + before.matches('\n').count();
         let column = 1 + before.rsplit('\n').next().map_or(0, |start| start.chars().count());
-        self.wrong(line, column, why)
+        self.error(line, column, why)
     }
 
     fn not_an_object(&self, error: &serde_json::Error) -> SavedError {
-        let why = without_place(error);
-        let wrong = |why| self.wrong(error.line(), error.column(), why);
-        match self.text.trim_start().chars().next() {
-            None => wrong("expected a document of cpushield, found an empty file".to_owned())
-                .hint("did the command that was to fill it end with an error?"),
-            Some('{') if why == "trailing characters" => {
-                wrong("expected one document, found more text behind it".to_owned())
-                    .hint("put each document into a file of its own")
-            }
-            Some('{') => wrong(format!("expected JSON: {why}")),
-            Some(_) => wrong("expected a JSON document of cpushield, found other text".to_owned())
-                .hint("text output cannot be read back; save the document with --json"),
-        }
+        let why = message_without_place(error);
+        let (why, hint) = match self.text.trim_start().chars().next() {
+            None => (
+                "expected a document of cpushield, found an empty file".to_owned(),
+                Some("check whether the command that writes it failed"),
+            ),
+            Some('{') if why == "trailing characters" => (
+                "expected one document, found more text after it".to_owned(),
+                Some("save each document in a separate file"),
+            ),
+            Some('{') => (format!("expected JSON: {why}"), None),
+            Some(_) => (
+                "expected a JSON document of cpushield, found other text".to_owned(),
+                Some("text output cannot be read; save the document with --json"),
+            ),
+        };
+        let error = self.error(error.line(), error.column(), why);
+        SavedError { hint: hint.map(str::to_owned), ..error }
     }
 
-    /// The number behind the keys must be one that is known.
+    /// Checks the schema number of the object behind these keys.
     fn check_schema(
         &self,
         top: &BTreeMap<String, &RawValue>,
@@ -330,21 +334,24 @@ impl DocumentText<'_> {
         let mut object = top.clone();
         for key in keys {
             let Some(inner) = object.get(*key).map(|raw| raw.get()) else { return Ok(()) };
-            // What is no object is told when it is read.
+            // A value that is not an object is reported when the document is parsed.
             let Ok(found) = serde_json::from_str(inner) else { return Ok(()) };
             object = found;
         }
         let Some(raw) = object.get("schema").map(|raw| raw.get()) else {
-            let here =
+            let object =
                 keys.first().and_then(|key| top.get(*key)).map_or(self.text, |raw| raw.get());
-            return Err(self.at(here, format!("{} with a `schema` number", article(kind))));
+            return Err(
+                self.error_at(object, format!("{} with a `schema` number", expected_output(kind)))
+            );
         };
         match raw.parse::<u64>() {
             Ok(found) if found == u64::from(newest) => Ok(()),
-            Ok(found) if found > u64::from(newest) => Err(self
-                .at(raw, format!("this document is newer: schema {found}, {newest} is known here"))
-                .hint("a newer cpushield made it; read it with that one")),
-            _ => Err(self.at(raw, format!("expected schema {newest}, found {raw}"))),
+            Ok(found) if found > u64::from(newest) => {
+                let why = format!("this document is newer: schema {found}, supported is {newest}");
+                Err(self.error_at(raw, why).hint("read it with the newer cpushield that wrote it"))
+            }
+            _ => Err(self.error_at(raw, format!("expected schema {newest}, found {raw}"))),
         }
     }
 }
@@ -419,7 +426,7 @@ mod tests {
         Verdict { schema: verify::SCHEMA, cpus: Vec::new(), gates: Vec::new() }
     }
 
-    /// As an older version printed it: what came since has a default.
+    /// As an older version printed it; newer fields have defaults.
     fn latency() -> Value {
         json!({
             "schema": latency::SCHEMA, "instrument": "timer", "asked_ns": 1, "span_ns": 1,
@@ -476,20 +483,20 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_read_as_what_it_is_and_as_nothing_else() {
+    fn every_kind_is_read_as_itself_and_as_no_other_kind() {
         let every = every();
         assert_eq!(every.len(), KINDS.len());
         for (document, kind) in every.iter().zip(KINDS) {
             let saved = SavedDocument::parse(&format!("{document:#}"), "f").unwrap();
-            assert_eq!(saved.from(), kind.from);
+            assert_eq!(saved.command(), kind.command);
             let keys = document.as_object().unwrap();
             let fits = KINDS.iter().filter(|kind| kind.keys.iter().all(|k| keys.contains_key(*k)));
-            assert_eq!(fits.count(), 1, "{}", kind.from);
+            assert_eq!(fits.count(), 1, "{}", kind.command);
         }
     }
 
     #[test]
-    fn what_is_newer_older_or_both_is_refused_where_it_stands() {
+    fn a_wrong_schema_number_is_refused_with_its_place() {
         for (document, kind) in every().iter().zip(KINDS) {
             for (keys, newest) in kind.schemas {
                 let changed = |number: Value| {
@@ -500,8 +507,8 @@ mod tests {
                 };
                 let newer = changed(json!(newest + 1));
                 let error = SavedDocument::parse(&newer, "f").unwrap_err();
-                let there = newer.lines().nth(error.line - 1).unwrap();
-                assert!(there.contains(&format!("\"schema\": {}", newest + 1)), "{error}: {there}");
+                let line = newer.lines().nth(error.line - 1).unwrap();
+                assert!(line.contains(&format!("\"schema\": {}", newest + 1)), "{error}: {line}");
                 assert!(error.why.contains("is newer") && error.hint.is_some(), "{error}");
                 for odd in [json!(0), json!("1"), json!(-1), json!(1.5), Value::Null] {
                     let error = SavedDocument::parse(&changed(odd), "f").unwrap_err();
@@ -516,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_ours_is_one_clear_error() {
+    fn a_text_that_is_not_a_document_gives_one_error() {
         let good = format!("{:#}", every()[3]);
         let lines = good.lines().count();
         let period = good.replace("\"asked_ns\": 1", "\"asked_ns\": \"1s\"");
@@ -524,24 +531,24 @@ mod tests {
         let end = lines + 1;
         let hint =
             SavedDocument::parse_for("{}", "f", &["latency --json"]).unwrap_err().hint.unwrap();
-        assert_eq!(hint, "what these print can be read: cpushield latency --json");
-        for (text, said) in [
+        assert_eq!(hint, "use the output of one of these: cpushield latency --json");
+        for (text, expected) in [
             ("", "f:1:1: expected a document of cpushield, found an empty file".to_owned()),
             ("{}", "f:1:1: expected a document of cpushield, found other keys".to_owned()),
             ("Worst 3 us", "f:1:1: expected a JSON document of cpushield, found".to_owned()),
             ("{\n\"a\": x}", "f:2:6: expected JSON: expected value".to_owned()),
             (&whole, format!("f:{end}:1: expected one document, found more text")),
-            (&period, "expected what `cpushield latency --json` writes: invalid type".to_owned()),
+            (&period, "expected output of `cpushield latency --json`: invalid type".to_owned()),
         ] {
             let error = SavedDocument::parse(text, "f").unwrap_err().to_string();
-            assert!(error.contains(&said), "{text}: {error}");
+            assert!(error.contains(&expected), "{text}: {error}");
         }
         let error = SavedDocument::parse(&period, "f").unwrap_err();
         assert!(good.lines().nth(error.line - 1).unwrap().contains("asked_ns"), "{error}");
     }
 
     #[test]
-    fn a_label_stands_before_the_file() {
+    fn a_label_precedes_the_file() {
         let dir = std::env::temp_dir().join(format!("cpushield-saved-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let file = dir.join("before=1.json");

@@ -1,6 +1,6 @@
-//! The shield that is there already, for subcommands that make one for a while and for their guard.
-//! All ask [`apply::find_shield`], which knows a part of a shield and somebody at work from a whole
-//! one.
+//! The active shield, for subcommands that need one, and for those that must not find one.
+//! [`apply::find_shield`] tells a whole shield from an incomplete one and from one that another
+//! process is changing.
 
 use crate::apply::{self, JournalLoadError, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use crate::run::{self, RunError};
 use cpushield_linux::{Host, Store};
 use std::time::Duration;
 
-/// Which shield a subcommand is about
+/// The active shield
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ActiveArgs {
     /// Fail unless the active shield has this name
@@ -17,50 +17,50 @@ pub struct ActiveArgs {
 }
 
 impl ActiveArgs {
-    /// Refuses where the user named a shield and the active one, whole or a part of it, has another
-    /// name.
+    /// Checks that the active shield, whole or incomplete, has the name given by `--shield`.
     ///
     /// # Errors
-    /// It has, there is none, or the journal cannot be read.
+    /// It has another name, there is none, or the journal cannot be read.
     pub fn check(&self, host: &Host, store: &Store) -> Result<(), Failure> {
-        let Some(asked) = &self.shield else { return Ok(()) };
+        let Some(name) = &self.shield else { return Ok(()) };
         let active = apply::active(host, store)?.ok_or(RunError::NoShield)?.shield.name;
-        if *asked == active {
+        if *name == active {
             return Ok(());
         }
-        Err(Failure::machine(format!("the active shield is named {active:?}, not {asked:?}"))
+        Err(Failure::machine(format!("the active shield is named {active:?}, not {name:?}"))
             .hint(format!("give its name: --shield {active}"))
-            .hint("or leave --shield out"))
+            .hint("or omit --shield"))
     }
 }
 
-/// How long somebody at work on a shield is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for another process that is changing the shield.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(100);
 
-/// Refuses where a shield is, a part of one, or somebody who makes one; `hint` is for a whole one.
+/// Checks that no shield is active, incomplete or being made; `hint` is for a whole one.
 ///
 /// # Errors
-/// There is one, or the journal cannot be read.
-pub fn refuse(host: &Host, store: &Store, hint: &str) -> Result<(), Failure> {
+/// There is a shield, or the journal cannot be read.
+pub fn refuse_active(host: &Host, store: &Store, hint: &str) -> Result<(), Failure> {
     match run::active(host, store)? {
         None => Ok(()),
         Some(plan) => {
-            let why = format!("CPU {} is shielded already", plan.shield.cpus);
-            Err(Failure::machine(why).hint(hint))
+            let message = format!("CPU {} is already shielded", plan.shield.cpus);
+            Err(Failure::machine(message).hint(hint))
         }
     }
 }
 
-/// What is there when nobody is at work on it any more, or after a minute.
+/// Waits, for a minute at most, until no other process is changing the shield. Returns the shield
+/// that it then finds.
 ///
 /// # Errors
-/// The journal cannot be read, or is none.
-pub fn after_others(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
+/// The journal cannot be read.
+pub fn find_settled_shield(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
     let mut waited = Duration::ZERO;
     loop {
         match apply::find_shield(host, store)? {
-            ShieldPresence::Part(_, UnfinishedWork::UnderWay { .. }) if waited < PATIENCE => {
+            ShieldPresence::Part(_, UnfinishedWork::UnderWay { .. }) if waited < TIMEOUT => {
                 std::thread::sleep(STEP);
                 waited += STEP;
             }
@@ -69,12 +69,12 @@ pub fn after_others(host: &Host, store: &Store) -> Result<ShieldPresence, Journa
     }
 }
 
-/// Undoes a shield of one of these names, whole or a part of it. Somebody else's is left alone.
+/// Undoes the shield, whole or incomplete, if it has one of these names.
 ///
 /// # Errors
 /// The journal cannot be read, or undo failed.
-pub fn undo_own(host: &Host, store: &Store, names: &[&str]) -> Result<(), Failure> {
-    let journal = match after_others(host, store)? {
+pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Failure> {
+    let journal = match find_settled_shield(host, store)? {
         ShieldPresence::Whole(journal) | ShieldPresence::Part(Some(journal), _) => journal,
         ShieldPresence::Absent | ShieldPresence::Part(None, _) => return Ok(()),
     };

@@ -1,4 +1,4 @@
-//! `cpushield status`: the shield in force and everything that is on its CPUs.
+//! `cpushield status`: shows the active shield and everything that is on its CPUs.
 
 use super::GlobalArgs;
 use super::enable::AtEveryBoot;
@@ -38,7 +38,7 @@ struct StatusDocument {
     at_every_boot: AtEveryBoot,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -50,7 +50,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
         ui.status(&note);
     }
     let status = run::status(&host, &store)?;
-    let document = StatusDocument { status, at_every_boot: AtEveryBoot::of(&store) };
+    let document = StatusDocument { status, at_every_boot: AtEveryBoot::read(&store) };
     ui.show(&document, || text(&document))?;
     Ok(match document.status.state.state {
         ShieldState::InForce => ExitCode::SUCCESS,
@@ -62,28 +62,25 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
 fn text(document: &StatusDocument) -> String {
     let status = &document.status;
     let mut out = match &status.shield {
-        Some(shield) => of_shield(shield, &status.state.state),
+        Some(shield) => describe_shield(shield, &status.state.state),
         None if status.state.state == ShieldState::NoShield => {
             "No shield is in force.\n".to_owned()
         }
         None => format!("Shield: {}\n", Emphasis::Bad.paint(&status.state.sentence)),
     };
-    let has = |set: &Option<CpuSet>| set.clone().filter(|cpus| !cpus.is_empty());
-    if let Some(cpus) = has(&status.isolated) {
+    if let Some(cpus) = status.isolated.as_ref().filter(|cpus| !cpus.is_empty()) {
         out.push_str(&format!("Isolated at boot (isolcpus): CPU {cpus}\n"));
     }
-    if let Some(cpus) = has(&status.nohz_full) {
+    if let Some(cpus) = status.nohz_full.as_ref().filter(|cpus| !cpus.is_empty()) {
         out.push_str(&format!("Tick stops while one thread runs (nohz_full): CPU {cpus}\n"));
     }
     out.push_str(&document.at_every_boot.text());
     if status.swept > 0 {
-        out.push_str(
-            "Trace: a `verify` that was killed had left it recording; it is removed now\n",
-        );
+        out.push_str("Trace: removed the trace that a killed `verify` had left running\n");
     }
     if status.state.state == ShieldState::NoShield {
         out.push_str(
-            "Next: `cpushield try` shows what a shield does here, `cpushield apply` makes one.\n",
+            "Next: `cpushield try` shows the effect of a shield, `cpushield apply` applies one.\n",
         );
     }
     if matches!(status.state.state, ShieldState::Unknown { .. }) {
@@ -95,7 +92,7 @@ fn text(document: &StatusDocument) -> String {
     out
 }
 
-fn of_shield(shield: &ShieldSummary, state: &ShieldState) -> String {
+fn describe_shield(shield: &ShieldSummary, state: &ShieldState) -> String {
     let cpus: CpuSet = shield.cpus.iter().map(|on| on.cpu).collect();
     let tone = if *state == ShieldState::InForce { Emphasis::Good } else { Emphasis::Bad };
     let state = tone.paint(&state.to_string());
@@ -109,27 +106,26 @@ fn of_shield(shield: &ShieldSummary, state: &ShieldState) -> String {
     }
     for drift in &shield.drift {
         let now = drift.now.as_deref().unwrap_or("nothing");
-        out.push_str(&format!("  {}: {now}, was left as {}\n", drift.what, drift.left));
+        out.push_str(&format!("  {}: {now}, cpushield set {}\n", drift.what, drift.left));
     }
     for raised in &shield.raised {
         let (comm, given, original) = (&raised.comm, raised.given, raised.original);
         out.push_str(&format!("  raised        {comm}: {given}, before {original}\n"));
     }
-    shield.cpus.iter().for_each(|on| out.push_str(&of_cpu(on)));
+    for cpu in &shield.cpus {
+        out.push_str(&describe_cpu(cpu));
+    }
     out
 }
 
-fn of_cpu(on: &OnCpu) -> String {
-    let line = |name: &str, guard: &CpuProtection| {
-        let tone = if guard.holds { Emphasis::Good } else { Emphasis::Doubt };
-        let word = tone.paint(if guard.holds { "shielded" } else { "open    " });
-        format!("  {name:<11} {word}  {}\n", guard.how)
-    };
-    let mut out = format!("\n{}\n", Emphasis::Head.paint(&format!("CPU {}", on.cpu)));
-    out.push_str(&line("processes", &on.processes));
-    out.push_str(&line("interrupts", &on.interrupts));
-    out.push_str(&line("timer tick", &on.tick));
-    for irq in on.irqs.iter().filter(|irq| !irq.leaving) {
+fn describe_cpu(cpu: &OnCpu) -> String {
+    let mut out = format!("\n{}\n", Emphasis::Head.paint(&format!("CPU {}", cpu.cpu)));
+    for (name, protection) in
+        [("processes", &cpu.processes), ("interrupts", &cpu.interrupts), ("timer tick", &cpu.tick)]
+    {
+        out.push_str(&describe_protection(name, protection));
+    }
+    for irq in cpu.irqs.iter().filter(|irq| !irq.leaving) {
         out.push_str(&format!("    irq {} ({})\n", irq.irq, irq.actions));
     }
     for (role, what, tone) in [
@@ -137,28 +133,35 @@ fn of_cpu(on: &OnCpu) -> String {
         (ThreadRole::Program, "program of the shield", Emphasis::Good),
         (ThreadRole::Waiting, "program of the shield, asleep since it was added", Emphasis::Good),
     ] {
-        for thread in on.threads.iter().filter(|thread| thread.role == role) {
+        for thread in cpu.threads.iter().filter(|thread| thread.role == role) {
             let (tid, comm) = (thread.task.id.tid, &thread.task.comm);
             let policy = cpushield_linux::task::policy_from_stat(&thread.task);
             out.push_str(&format!("    {tid:>7} {comm:<16} {policy}  {}\n", tone.paint(what)));
         }
     }
-    let names = |role: ThreadRole| {
-        let of_role = on.threads.iter().filter(move |thread| thread.role == role);
-        of_role.map(|thread| thread.task.comm.as_str()).collect::<Vec<_>>()
+    let kernel = thread_names(cpu, ThreadRole::Kernel);
+    let gone = match thread_names(cpu, ThreadRole::Gone).as_slice() {
+        [] => None,
+        [name] => Some(name.to_string()),
+        names => Some(format!("{} threads (--json names them)", names.len())),
     };
-    let mut dim = |line: &str| out.push_str(&format!("    {}\n", Emphasis::Dim.paint(line)));
-    let own = names(ThreadRole::Kernel);
-    if !own.is_empty() {
-        dim(&format!("the kernel's own: {}", own.join(", ")));
-    }
-    match names(ThreadRole::Gone).as_slice() {
-        [] => {}
-        [one] => dim(&format!("ran here last before the shield and cannot return: {one}")),
-        many => dim(&format!(
-            "ran here last before the shield and cannot return: {} threads (--json names them)",
-            many.len()
-        )),
+    let dim_lines = [
+        (!kernel.is_empty()).then(|| format!("kernel threads: {}", kernel.join(", "))),
+        gone.map(|gone| format!("last ran here before the shield and cannot return: {gone}")),
+    ];
+    for line in dim_lines.iter().flatten() {
+        out.push_str(&format!("    {}\n", Emphasis::Dim.paint(line)));
     }
     out
+}
+
+fn describe_protection(name: &str, protection: &CpuProtection) -> String {
+    let tone = if protection.holds { Emphasis::Good } else { Emphasis::Doubt };
+    let state = tone.paint(if protection.holds { "shielded" } else { "open    " });
+    format!("  {name:<11} {state}  {}\n", protection.how)
+}
+
+fn thread_names(cpu: &OnCpu, role: ThreadRole) -> Vec<&str> {
+    let threads = cpu.threads.iter().filter(|thread| thread.role == role);
+    threads.map(|thread| thread.task.comm.as_str()).collect()
 }

@@ -1,4 +1,4 @@
-//! `cpushield survey`: the machine, what is isolated, what stands in the way.
+//! `cpushield survey`: shows the machine, its isolated CPUs and the obstacles to isolation.
 
 use super::GlobalArgs;
 use crate::apply;
@@ -25,39 +25,39 @@ pub struct SurveyArgs {
     record: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The recording cannot be read or begun.
+/// The recording cannot be read or created.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failure> {
     let mut host = global.host()?;
     if let Some(dir) = &args.record {
         host = host.recording(dir).map_err(|error| {
             let failure = Failure::from(error);
-            failure.hint("name a directory that is new or empty: `survey --record machine`")
+            failure.hint("use a new or empty directory: cpushield survey --record DIR")
         })?;
     }
     let store = global.store();
     let active = apply::active(&host, &store);
     let shield = active.as_ref().ok().and_then(Option::as_ref);
-    let machine = super::surveyed_under(&host, &store, shield);
+    let machine = super::survey_with_shield(&host, &store, shield);
     ui.show(&machine, || match active {
-        Ok(None) => with_verdict(&machine, ui.width()),
-        // Of a machine that is shielded already the plan of another shield says nothing.
+        Ok(None) => describe_with_readiness(&machine, ui.width()),
+        // On a machine that is already shielded, a plan for another shield proves nothing.
         Ok(Some(_)) | Err(_) => machine_text(&machine, ui.width()),
     })?;
     if let Some(dir) = &args.record {
         match host.recording_failure() {
-            Some(failure) => ui.warn(&format!("the recording is not complete: {failure}")),
+            Some(failure) => ui.warn(&format!("the recording is incomplete: {failure}")),
             None => ui.status(&format!("recorded in {}", dir.display())),
         }
     }
     Ok(())
 }
 
-/// The verdict, the machine, and what to do next.
-fn with_verdict(machine: &Machine, width: usize) -> String {
-    let readiness = Readiness::of(machine);
+/// Whether the machine is ready for a shield, the machine, and what to do next.
+fn describe_with_readiness(machine: &Machine, width: usize) -> String {
+    let readiness = Readiness::assess(machine);
     let next = readiness.next().map(|next| format!("\nNext: {next}\n")).unwrap_or_default();
     let verdict = fold(&format!("Verdict   {readiness}\n"), width);
     verdict + &machine_text(machine, width) + &fold(&next, width)

@@ -1,9 +1,9 @@
-//! What holds of the command line as a whole.
+//! Tests of the command line as a whole.
 
 use super::*;
 
 #[test]
-fn every_subcommand_says_more_in_its_long_help_than_in_the_list() {
+fn the_long_help_of_every_subcommand_adds_to_its_summary() {
     for sub in Cli::command().get_subcommands().filter(|sub| !sub.is_hide_set()) {
         let (name, about) = (sub.get_name(), sub.get_about().unwrap().to_string());
         let long = sub.get_long_about().map(ToString::to_string).unwrap_or_default();
@@ -21,7 +21,7 @@ fn the_readme_and_the_version_name_the_only_architecture() {
 }
 
 #[test]
-fn subcommands_are_listed_in_the_order_of_the_stages_as_the_readme_tells_them() {
+fn subcommands_are_listed_in_the_order_of_the_readme() {
     let readme = include_str!("../../README.md");
     let command = Cli::command();
     let chain = readme.lines().find(|line| line.trim().starts_with("survey → ")).unwrap().trim();
@@ -29,18 +29,18 @@ fn subcommands_are_listed_in_the_order_of_the_stages_as_the_readme_tells_them() 
     assert!(about.contains(&format!("\n{chain}. ")), "{about}");
     let (_, tour) = readme.split_once("## A tour").unwrap();
     let words = tour.lines().filter_map(|line| line.strip_prefix("cpushield "));
-    let mut told: Vec<&str> = words.filter_map(|rest| rest.split(' ').next()).collect();
-    told.dedup();
-    let end = 1 + told.iter().position(|name| *name == "undo").unwrap();
-    told.truncate(end);
+    let mut toured: Vec<&str> = words.filter_map(|rest| rest.split(' ').next()).collect();
+    toured.dedup();
+    let end = 1 + toured.iter().position(|name| *name == "undo").unwrap();
+    toured.truncate(end);
     let listed: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    let listed: Vec<&str> = listed.into_iter().filter(|name| told.contains(name)).collect();
-    assert_eq!(listed, told);
-    assert!(told.len() > 10, "{told:?}");
+    let listed: Vec<&str> = listed.into_iter().filter(|name| toured.contains(name)).collect();
+    assert_eq!(listed, toured);
+    assert!(toured.len() > 10, "{toured:?}");
 }
 
 #[test]
-fn a_recorded_machine_has_a_state_directory_of_its_own() {
+fn a_recorded_machine_has_its_own_state_directory() {
     for (words, dir) in [
         ("cpushield plan", "/var/lib/cpushield"),
         ("cpushield plan --root REC", "REC/var/lib/cpushield"),
@@ -67,7 +67,7 @@ fn options(sub: &clap::Command) -> Vec<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn each_option_stands_under_its_heading_and_those_of_all_come_last() {
+fn each_option_is_under_its_heading_and_global_options_come_last() {
     let shield = [
         "cpus",
         "count",
@@ -93,8 +93,8 @@ fn each_option_stands_under_its_heading_and_those_of_all_come_last() {
             let names = found.iter().find(|(name, _)| *name == heading);
             names.map(|(_, names)| names.clone()).unwrap_or_default()
         };
-        let wishes = ["try", "plan", "apply", "enable"].contains(&sub.get_name());
-        assert_eq!(under("The shield"), if wishes { &shield[..] } else { &[] });
+        let takes_request = ["try", "plan", "apply", "enable"].contains(&sub.get_name());
+        assert_eq!(under("The shield"), if takes_request { &shield[..] } else { &[] });
         let active: &[&str] = if ACTIVE.contains(&sub.get_name()) { &["shield"] } else { &[] };
         assert_eq!(under("The active shield"), active, "{}", sub.get_name());
         assert_eq!(found.last().unwrap(), &("Options of every subcommand", global.to_vec()));
@@ -108,7 +108,7 @@ const ACTIVE: [&str; 9] =
     ["run", "add", "remove", "status", "verify", "latency", "watch", "report", "undo"];
 
 #[test]
-fn every_time_is_a_number_and_a_unit_and_the_help_says_so_once() {
+fn every_time_is_a_number_with_a_unit_and_the_help_says_so_once() {
     let mut command = Cli::command();
     command.build();
     for sub in command.get_subcommands() {
@@ -120,7 +120,7 @@ fn every_time_is_a_number_and_a_unit_and_the_help_says_so_once() {
         let name = sub.get_name();
         assert_eq!(help::WITH_TIMES.contains(&name), !times.is_empty(), "{name}");
         for flag in times.iter().filter_map(|arg| arg.get_long()) {
-            // `try` watches for 10 minutes at most.
+            // `try` watches for at most 10 minutes.
             let spans = if name == "try" { &["10m"][..] } else { &["10m", "1h", "1d"] };
             for span in spans {
                 let given = format!("--{flag}={span}");
@@ -136,7 +136,7 @@ fn every_time_is_a_number_and_a_unit_and_the_help_says_so_once() {
 }
 
 #[test]
-fn the_help_of_a_priority_says_what_is_taken() {
+fn the_help_of_a_priority_states_the_accepted_range() {
     for (sub, rest, flags) in [
         ("run", &["--", "true"][..], &["fifo", "rr", "own-priority"][..]),
         ("latency", &["timer"], &["fifo"]),
@@ -144,13 +144,13 @@ fn the_help_of_a_priority_says_what_is_taken() {
         let command = Cli::command();
         let command = command.find_subcommand(sub).unwrap();
         for flag in flags {
-            let taken = |priority: u32| {
+            let accepted = |priority: u32| {
                 let flag = format!("--{flag}={priority}");
                 let line = [&["cpushield", sub, &flag][..], rest].concat();
                 Cli::try_parse_from(line).is_ok()
             };
-            let most = (1..200).rev().find(|priority| taken(*priority)).unwrap();
-            assert!(!taken(0) && (1..=most).all(taken), "{sub} --{flag}");
+            let most = (1..200).rev().find(|priority| accepted(*priority)).unwrap();
+            assert!(!accepted(0) && (1..=most).all(accepted), "{sub} --{flag}");
             let arg = command.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
             let help = arg.get_help().unwrap().to_string();
             assert!(help.contains(&format!("1 to {most}")), "{sub} --{flag}: {help}");
@@ -161,15 +161,15 @@ fn the_help_of_a_priority_says_what_is_taken() {
 }
 
 #[test]
-fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
+fn a_directory_that_is_not_a_recording_is_refused_and_one_below_it_is_named() {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let at = |root: PathBuf| GlobalArgs { root: Some(root), ..GlobalArgs::default() }.host();
-    assert!(at(machines.join("6.1-rt-v1/root")).is_ok());
-    let near = at(machines.join("6.1-rt-v1")).unwrap_err();
+    let open = |root: PathBuf| GlobalArgs { root: Some(root), ..GlobalArgs::default() }.host();
+    assert!(open(machines.join("6.1-rt-v1/root")).is_ok());
+    let near = open(machines.join("6.1-rt-v1")).unwrap_err();
     assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");
-    let far = at(machines.clone()).unwrap_err();
+    let far = open(machines.clone()).unwrap_err();
     assert!(far.hints.concat().contains("survey --record"), "{far:?}");
-    let nowhere = at(machines.join("nowhere")).unwrap_err();
+    let nowhere = open(machines.join("nowhere")).unwrap_err();
     assert!(nowhere.hints.concat().contains("survey --record"), "{nowhere:?}");
     assert_eq!((far.kind, nowhere.kind), (FailureKind::Usage, FailureKind::Usage));
 }

@@ -1,7 +1,7 @@
-//! `cpushield try`: shield a CPU for a few seconds, prove it, put everything back.
+//! `cpushield try`: shields a CPU for a few seconds, verifies the shield and undoes everything.
 
 use super::GlobalArgs;
-use super::apply_with_fallback::{PlanOrigin, shield};
+use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::request::RequestArgs;
 use super::undo_watchdog::UndoWatchdog;
 use super::{input, price, standing};
@@ -38,52 +38,53 @@ pub struct TryArgs {
     pub price: Vec<String>,
     /// The shield
     #[command(flatten)]
-    pub wish: RequestArgs,
+    pub request: RequestArgs,
 }
 
-/// The name of its shield, by which its guard knows it.
+/// The name of its shield. The watchdog recognizes it by this name.
 pub(super) const NAME: &str = "try";
-/// Seconds that the load may go on beyond both spans: arming, settling, apply and undo on a slow
-/// machine. It ends by itself then, whatever became of this process.
+/// Seconds that the load may run beyond both spans, for arming, warm-up, apply and undo on a slow
+/// machine. Then it ends by itself, even if this process was killed.
 const LOAD_SPARE: u64 = 60;
-/// How long the workload runs before anything counts.
+/// Warm-up: how long the workload runs before the watch starts.
 const WARMUP: Duration = Duration::from_secs(1);
-/// How long may be watched: shorter shows nothing, longer is what `verify` is for.
+/// The limits of `--for`. A shorter watch shows nothing; `verify` is for longer ones.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(10);
-/// Gaps from this many nanoseconds on count.
+/// Gaps of at least this many nanoseconds are counted.
 const THRESHOLD_NS: u64 = 1_000;
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The machine cannot be shielded, or something could not be put back.
+/// The machine cannot be shielded, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &TryArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
-        return Err(Failure::usage("a recorded machine cannot be tried")
-            .hint("`cpushield plan --root DIR` shows what would be done"));
+        return Err(Failure::usage("a recorded machine cannot be shielded")
+            .hint("show the plan for it: cpushield plan --root DIR"));
     }
     let store = global.store();
-    // Two would measure each other's load and shield.
-    let _turn = store.claim(NAME)?;
+    // Two concurrent runs would measure each other's load and shield.
+    let _lock = store.claim(NAME)?;
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let machine = survey(&host, &tunables::reads());
-    let hint = "`cpushield verify` watches it; `cpushield undo` takes the shield down first";
-    standing::refuse(&host, &store, hint)?;
-    let wish = args.wish.asked(&host, &machine, EffectTime::Runtime)?.wish;
+    let hint = "verify it: cpushield verify; or take it down first: cpushield undo";
+    standing::refuse_active(&host, &store, hint)?;
+    let request = args.request.resolve(&host, &machine, EffectTime::Runtime)?.request;
     let (limits, price) = (VerifyLimits::default(), args.price.clone());
-    let trying = TryRequest { machine, wish, limits, span: args.time, price };
-    let attempt = attempted(ui, global, &host, &store, &trying)?;
+    let trying = TryRequest { machine, request, limits, span: args.time, price };
+    let attempt = attempt_guarded(ui, global, &host, &store, &trying)?;
     ui.show(&attempt, || attempt.text(ui.width()))?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         Ok(())
     } else {
-        Err(Failure::new(FailureKind::NotUndone, "the machine is not quite as it was (see above)"))
+        let message = "the original state is not completely restored (see above)";
+        Err(Failure::new(FailureKind::NotUndone, message))
     }
 }
 
-/// A time with its unit.
+/// Parses the value of `--for`.
 fn span(text: &str) -> Result<Duration, String> {
     let span = input::time(text)?;
     match (SHORTEST..=LONGEST).contains(&span) {
@@ -92,56 +93,58 @@ fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What is tried.
+/// What to try.
 pub(super) struct TryRequest {
-    /// The machine before.
+    /// The machine before the shield.
     pub machine: Machine,
     /// The shield.
-    pub wish: ShieldRequest,
-    /// What the verdict gates on.
+    pub request: ShieldRequest,
+    /// The limits that the verdict checks.
     pub limits: VerifyLimits,
-    /// How long to watch, before and while shielded.
+    /// How long to watch without the shield, and again with it.
     pub span: Duration,
-    /// The loads that tell the price of the shield; none: it is not measured.
+    /// The loads that measure the price of the shield; empty if it is not measured.
     pub price: Vec<String>,
 }
 
-/// Shields, looks and puts everything back, with a guard that does so whatever happens to us.
-pub(super) fn attempted(
+/// Shields, watches and undoes everything. A watchdog process undoes it if this process is killed.
+pub(super) fn attempt_guarded(
     ui: &Ui,
     global: &GlobalArgs,
     host: &Host,
     store: &Store,
     trying: &TryRequest,
 ) -> Result<TryReport, Failure> {
-    let wish = ShieldRequest { name: NAME.to_owned(), ..trying.wish.clone() };
-    let plan = plan(&trying.machine, &wish)?;
-    let loads = |shielded: &CpuSet| {
-        let asked = (!trying.price.is_empty()).then_some(&trying.price);
-        asked.map(|kinds| price::order(host, global, kinds, shielded)).transpose()
+    let request = ShieldRequest { name: NAME.to_owned(), ..trying.request.clone() };
+    let plan = plan(&trying.machine, &request)?;
+    let price = match trying.price.as_slice() {
+        [] => None,
+        kinds => Some((
+            price::load_request(host, global, kinds, &CpuSet::new())?,
+            price::load_request(host, global, kinds, &plan.shield.cpus)?,
+        )),
     };
-    let price = loads(&CpuSet::new())?.zip(loads(&plan.shield.cpus)?);
-    let guard = UndoWatchdog::start(global)?;
-    let attempt = attempt(ui, &TryStage { host, store, plan, wish, trying, price });
-    guard.dismiss();
-    attempt
+    let watchdog = UndoWatchdog::start(global)?;
+    let report = attempt(ui, &TryStage { host, store, plan, request, trying, price });
+    watchdog.dismiss();
+    report
 }
 
-/// What every step of an attempt needs.
+/// The inputs of every step of an attempt.
 struct TryStage<'a> {
     host: &'a Host,
     store: &'a Store,
     plan: Plan,
     /// What the plan was made for.
-    wish: ShieldRequest,
+    request: ShieldRequest,
     trying: &'a TryRequest,
-    /// The load before and under the shield, when its price is to be told.
+    /// The load before and under the shield, if the price is measured.
     price: Option<(load::LoadRequest, load::LoadRequest)>,
 }
 
 impl TryStage<'_> {
-    /// A modest load, so that the shield has something to keep out.
-    fn gentle(&self) -> Result<load::GentleLoad, Failure> {
+    /// Starts a modest load, so that the shield has something to keep away.
+    fn start_load(&self) -> Result<load::GentleLoad, Failure> {
         let online = &self.trying.machine.topology.online;
         load::start(online, 2 * self.trying.span.as_secs().saturating_add(1) + LOAD_SPARE)
             .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))
@@ -149,43 +152,46 @@ impl TryStage<'_> {
 }
 
 fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
-    let TryStage { host, store, plan, wish, trying, price } = stage;
+    let TryStage { host, store, plan, request, trying, price } = stage;
     let machine = &trying.machine;
     let cpus = &plan.shield.cpus;
-    let load = stage.gentle()?;
-    let home = sched::affinity(0).map_err(|e| Failure::machine(format!("no affinity: {e}")))?;
-    keep_to(&machine.topology.online.minus(cpus))?;
-    let before = look(ui, stage, None, &format!("CPU {cpus} as it is"))?;
-    let (load, free) = free(ui, stage, load)?;
-    let origin = PlanOrigin { machine, wish };
-    let (applied, plan) = shield(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
+    let load = stage.start_load()?;
+    let original = sched::affinity(0)
+        .map_err(|e| Failure::machine(format!("cannot read the CPU affinity: {e}")))?;
+    pin_to(&machine.topology.online.minus(cpus))?;
+    let before = watch_cpus(ui, stage, None, &format!("CPU {cpus} without a shield"))?;
+    let (load, free) = measure_free(ui, stage, load)?;
+    let origin = PlanOrigin { machine, request };
+    let (applied, plan) =
+        apply_or_fall_back(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
     let plan = &plan;
-    let group = ShieldPlacement::new(host, plan).group;
-    let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
+    let group = ShieldPlacement::of(host, plan).group;
+    let shielded = watch_cpus(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
-    let paid = price
+    let what = "the price: with the shield";
+    let price = price
         .as_ref()
         .filter(|_| shielded.is_ok())
-        .map(|(_, rest)| price::window(ui, host, rest, trying.span, "the price: under the shield"));
-    // What is in force now decides what could still be done about a leak.
-    let under = under(host, machine, plan);
-    // Whatever the watching came to, the shield comes down first.
+        .map(|(_, rest)| price::measure_window(ui, host, rest, trying.span, what));
+    // The remedies for a leak depend on the settings that are in force now.
+    let under = survey_under_shield(host, machine, plan);
+    // Take the shield down first, even if the watch failed.
     let undone = apply::undo(host, store)?;
-    let (restored, left) = fates(&undone);
-    let price = paid.transpose();
+    let (restored, left) = summarize_undo(&undone);
+    let price = price.transpose();
     if (shielded.is_err() || price.is_err()) && !left.is_empty() {
-        let message = format!("not everything was put back:\n  {}", left.join("\n  "));
+        let message = format!("some changes could not be undone:\n  {}", left.join("\n  "));
         return Err(Failure::new(FailureKind::NotUndone, message));
     }
     let shielded = shielded?;
-    let price = free.zip(price?).map(|(free, rest)| LoadPrice::compute(&free, &rest));
-    keep_to(&home)?;
+    let price = free.zip(price?).map(|(free, rest)| LoadPrice::of(&free, &rest));
+    pin_to(&original)?;
     let after = survey(host, &tunables::reads());
     let verdict = judge(&shielded, &trying.limits, &|seen| {
         tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit)
     });
     let verdict = verdict.with_devices(|irq| machine.device_of(irq));
-    let (changed, refused) = outcomes(&applied);
+    let (changed, refused) = count_outcomes(&applied);
     Ok(TryReport {
         schema: SCHEMA,
         plan: plan.clone(),
@@ -201,9 +207,9 @@ fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     })
 }
 
-/// What the load that tells the price does without a shield. Beside the other one it would be
-/// measured how much that takes, so that one is begun anew.
-fn free(
+/// Measures the price load without a shield. The modest load is stopped for that time, because it
+/// would reduce the throughput, and then started again.
+fn measure_free(
     ui: &Ui,
     stage: &TryStage<'_>,
     load: load::GentleLoad,
@@ -211,13 +217,14 @@ fn free(
     let Some((free, _)) = &stage.price else { return Ok((load, None)) };
     drop(load);
     let span = stage.trying.span;
-    let window = price::window(ui, stage.host, free, span, "the price: without a shield")?;
-    Ok((stage.gentle()?, Some(window)))
+    let window = price::measure_window(ui, stage.host, free, span, "the price: without a shield")?;
+    Ok((stage.start_load()?, Some(window)))
 }
 
-/// The machine with the shield up; which interrupts can be moved was found out before.
-fn under(host: &Host, before: &Machine, plan: &Plan) -> Machine {
-    let mut under = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
+/// Surveys the machine with the shield in force. The survey before it knows which interrupts can
+/// be moved.
+fn survey_under_shield(host: &Host, before: &Machine, plan: &Plan) -> Machine {
+    let mut under = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
     for irq in &mut under.irqs {
         if let Some(known) = before.irqs.iter().find(|known| known.irq == irq.irq) {
             irq.movable = known.movable.clone();
@@ -227,8 +234,11 @@ fn under(host: &Host, before: &Machine, plan: &Plan) -> Machine {
     under
 }
 
-/// Watches the CPUs for a while; asked to stop, it says so as a failure.
-fn look(
+/// Watches the CPUs for a while.
+///
+/// # Errors
+/// The CPUs cannot be watched, or a signal stopped it.
+fn watch_cpus(
     ui: &Ui,
     stage: &TryStage<'_>,
     cgroup: Option<String>,
@@ -261,20 +271,20 @@ fn look(
     match signal::stopped_by() {
         Some(signal) => {
             Err(Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"))
-                .hint("everything is as it was"))
+                .hint("every change was undone"))
         }
         None => Ok(evidence?),
     }
 }
 
-/// This process, and what it starts, stays on these CPUs.
-fn keep_to(cpus: &CpuSet) -> Result<(), Failure> {
+/// Restricts this process, and the processes it starts, to these CPUs.
+fn pin_to(cpus: &CpuSet) -> Result<(), Failure> {
     sched::set_affinity(0, cpus)
-        .map_err(|e| Failure::machine(format!("cannot keep to CPU {cpus}: {e}")))
+        .map_err(|e| Failure::machine(format!("cannot restrict this process to CPU {cpus}: {e}")))
 }
 
-/// How many changes took effect by tunable, in their order, and how many the kernel refused.
-fn outcomes(applied: &AppliedPlan) -> (Vec<(String, usize)>, usize) {
+/// Counts the changes that took effect, by tunable in order, and those that the kernel refused.
+fn count_outcomes(applied: &AppliedPlan) -> (Vec<(String, usize)>, usize) {
     let mut changed: Vec<(String, usize)> = Vec::new();
     let mut refused = 0;
     for step in &applied.steps {
@@ -288,8 +298,8 @@ fn outcomes(applied: &AppliedPlan) -> (Vec<(String, usize)>, usize) {
     (changed, refused)
 }
 
-/// How many steps were put back, and sentences about those that were not.
-fn fates(undone: &UndoneShield) -> (usize, Vec<String>) {
+/// Counts the restored steps and describes those that were not restored.
+fn summarize_undo(undone: &UndoneShield) -> (usize, Vec<String>) {
     let restored =
         undone.steps.iter().filter(|step| matches!(step.fate, ChangeFate::Restored)).count();
     let left = undone.steps.iter().filter_map(|step| match &step.fate {
@@ -309,7 +319,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn a_time_has_its_unit() {
+    fn a_time_has_a_unit() {
         let span = |line: &str| {
             let words = format!("cpushield try {line}");
             let cli = super::super::Cli::try_parse_from(words.split_whitespace()).ok()?;

@@ -1,4 +1,4 @@
-//! `cpushield undo`: the active shield is taken down.
+//! `cpushield undo`: takes the active shield down.
 
 use super::GlobalArgs;
 use super::enable::AtEveryBoot;
@@ -37,19 +37,19 @@ struct UndoDocument {
     at_every_boot: AtEveryBoot,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// The journal cannot be used, or something could not be put back.
+/// The journal cannot be used, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
     catch_stops()?;
     let undone = take_down(&host, &store, args.forget)?;
-    let document = UndoDocument { undone, at_every_boot: AtEveryBoot::of(&store) };
+    let document = UndoDocument { undone, at_every_boot: AtEveryBoot::read(&store) };
     ui.show(&document, || text(&document))?;
-    if args.forget { Ok(()) } else { check(&document.undone) }
+    if args.forget { Ok(()) } else { check_complete(&document.undone) }
 }
 
 fn text(document: &UndoDocument) -> String {
@@ -64,45 +64,48 @@ fn text(document: &UndoDocument) -> String {
     text
 }
 
-/// It ends by itself soon, and half a shield helps nobody: neither a key nor a connection that is
-/// lost stops it on its way.
+/// Catches stop signals. Undo ends soon by itself, and half a shield is of no use, so neither
+/// Ctrl-C nor a lost connection interrupts it.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses the signal handlers.
 pub(super) fn catch_stops() -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))
 }
 
-/// Takes down the shield, with what ran in it and what was left beside it.
+/// Takes the shield down, releases the programs in it, and removes leftover traces.
 ///
 /// # Errors
 /// The journal cannot be used.
 pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<UndoneShield, Failure> {
-    let _hurry = sched::boost_priority();
-    let tracer = latency::restore_tracer_settings(host, store);
-    let swept = tracefs::remove_stale_instances(host);
+    let _hurry = sched::hurry();
+    let tracer_note = latency::recovered(host, store);
+    let swept = tracefs::sweep(host);
     let released = run::release(host, store);
     let mut undone = match undo(host, store) {
         Err(UndoError::Journal { .. }) if forget => {
             UndoneShield { journal: apply::forget(store)?, ..UndoneShield::nothing() }
         }
-        answer => answer?,
+        result => result?,
     };
-    undone.notes.extend(tracer);
+    undone.notes.extend(tracer_note);
     match released {
         Ok(released) => {
-            let back = released
-                .back
-                .iter()
-                .map(|m| format!("{} ({}) is back where it was", m.comm, m.tid));
-            let disarmed = released.disarmed.iter();
-            let disarmed = disarmed.map(|it| format!("{it} runs on as an ordinary program"));
-            undone.notes.extend(back.chain(disarmed).chain(released.notes));
+            undone.notes.extend(released.back.iter().map(|moved| {
+                format!("{} ({}) is back in its previous place", moved.comm, moved.tid)
+            }));
+            undone.notes.extend(
+                released
+                    .disarmed
+                    .iter()
+                    .map(|program| format!("{program} continues as an ordinary program")),
+            );
+            undone.notes.extend(released.notes);
         }
         Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
     }
     if swept > 0 {
-        undone.notes.push(format!("removed the trace of {swept} watches that were killed"));
+        undone.notes.push(format!("removed the traces of killed watches: {swept}"));
     }
     if forget && !undone.is_complete() {
         undone.journal = apply::forget(store)?;
@@ -110,16 +113,17 @@ pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<Undo
     Ok(undone)
 }
 
-/// Fails where something could not be put back.
+/// Checks that every change was undone.
 ///
 /// # Errors
-/// It could not.
-pub(super) fn check(undone: &UndoneShield) -> Result<(), Failure> {
+/// A change could not be undone.
+pub(super) fn check_complete(undone: &UndoneShield) -> Result<(), Failure> {
     if undone.is_complete() {
         return Ok(());
     }
     let failed = undone.failed().count();
     let message = format!("{} could not be restored", many(failed, "change"));
     Err(Failure::new(FailureKind::NotUndone, message)
-        .hint("call `cpushield undo` again; `cpushield undo --forget` gives up what is left"))
+        .hint("try again: cpushield undo")
+        .hint("or forget the changes that remain: cpushield undo --forget"))
 }

@@ -1,4 +1,4 @@
-//! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
+//! `cpushield verify`: watches shielded CPUs and reports whether the shield holds.
 
 use super::request::read_policy;
 use super::standing::ActiveArgs;
@@ -17,8 +17,8 @@ use crate::tunables::{self, RemedyAnswer};
 use crate::ui::Ui;
 use crate::verify::trace::recording::TraceRecording;
 use crate::verify::{
-    self, Evidence, GivenWorkload, Leak, RawTraceUse, UntilBreach, Verdict, WatchOrder,
-    WatchProgress, WatchedWorkload, WorstSoFar,
+    self, Evidence, GivenWorkload, RawTraceUse, UntilBreach, Verdict, WatchOrder, WatchProgress,
+    WatchedWorkload, WorstSoFar,
 };
 use cpushield_linux::orphans::LeftBehind;
 use cpushield_linux::worker_process::ChildCommand;
@@ -101,20 +101,20 @@ pub struct VerifyArgs {
     active: ActiveArgs,
 }
 
-/// Gaps from this many nanoseconds on count, unless a limit is shorter.
+/// Gaps of at least this many nanoseconds are counted, unless a limit is shorter.
 const THRESHOLD_NS: u64 = 1_000;
 
 /// What `verify --json` prints.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyOutput<'a> {
-    /// What was observed.
+    /// The observations.
     pub(super) evidence: &'a Evidence,
-    /// What that means.
+    /// The verdict on them.
     pub(super) verdict: &'a Verdict,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// The CPUs cannot be watched, or something does not hold.
@@ -122,73 +122,75 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run, so it cannot be verified")
-            .hint("leave --root out; `cpushield plan --root DIR` shows what would be done there"));
+            .hint("omit --root")
+            .hint("or show the plan for it: cpushield plan --root DIR"));
     }
     args.active.check(&host, &global.store())?;
     let limits = limits(args)?;
     if args.stop_on_breach && limits == VerifyLimits::default() {
-        return Err(Failure::usage("--stop-on-breach needs a limit to be broken")
-            .hint("give one: --max-entries N or --max-gap TIME, or those of a policy"));
+        return Err(Failure::usage("--stop-on-breach needs a limit")
+            .hint("give one: --max-entries N or --max-gap TIME")
+            .hint("or use those of a policy: --policy FILE"));
     }
-    files(args).try_for_each(can_write)?;
-    let scene = scene(&host, global, args)?;
+    export_files(args).try_for_each(can_write)?;
+    let target = find_target(&host, global, args)?;
     if args.command.is_empty() && !args.busy {
-        beside_the_sampler(ui, &host, &scene)?;
+        check_sampler_cpus(ui, &host, &target)?;
     }
     for tracer in verify::other_tracers(&host) {
         ui.warn(&format!(
-            "{tracer} may be tracing too: it can switch off what verify records, and then the \
-             verdict is unknown"
+            "{tracer} may also be tracing: if it disables events that verify records, the verdict \
+             is unknown"
         ));
     }
-    signal::catch_stops()
-        .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let order = EvidenceRequest { ui, global, args, host: &host, scene, limits };
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    let order = EvidenceRequest { ui, global, args, host: &host, target, limits };
     if args.fix {
         return fix::run(&order);
     }
-    let VerifyResult { evidence, verdict, recording, .. } = order.look(false)?;
+    let VerifyResult { evidence, verdict, recording, .. } = order.watch_and_judge(false)?;
     ui.show(&VerifyOutput { evidence: &evidence, verdict: &verdict }, || {
         report::text(&evidence, &verdict, &exit_status::paint, ui.width())
     })?;
     export(ui, args, recording, &VerifyOutput { evidence: &evidence, verdict: &verdict })?;
-    let subject = match order.scene.ours() {
+    let subject = match order.target.own_shield() {
         Some(_) => exit_status::VerdictSubject::Shield,
         None => exit_status::VerdictSubject::Cpus,
     };
-    exit_status::outcome(&verdict, subject)
+    exit_status::check(&verdict, subject)
 }
 
-/// What a look needs.
+/// The inputs of a watch.
 pub(super) struct EvidenceRequest<'a> {
     pub(super) ui: &'a Ui,
     pub(super) global: &'a GlobalArgs,
     pub(super) args: &'a VerifyArgs,
     pub(super) host: &'a Host,
-    pub(super) scene: WatchTarget,
+    pub(super) target: WatchTarget,
     limits: VerifyLimits,
 }
 
-/// What was seen, and what it means.
+/// The result of a watch.
 pub(super) struct VerifyResult {
     pub(super) evidence: Evidence,
     pub(super) verdict: Verdict,
     pub(super) recording: Option<TraceRecording>,
-    /// The machine right after it, where somebody had to know it.
+    /// The machine right after the watch, if a remedy or the caller needs it.
     pub(super) known: Option<(Machine, Shield)>,
 }
 
 impl EvidenceRequest<'_> {
-    /// Watches and judges. Without `survey` the machine is looked at only where something leaks.
-    pub(super) fn look(&self, survey: bool) -> Result<VerifyResult, Failure> {
-        let EvidenceRequest { ui, global, args, host, scene, limits } = self;
-        let (evidence, recording) = evidence(ui, global, args, host, scene, limits)?;
-        let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
-        // Only now: a survey during the span would be work for nothing when all is well.
-        let store = global.store();
-        let known =
-            (seen || survey).then(|| known(host, &store, scene.active.as_ref(), &scene.cpus));
-        let known = known.flatten();
+    /// Watches and judges. Without `survey`, the machine is surveyed only after an interruption.
+    pub(super) fn watch_and_judge(&self, survey: bool) -> Result<VerifyResult, Failure> {
+        let EvidenceRequest { ui, global, args, host, target, limits } = self;
+        let (evidence, recording) = watch_target(ui, global, args, host, target, limits)?;
+        let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
+        // The survey comes after the watch, because a shield that holds does not need one.
+        let known = if interrupted || survey {
+            find_remedy_target(host, &global.store(), target.active.as_ref(), &target.cpus)
+        } else {
+            None
+        };
         let verdict = verify::judge(&evidence, limits, &|row| {
             known.as_ref().map_or(RemedyAnswer::Unknown, |(machine, shield)| {
                 tunables::remedy(machine, shield, row.cause, &row.culprit)
@@ -202,7 +204,7 @@ impl EvidenceRequest<'_> {
     }
 }
 
-/// The limits: flags, else those of the policy.
+/// The limits of the options; those of the policy for the rest.
 fn limits(args: &VerifyArgs) -> Result<VerifyLimits, Failure> {
     let mut limits = VerifyLimits::default();
     if let Some(file) = &args.policy {
@@ -218,43 +220,50 @@ fn limits(args: &VerifyArgs) -> Result<VerifyLimits, Failure> {
     Ok(limits)
 }
 
-/// What is watched.
-fn scene(host: &Host, global: &GlobalArgs, args: &VerifyArgs) -> Result<WatchTarget, Failure> {
-    let scene = WatchTarget::find(host, &global.store(), args.cpus.as_ref(), "verify")?;
-    if !args.command.is_empty() && scene.ours().is_none() {
+/// Finds the CPUs to watch, and checks that the program can be started.
+fn find_target(
+    host: &Host,
+    global: &GlobalArgs,
+    args: &VerifyArgs,
+) -> Result<WatchTarget, Failure> {
+    let target = WatchTarget::find(host, &global.store(), args.cpus.as_ref(), "verify")?;
+    if !args.command.is_empty() && target.own_shield().is_none() {
         return Err(Failure::machine(
-            "no shield is in force there; a program is watched in a shield",
+            "no shield is in force there, and a program is only watched in a shield",
         )
-        .hint("make a shield: cpushield apply")
-        .hint("or start the program by yourself and watch it: cpushield verify --busy"));
+        .hint("apply a shield: cpushield apply")
+        .hint("or start the program yourself and watch it: cpushield verify --busy"));
     }
     if let Some(program) = args.command.first() {
-        // `run` would say so too, but only when everything else is ready.
+        // `run` would report this too, but only when everything else is ready.
         process::executable(program).map_err(|error| {
             let program = program.display().to_string();
             RunError::Exec { program, error }
         })?;
     }
-    Ok(scene)
+    Ok(target)
 }
 
-/// Programs of the shield are on the watched CPUs already: one that runs would share its CPU with
-/// the gap sampler, half and half, so that is not done to it unasked.
-fn beside_the_sampler(ui: &Ui, host: &Host, scene: &WatchTarget) -> Result<(), Failure> {
-    let members = scene.place.as_ref().and_then(|place| place.members(host).ok());
-    let task = |tid: &i32| host.task(*tid, *tid).ok();
-    let tasks: Vec<Task> = members.iter().flatten().filter_map(task).collect();
-    let here = || tasks.iter().filter(|task| scene.cpus.contains(task.cpu) && !task.has_ended());
-    if let Some(Task { comm, id, cpu, .. }) = here().find(|task| task.state == 'R') {
+/// Checks for programs of the shield on the watched CPUs. The gap sampler would take half of the
+/// CPU time of a running program, so that is refused.
+fn check_sampler_cpus(ui: &Ui, host: &Host, target: &WatchTarget) -> Result<(), Failure> {
+    let members = target.place.as_ref().and_then(|place| place.members(host).ok());
+    let tasks: Vec<Task> = members
+        .iter()
+        .flatten()
+        .filter_map(|tid| host.task(*tid, *tid).ok())
+        .filter(|task| target.cpus.contains(task.cpu) && !task.has_ended())
+        .collect();
+    if let Some(Task { comm, id, cpu, .. }) = tasks.iter().find(|task| task.state == 'R') {
         return Err(Failure::machine(format!(
-            "{comm} ({}) is running on CPU {cpu}, and the gap sampler would take its time there",
+            "{comm} ({}) is running on CPU {cpu}, and the gap sampler would delay it",
             id.tid
         ))
         .hint("watch that program instead: cpushield verify --busy"));
     }
-    if let Some(Task { comm, id, cpu, .. }) = here().next() {
+    if let Some(Task { comm, id, cpu, .. }) = tasks.first() {
         ui.warn(&format!(
-            "{comm} ({}) sleeps on CPU {cpu}: when it wakes up, it interrupts the gap sampler; \
+            "{comm} ({}) sleeps on CPU {cpu} and interrupts the gap sampler when it wakes up; \
              --busy watches it instead",
             id.tid
         ));
@@ -262,28 +271,19 @@ fn beside_the_sampler(ui: &Ui, host: &Host, scene: &WatchTarget) -> Result<(), F
     Ok(())
 }
 
-fn evidence(
+/// Watches the CPUs, with the given program or the gap sampler.
+fn watch_target(
     ui: &Ui,
     global: &GlobalArgs,
     args: &VerifyArgs,
     host: &Host,
-    scene: &WatchTarget,
+    target: &WatchTarget,
     limits: &VerifyLimits,
 ) -> Result<(Evidence, Option<TraceRecording>), Failure> {
     let recording = RefCell::new(None);
-    let take = |taken| *recording.borrow_mut() = Some(taken);
     let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
+    let take = |taken| *recording.borrow_mut() = Some(taken);
     let ended = || program.borrow_mut().as_mut().and_then(ChildCommand::ended);
-    let start = || {
-        if !args.command.is_empty() {
-            *program.borrow_mut() = Some(start_program(global, &args.command)?);
-        }
-        Ok(())
-    };
-    let threads = || match program.borrow().as_ref() {
-        Some(program) => threads_of(host, program.pid()),
-        None => residents(host, scene),
-    };
     let given = args.busy || !args.command.is_empty();
     let bar = ui.bar();
     let worst = Cell::new(WorstSoFar::default());
@@ -291,27 +291,35 @@ fn evidence(
     let evidence = verify::watch(
         host,
         &WatchOrder {
-            cpus: scene.cpus.clone(),
+            cpus: target.cpus.clone(),
             span: args.time,
             warmup: args.warmup,
             threshold_ns,
             syscalls: args.syscalls,
-            cgroup: args.cgroup.clone().or_else(|| scene.group()),
+            cgroup: args.cgroup.clone().or_else(|| target.group()),
             workload: given.then_some(GivenWorkload {
-                start: &start,
-                threads: &threads,
+                start: &|| {
+                    if !args.command.is_empty() {
+                        *program.borrow_mut() = Some(start_program(global, &args.command)?);
+                    }
+                    Ok(())
+                },
+                threads: &|| match program.borrow().as_ref() {
+                    Some(program) => list_threads(host, program.pid()),
+                    None => find_workload_threads(host, target),
+                },
                 ended: &ended,
             }),
             stacks: args.stacks,
             until: args
                 .stop_on_breach
                 .then(|| UntilBreach { limits: *limits, before_ns: nanos(args.before) }),
-            keep: files(args).next().map(|beside| RawTraceUse { beside, take: &take }),
+            keep: export_files(args).next().map(|beside| RawTraceUse { beside, take: &take }),
             progress: &|progress| match progress {
-                WatchProgress::Arming => bar.show_task("getting ready"),
-                WatchProgress::Settling => bar.show_task("settling"),
+                WatchProgress::Arming => bar.tell("getting ready"),
+                WatchProgress::Settling => bar.tell("warming up"),
                 WatchProgress::Watching { done, of, worst: now } => {
-                    bar.show_progress(&so_far(&now), done, of);
+                    bar.part(&describe_progress(&now), done, of);
                     worst.set(now);
                 }
                 WatchProgress::Gathering => bar.show_task("gathering"),
@@ -320,43 +328,43 @@ fn evidence(
         },
     );
     bar.end();
-    let broken = |evidence: &Evidence| evidence.breach.is_some() || worst.get().breaks(limits);
-    if args.stop_on_breach && evidence.as_ref().is_ok_and(broken) {
-        ui.status("a limit was broken, and the watch ended with it");
+    if args.stop_on_breach
+        && let Ok(evidence) = &evidence
+        && (evidence.breach.is_some() || worst.get().breaks(limits))
+    {
+        ui.status("stopped the watch, because a limit was exceeded");
     }
     if let Some(how) = ended() {
         ui.status(&format!("the program ended by itself: {how}"));
     }
     if let Some(program) = program.borrow_mut().as_mut() {
-        left_behind(ui, &program.end());
+        report_left_behind(ui, &program.end());
     }
     Ok((evidence?, recording.into_inner()))
 }
 
-/// What the program had started and did not end with it.
-fn left_behind(ui: &Ui, left: &LeftBehind) {
-    let named = |tasks: &[(i32, String)]| {
-        let names: Vec<String> =
-            tasks.iter().map(|(pid, comm)| format!("{comm} ({pid})")).collect();
-        names.join(", ")
-    };
+/// Reports processes that the program started and left running.
+fn report_left_behind(ui: &Ui, left: &LeftBehind) {
     if !left.ended.is_empty() {
-        ui.status(&format!(
-            "ended too, as the program had left it running: {}",
-            named(&left.ended)
-        ));
+        let ended = join_names(&left.ended);
+        ui.status(&format!("ended processes that the program left running: {ended}"));
     }
     if let Some((pid, _)) = left.running.first() {
         ui.warn(&format!(
-            "what the program left running cannot be ended and stays on the shield: {}; take it \
-             off: cpushield remove {pid}",
-            named(&left.running)
+            "cannot end processes that the program left running in the shield: {}; remove them \
+             from the shield: cpushield remove {pid}",
+            join_names(&left.there)
         ));
     }
 }
 
-/// What is told while the span goes by.
-fn so_far(worst: &WorstSoFar) -> String {
+fn join_names(tasks: &[(i32, String)]) -> String {
+    let names: Vec<String> = tasks.iter().map(|(pid, comm)| format!("{comm} ({pid})")).collect();
+    names.join(", ")
+}
+
+/// The text of the progress bar.
+fn describe_progress(worst: &WorstSoFar) -> String {
     let mut text = "watching".to_owned();
     if let Some(entries) = worst.entries {
         text.push_str(&format!(", {entries} entries"));
@@ -367,20 +375,20 @@ fn so_far(worst: &WorstSoFar) -> String {
     text
 }
 
-/// The files that were asked for.
-fn files(args: &VerifyArgs) -> impl Iterator<Item = &Path> {
+/// The files of `--trace-dat` and `--perfetto`.
+fn export_files(args: &VerifyArgs) -> impl Iterator<Item = &Path> {
     args.trace_dat.iter().chain(&args.perfetto).map(PathBuf::as_path)
 }
 
-/// Writes the files that were asked for.
+/// Writes the files of `--trace-dat` and `--perfetto`.
 pub(super) fn export(
     ui: &Ui,
     args: &VerifyArgs,
     recording: Option<TraceRecording>,
-    shown: &VerifyOutput<'_>,
+    output: &VerifyOutput<'_>,
 ) -> Result<(), Failure> {
     let Some(mut recording) = recording else {
-        for file in files(args) {
+        for file in export_files(args) {
             ui.warn(&format!("{}: not written, because there is no trace", file.display()));
         }
         return Ok(());
@@ -390,63 +398,70 @@ pub(super) fn export(
         ui.status(&format!("wrote {0}: trace-cmd report -i {0}", file.display()));
     }
     if let Some(file) = &args.perfetto {
-        let leaks = || shown.verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
-        let remedy = |cause: Cause, culprit: &Culprit| {
-            let same = |leak: &&Leak| {
-                leak.interruptions.cause == cause && leak.interruptions.culprit == *culprit
-            };
-            let remedy = leaks().find(same)?.remedy.as_ref()?;
-            Some(format!("{}: {}", remedy.tunable, remedy.how))
+        let is_sampler = output.evidence.workload == WatchedWorkload::Sampler;
+        let context = ExportContext {
+            workload: is_sampler.then_some("busy loop of cpushield"),
+            remedy: &|cause, culprit| describe_remedy(output.verdict, cause, culprit),
         };
-        let own = shown.evidence.workload == WatchedWorkload::Sampler;
-        let workload = own.then_some("busy loop of cpushield");
-        let words = ExportContext { workload, remedy: &remedy };
-        write_stream(file, &mut |out| perfetto::write(&mut recording, &words, out))?;
+        write_stream(file, &mut |out| perfetto::write(&mut recording, &context, out))?;
         ui.status(&format!("wrote {}: open it in ui.perfetto.dev", file.display()));
     }
     Ok(())
 }
 
-/// Starts the program in the shield, by `cpushield run`.
-fn start_program(global: &GlobalArgs, command: &[OsString]) -> Result<ChildCommand, String> {
-    let mut words: Vec<OsString> = vec!["run".into()];
-    words.extend(global.quiet.then(|| "--quiet".into()));
-    words.push("--state".into());
-    words.push(global.state_dir().into_os_string());
-    words.push("--".into());
-    words.extend(command.iter().cloned());
-    ChildCommand::start(&words).map_err(|error| error.to_string())
+/// The remedy for a leak of this cause and culprit.
+fn describe_remedy(verdict: &Verdict, cause: Cause, culprit: &Culprit) -> Option<String> {
+    let mut leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
+    let leak = leaks
+        .find(|leak| leak.interruptions.cause == cause && leak.interruptions.culprit == *culprit)?;
+    let remedy = leak.remedy.as_ref()?;
+    Some(format!("{}: {}", remedy.tunable, remedy.how))
 }
 
-/// The threads of a process as they are now.
-fn threads_of(host: &Host, pid: i32) -> Vec<i32> {
+/// Starts the program in the shield, with `cpushield run`.
+fn start_program(global: &GlobalArgs, command: &[OsString]) -> Result<ChildCommand, String> {
+    let mut args: Vec<OsString> = vec!["run".into()];
+    args.extend(global.quiet.then(|| "--quiet".into()));
+    args.push("--state".into());
+    args.push(global.state_dir().into_os_string());
+    args.push("--".into());
+    args.extend(command.iter().cloned());
+    ChildCommand::start(&args).map_err(|error| error.to_string())
+}
+
+/// Lists the current threads of a process.
+fn list_threads(host: &Host, pid: i32) -> Vec<i32> {
     let names = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
     names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
-/// The threads that the watched CPUs are there for: those of the shield's cgroup, without one every
-/// program that is confined to these CPUs.
-fn residents(host: &Host, scene: &WatchTarget) -> Vec<i32> {
-    if let Some(members) = scene.place.as_ref().and_then(|place| place.members(host).ok())
+/// Finds the threads of the workload: those in the shield's cgroup. If there are none, all user
+/// threads that are confined to the watched CPUs.
+fn find_workload_threads(host: &Host, target: &WatchTarget) -> Vec<i32> {
+    if let Some(members) = target.place.as_ref().and_then(|place| place.members(host).ok())
         && !members.is_empty()
     {
         return members;
     }
     let tasks = host.tasks().unwrap_or_default();
-    let here = tasks.iter().filter(|task| !task.kthread && scene.cpus.contains(task.cpu));
-    let confined = |tid| host.affinity(tid).is_ok_and(|cpus| cpus.is_subset(&scene.cpus));
-    here.map(|task| task.id.tid).filter(|tid| confined(*tid)).collect()
+    tasks
+        .iter()
+        .filter(|task| !task.kthread && target.cpus.contains(task.cpu))
+        .map(|task| task.id.tid)
+        .filter(|tid| host.affinity(*tid).is_ok_and(|cpus| cpus.is_subset(&target.cpus)))
+        .collect()
 }
 
-/// The machine and the shield that remedies are for: the active one, or one as it would be.
-pub(super) fn known(
+/// The machine and the shield that remedies are for: the active shield, or a hypothetical one on
+/// these CPUs.
+pub(super) fn find_remedy_target(
     host: &Host,
     store: &Store,
     active: Option<&Plan>,
     cpus: &CpuSet,
 ) -> Option<(Machine, Shield)> {
     let machine = match active {
-        Some(plan) => super::beside(host, store, plan),
+        Some(plan) => super::survey_shielded(host, store, plan),
         None => survey(host, &tunables::reads()),
     };
     let shield = match active {

@@ -1,4 +1,4 @@
-//! `cpushield watch`: a live view of all CPUs.
+//! `cpushield watch`: shows a live view of all CPUs.
 
 use super::standing::ActiveArgs;
 use super::watch_target::{ActiveShield, active_shield};
@@ -41,14 +41,14 @@ pub struct WatchArgs {
     active: ActiveArgs,
 }
 
-/// The first look is short, so that there is something to see.
-const FIRST: Duration = Duration::from_millis(400);
-/// The trace is read at least so often, and a signal is seen so soon.
+/// The first interval is short, so that the view appears soon.
+const FIRST_INTERVAL: Duration = Duration::from_millis(400);
+/// How often the trace is read and signals are checked.
 const STEP: Duration = Duration::from_millis(100);
-/// Columns where no terminal says how many.
+/// Columns if there is no terminal.
 const COLUMNS: u16 = 120;
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// The machine cannot be read, or the terminal cannot be used.
@@ -61,61 +61,64 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure
     if let Some(cpus) = &args.cpus {
         input::check_cpus(&host, cpus)?;
     }
-    // A normal user cannot read the journal, and can watch all the same.
+    // A normal user cannot read the journal, but can watch all CPUs.
     let active = active_shield(&host, &global.store()).unwrap_or_else(|failure| {
         ui.warn(&failure.message);
         ActiveShield::Denied
     });
     let unread = matches!(active, ActiveShield::Denied) && args.cpus.is_none();
-    let place = active.plan().map(|plan| ShieldPlacement::new(&host, &plan));
-    let mut scene = LiveSetup { unread, ..scene(&host, args, place.as_ref()) };
-    scene.from = keep_off(&scene);
-    scene.topology = survey::topology(&host);
-    signal::catch_stops()
-        .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let recorder = args.trace.then(|| trace(ui, &host, &scene.shielded)).flatten();
-    let begun = Instant::now();
-    let mut watcher =
-        LiveReader { host: &host, place, cpus: scene.shielded.clone(), recorder, begun };
-    let first = watcher.read();
-    let model = LiveModel::new(scene, first);
+    let place = active.plan().map(|plan| ShieldPlacement::of(&host, &plan));
+    let mut setup = LiveSetup { unread, ..live_setup(&host, args, place.as_ref()) };
+    setup.from = leave_shielded_cpus(&setup);
+    setup.topology = survey::topology(&host);
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    let recorder = args.trace.then(|| start_trace(ui, &host, &setup.shielded)).flatten();
+    let started = Instant::now();
+    let mut reader =
+        LiveReader { host: &host, place, cpus: setup.shielded.clone(), recorder, started };
+    let first = reader.read();
+    let model = LiveModel::new(setup, first);
     if ui.format == OutputFormat::Json {
-        stream(ui, args, watcher, model)
+        print_json_lines(ui, args, reader, model)
     } else if args.once || !ui.is_terminal() {
-        once(ui, args, watcher, model)
+        print_one_frame(ui, args, reader, model)
     } else {
-        on_screen(ui, args, watcher, model)
+        run_on_screen(ui, args, reader, model)
     }
 }
 
-fn scene(host: &Host, args: &WatchArgs, place: Option<&ShieldPlacement>) -> LiveSetup {
-    let list = |name: &str| -> CpuSet {
-        let text = host.read_line(&format!("/sys/devices/system/cpu/{name}"));
-        text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
-    };
+fn live_setup(host: &Host, args: &WatchArgs, place: Option<&ShieldPlacement>) -> LiveSetup {
     let idle = place.map(|place| place.idle.clone()).unwrap_or_default();
-    let shielded = place.map(|place| place.cpus.union(&idle)).unwrap_or_default();
-    let shielded = args.cpus.clone().unwrap_or(shielded).and(&list("online"));
-    let isolated = list("isolated").union(&list("nohz_full")).minus(&shielded);
+    let in_shield = place.map(|place| place.cpus.union(&idle)).unwrap_or_default();
+    let watched = args.cpus.clone().unwrap_or(in_shield);
+    let shielded = watched.and(&read_cpu_list(host, "online"));
+    let at_boot = read_cpu_list(host, "isolated").union(&read_cpu_list(host, "nohz_full"));
+    let isolated = at_boot.minus(&shielded);
     LiveSetup { idle: idle.and(&shielded), shielded, isolated, ..LiveSetup::default() }
 }
 
-/// Keeps this thread, the only one, off all CPUs that are to be left alone, and says where it may
-/// be; `None` when there are none to keep off, or when it could not.
-fn keep_off(scene: &LiveSetup) -> Option<CpuSet> {
-    let avoid = scene.shielded.union(&scene.isolated);
+/// A CPU list of `/sys/devices/system/cpu`; empty if it cannot be read.
+fn read_cpu_list(host: &Host, name: &str) -> CpuSet {
+    let text = host.read_line(&format!("/sys/devices/system/cpu/{name}"));
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// Moves this process, which has one thread, off all shielded and isolated CPUs. Returns where it
+/// may now run; `None` if there is nothing to avoid, or if it cannot move.
+fn leave_shielded_cpus(setup: &LiveSetup) -> Option<CpuSet> {
+    let avoid = setup.shielded.union(&setup.isolated);
     if avoid.is_empty() {
         return None;
     }
-    let kept = sched::affinity(0).ok()?.minus(&avoid);
-    // With all of them shielded or isolated there is nowhere else to be.
-    (!kept.is_empty() && sched::set_affinity(0, &kept).is_ok()).then_some(kept)
+    let allowed = sched::affinity(0).ok()?.minus(&avoid);
+    // If every CPU is shielded or isolated, there is no other place to run.
+    (!allowed.is_empty() && sched::set_affinity(0, &allowed).is_ok()).then_some(allowed)
 }
 
-/// A trace that runs; without one the counters remain, and why is said.
-fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecorder<'h>> {
+/// Starts a trace. Without one, warns why; the view then uses counters only.
+fn start_trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecorder<'h>> {
     if cpus.is_empty() {
-        ui.warn("nothing is traced, because no CPU is shielded (--cpus names some)");
+        ui.warn("no trace, because no CPU is shielded; name CPUs with --cpus");
         return None;
     }
     let armed = TraceRecorder::arm(
@@ -129,31 +132,31 @@ fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecorder<'h>
     started.inspect_err(|why| ui.warn(&format!("no trace: {why}"))).ok()
 }
 
-/// Who reads.
+/// Reads the counters and the trace.
 struct LiveReader<'h> {
     host: &'h Host,
     place: Option<ShieldPlacement>,
     /// The shielded CPUs.
     cpus: CpuSet,
     recorder: Option<TraceRecorder<'h>>,
-    begun: Instant,
+    started: Instant,
 }
 
 impl LiveReader<'_> {
     fn read(&mut self) -> LiveReading {
-        let own = self.place.as_ref().and_then(|place| place.members(self.host).ok());
-        let own = own.unwrap_or_default();
+        let place = self.place.as_ref();
+        let members = place.and_then(|place| place.members(self.host).ok()).unwrap_or_default();
         let mut traced = Vec::new();
         if let Some(recorder) = &mut self.recorder {
-            recorder.set_workload(&own);
-            // An error ends the trace; from then on the counters speak.
-            match recorder.end_phase() {
-                Ok(seen) => traced = seen,
+            recorder.workload(&members);
+            // An error ends the trace; from then on only counters are shown.
+            match recorder.cut() {
+                Ok(interruptions) => traced = interruptions,
                 Err(_) => self.recorder = None,
             }
         }
         let counters = counters::take(self.host, &self.cpus);
-        LiveReading { at: self.begun.elapsed(), counters, traced, own }
+        LiveReading { at: self.started.elapsed(), counters, traced, own: members }
     }
 
     fn poll(&mut self) {
@@ -162,7 +165,7 @@ impl LiveReader<'_> {
         }
     }
 
-    /// Lets time go by; `false` when it is to end.
+    /// Waits and reads the trace meanwhile. Returns `false` if a signal stopped it.
     fn wait(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {
@@ -179,82 +182,86 @@ impl LiveReader<'_> {
     }
 }
 
-/// A line of JSON for every interval, or for one.
-fn stream(
+/// Prints a line of JSON for every interval, or for one.
+fn print_json_lines(
     ui: &Ui,
     args: &WatchArgs,
-    mut watcher: LiveReader<'_>,
+    mut reader: LiveReader<'_>,
     mut model: LiveModel,
 ) -> Result<(), Failure> {
-    while watcher.wait(args.interval) {
-        let read = ui.line(&model.next(watcher.read()))?;
-        if args.once || !read {
+    while reader.wait(args.interval) {
+        let has_reader = ui.line(&model.next(reader.read()))?;
+        if args.once || !has_reader {
             break;
         }
     }
     Ok(())
 }
 
-/// One frame as text.
-fn once(
+/// Prints one frame as text.
+fn print_one_frame(
     ui: &Ui,
     args: &WatchArgs,
-    mut watcher: LiveReader<'_>,
+    mut reader: LiveReader<'_>,
     mut model: LiveModel,
 ) -> Result<(), Failure> {
-    if !watcher.wait(args.interval) {
+    if !reader.wait(args.interval) {
         return Ok(());
     }
-    let frame = model.next(watcher.read());
+    let frame = model.next(reader.read());
     let columns = ui.columns().unwrap_or(COLUMNS);
     ui.show(&frame, || live::plain_lines(&frame, usize::from(columns)).join("\n"))
 }
 
-/// On a terminal, until it is ended.
-fn on_screen(
+/// Draws frames on the terminal until the user quits.
+fn run_on_screen(
     ui: &Ui,
     args: &WatchArgs,
-    mut watcher: LiveReader<'_>,
+    mut reader: LiveReader<'_>,
     mut model: LiveModel,
 ) -> Result<(), Failure> {
-    let lost = |e| Failure::machine(format!("the terminal cannot be used: {e}"));
-    let mut screen = Screen::take().map_err(lost)?;
-    let mut look = ViewOptions { colour: ui.is_coloured(), ..ViewOptions::default() };
-    let mut until = Instant::now() + FIRST.min(args.interval);
+    let mut screen = Screen::take().map_err(terminal_failure)?;
+    let mut options = ViewOptions { colour: ui.is_coloured(), ..ViewOptions::default() };
+    let mut until = Instant::now() + FIRST_INTERVAL.min(args.interval);
     let mut frame: Option<LiveFrame> = None;
     while signal::stopped_by().is_none() {
         let left = until.saturating_duration_since(Instant::now());
-        let key = screen.wait(left.min(STEP)).map_err(lost)?;
-        watcher.poll();
+        let key = screen.wait(left.min(STEP)).map_err(terminal_failure)?;
+        reader.poll();
         match key {
             Some(UserAction::Quit | UserAction::Gone) => break,
             Some(UserAction::Up(lines)) => {
                 let lines_in_all = frame.as_ref().map_or(0, |frame| 2 * frame.cpus.len());
-                look.scroll = look.scroll.saturating_add_signed(lines.saturating_neg());
-                look.scroll = look.scroll.min(lines_in_all);
+                let scroll = options.scroll.saturating_add_signed(lines.saturating_neg());
+                options.scroll = scroll.min(lines_in_all);
             }
             Some(UserAction::Letter('s')) => {
-                look = ViewOptions { shielded_only: !look.shielded_only, scroll: 0, ..look };
+                let shielded_only = !options.shielded_only;
+                options = ViewOptions { shielded_only, scroll: 0, ..options };
             }
             Some(UserAction::Redraw | UserAction::Letter(_)) => {}
             None if Instant::now() < until => continue,
             None => {}
         }
         if Instant::now() >= until {
-            frame = Some(model.next(watcher.read()));
+            frame = Some(model.next(reader.read()));
             until = Instant::now() + args.interval;
         }
         if let Some(frame) = &frame {
-            screen.draw(|on| live::draw(on, frame, look)).map_err(lost)?;
+            screen.draw(|on| live::draw(on, frame, options)).map_err(terminal_failure)?;
         }
     }
     Ok(())
 }
 
-/// A time from 50 ms on: faster than that, reading is most of what would be seen.
+fn terminal_failure(error: std::io::Error) -> Failure {
+    Failure::machine(format!("cannot use the terminal: {error}"))
+}
+
+/// Parses an interval of at least 50 ms. With a shorter one, the view would mostly show itself.
 fn interval(text: &str) -> Result<Duration, String> {
     match input::time(text)? {
-        time if time < Duration::from_millis(50) => Err("50ms is the shortest".to_owned()),
+        time if time < Duration::from_millis(50) => Err("the minimum is 50ms".to_owned()),
         time => Ok(time),
     }
 }

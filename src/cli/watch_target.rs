@@ -1,4 +1,4 @@
-//! Which CPUs a command looks at: those it was told, else those of the active shield.
+//! The CPUs that a command watches: those named by `--cpus`, or those of the active shield.
 
 use super::input;
 use crate::apply;
@@ -7,22 +7,22 @@ use crate::plan::Plan;
 use crate::run::{self, RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Host, Store};
 
-/// What is looked at.
+/// The CPUs to watch, and their shield.
 #[derive(Debug)]
 pub(super) struct WatchTarget {
-    /// The active shield's plan; `None` where there is none, or where this user cannot read it.
+    /// The plan of the active shield; `None` if there is none, or if this user cannot read it.
     pub(super) active: Option<Plan>,
-    /// Where its programs go.
+    /// The placement of that shield's programs.
     pub(super) place: Option<ShieldPlacement>,
-    /// The CPUs, all of the active shield or none.
+    /// The CPUs. Either all of them are in the active shield, or none is.
     pub(super) cpus: CpuSet,
 }
 
 impl WatchTarget {
-    /// These CPUs, or those of the active shield. `command`: what the user called, for hints.
+    /// Watches these CPUs, or those of the active shield. `command` is used in hints.
     ///
     /// # Errors
-    /// It is not known which, or some of them are shielded and others are not.
+    /// The CPUs are unknown, or only some of them are shielded.
     pub(super) fn find(
         host: &Host,
         store: &Store,
@@ -30,9 +30,9 @@ impl WatchTarget {
         command: &str,
     ) -> Result<WatchTarget, Failure> {
         let active = match active_shield(host, store) {
-            // Which CPUs are meant is known, and what is half made or damaged protects none.
+            // The CPUs are named, and an incomplete or damaged shield protects none of them.
             Err(_) if cpus.is_some() => ActiveShield::Denied,
-            answer => answer?,
+            shield => shield?,
         };
         let unread = matches!(active, ActiveShield::Denied);
         let active = active.plan();
@@ -44,52 +44,52 @@ impl WatchTarget {
             }
             (None, Some(place)) => place.cpus.clone(),
             (None, None) if unread => {
-                return Err(Failure::machine("which CPUs are shielded is not known without root")
+                return Err(Failure::machine("only root can read which CPUs are shielded")
                     .hint(format!("sudo cpushield {command}"))
                     .hint(format!("or name the CPUs: cpushield {command} --cpus 3")));
             }
             (None, None) => {
                 return Err(Failure::machine(
-                    "no shield is in force, so it is not known which CPUs are meant",
+                    "no shield is in force, so --cpus must name the CPUs",
                 )
                 .hint(format!("name the CPUs: cpushield {command} --cpus 3"))
-                .hint("or make a shield: cpushield apply"));
+                .hint("or apply a shield: cpushield apply"));
             }
         };
-        let scene = WatchTarget { active, place, cpus };
-        match scene.ours() {
-            Some(place) if !scene.cpus.is_subset(&place.cpus) => {
-                let outside = scene.cpus.minus(&place.cpus);
+        let target = WatchTarget { active, place, cpus };
+        match target.own_shield() {
+            Some(place) if !target.cpus.is_subset(&place.cpus) => {
+                let outside = target.cpus.minus(&place.cpus);
                 Err(Failure::usage(format!("CPU {outside} is not part of the active shield"))
                     .hint("use separate runs for CPUs inside and outside the shield"))
             }
-            _ => Ok(scene),
+            _ => Ok(target),
         }
     }
 
-    /// The active shield's place, where the CPUs are of it.
-    pub(super) fn ours(&self) -> Option<&ShieldPlacement> {
+    /// The placement of the active shield, if the watched CPUs are in it.
+    pub(super) fn own_shield(&self) -> Option<&ShieldPlacement> {
         self.place.as_ref().filter(|place| place.cpus.intersects(&self.cpus))
     }
 
-    /// The cgroup of the shield's programs there.
+    /// The cgroup of that shield's programs.
     pub(super) fn group(&self) -> Option<String> {
-        self.ours().and_then(|place| place.group.clone())
+        self.own_shield().and_then(|place| place.group.clone())
     }
 }
 
-/// Which shield is active, as far as this user can read that.
+/// The active shield, if this user can read it.
 pub(super) enum ActiveShield {
-    /// This one.
+    /// The plan of the active shield.
     Plan(Box<Plan>),
-    /// None.
+    /// No shield is active.
     Absent,
-    /// The journal is not for normal users.
+    /// This user cannot read the journal.
     Denied,
 }
 
 impl ActiveShield {
-    /// Its plan, where that can be read.
+    /// The plan, if there is one that this user can read.
     pub(super) fn plan(self) -> Option<Plan> {
         match self {
             ActiveShield::Plan(plan) => Some(*plan),
@@ -98,7 +98,7 @@ impl ActiveShield {
     }
 }
 
-/// The active shield. A normal user cannot read the journal, and can watch all the same.
+/// Finds the active shield. A normal user cannot read the journal, but can watch CPUs by number.
 pub(super) fn active_shield(host: &Host, store: &Store) -> Result<ActiveShield, Failure> {
     match run::active(host, store) {
         Ok(Some(plan)) => Ok(ActiveShield::Plan(Box::new(plan))),

@@ -36,31 +36,31 @@ pub(super) struct ChoiceNotes {
 /// Chooses the CPUs of a shield.
 ///
 /// # Errors
-/// The wish is unsafe or impossible on this machine.
-pub fn choose(machine: &Machine, wish: &ShieldRequest) -> Result<CpuChoice, PlanRefusal> {
+/// The request is unsafe or impossible on this machine.
+pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, PlanRefusal> {
     let online = &machine.topology.online;
     if online.is_empty() {
         return Err(PlanRefusal::NoTopology);
-    } else if wish.count == Some(0) {
+    } else if request.count == Some(0) {
         return Err(PlanRefusal::EmptyList);
     }
     let mut told = ChoiceNotes::default();
-    let (cpus, idle_siblings) = match &wish.cpus {
-        Some(list) => (listed(machine, wish, list, &mut told)?, CpuSet::new()),
+    let (cpus, idle_siblings) = match &request.cpus {
+        Some(list) => (listed(machine, request, list, &mut told)?, CpuSet::new()),
         None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
-        None => picked(machine, wish, &mut told)?,
+        None => picked(machine, request, &mut told)?,
     };
     told.caches(machine, &cpus);
     told.core_kinds(machine, &cpus);
     let (mems, warning) = mems(machine, &cpus);
     told.warnings.extend(warning);
     let shield = Shield {
-        name: wish.name.clone(),
+        name: request.name.clone(),
         housekeeping: online.minus(&cpus),
         mems,
         cpus,
         idle_siblings,
-        workload: wish.workload,
+        workload: request.workload,
     };
     Ok(CpuChoice { shield, why: told.why, warnings: told.warnings })
 }
@@ -69,7 +69,7 @@ pub fn choose(machine: &Machine, wish: &ShieldRequest) -> Result<CpuChoice, Plan
 ///
 /// # Errors
 /// Names those that are not.
-pub fn in_use(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal> {
+pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal> {
     let topology = &machine.topology;
     let known = topology.present.union(&topology.online);
     let unknown = list.minus(&known);
@@ -85,7 +85,7 @@ pub fn in_use(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal> {
 /// The user's list, when it is safe.
 fn listed(
     machine: &Machine,
-    wish: &ShieldRequest,
+    request: &ShieldRequest,
     list: &CpuSet,
     told: &mut ChoiceNotes,
 ) -> Result<CpuSet, PlanRefusal> {
@@ -93,14 +93,14 @@ fn listed(
     if list.is_empty() {
         return Err(PlanRefusal::EmptyList);
     }
-    in_use(machine, list)?;
+    check_online(machine, list)?;
     if topology.online.len() == 1 {
         return Err(PlanRefusal::OneCpu);
     } else if *list == topology.online {
         return Err(PlanRefusal::AllCpus { online: list.clone() });
     }
     told.why.push(format!("{}: as given with --cpus.", named(list)));
-    whole_cores(machine, wish, list, told)?;
+    whole_cores(machine, request, list, told)?;
     if let Some((node, cpus)) = used_up_node(machine, list) {
         return Err(PlanRefusal::WholeNode { node, cpus });
     }
@@ -116,7 +116,7 @@ fn listed(
 /// Refuses half a core, unless that was said.
 fn whole_cores(
     machine: &Machine,
-    wish: &ShieldRequest,
+    request: &ShieldRequest,
     list: &CpuSet,
     told: &mut ChoiceNotes,
 ) -> Result<(), PlanRefusal> {
@@ -133,7 +133,7 @@ fn whole_cores(
         return Ok(());
     }
     let (cpus, siblings) = (cut.and(list), cut.minus(list));
-    if !wish.half_core {
+    if !request.half_core {
         let whole = Some(list.union(&cut)).filter(|whole| *whole != machine.topology.online);
         return Err(PlanRefusal::HalfCore { cpus, siblings, whole });
     }
@@ -217,8 +217,8 @@ mod tests {
     use crate::policy::ShareLevel;
     use crate::survey::{IrqMovability, KindSource};
 
-    fn chosen(machine: &Machine, wish: &ShieldRequest) -> String {
-        match choose(machine, wish) {
+    fn chosen(machine: &Machine, request: &ShieldRequest) -> String {
+        match choose(machine, request) {
             Ok(CpuChoice { shield, .. }) if shield.idle_siblings.is_empty() => {
                 shield.cpus.to_string()
             }
@@ -229,24 +229,24 @@ mod tests {
         }
     }
 
-    fn wish() -> ShieldRequest {
+    fn request() -> ShieldRequest {
         ShieldRequest::default()
     }
 
     fn count(n: usize) -> ShieldRequest {
-        ShieldRequest { count: Some(n), ..wish() }
+        ShieldRequest { count: Some(n), ..request() }
     }
 
     fn list(cpus: &str) -> ShieldRequest {
-        ShieldRequest { cpus: Some(set(cpus)), ..wish() }
+        ShieldRequest { cpus: Some(set(cpus)), ..request() }
     }
 
     #[test]
     fn the_last_cpu_of_a_plain_machine_is_chosen() {
         for (cpus, last) in [(2, "1"), (4, "3"), (6, "5"), (64, "63")] {
-            assert_eq!(chosen(&plain(cpus), &wish()), last);
+            assert_eq!(chosen(&plain(cpus), &request()), last);
         }
-        assert_eq!(chosen(&plain(1), &wish()), PlanRefusal::OneCpu.to_string());
+        assert_eq!(chosen(&plain(1), &request()), PlanRefusal::OneCpu.to_string());
         assert_eq!(chosen(&plain(4), &count(3)), "1-3");
         assert!(chosen(&plain(4), &count(4)).contains("at most 3"));
     }
@@ -254,14 +254,17 @@ mod tests {
     #[test]
     fn a_j1900_gives_the_pair_that_shares_an_l2_cache() {
         let j1900 = machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &["0-3"]);
-        assert_eq!(chosen(&j1900, &wish()), "2-3");
+        assert_eq!(chosen(&j1900, &request()), "2-3");
         assert_eq!(chosen(&j1900, &count(1)), "3");
         assert_eq!(chosen(&j1900, &count(2)), "2-3");
-        assert_eq!(chosen(&j1900, &ShieldRequest { share: Some(ShareLevel::L2), ..wish() }), "2-3");
+        assert_eq!(
+            chosen(&j1900, &ShieldRequest { share: Some(ShareLevel::L2), ..request() }),
+            "2-3"
+        );
         let alone = choose(&j1900, &list("3")).unwrap();
         assert!(alone.warnings[0].contains("--cpus 2-3"), "{:?}", alone.warnings);
         let two = machine(&["0", "1"], &["0-1"], &["0-1"]);
-        let two = choose(&two, &wish()).unwrap();
+        let two = choose(&two, &request()).unwrap();
         assert_eq!(two.shield.cpus, set("1"));
         assert!(two.why.iter().any(|why| why.contains("share one L2")), "{:?}", two.why);
     }
@@ -270,17 +273,20 @@ mod tests {
     fn modules_of_four_small_cores_are_not_taken_unasked() {
         let singles = ["0", "1", "2", "3", "4", "5", "6", "7"];
         let n305 = machine(&singles, &["0-3", "4-7"], &["0-7"]);
-        assert_eq!(chosen(&n305, &wish()), "7");
-        assert_eq!(chosen(&n305, &ShieldRequest { share: Some(ShareLevel::L2), ..wish() }), "4-7");
+        assert_eq!(chosen(&n305, &request()), "7");
+        assert_eq!(
+            chosen(&n305, &ShieldRequest { share: Some(ShareLevel::L2), ..request() }),
+            "4-7"
+        );
         assert_eq!(chosen(&n305, &count(4)), "4-7");
     }
 
     #[test]
     fn cores_are_taken_whole_and_one_sibling_idles() {
         let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &["0,4", "1,5", "2,6", "3,7"], &["0-7"]);
-        assert_eq!(chosen(&smt, &wish()), "3,7 idle 7");
+        assert_eq!(chosen(&smt, &request()), "3,7 idle 7");
         assert_eq!(chosen(&smt, &count(2)), "2-3,6-7 idle 6-7");
-        assert_eq!(chosen(&smt, &ShieldRequest { half_core: true, ..wish() }), "7");
+        assert_eq!(chosen(&smt, &ShieldRequest { half_core: true, ..request() }), "7");
         assert_eq!(chosen(&smt, &list("3,7")), "3,7");
         let half = choose(&smt, &list("3")).unwrap_err();
         assert_eq!(
@@ -291,7 +297,7 @@ mod tests {
         assert_eq!(chosen(&smt, &ShieldRequest { half_core: true, ..list("3") }), "3");
         let one_core = machine(&["0-1"], &["0-1"], &["0-1"]);
         assert!(matches!(
-            choose(&one_core, &wish()),
+            choose(&one_core, &request()),
             Err(PlanRefusal::TooMany { possible: 0, halves: true, .. })
         ));
     }
@@ -301,7 +307,7 @@ mod tests {
         let mut four = plain(4);
         four.topology.present = set("0-5");
         four.topology.offline = set("4-5");
-        assert_eq!(chosen(&four, &list("")), "the wish has no CPU");
+        assert_eq!(chosen(&four, &list("")), "the request has no CPU");
         assert_eq!(chosen(&four, &list("3,8")), "CPU 8 is not in this machine; it has 0-5");
         assert_eq!(chosen(&four, &list("3-4")), "CPU 4 is offline");
         assert!(chosen(&four, &list("0-3")).starts_with("all CPUs (0-3) cannot be shielded"));
@@ -318,27 +324,29 @@ mod tests {
     fn nodes_devices_core_kinds_and_stuck_interrupts_decide() {
         let mut m = machine(&["0", "1", "2", "3", "4", "5"], &[], &["0-2", "3-5"]);
         assert_eq!(chosen(&m, &count(2)), "4-5");
-        assert_eq!(chosen(&m, &ShieldRequest { node: Some(0), ..wish() }), "2");
+        assert_eq!(chosen(&m, &ShieldRequest { node: Some(0), ..request() }), "2");
         assert!(
-            chosen(&m, &ShieldRequest { node: Some(7), ..wish() }).contains("node 7 has no CPUs")
+            chosen(&m, &ShieldRequest { node: Some(7), ..request() })
+                .contains("node 7 has no CPUs")
         );
         m.devices.push(crate::survey::Device {
             name: "eth0".to_owned(),
             local: set("0-2"),
             ..Default::default()
         });
-        assert_eq!(chosen(&m, &ShieldRequest { near: Some("eth0".to_owned()), ..wish() }), "2");
+        assert_eq!(chosen(&m, &ShieldRequest { near: Some("eth0".to_owned()), ..request() }), "2");
         assert!(
-            chosen(&m, &ShieldRequest { near: Some("eth1".to_owned()), ..wish() }).contains("eth0")
+            chosen(&m, &ShieldRequest { near: Some("eth1".to_owned()), ..request() })
+                .contains("eth0")
         );
         m.irqs.push(irq(24, "nvme0q5", "5", IrqMovability::No("EPERM".to_owned())));
-        assert_eq!(chosen(&m, &wish()), "4");
+        assert_eq!(chosen(&m, &request()), "4");
         m.topology.cpus[3].kind = Some(CoreKind::Performance);
         m.topology.cpus[4].kind = Some(CoreKind::Efficiency);
         m.topology.cpus[5].kind = Some(CoreKind::Efficiency);
-        assert_eq!(chosen(&m, &wish()), "3");
+        assert_eq!(chosen(&m, &request()), "3");
         m.isolation.nohz_full = Some(set("4"));
-        assert_eq!(chosen(&m, &wish()), "4");
+        assert_eq!(chosen(&m, &request()), "4");
     }
 
     #[test]
@@ -346,11 +354,14 @@ mod tests {
         let bare = machine(&["0", "1", "2", "3"], &[], &["0-3"]);
         for (share, level) in [(ShareLevel::L2, 2), (ShareLevel::L3, 3)] {
             let refused =
-                choose(&bare, &ShieldRequest { share: Some(share), ..wish() }).unwrap_err();
+                choose(&bare, &ShieldRequest { share: Some(share), ..request() }).unwrap_err();
             assert_eq!(refused, PlanRefusal::NoCacheShown { level });
             assert_eq!(refused.hints(), ["leave out --share, or --share core"]);
         }
-        assert_eq!(chosen(&bare, &ShieldRequest { share: Some(ShareLevel::Core), ..wish() }), "3");
+        assert_eq!(
+            chosen(&bare, &ShieldRequest { share: Some(ShareLevel::Core), ..request() }),
+            "3"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod readiness;
 mod refused;
 mod sites;
 
-pub use choose::{CpuChoice, choose, in_use};
+pub use choose::{CpuChoice, check_online, choose};
 pub use document::*;
 pub use groups::named;
 pub use missing::missing;
@@ -32,10 +32,10 @@ use std::collections::BTreeMap;
 /// Plans a shield.
 ///
 /// # Errors
-/// The wish is unsafe or impossible on this machine.
-pub fn plan(machine: &Machine, wish: &ShieldRequest) -> Result<Plan, PlanRefusal> {
-    check_names(wish)?;
-    let CpuChoice { shield, why, warnings } = choose(machine, wish)?;
+/// The request is unsafe or impossible on this machine.
+pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefusal> {
+    check_names(request)?;
+    let CpuChoice { shield, why, warnings } = choose(machine, request)?;
     let mut plan = Plan {
         schema: SCHEMA,
         boot_id: machine.boot_id.clone(),
@@ -51,9 +51,9 @@ pub fn plan(machine: &Machine, wish: &ShieldRequest) -> Result<Plan, PlanRefusal
     };
     for tunable in TUNABLES {
         let name = tunable.name();
-        match (wish.tunables.get(name), tunable.optional(wish.workload)) {
+        match (request.tunables.get(name), tunable.optional(request.workload)) {
             (Some(false), _) => {
-                plan.skip(*tunable, SkipKind::SwitchedOff, "switched off by the wish");
+                plan.skip(*tunable, SkipKind::SwitchedOff, "switched off by the request");
             }
             (None, Some(why)) => {
                 plan.skip(*tunable, SkipKind::OnlyWhenAsked, &format!("{why} (--on {name})"));
@@ -73,20 +73,20 @@ pub fn plan(machine: &Machine, wish: &ShieldRequest) -> Result<Plan, PlanRefusal
             }
         }
     }
-    if wish.tunables.get("cpuset") == Some(&false) {
+    if request.tunables.get("cpuset") == Some(&false) {
         plan.warn_that_it_is_open(machine);
     }
     plan.warn_of_newcomers(machine);
-    plan.warn_of_leftovers(machine, wish);
+    plan.warn_of_leftovers(machine, request);
     Ok(plan)
 }
 
-fn check_names(wish: &ShieldRequest) -> Result<(), PlanRefusal> {
+fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if wish.name.is_empty() || wish.name.len() > 64 || !wish.name.chars().all(plain) {
-        return Err(PlanRefusal::BadName { name: wish.name.clone() });
+    if request.name.is_empty() || request.name.len() > 64 || !request.name.chars().all(plain) {
+        return Err(PlanRefusal::BadName { name: request.name.clone() });
     }
-    for name in wish.tunables.keys() {
+    for name in request.tunables.keys() {
         let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
         if !known.contains(&name.as_str()) {
             return Err(PlanRefusal::NoSuchTunable {
@@ -153,8 +153,8 @@ impl Plan {
     }
 
     /// Timers that were armed on the CPUs before stay there, unless the CPUs go offline once.
-    fn warn_of_leftovers(&mut self, machine: &Machine, wish: &ShieldRequest) {
-        let asked = wish.tunables.contains_key("cpu-hotplug-cycle");
+    fn warn_of_leftovers(&mut self, machine: &Machine, request: &ShieldRequest) {
+        let asked = request.tunables.contains_key("cpu-hotplug-cycle");
         let leftovers = leftovers(machine, &self.shield).filter(|_| !asked);
         self.warnings.extend(leftovers.map(|leftovers| leftovers.to_string()));
     }
@@ -251,12 +251,12 @@ mod tests {
     fn what_was_armed_on_a_ticking_cpu_is_named_and_the_cpu_cycle_offered() {
         let warned = |machine: &Machine, on: bool| {
             let tunables = on.then(|| ("cpu-hotplug-cycle".to_owned(), true)).into_iter().collect();
-            let wish = ShieldRequest {
+            let request = ShieldRequest {
                 cpus: Some("3".parse().unwrap()),
                 tunables,
                 ..ShieldRequest::default()
             };
-            let plan = plan(machine, &wish).unwrap();
+            let plan = plan(machine, &request).unwrap();
             plan.warnings.into_iter().find(|text| text.starts_with("timers and delayed works"))
         };
         let mut machine = four();
@@ -303,16 +303,16 @@ mod tests {
 
     #[test]
     fn a_tunable_is_switched_off_by_name_and_a_wrong_name_is_told_the_right_one() {
-        let mut wish = ShieldRequest::default();
-        wish.tunables.insert("kthreads".to_owned(), false);
-        let planned = plan(&four(), &wish).unwrap();
+        let mut request = ShieldRequest::default();
+        request.tunables.insert("kthreads".to_owned(), false);
+        let planned = plan(&four(), &request).unwrap();
         assert!(planned.steps.iter().all(|step| step.tunable != "kthreads"));
-        wish.tunables.insert("irqbalance".to_owned(), true);
-        let planned = plan(&four(), &wish).unwrap();
+        request.tunables.insert("irqbalance".to_owned(), true);
+        let planned = plan(&four(), &request).unwrap();
         let told = "irqbalance was asked for and does nothing: irqbalance is not running";
         assert!(planned.warnings.iter().any(|it| it == told), "{:?}", planned.warnings);
-        wish.tunables.insert("kthread".to_owned(), false);
-        let refused = plan(&four(), &wish).unwrap_err();
+        request.tunables.insert("kthread".to_owned(), false);
+        let refused = plan(&four(), &request).unwrap_err();
         assert_eq!(refused.hints()[0], "did you mean kthreads?");
     }
 }

@@ -20,7 +20,7 @@ type UnitRank = (bool, u32, usize);
 
 struct CpuPicker<'a> {
     machine: &'a Machine,
-    wish: &'a ShieldRequest,
+    request: &'a ShieldRequest,
     cores: Vec<CpuSet>,
     clusters: Vec<CpuSet>,
     prepared: CpuSet,
@@ -29,37 +29,38 @@ struct CpuPicker<'a> {
 /// CPUs chosen by topology, and the siblings among them that stay idle.
 pub(super) fn picked(
     machine: &Machine,
-    wish: &ShieldRequest,
+    request: &ShieldRequest,
     told: &mut ChoiceNotes,
 ) -> Result<(CpuSet, CpuSet), PlanRefusal> {
     let picker = CpuPicker {
         machine,
-        wish,
+        request,
         cores: groups(
             &machine.topology,
-            if wish.half_core { CpuGroup::Thread } else { CpuGroup::Core },
+            if request.half_core { CpuGroup::Thread } else { CpuGroup::Core },
         ),
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: prepared(machine),
     };
-    if let Some(level @ (ShareLevel::L2 | ShareLevel::L3)) = wish.share {
+    if let Some(level @ (ShareLevel::L2 | ShareLevel::L3)) = request.share {
         cache_is_shown(machine, level)?;
     }
     let (allowed, place) = picker.allowed(told)?;
     let units = picker.units(&allowed);
-    if let (true, Some(level @ (ShareLevel::L2 | ShareLevel::L3))) = (units.is_empty(), wish.share)
+    if let (true, Some(level @ (ShareLevel::L2 | ShareLevel::L3))) =
+        (units.is_empty(), request.share)
     {
         return Err(PlanRefusal::NoOwnCache { level: level_of(level), place });
     }
-    let count = wish.count.unwrap_or(1).max(1);
-    let taken = match wish.count {
-        None if wish.share.is_none() && !wish.half_core => picker.alone(&units, told),
+    let count = request.count.unwrap_or(1).max(1);
+    let taken = match request.count {
+        None if request.share.is_none() && !request.half_core => picker.alone(&units, told),
         _ => picker.fill_one_node(&units, count, told),
     };
     let cpus = joined(taken.iter());
     let work = picker.workers(&cpus);
     if work.len() < count {
-        let halves = !wish.half_core && picker.cores.iter().any(|core| core.len() > 1);
+        let halves = !request.half_core && picker.cores.iter().any(|core| core.len() > 1);
         return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
     }
     picker.explain(&units, &cpus, &work, told);
@@ -90,7 +91,7 @@ impl CpuPicker<'_> {
         let topology = &self.machine.topology;
         let mut allowed = topology.online.clone();
         let mut place = String::new();
-        if let Some(node) = self.wish.node {
+        if let Some(node) = self.request.node {
             let nodes: Vec<usize> =
                 topology.nodes.iter().filter(|n| !n.cpus.is_empty()).map(|n| n.node).collect();
             let found = topology.nodes.iter().find(|n| n.node == node && !n.cpus.is_empty());
@@ -100,7 +101,7 @@ impl CpuPicker<'_> {
             };
             place = format!(" on node {node}");
         }
-        if let Some(name) = &self.wish.near {
+        if let Some(name) = &self.request.near {
             let devices = &self.machine.devices;
             let Some(device) = devices.iter().find(|device| device.name == *name) else {
                 let known = devices.iter().map(|device| device.name.clone()).collect();
@@ -126,7 +127,7 @@ impl CpuPicker<'_> {
     /// What can be taken, best first.
     fn units(&self, allowed: &CpuSet) -> Vec<CpuSet> {
         let topology = &self.machine.topology;
-        let mut units = match self.wish.share {
+        let mut units = match self.request.share {
             Some(ShareLevel::L2) => self.clusters.clone(),
             Some(ShareLevel::L3) => groups(topology, CpuGroup::L3),
             Some(ShareLevel::Core) | None => self.cores.clone(),
@@ -225,7 +226,7 @@ impl CpuPicker<'_> {
                     && cluster == joined(same.iter().copied().filter(|u| u.is_subset(&cluster)))
             };
             // Whole groups that were asked for are taken as they come.
-            let asked = matches!(self.wish.share, Some(ShareLevel::L2 | ShareLevel::L3));
+            let asked = matches!(self.request.share, Some(ShareLevel::L2 | ShareLevel::L3));
             let next = match asked {
                 true => None,
                 false => same.iter().find(open).or_else(|| same.iter().find(whole)),
@@ -268,7 +269,7 @@ impl CpuPicker<'_> {
             let stay = if idle.len() == 1 { "its SMT sibling stays" } else { "SMT siblings stay" };
             told.why(format!("Whole cores: work runs on {work}; {stay} idle: {siblings}."));
         }
-        if self.wish.half_core {
+        if self.request.half_core {
             let others = spread(&groups(topology, CpuGroup::Core), cpus).minus(cpus);
             if !others.is_empty() {
                 told.half_core(cpus, &others);

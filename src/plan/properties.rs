@@ -1,4 +1,4 @@
-//! What holds for every machine and every wish.
+//! What holds for every machine and every request.
 
 use super::groups::{CpuGroup, groups};
 use super::{CpuChoice, PlanRefusal, choose};
@@ -102,7 +102,7 @@ fn builds() -> impl Strategy<Value = MachineShape> {
     )
 }
 
-fn wishes() -> impl Strategy<Value = ShieldRequest> {
+fn requests() -> impl Strategy<Value = ShieldRequest> {
     let list = prop::option::weighted(0.3, prop::collection::vec(0usize..40, 0..5));
     let share = prop::option::of(prop::sample::select(vec![
         ShareLevel::Core,
@@ -118,7 +118,11 @@ fn wishes() -> impl Strategy<Value = ShieldRequest> {
 }
 
 /// Everything that must hold for a choice.
-fn check(machine: &Machine, wish: &ShieldRequest, choice: &CpuChoice) -> Result<(), TestCaseError> {
+fn check(
+    machine: &Machine,
+    request: &ShieldRequest,
+    choice: &CpuChoice,
+) -> Result<(), TestCaseError> {
     let (shield, topology) = (&choice.shield, &machine.topology);
     prop_assert!(!shield.cpus.is_empty() && !shield.housekeeping.is_empty());
     prop_assert!(shield.cpus.is_subset(&topology.online));
@@ -130,21 +134,21 @@ fn check(machine: &Machine, wish: &ShieldRequest, choice: &CpuChoice) -> Result<
     }
     for core in groups(topology, CpuGroup::Core) {
         let cut = core.intersects(&shield.cpus) && !core.is_subset(&shield.cpus);
-        prop_assert!(!cut || wish.half_core, "half of core {core}");
+        prop_assert!(!cut || request.half_core, "half of core {core}");
     }
     prop_assert!(shield.idle_siblings.is_subset(&shield.cpus));
     prop_assert!(shield.idle_siblings != shield.cpus);
     prop_assert!(!shield.mems.is_empty());
-    if let Some(list) = &wish.cpus {
+    if let Some(list) = &request.cpus {
         prop_assert_eq!(list, &shield.cpus);
         return Ok(());
     }
     prop_assert!(!shield.cpus.contains(topology.online.first().unwrap()));
-    if let Some(node) = wish.node {
+    if let Some(node) = request.node {
         prop_assert!(shield.cpus.is_subset(&topology.nodes[node].cpus));
     }
     let work = shield.cpus.len() - shield.idle_siblings.len();
-    match (wish.count, wish.share) {
+    match (request.count, request.share) {
         (Some(count), None | Some(ShareLevel::Core)) => prop_assert_eq!(work, count.max(1)),
         (Some(count), Some(_)) => prop_assert!(work >= count),
         (None, _) => {}
@@ -156,12 +160,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_choice_is_safe_and_every_refusal_has_a_reason(build in builds(), wish in wishes()) {
+    fn every_choice_is_safe_and_every_refusal_has_a_reason(build in builds(), request in requests()) {
         let machine = build.machine();
-        match choose(&machine, &wish) {
+        match choose(&machine, &request) {
             Ok(choice) => {
-                check(&machine, &wish, &choice)?;
-                prop_assert_eq!(Ok(choice), choose(&machine, &wish));
+                check(&machine, &request, &choice)?;
+                prop_assert_eq!(Ok(choice), choose(&machine, &request));
             }
             Err(refused) => {
                 prop_assert!(!refused.to_string().is_empty());
@@ -188,10 +192,10 @@ proptest! {
 
     /// A list that was chosen is accepted as a list.
     #[test]
-    fn what_is_chosen_may_be_asked_for(build in builds(), wish in wishes()) {
+    fn what_is_chosen_may_be_asked_for(build in builds(), request in requests()) {
         let machine = build.machine();
-        if let Ok(choice) = choose(&machine, &wish) {
-            let half_core = wish.half_core;
+        if let Ok(choice) = choose(&machine, &request) {
+            let half_core = request.half_core;
             let list = ShieldRequest { cpus: Some(choice.shield.cpus), half_core, ..ShieldRequest::default() };
             prop_assert!(choose(&machine, &list).is_ok());
         }

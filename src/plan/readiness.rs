@@ -27,7 +27,7 @@ pub enum Readiness {
 impl Readiness {
     /// Of a shield that cpushield chooses.
     #[must_use]
-    pub fn of(machine: &Machine) -> Readiness {
+    pub fn assess(machine: &Machine) -> Readiness {
         match plan(machine, &ShieldRequest::default()) {
             Err(refused) => Readiness::Cannot { why: refused.to_string() },
             Ok(_) if machine.can_stop_tick() == Some(false) => Readiness::TickRemains,
@@ -81,15 +81,15 @@ mod tests {
     fn a_machine_is_ready_or_ready_after_a_boot_or_it_cannot_be_shielded() {
         let mut machine = plain(4);
         machine.isolation.nohz_full = Some(CpuSet::new());
-        let Readiness::AfterBoot { parameters } = Readiness::of(&machine) else {
-            panic!("{:?}", Readiness::of(&machine))
+        let Readiness::AfterBoot { parameters } = Readiness::assess(&machine) else {
+            panic!("{:?}", Readiness::assess(&machine))
         };
         assert!(parameters.contains(&"nohz_full=3".to_owned()), "{parameters:?}");
         let prepared: CpuSet = "1-3".parse().unwrap();
         machine.isolation.nohz_full = Some(prepared.clone());
         machine.isolation.rcu_nocbs = prepared;
-        assert_eq!(Readiness::of(&machine), Readiness::Ready);
-        let why = Readiness::of(&plain(1)).to_string();
+        assert_eq!(Readiness::assess(&machine), Readiness::Ready);
+        let why = Readiness::assess(&plain(1)).to_string();
         assert!(why.starts_with("cannot be shielded: "), "{why}");
     }
 }

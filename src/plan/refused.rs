@@ -1,9 +1,9 @@
-//! [`PlanRefusal`]: why a wish is not planned. Each says what, why, and what to do.
+//! [`PlanRefusal`]: why a request is not planned. Each says what, why, and what to do.
 
 use cpushield_linux::CpuSet;
 use std::fmt;
 
-/// Why a wish is not planned.
+/// Why a request is not planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRefusal {
     /// The survey knows no CPU in use.
@@ -14,7 +14,7 @@ pub enum PlanRefusal {
     EmptyList,
     /// CPUs that are not in the machine.
     NoSuchCpu {
-        /// Those of the wish.
+        /// Those of the request.
         cpus: CpuSet,
         /// Those of the machine.
         present: CpuSet,
@@ -29,39 +29,39 @@ pub enum PlanRefusal {
         /// Every CPU in use.
         online: CpuSet,
     },
-    /// SMT siblings of wished CPUs would stay housekeeping CPUs.
+    /// SMT siblings of requested CPUs would stay housekeeping CPUs.
     HalfCore {
-        /// The wished CPUs whose core is cut.
+        /// The requested CPUs whose core is cut.
         cpus: CpuSet,
-        /// Their siblings outside the wish.
+        /// Their siblings outside the request.
         siblings: CpuSet,
-        /// The wish completed to whole cores; `None` when that would take every CPU.
+        /// The request completed to whole cores; `None` when that would take every CPU.
         whole: Option<CpuSet>,
     },
     /// A NUMA node would keep no housekeeping CPU.
     WholeNode {
         /// The node.
         node: usize,
-        /// Its CPUs, all wished.
+        /// Its CPUs, all requested.
         cpus: CpuSet,
     },
     /// No such NUMA node with CPUs.
     NoSuchNode {
-        /// The wished one.
+        /// The requested one.
         node: usize,
         /// Those with CPUs.
         nodes: Vec<usize>,
     },
     /// No such device.
     NoSuchDevice {
-        /// The wished one.
+        /// The requested one.
         name: String,
         /// Those known.
         known: Vec<String>,
     },
     /// Not so many CPUs can be shielded.
     TooMany {
-        /// How many were wished.
+        /// How many were requested.
         count: usize,
         /// How many there can be.
         possible: usize,
@@ -103,7 +103,7 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::OneCpu => {
                 f.write_str("this machine has one CPU; a shield needs a second one")
             }
-            PlanRefusal::EmptyList => f.write_str("the wish has no CPU"),
+            PlanRefusal::EmptyList => f.write_str("the request has no CPU"),
             PlanRefusal::NoSuchCpu { cpus, present } => {
                 write!(f, "CPU {cpus} is not in this machine; it has {present}")
             }
@@ -118,7 +118,7 @@ impl fmt::Display for PlanRefusal {
             ),
             PlanRefusal::WholeNode { node, cpus } => write!(
                 f,
-                "node {node} would keep no housekeeping CPU; the wish takes all of it ({cpus})"
+                "node {node} would keep no housekeeping CPU; the request takes all of it ({cpus})"
             ),
             PlanRefusal::NoSuchNode { node, nodes } => {
                 write!(f, "node {node} has no CPUs in use; nodes with CPUs: {}", words(nodes))
@@ -156,7 +156,7 @@ impl fmt::Display for PlanRefusal {
 impl std::error::Error for PlanRefusal {}
 
 impl PlanRefusal {
-    /// Whether the wish is wrong: another one can be granted here. Otherwise the machine lacks
+    /// Whether the request is wrong: another one can be granted here. Otherwise the machine lacks
     /// something.
     #[must_use]
     pub fn is_usage(&self) -> bool {

@@ -6,7 +6,7 @@ use cpushield::apply;
 use cpushield::boot::early::{self, InitSystem, StartCommand};
 use cpushield::boot::{BootError, write};
 use cpushield::cli::Cli;
-use cpushield::cli::enable::words;
+use cpushield::cli::enable::apply_arguments;
 use cpushield::cli::request::RequestArgs;
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
@@ -131,11 +131,11 @@ fn the_boot_command_repeats_the_request() {
         ..RequestArgs::default()
     };
     let said = ["apply", "--cpus", "2-3", "--policy", "/etc/mill.toml", "--half-core"];
-    assert_eq!(words(&wish), said);
+    assert_eq!(apply_arguments(&wish), said);
     let cli = Cli::try_parse_from(["cpushield"].into_iter().chain(said)).unwrap();
     assert!(matches!(cli.command, cpushield::cli::CliCommand::Apply(_)));
     let near = RequestArgs { policy: Some("mill.toml".to_owned()), ..RequestArgs::default() };
-    assert!(words(&near)[2].starts_with('/'), "{:?}", words(&near));
+    assert!(apply_arguments(&near)[2].starts_with('/'), "{:?}", apply_arguments(&near));
 }
 
 /// `vm/test enable-init-scripts` runs it there.

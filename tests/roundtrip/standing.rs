@@ -4,13 +4,13 @@
 use super::bench::{Bench, same};
 use super::trees::{v2, v2_plan};
 use cpushield::apply::ShieldPresence;
-use cpushield::cli::standing::{after_others, refuse, undo_own};
+use cpushield::cli::standing::{find_settled_shield, refuse_active, undo_named};
 use cpushield_linux::InjectedFault;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn refused(bench: &Bench) -> Option<String> {
-    refuse(&bench.host(), &bench.store(), "hint").err().map(|failure| failure.message)
+    refuse_active(&bench.host(), &bench.store(), "hint").err().map(|failure| failure.message)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_shield_an_incomplete_shield_and_a_running_process_are_each_refused_with_a_r
     assert!(why.contains("an apply was interrupted"), "{why}");
     cpushield::apply::undo(&bench.host(), &bench.store()).unwrap();
     bench.apply(&bench.host(), &v2_plan()).unwrap();
-    assert_eq!(refused(&bench).as_deref(), Some("CPU 3 is shielded already"));
+    assert_eq!(refused(&bench).as_deref(), Some("CPU 3 is already shielded"));
 }
 
 #[test]
@@ -57,11 +57,11 @@ fn the_watchdog_undoes_its_own_shield_complete_or_not_and_no_other() {
         };
         let _ = bench.apply(&host, &plan);
         let there = bench.tree();
-        undo_own(&bench.host(), &bench.store(), &["somebody else's"]).unwrap();
+        undo_named(&bench.host(), &bench.store(), &["somebody else's"]).unwrap();
         same(&there, &bench.tree(), "not its own");
-        undo_own(&bench.host(), &bench.store(), &["try", &name]).unwrap();
+        undo_named(&bench.host(), &bench.store(), &["try", &name]).unwrap();
         same(&before, &bench.tree(), "its own");
-        let found = after_others(&bench.host(), &bench.store()).unwrap();
+        let found = find_settled_shield(&bench.host(), &bench.store()).unwrap();
         assert!(matches!(found, ShieldPresence::Absent), "{found:?}");
     }
 }

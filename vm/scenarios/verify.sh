@@ -51,7 +51,7 @@ kill -9 $job
 wait $job 2>/dev/null
 claim "a killed verify leaves its trace recording" eval 'recording | grep -q 1'
 cpushield status >/tmp/status 2>&1
-claim "the next status says so" grep -q 'left it recording; it is removed' /tmp/status
+claim "the next status says so" grep -q 'removed the trace that a killed' /tmp/status
 is "and has removed it" "" recording
 status "undo" 0 cpushield undo
 finish

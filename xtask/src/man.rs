@@ -122,7 +122,7 @@ pub fn write_completions(dir: &Path) -> io::Result<()> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(
             shell,
-            &mut cpushield::cli::completions::shown(),
+            &mut cpushield::cli::completions::visible_command(),
             "cpushield",
             dir,
         )?;
