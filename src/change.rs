@@ -1,10 +1,10 @@
-//! The closed list of what may be done to a machine. A [`Change`] is data: one executor writes,
-//! reads back and journals it, one undo restores it (`apply/`). Pure.
+//! The closed list of changes that cpushield makes to a machine. A [`Change`] is data: one executor
+//! writes, reads back and journals it, one undo restores it (`apply/`). Pure.
 
 use cpushield_linux::{CpuSet, Error, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 
-/// One thing to be done to the machine.
+/// One change of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Change {
@@ -17,16 +17,16 @@ pub enum Change {
         /// How the value read back is compared with what was written.
         compare: ValueComparison,
     },
-    /// Make a directory (a cgroup, a tracing instance). Undo removes it.
+    /// Create a directory (a cgroup, a tracing instance). Undo removes it.
     MakeDir {
-        /// The directory; its parent exists or is made by an earlier change.
+        /// The directory. Its parent exists, or an earlier change creates it.
         path: String,
     },
     /// Restrict one task to these CPUs.
     Affinity {
         /// Which task, by number and start time.
         task: TaskId,
-        /// Its command name, for people.
+        /// Its command name, for display.
         comm: String,
         /// The CPUs it may run on afterwards.
         cpus: CpuSet,
@@ -35,29 +35,30 @@ pub enum Change {
     Scheduling {
         /// Which task, by number and start time.
         task: TaskId,
-        /// Its command name, for people.
+        /// Its command name, for display.
         comm: String,
-        /// The policy it has afterwards.
+        /// The policy to set.
         policy: SchedPolicy,
     },
-    /// Move every task of one cgroup into another, again until none is left. Undo moves all of
-    /// them back, those born since too.
+    /// Move every task from one cgroup to another, repeatedly until none is left. Undo moves all of
+    /// them back, including tasks created since.
     MoveTasks {
-        /// The cgroup's directory they are in.
+        /// The directory of the cgroup that they leave.
         from: String,
-        /// The cgroup's directory they go to.
+        /// The directory of the cgroup that they join.
         to: String,
     },
-    /// Write nothing, but keep every user task's affinity, because the kernel overwrites
+    /// Write nothing, but save every user task's affinity, because the kernel overwrites
     /// affinities when cpusets change (before 6.2 always, `user_cpus_ptr`, commit 8f9ea86fdf99).
-    /// Undo, last of all, puts back those that were rewritten.
+    /// As its last step, undo restores those that were overwritten.
     KeepAffinities,
-    /// Tell irqbalance over its socket not to use these CPUs.
+    /// Tell irqbalance, through its socket, not to use these CPUs.
     BanFromIrqbalance {
-        /// The CPUs it must leave alone.
+        /// The CPUs that it must not use.
         cpus: CpuSet,
     },
-    /// Let systemd make and own a slice confined to these CPUs (`AllowedCPUs=`), at runtime only.
+    /// Make systemd create and own a slice that is confined to these CPUs (`AllowedCPUs=`), at
+    /// runtime only.
     Slice {
         /// The unit's name, [`crate::plan::Shield::group`] with `.slice`.
         unit: String,
@@ -66,18 +67,18 @@ pub enum Change {
         /// Memory nodes of the slice.
         mems: CpuSet,
     },
-    /// Take a CPU offline and online again, which sweeps timers and work queued there before.
+    /// Take a CPU offline and online again. This moves away the timers and work queued there.
     CycleCpu {
         /// The CPU.
         cpu: usize,
     },
 }
 
-/// How the kernel's answer is compared with what was written.
+/// How a value read back is compared with the value written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueComparison {
-    /// The same text but for white space around it.
+    /// The same text, without the white space around it.
     Text,
     /// The same set in list form (`0-2,5`).
     List,
@@ -86,22 +87,22 @@ pub enum ValueComparison {
     /// The bracketed word of a choice (`always [madvise] never`), or the first word of the text
     /// (`15 (expanded: 1408)`), is the value.
     Word,
-    /// `+word` is written and the word is among those of the file (`cgroup.subtree_control`), or
-    /// `-word` and it is not.
+    /// After a write of `+word`, the file contains the word (`cgroup.subtree_control`). After
+    /// `-word`, it does not.
     Member,
-    /// The same text, and it is written though it is there already: the kernel does something at
+    /// The same text, but it is written even if it is already there, because the kernel acts on
     /// each write.
     Again,
 }
 
 impl ValueComparison {
-    /// Whether a file that shows `found` need not be written.
+    /// Whether a file that shows `found` already has the wanted value and need not be written.
     #[must_use]
     pub fn already(self, found: &str, wanted: &str) -> bool {
         self != ValueComparison::Again && self.same(found, wanted)
     }
 
-    /// Whether `found` (read back) says the same as `wanted` (written).
+    /// Whether `found` (read back) means the same as `wanted` (written).
     #[must_use]
     pub fn same(self, found: &str, wanted: &str) -> bool {
         let (found, wanted) = (found.trim(), wanted.trim());
@@ -129,7 +130,7 @@ impl ValueComparison {
     }
 }
 
-/// The word in brackets, else the first word.
+/// The word in brackets, or else the first word.
 #[must_use]
 pub fn chosen_word(text: &str) -> &str {
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
@@ -138,23 +139,23 @@ pub fn chosen_word(text: &str) -> &str {
     }
 }
 
-/// What kind of answer refused a change, as far as it decides what to do about it.
+/// The kind of a refusal, as far as it decides what to do next.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
-    /// Something else has it (EBUSY).
+    /// Another user has it (EBUSY).
     Busy,
-    /// The kernel does not take the value (EINVAL).
+    /// The kernel does not accept the value (EINVAL).
     Invalid,
     /// A cpuset has no CPUs or no memory nodes (ENOSPC).
     NoSpace,
-    /// The task is exiting, and stays where it is.
+    /// The task is exiting, so it cannot be moved.
     Exiting,
-    /// A partition with CPUs that `isolcpus=` has isolated at boot.
+    /// The partition has CPUs that `isolcpus=` isolated at boot.
     IsolatedAtBoot,
-    /// A partition with CPUs that another control group has.
+    /// The partition has CPUs of another cgroup.
     NotExclusive,
     /// Any other answer.
     #[default]
@@ -162,9 +163,9 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    /// Of the answer to a system call.
+    /// The kind of a system call error.
     #[must_use]
-    pub fn of(error: &Error) -> RefusalKind {
+    pub fn from_error(error: &Error) -> RefusalKind {
         match () {
             () if error.is_busy() => RefusalKind::Busy,
             () if error.is_invalid() => RefusalKind::Invalid,
@@ -173,11 +174,11 @@ impl RefusalKind {
         }
     }
 
-    /// Of what `cpuset.cpus.partition` shows of a partition that is not valid: `isolated invalid
+    /// The kind of an invalid partition, from what `cpuset.cpus.partition` shows: `isolated invalid
     /// (partition config conflicts with housekeeping setup)`, `root invalid (Cpu list in
     /// cpuset.cpus not exclusive)` (`perr_strings`, kernel/cgroup/cpuset.c, 6.12).
     #[must_use]
-    pub fn of_partition(shown: &str) -> RefusalKind {
+    pub fn from_partition(shown: &str) -> RefusalKind {
         match () {
             () if shown.contains("housekeeping") => RefusalKind::IsolatedAtBoot,
             () if shown.contains("exclusive") => RefusalKind::NotExclusive,
@@ -186,55 +187,55 @@ impl RefusalKind {
     }
 }
 
-/// Why something was refused.
+/// Why a change was refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The kind of answer.
+    /// The kind of refusal.
     pub kind: RefusalKind,
-    /// The answer.
+    /// The answer of the kernel, `EIO: Input/output error`.
     pub reason: String,
 }
 
 impl From<&Error> for Refusal {
     fn from(error: &Error) -> Refusal {
-        Refusal { kind: RefusalKind::of(error), reason: error.reason() }
+        Refusal { kind: RefusalKind::from_error(error), reason: error.reason() }
     }
 }
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The machine was like that before; nothing was written.
+    /// The machine already had the value; nothing was written.
     AlreadySo,
-    /// Written and read back.
+    /// The value was written and read back.
     Changed,
     /// The kernel refused; nothing changed.
     Refused {
-        /// What kind of answer it was.
+        /// The kind of refusal.
         #[serde(default)]
         kind: RefusalKind,
         /// The kernel's answer, `EIO: Input/output error`.
         reason: String,
     },
-    /// The file, directory or task is not there.
+    /// The file, directory or task does not exist.
     Absent,
 }
 
-/// How much harm a change can do while it is in force.
+/// The harm that a change can do while it is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Risk {
-    /// Nothing is lost.
+    /// No harm.
     None,
-    /// Something gets slower or a diagnostic is off while the shield is up.
+    /// Something is slower or a diagnostic is disabled while the shield is active.
     Low,
-    /// A program that misbehaves can now harm the machine, or all CPUs pause for a moment.
+    /// A misbehaving program can harm the machine, or all CPUs pause for a moment.
     Medium,
 }
 
 impl Risk {
-    /// The word for people.
+    /// The word shown to the user.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -252,12 +253,12 @@ impl Risk {
 pub enum EffectTime {
     /// Now, on the running kernel.
     Runtime,
-    /// Only by a kernel parameter at the next boot.
+    /// Only at the next boot, by a kernel parameter.
     Boot,
 }
 
 impl Change {
-    /// What is changed, for people: a file, a task, a CPU.
+    /// What is changed, for display: a file, a task, a CPU.
     #[must_use]
     pub fn subject(&self) -> String {
         match self {
@@ -272,8 +273,8 @@ impl Change {
         }
     }
 
-    /// Whether two changes are about the same thing, so that the later one takes the place of the
-    /// earlier one. A CPU that is taken offline once more is another time of it.
+    /// Whether two changes are about the same object, so that the later one replaces the earlier
+    /// one. Two CPU cycles are always separate changes.
     #[must_use]
     pub fn is_about_same(&self, other: &Change) -> bool {
         match (self, other) {
@@ -294,25 +295,25 @@ impl Change {
     pub fn shell(&self) -> String {
         match self {
             Change::Write { path, value, .. } => {
-                format!("echo {} > {}", quoted(value), quoted(path))
+                format!("echo {} > {}", quote(value), quote(path))
             }
-            Change::MakeDir { path } => format!("mkdir {}", quoted(path)),
+            Change::MakeDir { path } => format!("mkdir {}", quote(path)),
             Change::Affinity { task, comm, cpus } => {
-                format!("taskset -pc {cpus} {} > /dev/null  # {}", task.tid, remark(comm))
+                format!("taskset -pc {cpus} {} > /dev/null  # {}", task.tid, escape_comment(comm))
             }
             Change::Scheduling { task, comm, policy } => {
-                format!("{} {}  # {}", chrt(*policy), task.tid, remark(comm))
+                format!("{} {}  # {}", chrt(*policy), task.tid, escape_comment(comm))
             }
             Change::MoveTasks { from, to } => {
-                let (from, to) = (quoted(from), quoted(to));
-                // v1 moves threads, v2 processes; bound kernel threads stay where they are.
+                let (from, to) = (quote(from), quote(to));
+                // v1 moves threads, v2 processes; bound kernel threads cannot move.
                 format!(
                     "f=tasks; [ -e {from}/$f ] || f=cgroup.procs; \
                      for t in $(cat {from}/$f); do echo $t > {to}/$f; done 2> /dev/null"
                 )
             }
             Change::KeepAffinities => {
-                ":  # here the affinity of every task would be saved".to_owned()
+                ":  # the affinity of every task would be saved here".to_owned()
             }
             Change::BanFromIrqbalance { cpus } => format!(
                 "printf 'settings cpus {cpus}' | socat - UNIX:$(echo /run/irqbalance/*.sock)"
@@ -329,7 +330,7 @@ impl Change {
     }
 }
 
-/// The command that gives a scheduling policy.
+/// The `chrt` command that sets a scheduling policy.
 fn chrt(policy: SchedPolicy) -> String {
     match policy {
         SchedPolicy::Fifo { priority } => format!("chrt -f -p {priority}"),
@@ -343,15 +344,15 @@ fn chrt(policy: SchedPolicy) -> String {
     }
 }
 
-/// Text that stays within a remark: a task's name may hold any byte.
-fn remark(text: &str) -> String {
+/// Makes a text safe for a shell comment: the name of a task may contain any byte.
+fn escape_comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// A word as the shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_,./+:=".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+/// Quotes a word for the shell if it needs quotes.
+fn quote(word: &str) -> String {
+    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_,./+:=".contains(c));
+    if !word.is_empty() && is_plain {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))

@@ -1,5 +1,5 @@
-//! [`Failure`]: what went wrong, its kind (which decides the exit code) and hints. All conversions
-//! from errors of the stages are here, so that wording and hints sit together.
+//! [`Failure`]: an error for the user, with its kind (which decides the exit code) and hints. The
+//! errors of all stages are converted here, so that messages and hints are in one place.
 
 use crate::verify::WatchError;
 use clap::error::{ContextKind, ContextValue};
@@ -7,27 +7,27 @@ use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
 
-/// The kind of a failure; it decides the exit code.
+/// The kind of a failure, which decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// A verdict or a gate does not hold. A result, not an error.
+    /// A verdict or a limit does not hold. This is a result, not an error.
     DoesNotHold,
     /// The command line, a policy file or a plan is wrong.
     Usage,
-    /// This machine cannot, or will not be let do something unsafe.
+    /// This machine cannot do it, or cpushield refuses something unsafe.
     Machine,
-    /// It failed half-way and everything was undone.
+    /// The operation failed midway and every change was undone.
     Undone,
-    /// It failed half-way and not everything could be undone; the journal is kept.
+    /// The operation failed midway and some changes could not be undone; the journal is kept.
     NotUndone,
     /// `run` failed before the program was started.
     NotStarted,
-    /// The command of `run` is there but cannot be executed.
+    /// The command of `run` exists but cannot be executed.
     NotExecutable,
-    /// The command of `run` is not there.
+    /// The command of `run` does not exist.
     NotFound,
-    /// A defect of this program.
+    /// A bug in cpushield.
     Bug,
 }
 
@@ -47,15 +47,14 @@ impl FailureKind {
     }
 }
 
-/// What went wrong.
+/// An error for the user.
 #[derive(Debug)]
 pub struct Failure {
     /// The kind.
     pub kind: FailureKind,
-    /// One sentence without a full stop, object first in the user's words; may go on in indented
-    /// `file:`, `value:` and `cause:` lines.
+    /// One sentence without a full stop. Indented `file:`, `value:` and `cause:` lines may follow.
     pub message: String,
-    /// What to do next.
+    /// What to do next, as commands or imperative sentences.
     pub hints: Vec<String>,
 }
 
@@ -66,7 +65,7 @@ impl Failure {
         Failure { kind, message: message.into(), hints: Vec::new() }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hints.push(hint.into());
@@ -79,7 +78,7 @@ impl Failure {
         Failure::new(FailureKind::Usage, message)
     }
 
-    /// This machine cannot.
+    /// Something that this machine cannot do.
     #[must_use]
     pub fn machine(message: impl Into<String>) -> Failure {
         Failure::new(FailureKind::Machine, message)
@@ -111,7 +110,7 @@ impl From<cpushield_linux::Error> for Failure {
         message.push_str(&format!("\n  cause: {}", error.reason()));
         let failure = Failure::machine(message);
         if matches!(error.cause, cpushield_linux::error::ErrorCause::NotRegular(_)) {
-            return failure.hint("cpushield did not put it there: look at it, and move it away");
+            return failure.hint("cpushield did not create it; inspect it, then move it away");
         }
         match error.errno() {
             Some(1 | 13) if cpushield_linux::process::effective_user() != 0 => {
@@ -125,7 +124,7 @@ impl From<cpushield_linux::Error> for Failure {
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Failure {
         let text = error.to_string();
-        // A message, then the usage and where to find help, each a paragraph.
+        // The first paragraph is the message; the usage and a pointer to the help follow.
         let message = text.split("\n\n").next().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message).trim_end();
         let mut failure = Failure::usage(message);
@@ -199,11 +198,9 @@ impl From<crate::compare::CompareError> for Failure {
             CompareError::Same { .. } => {
                 failure.hint("a repetition needs a new run: remove one of the two")
             }
-            CompareError::Instruments { .. } => {
-                failure.hint("instruments wait for different things; compare runs of one of them")
-            }
+            CompareError::Instruments { .. } => failure.hint("compare runs of the same instrument"),
             CompareError::Nothing { .. } => {
-                failure.hint("measure both with threads of the same --thread")
+                failure.hint("measure both with the same --thread periods")
             }
             CompareError::Damaged { .. } => failure.hint("measure it again"),
         }
@@ -216,27 +213,30 @@ impl From<crate::load::LoadError> for Failure {
         let message = error.to_string();
         match error {
             LoadError::Unknown { .. } => {
-                Failure::usage(message).hint("`cpushield explain load-messages` describes a load")
+                Failure::usage(message).hint("read about a load: cpushield explain load-messages")
             }
             LoadError::Senseless { .. } => Failure::usage(message),
             LoadError::Impossible { load, .. } => Failure::machine(message)
-                .hint(format!("cpushield explain load-{load}"))
-                .hint("take another --load; `all` leaves out what cannot run"),
+                .hint(format!("read about this load: cpushield explain load-{load}"))
+                .hint("or use another --load; `all` skips loads that cannot run"),
         }
     }
 }
 
-fn not_a_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
+/// A file that is not a valid journal. Nothing was written.
+fn invalid_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
     Failure::machine(format!("{path}: {error}"))
-        .hint("nothing was written; `cpushield undo --forget` puts the file away as it is")
-        .hint("what a shield changed then stays so until the next boot")
+        .hint("nothing was written; to move the file away unchanged: cpushield undo --forget")
+        .hint("then reboot, because changes of a shield stay until the next boot")
 }
 
 impl From<crate::apply::JournalLoadError> for Failure {
     fn from(error: crate::apply::JournalLoadError) -> Failure {
         match error {
             crate::apply::JournalLoadError::Access(error) => error.into(),
-            crate::apply::JournalLoadError::Journal { path, error } => not_a_journal(&path, &error),
+            crate::apply::JournalLoadError::Journal { path, error } => {
+                invalid_journal(&path, &error)
+            }
         }
     }
 }
@@ -246,9 +246,9 @@ impl From<crate::apply::UndoError> for Failure {
         use crate::apply::UndoError;
         match error {
             UndoError::Access(error) => error.into(),
-            UndoError::Journal { path, error } => not_a_journal(&path, &error),
+            UndoError::Journal { path, error } => invalid_journal(&path, &error),
             UndoError::Hog(hog) => Failure::new(FailureKind::NotUndone, hog.why)
-                .hint(format!("{}; then call `cpushield undo` again", hog.hint)),
+                .hint(format!("{}; then run `cpushield undo` again", hog.hint)),
             UndoError::Killed => Failure::new(FailureKind::Bug, "killed by a test"),
         }
     }
@@ -260,22 +260,22 @@ impl From<crate::apply::ApplyError> for Failure {
         let message = error.to_string();
         match error {
             ApplyError::Access(error) => error.into(),
-            ApplyError::Journal { path, error } => not_a_journal(&path, &error),
+            ApplyError::Journal { path, error } => invalid_journal(&path, &error),
             ApplyError::Active { .. } => Failure::machine(message)
-                .hint("`cpushield status` shows it, `cpushield undo` takes it down"),
+                .hint("show it: cpushield status; or take it down: cpushield undo"),
             ApplyError::Plan { .. } => Failure::usage(message),
             ApplyError::Hog(hog) => Failure::machine(message).hint(hog.hint),
             ApplyError::Stale { .. } => {
-                Failure::usage(message).hint("make it again: `cpushield plan -o FILE`")
+                Failure::usage(message).hint("make a new plan: cpushield plan -o FILE")
             }
             ApplyError::Failed { hint, undone, .. } => {
-                let failure = undone_after(message, *undone);
+                let failure = describe_rollback(message, *undone);
                 match hint {
                     Some(hint) => failure.hint(hint),
                     None => failure,
                 }
             }
-            ApplyError::Stopped { undone, .. } => undone_after(message, *undone),
+            ApplyError::Stopped { undone, .. } => describe_rollback(message, *undone),
             ApplyError::Killed => Failure::new(FailureKind::Bug, message),
         }
     }
@@ -287,26 +287,25 @@ impl From<crate::apply::AmendError> for Failure {
         let message = error.to_string();
         match error {
             AmendError::Load(error) => error.into(),
-            AmendError::NoShield => Failure::machine(message).hint("make one: cpushield apply"),
+            AmendError::NoShield => Failure::machine(message).hint("apply one: cpushield apply"),
             AmendError::Unfinished => Failure::machine(message)
-                .hint("run `cpushield undo` to restore everything, then `cpushield apply` again"),
+                .hint("undo every change, then apply again: cpushield undo; cpushield apply"),
             AmendError::Step { .. } | AmendError::Killed => Failure::new(FailureKind::Bug, message),
             AmendError::Hog(hog) => Failure::machine(message).hint(hog.hint),
         }
     }
 }
 
-/// A failed apply with what became of the changes before it: both errors are kept.
-fn undone_after(
+/// A failed apply, and whether the changes before it were undone. Both errors are reported.
+fn describe_rollback(
     message: String,
     undone: Result<crate::apply::UndoneShield, crate::apply::UndoError>,
 ) -> Failure {
-    let retry = "`cpushield undo` tries again to put the rest back";
+    let retry = "restore the remaining changes: cpushield undo";
     match undone {
-        Ok(undone) if undone.is_complete() => Failure::new(
-            FailureKind::Undone,
-            format!("{message}\n  undone: everything is as it was"),
-        ),
+        Ok(undone) if undone.is_complete() => {
+            Failure::new(FailureKind::Undone, format!("{message}\n  undone: every change"))
+        }
         Ok(undone) => {
             let mut message = message;
             for step in undone.failed() {
@@ -338,7 +337,7 @@ impl From<crate::experiment::journal::ExperimentJournalError> for Failure {
         match error {
             ExperimentJournalError::Access(error) => error.into(),
             ExperimentJournalError::Damaged { .. } => Failure::machine(message)
-                .hint("`cpushield experiment --stop` puts the file away and everything else back"),
+                .hint("move the file away and undo the rest: cpushield experiment --stop"),
         }
     }
 }
@@ -349,11 +348,14 @@ impl From<crate::run::RunError> for Failure {
         let message = error.to_string();
         match error {
             RunError::NoShield => Failure::machine(message)
-                .hint("`cpushield plan` previews a shield, `cpushield apply` makes one"),
+                .hint("preview a shield: cpushield plan")
+                .hint("or apply one: cpushield apply"),
             RunError::NotOffered { offered, .. } => {
-                Failure::usage(message).hint(format!("programs may run on CPU {offered}"))
+                Failure::usage(message).hint(format!("use one of these CPUs: {offered}"))
             }
-            RunError::Unknown { .. } => Failure::usage(message).hint("numbers work too: 1000:1000"),
+            RunError::Unknown { .. } => {
+                Failure::usage(message).hint("or use numbers, for example 1000:1000")
+            }
             RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
             RunError::Scheduling { hints, .. } => {
                 Failure { kind: FailureKind::Machine, message, hints }
@@ -388,55 +390,56 @@ impl From<crate::boot::BootError> for Failure {
         match error {
             BootError::Access(error) => error.into(),
             BootError::Refused(refused) => refused.into(),
-            BootError::BootCpu { .. } => Failure::usage(message).hint("leave CPU 0 out"),
+            BootError::BootCpu { .. } => Failure::usage(message).hint("omit CPU 0"),
             BootError::NotPlain { .. } => {
-                Failure::usage(message).hint("a pattern looks like *-rt-* or 6.12.*")
+                Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
             BootError::NoSuchParameter { near, .. } => near
                 .iter()
-                .fold(Failure::usage(message), |f, name| f.hint(format!("did you mean {name}?")))
-                .hint("`cpushield boot plan` lists them"),
+                .fold(Failure::usage(message), |failure, name| {
+                    failure.hint(format!("did you mean {name}?"))
+                })
+                .hint("list the parameters: cpushield boot plan"),
             BootError::Never { name, .. } => {
                 Failure::usage(message).hint(format!("cpushield explain {name}"))
             }
             BootError::NoKernel { .. } => {
-                Failure::usage(message).hint("choose others: --kernels GLOB")
+                Failure::usage(message).hint("choose other kernels: --kernels GLOB")
             }
             BootError::Conflict { .. } => Failure::machine(message).hint(
-                "change it there, with GRUB run update-grub, and try again; nothing was written",
+                "nothing was written; change it there (with GRUB, run update-grub) and retry",
             ),
-            BootError::ListsDiffer { isolcpus, .. } if isolcpus.is_empty() => {
-                Failure::machine(message).hint("take isolcpus= out where it is given")
+            BootError::ListsDiffer { isolcpus, .. } => {
+                let failure = Failure::machine(message).hint("remove isolcpus= where it is set");
+                if isolcpus.is_empty() {
+                    return failure;
+                }
+                failure.hint(format!("or use the same list for both: --cpus {isolcpus}"))
             }
-            BootError::ListsDiffer { isolcpus, .. } => Failure::machine(message).hint(format!(
-                "take isolcpus= out where it is given, or give both the same list: --cpus {isolcpus}"
-            )),
             BootError::Active { .. } => {
-                Failure::machine(message).hint("take them back first: cpushield boot undo")
+                Failure::machine(message).hint("remove them first: cpushield boot undo")
             }
-            BootError::Unfinished => {
-                Failure::machine(message).hint("first undo the existing changes: cpushield boot undo")
-            }
+            BootError::Unfinished => Failure::machine(message)
+                .hint("undo the existing changes first: cpushield boot undo"),
             BootError::Foreign { .. } => {
-                Failure::machine(message).hint("look at it, and move it out of the way")
+                Failure::machine(message).hint("inspect it, then move it away")
             }
             BootError::Failed { undone, hint, .. } => {
-                let kind = if undone.is_none() { FailureKind::Undone } else { FailureKind::NotUndone };
-                let failure = Failure::new(kind, message);
-                let failure = match hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
+                let mut failure = match undone {
+                    None => Failure::new(FailureKind::Undone, message),
+                    Some(_) => Failure::new(FailureKind::NotUndone, message),
                 };
-                match undone {
-                    Some(_) => failure.hint("`cpushield boot undo` tries again"),
-                    None => failure,
+                failure.hints.extend(hint);
+                match failure.kind {
+                    FailureKind::NotUndone => failure.hint("retry: cpushield boot undo"),
+                    _ => failure,
                 }
             }
             BootError::NoTrial => {
                 Failure::machine(message).hint("start a trial: cpushield boot apply --trial")
             }
             BootError::NotBooted { .. } => {
-                Failure::machine(message).hint("reboot; or give it up: cpushield boot undo")
+                Failure::machine(message).hint("reboot").hint("or give it up: cpushield boot undo")
             }
             BootError::Wrong { hint: Some(hint), .. } => Failure::machine(message).hint(hint),
             BootError::Killed => Failure::new(FailureKind::Bug, message),

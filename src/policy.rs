@@ -1,6 +1,6 @@
-//! What the user wants: the [`ShieldRequest`] for one shield and the [`VerifyLimits`] that `verify`
-//! gates on, from flags or from `/etc/cpushield/policy.toml`, which users keep under version
-//! control. Pure.
+//! What the user requests: the [`ShieldRequest`] for one shield and the [`VerifyLimits`] that
+//! `verify` checks. They come from options or from `/etc/cpushield/policy.toml`, which users keep
+//! under version control. Pure.
 
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
@@ -10,19 +10,19 @@ use std::fmt;
 use std::num::{IntErrorKind, ParseIntError};
 use toml::Spanned;
 
-/// Where the policy is looked for when none is named.
+/// The policy file that is used when none is named.
 pub const DEFAULT_PATH: &str = "/etc/cpushield/policy.toml";
 
-/// What kind of program will run in the shield.
+/// The kind of program that will run in the shield.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// Never enters the kernel: packet processing, busy loops.
     #[default]
     Polling,
-    /// Wakes periodically: motion control, audio.
+    /// Wakes up periodically: motion control, audio.
     Cyclic,
-    /// A guest's vCPUs.
+    /// The vCPUs of a guest.
     Vm,
 }
 
@@ -36,38 +36,38 @@ impl std::fmt::Display for Workload {
     }
 }
 
-/// How much of the machine a shield does not share with everyone else.
+/// The hardware that a shield does not share with housekeeping CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShareLevel {
-    /// Whole cores; caches behind them are shared with everyone else.
+    /// Whole cores; their caches may be shared with housekeeping CPUs.
     Core,
-    /// Everything that shares a level-2 cache.
+    /// All CPUs that share a level-2 cache.
     L2,
-    /// Everything that shares a level-3 cache.
+    /// All CPUs that share a level-3 cache.
     L3,
 }
 
-/// What the user wants for one shield.
+/// A request for one shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShieldRequest {
-    /// The shield's name; its cgroup and slice are called after it.
+    /// The name of the shield, also of its cgroup and slice.
     pub name: String,
-    /// These CPUs exactly, or a choice by [`ShieldRequest::count`].
+    /// Exactly these CPUs; `None` if cpushield chooses them ([`ShieldRequest::count`]).
     pub cpus: Option<CpuSet>,
-    /// How many CPUs work in the shield, when the tool chooses; idle SMT siblings come on top.
-    /// `None` is one core, or one small L2 cluster.
+    /// How many CPUs cpushield chooses, not counting idle SMT siblings. `None` is one core, or one
+    /// small L2 cluster.
     pub count: Option<usize>,
-    /// Take whole groups of CPUs that share this. `None`: whole cores, and whole L2 clusters where
-    /// the tool chooses how many CPUs and the cluster is small.
+    /// Choose whole groups of CPUs that share this. `None`: whole cores, and whole L2 clusters if
+    /// no count is given and the cluster is small.
     pub share: Option<ShareLevel>,
-    /// Near this device (`eth0`, `nvme0n1`).
+    /// Choose CPUs near this device (`eth0`, `nvme0n1`).
     pub near: Option<String>,
-    /// On this NUMA node.
+    /// Choose CPUs of this NUMA node.
     pub node: Option<usize>,
-    /// Shielding half a core (one SMT sibling) is accepted.
+    /// Accept half a core (one SMT sibling).
     pub half_core: bool,
-    /// What will run there.
+    /// The workload.
     pub workload: Workload,
     /// Tunables forced on (`true`) or off (`false`), by name.
     pub tunables: BTreeMap<String, bool>,
@@ -89,22 +89,23 @@ impl Default for ShieldRequest {
     }
 }
 
-/// What `verify` gates on; a limit that is not given gates nothing.
+/// The limits that `verify` checks. A limit that is not given is not checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyLimits {
-    /// Entries into the kernel on one CPU, at most.
+    /// The maximum number of entries into the kernel on one CPU.
     #[serde(default)]
     pub max_entries: Option<u64>,
-    /// The longest gap in nanoseconds, at most. In a policy with its unit: `"5us"`.
-    #[serde(default, rename = "max_gap", deserialize_with = "gap")]
+    /// The maximum gap in nanoseconds. A policy file gives it with a unit: `"5us"`.
+    #[serde(default, rename = "max_gap", deserialize_with = "deserialize_gap")]
     pub max_gap_ns: Option<u64>,
-    /// Every class of entry must have been watched by two witnesses, or nothing is proven.
+    /// Whether two witnesses must have watched every class of entry. Otherwise the verdict is
+    /// unknown.
     #[serde(default)]
     pub two_witnesses: bool,
 }
 
-fn gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+fn deserialize_gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a time with its unit, such as \"5us\"")]
     enum SpanText {
@@ -118,11 +119,11 @@ fn gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Err
     }
 }
 
-/// Parses a time span with its unit into nanoseconds: `800ns`, `5us`, `1.5ms`, `30s`,
-/// `2m` (or `2min`), `1h`, `1d`.
+/// Parses a time with a unit into nanoseconds: `800ns`, `5us`, `1.5ms`, `30s`, `2m` (or `2min`),
+/// `1h`, `1d`.
 ///
 /// # Errors
-/// Says what a span looks like, or how long it may be.
+/// The text is not a time, or the time is too long.
 pub fn parse_span(text: &str) -> Result<u64, String> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     const UNITS: &[(&str, u64)] = &[
@@ -136,24 +137,32 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
         ("h", HOUR_NS),
         ("d", 24 * HOUR_NS),
     ];
-    let wrong =
-        || format!("{text:?} is not a time; write a number and a unit, such as 5us, 30s or 10m");
+    let malformed =
+        format!("{text:?} is not a time; write a number and a unit, such as 5us, 30s or 10m");
+    let too_long = format!("{text:?} is too long; {}h is the longest time", u64::MAX / HOUR_NS);
     let trimmed = text.trim();
-    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-    let (number, unit) = trimmed.split_at_checked(split).ok_or_else(wrong)?;
-    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let long = || format!("{text:?} is too long; {}h is the longest time", u64::MAX / HOUR_NS);
-    let whole: u64 = whole.parse().map_err(|error: ParseIntError| match error.kind() {
-        IntErrorKind::PosOverflow => long(),
-        _ => wrong(),
-    })?;
-    let digits =
-        u32::try_from(part.len()).ok().filter(|n| (1..=9).contains(n)).ok_or_else(wrong)?;
-    let part: u64 = part.parse().map_err(|_| wrong())?;
-    let fraction = u128::from(part) * u128::from(*scale) / 10u128.pow(digits);
-    let all = u128::from(whole) * u128::from(*scale) + fraction;
-    u64::try_from(all).map_err(|_| long())
+    let Some(unit_start) = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.') else {
+        return Err(malformed);
+    };
+    let Some((number, unit)) = trimmed.split_at_checked(unit_start) else { return Err(malformed) };
+    let Some((_, scale)) = UNITS.iter().find(|(name, _)| *name == unit.trim()) else {
+        return Err(malformed);
+    };
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    let whole: u64 = match whole.parse() {
+        Ok(whole) => whole,
+        Err(error) => {
+            let error: ParseIntError = error;
+            let is_long = *error.kind() == IntErrorKind::PosOverflow;
+            return Err(if is_long { too_long } else { malformed });
+        }
+    };
+    let digits = u32::try_from(decimals.len()).ok().filter(|n| (1..=9).contains(n));
+    let (Some(digits), Ok(decimals)) = (digits, decimals.parse::<u64>()) else {
+        return Err(malformed);
+    };
+    let fraction = u128::from(decimals) * u128::from(*scale) / 10u128.pow(digits);
+    u64::try_from(u128::from(whole) * u128::from(*scale) + fraction).map_err(|_| too_long)
 }
 
 /// A policy file: named shields.
@@ -171,30 +180,30 @@ pub struct PolicyFile {
 pub struct ShieldPolicy {
     /// A CPU list (`N` is the last CPU), or a choice by the other keys.
     pub cpus: Option<Spanned<String>>,
-    /// How many CPUs.
+    /// The number of CPUs to choose.
     pub count: Option<usize>,
-    /// What whole groups share.
+    /// The hardware that whole groups of CPUs share.
     pub share: Option<ShareLevel>,
-    /// A device to be near to.
+    /// The device to be near.
     pub near: Option<String>,
-    /// A NUMA node.
+    /// The NUMA node.
     pub node: Option<usize>,
-    /// Half a core is accepted.
+    /// Accept half a core.
     pub half_core: bool,
-    /// What will run there.
+    /// The workload.
     pub workload: Workload,
     /// Tunables, and parameters of the next boot, forced on or off.
     pub tunables: BTreeMap<Spanned<String>, bool>,
-    /// What `verify` gates on.
+    /// The limits that `verify` checks.
     pub limits: VerifyLimits,
 }
 
-/// Why a policy file is not accepted: where and what was expected.
+/// Why a policy file is not accepted: the place, and what was expected there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyError {
     /// The file.
     pub file: String,
-    /// The line, from 1; `None` when it is not about one line.
+    /// The line, from 1; `None` if the error is not about one line.
     pub line: Option<usize>,
     /// What is wrong and what was expected.
     pub why: String,
@@ -215,48 +224,30 @@ impl PolicyFile {
     /// Parses a policy file; `file` is its name for errors.
     ///
     /// # Errors
-    /// Names the line and what was expected there; keys that are not known are refused.
+    /// The file is not a valid policy, or has an unknown key. Names the line and what was expected.
     pub fn parse(text: &str, file: &str) -> Result<PolicyFile, PolicyError> {
         let policy: PolicyFile = toml::from_str(text).map_err(|error| PolicyError {
             file: file.to_owned(),
             line: error.span().map(|span| line_of(text, span.start)),
-            why: plainly(error.message()),
+            why: translate_toml_message(error.message()),
         })?;
         for (name, shield) in &policy.shield {
-            let wrong = |why: String| PolicyError {
-                file: file.to_owned(),
-                line: line_with(text, name),
-                why: format!("shield {name:?}: {why}"),
-            };
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            if name.is_empty() || !name.chars().all(plain) {
-                return Err(wrong("expected letters, digits and underscores".to_owned()));
-            }
-            if shield.count == Some(0) {
-                return Err(wrong("expected a count of at least 1".to_owned()));
-            }
-            let chosen = [shield.count.is_some(), shield.share.is_some(), shield.near.is_some()];
-            if shield.cpus.is_some() && (chosen.contains(&true) || shield.node.is_some()) {
-                return Err(wrong(
-                    "expected either cpus or a choice by count, share, near and node".to_owned(),
-                ));
-            }
-            if let Some(list) = &shield.cpus {
-                let line = Some(line_of(text, list.span().start));
-                let here = |why: String| PolicyError { line, ..wrong(why) };
-                let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
-                if cpus.map_err(|error| here(error.to_string()))?.is_empty() {
-                    return Err(here("expected at least one CPU".to_owned()));
-                }
+            if let Err((byte, why)) = shield.check(name) {
+                let line = match byte {
+                    Some(byte) => Some(line_of(text, byte)),
+                    None => find_table_line(text, name),
+                };
+                let why = format!("shield {name:?}: {why}");
+                return Err(PolicyError { file: file.to_owned(), line, why });
             }
         }
         Ok(policy)
     }
 
-    /// Looks at the names of tunables: `objection` says what is wrong with one.
+    /// Checks the names of tunables; `objection` says what is wrong with a name.
     ///
     /// # Errors
-    /// Names the line of the first that is objected to.
+    /// A name is wrong. Names the line of the first one.
     pub fn check_tunables(
         &self,
         text: &str,
@@ -273,50 +264,72 @@ impl PolicyFile {
         }
     }
 
-    /// The shield of this name, or the only one.
+    /// The shield of this name, or the only shield.
     ///
     /// # Errors
-    /// There is none, or there are several and none was named.
+    /// There is no such shield, or there are several and none was named.
     pub fn shield(
         &self,
         name: Option<&str>,
         file: &str,
     ) -> Result<(&str, &ShieldPolicy), PolicyError> {
-        let known = || self.shield.keys().cloned().collect::<Vec<_>>().join(", ");
-        let wrong = |why: String| PolicyError { file: file.to_owned(), line: None, why };
-        let found = match name {
-            Some(name) => self.shield.get_key_value(name).ok_or_else(|| {
-                wrong(format!("there is no shield {name:?}; expected one of: {}", known()))
-            })?,
-            None => {
-                let mut all = self.shield.iter();
-                match (all.next(), all.next()) {
-                    (Some(only), None) => only,
-                    (None, _) => return Err(wrong("expected a table [shield.NAME]".to_owned())),
-                    _ => {
-                        let why = format!("name one of its shields with --shield: {}", known());
-                        return Err(wrong(why));
-                    }
-                }
-            }
+        let known: Vec<&str> = self.shield.keys().map(String::as_str).collect();
+        let known = known.join(", ");
+        let mut all = self.shield.iter();
+        let found = match (name, all.next(), all.next()) {
+            (Some(name), ..) => self
+                .shield
+                .get_key_value(name)
+                .ok_or_else(|| format!("there is no shield {name:?}; expected one of: {known}")),
+            (None, Some(only), None) => Ok(only),
+            (None, None, _) => Err("expected a table [shield.NAME]".to_owned()),
+            _ => Err(format!("name one of its shields with --shield: {known}")),
         };
-        Ok((found.0, found.1))
+        match found {
+            Ok((name, shield)) => Ok((name, shield)),
+            Err(why) => Err(PolicyError { file: file.to_owned(), line: None, why }),
+        }
     }
 }
 
 impl ShieldPolicy {
-    /// The request; `last` is the machine's last CPU, for lists with `N`.
+    /// Checks the name, the count and the CPU list.
     ///
     /// # Errors
-    /// The list is not one.
+    /// What is wrong, and the byte where; without a byte it is about the table of the shield.
+    fn check(&self, name: &str) -> Result<(), (Option<usize>, String)> {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err((None, "expected letters, digits and underscores".to_owned()));
+        }
+        if self.count == Some(0) {
+            return Err((None, "expected a count of at least 1".to_owned()));
+        }
+        let Some(list) = &self.cpus else { return Ok(()) };
+        if self.count.is_some()
+            || self.share.is_some()
+            || self.near.is_some()
+            || self.node.is_some()
+        {
+            let why = "expected either cpus or a choice by count, share, near and node";
+            return Err((None, why.to_owned()));
+        }
+        match CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)) {
+            Ok(cpus) if !cpus.is_empty() => Ok(()),
+            Ok(_) => Err((Some(list.span().start), "expected at least one CPU".to_owned())),
+            Err(error) => Err((Some(list.span().start), error.to_string())),
+        }
+    }
+
+    /// The request for this shield; `last` is the last CPU of the machine, for lists with `N`.
+    ///
+    /// # Errors
+    /// The text is not a CPU list.
     pub fn request(&self, name: &str, last: Option<usize>) -> Result<ShieldRequest, String> {
-        let list = |text: &Spanned<String>| {
-            CpuSet::parse_list(text.get_ref(), last).map_err(|e| e.to_string())
-        };
+        let cpus = self.cpus.as_ref().map(|list| CpuSet::parse_list(list.get_ref(), last));
         let tunables = self.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on));
         Ok(ShieldRequest {
             name: name.to_owned(),
-            cpus: self.cpus.as_ref().map(list).transpose()?,
+            cpus: cpus.transpose().map_err(|error| error.to_string())?,
             count: self.count,
             share: self.share,
             near: self.near.clone(),
@@ -328,9 +341,9 @@ impl ShieldPolicy {
     }
 }
 
-/// What the parser of TOML says, without words of a programming language.
-pub(crate) fn plainly(message: &str) -> String {
-    const WORDS: &[(&str, &str)] = &[
+/// Rewrites a message of the TOML parser without Rust terms.
+pub(crate) fn translate_toml_message(message: &str) -> String {
+    const TERMS: &[(&str, &str)] = &[
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected a boolean", "expected true or false"),
@@ -340,7 +353,7 @@ pub(crate) fn plainly(message: &str) -> String {
         ("wanted string or table", "expected a word in quotes"),
     ];
     let message = message.trim().to_owned();
-    WORDS.iter().fold(message, |text, (theirs, plain)| text.replace(theirs, plain))
+    TERMS.iter().fold(message, |text, (rust, plain)| text.replace(rust, plain))
 }
 
 /// The line of a byte, from 1.
@@ -349,9 +362,9 @@ fn line_of(text: &str, byte: usize) -> usize {
 }
 
 /// The line of a shield's table.
-fn line_with(text: &str, name: &str) -> Option<usize> {
-    let heads = [format!("[shield.{name}]"), format!("[shield.\"{name}\"]")];
-    text.lines().position(|line| heads.iter().any(|head| line.trim() == head)).map(|i| i + 1)
+fn find_table_line(text: &str, name: &str) -> Option<usize> {
+    let headers = [format!("[shield.{name}]"), format!("[shield.\"{name}\"]")];
+    text.lines().position(|line| headers.iter().any(|header| line.trim() == header)).map(|i| i + 1)
 }
 
 #[cfg(test)]
@@ -380,7 +393,7 @@ workload = "vm"
 "#;
 
     #[test]
-    fn named_shields_are_read_whole() {
+    fn named_shields_are_parsed_completely() {
         let policy = PolicyFile::parse(GOOD, "p.toml").unwrap();
         let (name, rt) = policy.shield(Some("rt"), "p.toml").unwrap();
         let request = rt.request(name, Some(7)).unwrap();
@@ -406,7 +419,7 @@ workload = "vm"
     }
 
     #[test]
-    fn the_example_of_the_document_is_a_policy() {
+    fn the_example_of_the_document_parses() {
         let document = include_str!("../docs/policy.md");
         let example = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let policy = PolicyFile::parse(example, "policy.md").unwrap();
@@ -416,7 +429,7 @@ workload = "vm"
 
     #[test]
     fn errors_name_file_line_and_what_was_expected() {
-        for (text, said) in [
+        for (text, expected) in [
             ("[shield.a]\ncount = 1\ncolour = 2\n", "p.toml:3: unknown field `colour`, expected"),
             ("[shield.a]\nshare = \"l9\"\n", "p.toml:2: unknown variant `l9`, expected one of"),
             (
@@ -438,7 +451,10 @@ workload = "vm"
             ("[shield.a]\ncount = 0\n", "p.toml:1: shield \"a\": expected a count of at least 1"),
         ] {
             let error = PolicyFile::parse(text, "p.toml").unwrap_err().to_string();
-            assert!(error.starts_with(said), "{text:?}\n  said {error}\n  not  {said}");
+            assert!(
+                error.starts_with(expected),
+                "{text:?}\n  got      {error}\n  expected {expected}"
+            );
         }
     }
 

@@ -74,7 +74,7 @@ fn a_fifo_in_place_of_the_journal_is_reported_and_blocks_nothing() {
             assert_eq!(ended.code, Some(code), "{command}: {ended:?}");
             let told = format!("cannot read {}\n  cause: it is a FIFO", path.display());
             assert!(ended.err.contains(&told), "{command}: {ended:?}");
-            assert!(ended.err.contains("look at it, and move it away"), "{command}: {ended:?}");
+            assert!(ended.err.contains("inspect it, then move it away"), "{command}: {ended:?}");
             assert_eq!(ended.out, "", "{command}");
         }
         if file == "journal.jsonl" {

@@ -5,7 +5,7 @@ use super::{ExperimentColumn, ExperimentRow};
 use crate::boot::line;
 use crate::latency::instruments;
 use crate::load;
-use crate::policy::{Workload, parse_span, plainly};
+use crate::policy::{Workload, parse_span, translate_toml_message};
 use crate::tunables::{self, TUNABLES, nearest};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
@@ -136,8 +136,8 @@ impl Matrix {
             place: place(span),
             why,
         };
-        let raw: MatrixText =
-            toml::from_str(text).map_err(|e| error((e.span(), plainly(e.message()))))?;
+        let raw: MatrixText = toml::from_str(text)
+            .map_err(|e| error((e.span(), translate_toml_message(e.message()))))?;
         matrix(raw, file).map_err(error)
     }
 
