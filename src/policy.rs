@@ -349,7 +349,7 @@ pub(crate) fn translate_toml_message(message: &str) -> String {
         ("expected a boolean", "expected true or false"),
         ("expected a map", "expected a table"),
         ("expected struct ShieldPolicy", "expected a table [shield.NAME]"),
-        ("expected struct Limits", "expected a table [shield.NAME.limits]"),
+        ("expected struct VerifyLimits", "expected a table [shield.NAME.limits]"),
         ("wanted string or table", "expected a word in quotes"),
     ];
     let message = message.trim().to_owned();

@@ -1,32 +1,32 @@
-//! Which CPUs: by the user's list, or by topology. Pure. Every rule that decided something says so
-//! in a sentence.
+//! Chooses CPUs by the user's list or by topology. Pure. Each rule that decides something adds a
+//! sentence.
 //!
-//! The rules, strongest first: the boot CPU stays with everyone else; each NUMA node keeps a
+//! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
 //! housekeeping CPU; cores are taken whole, their extra siblings idle; CPUs prepared at boot
 //! (`nohz_full=`) first; big cores first; away from interrupts that cannot be moved; inside one
 //! NUMA node; whole level-2 clusters; the highest number.
 
 use super::document::Shield;
-use super::groups::{CpuGroup, groups, joined, named, spread};
-use super::pick::picked;
+use super::groups::{CpuGroup, groups, named, touched_groups, union_of};
+use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
-use super::sites::{boot_cpu, mems, used_up_node};
+use super::sites::{boot_cpu, choose_mems, exhausted_node};
 use crate::policy::ShieldRequest;
 use crate::survey::{CoreKind, Machine};
 use cpushield_linux::CpuSet;
 
-/// The CPUs of a shield and how they were found.
+/// The CPUs of a shield, and why they were chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuChoice {
     /// The shield.
     pub shield: Shield,
     /// The choice, explained in sentences.
     pub why: Vec<String>,
-    /// What a person should know before.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// What the user is told about the choice.
+/// Sentences about the choice, for the user.
 #[derive(Debug, Default)]
 pub(super) struct ChoiceNotes {
     pub(super) why: Vec<String>,
@@ -44,16 +44,16 @@ pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, P
     } else if request.count == Some(0) {
         return Err(PlanRefusal::EmptyList);
     }
-    let mut told = ChoiceNotes::default();
+    let mut notes = ChoiceNotes::default();
     let (cpus, idle_siblings) = match &request.cpus {
-        Some(list) => (listed(machine, request, list, &mut told)?, CpuSet::new()),
+        Some(list) => (check_list(machine, request, list, &mut notes)?, CpuSet::new()),
         None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
-        None => picked(machine, request, &mut told)?,
+        None => choose_by_topology(machine, request, &mut notes)?,
     };
-    told.caches(machine, &cpus);
-    told.core_kinds(machine, &cpus);
-    let (mems, warning) = mems(machine, &cpus);
-    told.warnings.extend(warning);
+    notes.explain_caches(machine, &cpus);
+    notes.warn_of_core_kinds(machine, &cpus);
+    let (mems, warning) = choose_mems(machine, &cpus);
+    notes.warnings.extend(warning);
     let shield = Shield {
         name: request.name.clone(),
         housekeeping: online.minus(&cpus),
@@ -62,13 +62,13 @@ pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, P
         idle_siblings,
         workload: request.workload,
     };
-    Ok(CpuChoice { shield, why: told.why, warnings: told.warnings })
+    Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
 }
 
-/// Whether all CPUs of a list are in this machine, and online.
+/// Checks that all CPUs of a list are in this machine and online.
 ///
 /// # Errors
-/// Names those that are not.
+/// Names the CPUs that are not.
 pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal> {
     let topology = &machine.topology;
     let known = topology.present.union(&topology.online);
@@ -82,12 +82,12 @@ pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal>
     Ok(())
 }
 
-/// The user's list, when it is safe.
-fn listed(
+/// Returns the user's list, if it is safe to shield.
+fn check_list(
     machine: &Machine,
     request: &ShieldRequest,
     list: &CpuSet,
-    told: &mut ChoiceNotes,
+    notes: &mut ChoiceNotes,
 ) -> Result<CpuSet, PlanRefusal> {
     let topology = &machine.topology;
     if list.is_empty() {
@@ -99,13 +99,13 @@ fn listed(
     } else if *list == topology.online {
         return Err(PlanRefusal::AllCpus { online: list.clone() });
     }
-    told.why.push(format!("{}: as given with --cpus.", named(list)));
-    whole_cores(machine, request, list, told)?;
-    if let Some((node, cpus)) = used_up_node(machine, list) {
+    notes.why.push(format!("{}: as given with --cpus.", named(list)));
+    check_whole_cores(machine, request, list, notes)?;
+    if let Some((node, cpus)) = exhausted_node(machine, list) {
         return Err(PlanRefusal::WholeNode { node, cpus });
     }
     if let Some(boot) = boot_cpu(machine).filter(|cpu| list.contains(*cpu)) {
-        told.warnings.push(format!(
+        notes.warnings.push(format!(
             "CPU {boot} is the boot CPU: firmware, timers and some drivers use it regardless of \
              configuration; choose another CPU if possible"
         ));
@@ -113,22 +113,22 @@ fn listed(
     Ok(list.clone())
 }
 
-/// Refuses half a core, unless that was said.
-fn whole_cores(
+/// Refuses half a core, unless the request accepts it.
+fn check_whole_cores(
     machine: &Machine,
     request: &ShieldRequest,
     list: &CpuSet,
-    told: &mut ChoiceNotes,
+    notes: &mut ChoiceNotes,
 ) -> Result<(), PlanRefusal> {
     let cores = groups(&machine.topology, CpuGroup::Core);
     for core in cores.iter().filter(|core| core.len() > 1 && core.is_subset(list)) {
-        told.warnings.push(format!(
+        notes.warnings.push(format!(
             "{} are SMT siblings of one core: two programs there slow each other; leave one of \
              them idle",
             named(core)
         ));
     }
-    let cut = joined(cores.iter().filter(|core| core.intersects(list) && !core.is_subset(list)));
+    let cut = union_of(cores.iter().filter(|core| core.intersects(list) && !core.is_subset(list)));
     if cut.is_empty() {
         return Ok(());
     }
@@ -137,16 +137,16 @@ fn whole_cores(
         let whole = Some(list.union(&cut)).filter(|whole| *whole != machine.topology.online);
         return Err(PlanRefusal::HalfCore { cpus, siblings, whole });
     }
-    told.half_core(&cpus, &siblings);
+    notes.warn_of_half_core(&cpus, &siblings);
     Ok(())
 }
 
 impl ChoiceNotes {
-    pub(super) fn why(&mut self, sentence: String) {
+    pub(super) fn add_reason(&mut self, sentence: String) {
         self.why.push(sentence);
     }
 
-    pub(super) fn half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
+    pub(super) fn warn_of_half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
         self.warnings.push(format!(
             "{} shares a core with {}, a housekeeping CPU whose work slows it down \
              (accepted with half a core)",
@@ -155,10 +155,10 @@ impl ChoiceNotes {
         ));
     }
 
-    /// Who shares the level-2 cache of the shield.
-    fn caches(&mut self, machine: &Machine, cpus: &CpuSet) {
-        let cluster = spread(&groups(&machine.topology, CpuGroup::L2), cpus);
-        let cores = spread(&groups(&machine.topology, CpuGroup::Core), cpus);
+    /// Names the CPUs that share the level-2 cache of the shield.
+    fn explain_caches(&mut self, machine: &Machine, cpus: &CpuSet) {
+        let cluster = touched_groups(&groups(&machine.topology, CpuGroup::L2), cpus);
+        let cores = touched_groups(&groups(&machine.topology, CpuGroup::Core), cpus);
         let others = cluster.minus(cpus).minus(&cores);
         if others.is_empty() {
             return;
@@ -172,7 +172,7 @@ impl ChoiceNotes {
             );
         } else if cluster == machine.topology.online {
             self.why.push(format!(
-                "The shield has a CPU of every L2 cache ({} of them), so each is shared with \
+                "The shield has a CPU of every L2 cache ({} of them), so each cache is shared with \
                  other CPUs, whose memory accesses can slow the shield down.",
                 clusters.len()
             ));
@@ -186,28 +186,27 @@ impl ChoiceNotes {
         }
     }
 
-    /// Cores of different strength in one shield.
-    fn core_kinds(&mut self, machine: &Machine, cpus: &CpuSet) {
-        let of_kind = |kind: CoreKind| -> CpuSet {
-            let cores = machine.topology.cpus.iter().filter(|cpu| cpu.kind == Some(kind));
-            cores.map(|cpu| cpu.cpu).collect::<CpuSet>().and(cpus)
-        };
-        let (strong, small) = (of_kind(CoreKind::Performance), of_kind(CoreKind::Efficiency));
-        if strong.is_empty() || small.is_empty() {
+    /// Warns about performance and efficiency cores in one shield.
+    fn warn_of_core_kinds(&mut self, machine: &Machine, cpus: &CpuSet) {
+        let performance = cpus_of_kind(machine, CoreKind::Performance).and(cpus);
+        let efficiency = cpus_of_kind(machine, CoreKind::Efficiency).and(cpus);
+        if performance.is_empty() || efficiency.is_empty() {
             return;
         }
         let source = machine.topology.kind_source;
         let source = source.map(|source| format!(" (known by {source})")).unwrap_or_default();
-        let are = |cpus: &CpuSet| if cpus.len() == 1 { "is" } else { "are" };
         self.warnings.push(format!(
-            "{} {} of the performance kind and {} {} of the efficiency kind{source}: the same work \
-             takes longer on the latter",
-            named(&strong),
-            are(&strong),
-            named(&small),
-            are(&small)
+            "performance cores ({}) and efficiency cores ({}) in one shield{source}: the same \
+             work takes longer on the latter",
+            named(&performance),
+            named(&efficiency)
         ));
     }
+}
+
+fn cpus_of_kind(machine: &Machine, kind: CoreKind) -> CpuSet {
+    let cpus = machine.topology.cpus.iter();
+    cpus.filter(|cpu| cpu.kind == Some(kind)).map(|cpu| cpu.cpu).collect()
 }
 
 #[cfg(test)]
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_of_four_small_cores_are_not_taken_unasked() {
+    fn modules_of_four_small_cores_are_taken_only_on_request() {
         let singles = ["0", "1", "2", "3", "4", "5", "6", "7"];
         let n305 = machine(&singles, &["0-3", "4-7"], &["0-7"]);
         assert_eq!(chosen(&n305, &request()), "7");
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_taken_whole_and_one_sibling_idles() {
+    fn cores_are_taken_whole_and_their_extra_siblings_stay_idle() {
         let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &["0,4", "1,5", "2,6", "3,7"], &["0-7"]);
         assert_eq!(chosen(&smt, &request()), "3,7 idle 7");
         assert_eq!(chosen(&smt, &count(2)), "2-3,6-7 idle 6-7");
@@ -307,7 +306,7 @@ mod tests {
         let mut four = plain(4);
         four.topology.present = set("0-5");
         four.topology.offline = set("4-5");
-        assert_eq!(chosen(&four, &list("")), "the request has no CPU");
+        assert_eq!(chosen(&four, &list("")), "the request names no CPU");
         assert_eq!(chosen(&four, &list("3,8")), "CPU 8 is not in this machine; it has 0-5");
         assert_eq!(chosen(&four, &list("3-4")), "CPU 4 is offline");
         assert!(chosen(&four, &list("0-3")).starts_with("all CPUs (0-3) cannot be shielded"));
@@ -350,13 +349,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_the_machine_does_not_show_is_not_chosen_by() {
+    fn a_cache_level_that_the_machine_does_not_show_is_refused() {
         let bare = machine(&["0", "1", "2", "3"], &[], &["0-3"]);
         for (share, level) in [(ShareLevel::L2, 2), (ShareLevel::L3, 3)] {
             let refused =
                 choose(&bare, &ShieldRequest { share: Some(share), ..request() }).unwrap_err();
             assert_eq!(refused, PlanRefusal::NoCacheShown { level });
-            assert_eq!(refused.hints(), ["leave out --share, or --share core"]);
+            assert_eq!(refused.hints(), ["omit --share, or use --share core"]);
         }
         assert_eq!(
             chosen(&bare, &ShieldRequest { share: Some(ShareLevel::Core), ..request() }),
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cache_for_all_is_said_only_where_it_is_one() {
+    fn one_shared_cache_is_reported_only_if_there_is_one() {
         let said = |machine: &Machine, cpus: &str| {
             choose(machine, &list(cpus)).unwrap().why.into_iter().find(|why| why.contains("L2"))
         };
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shield_of_strong_and_small_cores_is_warned_of() {
+    fn a_shield_with_both_kinds_of_cores_gets_a_warning() {
         let mut hybrid = plain(4);
         for (cpu, kind) in
             [CoreKind::Performance, CoreKind::Efficiency].iter().cycle().take(4).enumerate()
@@ -388,14 +387,14 @@ mod tests {
         let warned = |cpus: &str| choose(&hybrid, &list(cpus)).unwrap().warnings;
         assert_eq!(
             warned("2-3"),
-            ["CPU 2 is of the performance kind and CPU 3 is of the efficiency kind (known by \
+            ["performance cores (CPU 2) and efficiency cores (CPU 3) in one shield (known by \
                  capacity): the same work takes longer on the latter"]
         );
         assert_eq!(warned("3"), Vec::<String>::new());
     }
 
     #[test]
-    fn memory_of_other_nodes_is_used_with_a_reason() {
+    fn memory_of_other_nodes_is_used_with_a_warning() {
         let with = |node1: Option<u64>, usable: &str| {
             let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
             m.topology.nodes[1].memory_kib = node1;
@@ -413,7 +412,7 @@ mod tests {
             why.starts_with("cpusets here may not use node 1 of the shield; it uses node 0"),
             "{why}"
         );
-        // Where a machine says nothing of nodes there is one, and nothing to warn of.
+        // A machine that shows no nodes has one, so there is nothing to warn about.
         let mut bare = plain(2);
         bare.topology.nodes.clear();
         bare.cgroup.mems = CpuSet::new();

@@ -1,5 +1,6 @@
-//! The [`Plan`] document: a shield and the ordered steps to it, each with now, wanted, reason and
-//! risk. It can be kept, reviewed, edited and applied later.
+//! The [`Plan`] document: a shield and the ordered steps that make it. Each step has the current
+//! value, the change, the reason and the risk. A plan can be saved, reviewed, edited and applied
+//! later.
 
 use crate::causes::Cause;
 use crate::change::{Change, EffectTime, Risk};
@@ -9,32 +10,32 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The version of the document's form; a reader refuses what it does not know.
+/// The schema version of the document. A reader refuses unknown versions.
 pub const SCHEMA: u32 = 1;
 
-/// A shield and the steps to it.
+/// A shield and the steps that make it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The boot the plan was made in; `apply` surveys again when it is another one.
+    /// The boot that the plan was made in; `apply` surveys again in another boot.
     pub boot_id: Option<String>,
-    /// The kernel release the plan was made for.
+    /// The kernel release that the plan was made for.
     pub kernel: Option<String>,
-    /// What is to be shielded.
+    /// The shield.
     pub shield: Shield,
     /// The choice of CPUs, explained in sentences.
     pub why: Vec<String>,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Changes that are not needed because the machine is like that, counted by tunable.
+    /// Number of changes that the machine already has, by tunable.
     pub already: BTreeMap<String, usize>,
     /// Tunables that do nothing here, each with the reason.
     pub skipped: Vec<SkippedTunable>,
-    /// What cannot be moved away, each with the reason.
+    /// Interrupts and threads that cannot be moved away, each with the reason.
     pub immovable: Vec<Immovable>,
-    /// What remains although the plan is applied, with the boot parameter that would remove it.
+    /// What remains after the plan is applied, with the boot parameter that would remove it.
     pub boot: Vec<BootAdvice>,
     /// Warnings with advice.
     pub warnings: Vec<String>,
@@ -48,13 +49,13 @@ pub struct Shield {
     pub name: String,
     /// Shielded CPUs, idle siblings included.
     pub cpus: CpuSet,
-    /// SMT siblings in the shield that are to stay idle.
+    /// SMT siblings in the shield that must stay idle.
     pub idle_siblings: CpuSet,
     /// Every other online CPU.
     pub housekeeping: CpuSet,
     /// Memory nodes of the shielded CPUs.
     pub mems: CpuSet,
-    /// What will run there.
+    /// The workload.
     pub workload: Workload,
 }
 
@@ -64,20 +65,20 @@ pub struct Shield {
 pub struct Step {
     /// The tunable that wants it.
     pub tunable: String,
-    /// What to do.
+    /// The change.
     pub change: Change,
-    /// What is there now; `None` when it could not be read or is not a value.
+    /// The current value; `None` if it could not be read or is not a value.
     pub now: Option<String>,
-    /// Why.
+    /// The reason.
     #[serde(with = "crate::with_text")]
     pub reason: StepReason,
-    /// What it can harm.
+    /// The risk.
     pub risk: Risk,
     /// When it takes effect.
     pub when: EffectTime,
-    /// Causes it removes.
+    /// Causes of interruptions that it removes.
     pub removes: Vec<Cause>,
-    /// Whether the shield is worthless without it: when it fails, everything is undone.
+    /// Whether the shield is useless without it. If it fails, every change is undone.
     pub required: bool,
 }
 
@@ -89,19 +90,19 @@ pub struct SkippedTunable {
     pub tunable: String,
     /// The kind of reason.
     pub kind: SkipKind,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Why a tunable does nothing, as far as it decides how that is shown.
+/// The kind of reason why a tunable does nothing, which decides how it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipKind {
-    /// The user does not want it.
+    /// The user switched it off.
     SwitchedOff,
-    /// It is only for those who ask for it by name.
+    /// It is only used when the user names it.
     OnlyWhenAsked,
-    /// It has nothing to do on this machine.
+    /// It does not apply to this machine.
     NotApplicable,
 }
 
@@ -109,15 +110,15 @@ pub enum SkipKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Immovable {
-    /// What.
+    /// The interrupt or thread.
     #[serde(with = "crate::with_text")]
     pub what: ImmovableThing,
-    /// Why.
+    /// The reason.
     #[serde(with = "crate::with_text")]
     pub reason: ImmovableReason,
 }
 
-/// What stays.
+/// An interrupt or a thread that stays on the shielded CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ImmovableThing {
@@ -145,20 +146,20 @@ impl fmt::Display for ImmovableThing {
     }
 }
 
-/// Why something stays.
+/// Why an interrupt or a thread cannot be moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ImmovableReason {
     /// The kernel refuses to move an interrupt.
     Refused {
-        /// Its answer.
+        /// The answer of the kernel.
         answer: String,
-        /// When the interrupt arrives all the same.
+        /// When the interrupt still arrives.
         arrives: RefusedIrq,
     },
-    /// The kernel has bound a thread.
+    /// The kernel has bound a thread to CPUs.
     Bound {
-        /// To these CPUs.
+        /// The CPUs.
         cpus: CpuSet,
     },
 }
@@ -174,18 +175,18 @@ impl fmt::Display for ImmovableReason {
     }
 }
 
-/// What an interrupt that the kernel does not let move does on the shield.
+/// When an interrupt that the kernel refuses to move arrives on the shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum RefusedIrq {
     /// It serves CPUs outside the shield too.
     ServesOthers {
-        /// All that it serves.
+        /// All CPUs that it serves.
         cpus: CpuSet,
     },
-    /// It serves shielded CPUs only.
+    /// It serves only shielded CPUs.
     OwnRequests,
-    /// It is no message of a device: the same answer has three reasons
+    /// It is not a message-signaled interrupt. Then the same answer has three possible reasons
     /// (`irq_can_set_affinity_usr()` in kernel/irq/manage.c, 6.12).
     NotKnown,
 }
@@ -196,8 +197,8 @@ impl fmt::Display for RefusedIrq {
             RefusedIrq::ServesOthers { cpus } => write!(f, "it serves CPU {cpus}"),
             RefusedIrq::OwnRequests => f.write_str("it fires only for I/O issued from the shield"),
             RefusedIrq::NotKnown => f.write_str(
-                "whether it is bound to its CPU, its chip cannot move any, or the kernel manages \
-                 it, for which isolcpus=managed_irq may help, is not known",
+                "the reason is unknown: it is bound to its CPU, its chip cannot move interrupts, \
+                 or the kernel manages it (then isolcpus=managed_irq may help)",
             ),
         }
     }
@@ -207,14 +208,14 @@ impl fmt::Display for RefusedIrq {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum StepReason {
-    /// This interrupt may interrupt the shield.
+    /// An interrupt may interrupt the shield.
     Irq {
         /// Its number.
         irq: u32,
-        /// The names it was requested with; empty when no driver has requested it.
+        /// The names it was requested with; empty if no driver has requested it.
         actions: String,
     },
-    /// What the tunable says.
+    /// The reason that the tunable gives.
     Tunable {
         /// One sentence.
         why: String,
@@ -245,15 +246,15 @@ impl fmt::Display for StepReason {
     }
 }
 
-/// What only a boot parameter removes.
+/// A boot parameter that would remove what remains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootAdvice {
-    /// `nohz_full=3 rcu_nocbs=3`.
+    /// The parameter, for example `nohz_full=3 rcu_nocbs=3`.
     pub parameter: String,
-    /// What it removes.
+    /// Causes of interruptions that it removes.
     pub removes: Vec<Cause>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -266,8 +267,9 @@ impl Step {
 }
 
 impl Shield {
-    /// The name of its cgroup, and of its slice without `.slice`. No dash: to systemd
-    /// `a-b.slice` lies inside `a.slice` (systemd.slice(5)), and a partition must lie in the root.
+    /// The name of its cgroup, and of its slice without `.slice`. It has no dash, because for
+    /// systemd `a-b.slice` is inside `a.slice` (systemd.slice(5)), and a partition must be in the
+    /// root.
     #[must_use]
     pub fn group(&self) -> String {
         match self.name.as_str() {

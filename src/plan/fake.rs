@@ -3,30 +3,24 @@
 use crate::survey::{Cache, Cpu, Irq, IrqMovability, Machine, Node, PlacedThread, SCHEMA};
 use cpushield_linux::{CpuSet, Task, TaskId};
 
-/// A set from its list form.
+/// Parses a CPU list.
 pub(crate) fn set(list: &str) -> CpuSet {
     list.parse().expect("a CPU list in a test")
 }
 
-/// A machine whose CPUs lie in these cores, level-2 clusters and nodes.
+/// A machine with these cores, level-2 clusters and nodes.
 pub(crate) fn machine(cores: &[&str], clusters: &[&str], nodes: &[&str]) -> Machine {
-    let sets = |lists: &[&str]| lists.iter().map(|list| set(list)).collect::<Vec<_>>();
     let (cores, clusters, nodes) = (sets(cores), sets(clusters), sets(nodes));
     let mut machine = Machine { schema: SCHEMA, ..Machine::default() };
     let all = cores.iter().fold(CpuSet::new(), |all, core| all.union(core));
-    let cache = |shared: &CpuSet| Cache {
-        level: 2,
-        kind: "Unified".to_owned(),
-        size_kib: Some(1024),
-        shared: shared.clone(),
-    };
     for cpu in all.iter() {
-        let of = |sets: &[CpuSet]| sets.iter().position(|set| set.contains(cpu));
+        let core = cores.iter().find(|core| core.contains(cpu));
+        let cluster = clusters.iter().find(|cluster| cluster.contains(cpu));
         machine.topology.cpus.push(Cpu {
             cpu,
-            siblings: of(&cores).map(|i| cores[i].clone()).unwrap_or_default(),
-            caches: of(&clusters).map(|i| cache(&clusters[i])).into_iter().collect(),
-            node: of(&nodes),
+            siblings: core.cloned().unwrap_or_default(),
+            caches: cluster.map(l2_cache).into_iter().collect(),
+            node: nodes.iter().position(|node| node.contains(cpu)),
             ..Cpu::default()
         });
     }
@@ -40,7 +34,15 @@ pub(crate) fn machine(cores: &[&str], clusters: &[&str], nodes: &[&str]) -> Mach
     machine
 }
 
-/// A machine of plain CPUs: no SMT, nothing shared, one node.
+fn sets(lists: &[&str]) -> Vec<CpuSet> {
+    lists.iter().map(|list| set(list)).collect()
+}
+
+fn l2_cache(shared: &CpuSet) -> Cache {
+    Cache { level: 2, kind: "Unified".to_owned(), size_kib: Some(1024), shared: shared.clone() }
+}
+
+/// A machine of plain CPUs: no SMT, no shared cache, one node.
 pub(crate) fn plain(cpus: usize) -> Machine {
     let singles: Vec<String> = (0..cpus).map(|cpu| cpu.to_string()).collect();
     let singles: Vec<&str> = singles.iter().map(String::as_str).collect();

@@ -1,9 +1,9 @@
-//! CPUs that belong together: cores, and what shares a cache. Pure.
+//! Groups of CPUs that share a core or a cache. Pure.
 
 use crate::survey::{Cpu, Topology};
 use cpushield_linux::CpuSet;
 
-/// What CPUs can have in common.
+/// What the CPUs of a group share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuGroup {
     /// Nothing: each CPU alone.
@@ -16,54 +16,55 @@ pub enum CpuGroup {
     L3,
 }
 
-/// The online CPUs, parted into groups, in the order of their first CPU. Sets that overlap are one
-/// group: some firmware describes siblings from one side only.
+/// The online CPUs in groups, ordered by the first CPU of each. Overlapping sets are merged, because
+/// some firmware describes siblings from one side only.
 #[must_use]
 pub fn groups(topology: &Topology, by: CpuGroup) -> Vec<CpuSet> {
     let mut parts: Vec<CpuSet> = Vec::new();
     for cpu in topology.cpus.iter().filter(|cpu| topology.online.contains(cpu.cpu)) {
-        let mut mine = with(cpu, by).and(&topology.online);
-        mine.insert(cpu.cpu);
+        let mut group = sharing_cpus(cpu, by).and(&topology.online);
+        group.insert(cpu.cpu);
         if by == CpuGroup::Thread {
-            mine = CpuSet::one(cpu.cpu);
+            group = CpuSet::one(cpu.cpu);
         }
         parts.retain(|part| {
-            let apart = !part.intersects(&mine);
-            if !apart {
-                mine = mine.union(part);
+            let disjoint = !part.intersects(&group);
+            if !disjoint {
+                group = group.union(part);
             }
-            apart
+            disjoint
         });
-        parts.push(mine);
+        parts.push(group);
     }
-    // An online CPU that the survey could not describe stands alone.
-    let described = joined(parts.iter());
+    // An online CPU that the survey could not describe is a group by itself.
+    let described = union_of(parts.iter());
     parts.extend(topology.online.minus(&described).iter().map(CpuSet::one));
     parts.sort_by_key(CpuSet::first);
     parts
 }
 
-/// The CPUs one CPU says it shares this with; a shared cache always holds the whole core.
-fn with(cpu: &Cpu, by: CpuGroup) -> CpuSet {
-    let cache = |level| cpu.sharing(level).cloned().unwrap_or_default();
-    match by {
-        CpuGroup::Thread => CpuSet::new(),
-        CpuGroup::Core => cpu.siblings.clone(),
-        CpuGroup::L2 => cpu.siblings.union(&cache(2)),
-        CpuGroup::L3 => cpu.siblings.union(&cache(2)).union(&cache(3)),
-    }
+/// The CPUs that share this with a CPU. The siblings of a core share every cache.
+fn sharing_cpus(cpu: &Cpu, by: CpuGroup) -> CpuSet {
+    let levels: &[u32] = match by {
+        CpuGroup::Thread => return CpuSet::new(),
+        CpuGroup::Core => &[],
+        CpuGroup::L2 => &[2],
+        CpuGroup::L3 => &[2, 3],
+    };
+    let caches = levels.iter().filter_map(|level| cpu.sharing(*level));
+    caches.fold(cpu.siblings.clone(), |all, shared| all.union(shared))
 }
 
 /// The union of sets.
 #[must_use]
-pub fn joined<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> CpuSet {
+pub fn union_of<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> CpuSet {
     sets.fold(CpuSet::new(), |all, set| all.union(set))
 }
 
-/// The groups that a set touches, as one set.
+/// The union of the groups that share a CPU with a set.
 #[must_use]
-pub fn spread(groups: &[CpuSet], cpus: &CpuSet) -> CpuSet {
-    joined(groups.iter().filter(|group| group.intersects(cpus)))
+pub fn touched_groups(groups: &[CpuSet], cpus: &CpuSet) -> CpuSet {
+    union_of(groups.iter().filter(|group| group.intersects(cpus)))
 }
 
 /// `CPU 3`, `CPUs 2-3`.

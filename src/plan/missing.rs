@@ -1,5 +1,5 @@
-//! [`missing`]: what a shield that is up lacks, because somebody changed it, because something came
-//! since, or because a leak asks for more. Pure.
+//! [`missing`]: the steps that an active shield lacks, because another process changed a setting,
+//! because something new appeared, or because a leak needs more. Pure.
 
 use super::{Plan, SkipKind, Step, step};
 use crate::change::{Change, EffectTime, Outcome, Risk};
@@ -7,22 +7,22 @@ use crate::survey::Machine;
 use crate::tunables::{TUNABLES, Tunable, WantedChanges};
 use std::collections::BTreeSet;
 
-/// The steps that would make a shield that is up what its plan and its tunables want, on the
-/// machine as it is now. Tunables in `asked` do their part though the shield was made without them,
-/// but not what may do harm and is optional, and never what the user had switched off. What the
-/// kernel refused already (`outcomes`) is tried again only where it is asked for.
+/// The steps that an active shield needs to match its plan and its tunables on the current machine.
+/// Tunables in `requested` are included even if the shield was made without them, unless they are
+/// optional and risky, or the user disabled them. Steps that the kernel refused (`outcomes`) are
+/// repeated only for requested tunables.
 #[must_use]
 pub fn missing(
     machine: &Machine,
     plan: &Plan,
     outcomes: &[(Step, Outcome)],
-    asked: &BTreeSet<String>,
+    requested: &BTreeSet<String>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     for tunable in TUNABLES.iter().copied().filter(|tunable| tunable.when() == EffectTime::Runtime)
     {
-        let asked = asked.contains(tunable.name());
-        let fits = if asked { !plan.is_too_much(tunable) } else { plan.is_for(tunable) };
+        let asked = requested.contains(tunable.name());
+        let fits = if asked { !plan.is_risky_addition(tunable) } else { plan.includes(tunable) };
         if !fits || plan.is_off(tunable) {
             continue;
         }
@@ -43,7 +43,8 @@ pub fn missing(
         });
         steps.extend(lacking.map(|wanted| step(tunable, wanted)));
     }
-    // Nobody sees whether irqbalance still knows of the shield; it may be who moved interrupts.
+    // Whether irqbalance still avoids the shield is not visible. If interrupts were moved, it may
+    // have moved them.
     if !steps.iter().any(|step| step.tunable == "irq-affinity") {
         steps.retain(|step| !matches!(step.change, Change::BanFromIrqbalance { .. }));
     }
@@ -56,28 +57,28 @@ fn was_refused(change: &Change, outcomes: &[(Step, Outcome)]) -> bool {
 }
 
 impl Plan {
-    /// Whether the user does not want what a tunable does.
+    /// Whether the user disabled a tunable.
     fn is_off(&self, tunable: &dyn Tunable) -> bool {
-        self.skipped
-            .iter()
-            .any(|it| it.tunable == tunable.name() && it.kind == SkipKind::SwitchedOff)
+        self.skipped.iter().any(|skipped| {
+            skipped.tunable == tunable.name() && skipped.kind == SkipKind::SwitchedOff
+        })
     }
 
-    /// Whether a tunable did something, or found it done.
+    /// Whether a tunable changed something, or found it already done.
     fn has(&self, tunable: &dyn Tunable) -> bool {
         let name = tunable.name();
         self.already.contains_key(name) || self.steps.iter().any(|step| step.tunable == name)
     }
 
-    /// Whether a tunable is only for those who ask for it by name, for it may do harm.
-    fn is_too_much(&self, tunable: &dyn Tunable) -> bool {
+    /// Whether a tunable is only used when the user names it, because it is risky.
+    fn is_risky_addition(&self, tunable: &dyn Tunable) -> bool {
         !self.has(tunable)
             && tunable.optional(self.shield.workload).is_some()
             && tunable.risk() == Risk::Medium
     }
 
-    /// Whether a tunable belongs to the shield: it has its part in it, or it had nothing to do.
-    fn is_for(&self, tunable: &dyn Tunable) -> bool {
+    /// Whether the shield includes a tunable: it changed something, or it had nothing to do.
+    fn includes(&self, tunable: &dyn Tunable) -> bool {
         self.has(tunable) || tunable.optional(self.shield.workload).is_none()
     }
 }
@@ -97,7 +98,7 @@ mod tests {
     const DIRTY: &str = "/proc/sys/vm/dirty_writeback_centisecs";
     const RPS: &str = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
 
-    /// A machine whose shield is up, as far as these tunables see it.
+    /// A machine with an active shield, as far as these tunables see it.
     fn shielded(settings: &[(&str, &str)]) -> Machine {
         let mut machine = plain(4);
         machine.cgroup.mode = CgroupMode::None;
@@ -116,50 +117,53 @@ mod tests {
             .unwrap()
     }
 
-    fn told(machine: &Machine, plan: &Plan, asked: &[&str]) -> Vec<String> {
-        let asked = asked.iter().map(|name| (*name).to_owned()).collect();
-        let steps = missing(machine, plan, &[], &asked);
+    fn missing_subjects(machine: &Machine, plan: &Plan, requested: &[&str]) -> Vec<String> {
+        let requested = requested.iter().map(|name| (*name).to_owned()).collect();
+        let steps = missing(machine, plan, &[], &requested);
         steps.iter().map(|step| step.change.subject()).collect()
     }
 
     #[test]
-    fn what_somebody_changed_and_what_came_since_is_missing_and_nothing_else() {
+    fn changed_settings_and_new_tasks_and_interrupts_are_missing_and_nothing_else() {
         let before = shielded(&[(STAT, "1"), (TIMERS, "1"), (THP, "[always] never"), (RPS, "0")]);
         let plan = planned(&before, &[]);
         let up = shielded(&[(STAT, "3600"), (TIMERS, "1"), (THP, "[always] never"), (RPS, "0")]);
-        assert_eq!(told(&up, &plan, &[]), [""; 0]);
+        assert_eq!(missing_subjects(&up, &plan, &[]), [""; 0]);
         let mut meddled = shielded(&[(STAT, "1"), (TIMERS, "0"), (THP, "[always] never")]);
         meddled.settings.insert(RPS.to_owned(), TunableReading::Value("8".to_owned()));
         meddled.irqs.push(irq(25, "nvme0q1", "3", IrqMovability::Unknown("not tried".to_owned())));
         meddled.tasks.push(thread(90, "newcomer", true, false, "0-3"));
         assert_eq!(
-            told(&meddled, &plan, &[]),
+            missing_subjects(&meddled, &plan, &[]),
             ["affinity of newcomer (90)", "/proc/irq/25/smp_affinity_list", RPS, TIMERS, STAT]
         );
     }
 
     #[test]
-    fn a_leak_may_ask_for_more_but_not_for_what_may_do_harm_or_is_switched_off() {
+    fn a_leak_may_add_tunables_but_not_risky_or_disabled_ones() {
         let machine = shielded(&[(STAT, "1"), (THP, "[always] never"), (DIRTY, "500")]);
         let plan = planned(&machine, &[("vm-stat-interval", false)]);
-        assert_eq!(told(&machine, &plan, &[]), [""; 0]);
+        assert_eq!(missing_subjects(&machine, &plan, &[]), [""; 0]);
         let asked = ["thp", "vm-stat-interval", "writeback-interval"];
-        assert_eq!(told(&machine, &plan, &asked), [THP]);
+        assert_eq!(missing_subjects(&machine, &plan, &asked), [THP]);
         let by_name = planned(&machine, &[("writeback-interval", true)]);
-        assert_eq!(told(&machine, &by_name, &[]), [STAT, DIRTY]);
+        assert_eq!(missing_subjects(&machine, &by_name, &[]), [STAT, DIRTY]);
     }
 
     #[test]
-    fn a_cpu_is_cycled_only_when_that_is_asked_for() {
+    fn a_cpu_is_cycled_only_on_request() {
         let mut machine = shielded(&[]);
         machine.cgroup.mode = CgroupMode::V2;
         let plan = planned(&machine, &[]);
-        assert_eq!(told(&machine, &plan, &["cpu-hotplug-cycle"]), ["CPU 3 offline and online"]);
-        assert_eq!(told(&machine, &plan, &[]), [""; 0]);
+        assert_eq!(
+            missing_subjects(&machine, &plan, &["cpu-hotplug-cycle"]),
+            ["CPU 3 offline and online"]
+        );
+        assert_eq!(missing_subjects(&machine, &plan, &[]), [""; 0]);
     }
 
     #[test]
-    fn what_the_kernel_refused_is_tried_again_only_when_that_is_asked_for() {
+    fn a_refused_step_is_repeated_only_on_request() {
         let machine = shielded(&[(STAT, "1")]);
         let plan = planned(&machine, &[]);
         let refused = Outcome::Refused { kind: RefusalKind::Other, reason: "EPERM".to_owned() };

@@ -1,5 +1,5 @@
-//! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects what
-//! tunables want. Pure: it reads no machine and writes nothing.
+//! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects the changes
+//! that tunables want. Pure: it reads no machine and writes nothing.
 
 mod choose;
 mod document;
@@ -61,9 +61,9 @@ pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefu
             (Some(true), _) => {
                 let wants = tunable.wants_on_request(machine, &plan.shield);
                 plan.add(machine, *tunable, wants);
-                if let Some(skipped) = plan.skipped.last().filter(|it| it.tunable == name) {
+                if let Some(skipped) = plan.skipped.last().filter(|last| last.tunable == name) {
                     let warning =
-                        format!("{name} was asked for and does nothing: {}", skipped.reason);
+                        format!("{name} was requested, but does nothing: {}", skipped.reason);
                     plan.warnings.push(warning);
                 }
             }
@@ -74,16 +74,21 @@ pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefu
         }
     }
     if request.tunables.get("cpuset") == Some(&false) {
-        plan.warn_that_it_is_open(machine);
+        plan.warn_of_open_shield(machine);
     }
-    plan.warn_of_newcomers(machine);
+    plan.warn_of_new_kthreads(machine);
     plan.warn_of_leftovers(machine, request);
     Ok(plan)
 }
 
+/// Whether a text can name a shield, its cgroup and its unit.
+fn is_shield_name(name: &str) -> bool {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    !name.is_empty() && name.len() <= 64 && is_plain
+}
+
 fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if request.name.is_empty() || request.name.len() > 64 || !request.name.chars().all(plain) {
+    if !is_shield_name(&request.name) {
         return Err(PlanRefusal::BadName { name: request.name.clone() });
     }
     for name in request.tunables.keys() {
@@ -98,7 +103,7 @@ fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
     Ok(())
 }
 
-/// The step of a change that a tunable wants.
+/// Makes a step from a change that a tunable wants.
 fn step(tunable: &dyn Tunable, wanted: WantedChange) -> Step {
     Step {
         tunable: tunable.name().to_owned(),
@@ -118,53 +123,55 @@ impl Plan {
         self.skipped.push(SkippedTunable { tunable, kind, reason: reason.to_owned() });
     }
 
-    /// Without the tunable no program is moved away, and none is kept out.
-    fn warn_that_it_is_open(&mut self, machine: &Machine) {
+    /// Warns that without the tunable `cpuset` no program is moved away or kept out.
+    fn warn_of_open_shield(&mut self, machine: &Machine) {
         let cpus = &self.shield.cpus;
-        // Out of load balancing, nobody comes there unasked.
-        let who = if cpus.is_subset(&machine.isolation.isolcpus_domain) {
+        // CPUs without load balancing only get programs that move there themselves.
+        let access = if cpus.is_subset(&machine.isolation.isolcpus_domain) {
             "any program can move itself"
         } else {
             "the scheduler may put any program"
         };
         self.warnings.push(format!(
-            "the shield is open, for cpuset is switched off: {who} onto CPU {cpus}, and those that \
-             are there stay"
+            "the shield is open, because cpuset is switched off: {access} onto CPU {cpus}, and \
+             programs that are there stay"
         ));
     }
 
-    /// A kernel thread that is born later gets all CPUs but those of `nohz_full=`, whatever the
-    /// thread that makes it has (kthread() and housekeeping_nohz_full_setup(), 6.12). Where the
-    /// scheduler balances over the shield, which a cpuset ends, it runs there too.
-    fn warn_of_newcomers(&mut self, machine: &Machine) {
+    /// Warns of kernel threads that are created later. They may run on all CPUs except those of
+    /// `nohz_full=`, whatever the affinity of the thread that creates them (kthread() and
+    /// housekeeping_nohz_full_setup(), 6.12). They also run on the shield if the scheduler balances
+    /// load over it, which a cpuset prevents.
+    fn warn_of_new_kthreads(&mut self, machine: &Machine) {
         let prepared = machine.isolation.nohz_full.clone().unwrap_or_default();
         let cpus = self.shield.cpus.minus(&prepared.union(&machine.isolation.isolcpus_domain));
-        let confined = |step: &Step| match &step.change {
+        let has_cpuset = self.steps.iter().any(|step| match &step.change {
             Change::Slice { .. } => true,
             Change::Write { path, .. } => path.contains("cpuset"),
             _ => false,
-        };
-        if !cpus.is_empty() && !self.steps.iter().any(confined) {
+        });
+        if !cpus.is_empty() && !has_cpuset {
             self.warnings.push(format!(
-                "kernel threads that are born later may run on CPU {cpus}: without a cpuset only \
-                 nohz_full={cpus} at boot keeps them away; `cpushield status` shows them"
+                "kernel threads that are created later may run on CPU {cpus}: without a cpuset, \
+                 only nohz_full={cpus} at boot keeps them away; `cpushield status` shows them"
             ));
         }
     }
 
-    /// Timers that were armed on the CPUs before stay there, unless the CPUs go offline once.
+    /// Warns of timers that were armed on the CPUs before. They stay there unless the CPUs go
+    /// offline once.
     fn warn_of_leftovers(&mut self, machine: &Machine, request: &ShieldRequest) {
-        let asked = request.tunables.contains_key("cpu-hotplug-cycle");
-        let leftovers = leftovers(machine, &self.shield).filter(|_| !asked);
-        self.warnings.extend(leftovers.map(|leftovers| leftovers.to_string()));
+        if !request.tunables.contains_key("cpu-hotplug-cycle") {
+            let leftovers = leftovers(machine, &self.shield);
+            self.warnings.extend(leftovers.map(|leftovers| leftovers.to_string()));
+        }
     }
 
-    /// Adds what one tunable wants and what stays in spite of it.
+    /// Adds the changes that one tunable wants, and what remains in spite of it.
     fn add(&mut self, machine: &Machine, tunable: &dyn Tunable, wants: WantedChanges) {
         match wants {
             WantedChanges::Nothing(reason) => {
-                let asked = tunable.wants_on_request(machine, &self.shield);
-                match asked {
+                match tunable.wants_when_asked(machine, &self.shield) {
                     WantedChanges::Changes(_) => {
                         let reason = format!("{reason} (--on {})", tunable.name());
                         self.skip(tunable, SkipKind::OnlyWhenAsked, &reason);
@@ -211,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cpuset_threads_born_later_are_warned_of_unless_the_boot_keeps_them_away() {
+    fn without_a_cpuset_new_kernel_threads_get_a_warning_unless_the_boot_keeps_them_away() {
         let warned = |machine: &Machine, on: &[(&str, bool)]| {
             let tunables = on.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
             let cpus = Some("3".parse().unwrap());
             let plan = plan(machine, &ShieldRequest { cpus, tunables, ..ShieldRequest::default() })
                 .unwrap();
-            plan.warnings.iter().any(|text| text.contains("born later may run on CPU 3"))
+            plan.warnings.iter().any(|text| text.contains("created later may run on CPU 3"))
         };
         assert!(!warned(&four(), &[]));
         assert!(warned(&four(), &[("cpuset", false)]));
@@ -227,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_holds_what_differs_and_says_what_stays() {
+    fn a_plan_lists_what_differs_and_what_cannot_be_moved() {
         let plan = plan(
             &four(),
             &ShieldRequest { cpus: Some("3".parse().unwrap()), ..ShieldRequest::default() },
@@ -242,13 +249,13 @@ mod tests {
         assert!(!shell.iter().any(|line| line.contains("kswapd0") || line.contains("/25/")));
         let stays: Vec<String> = plan.immovable.iter().map(|i| i.what.to_string()).collect();
         assert_eq!(stays, ["kthread ksoftirqd/3", "irq 25 (nvme0q4)"]);
-        // Whether it can stop the tick is not known, so that is advised too.
-        let advised: Vec<&str> = plan.boot.iter().map(|it| it.parameter.as_str()).collect();
+        // It is unknown whether this kernel can stop the tick, so that is advised too.
+        let advised: Vec<&str> = plan.boot.iter().map(|advice| advice.parameter.as_str()).collect();
         assert_eq!(advised[..2], ["nohz_full=3", "rcu_nocbs=3"]);
     }
 
     #[test]
-    fn what_was_armed_on_a_ticking_cpu_is_named_and_the_cpu_cycle_offered() {
+    fn timers_armed_on_a_ticking_cpu_are_named_and_the_cpu_cycle_is_offered() {
         let warned = |machine: &Machine, on: bool| {
             let tunables = on.then(|| ("cpu-hotplug-cycle".to_owned(), true)).into_iter().collect();
             let request = ShieldRequest {
@@ -262,29 +269,29 @@ mod tests {
         let mut machine = four();
         let online = "/sys/devices/system/cpu/cpu3/online".to_owned();
         machine.settings.insert(online, TunableReading::Value("1".to_owned()));
-        let said = warned(&machine, false).unwrap();
-        assert!(said.contains("/proc/timer_list was not read"), "{said}");
+        let warning = warned(&machine, false).unwrap();
+        assert!(warning.contains("/proc/timer_list was not read"), "{warning}");
         let text = "cpu: 1\n #0: <1>, other, S:01\ncpu: 3\n #0: <2>, tick_nohz_handler, S:01\n \
                     #1: <3>, psi_timer, S:01\n #2: <4>, psi_timer, S:01\n #3: <5>, perf, S:01\n";
         machine.timers = Some(cpushield_linux::text::timer_list::parse(text));
-        let said = warned(&machine, false).unwrap();
-        assert!(said.contains("Seen: perf, psi_timer (2). "), "{said}");
-        assert!(said.contains("No kernel file shows"), "{said}");
+        let warning = warned(&machine, false).unwrap();
+        assert!(warning.contains("Seen: perf, psi_timer (2). "), "{warning}");
+        assert!(warning.contains("shown by no kernel file"), "{warning}");
         assert!(
-            said.contains("`--on cpu-hotplug-cycle`") && said.contains("all CPUs stop"),
-            "{said}"
+            warning.contains("`--on cpu-hotplug-cycle`") && warning.contains("all CPUs stop"),
+            "{warning}"
         );
         assert_eq!(warned(&machine, true), None);
-        // Without a way to do it the reason is said, and on a CPU that does not tick it is done.
+        // If the cycle is impossible, the reason is given. A CPU that does not tick needs none.
         machine.cgroup.mode = CgroupMode::V1;
-        let said = warned(&machine, false).unwrap();
-        assert!(said.contains("Nothing moves them here: a v1 cpuset"), "{said}");
+        let warning = warned(&machine, false).unwrap();
+        assert!(warning.contains("Nothing moves them here: a v1 cpuset"), "{warning}");
         machine.isolation.nohz_full = Some("3".parse().unwrap());
         assert_eq!(warned(&machine, false), None);
     }
 
     #[test]
-    fn a_shield_without_cpuset_is_told_to_be_open() {
+    fn a_shield_without_cpuset_is_reported_as_open() {
         let warned = |machine: &Machine, off: bool| {
             let tunables = off.then(|| ("cpuset".to_owned(), false)).into_iter().collect();
             let cpus = Some("3".parse().unwrap());
@@ -294,23 +301,27 @@ mod tests {
         };
         let mut machine = four();
         assert_eq!(warned(&machine, false), None);
-        let said = warned(&machine, true).unwrap();
-        assert!(said.contains("the scheduler may put any program onto CPU 3"), "{said}");
+        let warning = warned(&machine, true).unwrap();
+        assert!(warning.contains("the scheduler may put any program onto CPU 3"), "{warning}");
         machine.isolation.isolcpus_domain = "3".parse().unwrap();
-        let said = warned(&machine, true).unwrap();
-        assert!(said.contains("any program can move itself onto CPU 3"), "{said}");
+        let warning = warned(&machine, true).unwrap();
+        assert!(warning.contains("any program can move itself onto CPU 3"), "{warning}");
     }
 
     #[test]
-    fn a_tunable_is_switched_off_by_name_and_a_wrong_name_is_told_the_right_one() {
+    fn a_tunable_is_switched_off_by_name_and_a_wrong_name_gets_a_suggestion() {
         let mut request = ShieldRequest::default();
         request.tunables.insert("kthreads".to_owned(), false);
         let planned = plan(&four(), &request).unwrap();
         assert!(planned.steps.iter().all(|step| step.tunable != "kthreads"));
         request.tunables.insert("irqbalance".to_owned(), true);
         let planned = plan(&four(), &request).unwrap();
-        let told = "irqbalance was asked for and does nothing: irqbalance is not running";
-        assert!(planned.warnings.iter().any(|it| it == told), "{:?}", planned.warnings);
+        let expected = "irqbalance was requested, but does nothing: irqbalance is not running";
+        assert!(
+            planned.warnings.iter().any(|warning| warning == expected),
+            "{:?}",
+            planned.warnings
+        );
         request.tunables.insert("kthread".to_owned(), false);
         let refused = plan(&four(), &request).unwrap_err();
         assert_eq!(refused.hints()[0], "did you mean kthreads?");

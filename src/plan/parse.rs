@@ -1,5 +1,5 @@
-//! [`Plan::parse`]: plans from disk, which people may have edited. Nothing of a plan that is wrong
-//! in one place is done. Pure.
+//! [`Plan::parse`]: reads saved plans, which a user may have edited. A plan with one error is
+//! refused completely. Pure.
 
 use super::document::{Plan, SCHEMA, Shield};
 use crate::change::{Change, ValueComparison};
@@ -7,9 +7,9 @@ use crate::tunables;
 use cpushield_linux::CpuSet;
 use std::fmt;
 
-/// Where a plan may write and make directories: kernel interfaces, never files on a disk.
+/// Where a plan may write and create directories: kernel interfaces, never files on a disk.
 const WRITES: &[&str] = &["/sys/", "/proc/sys/", "/proc/irq/", "/dev/cpuset/"];
-/// The longest value that a kernel file takes in one write.
+/// The longest value that a kernel file accepts in one write.
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// Why a plan is not accepted.
@@ -35,57 +35,58 @@ impl Plan {
     /// Parses and checks a plan; `file` is its name for errors.
     ///
     /// # Errors
-    /// Names the line and what was expected there.
+    /// The text is not a valid plan. Names the line and what was expected there.
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
-        let wrong = |line: usize, why: String| PlanError { file: file.to_owned(), line, why };
-        let schema = line_of_key(text, "schema", 0);
-        // The number is looked at first: a later form may have keys that this one does not know.
-        let known = serde_json::from_str::<serde_json::Value>(text)
-            .map_err(|e| wrong(e.line().max(1), e.to_string()))?
-            .get("schema")
-            .and_then(serde_json::Value::as_u64);
-        if known != Some(u64::from(SCHEMA)) {
-            let found = known.map_or("none".to_owned(), |found| found.to_string());
-            return Err(wrong(schema, format!("expected schema {SCHEMA}, found {found}")));
-        }
-        let plan: Plan =
-            serde_json::from_str(text).map_err(|e| wrong(e.line().max(1), e.to_string()))?;
-        check_shield(&plan.shield).map_err(|why| wrong(line_of_key(text, "shield", 0), why))?;
-        for (n, step) in plan.steps.iter().enumerate() {
-            let at = |why: String| {
-                wrong(line_of_key(text, "change", n), format!("step {}: {why}", n + 1))
-            };
-            if tunables::named(&step.tunable).is_none() {
-                return Err(at(format!("there is no tunable {:?}", step.tunable)));
-            }
-            check_change(&step.change, &plan.shield).map_err(at)?;
-        }
-        Ok(plan)
+        parse_and_check(text).map_err(|(line, why)| PlanError { file: file.to_owned(), line, why })
     }
 
-    /// The first step that asks for what no plan may ask for, from 0, and why.
+    /// The first step that no plan may contain, counted from 0, and why.
     #[must_use]
     pub fn unfit(&self) -> Option<(usize, String)> {
         let mut steps = self.steps.iter().enumerate();
-        let wrong =
+        let invalid =
             steps.find_map(|(n, step)| Some((n, check_change(&step.change, &self.shield).err()?)));
-        wrong.or_else(|| self.loses_affinities())
+        invalid.or_else(|| self.loses_affinities())
     }
 
-    /// A CPU that goes offline before anybody has kept the affinities of tasks: those that may run
-    /// nowhere else would never come back to it.
+    /// A step that takes a CPU offline before a step saves the affinities of tasks. Tasks that may
+    /// only run on that CPU would never return to it.
     fn loses_affinities(&self) -> Option<(usize, String)> {
         let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
         let mut cycles =
             before.enumerate().filter(|(_, step)| matches!(step.change, Change::CycleCpu { .. }));
-        let why = "expected a step before it that keeps the affinities of tasks, found none";
+        let why = "expected an earlier step that saves the affinities of tasks, found none";
         cycles.next().map(|(n, _)| (n, why.to_owned()))
     }
 }
 
+/// Parses and checks a plan. An error has its line.
+fn parse_and_check(text: &str) -> Result<Plan, (usize, String)> {
+    // The schema number comes first, because a newer version may have keys that are unknown here.
+    let schema = serde_json::from_str::<serde_json::Value>(text)
+        .map_err(|e| (e.line().max(1), e.to_string()))?
+        .get("schema")
+        .and_then(serde_json::Value::as_u64);
+    if schema != Some(u64::from(SCHEMA)) {
+        let found = schema.map_or("none".to_owned(), |found| found.to_string());
+        let why = format!("expected schema {SCHEMA}, found {found}");
+        return Err((line_of_key(text, "schema", 0), why));
+    }
+    let plan: Plan = serde_json::from_str(text).map_err(|e| (e.line().max(1), e.to_string()))?;
+    check_shield(&plan.shield).map_err(|why| (line_of_key(text, "shield", 0), why))?;
+    for (n, step) in plan.steps.iter().enumerate() {
+        let checked = match tunables::named(&step.tunable) {
+            None => Err(format!("there is no tunable {:?}", step.tunable)),
+            Some(_) => check_change(&step.change, &plan.shield),
+        };
+        checked
+            .map_err(|why| (line_of_key(text, "change", n), format!("step {}: {why}", n + 1)))?;
+    }
+    Ok(plan)
+}
+
 fn check_shield(shield: &Shield) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if shield.name.is_empty() || shield.name.len() > 64 || !shield.name.chars().all(plain) {
+    if !super::is_shield_name(&shield.name) {
         return Err(format!("expected a name of letters and digits, found {:?}", shield.name));
     }
     if shield.cpus.is_empty() || shield.housekeeping.is_empty() {
@@ -93,7 +94,7 @@ fn check_shield(shield: &Shield) -> Result<(), String> {
     }
     let both = shield.cpus.and(&shield.housekeeping);
     if !both.is_empty() {
-        return Err(format!("CPU {both} is shielded and housekeeping"));
+        return Err(format!("CPU {both} is both shielded and housekeeping"));
     }
     if !shield.idle_siblings.is_subset(&shield.cpus) {
         return Err("the idle siblings are not all shielded".to_owned());
@@ -159,16 +160,15 @@ fn check_cpus(cpus: &CpuSet) -> Result<(), String> {
     if cpus.is_empty() { Err("expected at least one CPU".to_owned()) } else { Ok(()) }
 }
 
-/// The line of the n-th time that a key stands in the text, from 1; 1 when it does not.
+/// The line of the n-th occurrence of a key, from 1; 1 if there is none.
 fn line_of_key(text: &str, key: &str, n: usize) -> usize {
     let quoted = format!("\"{key}\"");
-    let is_key = |(at, _): &(usize, &str)| {
+    let mut keys = text.match_indices(&quoted).map(|(at, _)| at).filter(|at| {
         let before = text.get(..*at).unwrap_or("");
         let after = text.get(at + quoted.len()..).unwrap_or("");
         !before.ends_with('\\') && after.trim_start().starts_with(':')
-    };
-    let found = text.match_indices(&quoted).filter(is_key).nth(n);
-    found.map_or(1, |(at, _)| 1 + text.bytes().take(at).filter(|b| *b == b'\n').count())
+    });
+    keys.nth(n).map_or(1, |at| 1 + text.bytes().take(at).filter(|b| *b == b'\n').count())
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_plan_is_read_back_whole() {
+    fn a_saved_plan_is_read_back_completely() {
         let plan = Plan::parse(&text(), "p.json").unwrap();
         assert_eq!(serde_json::to_string_pretty(&plan).unwrap(), text());
         assert!(plan.steps.len() > 1, "{plan:#?}");
@@ -198,10 +198,10 @@ mod tests {
         let good = text();
         let path = "/proc/irq/default_smp_affinity";
         let line = 1 + good.lines().position(|line| line.contains(path)).unwrap();
-        for (from, to, said) in [
+        for (from, to, expected) in [
             ("\"schema\": 1", "\"schema\": 2", "p.json:2: expected schema 1, found 2"),
             ("\"cpus\": \"3\"", "\"cpus\": \"\"", "expected at least one shielded"),
-            ("\"cpus\": \"3\"", "\"cpus\": \"2-3\"", "CPU 2 is shielded and housekeeping"),
+            ("\"cpus\": \"3\"", "\"cpus\": \"2-3\"", "CPU 2 is both shielded and housekeeping"),
             ("\"cpus\": \"3\"", "\"cpus\": \"x\"", "is not a CPU number"),
             ("\"shield\": {", "\"shield\": {\n\"colour\": 1,", "unknown field `colour`"),
             (path, "/etc/passwd", "expected a path below /sys/"),
@@ -211,7 +211,7 @@ mod tests {
         ] {
             assert!(good.contains(from), "{from}");
             let error = Plan::parse(&good.replace(from, to), "p.json").unwrap_err().to_string();
-            assert!(error.contains(said), "{to}: {error}");
+            assert!(error.contains(expected), "{to}: {error}");
         }
         let error = Plan::parse(&good.replace(path, "/etc/passwd"), "p.json").unwrap_err();
         assert!(error.line.abs_diff(line) <= 3 && error.line > 3, "{error}, the path: {line}");
@@ -220,16 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_goes_offline_only_when_affinities_are_kept_before() {
+    fn a_cpu_goes_offline_only_after_a_step_that_saves_affinities() {
         let mut plan = Plan::parse(&text(), "p").unwrap();
-        let kept = plan.steps.iter().position(|s| s.change == Change::KeepAffinities).unwrap();
-        let mut cycle = plan.steps[kept].clone();
+        let saved = plan.steps.iter().position(|s| s.change == Change::KeepAffinities).unwrap();
+        let mut cycle = plan.steps[saved].clone();
         cycle.change = Change::CycleCpu { cpu: 3 };
-        plan.steps.insert(kept + 1, cycle.clone());
+        plan.steps.insert(saved + 1, cycle.clone());
         assert_eq!(plan.unfit(), None);
-        plan.steps.remove(kept);
+        plan.steps.remove(saved);
         let (n, why) = plan.unfit().unwrap();
-        assert!(n == kept && why.contains("keeps the affinities"), "{n}: {why}");
+        assert!(n == saved && why.contains("saves the affinities"), "{n}: {why}");
     }
 
     proptest! {

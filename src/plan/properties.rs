@@ -1,4 +1,4 @@
-//! What holds for every machine and every request.
+//! Properties of the choice that hold for every machine and every request.
 
 use super::groups::{CpuGroup, groups};
 use super::{CpuChoice, PlanRefusal, choose};
@@ -7,14 +7,14 @@ use crate::survey::{Cache, CoreKind, Cpu, Irq, IrqMovability, Machine, Node};
 use cpushield_linux::CpuSet;
 use proptest::prelude::*;
 
-/// How a machine is built: nodes, cores of each, threads of each, cores that share an L2 cache.
+/// The shape of a machine: nodes, cores per node, threads per core, cores per L2 cache.
 #[derive(Debug, Clone)]
 struct MachineShape {
     nodes: usize,
     cores: usize,
     threads: usize,
     share: usize,
-    /// Siblings are numbered far apart (`0,4`), as x86 firmware does, not side by side (`0-1`).
+    /// Whether siblings have distant numbers (`0,4`), as on x86, or adjacent ones (`0-1`).
     apart: bool,
     offline: Vec<usize>,
     small: Vec<usize>,
@@ -25,20 +25,16 @@ struct MachineShape {
 impl MachineShape {
     fn machine(&self) -> Machine {
         let cores = self.nodes * self.cores;
-        let number = |core: usize, thread: usize| {
-            if self.apart { thread * cores + core } else { core * self.threads + thread }
-        };
         let all: CpuSet = (0..cores * self.threads).collect();
         let off: CpuSet = self.offline.iter().copied().filter(|cpu| *cpu > 0).collect();
         let online = all.minus(&off);
         let mut machine = Machine::default();
-        let threads = |core: usize| (0..self.threads).map(move |t| number(core, t));
         for core in 0..cores {
-            let siblings: CpuSet = threads(core).collect();
+            let siblings = self.core_cpus(core..core + 1);
             let first = core - core % self.cores;
             let group = first + (core - first) / self.share * self.share;
-            let shared = (group..(group + self.share).min(first + self.cores)).flat_map(threads);
-            let shared: CpuSet = shared.collect::<CpuSet>().and(&online);
+            let group_end = (group + self.share).min(first + self.cores);
+            let shared = self.core_cpus(group..group_end).and(&online);
             for cpu in siblings.and(&online).iter() {
                 let l2 = Cache {
                     level: 2,
@@ -60,19 +56,31 @@ impl MachineShape {
         machine.topology.cpus.sort_by_key(|cpu| cpu.cpu);
         for node in 0..self.nodes {
             let cores = node * self.cores..(node + 1) * self.cores;
-            let cpus = cores.flat_map(threads).collect::<CpuSet>().and(&online);
+            let cpus = self.core_cpus(cores).and(&online);
             machine.topology.nodes.push(Node { node, cpus, memory_kib: Some(1024) });
         }
         machine.isolation.nohz_full = Some(self.nohz_full.iter().copied().collect());
-        machine.irqs = self.stuck.iter().map(|cpu| stuck(*cpu)).collect();
+        machine.irqs = self.stuck.iter().map(|cpu| immovable_irq(*cpu)).collect();
         machine.topology.present = all.clone();
         machine.topology.possible = all;
         machine.topology.online = online;
         machine
     }
+
+    /// All CPUs of these cores.
+    fn core_cpus(&self, cores: std::ops::Range<usize>) -> CpuSet {
+        let all_cores = self.nodes * self.cores;
+        cores
+            .flat_map(|core| (0..self.threads).map(move |thread| (core, thread)))
+            .map(|(core, thread)| match self.apart {
+                true => thread * all_cores + core,
+                false => core * self.threads + thread,
+            })
+            .collect()
+    }
 }
 
-fn stuck(cpu: usize) -> Irq {
+fn immovable_irq(cpu: usize) -> Irq {
     Irq {
         irq: 100 + u32::try_from(cpu).unwrap(),
         actions: format!("nvme0q{cpu}"),
@@ -84,10 +92,9 @@ fn stuck(cpu: usize) -> Irq {
     }
 }
 
-fn builds() -> impl Strategy<Value = MachineShape> {
-    let some = || prop::collection::vec(0usize..32, 0..4);
-    let shape = (1usize..4, 1usize..6, 1usize..4, 1usize..5, any::<bool>());
-    (shape, some(), some(), some(), some()).prop_map(
+fn shapes() -> impl Strategy<Value = MachineShape> {
+    let sizes = (1usize..4, 1usize..6, 1usize..4, 1usize..5, any::<bool>());
+    (sizes, numbers(), numbers(), numbers(), numbers()).prop_map(
         |((nodes, cores, threads, share, apart), offline, small, nohz_full, stuck)| MachineShape {
             nodes,
             cores,
@@ -100,6 +107,10 @@ fn builds() -> impl Strategy<Value = MachineShape> {
             stuck,
         },
     )
+}
+
+fn numbers() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0usize..32, 0..4)
 }
 
 fn requests() -> impl Strategy<Value = ShieldRequest> {
@@ -117,7 +128,7 @@ fn requests() -> impl Strategy<Value = ShieldRequest> {
     })
 }
 
-/// Everything that must hold for a choice.
+/// Checks everything that must hold for a choice.
 fn check(
     machine: &Machine,
     request: &ShieldRequest,
@@ -160,8 +171,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_choice_is_safe_and_every_refusal_has_a_reason(build in builds(), request in requests()) {
-        let machine = build.machine();
+    fn every_choice_is_safe_and_every_refusal_has_a_reason(shape in shapes(), request in requests()) {
+        let machine = shape.machine();
         match choose(&machine, &request) {
             Ok(choice) => {
                 check(&machine, &request, &choice)?;
@@ -176,27 +187,30 @@ proptest! {
         }
     }
 
-    /// Two cores in one node, one of them without the boot CPU, are enough.
+    /// Two cores in one node are enough if one of them is not the boot CPU's core.
     #[test]
-    fn a_machine_that_has_a_core_to_spare_gets_a_shield(build in builds()) {
-        let machine = build.machine();
+    fn a_machine_that_has_a_core_to_spare_gets_a_shield(shape in shapes()) {
+        let machine = shape.machine();
         let topology = &machine.topology;
         let boot = topology.online.first().unwrap();
         let cores = groups(topology, CpuGroup::Core);
         let spare = topology.nodes.iter().any(|node| {
-            let mine: Vec<_> = cores.iter().filter(|core| core.is_subset(&node.cpus)).collect();
-            mine.len() > 1 && mine.iter().any(|core| !core.contains(boot))
+            let local: Vec<_> = cores.iter().filter(|core| core.is_subset(&node.cpus)).collect();
+            local.len() > 1 && local.iter().any(|core| !core.contains(boot))
         });
         prop_assert_eq!(choose(&machine, &ShieldRequest::default()).is_ok(), spare);
     }
 
-    /// A list that was chosen is accepted as a list.
+    /// A chosen list of CPUs is accepted as an explicit list.
     #[test]
-    fn what_is_chosen_may_be_asked_for(build in builds(), request in requests()) {
-        let machine = build.machine();
+    fn a_chosen_list_can_be_requested(shape in shapes(), request in requests()) {
+        let machine = shape.machine();
         if let Ok(choice) = choose(&machine, &request) {
-            let half_core = request.half_core;
-            let list = ShieldRequest { cpus: Some(choice.shield.cpus), half_core, ..ShieldRequest::default() };
+            let list = ShieldRequest {
+                cpus: Some(choice.shield.cpus),
+                half_core: request.half_core,
+                ..ShieldRequest::default()
+            };
             prop_assert!(choose(&machine, &list).is_ok());
         }
     }

@@ -8,16 +8,16 @@ use std::fmt;
 /// Whether this machine can be shielded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
-    /// No boot parameter is missing.
+    /// A shield can be applied now; no boot parameter is missing.
     Ready,
-    /// A shield can be made now; some interruptions remain until a boot with these parameters.
+    /// A shield can be applied now; some interruptions remain until a boot with these parameters.
     AfterBoot {
         /// The parameters: `nohz_full=3`.
         parameters: Vec<String>,
     },
-    /// A shield can be made now; the timer tick remains, because this kernel cannot stop it.
+    /// A shield can be applied now; the timer tick remains, because this kernel cannot stop it.
     TickRemains,
-    /// No shield can be made.
+    /// No shield is possible.
     Cannot {
         /// Why.
         why: String,
@@ -25,7 +25,7 @@ pub enum Readiness {
 }
 
 impl Readiness {
-    /// Of a shield that cpushield chooses.
+    /// Assesses the machine with a shield that cpushield chooses.
     #[must_use]
     pub fn assess(machine: &Machine) -> Readiness {
         match plan(machine, &ShieldRequest::default()) {
@@ -78,7 +78,7 @@ mod tests {
     use cpushield_linux::CpuSet;
 
     #[test]
-    fn a_machine_is_ready_or_ready_after_a_boot_or_it_cannot_be_shielded() {
+    fn a_machine_is_ready_now_or_after_a_boot_or_never() {
         let mut machine = plain(4);
         machine.isolation.nohz_full = Some(CpuSet::new());
         let Readiness::AfterBoot { parameters } = Readiness::assess(&machine) else {

@@ -1,32 +1,32 @@
-//! [`PlanRefusal`]: why a request is not planned. Each says what, why, and what to do.
+//! [`PlanRefusal`]: why a request cannot be planned, with hints.
 
 use cpushield_linux::CpuSet;
 use std::fmt;
 
-/// Why a request is not planned.
+/// Why a request cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRefusal {
-    /// The survey knows no CPU in use.
+    /// The survey found no online CPU.
     NoTopology,
-    /// There is one CPU only.
+    /// The machine has only one CPU.
     OneCpu,
-    /// The list has no CPU, or none were asked for.
+    /// The list is empty, or the count is 0.
     EmptyList,
     /// CPUs that are not in the machine.
     NoSuchCpu {
-        /// Those of the request.
+        /// The missing CPUs.
         cpus: CpuSet,
-        /// Those of the machine.
+        /// The CPUs of the machine.
         present: CpuSet,
     },
-    /// CPUs that are there but not in use.
+    /// CPUs that are present but offline.
     Offline {
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// Nothing would be left for everyone else.
+    /// No housekeeping CPU would be left.
     AllCpus {
-        /// Every CPU in use.
+        /// Every online CPU.
         online: CpuSet,
     },
     /// SMT siblings of requested CPUs would stay housekeeping CPUs.
@@ -35,39 +35,39 @@ pub enum PlanRefusal {
         cpus: CpuSet,
         /// Their siblings outside the request.
         siblings: CpuSet,
-        /// The request completed to whole cores; `None` when that would take every CPU.
+        /// The request extended to whole cores; `None` if that would take every CPU.
         whole: Option<CpuSet>,
     },
     /// A NUMA node would keep no housekeeping CPU.
     WholeNode {
         /// The node.
         node: usize,
-        /// Its CPUs, all requested.
+        /// Its CPUs, which are all requested.
         cpus: CpuSet,
     },
     /// No such NUMA node with CPUs.
     NoSuchNode {
-        /// The requested one.
+        /// The requested node.
         node: usize,
-        /// Those with CPUs.
+        /// The nodes with CPUs.
         nodes: Vec<usize>,
     },
     /// No such device.
     NoSuchDevice {
-        /// The requested one.
+        /// The requested device.
         name: String,
-        /// Those known.
+        /// The known devices.
         known: Vec<String>,
     },
-    /// Not so many CPUs can be shielded.
+    /// More CPUs are requested than can be shielded.
     TooMany {
-        /// How many were requested.
+        /// The requested number.
         count: usize,
-        /// How many there can be.
+        /// The possible number.
         possible: usize,
         /// What limits the choice, ` on node 1` or empty.
         place: String,
-        /// Whether single SMT siblings would make more.
+        /// Whether single SMT siblings would give more CPUs.
         halves: bool,
     },
     /// No cache of this level is free of the boot CPU.
@@ -99,18 +99,18 @@ pub enum PlanRefusal {
 impl fmt::Display for PlanRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PlanRefusal::NoTopology => f.write_str("the survey found no CPU in use"),
+            PlanRefusal::NoTopology => f.write_str("the survey found no online CPU"),
             PlanRefusal::OneCpu => {
                 f.write_str("this machine has one CPU; a shield needs a second one")
             }
-            PlanRefusal::EmptyList => f.write_str("the request has no CPU"),
+            PlanRefusal::EmptyList => f.write_str("the request names no CPU"),
             PlanRefusal::NoSuchCpu { cpus, present } => {
                 write!(f, "CPU {cpus} is not in this machine; it has {present}")
             }
             PlanRefusal::Offline { cpus } => write!(f, "CPU {cpus} is offline"),
             PlanRefusal::AllCpus { online } => write!(
                 f,
-                "all CPUs ({online}) cannot be shielded; interrupts and all other programs need one"
+                "all CPUs ({online}) cannot be shielded; interrupts and other programs need one"
             ),
             PlanRefusal::HalfCore { cpus, siblings, .. } => write!(
                 f,
@@ -118,32 +118,32 @@ impl fmt::Display for PlanRefusal {
             ),
             PlanRefusal::WholeNode { node, cpus } => write!(
                 f,
-                "node {node} would keep no housekeeping CPU; the request takes all of it ({cpus})"
+                "node {node} would keep no housekeeping CPU; the request takes all its CPUs ({cpus})"
             ),
             PlanRefusal::NoSuchNode { node, nodes } => {
-                write!(f, "node {node} has no CPUs in use; nodes with CPUs: {}", words(nodes))
+                write!(f, "node {node} has no CPUs; nodes with CPUs: {}", comma_list(nodes))
             }
             PlanRefusal::NoSuchDevice { name, known } => {
-                write!(f, "device {name:?} is not in this machine; known: {}", words(known))
+                write!(f, "device {name:?} is not in this machine; known: {}", comma_list(known))
             }
             PlanRefusal::TooMany { possible: 0, place, .. } => write!(
                 f,
-                "no CPU can be shielded{place}: the boot CPU with its core, and one CPU of each \
+                "no CPU can be shielded{place}: the core of the boot CPU, and one CPU of each \
                  node, stay housekeeping CPUs"
             ),
             PlanRefusal::TooMany { count, possible, place, .. } => write!(
                 f,
-                "{count} CPUs cannot be shielded{place}, at most {possible}: the boot CPU with \
-                 its core, and one CPU of each node, stay housekeeping CPUs"
+                "{count} CPUs cannot be shielded{place}, at most {possible}: the core of the boot \
+                 CPU, and one CPU of each node, stay housekeeping CPUs"
             ),
             PlanRefusal::NoOwnCache { level, place } => write!(
                 f,
-                "no L{level} cache{place} can be the shield's own: each is shared with the boot \
-                 CPU, or is all that a node has"
+                "the shield cannot have an L{level} cache{place} to itself: each is shared with \
+                 the boot CPU, or is the only one of a node"
             ),
             PlanRefusal::NoCacheShown { level } => write!(
                 f,
-                "this machine shows no L{level} cache, so it is not known which CPUs share one"
+                "this machine shows no L{level} cache, so it is unknown which CPUs share one"
             ),
             PlanRefusal::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
             PlanRefusal::BadName { name } => {
@@ -156,8 +156,8 @@ impl fmt::Display for PlanRefusal {
 impl std::error::Error for PlanRefusal {}
 
 impl PlanRefusal {
-    /// Whether the request is wrong: another one can be granted here. Otherwise the machine lacks
-    /// something.
+    /// Whether the request is wrong, so that another request may succeed. Otherwise the machine
+    /// lacks something.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
@@ -195,24 +195,24 @@ impl PlanRefusal {
             }
             PlanRefusal::AllCpus { online } => {
                 let first = CpuSet::one(online.first().unwrap_or_default());
-                vec![format!("leave one out, for example: --cpus {}", online.minus(&first))]
+                vec![format!("omit one, for example: --cpus {}", online.minus(&first))]
             }
             PlanRefusal::WholeNode { cpus, .. } => {
                 let first = cpus.first().unwrap_or_default();
-                vec![format!("leave out one of its CPUs, for example CPU {first}")]
+                vec![format!("omit one of its CPUs, for example CPU {first}")]
             }
             PlanRefusal::TooMany { halves: true, .. } => {
-                vec!["single SMT siblings can be shielded with --half-core".to_owned()]
+                vec!["accept single SMT siblings: --half-core".to_owned()]
             }
             PlanRefusal::NoSuchTunable { near, .. } => {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));
-                near.chain(["`cpushield explain` lists them".to_owned()]).collect()
+                near.chain(["list the tunables: cpushield explain".to_owned()]).collect()
             }
             PlanRefusal::NoOwnCache { .. } | PlanRefusal::NoCacheShown { .. } => {
-                vec!["leave out --share, or --share core".to_owned()]
+                vec!["omit --share, or use --share core".to_owned()]
             }
             PlanRefusal::EmptyList => {
-                vec!["name its CPUs (--cpus 3), or say how many (--count 1)".to_owned()]
+                vec!["name the CPUs: --cpus 3".to_owned(), "or give a number: --count 1".to_owned()]
             }
             PlanRefusal::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
             _ => Vec::new(),
@@ -220,7 +220,7 @@ impl PlanRefusal {
     }
 }
 
-fn words<T: fmt::Display>(items: &[T]) -> String {
+fn comma_list<T: fmt::Display>(items: &[T]) -> String {
     if items.is_empty() {
         return "none".to_owned();
     }
