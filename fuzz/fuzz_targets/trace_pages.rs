@@ -65,7 +65,7 @@ fuzz_target!(|bytes: &[u8]| {
     for page in bytes.chunks(256) {
         replay.page(page);
     }
-    let evidence = replay.cut(u64::MAX);
+    let evidence = replay.end_phase(u64::MAX);
     let listed: u64 = evidence.interruptions.iter().map(|row| row.count).sum();
     assert_eq!(evidence.stays, listed);
 });

@@ -99,7 +99,7 @@ pub enum Culprit {
         /// Its name, or `system call NUMBER`.
         name: String,
     },
-    /// Something that the kernel reports without a name of its own.
+    /// Something that the kernel reports without naming it.
     Event {
         /// The event.
         event: KernelEvent,

@@ -11,7 +11,7 @@ use cpushield_linux::syscalls;
 /// What explains a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExplainSubject {
-    /// A page of its own.
+    /// A topic with a page.
     Topic(&'static Topic),
     /// A function or thread of the kernel.
     Known(&'static KnownCulprit),

@@ -1,5 +1,5 @@
-//! The pages of `explain` for causes: what each is, where it comes from, how it is seen. Kernel facts
-//! name their file and version.
+//! The pages of `explain` for causes: what each is, where it comes from, how it is seen. Kernel
+//! facts name their file and version.
 
 use super::Cause;
 
@@ -71,13 +71,13 @@ const TICK: &str = "\
 The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000) to keep time, account
 CPU use and share the CPU among programs.
 
-At runtime nothing stops it on a busy CPU. That takes `nohz_full=` at boot and then a single runnable
-task on the CPU. Since 4.17 nothing of it remains there; once a second, another CPU runs a tick on
-its behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a `nohz_full`
-CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, an RCU
-grace period that waits for the CPU, and the fair server (see `fair-server`). The kernel reports
-which of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and the
-culprit of the tick includes it: `kept for perf`.
+At runtime nothing stops it on a busy CPU. That takes `nohz_full=` at boot and then a single
+runnable task on the CPU. Since 4.17 nothing of it remains there; once a second, another CPU runs a
+tick on its behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a
+`nohz_full` CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source,
+an RCU grace period that waits for the CPU, and the fair server (see `fair-server`). The kernel
+reports which of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and
+the culprit of the tick includes it: `kept for perf`.
 
 Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` in the trace (`tick_nohz_highres_handler` in 6.7 and 6.8, `tick_sched_timer`
@@ -126,7 +126,7 @@ too. `rcu_nocbs=` moves RCU callbacks.
 Source: raise_softirq_irqoff() and handle_softirqs() in kernel/softirq.c (6.12).";
 
 const IPI_RESCHEDULE: &str = "\
-Another CPU woke a task that is to run on this CPU, or requests a look at its run queue. On a closed
+Another CPU woke a task that is to run on this CPU, or requests a check of its run queue. On a closed
 shield, only the workload itself is woken. When another CPU arms a timer for a busy `nohz_full` CPU,
 it sends a function call (`nohz_full_kick_func`) instead of this IPI.
 
@@ -174,8 +174,8 @@ them quiet.";
 
 const USER_TASK: &str = "\
 Another program ran on this CPU. In a cpuset partition, the scheduler places no other task here and
-refuses tasks that set their affinity to this CPU (`cpuset`). Tasks already in the partition's cgroup
-still run here. Without a cpuset, so does any task that pins itself to this CPU.
+refuses tasks that set their affinity to this CPU (`cpuset`). Tasks already in the partition's
+cgroup still run here. Without a cpuset, so does any task that pins itself to this CPU.
 
 Source: cpuset_cpus_allowed() in kernel/cgroup/cpuset.c and __sched_setaffinity() in
 kernel/sched/syscalls.c (6.12; core.c before 6.11), `cpuset.cpus.partition` in
@@ -200,9 +200,10 @@ kernel/entry/common.c (6.12).";
 const EXCEPTION: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
 register, general protection. The kernel has events only for page faults. Other exceptions show as
-the signal that follows or, on a `nohz_full` CPU, as an entry without an event. When system calls are
-traced too (`verify --syscalls`), such an entry is an exception without a signal (an instruction that
-the kernel emulates, such as `sgdt`), because nothing else is left. Otherwise it may be either.
+the signal that follows or, on a `nohz_full` CPU, as an entry without an event. When system calls
+are traced too (`verify --syscalls`), such an entry is an exception without a signal (an
+instruction that the kernel emulates, such as `sgdt`), because nothing else is left. Otherwise it
+may be either.
 
 Source: arch/x86/kernel/traps.c, fixup_umip_exception() in arch/x86/kernel/umip.c (6.12).";
 
@@ -252,13 +253,13 @@ and AMD processors before Zen 2 show nothing. The witness there is `cpushield la
 kernel thread that reads the clock with interrupts off (hwlat), so that any missing time was taken
 below the kernel. It disturbs the CPU too much to run together with a workload.
 
-`verify` compares the gaps of its sampler with the kernel's trace. A gap is explained when the trace
-shows what ran in it, plus up to 10 µs for kernel entry and exit. The rest of other gaps was taken
-below the kernel. As many of these as the processor counted SMIs are attributed to firmware. When no
-SMI was counted and a gap of 10 µs or more remains, the verdict is `unknown`: something took the CPU,
-and no witness can tell what. In a guest, such gaps are shown and count only against `--max-gap`,
-because the hypervisor may take the CPU at any time. With your own program there is no sampler:
-`--max-gap` then holds only where no SMI was counted and there is no hypervisor.
+`verify` compares the gaps of its sampler with the kernel's trace. A gap is explained when the
+trace shows what ran in it, plus up to 10 µs for kernel entry and exit. The rest of other gaps was
+taken below the kernel. As many of these as the processor counted SMIs are attributed to firmware.
+When no SMI was counted and a gap of 10 µs or more remains, the verdict is `unknown`: something
+took the CPU, and no witness can tell what. In a guest, such gaps are shown and count only against
+`--max-gap`, because the hypervisor may take the CPU at any time. With your own program there is no
+sampler: `--max-gap` then holds only where no SMI was counted and there is no hypervisor.
 
 Source: MSR_SMI_COUNT in arch/x86/include/asm/msr-index.h and its use in
 tools/power/x86/turbostat/turbostat.c, Documentation/trace/hwlat_detector.rst (6.12).";

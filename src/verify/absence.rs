@@ -107,7 +107,7 @@ impl AbsenceReason {
         }
     }
 
-    /// A failure that has no reason of its own.
+    /// A failure without a more specific reason.
     #[must_use]
     pub fn failed(what: impl fmt::Display) -> AbsenceReason {
         AbsenceReason::Failed { what: what.to_string() }

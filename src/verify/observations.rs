@@ -34,7 +34,7 @@ pub struct CombinedObservations {
     /// The trace compared with the perf events that count the same.
     pub compared: Vec<ComparedCpu>,
     /// The threads of the workload.
-    pub workload_threads: Vec<i32>,
+    pub threads: Vec<i32>,
     /// Doubts about all figures.
     pub doubts: Vec<CpuDoubt>,
     /// The length of the span, in nanoseconds.
@@ -45,7 +45,7 @@ impl CombinedObservations {
     /// The evidence about one CPU.
     #[must_use]
     pub fn cpu_evidence(&self, cpu: usize, workload: WatchedWorkload) -> CpuEvidence {
-        let counts = counters::compare(&self.before, &self.after, cpu, &self.workload_threads);
+        let counts = counters::compare(&self.before, &self.after, cpu, &self.threads);
         let sampled = self.seen.gaps.iter().find(|(sampled_cpu, _)| *sampled_cpu == cpu);
         let gaps = sampled.and_then(|(_, observation)| observation.clone());
         let trace = self.seen.trace.iter().flatten().find(|trace| trace.cpu == cpu);
@@ -258,7 +258,7 @@ mod tests {
             smis: (Err(AbsenceReason::Guest), Err(AbsenceReason::Guest)),
             seen: SpanObservation { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
             compared: Vec::new(),
-            workload_threads: Vec::new(),
+            threads: Vec::new(),
             doubts: Vec::new(),
             span_ns: 1_000_000_000,
         }

@@ -35,22 +35,25 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
         _ => {}
     }
     let text = row.name.to_ascii_lowercase();
-    let has = |word| text.contains(word);
-    if has("local timer") || has("timer interrupts") {
+    if text.contains("local timer") || text.contains("timer interrupts") {
         event_entry(Cause::Tick, KernelEvent::LocalTimer)
-    } else if has("timer broadcast") {
+    } else if text.contains("timer broadcast") {
         event_entry(Cause::Tick, KernelEvent::TimerBroadcast)
-    } else if has("rescheduling") {
+    } else if text.contains("rescheduling") {
         unnamed_entry(Cause::IpiReschedule)
-    } else if has("tlb shootdown") {
+    } else if text.contains("tlb shootdown") {
         RowMeaning::Shootdown
-    } else if has("function call") {
+    } else if text.contains("function call") {
         unnamed_entry(Cause::IpiCall)
-    } else if has("irq work") {
+    } else if text.contains("irq work") {
         unnamed_entry(Cause::IpiIrqWork)
-    } else if has("non-maskable") || has("backtrace") {
+    } else if text.contains("non-maskable") || text.contains("backtrace") {
         unnamed_entry(Cause::Nmi)
-    } else if has("machine check") || has("thermal") || has("threshold") || has("deferred error") {
+    } else if text.contains("machine check")
+        || text.contains("thermal")
+        || text.contains("threshold")
+        || text.contains("deferred error")
+    {
         named_entry(Cause::MachineCheck, &row.name)
     } else if row.name.is_empty() {
         named_entry(Cause::Unattributed, &row.label)

@@ -1,4 +1,4 @@
-//! The gap sampler witness. It runs in a process of its own for two reasons. When this process
+//! The gap sampler witness. It runs in a separate process for two reasons. When this process
 //! frees a page, the kernel interrupts every CPU that uses the same address space; and the sampler
 //! must be in the shield's cgroup. Both ends of the protocol are here: [`SamplerProcess`] sends
 //! requests, [`serve`] answers them.

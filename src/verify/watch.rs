@@ -40,7 +40,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let first = environment::take(host);
     (order.progress)(WatchProgress::Settling);
     let mut end = instruments.wait(order, order.warmup, &|_, _| ()).before_the_span();
-    let mut workload_threads = instruments.update_workload(order);
+    let mut threads = instruments.update_workload(order);
     let control = instruments.run_control(order, ControlAt::BeforeSpan);
     let guest = firmware::is_guest(host);
     let smi_counter = firmware::SmiCounter::start(host, &order.cpus);
@@ -68,7 +68,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let smis = (smis, smi_counter.take());
     let changes = environment::changed(&first, &warmed_up, &environment::take(host)).into_iter();
     instruments.doubts.extend(changes.map(|change| CpuDoubt::CircumstanceChanged { change }));
-    workload_threads.extend(instruments.update_workload(order));
+    threads.extend(instruments.update_workload(order));
     // The span of the trace encloses the reads of the counters, which are slow on a slow machine.
     // With a trace, entries and the longest stretch refer to the span of the trace.
     let traced = seen.trace.iter().flatten().map(|cpu| cpu.span_ns).max();
@@ -77,16 +77,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let witnesses = instruments.witnesses(&before, &after, &smis);
     let (workload, traced) = (instruments.watched, instruments.traced.take());
     let compared = instruments.second.into_compared();
-    let all = CombinedObservations {
-        before,
-        after,
-        smis,
-        seen,
-        compared,
-        workload_threads,
-        doubts,
-        span_ns,
-    };
+    let all =
+        CombinedObservations { before, after, smis, seen, compared, threads, doubts, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
         began_s,

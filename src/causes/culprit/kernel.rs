@@ -145,7 +145,7 @@ impl SignalSender {
 }
 
 named! {
-    /// Something that the kernel reports without a name of its own.
+    /// Something that the kernel reports without naming it.
     KernelEvent {
         /// The local timer of a CPU.
         LocalTimer => "local timer",
@@ -183,7 +183,7 @@ named! {
         /// with no event (arch/x86/kernel/traps.c, 6.12).
         ExceptionWithoutSignal => "without a signal: an instruction that the kernel emulates, or debug",
         /// An entry without an event while system calls were not traced.
-        SyscallOrException => "a system call or an exception: --syscalls tells them apart",
+        SyscallOrException => "a system call or an exception (--syscalls distinguishes them)",
     }
 }
 

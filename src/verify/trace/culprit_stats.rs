@@ -25,7 +25,7 @@ pub const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_highres_handler", "ti
 pub enum TracedCulprit {
     /// Unknown.
     Unknown,
-    /// Something that the kernel reports without a name of its own.
+    /// Something that the kernel reports without naming it.
     Event(KernelEvent),
     /// A function of the kernel, by address.
     Function(u64),

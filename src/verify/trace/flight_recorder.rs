@@ -1,6 +1,5 @@
-//! What happened flight_recorder on the recorded CPUs, entry by entry, at constant memory; and of
-//! it, who had the time between two moments. For those who know only afterwards which moments were
-//! bad.
+//! The recent history of the recorded CPUs, at constant memory, and which culprits had the time
+//! between two moments of it. For measurements that know only afterwards which moments were bad.
 
 use super::culprit_stats::{CulpritKey, CulpritNames, TracedCulprit};
 use super::interruptions::{LogEntry, LogEntryKind, ns_to_ticks};

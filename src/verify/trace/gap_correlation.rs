@@ -108,7 +108,7 @@ impl GapCorrelator {
         };
     }
 
-    /// Interruptions that are over, the one that may go on, and the tick up to which that is all.
+    /// Adds finished interruptions, the open one, and the tick up to which all have been added.
     pub fn add_interruptions(
         &mut self,
         finished: impl Iterator<Item = FinishedInterruption>,
@@ -159,7 +159,7 @@ impl GapCorrelator {
         self.advance();
     }
 
-    /// Joins what both witnesses have told of.
+    /// Correlates the gaps for which both witnesses are complete.
     fn advance(&mut self) {
         while let Some(gap) =
             self.gaps.front().copied().filter(|gap| gap.end < self.trace_complete_until)
@@ -388,7 +388,10 @@ mod tests {
         /// Whatever comes, no gap and no interruption is lost or counted twice.
         #[test]
         fn every_gap_and_every_interruption_is_counted_once(
-            steps in prop::collection::vec((1..50u64, 1..50u64, any::<bool>(), any::<bool>()), 0..300),
+            steps in prop::collection::vec(
+                (1..50u64, 1..50u64, any::<bool>(), any::<bool>()),
+                0..300,
+            ),
         ) {
             let mut correlator = correlator(0);
             let (mut now, mut interruptions, mut gaps) = (0, 0, 0);

@@ -214,6 +214,16 @@ impl InterruptionTracker {
         if !self.frames.is_empty() && event.kind != EventKind::Nmi {
             self.charge_time(at);
         }
+        self.dispatch(shared, &event);
+        if let Some(interruption) = &mut self.interruption {
+            interruption.resched = event.resched;
+        }
+        self.check_entries(at);
+    }
+
+    /// Calls the handler of the event.
+    fn dispatch(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
+        let at = event.at;
         match (event.kind, event.values) {
             (EventKind::Vector(vector), _) => self.on_vector(shared, at, vector),
             (EventKind::VectorEnd(vector), _) => {
@@ -235,7 +245,7 @@ impl InterruptionTracker {
             (EventKind::Work, EventValues::Number(f)) => self.on_work(at, f),
             (EventKind::WorkEnd, _) => self.on_work_end(at, event.pid),
             (EventKind::Switch, EventValues::Switch { blocks, pid, comm }) => {
-                self.on_switch(shared, &event, blocks, pid, comm);
+                self.on_switch(shared, event, blocks, pid, comm);
             }
             (EventKind::Fork, EventValues::Fork { parent, child })
                 if shared.workload.contains(&parent) =>
@@ -243,33 +253,15 @@ impl InterruptionTracker {
                 shared.workload.insert(child);
             }
             (EventKind::PageFault, EventValues::Number(bits)) => self.on_page_fault(at, bits),
-            // The kernel accessed memory for the workload that was not mapped.
-            (EventKind::KernelFault, EventValues::Number(bits))
-                if self.runs_workload && self.task != Some(0) =>
-            {
-                self.count_untimed(
-                    Cause::PageFault,
-                    TracedCulprit::KernelFault(to_u8(bits & 0xff)),
-                );
-            }
+            (EventKind::KernelFault, EventValues::Number(bits)) => self.on_kernel_fault(bits),
             (EventKind::TickStop, EventValues::Tick { stopped, needed }) => {
                 self.tick_needed = if stopped { 0 } else { needed };
             }
             (EventKind::Signal, EventValues::Signal { number, code }) => {
                 self.on_signal(at, number, code)
             }
-            (EventKind::Frequency, _) => {
-                self.count_untimed(
-                    Cause::Frequency,
-                    TracedCulprit::Event(KernelEvent::FrequencySet),
-                );
-            }
-            (EventKind::MachineCheck, EventValues::Number(bank)) => {
-                self.count_untimed(
-                    Cause::MachineCheck,
-                    TracedCulprit::Bank(u8::try_from(bank).unwrap_or(u8::MAX)),
-                );
-            }
+            (EventKind::Frequency, _) => self.on_frequency(),
+            (EventKind::MachineCheck, EventValues::Number(bank)) => self.on_machine_check(bank),
             (EventKind::TlbFlush, EventValues::Number(reason)) => self.on_tlb_flush(reason),
             (EventKind::Nmi, EventValues::Nmi { handler, took_ns, handled }) => {
                 self.on_nmi(shared, at, handler, took_ns, handled);
@@ -280,10 +272,6 @@ impl InterruptionTracker {
             (EventKind::UserEnter, _) => self.on_user_enter(at),
             _ => {}
         }
-        if let Some(interruption) = &mut self.interruption {
-            interruption.resched = event.resched;
-        }
-        self.check_entries(at);
     }
 
     /// Ends a phase at this moment and begins the next.

@@ -11,7 +11,7 @@
 //!    new records. It never waits on the buffer, because the kernel would wake a waiter with an
 //!    interrupt on the watched CPU (`rb_wakeups()`).
 //! 4. [`TraceRecorder::end_phase`] ends a phase and returns its evidence; the next begins at the
-//!    same moment. So the positive control has phases of its own before and after the span.
+//!    same moment. So the positive control has separate phases before and after the span.
 //! 5. Dropping the recorder restores everything.
 //!
 //! Not here: what to watch and for how long (`verify::watch`), and what the evidence means

@@ -137,11 +137,28 @@ impl InterruptionTracker {
         );
     }
 
-    /// Counts something without a time of its own inside what runs.
+    /// Counts something without a duration inside what runs.
     pub(super) fn count_untimed(&mut self, cause: Cause, culprit: TracedCulprit) {
         let row = self.seen.rows.row(CulpritKey { cause, culprit });
         row.nested += 1;
         row.untimed += 1;
+    }
+
+    /// The kernel accessed memory for the workload that was not mapped.
+    pub(super) fn on_kernel_fault(&mut self, bits: u64) {
+        if self.runs_workload && self.task != Some(0) {
+            let bits = u8::try_from(bits & 0xff).unwrap_or(u8::MAX);
+            self.count_untimed(Cause::PageFault, TracedCulprit::KernelFault(bits));
+        }
+    }
+
+    pub(super) fn on_frequency(&mut self) {
+        self.count_untimed(Cause::Frequency, TracedCulprit::Event(KernelEvent::FrequencySet));
+    }
+
+    pub(super) fn on_machine_check(&mut self, bank: u64) {
+        let bank = u8::try_from(bank).unwrap_or(u8::MAX);
+        self.count_untimed(Cause::MachineCheck, TracedCulprit::Bank(bank));
     }
 
     /// Names a function call that flushes the TLB, on kernels without its function. Reason 1 is
@@ -445,19 +462,19 @@ impl InterruptionTracker {
 
 /// The culprit of a vector when it is known at once, and the culprit when nothing inside names it.
 fn culprit_of_vector(vector: X86Vector) -> (Option<CulpritKey>, CulpritKey) {
-    let key = |cause, event| CulpritKey { cause, culprit: TracedCulprit::Event(event) };
-    let unnamed = |cause| CulpritKey { cause, culprit: TracedCulprit::Unknown };
     let known = match vector {
-        X86Vector::LocalTimer => return (None, key(Cause::Hrtimer, KernelEvent::NoHrtimerExpired)),
-        X86Vector::CallMany | X86Vector::CallOne => return (None, unnamed(Cause::IpiCall)),
-        X86Vector::Reschedule => unnamed(Cause::IpiReschedule),
-        X86Vector::IrqWork => unnamed(Cause::IpiIrqWork),
-        X86Vector::Platform => key(Cause::Unattributed, KernelEvent::PlatformIpi),
-        X86Vector::Spurious => key(Cause::Unattributed, KernelEvent::SpuriousInterrupt),
-        X86Vector::Error => key(Cause::MachineCheck, KernelEvent::ApicError),
-        X86Vector::Thermal => key(Cause::MachineCheck, KernelEvent::Thermal),
-        X86Vector::Threshold => key(Cause::MachineCheck, KernelEvent::MachineCheckThreshold),
-        X86Vector::Deferred => key(Cause::MachineCheck, KernelEvent::DeferredMachineCheck),
+        X86Vector::LocalTimer => {
+            return (None, event_key(Cause::Hrtimer, KernelEvent::NoHrtimerExpired));
+        }
+        X86Vector::CallMany | X86Vector::CallOne => return (None, unnamed_key(Cause::IpiCall)),
+        X86Vector::Reschedule => unnamed_key(Cause::IpiReschedule),
+        X86Vector::IrqWork => unnamed_key(Cause::IpiIrqWork),
+        X86Vector::Platform => event_key(Cause::Unattributed, KernelEvent::PlatformIpi),
+        X86Vector::Spurious => event_key(Cause::Unattributed, KernelEvent::SpuriousInterrupt),
+        X86Vector::Error => event_key(Cause::MachineCheck, KernelEvent::ApicError),
+        X86Vector::Thermal => event_key(Cause::MachineCheck, KernelEvent::Thermal),
+        X86Vector::Threshold => event_key(Cause::MachineCheck, KernelEvent::MachineCheckThreshold),
+        X86Vector::Deferred => event_key(Cause::MachineCheck, KernelEvent::DeferredMachineCheck),
     };
     (Some(known), known)
 }
@@ -467,4 +484,12 @@ pub fn ns_to_ticks(ns: u64, ticks_per_ns: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let ticks = (ns as f64 * ticks_per_ns) as u64;
     ticks
+}
+
+fn event_key(cause: Cause, event: KernelEvent) -> CulpritKey {
+    CulpritKey { cause, culprit: TracedCulprit::Event(event) }
+}
+
+fn unnamed_key(cause: Cause) -> CulpritKey {
+    CulpritKey { cause, culprit: TracedCulprit::Unknown }
 }
