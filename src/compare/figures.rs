@@ -1,4 +1,4 @@
-//! Groups of runs → the figures of both. Threads of the same role on different CPUs are one subject:
+//! Groups of runs → figures of both. Threads of the same role on different CPUs are one subject:
 //! the worst of all CPUs, and percentiles of their merged histograms. Pure.
 
 use super::{BetterDirection, CompareError, ComparedFigure, GivenGroup, GivenRun, GroupFigure};

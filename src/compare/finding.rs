@@ -116,7 +116,7 @@ fn finding(pairing: &GroupPairing, p: f64, figures: usize) -> ComparisonFinding 
     }
 }
 
-/// Compares one figure of two groups of runs that was chosen in advance, so `p` is not adjusted. The
+/// Compares one figure of two groups of runs, chosen in advance, so `p` is not adjusted. The
 /// estimate is `None` when a figure is not above 0, or a group is empty.
 #[must_use]
 pub fn one_figure(base: &[f64], other: &[f64]) -> (ComparisonFinding, Option<Estimate>) {

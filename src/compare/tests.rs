@@ -124,13 +124,13 @@ fn other_differences_are_listed() {
         latency_in(&mut before, n).setting.cmdline = Some(text);
     });
     let pair = compared(&before, &after);
-    let told: Vec<(DifferenceScope, &str, &str, &str)> = pair
+    let differences: Vec<(DifferenceScope, &str, &str, &str)> = pair
         .differences
         .iter()
         .map(|one| (one.realm, one.what.as_str(), one.base.as_str(), one.other.as_str()))
         .collect();
     assert_eq!(
-        told,
+        differences,
         [
             (DifferenceScope::Kernel, "kernel", "unknown", "6.12.1"),
             (DifferenceScope::Setting, "command line", "nothing more", "isolcpus=3"),

@@ -118,7 +118,8 @@ impl LoadPrice {
         let mut text = format!("\n{}", lay_out("", &columns, &rows));
         text.push_str(&format!(
             "  ± is the spread between the parts of one run of {}. To tell whether a difference is more \
-             than chance,\n  run `latency --load` several times before and under a shield, then use \
+             than chance,\n  run `latency --load` several times before and under a shield, \
+             then use \
              `cpushield compare`.\n",
             span(self.span_ns)
         ));

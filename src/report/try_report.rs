@@ -221,8 +221,8 @@ struct TryRow {
     shielded: u64,
 }
 
-/// Joins the interruptions before and under the shield by cause and culprit, the most frequent under
-/// the shield first.
+/// Joins the interruptions before and under the shield by cause and culprit, the most frequent
+/// under the shield first.
 fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<TryRow> {
     let mut counts: BTreeMap<(Cause, Culprit), (u64, u64)> = BTreeMap::new();
     for seen in &before.interruptions {

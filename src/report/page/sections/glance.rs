@@ -24,7 +24,8 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     blocks.extend(super::guests(material).next().filter(|_| times).map(|name| {
         ReportBlock::Text(format!(
             "These times come from a guest of {name}. Its gaps and latencies include the time that the \
-             hypervisor or emulator took from the CPU, which no shield in the guest can prevent. Judge \
+             hypervisor or emulator took from the CPU. No shield in the guest can prevent that. \
+             Judge \
              the shield by its interruptions, not by these times."
         ))
     }));

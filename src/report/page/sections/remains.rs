@@ -1,4 +1,4 @@
-//! What remains, and how to remove it: leaks with their remedies, tasks and interrupts that cannot be
+//! What remains, how to remove it: leaks with their remedies, tasks and interrupts that cannot be
 //! moved, and advice on boot parameters.
 
 use crate::change::EffectTime;

@@ -20,7 +20,8 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
         ReportBlock::Code { caption, text: lines.join("\n") },
         ReportBlock::Text(
             "Two runs never give the same figures. Repeat each measurement several times, \
-             interleaved, and use `cpushield compare` to find significant differences. Tunables that \
+             interleaved, and use `cpushield compare` to find significant differences. \
+             Tunables that \
              were switched on or off by hand are not in these lines."
                 .to_owned(),
         ),
