@@ -1,26 +1,26 @@
-//! What makes the figure of a load doubtful. Pure.
+//! The doubts about the figure of a load. Pure.
 
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What makes the figure of a load doubtful.
+/// A reason to doubt the figure of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum LoadDoubt {
-    /// It did not begin.
+    /// It did not start.
     DidNotBegin {
         /// Why.
         why: String,
     },
-    /// A thread of it ran on CPUs that were not given to it.
+    /// One of its threads ran on other CPUs.
     RanElsewhere {
         /// Which.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
-    /// The kernel did not let it run on CPUs that were given to it.
+    /// The kernel did not let it run on some of its CPUs.
     CpusRefused {
         /// Which.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -32,25 +32,25 @@ pub enum LoadDoubt {
     DidNothing,
     /// It finished nothing before the end.
     NothingFinished,
-    /// Threads never began.
+    /// Threads never started.
     ThreadsIdle {
-        /// So many.
+        /// The number of threads.
         count: usize,
-        /// Of so many.
+        /// The number of all threads.
         of: usize,
     },
     /// Threads ended before the end.
     ThreadsEnded {
-        /// So many.
+        /// The number of threads.
         count: usize,
-        /// Of so many.
+        /// The number of all threads.
         of: usize,
     },
     /// Threads failed.
     ThreadsFailed {
-        /// So many.
+        /// The number of threads.
         count: usize,
-        /// Of so many.
+        /// The number of all threads.
         of: usize,
         /// The kernel's answer.
         answer: String,
@@ -74,16 +74,16 @@ pub enum LoadDoubt {
 impl fmt::Display for LoadDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LoadDoubt::DidNotBegin { why } => write!(f, "it did not begin: {why}"),
-            LoadDoubt::RanElsewhere { cpus } => write!(f, "a thread of it ran on CPU {cpus}"),
+            LoadDoubt::DidNotBegin { why } => write!(f, "it did not start: {why}"),
+            LoadDoubt::RanElsewhere { cpus } => write!(f, "one of its threads ran on CPU {cpus}"),
             LoadDoubt::CpusRefused { cpus } => {
                 write!(f, "the kernel did not let it run on CPU {cpus}")
             }
             LoadDoubt::NotCounted => f.write_str("the kernel does not count it"),
             LoadDoubt::DidNothing => f.write_str("it did nothing"),
-            LoadDoubt::NothingFinished => f.write_str("nothing of it was done before the end"),
+            LoadDoubt::NothingFinished => f.write_str("it finished nothing before the end"),
             LoadDoubt::ThreadsIdle { count, of } => {
-                write!(f, "{count} of {of} threads never began")
+                write!(f, "{count} of {of} threads never started")
             }
             LoadDoubt::ThreadsEnded { count, of } => {
                 write!(f, "{count} of {of} threads ended before the end")
@@ -94,7 +94,7 @@ impl fmt::Display for LoadDoubt {
             LoadDoubt::NotEnded => f.write_str("it did not end in time, and its figures are lost"),
             LoadDoubt::NoFigures => f.write_str("it reported no figures"),
             LoadDoubt::ProgramFailed { said: Some(said) } => f.write_str(said),
-            LoadDoubt::ProgramFailed { said: None } => f.write_str("it failed without a word"),
+            LoadDoubt::ProgramFailed { said: None } => f.write_str("it failed without a message"),
             LoadDoubt::NoAnswer { why } => f.write_str(why),
         }
     }

@@ -92,7 +92,7 @@ impl LoadGenerator {
         Ok(gang)
     }
 
-    /// Lets it work.
+    /// Starts the work of all loads.
     pub fn begin(&mut self) {
         for hand in &mut self.hands {
             for crew in &mut hand.crews {
@@ -103,7 +103,7 @@ impl LoadGenerator {
         }
     }
 
-    /// From now on it counts.
+    /// Starts the counted span.
     pub fn count_from_now(&mut self, host: &Host) {
         for hand in &mut self.hands {
             hand.from = hand.now(host, &self.cpus);
@@ -121,23 +121,23 @@ impl LoadGenerator {
         self.hands.iter().map(now).collect()
     }
 
-    /// Until now it counted.
+    /// Ends the counted span.
     pub fn count_until_now(&mut self, host: &Host) {
         for hand in &mut self.hands {
             hand.until = hand.now(host, &self.cpus);
         }
     }
 
-    /// Looks whether it is where it belongs, ends it, and tells what it did.
+    /// Checks the CPUs of all loads, ends them, and returns what they did.
     #[must_use]
     pub fn end(mut self, host: &Host) -> Vec<LoadDone> {
-        self.look(host);
+        self.check_placement(host);
         let cpus = self.cpus;
         self.hands.into_iter().flat_map(|hand| hand.end(&cpus)).collect()
     }
 
-    /// Where its threads are, those of programs that it started too.
-    fn look(&mut self, host: &Host) {
+    /// Adds a doubt for each load with a thread on other CPUs, including those of its programs.
+    fn check_placement(&mut self, host: &Host) {
         if self.hands.is_empty() {
             return;
         }
@@ -207,7 +207,7 @@ impl LoadInstance {
             match crew.talk(&LoadCommand::End) {
                 Ok(LoadReply::Done { told: more }) => told.extend(more),
                 Ok(_) => {
-                    let why = "an answer out of turn".to_owned();
+                    let why = "an unexpected answer".to_owned();
                     self.doubts.push(LoadDoubt::NoAnswer { why });
                 }
                 Err(why) => self.doubts.push(LoadDoubt::NoAnswer { why }),
@@ -294,10 +294,10 @@ impl LoadProcess {
         match talk(&mut companion, &ask)? {
             LoadReply::Ready { board, workers, what, program, on } => {
                 let meters = ProgressCounters::open(companion.pid(), board, workers)
-                    .map_err(|e| format!("its counters cannot be read: {e}"))?;
+                    .map_err(|e| format!("cannot read its counters: {e}"))?;
                 Ok((LoadProcess { companion, meters }, what, program, on))
             }
-            other => Err(format!("an answer out of turn: {other:?}")),
+            other => Err(format!("an unexpected answer: {other:?}")),
         }
     }
 
@@ -308,10 +308,11 @@ impl LoadProcess {
 
 fn talk(companion: &mut WorkerProcess, ask: &LoadCommand) -> Result<LoadReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    companion.send(&line).map_err(|e| format!("its process is gone: {e}"))?;
-    let line =
-        companion.receive(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
-    match serde_json::from_str(&line).map_err(|e| format!("an answer that makes no sense: {e}"))? {
+    companion.tell(&line).map_err(|e| format!("its process is gone: {e}"))?;
+    let line = companion.hear(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
+    match serde_json::from_str(&line)
+        .map_err(|e| format!("an answer that cannot be parsed: {e}"))?
+    {
         LoadReply::Failed { why } => Err(why),
         answer => Ok(answer),
     }

@@ -1,4 +1,4 @@
-//! What loads are asked for, and why there may be none.
+//! The requested loads, and the errors that prevent them.
 
 use super::kinds::{self, KINDS, LoadKind};
 use cpushield_linux::CpuSet;
@@ -10,25 +10,25 @@ const ALL: &str = "all";
 /// The word for no load.
 const NONE: &str = "none";
 
-/// One load.
+/// A requested load.
 #[derive(Debug, Clone)]
 pub struct WantedLoad {
     /// Its kind.
     pub kind: &'static dyn LoadKind,
-    /// Words of the user's for a program.
+    /// The user's arguments for a program.
     pub words: Vec<String>,
-    /// It is left out, with a note, where it cannot run.
+    /// Whether to skip it, with a note, where it cannot run.
     pub optional: bool,
 }
 
-/// What the machine is to be given to do.
+/// The load to run on the machine.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
     /// The loads; none is fine.
     pub wanted: Vec<WantedLoad>,
-    /// The CPUs that all of them share.
+    /// The CPUs that all loads share.
     pub cpus: CpuSet,
-    /// Where files for a moment belong.
+    /// The directory for temporary files.
     pub dir: PathBuf,
 }
 
@@ -40,22 +40,22 @@ impl LoadRequest {
     }
 }
 
-/// Why there is no load.
+/// Why a load is not possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadError {
     /// There is no such kind.
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         word: String,
     },
-    /// `none` beside others, or words for a load that takes none.
+    /// `none` together with others, or arguments for a load that takes none.
     Senseless {
         /// Why.
         why: String,
     },
     /// It cannot run here.
     Impossible {
-        /// Which.
+        /// The name of the load.
         load: &'static str,
         /// Why.
         why: String,
@@ -77,7 +77,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// The loads that words stand for: `messages`, `all`, `stress-ng:--cpu 2`. Each kind is there once.
+/// Parses the names of loads: `messages`, `all`, `stress-ng:--cpu 2`. Each kind is there once.
 ///
 /// # Errors
 /// There is no such kind, or the words make no sense together.

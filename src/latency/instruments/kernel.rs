@@ -29,8 +29,8 @@ impl Instrument for KernelInstrument {
 
     fn page(&self) -> &'static str {
         "The kernel's timerlat tracer, which rtla uses too, arms a timer on each CPU and records \
-         how late each stage of a wakeup was. All stages count from the same moment, when the timer \
-         was due. `irq`: its handler ran. This includes code with interrupts disabled, other \
+         how late each stage of a wakeup was. All stages count from the moment when the timer was \
+         due. `irq`: its handler ran. This includes code with interrupts disabled, other \
          interrupts, an idle state of the CPU, and everything below the kernel. `thread`: the \
          thread that it woke ran. This adds the scheduler, softirqs, threads of higher priority, \
          and code that cannot be preempted. `user`: that thread was back in user mode and made \
