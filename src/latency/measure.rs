@@ -567,7 +567,7 @@ pub(super) mod tests {
         assert_eq!(measured_end(span, 7, 3_000_000_007), (3_000_000_007, None));
         let (end_ns, why) = measured_end(span, 7, 9_700_000_007);
         assert_eq!(end_ns, 5_000_000_007);
-        assert!(why.unwrap().to_string().ends_with("4700ms ago"));
+        assert!(why.unwrap().to_string().contains("4700ms ago"));
     }
 
     #[test]
