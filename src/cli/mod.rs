@@ -51,7 +51,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Give a workload CPUs of its own, and prove that nothing interrupts it
+/// Isolate CPUs for a workload, and prove that nothing interrupts it
 ///
 /// survey → plan → apply → run → verify → latency → report → undo. Start with `cpushield try`.
 #[derive(Debug, Parser)]
