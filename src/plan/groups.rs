@@ -16,8 +16,8 @@ pub enum CpuGroup {
     L3,
 }
 
-/// The online CPUs in groups, ordered by the first CPU of each. Overlapping sets are merged, because
-/// some firmware describes siblings from one side only.
+/// The online CPUs in groups, ordered by the first CPU of each. Overlapping sets are merged,
+/// because some firmware describes siblings from one side only.
 #[must_use]
 pub fn groups(topology: &Topology, by: CpuGroup) -> Vec<CpuSet> {
     let mut parts: Vec<CpuSet> = Vec::new();

@@ -171,7 +171,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_choice_is_safe_and_every_refusal_has_a_reason(shape in shapes(), request in requests()) {
+    fn every_choice_is_safe_and_every_refusal_has_a_reason(
+        shape in shapes(),
+        request in requests(),
+    ) {
         let machine = shape.machine();
         match choose(&machine, &request) {
             Ok(choice) => {

@@ -16,8 +16,8 @@ pub(super) fn exhausted_node(machine: &Machine, cpus: &CpuSet) -> Option<(usize,
     nodes.into_iter().find(|(_, all)| !all.is_empty() && all.is_subset(cpus))
 }
 
-/// Chooses the memory nodes: those of the CPUs, or other nodes and a warning if these have no usable
-/// memory.
+/// Chooses the memory nodes: those of the CPUs, or other nodes and a warning if these have no
+/// usable memory.
 pub(super) fn choose_mems(machine: &Machine, cpus: &CpuSet) -> (CpuSet, Option<String>) {
     let nodes = &machine.topology.nodes;
     let shielded = nodes.iter().filter(|node| node.cpus.intersects(cpus));
