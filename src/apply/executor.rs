@@ -29,7 +29,7 @@ pub fn apply(
     let boot = check(host, plan)?;
     let lock = store.lock()?;
     let notes = check_no_shield(host, store)?;
-    host.stay_on(&plan.shield.housekeeping);
+    host.pin_current_thread(&plan.shield.housekeeping);
     let tasks = host.tasks()?;
     let mut hogs = RtHogs::among(host, &tasks);
     let mut blocker = hogs.above_rcu(host)?;

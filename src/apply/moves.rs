@@ -42,7 +42,7 @@ pub fn members(host: &Host, group: &str) -> Result<Vec<TaskId>> {
         Err(error) if error.is_absent() => Vec::new(),
         other => other?,
     };
-    let started = numbers.into_iter().map(|tid| (tid, host.started(tid)));
+    let started = numbers.into_iter().map(|tid| (tid, host.start_time(tid)));
     Ok(started.filter_map(|(tid, started)| Some(TaskId { tid, started: started? })).collect())
 }
 

@@ -142,7 +142,7 @@ fn write(
     }
     if is_partition(path) {
         let kind = RefusalKind::from_partition(&left);
-        return partition(host, path, value, &before, &Refusal { kind, reason: left });
+        return fall_back_to_root(host, path, value, &before, &Refusal { kind, reason: left });
     }
     let verb = if compare.same(&left, &before) { "kept" } else { "made it" };
     let reason = format!("the kernel {verb} {left:?}");

@@ -319,7 +319,7 @@ pub(super) fn remove_below(
     depth: usize,
 ) -> Result<()> {
     if depth < DEPTH_MAX && is_group(host, path) {
-        for name in host.groups_below(path)? {
+        for name in host.list_directories(path)? {
             let below = format!("{path}/{name}");
             if is_group(host, &below) {
                 remove_below(host, &below, above, moved, depth + 1)?;

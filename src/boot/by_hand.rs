@@ -91,7 +91,7 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
     lines.dedup();
     let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = KernelVersion::from_release(&release);
-    let ignored = line::ignored_beside(now, words, &possible_cpus(host), version);
+    let ignored = line::first_ignored(now, words, &possible_cpus(host), version);
     lines.extend(ignored.map(|fault| format!("first: {}; otherwise {fault}", fault.advice())));
     lines
 }

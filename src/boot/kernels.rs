@@ -99,7 +99,7 @@ impl<'a> SelectedKernels<'a> {
 
     /// Why a kernel does not know a parameter; `None` when it does.
     fn why_unknown(&self, parameter: &KernelParameter, entry: &LoaderEntry) -> Option<String> {
-        let version = KernelVersion::of_release(&entry.version);
+        let version = KernelVersion::from_release(&entry.version);
         parameter.unknown_to(&self.builds.get(&entry.version)?.options, self.arch, version)
     }
 

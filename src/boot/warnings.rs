@@ -51,12 +51,14 @@ pub(super) fn different_lists(
     parameters: &[WantedParameter],
 ) -> Vec<String> {
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    let of_entry = |entry: &&LoaderEntry| {
+    let mut warnings = Vec::new();
+    for entry in targets {
         let version = KernelVersion::from_release(&entry.version);
-        let lists = line::different_lists(&entry.args, &words, version)?;
-        Some(format!("kernel {}: {lists}", entry.version))
-    };
-    targets.iter().filter_map(of_entry).collect()
+        if let Some(lists) = line::different_lists(&entry.args, &words, version) {
+            warnings.push(format!("kernel {}: {lists}", entry.version));
+        }
+    }
+    warnings
 }
 
 /// Recommends `--on isolcpus-managed-irq` on a machine that has such interrupts.

@@ -36,7 +36,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> 
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
-    let place = ShieldPlacement::of(&host, &run::shield(&host, &store)?);
+    let place = ShieldPlacement::new(&host, &run::shield(&host, &store)?);
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let mut moved = Vec::new();
     for tid in &args.tids {

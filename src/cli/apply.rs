@@ -52,7 +52,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
             .hint("--dry-run prints the commands for it"));
     }
     let store = global.store();
-    let _hurry = (!args.dry_run).then(sched::hurry);
+    let _hurry = (!args.dry_run).then(sched::boost_priority);
     let (plan, origin) = load_or_make_plan(&host, &store, args)?;
     if args.dry_run {
         return ui.show(&plan, || shell_script(&plan));
@@ -80,7 +80,7 @@ pub(super) fn apply_with_progress(
             '_,
         >| {
             if !progress.what.is_empty() {
-                bar.tell(&format!("shielding: {}", progress.what));
+                bar.show_task(&format!("shielding: {}", progress.what));
             }
         });
     bar.end();
@@ -191,10 +191,7 @@ mod tests {
         assert!(elsewhere.contains("another machine"), "{elsewhere}");
         assert!(elsewhere.contains("--root DIR"), "{elsewhere}");
         let missing = shown("77", &here).unwrap_err();
-        assert!(
-            missing.starts_with("the plan shields CPU 77, which is not online (online: 0-3)"),
-            "{missing}"
-        );
+        assert!(missing.starts_with("the plan shields CPU 77; in use here are 0-3"), "{missing}");
         std::fs::remove_dir_all(&scratch).unwrap();
     }
 }

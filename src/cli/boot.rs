@@ -109,7 +109,7 @@ fn plan_boot(
 ) -> Result<BootPlan, Failure> {
     let machine = super::survey_machine(host, store);
     let request = request.resolve(host, &machine, EffectTime::Boot)?.request;
-    let request = BootRequest { wish: request, kernels: args.kernels.clone() };
+    let request = BootRequest { shield: request, kernels: args.kernels.clone() };
     let menu = loaders::find(host)?;
     Ok(plan(host, &machine, &request, menu.as_ref())?)
 }
@@ -147,7 +147,7 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
                 let bytes = String::from_utf8_lossy(&edit.bytes);
                 text.push_str(&format!("# {} (mode {:o}):\n{bytes}", edit.path, edit.mode));
             }
-            for path in &recipe.made {
+            for path in &recipe.generated {
                 text.push_str(&format!("# then regenerated: {path}\n"));
             }
             text

@@ -94,7 +94,8 @@ impl<'a> MeasurementCheckpoint<'a> {
         let Some(before) = &self.before else { return Ok(()) };
         let kernel = host.read_line("/proc/sys/kernel/osrelease").ok();
         let cmdline = host.read_line("/proc/cmdline").ok();
-        let Some(ResumeMismatch { what, was, is }) = misfit(before, order, kernel, cmdline) else {
+        let Some(ResumeMismatch { what, was, is }) = find_mismatch(before, order, kernel, cmdline)
+        else {
             return Ok(());
         };
         Err(self.fail_mismatch(what, &was, &is))
@@ -140,7 +141,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
         let mut whole = self.join_with_before(latency)?;
         whole.notes.extend(self.autosave.into_inner().end());
-        let text = autosave::text(&whole).map_err(Failure::machine)?;
+        let text = autosave::to_json(&whole).map_err(Failure::machine)?;
         let save_error = match keep_document(&self.path, &text) {
             Ok(()) => {
                 self.ui.status(&format!("saved: {}", self.path.display()));

@@ -67,7 +67,8 @@ fn find_doubt(
         // A shield that the boot restored is the one to watch.
         Ok(ShieldPresence::Whole(journal)) => {
             let active = journal.plan();
-            return trial::unproved(cpus, &active.shield.cpus).or_else(|| verify_active(global));
+            return trial::why_unproved(cpus, &active.shield.cpus)
+                .or_else(|| verify_active(global));
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
             return Some(format!("the active shield is incomplete: {unfinished}"));

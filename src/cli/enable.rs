@@ -74,7 +74,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
             .hint("show the plan for it: cpushield plan --root DIR"));
     }
     let store = global.store();
-    let _hurry = sched::hurry();
+    let _hurry = sched::boost_priority();
     let (plan, origin) = apply::plan_request(&host, &store, &args.request)?;
     undo::catch_stops()?;
     let applied = match args.now {
@@ -102,7 +102,7 @@ fn install(
 ) -> Result<Enabled, Failure> {
     let state = absolute_path(&global.state_dir());
     let words = apply_arguments(request);
-    let call = StartCommand { program: host.link("/proc/self/exe")?, state, words };
+    let call = StartCommand { program: host.read_link("/proc/self/exe")?, state, words };
     Ok(early::install(host, store, &call)?)
 }
 

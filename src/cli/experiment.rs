@@ -77,7 +77,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         let schedule = schedule(&matrix, args.reboot);
         if args.dry_run {
             let dry_run = dry_run(ui, global, &host, args, &matrix, &schedule)?;
-            return ui.show(&dry_run, || report::outlook(&dry_run, ui.width()));
+            return ui.show(&dry_run, || report::dry_run_text(&dry_run, ui.width()));
         }
         let store = global.store();
         let _lock = claim_experiment(&store, "an experiment is running")?;
@@ -263,7 +263,7 @@ fn choose_cpus(
         }
         planned.push((row, plan.steps.clone()));
         if n == 0 {
-            chosen = Some((plan.shield.cpus.clone(), ShieldPlacement::of(host, &plan).cpus));
+            chosen = Some((plan.shield.cpus.clone(), ShieldPlacement::new(host, &plan).cpus));
         }
     }
     chosen.ok_or_else(|| {

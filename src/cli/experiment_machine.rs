@@ -84,7 +84,7 @@ impl LiveExperimentMachine<'_> {
 
     fn boot_plan(&self, parameters: &[String]) -> Result<boot::BootPlan, BootError> {
         let menu = loaders::find(self.host)?;
-        boot_plan::of_words(self.host, parameters, menu.as_ref())
+        boot_plan::for_words(self.host, parameters, menu.as_ref())
     }
 
     fn has_systemd(&self) -> bool {
@@ -124,7 +124,7 @@ impl LiveExperimentMachine<'_> {
         let (applied, plan) =
             apply_or_fall_back(self.host, &self.store, plan, Some(origin), &mut |_| {})
                 .map_err(classify_apply_error)?;
-        let place = ShieldPlacement::of(self.host, &plan);
+        let place = ShieldPlacement::new(self.host, &plan);
         let latency = self.measure_cell(row, column, Some(place));
         // Take the shield down first, even if the measurement failed.
         let undone = apply::undo(self.host, &self.store).map_err(Failure::from)?;
@@ -171,7 +171,7 @@ impl LiveExperimentMachine<'_> {
             &MeasureRequest {
                 instrument,
                 cpus: self.cpus.clone(),
-                beats: thread_specs(column),
+                threads: thread_specs(column),
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 over_ns: column.over_ns.clone(),
@@ -232,7 +232,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             return Ok(Err(format!("this boot lacks {parameter}")));
         }
         for parameter in &wanted {
-            if let (shows, Some(false)) = status::shown(self.host, parameter) {
+            if let (shows, Some(false)) = status::read_effect(self.host, parameter) {
                 let shows = shows.unwrap_or_default();
                 return Ok(Err(format!("{parameter} is not in force: the kernel shows {shows}")));
             }

@@ -172,7 +172,7 @@ impl FixLoop<'_> {
                 todo.retain(cycles_cpu);
             }
             let amended = apply::amend(self.order.host, &self.store, &todo)?;
-            let fixes: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::of).collect();
+            let fixes: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::from_step).collect();
             for step in todo {
                 let subject = step.change.subject();
                 let fix = fixes.iter().rev().find(|fix| fix.subject == subject);

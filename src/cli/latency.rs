@@ -169,7 +169,7 @@ fn measure(
     let order = MeasureRequest {
         instrument,
         cpus: target.watch.cpus.clone(),
-        beats: threads,
+        threads: threads,
         span: checkpoint::remaining_span(checkpoint, args.time)?,
         warmup: args.warmup.unwrap_or(if args.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: args.over.clone(),
@@ -187,10 +187,14 @@ fn measure(
                 let so_far = worst
                     .get()
                     .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
-                bar.part(&format!("measuring{so_far}"), done_before + done, done_before + of);
+                bar.show_progress(
+                    &format!("measuring{so_far}"),
+                    done_before + done,
+                    done_before + of,
+                );
             }
         },
-        keep: checkpoint.is_some().then_some(&save),
+        autosave: checkpoint.is_some().then_some(&save),
         stop: &|| signal::stopped_by().is_some(),
     };
     checkpoint.map_or(Ok(()), |checkpoint| checkpoint.check_resumable(host, &order))?;
@@ -377,7 +381,7 @@ fn describe_broken_gate(
         let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
         return format!("it is unknown whether {} holds{why}", gate.limit);
     }
-    format!("{} does not hold: found {}", gate.limit, report::found(latency, gate))
+    format!("{} does not hold: found {}", gate.limit, report::measured_value(latency, gate))
 }
 
 fn instrument_parser() -> impl TypedValueParser<Value = String> {

@@ -163,11 +163,11 @@ impl GlobalArgs {
 /// Surveys the machine. While a shield, or a part of one, is active, the survey skips everything
 /// that would interrupt its CPUs.
 pub(crate) fn survey_machine(host: &Host, store: &Store) -> Machine {
-    survey_with_shield(host, store, crate::apply::active(host, store).ok().flatten().as_ref())
+    survey_under(host, store, crate::apply::active(host, store).ok().flatten().as_ref())
 }
 
 /// Like [`survey_machine`], when the caller already knows the active shield.
-fn survey_with_shield(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
+fn survey_under(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
     match active {
         Some(plan) if host.is_live() => survey_shielded(host, store, plan),
         _ => crate::survey::survey(host, &tunables::reads()),
@@ -177,7 +177,7 @@ fn survey_with_shield(host: &Host, store: &Store, active: Option<&Plan>) -> Mach
 /// Surveys the machine while this shield is active. The shield's journal supplies what is known
 /// about interrupts.
 pub(crate) fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
-    let mut machine = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
+    let mut machine = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
     // Without outcomes in the journal, the plan is all that is known.
     let outcomes = crate::apply::outcomes(host, store).unwrap_or_default();
     tunables::complete_survey(&mut machine, plan, &outcomes);

@@ -49,9 +49,9 @@ pub(super) fn measure_window(
     what: &str,
 ) -> Result<PriceWindow, Failure> {
     let bar = ui.bar();
-    bar.tell(what);
+    bar.show_task(what);
     let mut generator = LoadGenerator::start(request)?;
-    generator.go();
+    generator.begin();
     wait(WARMUP, &|_| {})?;
     let start_ns = monotonic_ns();
     generator.count_from_now(host);
@@ -59,7 +59,7 @@ pub(super) fn measure_window(
     let mut parts: Vec<(String, Vec<f64>)> =
         last.iter().map(|(name, ..)| ((*name).to_owned(), Vec::new())).collect();
     for part in 0..PARTS {
-        wait(span / PARTS, &|done| bar.part(what, span / PARTS * part + done, span))?;
+        wait(span / PARTS, &|done| bar.show_progress(what, span / PARTS * part + done, span))?;
         let now = generator.so_far(host);
         for (((_, rates), (_, from_ns, from)), (_, until_ns, until)) in
             parts.iter_mut().zip(&last).zip(&now)

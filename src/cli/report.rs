@@ -280,7 +280,7 @@ fn collect_material(
             SavedDocument::Verdict(verify) => {
                 let (evidence, verdict) = (verify.evidence, Some(verify.verdict));
                 let watch = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
-                material.looks.push(LabelledDocument::new(label, watch));
+                material.observations.push(LabelledDocument::new(label, watch));
             }
             SavedDocument::Latency(latency) => {
                 material.latencies.push(LabelledDocument::new(label, *latency))

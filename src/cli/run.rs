@@ -80,7 +80,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Fai
     if !supervision.is_needed() {
         return Err(run::become_program(&host, &start).into());
     }
-    let ended = run::attend(
+    let ended = run::supervise(
         &host,
         &store,
         &start,
@@ -112,7 +112,7 @@ fn prepare(
 ) -> Result<(ProgramStart, Supervision), Failure> {
     args.active.check(host, store)?;
     let plan = run::shield(host, store)?;
-    let place = ShieldPlacement::of(host, &plan);
+    let place = ShieldPlacement::new(host, &plan);
     let requested = requested_policy(args);
     let cpus = match requested {
         _ if args.spread => place.cpus.clone(),

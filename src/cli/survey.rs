@@ -40,7 +40,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failur
     let store = global.store();
     let active = apply::active(&host, &store);
     let shield = active.as_ref().ok().and_then(Option::as_ref);
-    let machine = super::survey_with_shield(&host, &store, shield);
+    let machine = super::survey_under(&host, &store, shield);
     ui.show(&machine, || match active {
         Ok(None) => describe_with_readiness(&machine, ui.width()),
         // On a machine that is already shielded, a plan for another shield proves nothing.

@@ -165,7 +165,7 @@ fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let (applied, plan) =
         apply_or_fall_back(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
     let plan = &plan;
-    let group = ShieldPlacement::of(host, plan).group;
+    let group = ShieldPlacement::new(host, plan).group;
     let shielded = watch_cpus(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
     let what = "the price: with the shield";
@@ -184,7 +184,7 @@ fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
         return Err(Failure::new(FailureKind::NotUndone, message));
     }
     let shielded = shielded?;
-    let price = free.zip(price?).map(|(free, rest)| LoadPrice::of(&free, &rest));
+    let price = free.zip(price?).map(|(free, rest)| LoadPrice::compute(&free, &rest));
     pin_to(&original)?;
     let after = survey(host, &tunables::reads());
     let verdict = judge(&shielded, &trying.limits, &|seen| {
@@ -224,7 +224,7 @@ fn measure_free(
 /// Surveys the machine with the shield in force. The survey before it knows which interrupts can
 /// be moved.
 fn survey_under_shield(host: &Host, before: &Machine, plan: &Plan) -> Machine {
-    let mut under = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
+    let mut under = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
     for irq in &mut under.irqs {
         if let Some(known) = before.irqs.iter().find(|known| known.irq == irq.irq) {
             irq.movable = known.movable.clone();

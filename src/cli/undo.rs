@@ -78,9 +78,9 @@ pub(super) fn catch_stops() -> Result<(), Failure> {
 /// # Errors
 /// The journal cannot be used.
 pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<UndoneShield, Failure> {
-    let _hurry = sched::hurry();
-    let tracer_note = latency::recovered(host, store);
-    let swept = tracefs::sweep(host);
+    let _hurry = sched::boost_priority();
+    let tracer_note = latency::restore_tracer_settings(host, store);
+    let swept = tracefs::remove_stale_instances(host);
     let released = run::release(host, store);
     let mut undone = match undo(host, store) {
         Err(UndoError::Journal { .. }) if forget => {

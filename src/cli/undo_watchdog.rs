@@ -55,8 +55,8 @@ pub fn run(global: &GlobalArgs, args: &GuardArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     // Undo would show this note to the user, but the watchdog has no output.
-    let _ = crate::latency::recovered(&host, &store);
-    tracefs::sweep(&host);
+    let _ = crate::latency::restore_tracer_settings(&host, &store);
+    tracefs::remove_stale_instances(&host);
     // A shield with another name belongs to another command.
     standing::undo_named(&global.host()?, &store, &[try_shield::NAME, experiment_machine::NAME])
 }

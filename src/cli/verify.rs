@@ -316,10 +316,10 @@ fn watch_target(
                 .then(|| UntilBreach { limits: *limits, before_ns: nanos(args.before) }),
             keep: export_files(args).next().map(|beside| RawTraceUse { beside, take: &take }),
             progress: &|progress| match progress {
-                WatchProgress::Arming => bar.tell("getting ready"),
-                WatchProgress::Settling => bar.tell("warming up"),
+                WatchProgress::Arming => bar.show_task("getting ready"),
+                WatchProgress::Settling => bar.show_task("warming up"),
                 WatchProgress::Watching { done, of, worst: now } => {
-                    bar.part(&describe_progress(&now), done, of);
+                    bar.show_progress(&describe_progress(&now), done, of);
                     worst.set(now);
                 }
                 WatchProgress::Gathering => bar.show_task("gathering"),
@@ -353,7 +353,7 @@ fn report_left_behind(ui: &Ui, left: &LeftBehind) {
         ui.warn(&format!(
             "cannot end processes that the program left running in the shield: {}; remove them \
              from the shield: cpushield remove {pid}",
-            join_names(&left.there)
+            join_names(&left.running)
         ));
     }
 }

@@ -67,7 +67,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure
         ActiveShield::Denied
     });
     let unread = matches!(active, ActiveShield::Denied) && args.cpus.is_none();
-    let place = active.plan().map(|plan| ShieldPlacement::of(&host, &plan));
+    let place = active.plan().map(|plan| ShieldPlacement::new(&host, &plan));
     let mut setup = LiveSetup { unread, ..live_setup(&host, args, place.as_ref()) };
     setup.from = leave_shielded_cpus(&setup);
     setup.topology = survey::topology(&host);
@@ -148,9 +148,9 @@ impl LiveReader<'_> {
         let members = place.and_then(|place| place.members(self.host).ok()).unwrap_or_default();
         let mut traced = Vec::new();
         if let Some(recorder) = &mut self.recorder {
-            recorder.workload(&members);
+            recorder.set_workload(&members);
             // An error ends the trace; from then on only counters are shown.
-            match recorder.cut() {
+            match recorder.end_phase() {
                 Ok(interruptions) => traced = interruptions,
                 Err(_) => self.recorder = None,
             }

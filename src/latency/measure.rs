@@ -46,10 +46,10 @@ pub fn measure(
     host: &Host,
     request: &MeasureRequest<'_>,
 ) -> Result<LatencyMeasurement, LatencyError> {
-    let online = check(host, order)?;
-    let aside = AffinityGuard::step(&online.minus(&order.cpus));
-    (order.progress)(MeasureProgress::Starting);
-    let machine = survey_with_shield(host, &[], &order.cpus);
+    let online = check_request(host, request)?;
+    let own_affinity = AffinityGuard::step_aside(&online.minus(&request.cpus));
+    (request.progress)(MeasureProgress::Starting);
+    let machine = survey_with_shield(host, &[], &request.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let placements = placements(request);
     let mut load = LoadGenerator::start(&request.load)?;

@@ -308,8 +308,9 @@ impl LoadProcess {
 
 fn talk(companion: &mut WorkerProcess, ask: &LoadCommand) -> Result<LoadReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    companion.tell(&line).map_err(|e| format!("its process is gone: {e}"))?;
-    let line = companion.hear(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
+    companion.send(&line).map_err(|e| format!("its process is gone: {e}"))?;
+    let line =
+        companion.receive(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
     match serde_json::from_str(&line)
         .map_err(|e| format!("an answer that cannot be parsed: {e}"))?
     {

@@ -171,7 +171,7 @@ impl Plan {
     fn add(&mut self, machine: &Machine, tunable: &dyn Tunable, wants: WantedChanges) {
         match wants {
             WantedChanges::Nothing(reason) => {
-                match tunable.wants_when_asked(machine, &self.shield) {
+                match tunable.wants_on_request(machine, &self.shield) {
                     WantedChanges::Changes(_) => {
                         let reason = format!("{reason} (--on {})", tunable.name());
                         self.skip(tunable, SkipKind::OnlyWhenAsked, &reason);

@@ -264,8 +264,12 @@ fn leak_row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
     ]
 }
 
-/// What sent a function call, where all that sent it did so for one purpose: `, because the kernel
-/// frees kernel addresses`. A function alone does not say who is to blame.
+fn number_or_dash(n: u64) -> String {
+    if n == 0 { "-".to_owned() } else { n.to_string() }
+}
+
+/// The sender of a function call: `, sent by work drain_vmap_area_work`, and the number of further
+/// ones. The function alone does not show what caused the call.
 pub(super) fn sent_by(row: &InterruptionCount, seen: &CpuEvidence) -> String {
     let (Cause::IpiCall, Culprit::Function { name }) = (row.cause, &row.culprit) else {
         return String::new();
@@ -282,8 +286,17 @@ pub(super) fn sent_by(row: &InterruptionCount, seen: &CpuEvidence) -> String {
     }
 }
 
-/// The culprit, and what it is for where that is known.
-fn who(culprit: &Culprit) -> String {
+fn describe_sender(sender: &InterruptSender) -> String {
+    match (&sender.within, &sender.purpose) {
+        (Some(within), None) => within.to_string(),
+        (Some(within), Some(purpose)) => format!("{within} ({purpose})"),
+        (None, Some(purpose)) => purpose.to_string(),
+        (None, None) => sender.by.to_string(),
+    }
+}
+
+/// The culprit with its purpose where that is known; `-` where the culprit is unknown.
+fn describe_culprit(culprit: &Culprit) -> String {
     known::describe(culprit).unwrap_or_else(|| "-".to_owned())
 }
 
@@ -701,7 +714,7 @@ CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0
   the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
   the hypervisor took 30.00 ms
 positive control: seen by every witness: 10 IPIs
-kernel trace: watched; cannot see: system calls of the workload (not requested); signals of the
+kernel trace: watched; cannot see: system calls of the workload (not asked for); signals of the
     workload (no signal:signal_deliver)
 counters: watched
 gap sampler: not available: no CPU for it

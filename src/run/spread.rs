@@ -35,7 +35,7 @@ impl ThreadSpread {
             if self.placed.keys().any(|task| task.tid == tid) {
                 continue;
             }
-            let (Some(cpu), Some(started)) = (self.least_used_cpu(), host.started(tid)) else {
+            let (Some(cpu), Some(started)) = (self.least_used_cpu(), host.start_time(tid)) else {
                 continue;
             };
             if host.set_affinity(tid, &CpuSet::one(cpu)).is_ok() {

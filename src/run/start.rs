@@ -205,7 +205,7 @@ pub fn supervise(
     // kernel refuses it, the parent is confined to other CPUs already.
     let _ = host.set_affinity(0, &start.place.housekeeping);
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
-    let parent = TaskId { tid: own_pid, started: host.started(own_pid).unwrap_or(0) };
+    let parent = TaskId { tid: own_pid, started: host.start_time(own_pid).unwrap_or(0) };
     let ended = start_and_wait(host, store, start, care, parent, report, fail);
     let lowered = record::open(host, store)
         .and_then(|mut open| raise::lower_unneeded(host, &mut open, Some(parent)));

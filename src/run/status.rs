@@ -242,7 +242,7 @@ pub fn status(host: &Host, store: &Store) -> Result<ShieldStatus, RunError> {
         Err(error) => (ShieldState::Unknown { reason: describe_load_error(&error) }, None),
     };
     // No other process would remove it.
-    let swept = if host.is_live() { tracefs::sweep(host) } else { 0 };
+    let swept = if host.is_live() { tracefs::remove_stale_instances(host) } else { 0 };
     Ok(ShieldStatus { schema: SCHEMA, state: state.into(), shield, isolated, nohz_full, swept })
 }
 

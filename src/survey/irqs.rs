@@ -123,7 +123,7 @@ fn try_move(r: &SurveyReader, dir: &str, actions: &str) -> IrqMovability {
             Err(error) => return IrqMovability::Unknown(error.reason()),
         }
     } else {
-        match r.host.tried(Operation::Write, &path) {
+        match r.host.recorded_outcome(Operation::Write, &path) {
             Some(result) => result,
             None => return IrqMovability::Unknown("the recording did not try".to_owned()),
         }

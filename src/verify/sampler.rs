@@ -305,11 +305,11 @@ impl SpinnerSet {
         if let Err(e) = sampler::register_barrier() {
             blind.push(BlindSpot::NoBarrier { answer: e.to_string() });
         }
-        let order = sampler::SpinnerSettings {
-            deadline: now.ticks.saturating_add(in_ticks(limit_ns)),
-            control_threshold: in_ticks(threshold_ns.min(300)),
-            span_threshold: in_ticks(threshold_ns),
-            ring_capacity: ROOM,
+        let settings = sampler::SpinnerSettings {
+            deadline: now.ticks.saturating_add(ns_to_ticks(limit_ns, rate)),
+            control_threshold: ns_to_ticks(threshold_ns.min(300), rate),
+            span_threshold: ns_to_ticks(threshold_ns, rate),
+            ring_capacity: RING_CAPACITY,
         };
         let mut spinners = Vec::new();
         for cpu in cpus.iter() {

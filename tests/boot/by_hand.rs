@@ -1,5 +1,5 @@
-//! Machines without a supported loader: the printed instructions fit the running kernel, the only
-//! known one.
+//! Machines with a loader that is not written: the instructions fit the running kernel, because
+//! nothing else is known.
 
 use super::{planned, words};
 use cpushield::boot::plan::BootRequest;
@@ -10,8 +10,8 @@ use std::path::Path;
 
 use super::grub::Machine;
 
-/// The plan of a recorded machine, and its text.
-fn told(machine: &str, wish: ShieldRequest) -> (Vec<String>, String) {
+/// The words and the text of the plan for a recorded machine.
+fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
     let request = BootRequest { shield, kernels: None };
     let plan = planned(&Host::recorded(&root).unwrap(), &request).unwrap();
@@ -19,11 +19,11 @@ fn told(machine: &str, wish: ShieldRequest) -> (Vec<String>, String) {
 }
 
 #[test]
-fn instructions_omit_parameters_that_the_running_kernel_does_not_know() {
-    let (given, text) = told("6.18-hybrid", ShieldRequest::default());
+fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
+    let (given, text) = plan_for("6.18-hybrid", ShieldRequest::default());
     assert_eq!(given, ["rcu_nocbs=1"]);
     assert!(text.contains("running kernel does not know it: built without CONFIG_NO_HZ_FULL"));
-    // A kernel that shows neither its configuration nor a list of such CPUs.
+    // A kernel without a configuration, and without a list of nohz_full CPUs.
     let machine = Machine::without_loader();
     machine.write("sys/devices/system/cpu/isolated", "\n");
     let request = BootRequest {
@@ -39,7 +39,7 @@ fn instructions_omit_parameters_that_the_running_kernel_does_not_know() {
 
 /// An RTAI machine with GRUB 0.97 and without its configuration.
 #[test]
-fn a_kernel_too_old_for_a_parameter_does_not_get_it() {
+fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     let machine = Machine::without_loader();
     machine.remove("sys/devices/system/cpu/nohz_full");
     machine.write(
@@ -57,20 +57,20 @@ fn a_kernel_too_old_for_a_parameter_does_not_get_it() {
         assert!(text.contains(since), "{text}");
     }
     assert!(!steps.contains("nohz_full") && !steps.contains("rcu_nocbs"), "{steps}");
-    // The running kernel knows them; the kernels of the menu are checked one by one.
-    let (given, _, steps) = tell("3.10.0\n");
+    // The running kernel knows them; the kernels in the menu are checked one by one.
+    let (given, _, steps) = plan_with("3.10.0\n");
     assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
     assert!(steps.contains("line 2: no change, this kernel knows none of them"), "{steps}");
     assert!(steps.contains("line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=1-3"), "{steps}");
 }
 
 #[test]
-fn an_existing_parameter_with_another_value_is_replaced_and_not_repeated() {
-    let (_, text) = told("6.12-rt-smt", ShieldRequest::default());
+fn a_word_with_another_value_is_replaced_and_not_added_twice() {
+    let (_, text) = plan_for("6.12-rt-smt", ShieldRequest::default());
     assert!(text.contains("booted with nohz_full=1-3,5-7\n"), "{text}");
     assert!(text.contains("    nohz_full=1-3,5-7  with  nohz_full=2-7\n"), "{text}");
     assert!(!text.contains("add these words"), "{text}");
-    // Another value, and a new parameter.
+    // Another value together with a new word.
     let machine = Machine::without_loader();
     let plan_with = |line: &str| {
         machine.write("proc/cmdline", line);
@@ -96,7 +96,7 @@ fn an_existing_parameter_with_another_value_is_replaced_and_not_repeated() {
 }
 
 #[test]
-fn parameters_that_plan_advises_are_offered() {
+fn managed_irqs_are_offered_on_machines_that_have_them() {
     let offer = "--on isolcpus-managed-irq adds it";
     let (_, text) = plan_for("6.18-hybrid", ShieldRequest::default());
     assert!(text.contains(offer), "{text}");
@@ -106,5 +106,5 @@ fn parameters_that_plan_advises_are_offered() {
     assert_eq!(given, ["rcu_nocbs=1", "isolcpus=managed_irq,1"]);
     assert!(!text.contains(offer), "{text}");
     // Its queues on shielded CPUs serve only those CPUs.
-    assert!(!told("6.12-nvme", ShieldRequest::default()).1.contains(offer));
+    assert!(!plan_for("6.12-nvme", ShieldRequest::default()).1.contains(offer));
 }

@@ -1,5 +1,5 @@
-//! Every loader file of other people's machines below `../shared/data/boot`, read in place. It is
-//! written and restored byte for byte, or it is refused and nothing is written.
+//! Every loader file of other people's machines below `../shared/data/boot`, read in place: it is
+//! written and comes back to the byte, or it is refused and nothing is written.
 
 use super::grub::Machine;
 use super::planned;
@@ -11,8 +11,8 @@ use cpushield::policy::ShieldRequest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Prints a real `grub.cfg` as the distribution's own script would, with more kernel parameters
-/// if requested.
+/// Prints a real `grub.cfg` as the distribution's own script would: with more words for the kernels
+/// when it is asked to.
 const TEN_LINUX: &str = r#"#!/bin/sh
 if [ -n "$GRUB_CMDLINE_LINUX" ]; then
     sed "s|^\([[:space:]]*linux[a-z0-9]*[[:space:]]*[^[:space:]]*\)|\1 $GRUB_CMDLINE_LINUX|" "$ROOT/real.cfg"
@@ -28,7 +28,7 @@ fn asked() -> BootRequest {
 
 const WORDS: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";
 
-/// The result for a file.
+/// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Became {
     Written,
@@ -36,7 +36,7 @@ enum Became {
     Instructions,
 }
 
-/// The path of such a file on a machine; `None` for texts that no loader uses.
+/// Where a file of this kind stands on a machine; `None` for texts that are no loader's files.
 fn place(path: &Path, text: &str) -> Option<&'static str> {
     let name = path.file_name()?.to_str()?;
     let is = |what: &str| text.lines().any(|line| line.trim_start().starts_with(what));
@@ -75,7 +75,7 @@ fn machine(at: &str, text: &str) -> Machine {
     machine
 }
 
-/// Writes, checks what every entry has then, and undoes it.
+/// Writes, looks at what every entry has then, and takes it back.
 fn round_trip(name: &str, machine: &Machine) -> Became {
     let before = machine.files();
     let plan = match planned(&machine.host(), &asked()) {
@@ -123,7 +123,7 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_foreign_loader_file_is_restored_byte_for_byte_or_refused() {
+fn every_loader_file_of_others_comes_back_to_the_byte_or_is_refused_untouched() {
     let Some(dir) = super::others::data() else { return };
     let mut files = Vec::new();
     walk(&dir, &mut files);
@@ -149,7 +149,7 @@ fn every_foreign_loader_file_is_restored_byte_for_byte_or_refused() {
 
 /// What `grub2-editenv list` printed, as the block it came from.
 #[test]
-fn foreign_grub_environment_blocks_are_read_including_parameters_of_tuned() {
+fn environment_blocks_of_others_are_read_and_what_tuned_added_counts() {
     let Some(dir) = super::others::data() else { return };
     let mut read = 0;
     for name in ["env-GRUBENV_WITH_TUNED_PARAMS", "env-GRUBENV_WITHOUT_TUNED_PARAMS"] {

@@ -1,4 +1,4 @@
-//! The file that shields CPUs at each boot: written, removed, and accepted by the init systems.
+//! What shields CPUs at each boot: written, taken away, and understood by those who read it.
 
 use super::grub::Machine;
 use clap::Parser;
@@ -16,8 +16,8 @@ fn call(program: &str) -> StartCommand {
     StartCommand { program: program.to_owned(), state: "/var/lib/cpushield".to_owned(), words }
 }
 
-/// `update-rc.d` as in Debian: makes and removes links below `/etc/rcS.d`. `rc-update` of OpenRC
-/// does the same below `/etc/runlevels`.
+/// `update-rc.d` as Debian's: links below `/etc/rcS.d`, and away with them; `rc-update` of OpenRC
+/// the same below `/etc/runlevels`.
 fn with_rc(host: Host) -> Host {
     host.with_programs(|root, words, _| {
         let link = root.join("etc/rcS.d/S01cpushield");
@@ -62,7 +62,7 @@ fn machine(init: InitSystem) -> Machine {
 }
 
 #[test]
-fn enable_and_disable_restore_every_byte_whichever_write_is_refused_or_last() {
+fn it_is_written_and_taken_away_to_the_byte_whichever_write_is_refused_or_the_last_one() {
     for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
         let machine = machine(init);
         let (before, host) = (machine.files(), with_rc(machine.host()));
@@ -87,10 +87,9 @@ fn enable_and_disable_restore_every_byte_whichever_write_is_refused_or_last() {
     }
 }
 
-/// Only files that start programs at boot are written: no setting of the running kernel, no
-/// cgroup.
+/// Only what makes programs start at boot is written: no setting of the running kernel, no group.
 #[test]
-fn enabling_a_shield_does_not_change_the_running_system() {
+fn to_enable_a_shield_changes_nothing_of_the_running_system() {
     for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
         let machine = machine(init);
         let before = machine.files();
@@ -108,7 +107,7 @@ fn enabling_a_shield_does_not_change_the_running_system() {
 }
 
 #[test]
-fn undo_and_boot_undo_leave_what_is_enabled() {
+fn undo_leaves_what_is_enabled_and_boot_undo_too() {
     for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
         let machine = machine(init);
         let host = with_rc(machine.host());
@@ -121,9 +120,9 @@ fn undo_and_boot_undo_leave_what_is_enabled() {
     }
 }
 
-/// The command at boot is the requested one, whatever the directory.
+/// What is called at boot is what was asked for, from whichever directory.
 #[test]
-fn the_boot_command_repeats_the_request() {
+fn the_call_says_the_request_again() {
     let wish = RequestArgs {
         cpus: Some("2-3".to_owned()),
         half_core: true,
@@ -138,9 +137,9 @@ fn the_boot_command_repeats_the_request() {
     assert!(apply_arguments(&near)[2].starts_with('/'), "{:?}", apply_arguments(&near));
 }
 
-/// `vm/test enable-init-scripts` runs it there.
+/// `vm/test init-scripts` runs it there.
 #[test]
-fn with_openrc_the_script_is_in_the_runlevel_of_system_setup() {
+fn with_openrc_it_stands_in_the_runlevel_that_sets_the_machine_up() {
     for (debian, level) in [(false, "boot"), (true, "sysinit")] {
         let machine = machine(InitSystem::Openrc);
         if debian {
@@ -149,14 +148,14 @@ fn with_openrc_the_script_is_in_the_runlevel_of_system_setup() {
         early::install(&with_rc(machine.host()), &machine.store(), &call("/x")).unwrap();
         let link = machine.path(&format!("etc/runlevels/{level}/cpushield"));
         assert!(link.symlink_metadata().is_ok(), "{level}");
-        // A missing service that it needs would prevent its start.
+        // A service that is needed and not there would keep it from being started.
         let script = machine.read("etc/init.d/cpushield");
         assert!(!script.lines().any(|line| line.trim_start().starts_with("need ")), "{script}");
     }
 }
 
 #[test]
-fn a_foreign_file_with_the_same_name_is_not_changed() {
+fn a_file_of_that_name_that_is_not_ours_stays() {
     let machine = machine(InitSystem::Sysv);
     machine.write("etc/init.d/cpushield", "#!/bin/sh\n# theirs\n");
     let error = early::install(&with_rc(machine.host()), &machine.store(), &call("/x"));
@@ -167,9 +166,9 @@ fn a_foreign_file_with_the_same_name_is_not_changed() {
     assert!(error.to_string().contains("'/x' '--quiet'"), "{error}");
 }
 
-/// The shell runs the scripts: the arguments arrive unchanged.
+/// The shell runs the scripts: the words arrive as they were given.
 #[test]
-fn the_shell_passes_every_word_unchanged() {
+fn the_shell_hands_every_word_over_as_it_is() {
     let dir = std::env::temp_dir().join(format!("cpushield-early-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (_, text, mode) = early::file(InitSystem::Sysv, &call("/bin/echo"));
@@ -180,7 +179,7 @@ fn the_shell_passes_every_word_unchanged() {
     let said = Command::new("sh").arg(&script).arg("start").output().unwrap();
     assert_eq!(String::from_utf8(said.stdout).unwrap(), wanted);
     assert_eq!(Command::new("sh").arg(&script).arg("x").status().unwrap().code(), Some(2));
-    // OpenRC defines functions before it sources a script.
+    // OpenRC reads its scripts with functions of its own around them.
     let (_, text, _) = early::file(InitSystem::Openrc, &call("/bin/echo"));
     std::fs::write(&script, &text).unwrap();
     let around = "ebegin() { :; }; eend() { exit $1; }; . \"$1\"; start";
@@ -193,13 +192,13 @@ fn the_shell_passes_every_word_unchanged() {
 }
 
 #[test]
-fn systemd_accepts_the_unit() {
+fn systemd_takes_the_unit() {
     let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (path, text, _) = early::file(InitSystem::Systemd, &call("/bin/echo"));
     let unit = dir.join(path.rsplit('/').next().unwrap());
     std::fs::write(&unit, text).unwrap();
-    // Only messages about this unit: other units of this machine may have faults.
+    // Of this unit alone: others of this machine may be wrong in ways of their own.
     let mut verify = Command::new("systemd-analyze");
     match verify.args(["verify", "--recursive-errors=no"]).arg(&unit).output() {
         Ok(said) => {

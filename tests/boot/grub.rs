@@ -1,4 +1,4 @@
-//! A machine with GRUB as files, and a substitute for `grub-mkconfig` in shell: it runs every
+//! A machine with GRUB as files, and `grub-mkconfig` played in a few lines of shell: it runs every
 //! script below `etc/grub.d` between the same marks as the real one.
 
 use cpushield_linux::{CommandOutput, Host, Store};
@@ -131,7 +131,7 @@ impl Machine {
         machine
     }
 
-    /// The real path of one of its files.
+    /// Where a file of it really is.
     pub fn path(&self, path: &str) -> PathBuf {
         self.place(path)
     }
@@ -146,7 +146,7 @@ impl Machine {
         fs::write(place, text).unwrap();
     }
 
-    /// A program that the test replaces.
+    /// A program that a test answers for.
     pub fn program(&self, path: &str) {
         self.write(path, "");
         fs::set_permissions(self.place(path), fs::Permissions::from_mode(0o755)).unwrap();
@@ -169,13 +169,13 @@ impl Machine {
         self.write(&format!("boot/vmlinuz-{version}"), "");
     }
 
-    /// The same for a menu at another path.
+    /// The same for a menu that is elsewhere.
     pub fn update_grub_at(&self, path: &str) {
         let said = mkconfig(&self.dir.join("root"));
         self.write(path, &String::from_utf8(said.out).unwrap());
     }
 
-    /// The last step of a kernel package.
+    /// What a kernel package does at its end.
     pub fn update_grub(&self) {
         let said = mkconfig(&self.dir.join("root"));
         fs::write(self.place("boot/grub/grub.cfg"), said.out).unwrap();
@@ -190,7 +190,7 @@ impl Machine {
         self.probing("fs", "ext2")
     }
 
-    /// The same, with this answer of `grub-probe`.
+    /// The same where `grub-probe` says this.
     pub fn probing(&self, what: &str, answer: &str) -> Host {
         let root = self.dir.join("root");
         let (what, answer) = (format!("--target={what}"), answer.to_owned());
@@ -209,13 +209,13 @@ impl Machine {
                 })
             }
             ["grub-editenv", block, rest @ ..] => Some(editenv(&root.join(&block[1..]), rest)),
-            // A kernel without that file does not have the system call.
+            // A kernel without that file is one without the call.
             ["kexec_file_load", what, ..] if root.join(LOADED).exists() => {
                 let loaded = if *what == "--unload" { "0\n" } else { "1\n" };
                 fs::write(root.join(LOADED), loaded).unwrap();
                 Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
             }
-            // The real program, if installed, checks the result.
+            // The real one, where it is installed, looks at what was made.
             ["grub-script-check" | "grub2-script-check"] => real(&["grub-script-check"], input),
             _ => None,
         })

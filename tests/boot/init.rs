@@ -1,13 +1,13 @@
-//! The scripts of `cpushield enable`, started without systemd by OpenRC and by insserv with
-//! sysvinit's rc, as Debian packages them. `vm/init-roots` makes their roots. They run here in
-//! separate namespaces; `vm/test enable-init-scripts` lets them shield a CPU.
+//! The scripts of `cpushield enable` and those who start them without systemd: OpenRC, and insserv
+//! with sysvinit's rc, as Debian packages them. `vm/init-roots` makes their roots; they run here in
+//! namespaces of their own, `vm/test init-scripts` lets them shield a CPU.
 
 use cpushield::boot::early::{self, InitSystem, StartCommand};
 use cpushield_linux::{CommandOutput, Host, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Removes what would affect other namespaces, then does what inittab does.
+/// Takes away what would reach beyond the namespaces, then does what inittab does.
 const BOOT: &str = r#"
 cd "$1"
 for name in udev hwclock.sh kmod urandom brightness mount-configfs checkfs.sh checkroot.sh \
@@ -47,7 +47,7 @@ fn root(kind: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Their own programs run in their root.
+/// Their own programs answer, in their root.
 fn host(root: &Path) -> Host {
     Host::recorded(root).unwrap().with_programs(|root, words, _| {
         let mut chroot = Command::new("chroot");
@@ -59,7 +59,7 @@ fn host(root: &Path) -> Host {
 }
 
 #[test]
-fn real_init_systems_start_the_script() {
+fn those_who_start_it_on_real_machines_do() {
     for (kind, init) in [("openrc", InitSystem::Openrc), ("sysv-rc", InitSystem::Sysv)] {
         let root = match root(kind) {
             Ok(root) => root,

@@ -1,4 +1,4 @@
-//! What `--kexec` loads. Nothing stays loaded that was refused or undone.
+//! What `--kexec` loads, and that nothing stays loaded which was refused or taken back.
 
 use super::grub::{LOADED, Machine};
 use super::planned;
@@ -35,7 +35,7 @@ fn written(machine: &Machine, trial: bool) -> WrittenParameters {
 }
 
 #[test]
-fn the_files_of_an_entry_are_loaded_and_without_its_initrd_nothing_is_written() {
+fn what_an_entry_names_is_loaded_and_without_its_ram_disk_nothing_is_written() {
     let machine = able();
     machine.remove(&format!("boot/initrd.img-{RT}"));
     let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
@@ -77,7 +77,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
             menu: String::new(),
             trial: None,
         };
-        // The file contains the version here.
+        // The file says the version here.
         let written = match loaders::find(&machine.host()).unwrap().unwrap().1.entries.pop() {
             Some(entry) => WrittenParameters { kernels: vec![entry.version], ..written },
             None => written,
@@ -92,7 +92,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
         line: format!("BOOT_IMAGE=/{kernel} root=LABEL=x ro"),
     };
     assert_eq!(load(&one, &[&kernel, &disk]).unwrap(), image(Some(format!("/{disk}"))));
-    // An entry without an initrd needs none.
+    // Whose entry has none needs none.
     let none = format!("version {RT}\n");
     assert_eq!(load(&none, &[&kernel]).unwrap(), image(None));
     for (rest, there, wanted) in [
@@ -106,7 +106,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
 }
 
 #[test]
-fn undo_unloads_only_a_kernel_that_this_boot_loaded() {
+fn undo_unloads_what_this_boot_has_loaded_and_nothing_else() {
     let machine = able();
     let it = written(&machine, false);
     let started = kexec::start(&machine.host(), &machine.store(), &it).unwrap();
@@ -114,7 +114,7 @@ fn undo_unloads_only_a_kernel_that_this_boot_loaded() {
     assert_eq!(machine.read(LOADED), "1\n");
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(machine.read(LOADED), "0\n");
-    // After a reboot, another program loaded that kernel.
+    // After a boot what is loaded is somebody else's.
     let it = written(&machine, false);
     kexec::start(&machine.host(), &machine.store(), &it).unwrap();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -123,7 +123,7 @@ fn undo_unloads_only_a_kernel_that_this_boot_loaded() {
 }
 
 #[test]
-fn undo_unloads_a_kernel_after_a_kill_between_loading_and_starting() {
+fn killed_between_loading_and_starting_undo_unloads_it() {
     let count = {
         let machine = able();
         let (host, it) = (machine.host(), written(&machine, true));
@@ -143,7 +143,7 @@ fn undo_unloads_a_kernel_after_a_kill_between_loading_and_starting() {
 }
 
 #[test]
-fn if_kexec_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once() {
+fn when_it_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once() {
     // The init system refuses to start it, or the kernel to load it.
     for init in [true, false] {
         for trial in [true, false] {
@@ -165,7 +165,7 @@ fn if_kexec_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once(
             assert_eq!(found.why.contains("for one boot"), trial, "{}", found.why);
         }
     }
-    // If the loader cannot do it either, a reboot makes no sense.
+    // Where the loader cannot either, there is nothing to reboot into.
     let machine = able();
     let it = written(&machine, true);
     machine.remove(LOADED);

@@ -1,6 +1,6 @@
-//! Boot parameters on machines made of files: written for the chosen kernels only, and undone byte
-//! for byte, whichever write is refused or the last one. This test replaces the programs of the
-//! loader; the generator of cpushield runs in a real shell.
+//! Boot parameters on machines made of files: written for the chosen kernels only, and removed
+//! byte for byte, whichever write is refused or killed. This test simulates the loader's programs;
+//! our script runs in a real shell.
 
 mod by_hand;
 mod data;
@@ -37,7 +37,7 @@ fn words(plan: &BootPlan) -> Vec<&str> {
 }
 
 #[test]
-fn rt_kernels_get_the_parameters_and_the_others_stay_unchanged() {
+fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
     let machine = Machine::debian();
     let before = machine.files();
     let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
@@ -54,7 +54,7 @@ fn rt_kernels_get_the_parameters_and_the_others_stay_unchanged() {
         assert_eq!(entry.ours, entry.id.as_deref() == Some("cpushield-6.12.9-rt-amd64"));
     }
     assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 1);
-    // A second time nothing is written, and other parameters are refused.
+    // The second time nothing is written, and other words are refused.
     let again = machine.host();
     assert!(
         write::write(&again, &machine.store(), &plan, &WriteMode::default())
@@ -73,16 +73,16 @@ fn rt_kernels_get_the_parameters_and_the_others_stay_unchanged() {
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 }
 
-/// The output equals what earlier versions wrote, or a second `apply` would differ.
+/// The script must not change, or a second `apply` on a prepared machine would differ.
 #[test]
-fn the_generator_output_is_unchanged() {
+fn the_generator_writes_the_same_script_as_before() {
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
     let script = generator::script(&KernelRule::Realtime, &words);
     assert_eq!(script, include_str!("07_cpushield"));
 }
 
 #[test]
-fn a_kernel_installed_later_gets_the_parameters_and_undo_rebuilds_the_menu() {
+fn a_kernel_that_is_installed_later_gets_the_parameters_and_undo_rebuilds_the_menu() {
     let machine = Machine::debian();
     let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
@@ -128,7 +128,7 @@ fn without_an_rt_kernel_the_newest_or_the_saved_one_gets_the_parameters() {
 }
 
 #[test]
-fn a_boot_apply_killed_or_refused_at_any_write_is_reverted_and_the_menu_is_complete() {
+fn after_a_kill_or_refusal_at_any_write_every_byte_is_restored() {
     let count = {
         let (machine, host) = (Machine::debian(), Machine::debian());
         let (host, plan) =
@@ -170,7 +170,7 @@ fn a_boot_apply_killed_or_refused_at_any_write_is_reverted_and_the_menu_is_compl
 }
 
 #[test]
-fn unsafe_or_contradictory_parameters_are_refused_before_any_write() {
+fn unsafe_or_contradictory_requests_are_refused_before_any_write() {
     let machine = Machine::debian();
     let before = machine.files();
     let refused = |asked: &BootRequest| planned(&machine.host(), asked).unwrap_err();
@@ -201,7 +201,7 @@ fn unsafe_or_contradictory_parameters_are_refused_before_any_write() {
 }
 
 #[test]
-fn before_5_18_nohz_full_is_not_written_with_a_different_isolcpus_list() {
+fn before_5_18_nohz_full_is_refused_with_an_isolcpus_of_another_list() {
     let given = |version: &str, line: &str| {
         let machine = Machine::with(&[(version, true)]);
         machine.write("etc/default/grub", &format!("GRUB_CMDLINE_LINUX=\"{line}\"\n"));
@@ -220,13 +220,13 @@ fn before_5_18_nohz_full_is_not_written_with_a_different_isolcpus_list() {
         assert!(text.contains(&ignores), "{text}");
         assert_eq!(before, machine.files());
     }
-    // The same list is accepted, and the hint says how to get it.
+    // The same list is accepted, and the hint says how to request it.
     let machine = given("5.10.0-rt-amd64", "isolcpus=2-3");
     let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
     let failure = cpushield::failure::Failure::from(error).to_string();
     assert!(failure.contains("--cpus 2-3"), "{failure}");
     assert_eq!(words(&planned(&machine.host(), &cpus("2-3")).unwrap())[0], "nohz_full=2-3");
-    // Later kernels accept both, and the plan says so.
+    // Later kernels take both, and the plan says so.
     let machine = given("5.18.0-rt-amd64", "isolcpus=2-3");
     let warnings = planned(&machine.host(), &BootRequest::default()).unwrap().warnings;
     let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel takes both";
@@ -234,7 +234,7 @@ fn before_5_18_nohz_full_is_not_written_with_a_different_isolcpus_list() {
 }
 
 #[test]
-fn status_names_the_isolation_parameters_that_the_running_kernel_rejected() {
+fn status_reports_isolation_parameters_that_the_running_kernel_ignores() {
     let machine = Machine::debian();
     let line = "ro isolcpus=1 nohz_full=1-3 isolcpus=2 irqaffinity=0-1\n";
     machine.write("proc/cmdline", line);
@@ -249,7 +249,7 @@ fn status_names_the_isolation_parameters_that_the_running_kernel_rejected() {
 }
 
 #[test]
-fn unknown_or_foreign_files_are_left_alone() {
+fn foreign_or_unparsable_files_are_left_alone() {
     let machine = Machine::debian();
     let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     machine.write("etc/grub.d/07_cpushield", "#!/bin/sh\necho mine\n");
@@ -257,7 +257,7 @@ fn unknown_or_foreign_files_are_left_alone() {
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     assert!(matches!(error, BootError::Foreign { .. }), "{error}");
     machine.remove("etc/grub.d/07_cpushield");
-    // A manual edit of grub.cfg would be lost.
+    // An edit of grub.cfg by hand would be lost.
     let cfg = machine.read("boot/grub/grub.cfg");
     machine.write("boot/grub/grub.cfg", &format!("{cfg}# by hand\n"));
     let before = machine.files();
@@ -272,7 +272,7 @@ fn unknown_or_foreign_files_are_left_alone() {
 }
 
 #[test]
-fn status_shows_what_is_written_booted_and_in_force() {
+fn status_reports_what_is_written_booted_and_in_force() {
     let machine = Machine::debian();
     let read_status = || status::status(&machine.host(), &machine.store()).unwrap();
     assert!(read_status().words.is_empty());
@@ -288,10 +288,10 @@ fn status_shows_what_is_written_booted_and_in_force() {
     let seen = read_status();
     assert!(seen.words.iter().all(|word| word.booted) && seen.differs.is_empty(), "{seen:#?}");
     assert_eq!(seen.words[0].in_force, Some(true));
-    // The parameters are booted, but the kernel rejected them.
+    // The words were booted, but the kernel did not accept them.
     machine.write("sys/devices/system/cpu/nohz_full", "2\n");
-    assert!(look().differs[0].contains("not in force"));
-    // Its log says why, among messages of programs.
+    assert!(read_status().differs[0].contains("not in force"));
+    // The kernel's log has the reason; a program's line in the log does not count.
     machine.write(
         "dev/kmsg",
         "5,0,0,-;Kernel command line: ro nohz_full=1-3 rcu_nocbs=1-3\n\
@@ -308,73 +308,7 @@ fn status_shows_what_is_written_booted_and_in_force() {
 }
 
 #[test]
-fn a_trial_boots_once_and_is_permanent_when_it_holds() {
-    let machine = Machine::debian();
-    let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    let written = write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
-    assert!(written.next_has && written.trial.is_some(), "{written:#?}");
-    assert!(written.next.unwrap().contains("for one boot"));
-    let early = trial::conclude(&machine.host(), &machine.store(), &[]).unwrap_err();
-    assert!(matches!(early, BootError::NotBooted { .. }), "{early}");
-    // GRUB has consumed the one-shot entry, and the default is the old entry again.
-    machine.save("next_entry", "");
-    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
-    assert!(!found.entries[found.next.unwrap()].ours);
-    assert!(found.entries.iter().any(|entry| entry.ours && entry.args.contains("panic=30")));
-    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
-    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
-    let end = trial::conclude(&machine.host(), &machine.store(), &[]).unwrap();
-    assert_eq!(end.end, SettledAs::Permanent, "{end:#?}");
-    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
-    assert!(found.entries[found.next.unwrap()].ours);
-    assert!(found.entries.iter().all(|entry| !entry.args.contains("panic=30")));
-    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    let now = machine.files();
-    let boot = |files: &std::collections::BTreeMap<_, _>| {
-        let of_loader = |path: &std::path::PathBuf| {
-            let path = path.to_string_lossy();
-            path.contains("/etc/") || path.contains("/boot/") && !path.ends_with("grubenv")
-        };
-        files
-            .iter()
-            .filter(|(path, _)| of_loader(path))
-            .map(|(a, b): (&_, &(u32, Vec<u8>))| (a.clone(), b.clone()))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(boot(&before), boot(&now));
-}
-
-#[test]
-fn a_crashed_trial_boot_is_not_reported_as_running() {
-    let machine = Machine::debian();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
-    let state = || status::status(&machine.host(), &machine.store()).unwrap();
-    assert_eq!(state().trial_state, Some(TrialState::Armed));
-    // Booted, but GRUB still has the one-shot entry.
-    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    assert_eq!(state().trial_state, Some(TrialState::NotTaken));
-    // GRUB consumed it, it crashed before the conclusion, and the old entry booted.
-    machine.save("next_entry", "");
-    machine.write("proc/sys/kernel/random/boot_id", "b3\n");
-    machine.write("proc/stat", "cpu  1 2 3\nbtime 1778335402\n");
-    let status = state();
-    assert_eq!(status.trial_state, Some(TrialState::FellBack { since_s: Some(1_778_335_402) }));
-    assert_eq!(status.differs, [""; 0]);
-    let text = cpushield::report::boot_status_text(&status);
-    let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted and the boot did not end well. \
-                The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
-    assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");
-    assert!(!text.contains("boot its entry"), "{text}");
-    // The same boot with the parameters is the trial itself.
-    machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
-    assert_eq!(state().trial_state, Some(TrialState::Booted));
-}
-
-#[test]
-fn if_no_parameter_applies_nothing_is_written_and_the_reason_is_given() {
+fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
     let machine = Machine::with(&[("6.12.9-amd64", false)]);
     machine.write("boot/config-6.12.9-amd64", "# CONFIG_NO_HZ_FULL is not set\nCONFIG_HZ=250\n");
     let before = machine.files();
@@ -388,9 +322,9 @@ fn if_no_parameter_applies_nothing_is_written_and_the_reason_is_given() {
         assert!(text.contains("rcu-nocbs: built without CONFIG_RCU_NOCB_CPU"), "{text}");
     }
     let text = cpushield::report::boot_plan_text(&plan, 80);
-    assert!(text.contains("none apply") && !text.contains("gets them"), "{text}");
+    assert!(text.contains("none applies") && !text.contains("gets them"), "{text}");
     assert_eq!(before, machine.files());
-    // Parameters that the loader passes already are no such case, and cause no write either.
+    // Parameters that the loader already gives are fine, and nothing is written either.
     let machine = Machine::debian();
     let all = "GRUB_CMDLINE_LINUX=\"nohz_full=1-3 rcu_nocbs=1-3\"\n";
     machine.write("etc/default/grub", all);
@@ -407,95 +341,6 @@ fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
     let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     let text = cpushield::report::boot_plan_text(&plan, 200);
-    let said = "there is no PREEMPT_RT kernel: the first one of the menu gets the parameters";
-    assert!(text.contains(said) && !text.contains("newe"), "{text}");
-}
-
-#[test]
-fn a_trial_that_does_not_hold_is_reverted_byte_for_byte() {
-    let machine = Machine::debian();
-    machine.save("saved_entry", "0");
-    let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
-    // The trial hung, the machine was reset, and the old entry booted.
-    let env = machine.read("boot/grub/grubenv");
-    let taken = env.replace("next_entry=cpushield-6.12.9-rt-amd64", "next_entry=");
-    machine.write("boot/grub/grubenv", &format!("{taken:#<1024}"));
-    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    let end = trial::conclude(&machine.host(), &machine.store(), &[]).unwrap();
-    assert_eq!(end.end, SettledAs::TakenBack, "{end:#?}");
-    machine.write("proc/sys/kernel/random/boot_id", "b1\n");
-    assert_eq!(before, machine.files());
-    let told = status::status(&machine.host(), &machine.store()).unwrap();
-    assert_eq!(told.last_trial.unwrap().end, SettledAs::TakenBack);
-    assert!(matches!(
-        trial::conclude(&machine.host(), &machine.store(), &[]).unwrap_err(),
-        BootError::NoTrial
-    ));
-}
-
-#[test]
-fn a_trial_in_force_whose_shield_does_not_hold_is_reverted_byte_for_byte() {
-    let machine = Machine::debian();
-    let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    assert_eq!(plan.proves.to_string(), "3");
-    assert_eq!(planned(&machine.host(), &cpus("2-3")).unwrap().proves.to_string(), "2-3");
-    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
-    let boot = |id: &str, line: &str, nohz: &str| {
-        machine.write("proc/sys/kernel/random/boot_id", id);
-        machine.write("proc/cmdline", line);
-        machine.write("sys/devices/system/cpu/nohz_full", nohz);
-    };
-    boot("b2\n", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n", "1-3\n");
-    let seen = trial::look(&machine.host(), &machine.store()).unwrap();
-    assert_eq!((seen.proves.to_string().as_str(), seen.against.len()), ("3", 0));
-    let leaks = ["the shield leaks on CPU 3, tick 12 times".to_owned()];
-    let end = trial::conclude(&machine.host(), &machine.store(), &leaks).unwrap();
-    assert_eq!(end.end, SettledAs::TakenBack);
-    assert!(end.why.contains("does not hold: the shield leaks on CPU 3"), "{}", end.why);
-    boot("b1\n", "BOOT_IMAGE=/boot/vmlinuz-6.12.9-rt-amd64 root=UUID=ab ro quiet\n", "  (null)\n");
-    let mut now = machine.files();
-    // GRUB's block was made by the trial, and is empty again.
-    let block = now.keys().find(|path| path.ends_with("grubenv")).cloned().unwrap();
-    now.remove(&block);
-    assert_eq!(before, now);
-}
-
-#[test]
-fn if_grub_cannot_clear_the_one_shot_entry_no_trial_is_made() {
-    for (what, answer) in [("abstraction", "lvm"), ("fs", "btrfs")] {
-        let machine = Machine::debian();
-        let before = machine.files();
-        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-        let host = machine.probing(what, answer);
-        let error = write::write(&host, &machine.store(), &plan, &on_trial()).unwrap_err();
-        assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
-        assert!(error.to_string().contains(answer), "{error}");
-        assert_eq!(before, machine.files(), "{what}");
-    }
-}
-
-#[test]
-fn a_trial_killed_at_any_write_leaves_the_old_default_and_is_reverted() {
-    let count = {
-        let machine = Machine::debian();
-        let (host, plan) =
-            (machine.host(), planned(&machine.host(), &BootRequest::default()).unwrap());
-        write::write(&host, &machine.store(), &plan, &on_trial()).unwrap();
-        host.writes()
-    };
-    for at in 0..count {
-        let machine = Machine::debian();
-        machine.save("saved_entry", "0");
-        let before = machine.files();
-        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-        let killed = machine.host().failing(InjectedFault::Stop { at });
-        write::write(&killed, &machine.store(), &plan, &on_trial()).unwrap_err();
-        let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
-        assert!(!found.entries[found.next.unwrap()].ours, "{at}");
-        write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-        assert_eq!(before, machine.files(), "killed at write {at}");
-    }
+    let why = "there is no PREEMPT_RT kernel: the first one in the menu gets the parameters";
+    assert!(text.contains(why) && !text.contains("newe"), "{text}");
 }

@@ -1,5 +1,5 @@
-//! Trials and separate entries with EXTLINUX, U-Boot and a Raspberry Pi: a one-shot boot if the
-//! loader supports it, otherwise a refusal that leaves nothing.
+//! Trials and entries of our own with EXTLINUX, U-Boot and a Raspberry Pi: what boots once where
+//! the loader can, and a refusal that leaves nothing where it cannot.
 
 use super::grub::Machine;
 use super::{cpus, planned};
@@ -50,7 +50,7 @@ fn with_extlinux() -> Machine {
     machine
 }
 
-/// A substitute for the program `extlinux`: it stores the label as the real one does.
+/// EXTLINUX's own program is played: it keeps what it is told as the real one does.
 fn playing(machine: &Machine) -> Host {
     machine.host().with_programs(|root, words, _| {
         let path = root.join("boot/extlinux/ldlinux.sys");
@@ -100,7 +100,7 @@ fn armed(machine: &Machine, host: &Host, asked: &BootRequest) -> WrittenParamete
 }
 
 #[test]
-fn the_booting_label_is_reported_and_gets_the_parameters() {
+fn which_label_boots_is_said_and_it_is_the_one_that_gets_them() {
     let machine = u_boot();
     let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
     assert_eq!(plan.next.as_deref(), Some("l1 (default of extlinux.conf)"));
@@ -120,7 +120,7 @@ fn the_booting_label_is_reported_and_gets_the_parameters() {
 }
 
 #[test]
-fn separate_labels_keep_the_default_and_are_removed_byte_for_byte() {
+fn labels_of_our_own_leave_the_default_alone_and_go_to_the_byte() {
     let machine = u_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &rt()).unwrap();
@@ -135,12 +135,12 @@ fn separate_labels_keep_the_default_and_are_removed_byte_for_byte() {
     assert!(text.contains(own), "{text}");
     let said = boot_written_text(&written);
     assert!(said.contains("always: `default cpushield-l0` in /boot/extlinux/"), "{said}");
-    assert!(said.contains("The entries without the parameters stay"), "{said}");
+    assert!(said.contains("The entries without them stay"), "{said}");
     let status = status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(status.kernels, ["6.1.0-rt"]);
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(before, machine.files());
-    // Another program has written since: its parameters stay, cpushield's labels are removed.
+    // Another hand has written since: its words stay, our labels go.
     write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     machine.write(FILE, &machine.read(FILE).replace("timeout 50", "timeout 9"));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -148,7 +148,7 @@ fn separate_labels_keep_the_default_and_are_removed_byte_for_byte() {
 }
 
 #[test]
-fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
+fn extlinux_boots_a_label_once_and_a_trial_that_holds_is_permanent() {
     let (machine, host) = extlinux();
     let before = machine.files();
     let written = armed(&machine, &host, &rt());
@@ -156,7 +156,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
     assert!(written.next_has && ours(&machine)[0].args.contains("panic=30"));
     write::undo(&host, &machine.store()).unwrap().unwrap();
     assert_eq!(before, machine.files());
-    // The trial hung: the loader had cleared the one-shot label before, so the default booted.
+    // It hung: the loader has cleared the wish before it booted, and the default came back.
     armed(&machine, &host, &rt());
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -164,7 +164,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
-    // Another trial, which holds.
+    // Another, which holds.
     armed(&machine, &host, &rt());
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
     boot(&machine);
@@ -177,7 +177,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
     assert_eq!(machine.read(FILE), LABELS);
 }
 
-/// The boot of the trial, with every requested parameter in force.
+/// The trial's boot, in which everything it wants is in force.
 fn boot(machine: &Machine) {
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     machine.write("proc/cmdline", &format!("{ADDED} panic=30 ro\n"));
@@ -185,10 +185,10 @@ fn boot(machine: &Machine) {
 }
 
 #[test]
-fn the_one_shot_label_of_the_real_extlinux_is_read() {
+fn what_the_real_extlinux_keeps_for_one_boot_is_read() {
     let dir = std::env::temp_dir().join(format!("cpushield-adv-{}", std::process::id()));
     std::fs::create_dir_all(dir.join("mnt")).unwrap();
-    // It writes only to a directory of a file system that is mounted from a device.
+    // It writes to a directory of a file system that is mounted from a device alone.
     let script = "set -e; cd \"$1\"; truncate -s 8M disk; mke2fs -q -F -t ext2 disk
         mount -o loop disk mnt; trap 'umount mnt' EXIT
         extlinux --install mnt >/dev/null 2>&1; extlinux --once=cpushield-l0 mnt 2>/dev/null
@@ -216,7 +216,7 @@ fn the_one_shot_label_of_the_real_extlinux_is_read() {
 }
 
 #[test]
-fn u_boot_has_no_one_shot_boot_so_a_trial_needs_kexec() {
+fn u_boot_boots_nothing_once_so_no_trial_is_made_but_by_kexec() {
     let machine = u_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &rt()).unwrap();
@@ -237,7 +237,7 @@ fn u_boot_has_no_one_shot_boot_so_a_trial_needs_kexec() {
 const CONFIG: &str = "arm_64bit=1\n[pi4]\ndtoverlay=x\n[all]\nkernel=kernel8.img";
 const LINE: &str = "console=tty1 root=PARTUUID=1 rootwait\n";
 
-/// A Raspberry Pi whose firmware and kernel support trials.
+/// A Raspberry Pi whose firmware and kernel know of trials.
 fn raspberry() -> Machine {
     let machine = Machine::without_loader();
     machine.write("boot/firmware/config.txt", CONFIG);
@@ -249,7 +249,7 @@ fn raspberry() -> Machine {
 }
 
 #[test]
-fn a_raspberry_pi_uses_the_parameters_for_the_requested_trial_boot() {
+fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
     let machine = raspberry();
     let before = machine.files();
     let (host, store) = (machine.host(), machine.store());
@@ -267,7 +267,7 @@ fn a_raspberry_pi_uses_the_parameters_for_the_requested_trial_boot() {
     let wanted = format!("{ADDED} panic=30 {LINE}");
     assert_eq!(machine.read("boot/firmware/cpushield-cmdline.txt"), wanted);
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
-    // A boot other than the requested one.
+    // Another boot than the one that was asked for.
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
@@ -279,7 +279,7 @@ fn a_raspberry_pi_uses_the_parameters_for_the_requested_trial_boot() {
     assert!(ours(&machine).is_empty() && !machine.path("boot/firmware/tryboot.txt").exists());
     write::undo(&host, &store).unwrap().unwrap();
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
-    // Permanently, next to the default.
+    // For good, beside the default.
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     let plan = planned(&host, &cpus("3")).unwrap();
     let how = WriteMode { keep_default: true, ..WriteMode::default() };
@@ -288,11 +288,11 @@ fn a_raspberry_pi_uses_the_parameters_for_the_requested_trial_boot() {
     write::undo(&host, &store).unwrap().unwrap();
 }
 
-/// A machine, the substitutes of its programs, and the request.
+/// A machine, how its programs are played, and what is asked for.
 type Kind = (fn() -> Machine, fn(&Machine) -> Host, fn() -> BootRequest);
 
 #[test]
-fn a_trial_killed_at_any_write_is_reverted_or_concluded_by_the_next_call() {
+fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
     let kinds: [Kind; 2] =
         [(with_extlinux, playing, rt), (raspberry, Machine::host, || cpus("2-3"))];
     for (make, host, asked) in kinds {
@@ -343,9 +343,9 @@ fn of_loader(machine: &Machine) -> Vec<(String, Vec<u8>)> {
     files.collect()
 }
 
-/// A Raspberry Pi's own kernel has its configuration only in itself.
+/// A Raspberry Pi's own kernel keeps its configuration in itself alone.
 #[test]
-fn the_running_kernels_own_information_counts() {
+fn what_the_running_kernel_says_of_itself_counts() {
     let machine = raspberry();
     machine.write("proc/config.gz", "# CONFIG_NO_HZ_FULL is not set\nCONFIG_RCU_NOCB_CPU=y\n");
     let plan = planned(&machine.host(), &cpus("2-3")).unwrap();

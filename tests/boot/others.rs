@@ -1,5 +1,5 @@
-//! Loaders that store the kernel command line as plain text: written, checked, undone byte for
-//! byte. And real files from other machines, read in place.
+//! Loaders that hold a kernel's command line as it is: written, looked at, taken back to the byte.
+//! And the real files of others, read in place.
 
 use super::{planned, words};
 use cpushield::boot::plan::BootRequest;
@@ -18,7 +18,7 @@ fn asked(kernels: Option<&str>) -> BootRequest {
 
 const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
 
-/// Writes, compares every file with the expected one, and undoes it.
+/// Writes, compares every file with what it must be, and takes it back.
 fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str) {
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(kernels)).unwrap();
@@ -31,7 +31,7 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
     assert_eq!(before, machine.files());
-    // Another program added a parameter since: it stays; cpushield's parameters are removed.
+    // Another hand has added a word since: it stays, ours go.
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     machine.write(path, &wanted.replace("rcu_nocbs=2-3 ", "rcu_nocbs=2-3 theirs "));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -39,7 +39,7 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
 }
 
 #[test]
-fn boot_loader_specification_entries_of_the_chosen_kernel_get_the_parameters() {
+fn entries_of_the_boot_loader_specification_get_them_for_the_chosen_kernel() {
     let machine = Machine::without_loader();
     let entry = |version: &str, options: &str| {
         format!(
@@ -77,7 +77,7 @@ const CONFIG: &str = "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_
 
 /// A machine that systemd-boot starts, with an RT kernel and another, and `kernel-install`.
 fn systemd_boot() -> Machine {
-    // Packages of GRUB are installed too, but do not boot the machine.
+    // Packages of GRUB are there too, and start nothing.
     let machine = Machine::with(&[("6.9.1", false)]);
     machine.remove("boot/config-6.9.1");
     for (version, rt) in [("6.9.1", false), ("6.12.1-rt", true)] {
@@ -135,14 +135,14 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
         machine.read("boot/loader/entries/m-6.12.1-rt.conf"),
         entry("6.12.1-rt", "root=UUID=ab ro")
     );
-    // It hung; the loader has consumed the variable, and the old entry booted.
+    // It hung; the loader has taken the variable, and the old entry booted.
     machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     let end = trial::conclude(&host, &store, &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
-    // Another trial, which holds: the kernel's own entry then has the parameters.
+    // Another, which holds: the kernel's own entry has the words from then on.
     write::write(&host, &store, &plan, &trial).unwrap();
     machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -161,7 +161,7 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
 }
 
 #[test]
-fn without_firmware_variables_no_trial_is_made_and_nothing_is_left() {
+fn without_variables_of_the_firmware_no_trial_is_made_and_nothing_is_left() {
     let machine = systemd_boot();
     machine.remove(&format!("{EFI}/LoaderInfo-{VENDOR}"));
     machine.write("boot/EFI/systemd/systemd-bootx64.efi", "");
@@ -175,14 +175,14 @@ fn without_firmware_variables_no_trial_is_made_and_nothing_is_left() {
 }
 
 #[test]
-fn a_kernel_added_by_kernel_install_gets_the_parameters_and_undo_removes_them() {
+fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_again() {
     let machine = systemd_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     assert!(plan.covers_later);
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let hook = "etc/kernel/install.d/95-cpushield.install";
-    // As kernel-install does: an entry with the running kernel's command line, then the hooks.
+    // As kernel-install does it: the entry of the running kernel's line, then the hooks.
     let install = |version: &str, image: &str| {
         let inherited = entry(version, &format!("{ADDED}root=UUID=ab ro"));
         machine.write(&format!("boot/loader/entries/m-{version}.conf"), &inherited);
@@ -210,7 +210,7 @@ fn a_kernel_added_by_kernel_install_gets_the_parameters_and_undo_removes_them() 
 }
 
 #[test]
-fn without_the_file_system_undo_keeps_its_journal() {
+fn without_its_file_system_undo_keeps_what_it_knows() {
     let machine = systemd_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
@@ -224,9 +224,9 @@ fn without_the_file_system_undo_keeps_its_journal() {
     assert_eq!(before, machine.files());
 }
 
-/// Arch: files without versions, and without configurations.
+/// Arch: files without versions, and no configurations beside them.
 #[test]
-fn kernels_without_a_configuration_are_identified_by_their_images() {
+fn kernels_without_a_configuration_are_known_by_their_images() {
     let machine = Machine::with(&[]);
     let image = |said: &str| {
         let mut bytes = vec![0; 0x4500];
@@ -254,7 +254,7 @@ fn kernels_without_a_configuration_are_identified_by_their_images() {
 
 /// RHEL 8 keeps the line of all kernels in GRUB's environment block, and tuned adds to it.
 #[test]
-fn expanded_grub_variables_count_as_kernel_parameters() {
+fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {
     let machine = Machine::without_loader();
     let version = "6.12.1-rt";
     let text = entry(version, "$kernelopts $tuned_params ${other}");
@@ -272,7 +272,7 @@ fn expanded_grub_variables_count_as_kernel_parameters() {
     assert_eq!(found.entries[0].args, "root=UUID=ab ro isolcpus=nohz,1 ${other}");
     let error = planned(&machine.host(), &asked(None)).unwrap_err();
     assert!(matches!(error, BootError::Conflict { .. }), "{error}");
-    // Parameters in the block are present already.
+    // Words that stand in the block are there already.
     machine.write("boot/grub2/grub.cfg", "set tuned_params=\"\"\nblscfg\n");
     let block = block.replace("ro \n", &format!("ro {}\n", ADDED.trim()));
     machine.write("boot/grub2/grubenv", &format!("{block:#<1024}"));
@@ -281,7 +281,7 @@ fn expanded_grub_variables_count_as_kernel_parameters() {
 }
 
 #[test]
-fn extlinux_labels_and_the_raspberry_pi_command_line_get_the_parameters() {
+fn labels_of_extlinux_and_the_line_of_a_raspberry_pi_get_them() {
     let machine = Machine::without_loader();
     let text = |args: &str| {
         format!(
@@ -297,7 +297,7 @@ fn extlinux_labels_and_the_raspberry_pi_command_line_get_the_parameters() {
     round_trip(&machine, None, "boot/firmware/cmdline.txt", &wanted);
 }
 
-/// As NVIDIA's Jetson Linux 36 sets it up, with one more entry of the user.
+/// As NVIDIA's Jetson Linux 36 sets it up, and one of the user's own beside it.
 const JETSON: &str = "TIMEOUT 30
 DEFAULT primary
 
@@ -313,9 +313,9 @@ LABEL primary
 #    LINUX /boot/Image.backup
 ";
 
-/// U-Boot boots any file called `Image`.
+/// U-Boot takes whatever is called `Image`.
 #[test]
-fn a_kernel_without_a_version_in_its_name_is_identified_by_its_contents() {
+fn a_kernel_without_a_version_in_its_name_is_known_by_its_own_bytes() {
     let path = "boot/extlinux/extlinux.conf";
     let wanted = JETSON.replace("APPEND ", &format!("APPEND {ADDED}"));
     let said = "Linux version 5.15.148-rt-tegra (b@h) (gcc) #1 SMP PREEMPT_RT Tue Jan 7\n";
@@ -394,7 +394,7 @@ fn with_other_loaders_nothing_is_written_and_manual_steps_are_shown() {
     }
 }
 
-/// Loader files of other machines, at their paths.
+/// Loader files of others, where they are.
 pub fn data() -> Option<std::path::PathBuf> {
     let dir = std::env::var_os("CPUSHIELD_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
@@ -410,7 +410,7 @@ pub fn data() -> Option<std::path::PathBuf> {
 
 /// Files of real machines, and those of grubby's own tests.
 #[test]
-fn real_foreign_files_are_understood_or_refused_and_restored_byte_for_byte() {
+fn real_files_of_others_are_understood_or_refused_and_come_back_to_the_byte() {
     let Some(dir) = data() else { return };
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
     for name in ["extlinux.1", "extlinux.3", "extlinux.5"] {

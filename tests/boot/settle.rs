@@ -20,7 +20,7 @@ fn arm(machine: &Machine) {
     assert!(machine.path(LINK).exists());
 }
 
-/// The trial's entry boots, with every requested parameter in force.
+/// The trial's entry boots, and all its parameters are in force.
 fn boot(machine: &Machine) {
     machine.save("next_entry", "");
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -45,7 +45,7 @@ fn unit_is_gone(machine: &Machine) -> bool {
 }
 
 #[test]
-fn a_kernel_installed_or_removed_between_a_trial_and_its_boot_is_kept_so_and_the_trial_holds() {
+fn a_trial_passes_when_a_kernel_is_installed_or_removed_before_its_boot() {
     let rt = ("6.12.9-rt-amd64", true);
     for come in [true, false] {
         let machine = Machine::with(&[("6.12.9-amd64", false), rt, ("6.1.4-rt-amd64", true)]);
@@ -71,7 +71,7 @@ fn a_kernel_installed_or_removed_between_a_trial_and_its_boot_is_kept_so_and_the
 }
 
 #[test]
-fn a_trial_that_holds_and_cannot_become_permanent_is_completely_reverted() {
+fn a_trial_that_cannot_become_permanent_is_removed() {
     let machine = Machine::debian();
     arm(&machine);
     let cfg = machine.read("boot/grub/grub.cfg");
@@ -83,14 +83,14 @@ fn a_trial_that_holds_and_cannot_become_permanent_is_completely_reverted() {
     assert!(end.why.contains("# by hand"), "{}", end.why);
     let left = machine.read("boot/grub/grub.cfg");
     assert!(left.ends_with("# by hand\n") && !left.contains("nohz_full"), "{left}");
-    // The next kernel package does not bring the parameters back.
+    // The next kernel package must not add our entries.
     machine.update_grub();
     assert!(!ours_boots(&machine) && unit_is_gone(&machine));
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 }
 
 #[test]
-fn a_conclusion_killed_or_refused_at_any_write_is_completed_by_the_next_call() {
+fn the_next_call_concludes_a_trial_whose_end_was_killed_or_refused_at_any_write() {
     let (count, wanted) = {
         let machine = Machine::debian();
         arm(&machine);
@@ -105,8 +105,8 @@ fn a_conclusion_killed_or_refused_at_any_write_is_completed_by_the_next_call() {
         arm(&machine);
         boot(&machine);
         let killed = machine.host().failing(InjectedFault::Stop { at });
-        settle(&machine, &killed).unwrap_err();
-        // The unit that concludes it at the next boot still exists.
+        conclude(&machine, &killed).unwrap_err();
+        // The unit that would conclude it at the next boot is still enabled.
         let journal = journal(&machine.store()).unwrap();
         if journal.is_some_and(|journal| journal.trial.is_some()) {
             assert!(machine.path(LINK).exists(), "killed at write {at}");
@@ -123,8 +123,8 @@ fn a_conclusion_killed_or_refused_at_any_write_is_completed_by_the_next_call() {
         arm(&machine);
         boot(&machine);
         let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
-        // The next boot repeats what was refused, or it was reverted.
-        let end = settle(&machine, &refused).or_else(|_| settle(&machine, &machine.host()));
+        // After a refusal the next boot tries again, or the trial was removed.
+        let end = conclude(&machine, &refused).or_else(|_| conclude(&machine, &machine.host()));
         let permanent = match end {
             Ok(end) => end.end == SettledAs::Permanent,
             Err(BootError::NoTrial) => true,

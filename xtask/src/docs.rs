@@ -114,7 +114,7 @@ fn parameters_page() -> String {
         let when = match parameter.offer {
             ParameterOffer::Always => "always".to_owned(),
             ParameterOffer::ForNamedCpus => "with `--cpus`, `--count` and the like".to_owned(),
-            ParameterOffer::Asked(why) => format!("on request: {why}"),
+            ParameterOffer::OnRequest(why) => format!("on request: {why}"),
             ParameterOffer::Never(why) => format!("never: {why}"),
         };
         let (name, keyword) = (parameter.name, parameter.keyword);

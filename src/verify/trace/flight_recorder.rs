@@ -191,7 +191,7 @@ impl TraceRecorder<'_> {
             return TimeBreakdown::unknown("no history was kept");
         };
         let ends = [from_ns, until_ns].map(|ns| match self.tsc {
-            true => flight_recorder.clock_sync.at(ns),
+            true => flight_recorder.clock_sync.ticks_at(ns),
             false => Some((ns, 0)),
         });
         let [Some((from, error)), Some((until, other))] = ends else {

@@ -236,7 +236,7 @@ impl SenderCounts {
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
             let stack = sent.stack.and_then(|n| by_number.get(&n)).copied().unwrap_or_default();
             let call_path: Vec<&str> =
-                stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
+                stack.iter().map(|at| symbols.containing(*at).unwrap_or("")).collect();
             let known = merged.entry(self.describe(sent, &call_path, symbols, comms)).or_default();
             known.0 += count;
             if *count > known.1 && self.report_stacks {
@@ -281,7 +281,7 @@ impl SenderCounts {
                 SentBy::Task(0) => IpiOrigin::IdleCpu,
                 SentBy::Task(pid) => task_origin(pid, comms),
             },
-            site: symbols.around(sent.site).unwrap_or_default().to_owned(),
+            site: symbols.containing(sent.site).unwrap_or_default().to_owned(),
             within: find_deferred(call_path),
             purpose,
             remedy,
@@ -397,9 +397,9 @@ impl<'h> IpiSenders<'h> {
             no_work: false,
         };
         let root = tracefs.root().to_owned();
-        let mut instance = TraceInstance::separate(host, tracefs, &wanted, &filters)?;
+        let mut instance = TraceInstance::with_filters(host, tracefs, &wanted, &filters)?;
         // Without stacks, only names are missing.
-        let stack_form = stack.filter(|_| instance.keep_stacks().is_ok());
+        let stack_form = stack.filter(|_| instance.enable_stacks().is_ok());
         let mut pipes = Vec::new();
         for cpu in online.iter() {
             pipes.push((cpu, instance.pipe(cpu)?));

@@ -78,7 +78,7 @@ impl StackTable {
 /// (`trace_event_raw_event_…`, `trace_event_buffer_commit`, include/trace/trace_events.h).
 #[must_use]
 pub fn name_functions(callers: &[u64], symbols: &KernelSymbols) -> Vec<String> {
-    let names = callers.iter().map(|at| match symbols.around(*at) {
+    let names = callers.iter().map(|at| match symbols.containing(*at) {
         Some(name) => name.to_owned(),
         None => format!("{at:#x}"),
     });

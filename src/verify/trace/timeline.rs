@@ -72,7 +72,7 @@ pub fn story(
     let first = recording.phases.first().map_or(0, |(at, _)| *at);
     let last = recording.phases.last().map_or(0, |(at, _)| *at);
     // Nothing is known about discarded pages.
-    replay.keep_history_from(recording.spool.forgot_until(cpu).unwrap_or(first));
+    replay.keep_history_from(recording.spool.discarded_until(cpu).unwrap_or(first));
     let TraceRecording { layout, scale, tasks, spool, stacks: shown, .. } = recording;
     let names = CulpritNames { symbols: &symbols, tasks, stacks: None };
     let mut report_entries = |entries: Vec<LogEntry>, stacks: &StackTable| -> io::Result<()> {

@@ -237,7 +237,7 @@ fn culprits(observation: &LabelledDocument<WatchWithVerdict>) -> Table {
 
 /// The culprit with its purpose where that is known.
 pub(super) fn describe_culprit(culprit: &Culprit) -> String {
-    known::explained(culprit).unwrap_or_else(|| "unknown".to_owned())
+    known::describe(culprit).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The events at the first breach of a limit.
