@@ -153,7 +153,7 @@ fn make_amendment(
         let known = journal.last_about(&step.change);
         match known.and_then(|intent| Some((intent, journal.step(intent)?))) {
             Some((intent, earlier)) if earlier.change == step.change => {
-                amendment.again.push(intent.step)
+                amendment.again.push(intent.step);
             }
             Some((intent, _)) => {
                 let original = journal.original(intent).clone();

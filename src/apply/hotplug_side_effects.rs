@@ -166,7 +166,7 @@ pub(super) fn restore_side_effects(
                 Ok(Some(why)) => failed.push(UnrestoredFile { path: (*path).clone(), why }),
                 Err(error) if error.is_stop() => return Err(error),
                 Err(error) => {
-                    failed.push(UnrestoredFile { path: (*path).clone(), why: error.reason() })
+                    failed.push(UnrestoredFile { path: (*path).clone(), why: error.reason() });
                 }
             }
         }

@@ -98,7 +98,7 @@ pub fn find_shield(host: &Host, store: &Store) -> Result<ShieldPresence, Journal
     let first = find_once(host, store);
     match first {
         Ok(ShieldPresence::Part(_, UnfinishedWork::UnderWay { .. })) => {
-            std::thread::sleep(WRITER_WAIT)
+            std::thread::sleep(WRITER_WAIT);
         }
         // A writer may have started between the check of the lock and that of the journal.
         Ok(ShieldPresence::Part(..)) | Err(JournalLoadError::Journal { .. }) => {}

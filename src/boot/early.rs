@@ -211,7 +211,7 @@ fn write_and_enable(
     match enabled.init {
         InitSystem::Systemd => host.systemctl(&["enable", UNIT])?,
         InitSystem::Openrc => {
-            drop(host.run_program(&["rc-update", "add", "cpushield", openrc_runlevel(host)])?)
+            drop(host.run_program(&["rc-update", "add", "cpushield", openrc_runlevel(host)])?);
         }
         InitSystem::Sysv => drop(host.run_program(&["update-rc.d", "cpushield", "defaults"])?),
     }

@@ -169,7 +169,7 @@ fn measure(
     let order = MeasureRequest {
         instrument,
         cpus: target.watch.cpus.clone(),
-        threads: threads,
+        threads,
         span: checkpoint::remaining_span(checkpoint, args.time)?,
         warmup: args.warmup.unwrap_or(if args.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: args.over.clone(),

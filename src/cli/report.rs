@@ -266,7 +266,7 @@ fn collect_material(
     for NamedDocument { label, file, saved } in documents {
         match saved.clone() {
             SavedDocument::Machine(machine) => {
-                material.machines.push(LabelledDocument::new(label, *machine))
+                material.machines.push(LabelledDocument::new(label, *machine));
             }
             SavedDocument::Plan(plan) if file.is_empty() => {
                 let settings = read_outcomes(&global.host()?, &global.store(), *plan)?;
@@ -283,15 +283,15 @@ fn collect_material(
                 material.observations.push(LabelledDocument::new(label, watch));
             }
             SavedDocument::Latency(latency) => {
-                material.latencies.push(LabelledDocument::new(label, *latency))
+                material.latencies.push(LabelledDocument::new(label, *latency));
             }
             SavedDocument::Attempt(report) => material.add_attempt(label, *report),
             SavedDocument::Fixed(report) => material.add_fixed(label, *report),
             SavedDocument::Comparison(comparison) => {
-                material.comparisons.push(LabelledDocument::new(label, *comparison))
+                material.comparisons.push(LabelledDocument::new(label, *comparison));
             }
             SavedDocument::Experiment(experiment) => {
-                material.experiments.push(LabelledDocument::new(label, *experiment))
+                material.experiments.push(LabelledDocument::new(label, *experiment));
             }
             other => {
                 return Err(Failure::usage(format!(

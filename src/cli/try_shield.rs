@@ -261,7 +261,7 @@ fn watch_cpus(
             progress: &|progress| match progress {
                 WatchProgress::Watching { done, of, .. } => bar.show_progress(what, done, of),
                 WatchProgress::Arming | WatchProgress::Settling | WatchProgress::Gathering => {
-                    bar.show_task(what)
+                    bar.show_task(what);
                 }
             },
             stop: &|| signal::stopped_by().is_some(),

@@ -76,7 +76,7 @@ fn cell(
         match journal.ends.get(&n) {
             None => {}
             Some(StepEnd::Missing { why }) => {
-                cell.missing.push(MissedRepetition { round, why: why.clone() })
+                cell.missing.push(MissedRepetition { round, why: why.clone() });
             }
             Some(StepEnd::Measured { file }) => match notebook.measured(file) {
                 Ok(latency) => cell.runs.push(summary(round, &latency, notebook.path(file))),

@@ -194,17 +194,19 @@ pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, String> {
     }
     let totals: Vec<u64> = all.iter().map(|series| series.samples).collect();
     write_summary_line(&mut text, "Total", 9, &totals);
-    let figures: [(&str, fn(&ThreadSeries) -> Option<u64>); 3] = [
-        ("Min Latencies", |series| series.min_ns),
-        ("Avg Latencies", |series| series.mean_ns),
-        ("Max Latencies", |series| series.max_ns),
-    ];
-    for (name, figure) in figures {
-        let us: Vec<u64> = all.iter().map(|series| figure(series).unwrap_or(0) / 1000).collect();
-        write_summary_line(&mut text, name, 5, &us);
-    }
+    let least: Vec<u64> = all.iter().map(|series| whole_microseconds(series.min_ns)).collect();
+    write_summary_line(&mut text, "Min Latencies", 5, &least);
+    let mean: Vec<u64> = all.iter().map(|series| whole_microseconds(series.mean_ns)).collect();
+    write_summary_line(&mut text, "Avg Latencies", 5, &mean);
+    let worst: Vec<u64> = all.iter().map(|series| whole_microseconds(series.max_ns)).collect();
+    write_summary_line(&mut text, "Max Latencies", 5, &worst);
     write_summary_line(&mut text, "Histogram Overflows", 5, &beyond);
     Ok(text)
+}
+
+/// Microseconds, rounded down; 0 without a sample, as cyclictest prints it.
+fn whole_microseconds(ns: Option<u64>) -> u64 {
+    ns.unwrap_or(0) / 1000
 }
 
 /// Adds a line of cyclictest's summary, with a number for each thread.

@@ -1,20 +1,18 @@
 //! A run of a kernel tracer: its settings, a private instance, the threads it measures, and its
 //! records, counted into tallies. Housekeeping CPUs do all of the reading and writing.
 
+use self::page_sink::{ChannelRecorder, PageSink};
 use super::kthreads::{find_tracer_threads, run_time_ns, wait_for_kthread};
 use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
 use super::sample_source::{self, FinalFacts, SeriesLabel};
 use super::settings::ChangedSettings;
-use super::tracer::{
-    LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerRecord, TracerSample, TracerUse,
-};
+use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerUse};
 use super::{LatencyDoubt, ThreadDoubt};
 use crate::verify::firmware::{self, SmiCounter, SmiCounts};
 use cpushield_linux::latency_stats::{
     DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
 };
-use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
 use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
 use cpushield_linux::{CpuSet, Error, Host, clock};
 use std::cell::RefCell;
@@ -75,17 +73,6 @@ struct TracerChannel {
     /// Lost records whose number is known, and whether others were lost or unreadable.
     lost: u64,
     torn: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct ChannelRecorder {
-    deferred: Option<DeferredRecorder>,
-    /// The sequence number of the last event.
-    last: Option<u32>,
-    /// When it was due.
-    due_ns: u64,
-    /// Events whose sequence numbers never came.
-    missing: u64,
 }
 
 impl<'h> LatencyTrace<'h> {
@@ -453,57 +440,6 @@ impl TracerChannel {
     }
 }
 
-/// The counters that a page is added to.
-struct PageSink<'a> {
-    recorders: &'a mut [ChannelRecorder],
-    lost: &'a mut u64,
-    torn: &'a mut bool,
-}
-
-impl PageSink<'_> {
-    fn count_page(
-        &mut self,
-        layout: &PageLayout,
-        page: &[u8],
-        tracer: &dyn LatencyTracer,
-        record_layout: &RecordLayout,
-        job: &TracerJob<'_>,
-        tallies: &[LatencyStats],
-    ) {
-        let page = ring_buffer::decode(layout, page);
-        match page.lost {
-            LostRecords::Nothing => {}
-            LostRecords::Count(count) => *self.lost = self.lost.saturating_add(count),
-            LostRecords::Some => *self.torn = true,
-        }
-        let mut records = page.records();
-        for record in records.by_ref() {
-            match record_layout.read(tracer, record.bytes, record.timestamp, job) {
-                TracerRecord::Sample(sample) => self.enter(&sample, tallies),
-                TracerRecord::Foreign => {}
-                TracerRecord::Odd => *self.torn = true,
-            }
-        }
-        *self.torn |= records.skipped() > 0;
-    }
-
-    fn enter(&mut self, sample: &TracerSample, tallies: &[LatencyStats]) {
-        let (Some(recorder), Some(tally)) =
-            (self.recorders.get_mut(sample.stage), tallies.get(sample.stage))
-        else {
-            *self.torn = true;
-            return;
-        };
-        if let (Some(last), Some(number)) = (recorder.last, sample.number) {
-            recorder.missing += u64::from(number.wrapping_sub(last).wrapping_sub(1));
-        }
-        recorder.last = sample.number;
-        recorder.due_ns = sample.wake.due_ns;
-        if let Some(deferred) = &mut recorder.deferred {
-            deferred.record(tally, sample.wake);
-        }
-    }
-}
-
+mod page_sink;
 #[cfg(test)]
 mod tests;

@@ -111,7 +111,7 @@ impl<'h> ActiveInstruments<'h> {
                     recorder.keep_pages(PageBuffer::bounded(), Some(last_ns));
                 }
                 (None, Some(keep)) => {
-                    recorder.keep_pages(PageBuffer::spilling_next_to(keep.beside), None)
+                    recorder.keep_pages(PageBuffer::spilling_next_to(keep.beside), None);
                 }
                 (None, None) => {}
             }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::latency::instruments::by_name;
+use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::trace_format::EventFormat;
 
 /// The records of 6.12-rt, and those of 6.1-rt, which has one more common field.

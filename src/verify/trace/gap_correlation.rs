@@ -49,7 +49,7 @@ impl GapTicks {
         self.max = self.max.max(ticks);
     }
 
-    fn to_part(&self, scale: &TickScale) -> GapPart {
+    fn to_part(self, scale: &TickScale) -> GapPart {
         GapPart { count: self.count, sum_ns: scale.ns(self.sum), max_ns: scale.ns(self.max) }
     }
 }

@@ -227,7 +227,7 @@ impl InterruptionTracker {
         match (event.kind, event.values) {
             (EventKind::Vector(vector), _) => self.on_vector(shared, at, vector),
             (EventKind::VectorEnd(vector), _) => {
-                self.close_frame(at, InterruptionKind::Vector(vector))
+                self.close_frame(at, InterruptionKind::Vector(vector));
             }
             (EventKind::Irq, EventValues::Irq { number, name }) => self.on_irq(at, number, name),
             (EventKind::IrqEnd, _) => self.close_frame(at, InterruptionKind::Irq),
@@ -237,7 +237,7 @@ impl InterruptionTracker {
             (EventKind::Hrtimer, EventValues::Number(f)) => self.on_hrtimer(shared, at, f),
             (EventKind::HrtimerEnd, _) => self.close_frame(at, InterruptionKind::Hrtimer),
             (EventKind::Timer, EventValues::Number(f)) => {
-                self.enter_function(at, InterruptionKind::Timer, Cause::Timer, f)
+                self.enter_function(at, InterruptionKind::Timer, Cause::Timer, f);
             }
             (EventKind::TimerEnd, _) => self.close_frame(at, InterruptionKind::Timer),
             (EventKind::Call, EventValues::Number(f)) => self.on_call(shared, at, f),
@@ -258,7 +258,7 @@ impl InterruptionTracker {
                 self.tick_needed = if stopped { 0 } else { needed };
             }
             (EventKind::Signal, EventValues::Signal { number, code }) => {
-                self.on_signal(at, number, code)
+                self.on_signal(at, number, code);
             }
             (EventKind::Frequency, _) => self.on_frequency(),
             (EventKind::MachineCheck, EventValues::Number(bank)) => self.on_machine_check(bank),
