@@ -166,7 +166,10 @@ fn the_kernel_confirms_the_count_of_each_load() {
         let share = kernels as f64 / own as f64;
         assert!(share >= least, "{load}: {own}, and the kernel counted {kernels} {counter}");
     }
-    let told = latency.notes.iter().any(|note| note.contains(&format!("measured CPU {cpu} too")));
+    let told = latency
+        .notes
+        .iter()
+        .any(|note| note.contains(&format!("also runs on the measured CPU {cpu}")));
     assert!(told, "{:?}", latency.notes);
     empty(&dir);
 }

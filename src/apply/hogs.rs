@@ -182,7 +182,7 @@ fn blocks_rcu(host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Result<Optio
 }
 
 fn describe_hog(hog: &RtHog) -> String {
-    format!("CPU {} is describe_hog with {hog}, which does not sleep", hog.task.cpu)
+    format!("CPU {} is busy with {hog}, which does not sleep", hog.task.cpu)
 }
 
 fn remedy(hog: &RtHog) -> String {

@@ -191,7 +191,10 @@ mod tests {
         assert!(elsewhere.contains("another machine"), "{elsewhere}");
         assert!(elsewhere.contains("--root DIR"), "{elsewhere}");
         let missing = shown("77", &here).unwrap_err();
-        assert!(missing.starts_with("the plan shields CPU 77; in use here are 0-3"), "{missing}");
+        assert!(
+            missing.starts_with("the plan shields CPU 77, which is not online (online: 0-3)"),
+            "{missing}"
+        );
         std::fs::remove_dir_all(&scratch).unwrap();
     }
 }

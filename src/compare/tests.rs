@@ -192,7 +192,7 @@ fn what_cannot_be_compared_is_refused() {
     assert_eq!(said, "not comparable: before and after have no figure in common");
     let mut other = after;
     latency_in(&mut other, 0).series[0].histogram.push('!');
-    assert!(refused(&[before, other]).starts_with("after0: the histogram of CPU 3 is none"));
+    assert!(refused(&[before, other]).starts_with("after0: cannot decode the histogram of CPU 3"));
 }
 
 /// A verdict's evidence of two seconds on two CPUs.

@@ -126,7 +126,7 @@ pub(super) fn sum(series: &[&ThreadSeries]) -> Result<Histogram<u64>, String> {
 }
 
 fn too_wide(error: &hdrhistogram::AdditionError) -> String {
-    format!("a histogram is too too_wide: {error:?}")
+    format!("a histogram is too wide: {error:?}")
 }
 
 /// Writes all histograms as one HDR log of version 2; each has a tag with its CPU and period.

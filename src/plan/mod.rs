@@ -276,7 +276,7 @@ mod tests {
         machine.timers = Some(cpushield_linux::text::timer_list::parse(text));
         let warning = warned(&machine, false).unwrap();
         assert!(warning.contains("Seen: perf, psi_timer (2). "), "{warning}");
-        assert!(warning.contains("shown by no kernel file"), "{warning}");
+        assert!(warning.contains("No kernel file shows delayed works"), "{warning}");
         assert!(
             warning.contains("`--on cpu-hotplug-cycle`") && warning.contains("all CPUs stop"),
             "{warning}"

@@ -714,7 +714,7 @@ CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0
   the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
   the hypervisor took 30.00 ms
 positive control: seen by every witness: 10 IPIs
-kernel trace: watched; cannot see: system calls of the workload (not asked for); signals of the
+kernel trace: watched; cannot see: system calls of the workload (not requested); signals of the
     workload (no signal:signal_deliver)
 counters: watched
 gap sampler: not available: no CPU for it

@@ -135,7 +135,7 @@ fn labels_of_our_own_leave_the_default_alone_and_go_to_the_byte() {
     assert!(text.contains(own), "{text}");
     let said = boot_written_text(&written);
     assert!(said.contains("always: `default cpushield-l0` in /boot/extlinux/"), "{said}");
-    assert!(said.contains("The entries without them stay"), "{said}");
+    assert!(said.contains("The entries without the parameters stay"), "{said}");
     let status = status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(status.kernels, ["6.1.0-rt"]);
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();

@@ -69,7 +69,7 @@ fn status_reports_a_trial_that_crashed() {
     assert_eq!(status.trial_state, Some(TrialState::FellBack { since_s: Some(1_778_335_402) }));
     assert_eq!(status.differs, [""; 0]);
     let text = cpushield::report::boot_status_text(&status);
-    let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted and the boot did not end well. \
+    let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted, but the boot failed. \
                 The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
     assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");
     assert!(!text.contains("boot its entry"), "{text}");

@@ -139,8 +139,8 @@ fn a_cpu_that_is_the_whole_of_a_v1_cpuset_stays_online() {
     plan.steps[1].required = false;
     let host = bench.host();
     let applied = bench.apply(&host, &plan).unwrap();
-    let reason = "/sys/fs/cgroup/cpuset/mine has no other CPU, and its programs would be moved out \
-                  of it for good";
+    let reason = "/sys/fs/cgroup/cpuset/mine has no other CPU: the kernel would permanently move \
+                  its programs out of it";
     let reason = reason.to_owned();
     assert_eq!(
         outcome(&applied),

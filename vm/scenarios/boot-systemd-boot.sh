@@ -31,7 +31,7 @@ case $n in
 2)
     is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
     is "by its own entry" "a-cpushield-$rt.conf" efi_says LoaderEntrySelected
-    is "which is not the default" 1 sh -c 'cpushield boot status | grep -c "^Boots next: Debian GNU/Linux ([^)]*) (it is the first entry)"'
+    is "which is not the default" 1 sh -c 'cpushield boot status | grep -c "^Next boot: Debian GNU/Linux ([^)]*) (it is the first entry)"'
     boot_again # as a button would do it: nobody has settled the trial
     ;;
 3)

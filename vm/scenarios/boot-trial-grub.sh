@@ -21,7 +21,7 @@ case $n in
 2)
     is "the trial booted" 1-3 cat /sys/devices/system/cpu/nohz_full
     is "GRUB has taken the wish" 0 sh -c 'grep -c next_entry=. /boot/grub/grubenv'
-    is "its entry is not the default" 1 sh -c 'cpushield boot status | grep -c "^Boots next: Debian GNU/Linux (saved"'
+    is "its entry is not the default" 1 sh -c 'cpushield boot status | grep -c "^Next boot: Debian GNU/Linux (saved"'
     status "the trial is concluded" 0 cpushield boot conclude
     boot_again
     ;;
@@ -37,7 +37,7 @@ case $n in
 4)
     is "after the hang the old entry booted" "" grep -o nohz_full /proc/cmdline
     status "the trial is concluded" 0 cpushield boot conclude
-    is "which says that it did not hold" 1 sh -c 'cpushield boot status | grep -c "^Last trial: taken back"'
+    is "which says that it did not hold" 1 sh -c 'cpushield boot status | grep -c "^Last trial: undone"'
     cpushield boot status
     is "every file is restored, byte for byte" "" unchanged
     status "a third trial" 0 cpushield boot apply --trial

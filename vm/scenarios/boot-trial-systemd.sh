@@ -83,7 +83,7 @@ case $n in
 5)
     is "a wrong parameter booted" 2 cat /sys/devices/system/cpu/nohz_full
     claim "the unit has ended" settled
-    is "it reverted the trial" "taken back" last_trial
+    is "it reverted the trial" "undone" last_trial
     cpushield boot status
     is "every file is restored, byte for byte" "" unchanged
     ;;

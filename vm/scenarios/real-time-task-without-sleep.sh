@@ -44,7 +44,7 @@ spin
 shield undo >/tmp/said 2>&1
 is "undo ends" 0 echo $?
 claim "it took the priority from the program first" \
-    grep -F "spin ($spinner, SCHED_FIFO 50) runs on as an ordinary program" /tmp/said
+    grep -F "spin ($spinner, SCHED_FIFO 50) continues as an ordinary program" /tmp/said
 is "which runs on" "0 3" spinning
 stop
 as_before "everything is as it was" /tmp/before
