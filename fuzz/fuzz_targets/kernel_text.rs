@@ -14,6 +14,6 @@ fuzz_target!(|text: &str| {
     let _ = text::size::kib(text);
     let _ = text::cpuinfo::parse(text);
     let _ = text::timer_list::parse(text);
-    let _ = text::kmsg::said(text);
-    let _ = text::kallsyms::Symbols::parse(text);
+    let _ = text::kmsg::kernel_message(text);
+    let _ = text::kallsyms::KernelSymbols::parse(text);
 });

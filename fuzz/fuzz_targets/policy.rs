@@ -1,10 +1,10 @@
 //! Policy files: never a panic; every error names its line.
 #![no_main]
 
-use cpushield::policy::{Policy, parse_span};
+use cpushield::policy::{PolicyFile, parse_span};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = Policy::parse(text, "policy.toml");
+    let _ = PolicyFile::parse(text, "policy.toml");
     let _ = parse_span(text);
 });

@@ -2,10 +2,10 @@
 //! many as were counted.
 #![no_main]
 
-use cpushield::verify::trace::replay::{Recorded, Replay};
-use cpushield_linux::clock::Scale;
+use cpushield::verify::trace::replay::{PageReplay, RecordedTrace};
+use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::PageLayout;
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use libfuzzer_sys::fuzz_target;
 
@@ -54,12 +54,12 @@ fn formats() -> Vec<(String, String, EventFormat)> {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut replay = Replay::new(Recorded {
+    let mut replay = PageReplay::new(RecordedTrace {
         cpu: 0,
         layout: PageLayout::COMMON,
         formats: &formats(),
-        symbols: Symbols::default(),
-        scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+        symbols: KernelSymbols::default(),
+        scale: TickScale { ns_per_tick: 1.0, error_ppm: 0.0 },
         workload: &[0x0001_0000, 0x0001_0002],
     });
     for page in bytes.chunks(256) {
