@@ -91,7 +91,7 @@ impl Default for ShieldRequest {
 
 /// The limits that `verify` checks. A limit that is not given is not checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table [shield.NAME.limits]")]
 pub struct VerifyLimits {
     /// The maximum number of entries into the kernel on one CPU.
     #[serde(default)]
@@ -177,6 +177,7 @@ pub struct PolicyFile {
 /// One shield of a policy file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
+#[serde(expecting = "a table [shield.NAME]")]
 pub struct ShieldPolicy {
     /// A CPU list (`N` is the last CPU), or a choice by the other keys.
     pub cpus: Option<Spanned<String>>,
@@ -348,8 +349,6 @@ pub(crate) fn translate_toml_message(message: &str) -> String {
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected a boolean", "expected true or false"),
         ("expected a map", "expected a table"),
-        ("expected struct ShieldPolicy", "expected a table [shield.NAME]"),
-        ("expected struct VerifyLimits", "expected a table [shield.NAME.limits]"),
         ("wanted string or table", "expected a word in quotes"),
     ];
     let message = message.trim().to_owned();

@@ -78,7 +78,7 @@ pub struct ExportContext<'a> {
 
 impl std::fmt::Debug for ExportContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Words").field("workload", &self.workload).finish_non_exhaustive()
+        f.debug_struct("ExportContext").field("workload", &self.workload).finish_non_exhaustive()
     }
 }
 
