@@ -415,7 +415,7 @@ mod tests {
             guest: None,
             cpus: Vec::new(),
             witnesses: Vec::new(),
-            control: PositiveControl::NotDone { why: "a test".to_owned() },
+            control: PositiveControl::Seen { provoked: Vec::new() },
             interference: Vec::new(),
             traced: None,
             breach: None,

@@ -216,7 +216,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         guest: Some(false),
         cpus: entries.into_iter().enumerate().map(cpu).collect(),
         witnesses: Vec::new(),
-        control: PositiveControl::NotDone { why: "a test".to_owned() },
+        control: PositiveControl::Seen { provoked: Vec::new() },
         interference: Vec::new(),
         traced: None,
         breach: None,

@@ -8,7 +8,7 @@ use super::order::MeasureRequest;
 use super::sample_source::{SampleSource, SeriesLabel};
 use crate::verify::counters::{self, CounterSnapshot};
 use crate::verify::trace::{self, TraceRecorder};
-use crate::verify::{AbsenceReason, TimeBreakdown};
+use crate::verify::{AbsenceReason, TimeBreakdown, UnknownBreakdown};
 use cpushield_linux::latency_stats::WorstMoment;
 use cpushield_linux::{CpuSet, Host};
 
@@ -104,11 +104,12 @@ impl<'h> TraceWitness<'h> {
         let known = self.known.get(nth)?.iter().find(|(explained, _)| explained == moment);
         match (known, &self.tracing) {
             (Some((_, why)), _) => Some(why.clone()),
-            (None, TraceUse { asked: true, absent: Some(why), .. }) => {
-                Some(TimeBreakdown::unknown(format!("there was no trace: {why}")))
+            (None, TraceUse { asked: true, absent: Some(absence), .. }) => {
+                let absence = absence.clone();
+                Some(TimeBreakdown::unknown(UnknownBreakdown::NoTrace { absence }))
             }
             (None, TraceUse { asked: true, .. }) => {
-                Some(TimeBreakdown::unknown("the trace of this time was not read"))
+                Some(TimeBreakdown::unknown(UnknownBreakdown::NotRead))
             }
             (None, _) => None,
         }

@@ -337,7 +337,7 @@ mod tests {
                 "cpu": 3, "entries": leaks.len() * 7, "interruptions": [], "longest_ns": null,
                 "gaps": null, "lost": 0, "steal_ns": null, "doubts": []
             }],
-            "witnesses": [], "control": {"control": "seen", "what": "10 IPIs"}
+            "witnesses": [], "control": {"control": "seen", "provoked": []}
         });
         let evidence: Evidence = serde_json::from_value(evidence).unwrap();
         let state = if leaks.is_empty() { VerdictState::Holds } else { VerdictState::Leaks };

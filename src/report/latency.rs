@@ -339,6 +339,7 @@ mod tests {
     use super::*;
     use crate::causes::{Cause, Culprit};
     use crate::tunables::Remedy;
+    use crate::verify::UnknownBreakdown;
 
     fn share(cause: Cause, culprit: &str, took_ns: u64, how: Option<&str>) -> TimeShare {
         let remedy = how.map(|how| Remedy {
@@ -363,8 +364,9 @@ mod tests {
         let all = "900.0 µs workqueue vmstat_update, \
                    100.0 µs with no event in the trace, 40.0 µs other";
         assert_eq!(describe_cause(&why, 1_040_000), all);
-        let lost = "cause unknown: events were lost";
-        assert_eq!(describe_cause(&TimeBreakdown::unknown("events were lost"), 1_040_000), lost);
+        let lost = "cause unknown: the trace lost events at that time";
+        let unknown = TimeBreakdown::unknown(UnknownBreakdown::EventsLost);
+        assert_eq!(describe_cause(&unknown, 1_040_000), lost);
         assert_eq!(
             describe_cause(&TimeBreakdown { rest_ns: 500, ..TimeBreakdown::default() }, 500),
             "500 ns other"

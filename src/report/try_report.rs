@@ -166,8 +166,9 @@ impl TryReport {
         }
         match &self.shielded.control {
             PositiveControl::Seen { .. } => {}
-            PositiveControl::Missed { what } => lines.push(format!("  control: not seen: {what}")),
-            PositiveControl::NotDone { why } => lines.push(format!("  control: not done: {why}")),
+            control @ (PositiveControl::Missed { .. } | PositiveControl::NotDone { .. }) => {
+                lines.push(format!("  {control}"));
+            }
         }
         for cpu in &self.verdict.cpus {
             lines.extend(cpu.unknown.iter().map(|why| format!("  CPU {}: {why}", cpu.cpu)));

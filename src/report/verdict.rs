@@ -9,7 +9,7 @@ use crate::verify::SentIpi;
 use crate::verify::{
     Breach, BreachNode, CpuEvidence, CpuVerdict, EntryClass, Evidence, GapAttribution, GapPart,
     GapStatistics, InterruptSender, InterruptionCount, Leak, LimitsKept, PositiveControl, Verdict,
-    VerdictState, WitnessKind, list_classes,
+    VerdictState, WitnessKind, join_texts, list_classes,
 };
 
 /// Rows that the table of one CPU lists; the others are counted in one line.
@@ -413,9 +413,11 @@ fn explained_gaps(gaps: &GapStatistics, seen: &CpuEvidence) -> String {
 fn witnesses(evidence: &Evidence) -> String {
     let mut text = String::new();
     let control = match &evidence.control {
-        PositiveControl::Seen { what } => format!("seen by every witness: {what}"),
-        PositiveControl::Missed { what } => format!("MISSED: {what}"),
-        PositiveControl::NotDone { why } => format!("not done: {why}"),
+        PositiveControl::Seen { provoked } => {
+            format!("seen by every witness: {}", join_texts(provoked))
+        }
+        PositiveControl::Missed { missed } => format!("MISSED: {}", join_texts(missed)),
+        PositiveControl::NotDone { reason } => format!("not done: {reason}"),
     };
     text.push_str(&format!("positive control: {control}\n"));
     let traced = (evidence.witnesses.iter())
@@ -487,8 +489,9 @@ mod tests {
     use crate::tunables::RemedyAnswer;
     use crate::verify::judge::examples;
     use crate::verify::{
-        AbsenceReason, BlindSpot, DeferredBy, DeferredFunction, IpiOrigin, Remedy, SCHEMA,
-        UnexplainedGap, WatchedWorkload, WitnessReport, judge,
+        AbsenceReason, BlindSpot, ControlAt, DeferredBy, DeferredFunction, IpiOrigin, LimitBreach,
+        ProvokeMethod, ProvokedIpis, Remedy, SCHEMA, UnexplainedGap, WatchedWorkload,
+        WitnessReport, judge,
     };
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> InterruptionCount {
@@ -565,7 +568,13 @@ mod tests {
                 witness(WitnessKind::Counters, None, &[]),
                 witness(WitnessKind::Sampler, Some(AbsenceReason::failed("no CPU for it")), &[]),
             ],
-            control: PositiveControl::Seen { what: "10 IPIs".to_owned() },
+            control: PositiveControl::Seen {
+                provoked: vec![ProvokedIpis {
+                    count: 10,
+                    by: ProvokeMethod::Membarrier,
+                    at: ControlAt::BeforeSpan,
+                }],
+            },
             interference: Vec::new(),
             traced: None,
             breach: None,
@@ -574,7 +583,8 @@ mod tests {
 
     #[test]
     fn a_breach_shows_the_wall_clock_time_where_that_is_known() {
-        let (cpu, what, tree) = (2, "more than 0 entries".to_owned(), Vec::new());
+        let what = LimitBreach::Entries { count: 1, most: 0 };
+        let (cpu, tree) = (2, Vec::new());
         let breach = Breach { cpu, what, at_ns: 90_500_000_000, tree };
         assert_eq!(when(&breach, Some(1_800_000_000)), "90.50 s (2027-01-15 08:01:30 UTC)");
         assert_eq!(when(&breach, None), "90.50 s");
@@ -713,7 +723,8 @@ CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0
   gaps of 1.0 µs or more: 3, longest 41.0 µs, total 9.00 ms (0.09 %)
   the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
   the hypervisor took 30.00 ms
-positive control: seen by every witness: 10 IPIs
+positive control: seen by every witness: 10 function-call IPIs by membarrier(2) to each CPU
+    before the span
 kernel trace: watched; cannot see: system calls of the workload (not requested); signals of the
     workload (no signal:signal_deliver)
 counters: watched

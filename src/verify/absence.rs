@@ -363,7 +363,10 @@ pub enum BlindReason {
     /// The events need Linux 6.5.
     NoIpiEvents,
     /// The list of online CPUs could not be parsed.
-    NoCpuList,
+    CpuListMalformed {
+        /// The text that was found.
+        found: String,
+    },
     /// The kernel refused.
     Refused {
         /// The kernel's error.
@@ -379,7 +382,7 @@ impl From<cpushield_linux::Error> for BlindReason {
 
 impl fmt::Display for BlindReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
             BlindReason::EntryCodeHidden => "/proc/kallsyms hides the addresses of the entry code",
             BlindReason::SharedTrigger => {
                 "this kernel's stack trigger is not limited to one trace instance"
@@ -387,8 +390,11 @@ impl fmt::Display for BlindReason {
             BlindReason::CpuBusy => "a CPU is busy with a real-time task",
             BlindReason::NoStackTrace => "CONFIG_STACKTRACE",
             BlindReason::NoIpiEvents => "csd and ipi events need Linux 6.5",
-            BlindReason::NoCpuList => "the list of CPUs could not be parsed",
+            BlindReason::CpuListMalformed { found } => {
+                return write!(f, "the list of online CPUs could not be parsed: {found:?}");
+            }
             BlindReason::Refused { answer } => answer,
-        })
+        };
+        f.write_str(text)
     }
 }

@@ -1,10 +1,9 @@
 //! The first breach of a limit: what ran then, as a tree with times and stacks. Pure except for
 //! reading back the pages of the recording.
 
-use super::judge::{limit, measured};
 use super::trace::recording::TraceRecording;
 use super::trace::timeline::{TimelineEntry, TimelineKind, story};
-use super::{Breach, BreachNode, VerifyLimits};
+use super::{Breach, BreachNode, LimitBreach, VerifyLimits};
 
 /// What broke a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,22 +54,15 @@ pub fn describe(
     Breach { cpu, what, at_ns, tree: search.found }
 }
 
-/// What broke the limit, next to the limit.
-fn describe_limit(kind: BrokenLimit, limits: &VerifyLimits) -> String {
+/// What broke the limit, together with the limit.
+fn describe_limit(kind: BrokenLimit, limits: &VerifyLimits) -> LimitBreach {
     let most_ns = limits.max_gap_ns.unwrap_or(0);
     match kind {
-        BrokenLimit::Entries(n) => {
-            let most = limits.max_entries.unwrap_or(0);
-            format!("entry {n} into the kernel, where at most {most} are allowed")
+        BrokenLimit::Entries(count) => {
+            LimitBreach::Entries { count, most: limits.max_entries.unwrap_or(0) }
         }
-        BrokenLimit::Gap(ns) => {
-            format!("a gap of {}, where at most {} is allowed", measured(ns), limit(most_ns))
-        }
-        BrokenLimit::Interruption(ns) => format!(
-            "an interruption of {}, where at most {} is allowed",
-            measured(ns),
-            limit(most_ns)
-        ),
+        BrokenLimit::Gap(ns) => LimitBreach::Gap { ns, most_ns },
+        BrokenLimit::Interruption(ns) => LimitBreach::Interruption { ns, most_ns },
     }
 }
 

@@ -4,7 +4,10 @@
 use crate::causes::Cause;
 use crate::verify::counters::CpuCounts;
 use crate::verify::trace::TraceEvidence;
-use crate::verify::{InterruptionCount, PositiveControl};
+use crate::verify::{
+    BlindWitness, ControlAt, InterruptionCount, MissedControl, PositiveControl, ProvokeFailure,
+    ProvokeMethod, ProvokedIpis, WitnessKind,
+};
 use cpushield_linux::CpuSet;
 use cpushield_linux::perf::{CpuEvent, PerfEvent};
 
@@ -14,28 +17,10 @@ pub const TIMES: usize = 10;
 /// The interruptions that were provoked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvokedInterrupt {
-    /// How: `membarrier(2)`.
-    pub how: &'static str,
+    /// How.
+    pub by: ProvokeMethod,
     /// Each CPU, and how many of them the sampler saw; empty without a sampler.
     pub seen: Vec<(usize, usize)>,
-}
-
-/// The end of the span at which the control runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ControlAt {
-    /// Before the span.
-    BeforeSpan,
-    /// After the span.
-    AfterSpan,
-}
-
-impl ControlAt {
-    const fn name(self) -> &'static str {
-        match self {
-            ControlAt::BeforeSpan => "before the span",
-            ControlAt::AfterSpan => "after the span",
-        }
-    }
 }
 
 /// What was provoked, and what each witness saw of it.
@@ -44,7 +29,7 @@ pub struct Provocation {
     /// The end of the span at which it was provoked.
     pub at: ControlAt,
     /// What was provoked, or why nothing could be.
-    pub provoked: Result<ProvokedInterrupt, String>,
+    pub provoked: Result<ProvokedInterrupt, ProvokeFailure>,
     /// Each CPU, and its function-call interrupts meanwhile; `None` when they could not be counted.
     pub counted: Vec<(usize, Option<u64>)>,
     /// Each CPU, and the function-call interrupts that perf events counted; `None` when they could
@@ -58,15 +43,19 @@ pub struct Provocation {
 ///
 /// # Errors
 /// The reason why that is not possible.
-pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, String> {
+pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, ProvokeFailure> {
     for cpu in cpus.iter() {
-        let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK)
-            .map_err(|e| format!("perf_event_open(2): {e}"))?;
+        let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK).map_err(refused)?;
         for _ in 0..TIMES {
-            clock.read().map_err(|e| format!("perf_event_open(2): {e}"))?;
+            clock.read().map_err(refused)?;
         }
     }
-    Ok(ProvokedInterrupt { how: "perf_event_open(2)", seen: Vec::new() })
+    Ok(ProvokedInterrupt { by: ProvokeMethod::PerfEvent, seen: Vec::new() })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
+fn refused(error: impl ToString) -> ProvokeFailure {
+    ProvokeFailure::PerfEventRefused { answer: error.to_string() }
 }
 
 /// The number of function-call interrupts in the rows.
@@ -86,58 +75,32 @@ pub fn traced(seen: &[TraceEvidence]) -> Vec<(usize, u64)> {
     seen.iter().map(|cpu| (cpu.cpu, count_calls(&cpu.interruptions))).collect()
 }
 
-impl PositiveControl {
-    /// Combines the controls at both ends of the span: the worse one counts.
-    #[must_use]
-    pub fn and(self, other: PositiveControl) -> PositiveControl {
-        match (self, other) {
-            (PositiveControl::Missed { what }, PositiveControl::Missed { what: more }) => {
-                PositiveControl::Missed { what: format!("{what}; {more}") }
-            }
-            (missed @ PositiveControl::Missed { .. }, _)
-            | (_, missed @ PositiveControl::Missed { .. }) => missed,
-            (not_done @ PositiveControl::NotDone { .. }, _)
-            | (_, not_done @ PositiveControl::NotDone { .. }) => not_done,
-            (PositiveControl::Seen { what }, PositiveControl::Seen { what: more }) => {
-                PositiveControl::Seen { what: format!("{what}; {more}") }
-            }
-        }
-    }
-}
-
 /// Decides whether every witness saw what was provoked.
 #[must_use]
 pub fn judge(provocation: &Provocation) -> PositiveControl {
     let provoked = match &provocation.provoked {
         Ok(provoked) => provoked,
-        Err(why) => return PositiveControl::NotDone { why: why.clone() },
+        Err(reason) => return PositiveControl::NotDone { reason: reason.clone() },
     };
-    let how = provoked.how;
-    let at = provocation.at.name();
-    let what = format!("{TIMES} function-call IPIs by {how} to each CPU {at}");
+    let ipis = ProvokedIpis { count: TIMES, by: provoked.by, at: provocation.at };
     // A spinner that is off its CPU for a moment is not interrupted, so half of them are enough.
-    let enough = TIMES.div_ceil(2);
-    let mut missed = Vec::new();
-    for (cpu, seen) in provoked.seen.iter().filter(|(_, seen)| *seen < enough) {
-        missed.push(format!("the sampler on CPU {cpu} saw {seen}"));
-    }
+    let enough = TIMES.div_ceil(2) as u64;
     // Without counters there is nothing to prove about them; the judge reports their absence.
-    let counted = provocation.counted.iter().filter_map(|(cpu, n)| Some((cpu, (*n)?)));
-    for (cpu, n) in counted.filter(|(_, n)| *n < enough as u64) {
-        missed.push(format!("the counters of CPU {cpu} saw {n}"));
-    }
-    let perf = provocation.perf.iter().filter_map(|(cpu, n)| Some((cpu, (*n)?)));
-    for (cpu, n) in perf.filter(|(_, n)| *n < enough as u64) {
-        missed.push(format!("the perf events of CPU {cpu} counted {n}"));
-    }
-    let traced = provocation.traced.iter().flatten();
-    for (cpu, n) in traced.filter(|(_, n)| *n < enough as u64) {
-        missed.push(format!("the trace of CPU {cpu} saw {n}"));
-    }
-    if missed.is_empty() {
-        PositiveControl::Seen { what }
+    let counted = provocation.counted.iter().filter_map(|(cpu, n)| Some((*cpu, (*n)?)));
+    let perf = provocation.perf.iter().filter_map(|(cpu, n)| Some((*cpu, (*n)?)));
+    let traced = provocation.traced.iter().flatten().copied();
+    let seen = (provoked.seen.iter().map(|(cpu, n)| (WitnessKind::Sampler, *cpu, *n as u64)))
+        .chain(counted.map(|(cpu, n)| (WitnessKind::Counters, cpu, n)))
+        .chain(perf.map(|(cpu, n)| (WitnessKind::EventCounters, cpu, n)))
+        .chain(traced.map(|(cpu, n)| (WitnessKind::Trace, cpu, n)));
+    let witnesses: Vec<BlindWitness> = seen
+        .filter(|(.., saw)| *saw < enough)
+        .map(|(witness, cpu, saw)| BlindWitness { witness, cpu, saw })
+        .collect();
+    if witnesses.is_empty() {
+        PositiveControl::Seen { provoked: vec![ipis] }
     } else {
-        PositiveControl::Missed { what: format!("{what}, but {}", missed.join(", ")) }
+        PositiveControl::Missed { missed: vec![MissedControl { provoked: ipis, witnesses }] }
     }
 }
 
@@ -153,7 +116,7 @@ mod tests {
         judge(&Provocation {
             at: ControlAt::BeforeSpan,
             perf: Vec::new(),
-            provoked: Ok(ProvokedInterrupt { how: "membarrier(2)", seen: seen.to_vec() }),
+            provoked: Ok(ProvokedInterrupt { by: ProvokeMethod::Membarrier, seen: seen.to_vec() }),
             counted: counted.to_vec(),
             traced: traced.map(<[_]>::to_vec),
         })
@@ -161,13 +124,19 @@ mod tests {
 
     #[test]
     fn a_witness_that_misses_what_was_provoked_is_named() {
-        let what = "10 function-call IPIs by membarrier(2) to each CPU before the span";
-        let seen = PositiveControl::Seen { what: what.to_owned() };
+        let (by, at) = (ProvokeMethod::Membarrier, ControlAt::BeforeSpan);
+        let ipis = ProvokedIpis { count: 10, by, at };
+        let seen = PositiveControl::Seen { provoked: vec![ipis] };
         assert_eq!(judge_seen(&[(3, 10)], &[(3, Some(11))], Some(&[(3, 10)])), seen);
         assert_eq!(judge_seen(&[], &[(3, None)], None), seen);
-        let missed = |by: &str| PositiveControl::Missed { what: format!("{what}, but {by}") };
+        let missed = |by: &str| {
+            format!(
+                "the positive control was not seen: 10 function-call IPIs by membarrier(2) to each \
+                 CPU before the span, but {by}"
+            )
+        };
         assert_eq!(
-            judge_seen(&[(3, 4)], &[(3, Some(10))], None),
+            judge_seen(&[(3, 4)], &[(3, Some(10))], None).to_string(),
             missed("the sampler on CPU 3 saw 4")
         );
         assert_eq!(
@@ -175,30 +144,23 @@ mod tests {
                 &[(2, 9), (3, 10)],
                 &[(2, Some(10)), (3, Some(0))],
                 Some(&[(2, 0), (3, 10)])
-            ),
+            )
+            .to_string(),
             missed("the counters of CPU 3 saw 0, the trace of CPU 2 saw 0")
         );
-        let why = "ENOSYS".to_owned();
+        let reason = refused("ENOSYS");
         let at = ControlAt::AfterSpan;
         let (counted, perf) = (Vec::new(), Vec::new());
-        let not = Provocation { at, provoked: Err(why.clone()), counted, perf, traced: None };
-        assert_eq!(judge(&not), PositiveControl::NotDone { why });
-        let provoked = Ok(ProvokedInterrupt { how: "perf_event_open(2)", seen: Vec::new() });
-        let perf = vec![(3, Some(0))];
-        let blind = judge(&Provocation { provoked, perf, ..not });
-        let what = "10 function-call IPIs by perf_event_open(2) to each CPU after the span, but \
-                    the perf events of CPU 3 counted 0";
-        assert_eq!(blind, PositiveControl::Missed { what: what.to_owned() });
-    }
-
-    #[test]
-    fn the_worse_end_of_the_span_decides() {
-        let seen = || PositiveControl::Seen { what: "a".to_owned() };
-        let missed = || PositiveControl::Missed { what: "b".to_owned() };
-        let not_done = || PositiveControl::NotDone { why: "c".to_owned() };
-        assert_eq!(seen().and(missed()), missed());
-        assert_eq!(missed().and(not_done()), missed());
-        assert_eq!(not_done().and(seen()), not_done());
-        assert_eq!(seen().and(seen()), PositiveControl::Seen { what: "a; a".to_owned() });
+        let not = Provocation { at, provoked: Err(reason.clone()), counted, perf, traced: None };
+        assert_eq!(judge(&not), PositiveControl::NotDone { reason });
+        let by = ProvokeMethod::PerfEvent;
+        let provoked = Ok(ProvokedInterrupt { by, seen: Vec::new() });
+        let blind = judge(&Provocation { provoked, perf: vec![(3, Some(0))], ..not });
+        let witness = WitnessKind::EventCounters;
+        let miss = MissedControl {
+            provoked: ProvokedIpis { count: 10, by, at },
+            witnesses: vec![BlindWitness { witness, cpu: 3, saw: 0 }],
+        };
+        assert_eq!(blind, PositiveControl::Missed { missed: vec![miss] });
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
+use crate::verify::judge::{limit, measured};
 use crate::verify::{
-    AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin, SentIpi,
-    TraceInterference, WitnessDoubt,
+    AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin,
+    PositiveControl, SentIpi, TraceInterference, WitnessDoubt,
 };
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The format version of both documents.
 pub const SCHEMA: u32 = 1;
@@ -47,10 +49,16 @@ pub struct Evidence {
     /// Every witness, including those that could not watch.
     pub witnesses: Vec<WitnessReport>,
     /// The provoked interruption that proves the instrument sees.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<PositiveControl>"))]
     pub control: PositiveControl,
     /// What other processes did to the trace while it recorded. An instrument that was interfered
     /// with proves nothing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<TraceInterference>>")
+    )]
     pub interference: Vec<TraceInterference>,
     /// The span on the clock of the trace, as in `--trace-dat`; `None` without a trace.
     #[serde(default)]
@@ -87,12 +95,60 @@ pub struct Breach {
     /// The CPU.
     pub cpu: usize,
     /// What broke the limit: `a gap of 41us, where at most 10us is allowed`.
-    pub what: String,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LimitBreach>"))]
+    pub what: LimitBreach,
     /// When, in nanoseconds since the start of the span.
     pub at_ns: u64,
     /// What ran then, the outer before the inner; empty when the trace shows nothing at that
     /// moment.
     pub tree: Vec<BreachNode>,
+}
+
+/// What broke a limit, with the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "breach", rename_all = "kebab-case")]
+pub enum LimitBreach {
+    /// More entries into the kernel than allowed.
+    Entries {
+        /// How many there were; 0 when they were not counted.
+        count: u64,
+        /// How many are allowed.
+        most: u64,
+    },
+    /// A longer gap than allowed, as the sampler saw it.
+    Gap {
+        /// Its length, in nanoseconds.
+        ns: u64,
+        /// The allowed length, in nanoseconds.
+        most_ns: u64,
+    },
+    /// A longer interruption than allowed, as the trace saw it.
+    Interruption {
+        /// Its length, in nanoseconds.
+        ns: u64,
+        /// The allowed length, in nanoseconds.
+        most_ns: u64,
+    },
+}
+
+impl fmt::Display for LimitBreach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            LimitBreach::Entries { count, most } => {
+                write!(f, "entry {count} into the kernel, where at most {most} are allowed")
+            }
+            LimitBreach::Gap { ns, most_ns } => {
+                let (length, most) = (measured(ns), limit(most_ns));
+                write!(f, "a gap of {length}, where at most {most} is allowed")
+            }
+            LimitBreach::Interruption { ns, most_ns } => {
+                let (length, most) = (measured(ns), limit(most_ns));
+                write!(f, "an interruption of {length}, where at most {most} is allowed")
+            }
+        }
+    }
 }
 
 /// A node in the tree of a breach.
@@ -190,7 +246,11 @@ pub struct CpuEvidence {
     #[serde(default)]
     pub events: Vec<EventEvidence>,
     /// Why these two witnesses cannot be relied on; empty when they agree.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<WitnessDoubt>>")
+    )]
     pub witness_doubts: Vec<WitnessDoubt>,
     /// What makes the figures of this CPU doubtful: it went offline, a counter went backwards.
     #[serde(with = "crate::with_text::list")]
@@ -395,26 +455,4 @@ pub struct WitnessReport {
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<BlindSpot>>"))]
     pub blind: Vec<BlindSpot>,
-}
-
-/// The positive control.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "control", rename_all = "kebab-case")]
-pub enum PositiveControl {
-    /// Interruptions were provoked, and every witness saw enough of them on every CPU.
-    Seen {
-        /// What was provoked: `10 function-call IPIs by membarrier(2) to each CPU`.
-        what: String,
-    },
-    /// Interruptions were provoked but not seen: an instrument is blind.
-    Missed {
-        /// What was provoked, and where it was not seen.
-        what: String,
-    },
-    /// No interruption could be provoked.
-    NotDone {
-        /// Why.
-        why: String,
-    },
 }

@@ -3,7 +3,7 @@
 //! span begins is up to `watch`; what the observations mean, to `judge`.
 
 use crate::verify::breach::{self, BrokenLimit, NoticedBreach};
-use crate::verify::control::{self, ControlAt, Provocation};
+use crate::verify::control::{self, Provocation};
 use crate::verify::counters::{self, CounterSnapshot};
 use crate::verify::environment;
 use crate::verify::event_counters::SecondWitness;
@@ -13,8 +13,8 @@ use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
 use crate::verify::sampler::SamplerProcess;
 use crate::verify::trace::{self, TraceRecorder};
 use crate::verify::{
-    AbsenceReason, BlindSpot, Breach, CpuDoubt, PositiveControl, TraceInterference, TracedSpan,
-    WatchedWorkload, WitnessKind, WitnessReport, WorkloadEnd,
+    AbsenceReason, BlindSpot, Breach, ControlAt, CpuDoubt, PositiveControl, TraceInterference,
+    TracedSpan, WatchedWorkload, WitnessKind, WitnessReport, WorkloadEnd,
 };
 use cpushield_linux::Host;
 use cpushield_linux::clock::TickScale;
@@ -298,7 +298,7 @@ impl<'h> ActiveInstruments<'h> {
         let provoked = match (&mut self.sampler, at) {
             // The sampler goes through its phases only once.
             (Ok(sampler), ControlAt::BeforeSpan) => sampler.control().or_else(|why| {
-                control::provoke(&order.cpus).map_err(|other| format!("{why}; {other}"))
+                control::provoke(&order.cpus).map_err(|failure| failure.after_sampler(why))
             }),
             _ => control::provoke(&order.cpus),
         };

@@ -142,8 +142,8 @@ fn unreliable_instruments(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeRe
     if let Some(count) = cpu.lost.filter(|lost| *lost > 0) {
         why.push(JudgeReason::EventsLost { count });
     }
-    if let PositiveControl::Missed { what } = &evidence.control {
-        why.push(JudgeReason::ControlMissed { what: what.clone() });
+    if let PositiveControl::Missed { missed } = &evidence.control {
+        why.push(JudgeReason::ControlMissed { missed: missed.clone() });
     }
     why.extend(ended_before_span(evidence));
     why
@@ -224,7 +224,9 @@ fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &VerifyLimits) -> 
 fn incomplete_run(evidence: &Evidence) -> Vec<JudgeReason> {
     let stopped = evidence.stopped.then_some(JudgeReason::StoppedEarly);
     let control = match &evidence.control {
-        PositiveControl::NotDone { why } => Some(JudgeReason::ControlNotDone { why: why.clone() }),
+        PositiveControl::NotDone { reason } => {
+            Some(JudgeReason::ControlNotDone { failure: reason.clone() })
+        }
         PositiveControl::Seen { .. } | PositiveControl::Missed { .. } => None,
     };
     stopped.into_iter().chain(control).collect()
@@ -473,7 +475,7 @@ pub(crate) mod examples {
                 watched(WitnessKind::Sampler),
                 watched(WitnessKind::Firmware),
             ],
-            control: PositiveControl::Seen { what: "10 IPIs".to_owned() },
+            control: PositiveControl::Seen { provoked: Vec::new() },
             interference: Vec::new(),
             traced: None,
             breach: None,
@@ -489,7 +491,8 @@ mod tests {
     use crate::change::EffectTime;
     use crate::tunables::Remedy;
     use crate::verify::{
-        CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart, WorkloadEnd,
+        BlindWitness, ControlAt, CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart,
+        MissedControl, ProvokeFailure, ProvokeMethod, ProvokedIpis, WorkloadEnd,
     };
 
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> InterruptionCount {
@@ -591,6 +594,13 @@ mod tests {
         assert_eq!(gate(&untimed), unknown("the duration of page-fault is unknown"));
     }
 
+    fn missed_control() -> PositiveControl {
+        let (by, at) = (ProvokeMethod::Membarrier, ControlAt::BeforeSpan);
+        let provoked = ProvokedIpis { count: 10, by, at };
+        let witnesses = vec![BlindWitness { witness: WitnessKind::Trace, cpu: 3, saw: 0 }];
+        PositiveControl::Missed { missed: vec![MissedControl { provoked, witnesses }] }
+    }
+
     fn texts(reasons: &[JudgeReason]) -> Vec<String> {
         reasons.iter().map(ToString::to_string).collect()
     }
@@ -667,6 +677,7 @@ mod tests {
     fn a_claim_without_evidence_is_unknown() {
         let why = |text: &str| (VerdictState::Unknown, vec![text.to_owned()]);
         let tick = |e: &mut Evidence| e.cpus[0].interruptions.push(row(Cause::Tick, 9, None));
+        let refused = ProvokeFailure::PerfEventRefused { answer: "ENOSYS".to_owned() };
         for (evidence, expected) in [
             (with(clean(), |e| e.cpus[0].lost = Some(7)), why("the trace lost 7 events")),
             (
@@ -674,12 +685,15 @@ mod tests {
                 why("the trace lost 7 events"),
             ),
             (
-                with(clean(), |e| e.control = PositiveControl::Missed { what: "x".to_owned() }),
-                why("the positive control was not seen: x"),
+                with(clean(), |e| e.control = missed_control()),
+                why(
+                    "the positive control was not seen: 10 function-call IPIs by membarrier(2) to \
+                     each CPU before the span, but the trace of CPU 3 saw 0",
+                ),
             ),
             (
-                with(clean(), |e| e.control = PositiveControl::NotDone { why: "x".to_owned() }),
-                why("the positive control could not be run: x"),
+                with(clean(), |e| e.control = PositiveControl::NotDone { reason: refused.clone() }),
+                why("the positive control could not be run: perf_event_open(2): ENOSYS"),
             ),
             (
                 with(clean(), |e| e.cpus[0].doubts.push(CpuDoubt::SamplerMoved)),

@@ -18,6 +18,7 @@ pub(crate) mod judge;
 mod observations;
 mod order;
 mod other_tracers;
+mod positive_control;
 mod reason;
 mod rows;
 pub mod sampler;
@@ -39,9 +40,13 @@ pub use order::{
     GivenWorkload, RawTraceUse, UntilBreach, WatchError, WatchOrder, WatchProgress, WorstSoFar,
 };
 pub use other_tracers::other_tracers;
+pub use positive_control::{
+    BlindWitness, ControlAt, MissedControl, PositiveControl, ProvokeFailure, ProvokeMethod,
+    ProvokedIpis, join_texts,
+};
 pub use reason::{HiddenTime, JudgeReason};
 pub use sampler::HIDDEN as SAMPLER;
 pub use second_witness::{EventEvidence, TraceInterference, WitnessDoubt};
 pub use verdict::*;
 pub use watch::watch;
-pub use why::{TimeBreakdown, TimeShare};
+pub use why::{TimeBreakdown, TimeShare, UnknownBreakdown};

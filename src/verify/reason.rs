@@ -3,8 +3,10 @@
 use crate::causes::Cause;
 use crate::verify::class_coverage::list_classes;
 use crate::verify::judge::{limit, measured};
+use crate::verify::positive_control::join_texts;
 use crate::verify::{
-    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, TraceInterference, WitnessDoubt,
+    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, MissedControl, ProvokeFailure, TraceInterference,
+    WitnessDoubt,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,12 +48,12 @@ pub enum JudgeReason {
     /// A witness did not see the provoked interruption.
     ControlMissed {
         /// What was provoked and where it was not seen.
-        what: String,
+        missed: Vec<MissedControl>,
     },
     /// No interruption could be provoked.
     ControlNotDone {
         /// Why.
-        why: String,
+        failure: ProvokeFailure,
     },
     /// The program had ended before the span began.
     ProgramEndedBefore {
@@ -156,11 +158,11 @@ impl fmt::Display for JudgeReason {
             JudgeReason::WitnessesDoubtful { doubt } => doubt.fmt(f),
             JudgeReason::FiguresDoubtful { doubt } => doubt.fmt(f),
             JudgeReason::EventsLost { count } => write!(f, "the trace lost {count} events"),
-            JudgeReason::ControlMissed { what } => {
-                write!(f, "the positive control was not seen: {what}")
+            JudgeReason::ControlMissed { missed } => {
+                write!(f, "the positive control was not seen: {}", join_texts(missed))
             }
-            JudgeReason::ControlNotDone { why } => {
-                write!(f, "the positive control could not be run: {why}")
+            JudgeReason::ControlNotDone { failure } => {
+                write!(f, "the positive control could not be run: {failure}")
             }
             JudgeReason::ProgramEndedBefore { how } => {
                 write!(f, "the program ended before anything was watched ({how}); {advice}")

@@ -4,7 +4,7 @@
 //! requests, [`serve`] answers them.
 
 use crate::verify::control::{ProvokedInterrupt, TIMES};
-use crate::verify::{AbsenceReason, BlindSpot, GapStatistics};
+use crate::verify::{AbsenceReason, BlindSpot, GapStatistics, ProvokeMethod};
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
 use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
@@ -147,7 +147,9 @@ impl SamplerProcess {
     /// The reason why that failed.
     pub fn control(&mut self) -> Result<ProvokedInterrupt, AbsenceReason> {
         match self.request(&SamplerRequest::Control)? {
-            SamplerReply::Provoked { seen } => Ok(ProvokedInterrupt { how: "membarrier(2)", seen }),
+            SamplerReply::Provoked { seen } => {
+                Ok(ProvokedInterrupt { by: ProvokeMethod::Membarrier, seen })
+            }
             other => Err(unexpected(&other)),
         }
     }

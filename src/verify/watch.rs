@@ -5,14 +5,13 @@
 //! control, the end of the sampler) lies outside the span that counts.
 
 use crate::verify::affinity_guard::AffinityGuard;
-use crate::verify::control::ControlAt;
 use crate::verify::counters;
 use crate::verify::environment;
 use crate::verify::firmware;
 use crate::verify::instruments::{ActiveInstruments, WaitEnd, nanos};
 use crate::verify::observations::CombinedObservations;
 use crate::verify::order::{WatchError, WatchOrder, WatchProgress};
-use crate::verify::{CpuDoubt, Evidence, SCHEMA};
+use crate::verify::{ControlAt, CpuDoubt, Evidence, SCHEMA};
 use cpushield_linux::clock::{TickScale, monotonic_ns};
 use cpushield_linux::{CpuSet, Host};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -63,7 +62,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let after = counters::take(host, &order.cpus);
     let seen = instruments.end_span(order);
     let breach = instruments.deliver_recording(order);
-    let control = control.and(instruments.run_control(order, ControlAt::AfterSpan));
+    let control = control.combine(instruments.run_control(order, ControlAt::AfterSpan));
     let interference = instruments.interference();
     let smis = (smis, smi_counter.take());
     let changes = environment::changed(&first, &warmed_up, &environment::take(host)).into_iter();

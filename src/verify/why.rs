@@ -2,7 +2,9 @@
 
 use crate::causes::{Cause, Culprit};
 use crate::tunables::Remedy;
+use crate::verify::AbsenceReason;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What ran on a CPU between two moments, and for how long. The shares, `unseen_ns` and `rest_ns`
 /// add up to the whole time.
@@ -21,7 +23,12 @@ pub struct TimeBreakdown {
     /// and the trace use different clocks.
     pub error_ns: u64,
     /// Why the breakdown is unknown; the other fields mean nothing then.
-    pub unknown: Option<String>,
+    #[serde(default, with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<UnknownBreakdown>>")
+    )]
+    pub unknown: Option<UnknownBreakdown>,
 }
 
 /// The share of one culprit.
@@ -43,7 +50,60 @@ pub struct TimeShare {
 impl TimeBreakdown {
     /// An unknown breakdown, and why.
     #[must_use]
-    pub fn unknown(why: impl Into<String>) -> TimeBreakdown {
-        TimeBreakdown { unknown: Some(why.into()), ..TimeBreakdown::default() }
+    pub fn unknown(why: UnknownBreakdown) -> TimeBreakdown {
+        TimeBreakdown { unknown: Some(why), ..TimeBreakdown::default() }
+    }
+}
+
+/// Why it is unknown what ran while a thread waited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum UnknownBreakdown {
+    /// The trace was not recorded.
+    NoTrace {
+        /// Why.
+        absence: AbsenceReason,
+    },
+    /// The trace of this time was not read.
+    NotRead,
+    /// The recorder kept no history.
+    NoHistory,
+    /// The clocks of the thread and of the trace could not be synchronized.
+    ClocksNotSynchronized,
+    /// The CPU was not traced.
+    CpuNotTraced,
+    /// The wait began before the oldest record that was kept.
+    RecordsDiscarded,
+    /// The trace lost events at that time.
+    EventsLost,
+}
+
+impl UnknownBreakdown {
+    /// How to get the trace; `None` when there is no advice.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            UnknownBreakdown::NoTrace { absence } => absence.advice(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for UnknownBreakdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UnknownBreakdown::NoTrace { absence } => {
+                return write!(f, "there was no trace: {absence}");
+            }
+            UnknownBreakdown::NotRead => "the trace of this time was not read",
+            UnknownBreakdown::NoHistory => "no history was kept",
+            UnknownBreakdown::ClocksNotSynchronized => {
+                "the clocks of the thread and of the trace could not be synchronized"
+            }
+            UnknownBreakdown::CpuNotTraced => "the CPU was not traced",
+            UnknownBreakdown::RecordsDiscarded => "it began before the oldest record that was kept",
+            UnknownBreakdown::EventsLost => "the trace lost events at that time",
+        })
     }
 }

@@ -92,7 +92,7 @@ pub fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
                 { "kind": "trace", "absent": null, "blind": [{ "blind": "event-fields", "event": HOSTILE }] },
                 { "kind": "firmware", "absent": { "absence": "no-msr-device" }, "blind": [] }
             ],
-            "control": { "control": "seen", "what": "3 IPIs" }
+            "control": { "control": "seen", "provoked": [] }
         },
         "verdict": {
             "schema": 1, "gates": [],

@@ -5,7 +5,7 @@ use super::culprit_stats::{CulpritKey, CulpritNames, TracedCulprit};
 use super::interruptions::{LogEntry, LogEntryKind, ns_to_ticks};
 use super::{TraceRecorder, look_up_task};
 use crate::causes::Cause;
-use crate::verify::{TimeBreakdown, TimeShare};
+use crate::verify::{TimeBreakdown, TimeShare, UnknownBreakdown};
 use cpushield_linux::clock_sync::{ClockSample, ClockSync};
 use std::collections::{HashMap, VecDeque};
 
@@ -81,12 +81,12 @@ impl CpuHistory {
     }
 
     /// Why this time is unknown; `None` when it is known.
-    fn missing(&self, from: u64, until: u64) -> Option<&'static str> {
+    fn missing(&self, from: u64, until: u64) -> Option<UnknownBreakdown> {
         if from < self.since {
-            return Some("it began before the oldest record that was kept");
+            return Some(UnknownBreakdown::RecordsDiscarded);
         }
         let lost = self.lost.iter().any(|(begun, end)| *begun <= until && *end >= from);
-        lost.then_some("the trace lost events at that time")
+        lost.then_some(UnknownBreakdown::EventsLost)
     }
 
     /// Splits the time among culprits. `waiter` is the thread that waited; its time is no share.
@@ -188,21 +188,19 @@ impl TraceRecorder<'_> {
     /// [`TraceRecorder::poll`]. `waiter` is the thread that waited. Without remedies.
     pub fn why(&mut self, cpu: usize, waiter: i32, from_ns: u64, until_ns: u64) -> TimeBreakdown {
         let Some(flight_recorder) = &self.flight_recorder else {
-            return TimeBreakdown::unknown("no history was kept");
+            return TimeBreakdown::unknown(UnknownBreakdown::NoHistory);
         };
         let ends = [from_ns, until_ns].map(|ns| match self.tsc {
             true => flight_recorder.clock_sync.ticks_at(ns),
             false => Some((ns, 0)),
         });
         let [Some((from, error)), Some((until, other))] = ends else {
-            return TimeBreakdown::unknown(
-                "the clocks of the thread and of the trace could not be synchronized",
-            );
+            return TimeBreakdown::unknown(UnknownBreakdown::ClocksNotSynchronized);
         };
         let Some((_, history)) =
             flight_recorder.histories.iter().find(|(recorded, _)| *recorded == cpu)
         else {
-            return TimeBreakdown::unknown("the CPU was not traced");
+            return TimeBreakdown::unknown(UnknownBreakdown::CpuNotTraced);
         };
         if let Some(why) = history.missing(from, until) {
             return TimeBreakdown::unknown(why);

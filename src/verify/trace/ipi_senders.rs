@@ -385,7 +385,8 @@ impl<'h> IpiSenders<'h> {
         let filters =
             [("csd", "csd_queue_cpu", any.as_str()), ("ipi", "ipi_send_cpu", alone.as_str())];
         let online = host.read_line("/sys/devices/system/cpu/online")?;
-        let online: CpuSet = online.parse().map_err(|_| BlindReason::NoCpuList)?;
+        let online: CpuSet =
+            online.parse().map_err(|_| BlindReason::CpuListMalformed { found: online })?;
         let events =
             [("csd", "csd_queue_cpu"), ("ipi", "ipi_send_cpu"), ("module", "module_request")];
         let wanted = InstanceSettings {

@@ -193,11 +193,8 @@ fn observation_doubts(observation: &LabelledDocument<WatchWithVerdict>) -> Vec<S
     }
     match &evidence.control {
         PositiveControl::Seen { .. } => {}
-        PositiveControl::Missed { what } => {
-            doubts.push(format!("the positive control was not seen: {what}"));
-        }
-        PositiveControl::NotDone { why } => {
-            doubts.push(format!("the positive control could not be run: {why}"));
+        control @ (PositiveControl::Missed { .. } | PositiveControl::NotDone { .. }) => {
+            doubts.push(control.to_string());
         }
     }
     if evidence.stopped {
