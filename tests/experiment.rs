@@ -217,7 +217,7 @@ fn begin(notebook: &ExperimentStore) -> Schedule {
     let matrix = Matrix::parse(MATRIX, "m.toml").unwrap();
     notebook.clear(64).unwrap();
     notebook
-        .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::one(3), 1))
+        .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::single(3), 1))
         .unwrap();
     schedule(&matrix, true)
 }

@@ -227,7 +227,7 @@ fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
     assert!(doubts.iter().any(|doubt| doubt.to_string().contains("process")), "{doubts:?}");
     assert!(done(&latency, "fork").doubts.is_empty(), "{latency:?}");
     let all: CpuSet = sched::affinity(0).unwrap();
-    assert_eq!(done(&latency, "fork").cpus, all.minus(&CpuSet::one(cpu)));
+    assert_eq!(done(&latency, "fork").cpus, all.difference(&CpuSet::single(cpu)));
     assert_gone(&found);
     empty(&dir);
 }

@@ -108,7 +108,7 @@ fn large() -> Tree {
     tree.put("/proc/cpuinfo", (0..CPUS).map(processor).collect::<String>());
     let mut table = String::from("     CPU0\n");
     for n in 0..IRQS {
-        let (irq, cpu) = (n + 24, CpuSet::one(n % CPUS));
+        let (irq, cpu) = (n + 24, CpuSet::single(n % CPUS));
         let file = |name: &str| format!("/proc/irq/{irq}/{name}");
         tree.put_set(&file("smp_affinity"), &file("smp_affinity_list"), &cpu);
         tree.put_set(&file("effective_affinity"), &file("effective_affinity_list"), &cpu);

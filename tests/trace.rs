@@ -44,7 +44,7 @@ fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
 fn traced_calls() -> Option<TraceEvidence> {
     let host = Host::live();
     let cpu = sched::affinity(0).unwrap().last().unwrap();
-    let order = RecordRequest { cpus: CpuSet::one(cpu), syscalls: true, stacks: false };
+    let order = RecordRequest { cpus: CpuSet::single(cpu), syscalls: true, stacks: false };
     let mut recorder = match TraceRecorder::arm(&host, &order) {
         Ok(recorder) => recorder,
         Err(absent) => {
@@ -58,7 +58,7 @@ fn traced_calls() -> Option<TraceEvidence> {
         let (tell, told) = std::sync::mpsc::channel();
         let (wait_for, step) = (&wait_for, &step);
         scope.spawn(move || {
-            sched::set_affinity(0, &CpuSet::one(cpu)).unwrap();
+            sched::set_affinity(0, &CpuSet::single(cpu)).unwrap();
             tell.send(gettid()).unwrap();
             wait_for(1);
             for _ in 0..CALLS {

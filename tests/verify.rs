@@ -64,7 +64,7 @@ fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
 
 /// The spinner: the member of the family that is confined to the CPU.
 fn spinner(host: &Host, family: &[i32], cpu: usize) -> Option<i32> {
-    let only = cpushield_linux::CpuSet::one(cpu);
+    let only = cpushield_linux::CpuSet::single(cpu);
     family.iter().copied().find(|pid| host.affinity(*pid).is_ok_and(|cpus| cpus == only))
 }
 
@@ -159,7 +159,7 @@ fn an_interrupted_watch_reports_its_results_and_never_ran_on_the_watched_cpu() {
     std::thread::sleep(Duration::from_millis(300));
     for member in family(&host, pid) {
         let affinity = host.affinity(member).unwrap();
-        let own = affinity == cpushield_linux::CpuSet::one(cpu);
+        let own = affinity == cpushield_linux::CpuSet::single(cpu);
         assert!(own || !affinity.contains(cpu), "{member} may run on {affinity}");
     }
     signal(&child, 2);

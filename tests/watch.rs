@@ -60,7 +60,7 @@ fn every_interval_is_a_line_and_watch_never_runs_on_a_shielded_cpu() {
         assert!(frame.interval_ms >= 100, "{}", frame.interval_ms);
         let shielded: CpuSet =
             frame.cpus.iter().filter(|l| l.role == CpuRole::Shielded).map(|l| l.cpu).collect();
-        assert_eq!(shielded, CpuSet::one(cpu));
+        assert_eq!(shielded, CpuSet::single(cpu));
         let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
         let all: CpuSet = frame.cpus.iter().map(|line| line.cpu).collect();
         assert_eq!(all, online.parse().unwrap());

@@ -115,7 +115,7 @@ pub fn current_masks(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Resu
     let mut masks = BTreeMap::new();
     for (id, original) in originals(plan, intents).0 {
         let Some(now) = present(host.online_affinity(id.tid))? else { continue };
-        if online.as_ref().is_some_and(|online| original.and(online) == now) {
+        if online.as_ref().is_some_and(|online| original.intersection(online) == now) {
             masks.insert(id, original);
         } else if let Some(now) = present(host.affinity(id.tid))? {
             masks.insert(id, now);
@@ -161,7 +161,7 @@ impl UndoSnapshot<'_> {
         // mask. When cpusets shrink, grow or appear, the kernel makes masks that contain at least
         // the original's CPUs outside of the shield.
         let shield = &self.journal.header.plan.shield;
-        self.wanted.get(&id) == Some(&cpus) || original.minus(&shield.cpus).is_subset(cpus)
+        self.wanted.get(&id) == Some(&cpus) || original.difference(&shield.cpus).is_subset(cpus)
     }
 
     /// Finds the nearest ancestor that is older than the shield, with its original mask.
@@ -189,7 +189,7 @@ impl UndoSnapshot<'_> {
         let left = self.journal.applied.as_ref().map(|left| &left.0);
         let known = [Some(&self.originals.0), left].into_iter().flatten();
         let mut known = known.filter_map(|masks| masks.get(&id?));
-        match known.find(|mask| mask.and(online) == now) {
+        match known.find(|mask| mask.intersection(online) == now) {
             Some(mask) => Ok(Some(mask.clone())),
             None => present(host.affinity(task.id.tid)),
         }

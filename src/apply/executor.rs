@@ -134,7 +134,7 @@ pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
         return Err(ApplyError::Stale { why });
     }
     let online = host.online_cpus()?;
-    let missing = plan.shield.cpus.minus(&online);
+    let missing = plan.shield.cpus.difference(&online);
     if !missing.is_empty() {
         let why = format!("the plan shields CPU {missing}, which is not online (online: {online})");
         return Err(ApplyError::Stale { why });

@@ -254,7 +254,7 @@ fn takes_time_from(host: &Host, change: &Change) -> Option<CpuSet> {
     let Change::Write { path, value, compare } = change else { return None };
     let cpu = path.strip_prefix(FAIR_SERVER).and_then(|rest| rest.strip_suffix("/runtime"));
     let cpus = match cpu {
-        Some(cpu) if value == "0" => cpu.parse().ok().map(CpuSet::one),
+        Some(cpu) if value == "0" => cpu.parse().ok().map(CpuSet::single),
         None if path == RT_RUNTIME && value == "-1" => {
             read_cpu_list(host, &format!("{CPU}/online"))
         }

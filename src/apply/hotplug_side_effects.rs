@@ -130,7 +130,7 @@ impl SideEffectFiles<'_> {
 /// Finds a v1 cpuset that has no other CPU: the kernel moves its programs out of it permanently
 /// (cpuset1_hotplug_update_tasks() in kernel/cgroup/cpuset-v1.c, 6.12).
 pub(super) fn cpuset_to_be_emptied(cpu: usize, files: &BTreeMap<String, String>) -> Option<&str> {
-    let one = CpuSet::one(cpu);
+    let one = CpuSet::single(cpu);
     let mut alone = files.iter().filter(|(path, text)| {
         is_v1_cpuset(path) && text.parse::<CpuSet>().is_ok_and(|cpus| cpus == one)
     });
@@ -182,7 +182,7 @@ fn restore_file(host: &Host, cpu: usize, path: &str, text: &str) -> Result<Optio
         // Only this CPU was removed; other changes of the group belong to other processes.
         () if path.ends_with("/cpus_list") || is_v1_cpuset(path) => match now.parse::<CpuSet>() {
             Ok(cpus) if cpus.contains(cpu) => return Ok(None),
-            Ok(cpus) => cpus.union(&CpuSet::one(cpu)).to_string(),
+            Ok(cpus) => cpus.union(&CpuSet::single(cpu)).to_string(),
             Err(_) => text.to_owned(),
         },
         () if ValueComparison::List.same(&now, text) => return Ok(None),

@@ -422,10 +422,10 @@ mod tests {
     fn sample() -> Vec<u8> {
         let shield = Shield {
             name: "cpushield".to_owned(),
-            cpus: CpuSet::one(3),
+            cpus: CpuSet::single(3),
             idle_siblings: CpuSet::new(),
             housekeeping: "0-2".parse().unwrap(),
-            mems: CpuSet::one(0),
+            mems: CpuSet::single(0),
             workload: crate::policy::Workload::Polling,
         };
         let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
@@ -457,7 +457,7 @@ mod tests {
         let intents = [0, 2].map(|step| StepOriginal { step, original: text.clone() });
         let mut bytes = opening(&header, &intents);
         let id = TaskId { tid: 40, started: 4 };
-        let masks = TaskMasks(BTreeMap::from([(id, CpuSet::one(1))]));
+        let masks = TaskMasks(BTreeMap::from([(id, CpuSet::single(1))]));
         let done = |step| StepDone {
             step,
             outcome: Outcome::Changed,

@@ -83,7 +83,7 @@ struct AffinityScan<'a> {
 impl AffinityScan<'_> {
     /// The online CPUs of a mask. Two masks are compared by these.
     fn online_part(&self, cpus: &CpuSet) -> CpuSet {
-        self.online.as_ref().map_or_else(|| cpus.clone(), |online| cpus.and(online))
+        self.online.as_ref().map_or_else(|| cpus.clone(), |online| cpus.intersection(online))
     }
 
     fn restore_task(

@@ -49,7 +49,7 @@ pub(super) fn stale(host: &Host, path: &str) -> Result<Option<String>> {
     let sets = (CpuSet::parse_mask(&requested), CpuSet::parse_mask(&in_force));
     let (Ok(requested), Ok(mask)) = sets else { return Ok(None) };
     let Ok(isolated) = host.read_line(ISOLATED)?.parse::<CpuSet>() else { return Ok(None) };
-    let missing = requested.minus(&mask);
+    let missing = requested.difference(&mask);
     let unexplained = !missing.is_empty() && !missing.intersects(&isolated);
     Ok(unexplained.then_some(in_force))
 }

@@ -239,7 +239,7 @@ fn choose_shield(
 
 fn parameter_target(machine: &Machine, shield: &Shield) -> ParameterTarget {
     let all = machine.topology.possible.union(&machine.topology.online);
-    ParameterTarget { cpus: shield.cpus.clone(), rest: all.minus(&shield.cpus) }
+    ParameterTarget { cpus: shield.cpus.clone(), rest: all.difference(&shield.cpus) }
 }
 
 fn largest_shield(machine: &Machine, request: &ShieldRequest) -> Result<Shield, PlanRefusal> {

@@ -90,7 +90,7 @@ pub fn observe(host: &Host, store: &Store) -> Result<TrialObservation, BootError
 /// Why watching the active shield proves nothing about these CPUs; `None` when it has all of them.
 #[must_use]
 pub fn why_unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
-    let missing = proves.minus(shielded);
+    let missing = proves.difference(shielded);
     (!missing.is_empty()).then(|| {
         format!(
             "CPU {shielded} is shielded, not CPU {missing}, so no shield on CPU {proves} was \

@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_dry_run_chooses_the_cpus_and_refuses_what_the_experiment_would() {
-        assert_eq!(dry_run("cpus = \"2\"").unwrap().cpus, CpuSet::one(2));
+        assert_eq!(dry_run("cpus = \"2\"").unwrap().cpus, CpuSet::single(2));
         let chosen = dry_run("").unwrap();
         assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);
         let text = report::dry_run_text(&chosen, 120);

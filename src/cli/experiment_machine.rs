@@ -102,7 +102,7 @@ impl LiveExperimentMachine<'_> {
             LiveExperimentMachine::request_for_row(self.matrix, row, Some(self.shielded.clone()));
         let plan = plan(&machine, &request)
             .map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
-        pin_to(&machine.topology.online.minus(&plan.shield.cpus))?;
+        pin_to(&machine.topology.online.difference(&plan.shield.cpus))?;
         let watchdog = UndoWatchdog::start(self.global)?;
         let origin = PlanOrigin { machine: &machine, request: &request };
         let latency = self.apply_and_measure(plan, &origin, row, column);

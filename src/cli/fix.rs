@@ -49,7 +49,7 @@ fn check_target(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
             .hint("or show what each CPU needs: cpushield verify --cpus LIST")),
         Some(shield) if !order.target.cpus.is_subset(&shield.cpus) => Err(Failure::usage(format!(
             "--fix changes the active shield, and CPU {} is not part of it",
-            order.target.cpus.minus(&shield.cpus)
+            order.target.cpus.difference(&shield.cpus)
         ))
         .hint(format!("use CPUs of the shield: {}", shield.cpus))),
         Some(_) => Ok(()),

@@ -58,10 +58,10 @@ pub(super) fn check_cpus(host: &Host, cpus: &CpuSet) -> Result<(), Failure> {
     let present: CpuSet = present.ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let present = present.union(&online);
     if !cpus.is_subset(&present) {
-        return Err(PlanRefusal::NoSuchCpu { cpus: cpus.minus(&present), present }.into());
+        return Err(PlanRefusal::NoSuchCpu { cpus: cpus.difference(&present), present }.into());
     }
     if !cpus.is_subset(&online) {
-        return Err(PlanRefusal::Offline { cpus: cpus.minus(&online) }.into());
+        return Err(PlanRefusal::Offline { cpus: cpus.difference(&online) }.into());
     }
     Ok(())
 }

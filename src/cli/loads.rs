@@ -99,12 +99,12 @@ impl LoadCpus {
         taken: &CpuSet,
         measured: &CpuSet,
     ) -> Result<CpuSet, Failure> {
-        let free = online.minus(taken);
+        let free = online.difference(taken);
         let cpus = match self {
-            LoadCpus::Rest => free.minus(measured),
+            LoadCpus::Rest => free.difference(measured),
             LoadCpus::All => free,
             LoadCpus::These(cpus) if cpus.intersects(taken) => {
-                let both = cpus.and(taken);
+                let both = cpus.intersection(taken);
                 return Err(Failure::usage(format!("CPU {both} is shielded from all load"))
                     .hint("remove it from --load-cpus")
                     .hint("or take the shield down: cpushield undo"));

@@ -118,7 +118,7 @@ fn prepare(
         _ if args.spread => place.cpus.clone(),
         // The kernel allows SCHED_DEADLINE only for tasks that may run on all CPUs of their domain.
         Some(SchedPolicy::Deadline { .. }) if args.cpu.is_none() => place.cpus.union(&place.idle),
-        _ => CpuSet::one(place.choose(host, args.cpu)?),
+        _ => CpuSet::single(place.choose(host, args.cpu)?),
     };
     let user = args.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
     let ceiling = match (requested, args.own_priority) {

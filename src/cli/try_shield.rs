@@ -158,7 +158,7 @@ fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let load = stage.start_load()?;
     let original = sched::affinity(0)
         .map_err(|e| Failure::machine(format!("cannot read the CPU affinity: {e}")))?;
-    pin_to(&machine.topology.online.minus(cpus))?;
+    pin_to(&machine.topology.online.difference(cpus))?;
     let before = watch_cpus(ui, stage, None, &format!("CPU {cpus} without a shield"))?;
     let (load, free) = measure_free(ui, stage, load)?;
     let origin = PlanOrigin { machine, request };

@@ -91,10 +91,10 @@ fn live_setup(host: &Host, args: &WatchArgs, place: Option<&ShieldPlacement>) ->
     let idle = place.map(|place| place.idle.clone()).unwrap_or_default();
     let in_shield = place.map(|place| place.cpus.union(&idle)).unwrap_or_default();
     let watched = args.cpus.clone().unwrap_or(in_shield);
-    let shielded = watched.and(&read_cpu_list(host, "online"));
+    let shielded = watched.intersection(&read_cpu_list(host, "online"));
     let at_boot = read_cpu_list(host, "isolated").union(&read_cpu_list(host, "nohz_full"));
-    let isolated = at_boot.minus(&shielded);
-    LiveSetup { idle: idle.and(&shielded), shielded, isolated, ..LiveSetup::default() }
+    let isolated = at_boot.difference(&shielded);
+    LiveSetup { idle: idle.intersection(&shielded), shielded, isolated, ..LiveSetup::default() }
 }
 
 /// A CPU list of `/sys/devices/system/cpu`; empty if it cannot be read.
@@ -110,7 +110,7 @@ fn leave_shielded_cpus(setup: &LiveSetup) -> Option<CpuSet> {
     if avoid.is_empty() {
         return None;
     }
-    let allowed = sched::affinity(0).ok()?.minus(&avoid);
+    let allowed = sched::affinity(0).ok()?.difference(&avoid);
     // If every CPU is shielded or isolated, there is no other place to run.
     (!allowed.is_empty() && sched::set_affinity(0, &allowed).is_ok()).then_some(allowed)
 }

@@ -59,7 +59,7 @@ impl WatchTarget {
         let target = WatchTarget { active, place, cpus };
         match target.own_shield() {
             Some(place) if !target.cpus.is_subset(&place.cpus) => {
-                let outside = target.cpus.minus(&place.cpus);
+                let outside = target.cpus.difference(&place.cpus);
                 Err(Failure::usage(format!("CPU {outside} is not part of the active shield"))
                     .hint("use separate runs for CPUs inside and outside the shield"))
             }

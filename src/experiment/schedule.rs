@@ -201,12 +201,12 @@ mod tests {
         assert_eq!(all.boots, [vec![], vec!["nohz_full=3".to_owned()], vec!["nohlt".to_owned()]]);
         assert_eq!(all.reboots(), 4, "there, on, and back the same way");
         assert_eq!(rows(&schedule(&booted, false)), "ACCAACCA");
-        let plan = outlook(&booted, &all, CpuSet::one(3), true);
+        let plan = outlook(&booted, &all, CpuSet::single(3), true);
         let stays: Vec<Vec<usize>> = plan.stays.into_iter().map(|stay| stay.rows).collect();
         let wanted: [&[usize]; 5] = [&[1, 3, 3, 1], &[2, 2], &[4, 4, 4, 4], &[2, 2], &[1, 3, 3, 1]];
         assert_eq!(stays, wanted);
         let some = schedule(&booted, false);
-        let left_out = outlook(&booted, &some, CpuSet::one(3), false).left_out;
+        let left_out = outlook(&booted, &some, CpuSet::single(3), false).left_out;
         assert_eq!(left_out, ["r1", "r3"]);
         let odd = matrix(&["-", "nohlt"], 1, 3, 1);
         assert_eq!(

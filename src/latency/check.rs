@@ -19,11 +19,11 @@ pub(super) fn check_request(
         return Err(LatencyError::NoCpus);
     }
     let online = host.online_cpus()?;
-    let offline = request.cpus.minus(&online);
+    let offline = request.cpus.difference(&online);
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
-    let offline = request.load.cpus.minus(&online);
+    let offline = request.load.cpus.difference(&online);
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
@@ -39,7 +39,7 @@ pub(super) fn check_request(
 /// Checks that the instrument can have the requested threads on these CPUs.
 fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), String> {
     let instrument = request.instrument;
-    if online.minus(&request.cpus).is_empty() {
+    if online.difference(&request.cpus).is_empty() {
         if instrument.is_endless() {
             return Err("it would keep every CPU busy; leave one CPU out of --cpus".to_owned());
         }
@@ -76,11 +76,11 @@ fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), St
 /// Notes about other processes that the request puts on the measured CPUs.
 pub(super) fn sharing_notes(request: &MeasureRequest<'_>, online: &CpuSet) -> Vec<String> {
     let mut notes = Vec::new();
-    if online.minus(&request.cpus).is_empty() {
+    if online.difference(&request.cpus).is_empty() {
         notes
             .push("every CPU is measured, so cpushield itself runs next to the threads".to_owned());
     }
-    let both = request.cpus.and(&request.load.cpus);
+    let both = request.cpus.intersection(&request.load.cpus);
     if !both.is_empty() && !request.load.wanted.is_empty() {
         notes
             .push(format!("the load also runs on the measured CPU {both}, because of --load-cpus"));
@@ -96,7 +96,7 @@ pub(super) fn timer_migration_note(
 ) -> Option<String> {
     let by_tracer = request.instrument.tracer().is_some();
     let timed = !request.instrument.is_endless() && !request.instrument.is_driven() && !by_tracer;
-    let cpus = request.cpus.and(nohz_full.filter(|_| timed && migration == Some(true))?);
+    let cpus = request.cpus.intersection(nohz_full.filter(|_| timed && migration == Some(true))?);
     (!cpus.is_empty()).then(|| {
         format!(
             "CPU {cpus} is nohz_full and kernel.timer_migration is 1: its timers may expire on a \

@@ -47,7 +47,7 @@ pub fn measure(
     request: &MeasureRequest<'_>,
 ) -> Result<LatencyMeasurement, LatencyError> {
     let online = check_request(host, request)?;
-    let own_affinity = AffinityGuard::step_aside(&online.minus(&request.cpus));
+    let own_affinity = AffinityGuard::step_aside(&online.difference(&request.cpus));
     (request.progress)(MeasureProgress::Starting);
     let machine = survey_with_shield(host, &[], &request.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
@@ -313,7 +313,7 @@ fn check_thread(host: &Host, label: &SeriesLabel) -> Vec<ThreadDoubt> {
         return doubts;
     }
     match host.online_affinity(*tid) {
-        Ok(cpus) if cpus == CpuSet::one(placement.cpu) => {}
+        Ok(cpus) if cpus == CpuSet::single(placement.cpu) => {}
         Ok(cpus) => doubts.push(ThreadDoubt::Moved { cpus }),
         Err(_) => doubts.push(ThreadDoubt::Gone),
     }
@@ -585,7 +585,7 @@ pub(super) mod tests {
             name: "disk".to_owned(),
             what: String::new(),
             program: None,
-            cpus: CpuSet::one(2),
+            cpus: CpuSet::single(2),
             unit: "bytes".to_owned(),
             count: Some(0),
             per_s: Some(0.0),

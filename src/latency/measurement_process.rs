@@ -284,7 +284,7 @@ fn collect_tids(
 /// Moves the calling thread to its CPU and sets its policy. Returns its number.
 fn place_thread(placement: &ThreadPlacement) -> Result<i32, MeasurementReply> {
     let ThreadPlacement { cpu, policy, .. } = *placement;
-    sched::set_affinity(0, &CpuSet::one(cpu)).map_err(|e| MeasurementReply::Failed {
+    sched::set_affinity(0, &CpuSet::single(cpu)).map_err(|e| MeasurementReply::Failed {
         why: match e.raw_os_error() {
             // kernel/sched/syscalls.c, `__sched_setaffinity()`.
             Some(22) => {

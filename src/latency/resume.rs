@@ -290,7 +290,7 @@ mod tests {
         before.isolation.broken.push(breach);
         let mut after = part(&[(1_000, 7)], 120, "x");
         after.isolation.held = Some(true);
-        after.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::one(3) });
+        after.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::single(3) });
         let whole = join_parts(&before, &after, Some(1_000_000)).unwrap();
         assert_eq!(whole.isolation.held, Some(false));
         assert_eq!(whole.gates[0].held, None);

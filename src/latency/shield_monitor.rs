@@ -50,7 +50,7 @@ impl ShieldMonitor {
         let Some(cpus) = cpus.and_then(|text| text.parse::<CpuSet>().ok()) else {
             return GuardState::Broken(GuardBreach::CpusUnreadable);
         };
-        let missing = self.cpus.minus(&cpus);
+        let missing = self.cpus.difference(&cpus);
         if !missing.is_empty() {
             return GuardState::Broken(GuardBreach::CpusLost { cpus: missing.to_string() });
         }

@@ -307,8 +307,8 @@ pub(super) mod tests {
         LiveSetup {
             topology: Topology { cpus: (0..8).map(cpu).collect(), ..Topology::default() },
             shielded: "6-7".parse().unwrap(),
-            idle: CpuSet::one(7),
-            isolated: CpuSet::one(5),
+            idle: CpuSet::single(7),
+            isolated: CpuSet::single(5),
             from: Some("0-4".parse().unwrap()),
             unread: false,
         }

@@ -168,7 +168,7 @@ impl LoadInstance {
     fn start(wanted: &WantedLoad, order: &LoadRequest) -> Result<LoadInstance, String> {
         let kind = wanted.kind;
         let shares = match kind.is_alone() {
-            true => order.cpus.iter().map(CpuSet::one).collect(),
+            true => order.cpus.iter().map(CpuSet::single).collect(),
             false => vec![order.cpus.clone()],
         };
         let (mut crews, mut on) = (Vec::new(), CpuSet::default());
@@ -180,7 +180,7 @@ impl LoadInstance {
             words = (what, program);
         }
         let (what, program) = words;
-        let missing = order.cpus.minus(&on);
+        let missing = order.cpus.difference(&on);
         let mut doubts = Vec::new();
         if !missing.is_empty() {
             doubts.push(LoadDoubt::CpusRefused { cpus: missing });
@@ -388,7 +388,7 @@ impl LoadThreads {
             let (meters, tell) = (Arc::clone(&meters), tell.clone());
             let named = thread::Builder::new().name(format!("load/{name}"));
             let run = move || {
-                let settled = cpu.map_or(Ok(()), |cpu| sched::set_affinity(0, &CpuSet::one(cpu)));
+                let settled = cpu.map_or(Ok(()), |cpu| sched::set_affinity(0, &CpuSet::single(cpu)));
                 let is_settled = settled.is_ok();
                 // The maker is gone, or gave up.
                 let asked = tell.send(settled).is_ok() && is_settled && wait.recv().is_ok();

@@ -100,7 +100,7 @@ fn allocate(stop: &AtomicBool) {
 fn intrude(cpu: usize, stop: &AtomicBool) {
     while going(stop) {
         // A closed shield answers EINVAL: then this works wherever it is.
-        let _ = sched::set_affinity(0, &CpuSet::one(cpu));
+        let _ = sched::set_affinity(0, &CpuSet::single(cpu));
         for _ in 0..20 {
             thread::sleep(Duration::from_millis(1));
             spin(Duration::from_micros(50));

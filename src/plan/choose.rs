@@ -56,7 +56,7 @@ pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, P
     notes.warnings.extend(warning);
     let shield = Shield {
         name: request.name.clone(),
-        housekeeping: online.minus(&cpus),
+        housekeeping: online.difference(&cpus),
         mems,
         cpus,
         idle_siblings,
@@ -72,8 +72,8 @@ pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, P
 pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal> {
     let topology = &machine.topology;
     let known = topology.present.union(&topology.online);
-    let unknown = list.minus(&known);
-    let offline = list.minus(&topology.online);
+    let unknown = list.difference(&known);
+    let offline = list.difference(&topology.online);
     if !unknown.is_empty() {
         return Err(PlanRefusal::NoSuchCpu { cpus: unknown, present: known });
     } else if !offline.is_empty() {
@@ -132,7 +132,7 @@ fn check_whole_cores(
     if cut.is_empty() {
         return Ok(());
     }
-    let (cpus, siblings) = (cut.and(list), cut.minus(list));
+    let (cpus, siblings) = (cut.intersection(list), cut.difference(list));
     if !request.half_core {
         let whole = Some(list.union(&cut)).filter(|whole| *whole != machine.topology.online);
         return Err(PlanRefusal::HalfCore { cpus, siblings, whole });
@@ -159,7 +159,7 @@ impl ChoiceNotes {
     fn explain_caches(&mut self, machine: &Machine, cpus: &CpuSet) {
         let cluster = touched_groups(&groups(&machine.topology, CpuGroup::L2), cpus);
         let cores = touched_groups(&groups(&machine.topology, CpuGroup::Core), cpus);
-        let others = cluster.minus(cpus).minus(&cores);
+        let others = cluster.difference(cpus).difference(&cores);
         if others.is_empty() {
             return;
         }
@@ -188,8 +188,8 @@ impl ChoiceNotes {
 
     /// Warns about performance and efficiency cores in one shield.
     fn warn_of_core_kinds(&mut self, machine: &Machine, cpus: &CpuSet) {
-        let performance = cpus_of_kind(machine, CoreKind::Performance).and(cpus);
-        let efficiency = cpus_of_kind(machine, CoreKind::Efficiency).and(cpus);
+        let performance = cpus_of_kind(machine, CoreKind::Performance).intersection(cpus);
+        let efficiency = cpus_of_kind(machine, CoreKind::Efficiency).intersection(cpus);
         if performance.is_empty() || efficiency.is_empty() {
             return;
         }

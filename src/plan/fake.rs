@@ -56,7 +56,7 @@ pub(crate) fn irq(number: u32, actions: &str, affinity: &str, movable: IrqMovabi
         actions: actions.to_owned(),
         chip: "PCI-MSI".to_owned(),
         affinity: Some(set(affinity)),
-        effective: Some(CpuSet::one(set(affinity).first().unwrap_or_default())),
+        effective: Some(CpuSet::single(set(affinity).first().unwrap_or_default())),
         movable,
         counts: std::collections::BTreeMap::new(),
     }

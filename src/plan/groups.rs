@@ -22,10 +22,10 @@ pub enum CpuGroup {
 pub fn groups(topology: &Topology, by: CpuGroup) -> Vec<CpuSet> {
     let mut parts: Vec<CpuSet> = Vec::new();
     for cpu in topology.cpus.iter().filter(|cpu| topology.online.contains(cpu.cpu)) {
-        let mut group = sharing_cpus(cpu, by).and(&topology.online);
+        let mut group = sharing_cpus(cpu, by).intersection(&topology.online);
         group.insert(cpu.cpu);
         if by == CpuGroup::Thread {
-            group = CpuSet::one(cpu.cpu);
+            group = CpuSet::single(cpu.cpu);
         }
         parts.retain(|part| {
             let disjoint = !part.intersects(&group);
@@ -38,7 +38,7 @@ pub fn groups(topology: &Topology, by: CpuGroup) -> Vec<CpuSet> {
     }
     // An online CPU that the survey could not describe is a group by itself.
     let described = union_of(parts.iter());
-    parts.extend(topology.online.minus(&described).iter().map(CpuSet::one));
+    parts.extend(topology.online.difference(&described).iter().map(CpuSet::single));
     parts.sort_by_key(CpuSet::first);
     parts
 }

@@ -144,7 +144,7 @@ impl Plan {
     /// load over it, which a cpuset prevents.
     fn warn_of_new_kthreads(&mut self, machine: &Machine) {
         let prepared = machine.isolation.nohz_full.clone().unwrap_or_default();
-        let cpus = self.shield.cpus.minus(&prepared.union(&machine.isolation.isolcpus_domain));
+        let cpus = self.shield.cpus.difference(&prepared.union(&machine.isolation.isolcpus_domain));
         let has_cpuset = self.steps.iter().any(|step| match &step.change {
             Change::Slice { .. } => true,
             Change::Write { path, .. } => path.contains("cpuset"),

@@ -92,7 +92,7 @@ fn check_shield(shield: &Shield) -> Result<(), String> {
     if shield.cpus.is_empty() || shield.housekeeping.is_empty() {
         return Err("expected at least one shielded and one housekeeping CPU".to_owned());
     }
-    let both = shield.cpus.and(&shield.housekeeping);
+    let both = shield.cpus.intersection(&shield.housekeeping);
     if !both.is_empty() {
         return Err(format!("CPU {both} is both shielded and housekeeping"));
     }

@@ -66,7 +66,7 @@ pub(super) fn choose_by_topology(
         return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
     }
     picker.explain(&units, &cpus, &work, notes);
-    Ok((cpus.clone(), cpus.minus(&work)))
+    Ok((cpus.clone(), cpus.difference(&work)))
 }
 
 fn cache_level(share: ShareLevel) -> u32 {
@@ -101,7 +101,7 @@ impl CpuPicker<'_> {
                 topology.nodes.iter().filter(|n| !n.cpus.is_empty()).map(|n| n.node).collect();
             let found = topology.nodes.iter().find(|n| n.node == node && !n.cpus.is_empty());
             allowed = match found {
-                Some(found) => allowed.and(&found.cpus),
+                Some(found) => allowed.intersection(&found.cpus),
                 None => return Err(PlanRefusal::NoSuchNode { node, nodes }),
             };
             place = format!(" on node {node}");
@@ -112,22 +112,22 @@ impl CpuPicker<'_> {
                 let known = devices.iter().map(|device| device.name.clone()).collect();
                 return Err(PlanRefusal::NoSuchDevice { name: name.clone(), known });
             };
-            let local = device.local.and(&topology.online);
+            let local = device.local.intersection(&topology.online);
             if local.is_empty() || local == topology.online {
                 notes.add_reason(format!("Every CPU is equally near {name}."));
             } else {
                 notes.add_reason(format!("Near {name}: {}.", named(&local)));
-                allowed = allowed.and(&local);
+                allowed = allowed.intersection(&local);
                 place.push_str(&format!(" near {name}"));
             }
         }
-        let held = cpus_of_other_cpusets(self.machine, "cpushield").and(&allowed);
+        let held = cpus_of_other_cpusets(self.machine, "cpushield").intersection(&allowed);
         if !held.is_empty() {
             notes.add_reason(format!(
                 "In an exclusive cpuset of another program: {}.",
                 named(&held)
             ));
-            allowed = allowed.minus(&held);
+            allowed = allowed.difference(&held);
         }
         Ok((allowed, place))
     }
@@ -157,7 +157,7 @@ impl CpuPicker<'_> {
 
     /// The first sibling of each core. The other siblings stay idle.
     fn working_cpus(&self, cpus: &CpuSet) -> CpuSet {
-        self.cores.iter().filter_map(|core| core.and(cpus).first()).collect()
+        self.cores.iter().filter_map(|core| core.intersection(cpus).first()).collect()
     }
 
     /// One small level-2 cluster of the best rank, or else the best core.
@@ -266,7 +266,7 @@ impl CpuPicker<'_> {
 
     fn explain(&self, units: &[CpuSet], cpus: &CpuSet, work: &CpuSet, notes: &mut ChoiceNotes) {
         let topology = &self.machine.topology;
-        let idle = cpus.minus(work);
+        let idle = cpus.difference(work);
         if let Some(boot) = boot_cpu(self.machine) {
             notes.add_reason(format!("CPU {boot} is the boot CPU and stays a housekeeping CPU."));
         }
@@ -297,7 +297,7 @@ impl CpuPicker<'_> {
             notes.add_reason(format!("Whole cores: work runs on {work}; {stay} idle: {siblings}."));
         }
         if self.request.half_core {
-            let others = touched_groups(&groups(topology, CpuGroup::Core), cpus).minus(cpus);
+            let others = touched_groups(&groups(topology, CpuGroup::Core), cpus).difference(cpus);
             if !others.is_empty() {
                 notes.warn_of_half_core(cpus, &others);
             }

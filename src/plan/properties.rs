@@ -27,15 +27,15 @@ impl MachineShape {
         let cores = self.nodes * self.cores;
         let all: CpuSet = (0..cores * self.threads).collect();
         let off: CpuSet = self.offline.iter().copied().filter(|cpu| *cpu > 0).collect();
-        let online = all.minus(&off);
+        let online = all.difference(&off);
         let mut machine = Machine::default();
         for core in 0..cores {
             let siblings = self.core_cpus(core..core + 1);
             let first = core - core % self.cores;
             let group = first + (core - first) / self.share * self.share;
             let group_end = (group + self.share).min(first + self.cores);
-            let shared = self.core_cpus(group..group_end).and(&online);
-            for cpu in siblings.and(&online).iter() {
+            let shared = self.core_cpus(group..group_end).intersection(&online);
+            for cpu in siblings.intersection(&online).iter() {
                 let l2 = Cache {
                     level: 2,
                     kind: "Unified".to_owned(),
@@ -45,7 +45,7 @@ impl MachineShape {
                 let small = self.small.contains(&core);
                 machine.topology.cpus.push(Cpu {
                     cpu,
-                    siblings: siblings.and(&online),
+                    siblings: siblings.intersection(&online),
                     caches: vec![l2],
                     node: Some(core / self.cores),
                     kind: small.then_some(CoreKind::Efficiency),
@@ -56,7 +56,7 @@ impl MachineShape {
         machine.topology.cpus.sort_by_key(|cpu| cpu.cpu);
         for node in 0..self.nodes {
             let cores = node * self.cores..(node + 1) * self.cores;
-            let cpus = self.core_cpus(cores).and(&online);
+            let cpus = self.core_cpus(cores).intersection(&online);
             machine.topology.nodes.push(Node { node, cpus, memory_kib: Some(1024) });
         }
         machine.isolation.nohz_full = Some(self.nohz_full.iter().copied().collect());
@@ -85,8 +85,8 @@ fn immovable_irq(cpu: usize) -> Irq {
         irq: 100 + u32::try_from(cpu).unwrap(),
         actions: format!("nvme0q{cpu}"),
         chip: String::new(),
-        affinity: Some(CpuSet::one(cpu)),
-        effective: Some(CpuSet::one(cpu)),
+        affinity: Some(CpuSet::single(cpu)),
+        effective: Some(CpuSet::single(cpu)),
         movable: IrqMovability::No("EPERM".to_owned()),
         ..super::fake::irq(0, "", "0", IrqMovability::Yes)
     }
@@ -137,10 +137,10 @@ fn check(
     let (shield, topology) = (&choice.shield, &machine.topology);
     prop_assert!(!shield.cpus.is_empty() && !shield.housekeeping.is_empty());
     prop_assert!(shield.cpus.is_subset(&topology.online));
-    prop_assert_eq!(&shield.housekeeping, &topology.online.minus(&shield.cpus));
+    prop_assert_eq!(&shield.housekeeping, &topology.online.difference(&shield.cpus));
     prop_assert!(!choice.why.is_empty());
     for node in &topology.nodes {
-        let all = node.cpus.and(&topology.online);
+        let all = node.cpus.intersection(&topology.online);
         prop_assert!(all.is_empty() || all.intersects(&shield.housekeeping), "{:?}", node);
     }
     for core in groups(topology, CpuGroup::Core) {

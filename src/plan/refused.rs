@@ -194,8 +194,8 @@ impl PlanRefusal {
                 vec![format!("bring it up: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
             }
             PlanRefusal::AllCpus { online } => {
-                let first = CpuSet::one(online.first().unwrap_or_default());
-                vec![format!("omit one, for example: --cpus {}", online.minus(&first))]
+                let first = CpuSet::single(online.first().unwrap_or_default());
+                vec![format!("omit one, for example: --cpus {}", online.difference(&first))]
             }
             PlanRefusal::WholeNode { cpus, .. } => {
                 let first = cpus.first().unwrap_or_default();

@@ -12,7 +12,7 @@ pub(super) fn boot_cpu(machine: &Machine) -> Option<usize> {
 /// A node whose online CPUs are all in the set, with these CPUs.
 pub(super) fn exhausted_node(machine: &Machine, cpus: &CpuSet) -> Option<(usize, CpuSet)> {
     let online = &machine.topology.online;
-    let nodes = machine.topology.nodes.iter().map(|node| (node.node, node.cpus.and(online)));
+    let nodes = machine.topology.nodes.iter().map(|node| (node.node, node.cpus.intersection(online)));
     nodes.into_iter().find(|(_, all)| !all.is_empty() && all.is_subset(cpus))
 }
 
@@ -24,16 +24,16 @@ pub(super) fn choose_mems(machine: &Machine, cpus: &CpuSet) -> (CpuSet, Option<S
     let own: CpuSet = shielded.clone().map(|node| node.node).collect();
     let with_memory: CpuSet =
         nodes.iter().filter(|node| node.memory_kib != Some(0)).map(|node| node.node).collect();
-    let local = own.and(&with_memory);
+    let local = own.intersection(&with_memory);
     let usable = &machine.cgroup.mems;
-    let found = if usable.is_empty() { local.clone() } else { local.and(usable) };
+    let found = if usable.is_empty() { local.clone() } else { local.intersection(usable) };
     if !found.is_empty() {
         return (found, None);
     }
     let mems = match (usable.is_empty(), with_memory.is_empty()) {
         (false, _) => usable.clone(),
         (true, false) => with_memory,
-        (true, true) => CpuSet::one(0),
+        (true, true) => CpuSet::single(0),
     };
     let why = match (own.is_empty(), local.is_empty()) {
         // A kernel without NUMA has only node 0.

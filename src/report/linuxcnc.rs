@@ -119,7 +119,7 @@ mod tests {
         spin.instrument = "timerfd".to_owned();
         assert_eq!(lines(&spin), Vec::<String>::new());
         let mut doubtful = pair(5_000, 5_000);
-        doubtful.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::one(3) });
+        doubtful.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::single(3) });
         assert!(lines(&doubtful)[0].ends_with("the figures are doubtful"));
     }
 }

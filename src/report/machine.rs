@@ -164,9 +164,9 @@ fn tree(topology: &Topology) -> String {
         text.push_str(&package_tree(topology, package));
     }
     let out: CpuSet = topology.cpus.iter().map(|cpu| cpu.cpu).collect();
-    let lost = topology.online.minus(&packages.iter().fold(CpuSet::new(), |a, b| a.union(b)));
+    let lost = topology.online.difference(&packages.iter().fold(CpuSet::new(), |a, b| a.union(b)));
     if !packages.is_empty() && !lost.is_empty() {
-        text.push_str(&format!("  CPU {}: package unknown\n", lost.and(&out)));
+        text.push_str(&format!("  CPU {}: package unknown\n", lost.intersection(&out)));
     }
     if !topology.offline.is_empty() {
         text.push_str(&format!("  CPU {}: offline\n", topology.offline));

@@ -53,7 +53,7 @@ pub fn add(
     open.record.added.retain(|added| host.is_same_task(added.task));
     let cpus = match onto {
         CpuAssignment::All => place.cpus.clone(),
-        CpuAssignment::One(cpu) => CpuSet::one(place.choose(host, cpu)?),
+        CpuAssignment::One(cpu) => CpuSet::single(place.choose(host, cpu)?),
     };
     let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::over(&cpus));
     match move_in(host, &mut open, place, &task, &cpus, spread.as_mut()) {
@@ -262,9 +262,9 @@ mod tests {
             pid,
             comm: "x".to_owned(),
             group: None,
-            affinity: CpuSet::one(0),
+            affinity: CpuSet::single(0),
             lowered_from: None,
-            given: CpuSet::one(3),
+            given: CpuSet::single(3),
         }
     }
 

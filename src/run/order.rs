@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_kernels_threads_of_that_cpu_are_raised_above_the_program() {
         let order =
-            order(SchedPolicy::Fifo { priority: 80 }, &CpuSet::one(3), &threads_of_6_12_rt());
+            order(SchedPolicy::Fifo { priority: 80 }, &CpuSet::single(3), &threads_of_6_12_rt());
         assert_eq!(order.policy, SchedPolicy::Fifo { priority: 80 });
         assert_eq!(names(&order.above), ["rcub/0", "rcuc/3", "ktimers/3", "ksoftirqd/3"]);
         assert!(
@@ -158,7 +158,7 @@ mod tests {
         for thread in &mut threads {
             thread.policy = SchedPolicy::Fifo { priority: 99 };
         }
-        let cpu = CpuSet::one(3);
+        let cpu = CpuSet::single(3);
         assert!(order(SchedPolicy::Rr { priority: 98 }, &cpu, &threads).raise.is_empty());
         let plain = order(SchedPolicy::Other { nice: -5 }, &cpu, &threads_of_6_12_rt());
         assert_eq!((plain.above.len(), plain.raise.len()), (0, 0));
@@ -170,7 +170,7 @@ mod tests {
         fn no_priority_puts_a_program_above_the_kernels_threads(
             asked in 0u32..200, rr in any::<bool>(), now in prop::collection::vec(0u32..=99, 9),
         ) {
-            let cpu = CpuSet::one(3);
+            let cpu = CpuSet::single(3);
             let mut threads = threads_of_6_12_rt();
             for (thread, priority) in threads.iter_mut().zip(now) {
                 thread.policy = match priority {

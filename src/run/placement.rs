@@ -34,7 +34,7 @@ impl ShieldPlacement {
             name: shield.name.clone(),
             group,
             v2,
-            cpus: shield.cpus.minus(&shield.idle_siblings),
+            cpus: shield.cpus.difference(&shield.idle_siblings),
             idle: shield.idle_siblings.clone(),
             housekeeping: shield.housekeeping.clone(),
         }

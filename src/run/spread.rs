@@ -38,7 +38,7 @@ impl ThreadSpread {
             let (Some(cpu), Some(started)) = (self.least_used_cpu(), host.start_time(tid)) else {
                 continue;
             };
-            if host.set_affinity(tid, &CpuSet::one(cpu)).is_ok() {
+            if host.set_affinity(tid, &CpuSet::single(cpu)).is_ok() {
                 self.placed.insert(TaskId { tid, started }, cpu);
             }
         }

@@ -340,7 +340,7 @@ fn threads_on(
             };
             match () {
                 () if !here => {
-                    at = affinity.and(cpus).first().or(cpus.first()).unwrap_or(at);
+                    at = affinity.intersection(cpus).first().or(cpus.first()).unwrap_or(at);
                     ThreadRole::Waiting
                 }
                 () if !affinity.intersects(cpus) => ThreadRole::Gone,

@@ -47,7 +47,7 @@ impl<'a, Model: Ord> CacheReader<'a, Model> {
         }
         let shapes = self.read_shapes(cpu);
         let caches = shapes.iter().map(|shape| {
-            let shared = self.read_sharers(cpu, shape).unwrap_or_else(|| CpuSet::one(cpu));
+            let shared = self.read_sharers(cpu, shape).unwrap_or_else(|| CpuSet::single(cpu));
             to_cache(shape, shared)
         });
         let caches = caches.collect();
@@ -90,7 +90,7 @@ impl<'a, Model: Ord> CacheReader<'a, Model> {
         let dir = format!("{}/index{}", directory(cpu), shape.index);
         let (list, mask) = (format!("{dir}/shared_cpu_list"), format!("{dir}/shared_cpu_map"));
         let shared = self.r.set(&[(&mask, Mask), (&list, List)])?;
-        let shared = shared.union(&CpuSet::one(cpu)).and(self.online);
+        let shared = shared.union(&CpuSet::single(cpu)).intersection(self.online);
         for member in shared.iter() {
             known.entry(member).or_insert_with(|| shared.clone());
         }

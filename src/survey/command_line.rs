@@ -208,14 +208,14 @@ pub fn isolation_setup(
             });
             continue;
         }
-        let absent = cpus.minus(possible);
+        let absent = cpus.difference(possible);
         if !absent.is_empty() {
             let parameter = word.clone();
             setup.faults.push(CommandLineFault::NoSuchCpus { parameter, cpus: absent });
         }
         apply_parameter(
             &mut setup,
-            IsolationParameter { word, kinds, cpus: cpus.and(possible) },
+            IsolationParameter { word, kinds, cpus: cpus.intersection(possible) },
             version,
         );
     }
@@ -287,7 +287,7 @@ fn interrupts_on_isolated(
     Some(CommandLineFault::InterruptsOnIsolated {
         irqaffinity: to_word(param),
         isolcpus: isolcpus.word.clone(),
-        cpus: isolcpus.cpus.and(&interrupts),
+        cpus: isolcpus.cpus.intersection(&interrupts),
     })
 }
 

@@ -131,13 +131,13 @@ mod tests {
     use crate::survey::{CpusetGroup, Irq, IrqMovability};
 
     fn machine() -> Machine {
-        let mut machine = Machine { irq_default: Some(CpuSet::one(0)), ..Machine::default() };
+        let mut machine = Machine { irq_default: Some(CpuSet::single(0)), ..Machine::default() };
         machine.irqs.push(Irq {
             irq: 24,
             actions: "nvme0q3".to_owned(),
             chip: "PCI-MSIX".to_owned(),
-            affinity: Some(CpuSet::one(3)),
-            effective: Some(CpuSet::one(3)),
+            affinity: Some(CpuSet::single(3)),
+            effective: Some(CpuSet::single(3)),
             movable: IrqMovability::Yes,
             counts: BTreeMap::from([(0, 1), (3, 2)]),
         });
@@ -183,16 +183,16 @@ mod tests {
     fn counts_and_effective_masks_are_not_differences() {
         let mut after = machine();
         after.irqs[0].counts = BTreeMap::from([(0, 100)]);
-        after.irqs[0].effective = Some(CpuSet::one(1));
+        after.irqs[0].effective = Some(CpuSet::single(1));
         assert_eq!(differences(&machine(), &after), []);
     }
 
     #[test]
     fn every_kind_of_fact_is_compared() {
         let mut after = machine();
-        after.irqs[0].affinity = Some(CpuSet::one(1));
+        after.irqs[0].affinity = Some(CpuSet::single(1));
         after.settings.insert("/proc/sys/vm/stat_interval".to_owned(), value("3600"));
-        after.irq_default = Some(CpuSet::one(1));
+        after.irq_default = Some(CpuSet::single(1));
         after.cgroup.groups.push(CpusetGroup { path: "/c/x".to_owned(), ..CpusetGroup::default() });
         let found: Vec<String> =
             differences(&machine(), &after).iter().map(ToString::to_string).collect();

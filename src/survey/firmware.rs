@@ -69,7 +69,7 @@ fn check_smi(r: &SurveyReader, machine: &Machine) -> Option<SurveyFinding> {
     for cpus in [&isolation.isolated, &isolation.nohz_full, &isolation.partitions] {
         isolated = isolated.union(cpus.as_ref().unwrap_or(&CpuSet::new()));
     }
-    let cpu = machine.topology.online.minus(&isolated).first()?;
+    let cpu = machine.topology.online.difference(&isolated).first()?;
     let count = match r.host.smi_count(cpu) {
         Ok(count) => count,
         Err(error) if error.is_absent() => {

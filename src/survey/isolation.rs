@@ -36,7 +36,7 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
             r.note("rcu_nocbs= of the command line", format!("{error}; the kernel uses all CPUs"));
             topology.possible.clone()
         });
-        found.rcu_nocbs = found.rcu_nocbs.union(&cpus.and(&topology.possible));
+        found.rcu_nocbs = found.rcu_nocbs.union(&cpus.intersection(&topology.possible));
     }
     // The kernel offloads the callbacks of nohz_full CPUs too (rcu_organize_nocb_kthreads()).
     if let Some(nohz_full) = &found.nohz_full {
@@ -44,7 +44,7 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
     }
     if let Some(value) = cmdline::values(&params, "irqaffinity").last() {
         match CpuSet::parse_list(value, last) {
-            Ok(cpus) => found.irqaffinity = Some(cpus.and(&topology.possible)),
+            Ok(cpus) => found.irqaffinity = Some(cpus.intersection(&topology.possible)),
             Err(error) => r.note("irqaffinity= of the command line", error.to_string()),
         }
     }

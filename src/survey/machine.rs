@@ -82,7 +82,7 @@ impl Machine {
     pub fn isolated_somehow(&self) -> CpuSet {
         match (&self.kernel.cmdline, &self.isolation.isolated) {
             (None, Some(isolated)) => {
-                isolated.minus(self.isolation.partitions.as_ref().unwrap_or(&CpuSet::new()))
+                isolated.difference(self.isolation.partitions.as_ref().unwrap_or(&CpuSet::new()))
             }
             _ => CpuSet::new(),
         }

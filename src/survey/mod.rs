@@ -63,7 +63,7 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
     let mounts = cgroup::read_mounts(&r);
     let (cgroup, partitions) = cgroup::read_cgroup(&r, &mounts);
     // The file includes CPUs of isolcpus= (seen on 6.12), which belong to no partition.
-    isolation.partitions = partitions.map(|cpus| cpus.minus(&isolation.isolcpus_domain));
+    isolation.partitions = partitions.map(|cpus| cpus.difference(&isolation.isolcpus_domain));
     let (irqs, irq_default) = irqs::read_irqs(&r, shielded);
     let mut machine = Machine {
         schema: SCHEMA,

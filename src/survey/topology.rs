@@ -44,7 +44,7 @@ fn read_cpu_sets(r: &SurveyReader) -> Topology {
     }
     let present = r.list(&format!("{CPU}/present")).unwrap_or_else(|| listed.union(&online));
     let possible = r.list(&format!("{CPU}/possible")).unwrap_or_else(|| present.clone());
-    Topology { offline: present.minus(&online), possible, present, online, ..Topology::default() }
+    Topology { offline: present.difference(&online), possible, present, online, ..Topology::default() }
 }
 
 /// CPUs that have a directory. When no file lists the CPUs, each directory is probed, because a
@@ -78,7 +78,7 @@ fn read_cpus(
             r.note(&dir, why);
         }
         let siblings = core.cpus.filter(|siblings| siblings.contains(cpu));
-        let siblings = siblings.unwrap_or_else(|| CpuSet::one(cpu));
+        let siblings = siblings.unwrap_or_else(|| CpuSet::single(cpu));
         let package = packages.find(cpu, None);
         let (capacity, max_khz) = strengths.find(cpu, &siblings);
         let kind = pmus.map(|(fast, _)| fast.contains(cpu));
@@ -151,7 +151,7 @@ impl<'a> SharingSets<'a> {
                 break;
             }
         }
-        let cpus = found.map(|cpus| cpus.and(self.online));
+        let cpus = found.map(|cpus| cpus.intersection(self.online));
         let id = id.or_else(|| self.r.id(&format!("{dir}/{}", self.id)));
         let set = NumberedSet { cpus, id };
         for member in set.cpus.iter().flat_map(CpuSet::iter) {
@@ -228,7 +228,7 @@ fn read_nodes(r: &SurveyReader, online: &CpuSet) -> Vec<Node> {
         let (list, mask) = (format!("{dir}/cpulist"), format!("{dir}/cpumap"));
         let cpus = r.set(&[(&mask, Mask), (&list, List)]).unwrap_or_else(|| linked_cpus(r, node));
         let memory_kib = read_memory_kib(r, &format!("{dir}/meminfo"));
-        nodes.push(Node { node, cpus: cpus.and(online), memory_kib });
+        nodes.push(Node { node, cpus: cpus.intersection(online), memory_kib });
     }
     nodes
 }

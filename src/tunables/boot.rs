@@ -62,7 +62,7 @@ const BOOT_CPU: usize = 0;
 
 /// CPUs of a shield that boot parameters can prepare.
 pub(super) fn preparable(shield: &Shield) -> CpuSet {
-    shield.cpus.minus(&CpuSet::one(BOOT_CPU))
+    shield.cpus.difference(&CpuSet::single(BOOT_CPU))
 }
 
 /// Advises a boot parameter for these CPUs.
@@ -129,9 +129,9 @@ impl Tunable for NohzFull {
             return UnresolvedCause::default();
         }
         let nohz_full = &machine.isolation.nohz_full.clone().unwrap_or_default();
-        let missing = shield.cpus.minus(nohz_full);
+        let missing = shield.cpus.difference(nohz_full);
         let mut remains = UnresolvedCause::default();
-        if !missing.minus(&CpuSet::one(BOOT_CPU)).is_empty() {
+        if !missing.difference(&CpuSet::single(BOOT_CPU)).is_empty() {
             remains = advise(
                 "nohz_full",
                 &nohz_full.union(&preparable(shield)),

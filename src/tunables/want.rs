@@ -108,7 +108,7 @@ fn matches(pattern: &str, path: &str) -> bool {
 
 /// `cpus` without the shield; the housekeeping CPUs when none would be left.
 pub(super) fn keep_off_shield(cpus: &CpuSet, shield: &crate::plan::Shield) -> CpuSet {
-    let rest = cpus.minus(&shield.cpus);
+    let rest = cpus.difference(&shield.cpus);
     if rest.is_empty() { shield.housekeeping.clone() } else { rest }
 }
 

@@ -15,7 +15,7 @@ impl AffinityGuard {
     pub fn step_aside(housekeeping: &CpuSet) -> AffinityGuard {
         let Ok(before) = sched::affinity(0) else { return AffinityGuard { before: None } };
         // A shield or the user may have restricted the thread already; that restriction stays.
-        let allowed = before.and(housekeeping);
+        let allowed = before.intersection(housekeeping);
         let target = if allowed.is_empty() { housekeeping } else { &allowed };
         let moved = sched::set_affinity(0, target).is_ok();
         AffinityGuard { before: moved.then_some(before) }

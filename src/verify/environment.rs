@@ -110,7 +110,7 @@ fn compare_tracers(
 
 /// The watched CPUs that are offline now; `None` when all are online.
 pub fn offline(host: &Host, cpus: &CpuSet) -> Option<CpuSet> {
-    Some(cpus.minus(&host.online_cpus().ok()?)).filter(|offline| !offline.is_empty())
+    Some(cpus.difference(&host.online_cpus().ok()?)).filter(|offline| !offline.is_empty())
 }
 
 /// A thread of the workload that was on a watched CPU before and is on another CPU now. `placed`
@@ -195,7 +195,7 @@ mod tests {
         let host = Host::live();
         let own_pid = i32::try_from(std::process::id()).unwrap();
         let everywhere: CpuSet = (0..4096).collect();
-        let elsewhere = CpuSet::one(4095);
+        let elsewhere = CpuSet::single(4095);
         let mut placed = BTreeSet::new();
         assert_eq!(
             strayed(&host, &[own_pid], &elsewhere, &mut placed),
@@ -205,6 +205,6 @@ mod tests {
         assert_eq!(strayed(&host, &[own_pid], &everywhere, &mut placed), None);
         let moved = strayed(&host, &[own_pid], &elsewhere, &mut placed);
         assert!(matches!(moved, Some(CpuDoubt::WorkloadMoved { tid, .. }) if tid == own_pid));
-        assert_eq!(offline(&host, &CpuSet::one(4095)), Some(CpuSet::one(4095)));
+        assert_eq!(offline(&host, &CpuSet::single(4095)), Some(CpuSet::single(4095)));
     }
 }

@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn events_are_counted_between_two_reads_and_in_a_guest_nothing_is() {
         let host = Host::live();
-        let cpus = CpuSet::one(host.online_cpus().unwrap().first().unwrap());
+        let cpus = CpuSet::single(host.online_cpus().unwrap().first().unwrap());
         // Any event will do; the CPU clock always advances.
         match open_events(&cpus, PerfEvent::CPU_CLOCK) {
             Ok(events) => {

@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_change_of_the_machine_makes_every_cpu_doubtful() {
-        let doubts = vec![CpuDoubt::CpusOffline { cpus: CpuSet::one(3) }];
+        let doubts = vec![CpuDoubt::CpusOffline { cpus: CpuSet::single(3) }];
         let all = CombinedObservations {
             doubts: doubts.clone(),
             ..gathered(None, Some(sampled(1 << 30)))

@@ -320,7 +320,7 @@ impl SpinnerSet {
             for file in files {
                 host.write(file, &spinner.tid().to_string()).map_err(AbsenceReason::failed)?;
             }
-            sched::set_affinity(spinner.tid(), &CpuSet::one(cpu))
+            sched::set_affinity(spinner.tid(), &CpuSet::single(cpu))
                 .map_err(|e| explain_affinity(cpu, &e))?;
             drop_realtime_policy(spinner.tid()).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
             if !spinner.locked {
@@ -397,7 +397,7 @@ impl SpinnerSet {
         for (cpu, spinner) in &self.spinners {
             let sample = SpinnerSet::sample(spinner, LoopPhase::Span);
             let affinity = sched::affinity(spinner.tid());
-            let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::one(*cpu));
+            let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::single(*cpu));
             let observation = sample.map(|(sample, _)| SamplerObservation {
                 moved,
                 ..convert_sample(&sample, rate, self.threshold_ns)

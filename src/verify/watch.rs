@@ -28,7 +28,7 @@ fn seconds_since_1970() -> Option<u64> {
 /// is not an error: the evidence records it.
 pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let online = check_order(host, order)?;
-    let _aside = AffinityGuard::step_aside(&online.minus(&order.cpus));
+    let _aside = AffinityGuard::step_aside(&online.difference(&order.cpus));
     (order.progress)(WatchProgress::Arming);
     let mut instruments = ActiveInstruments::arm(host, order);
     match &order.workload {
@@ -106,11 +106,11 @@ fn check_order(host: &Host, order: &WatchOrder) -> Result<CpuSet, WatchError> {
         return Err(WatchError::NoCpus);
     }
     let online = host.online_cpus()?;
-    let offline = order.cpus.minus(&online);
+    let offline = order.cpus.difference(&online);
     if !offline.is_empty() {
         return Err(WatchError::Offline { cpus: offline, online });
     }
-    if online.minus(&order.cpus).is_empty() {
+    if online.difference(&order.cpus).is_empty() {
         return Err(WatchError::NoneLeft { online });
     }
     Ok(online)

@@ -12,7 +12,7 @@ type Then = fn(&Bench, &ShieldPlacement, i32);
 
 fn add(bench: &Bench, place: &ShieldPlacement, tid: i32) {
     run::add(&bench.host(), &bench.store(), place, tid, CpuAssignment::One(None)).unwrap();
-    assert_eq!(bench.host().affinity(tid).unwrap(), CpuSet::one(3), "{tid} was not taken in");
+    assert_eq!(bench.host().affinity(tid).unwrap(), CpuSet::single(3), "{tid} was not taken in");
 }
 
 fn add_and_remove(bench: &Bench, place: &ShieldPlacement, tid: i32) {

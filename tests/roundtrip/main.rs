@@ -185,8 +185,8 @@ fn a_foreign_change_is_left_alone_and_reported() {
     ] {
         user.write(path, value).unwrap();
     }
-    user.set_affinity(200, &CpuSet::one(1)).unwrap();
-    user.set_affinity(100, &CpuSet::one(3)).unwrap();
+    user.set_affinity(200, &CpuSet::single(1)).unwrap();
+    user.set_affinity(100, &CpuSet::single(3)).unwrap();
     let now = bench.tree();
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
@@ -216,8 +216,8 @@ fn change_between(bench: &Bench, before: &mut Tree) {
     let user = bench.host();
     user.write("/proc/sys/vm/stat_interval", "10").unwrap();
     user.write("/proc/irq/24/smp_affinity", "1").unwrap();
-    user.set_affinity(100, &CpuSet::one(2)).unwrap();
-    user.set_affinity(202, &CpuSet::one(1)).unwrap();
+    user.set_affinity(100, &CpuSet::single(2)).unwrap();
+    user.set_affinity(202, &CpuSet::single(1)).unwrap();
     let now = bench.tree();
     for name in [
         "sys/vm/stat_interval",

@@ -159,9 +159,9 @@ fn a_thread_that_follows_its_interrupt_has_not_drifted() {
     assert_eq!(bench.host().affinity(300).unwrap().to_string(), "0-2");
     let effective = bench.scratch.0.join("root/proc/irq/24/effective_affinity_list");
     fs::write(effective, "0\n").unwrap();
-    bench.host().set_affinity(300, &CpuSet::one(0)).unwrap();
+    bench.host().set_affinity(300, &CpuSet::single(0)).unwrap();
     assert_eq!(state(&bench), ShieldState::InForce);
-    bench.host().set_affinity(300, &CpuSet::one(1)).unwrap();
+    bench.host().set_affinity(300, &CpuSet::single(1)).unwrap();
     assert_eq!(state(&bench), ShieldState::Drifted { settings: 1, foreign: 0 });
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert!(undone.is_complete() && undone.drifted_tasks.is_empty(), "{undone:#?}");

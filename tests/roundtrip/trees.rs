@@ -186,10 +186,10 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
         kernel: None,
         shield: Shield {
             name: "cpushield".to_owned(),
-            cpus: CpuSet::one(3),
+            cpus: CpuSet::single(3),
             idle_siblings: CpuSet::new(),
             housekeeping: "0-2".parse().unwrap(),
-            mems: CpuSet::one(0),
+            mems: CpuSet::single(0),
             workload: Workload::Polling,
         },
         why: Vec::new(),
@@ -213,7 +213,7 @@ fn wished() -> Vec<Change> {
             comm: "ksoftirqd/3".to_owned(),
             policy: SchedPolicy::Fifo { priority: 2 },
         },
-        Change::BanFromIrqbalance { cpus: CpuSet::one(3) },
+        Change::BanFromIrqbalance { cpus: CpuSet::single(3) },
         write("/proc/irq/default_smp_affinity", "7", ValueComparison::Mask),
         write("/proc/irq/27/smp_affinity_list", "0-2", ValueComparison::List),
         write("/proc/irq/24/smp_affinity", "7", ValueComparison::Mask),
@@ -247,8 +247,8 @@ fn systemd_plan() -> Plan {
     let file = |name: &str| format!("{V2}/cpushield.slice/{name}");
     let slice = Change::Slice {
         unit: "cpushield.slice".to_owned(),
-        cpus: CpuSet::one(3),
-        mems: CpuSet::one(0),
+        cpus: CpuSet::single(3),
+        mems: CpuSet::single(0),
     };
     let shield = vec![
         Change::KeepAffinities,

@@ -50,7 +50,7 @@ impl CpuSet {
 
     /// The set of one CPU.
     #[must_use]
-    pub fn one(cpu: usize) -> CpuSet {
+    pub fn single(cpu: usize) -> CpuSet {
         [cpu].into_iter().collect()
     }
 
@@ -129,26 +129,26 @@ impl CpuSet {
 
     /// CPUs in both sets.
     #[must_use]
-    pub fn and(&self, other: &CpuSet) -> CpuSet {
+    pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         self.zip(other, |a, b| a & b)
     }
 
     /// CPUs of this set that are not in the other.
     #[must_use]
-    pub fn minus(&self, other: &CpuSet) -> CpuSet {
+    pub fn difference(&self, other: &CpuSet) -> CpuSet {
         self.zip(other, |a, b| a & !b)
     }
 
     /// Whether every CPU of this set is in the other.
     #[must_use]
     pub fn is_subset(&self, other: &CpuSet) -> bool {
-        self.minus(other).is_empty()
+        self.difference(other).is_empty()
     }
 
     /// Whether the sets share a CPU.
     #[must_use]
     pub fn intersects(&self, other: &CpuSet) -> bool {
-        !self.and(other).is_empty()
+        !self.intersection(other).is_empty()
     }
 
     fn trim(&mut self) {
@@ -392,9 +392,9 @@ mod tests {
 
     #[test]
     fn cpu_47_is_the_mask_of_the_source_document() {
-        assert_eq!(CpuSet::one(47).to_mask(), "8000,00000000");
-        assert_eq!(CpuSet::one(7).to_mask(), "80");
-        assert_eq!(CpuSet::parse_mask("0x80").unwrap(), CpuSet::one(7));
+        assert_eq!(CpuSet::single(47).to_mask(), "8000,00000000");
+        assert_eq!(CpuSet::single(7).to_mask(), "80");
+        assert_eq!(CpuSet::parse_mask("0x80").unwrap(), CpuSet::single(7));
         assert_eq!(CpuSet::parse_mask("00000000,00000000").unwrap(), CpuSet::new());
         for text in ["", "0x", "g", "1,", "123456789,0", "-1"] {
             assert!(CpuSet::parse_mask(text).is_err(), "{text:?}");
@@ -423,8 +423,8 @@ mod tests {
         ) {
             let (x, y): (CpuSet, CpuSet) = (a.iter().copied().collect(), b.iter().copied().collect());
             prop_assert_eq!(x.union(&y), a.union(&b).copied().collect());
-            prop_assert_eq!(x.and(&y), a.intersection(&b).copied().collect());
-            prop_assert_eq!(x.minus(&y), a.difference(&b).copied().collect());
+            prop_assert_eq!(x.intersection(&y), a.intersection(&b).copied().collect());
+            prop_assert_eq!(x.difference(&y), a.difference(&b).copied().collect());
             prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
         }
     }

@@ -180,7 +180,7 @@ mod tests {
         let cpus = sched::affinity(0).unwrap();
         let cpu = cpus.iter().next().unwrap();
         let job = move || {
-            sched::set_affinity(0, &crate::CpuSet::one(cpu)).unwrap();
+            sched::set_affinity(0, &crate::CpuSet::single(cpu)).unwrap();
             let event = CpuEvent::open(cpu, switches)?;
             let before = event.read()?;
             for _ in 0..20 {
@@ -201,7 +201,7 @@ mod tests {
         let switches = PerfEvent { kind: SOFTWARE, config: 3, flags: 0 };
         let cpu = sched::affinity(0).unwrap().iter().next().unwrap();
         let job = move || {
-            sched::set_affinity(0, &crate::CpuSet::one(cpu)).unwrap();
+            sched::set_affinity(0, &crate::CpuSet::single(cpu)).unwrap();
             let group = EventGroup::open(cpu, &[switches, PerfEvent::CPU_CLOCK])?;
             let before = group.read()?;
             for _ in 0..20 {

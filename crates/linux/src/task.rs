@@ -283,7 +283,7 @@ impl Host {
         }
         let cpus = self.affinity(tid)?;
         Ok(match self.online_cpus() {
-            Ok(online) => cpus.and(&online),
+            Ok(online) => cpus.intersection(&online),
             Err(_) => cpus,
         })
     }

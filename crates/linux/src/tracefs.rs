@@ -486,7 +486,7 @@ mod tests {
     }
 
     fn prepare<'h>(host: &'h Host, no_work: bool) -> Result<TraceInstance<'h>> {
-        let cpus = CpuSet::one(3);
+        let cpus = CpuSet::single(3);
         let settings = InstanceSettings {
             cpus: &cpus,
             clock: "x86-tsc",

@@ -69,7 +69,7 @@ fn count_pages(format: &str, pages: &[&[u8]]) -> CountedPage {
     };
     let mut recorders: Vec<ChannelRecorder> = board.tallies().iter().map(begin).collect();
     let (mut lost, mut torn) = (0, false);
-    let cpus = CpuSet::one(3);
+    let cpus = CpuSet::single(3);
     let job = TracerJob { cpus: &cpus, period_ns: 1_000_000 };
     for page in pages {
         let mut sink = PageSink { recorders: &mut recorders, lost: &mut lost, torn: &mut torn };

@@ -99,6 +99,6 @@ mod tests {
             assert_eq!(calls(&all, &"0,3".parse().unwrap()), Some(605));
         }
         let none = interrupts::parse("   CPU0\nLOC: 9   Local timer interrupts\n").unwrap();
-        assert_eq!(calls(&none, &CpuSet::one(0)), None);
+        assert_eq!(calls(&none, &CpuSet::single(0)), None);
     }
 }

@@ -96,7 +96,7 @@ impl Tunable for Cpuset {
                 "isolcpus= took CPU {} out of scheduling at boot, and this kernel makes no \
                  partition of it ({}): any program can move itself onto the shield. To close the \
                  shield, boot without isolcpus= (or with isolcpus=managed_irq,… only)",
-                machine.isolation.isolcpus_domain.and(&shield.cpus),
+                machine.isolation.isolcpus_domain.intersection(&shield.cpus),
                 machine.cgroup.no_partition.as_deref().unwrap_or("no reason given")
             )],
         };
@@ -157,7 +157,7 @@ fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<String> {
          partition of such a CPU. If this one refuses, apply starts again without a partition, and \
          any program can move itself onto the shield. To close the shield, boot without isolcpus= \
          (or with isolcpus=managed_irq,… only)",
-        machine.isolation.isolcpus_domain.and(&shield.cpus)
+        machine.isolation.isolcpus_domain.intersection(&shield.cpus)
     ))
 }
 

@@ -59,7 +59,7 @@ pub(super) fn warnings(machine: &Machine, shield: &Shield) -> Vec<String> {
 fn shrink_others(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
     let name = format!("{}cpus", machine.cgroup.prefix);
     let shrinks = overlapping(machine, shield).into_iter().filter_map(|group| {
-        let remaining = group.cpus.minus(&shield.cpus);
+        let remaining = group.cpus.difference(&shield.cpus);
         let reason = "this cpuset has CPUs of the shield, which must be exclusive";
         let now = Some(group.cpus.to_string());
         let path = format!("{}/{name}", group.path);

@@ -48,7 +48,7 @@ fn shrink_siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wante
             continue;
         }
         // An empty list is fine: the group then has the CPUs of its parent.
-        let remaining = group.cpus.minus(&shield.cpus).to_string();
+        let remaining = group.cpus.difference(&shield.cpus).to_string();
         let now = Some(group.cpus.to_string());
         let path = format!("{}/cpuset.cpus", group.path);
         let reason = "this group has CPUs of the shield, which must be exclusive";

@@ -61,7 +61,7 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
         clock: if tsc { clock::TRACE_CLOCK } else { "mono" },
         events: &events,
         buffer_kib: Some(BUFFER_KIB.min(share)),
-        shrink: &online.minus(&order.cpus),
+        shrink: &online.difference(&order.cpus),
         no_work: hog.is_some(),
     };
     let busy = hog.is_some();

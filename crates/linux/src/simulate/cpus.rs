@@ -25,7 +25,7 @@ impl Host {
     /// kernel/sched/core.c, 6.12).
     pub(super) fn apply_cpuset_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let requested = self.requested_path(tid).and_then(|path| self.list_in(&path));
-        match requested.map(|requested| requested.and(cpus)) {
+        match requested.map(|requested| requested.intersection(cpus)) {
             Some(both) if !both.is_empty() => self.force_affinity(tid, &both),
             _ => self.force_affinity(tid, cpus),
         }
@@ -62,7 +62,7 @@ impl Host {
         // The kernel remembers the whole request, and applies the part that the cpuset allows
         // (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
         let effective =
-            self.cpuset_cpus_of(tid).map_or_else(|| cpus.clone(), |allowed| cpus.and(&allowed));
+            self.cpuset_cpus_of(tid).map_or_else(|| cpus.clone(), |allowed| cpus.intersection(&allowed));
         if effective.is_empty() {
             return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
         }
@@ -98,12 +98,12 @@ impl Host {
     fn add_online_cpu(&self, cpu: usize) -> Result<()> {
         let list = format!("{RESCTRL}/cpus_list");
         if let Some(cpus) = self.list_in(&list) {
-            self.set_text(&list, &format!("{}\n", cpus.union(&CpuSet::one(cpu))))?;
+            self.set_text(&list, &format!("{}\n", cpus.union(&CpuSet::single(cpu))))?;
         }
         for device in self.names("/sys/class/net") {
             let dir = format!("/sys/class/net/{device}/queues");
             for queue in self.names(&dir) {
-                self.set_mask(&format!("{dir}/{queue}/xps_cpus"), &CpuSet::one(cpu))?;
+                self.set_mask(&format!("{dir}/{queue}/xps_cpus"), &CpuSet::single(cpu))?;
             }
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Host {
         let list = format!("{RESCTRL}/cpus_list");
         match self.list_in(&list) {
             Some(all) if dir.rsplit_once('/').is_some_and(|(above, _)| above == RESCTRL) => {
-                let all = all.union(&before).minus(&cpus);
+                let all = all.union(&before).difference(&cpus);
                 self.set_text(&list, &format!("{all}\n"))
             }
             _ => Ok(()),
@@ -129,7 +129,7 @@ impl Host {
     fn remove_from_resctrl(&self, dir: &str, online: &CpuSet) -> Result<()> {
         let list = format!("{dir}/cpus_list");
         if let Some(cpus) = self.list_in(&list) {
-            self.set_text(&list, &format!("{}\n", cpus.and(online)))?;
+            self.set_text(&list, &format!("{}\n", cpus.intersection(online)))?;
         }
         for name in self.names(dir) {
             let below = format!("{dir}/{name}");
@@ -173,7 +173,7 @@ impl Host {
             for file in ["cpuset.cpus", "cpus"].map(|file| format!("{below}/{file}")) {
                 let Some(cpus) = self.list_in(&file) else { continue };
                 if cpus.intersects(online) && !cpus.is_subset(online) {
-                    self.simulate(&file, &cpus.and(online).to_string())?;
+                    self.simulate(&file, &cpus.intersection(online).to_string())?;
                 }
             }
             if self.local_path(&below).is_dir() {

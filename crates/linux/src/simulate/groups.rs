@@ -362,7 +362,7 @@ impl Host {
         let Some(online) = self.list_in(ONLINE) else { return Ok(()) };
         let (Some(now), true) = (self.list_in(&effective), self.is_v2(dir)) else { return Ok(()) };
         let taken = self.partitioned_below(dir);
-        let rest = online.minus(&taken);
+        let rest = online.difference(&taken);
         if rest == now {
             return Ok(());
         }
@@ -375,7 +375,7 @@ impl Host {
             }
         }
         match self.text(REQUESTED).map(|text| CpuSet::parse_mask(&text)) {
-            Some(Ok(requested)) => self.set_mask(UNBOUND, &requested.minus(&taken)),
+            Some(Ok(requested)) => self.set_mask(UNBOUND, &requested.difference(&taken)),
             _ => Ok(()),
         }
     }
