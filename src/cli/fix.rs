@@ -3,7 +3,7 @@
 //! shield.
 
 use super::exit_status;
-use super::verify::{self, EvidenceRequest, VerifyOutput, VerifyResult};
+use super::verify::{self, EvidenceRequest, SurveyWhen, VerifyOutput, VerifyResult};
 use crate::apply;
 use crate::change::{Change, EffectTime};
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ impl FixLoop<'_> {
         let (mut rounds, mut repeats) = (Vec::new(), 0);
         loop {
             let VerifyResult { evidence, verdict, recording, known } =
-                self.order.watch_and_judge(true)?;
+                self.order.watch_and_judge(SurveyWhen::Always)?;
             let missing = match &known {
                 Some((machine, _)) => self.find_missing(machine, &verdict)?,
                 None => Vec::new(),

@@ -148,7 +148,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     if args.fix {
         return fix::run(&order);
     }
-    let VerifyResult { evidence, verdict, recording, .. } = order.watch_and_judge(false)?;
+    let VerifyResult { evidence, verdict, recording, .. } =
+        order.watch_and_judge(SurveyWhen::Interrupted)?;
     ui.show(&VerifyOutput { evidence: &evidence, verdict: &verdict }, || {
         report::text(&evidence, &verdict, &exit_status::paint, ui.width())
     })?;
@@ -170,6 +171,15 @@ pub(super) struct EvidenceRequest<'a> {
     limits: VerifyLimits,
 }
 
+/// When the machine is surveyed after a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SurveyWhen {
+    /// After every watch.
+    Always,
+    /// After an interruption was seen, because only a remedy needs the survey.
+    Interrupted,
+}
+
 /// The result of a watch.
 pub(super) struct VerifyResult {
     pub(super) evidence: Evidence,
@@ -180,13 +190,13 @@ pub(super) struct VerifyResult {
 }
 
 impl EvidenceRequest<'_> {
-    /// Watches and judges. Without `survey`, the machine is surveyed only after an interruption.
-    pub(super) fn watch_and_judge(&self, survey: bool) -> Result<VerifyResult, Failure> {
+    /// Watches, surveys the machine when that is needed, and judges.
+    pub(super) fn watch_and_judge(&self, survey: SurveyWhen) -> Result<VerifyResult, Failure> {
         let EvidenceRequest { ui, global, args, host, target, limits } = self;
         let (evidence, recording) = watch_target(ui, global, args, host, target, limits)?;
         let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // The survey comes after the watch, because a shield that holds does not need one.
-        let known = if interrupted || survey {
+        let known = if interrupted || survey == SurveyWhen::Always {
             find_remedy_target(host, &global.store(), target.active.as_ref(), &target.cpus)
         } else {
             None
@@ -281,9 +291,8 @@ fn watch_target(
     limits: &VerifyLimits,
 ) -> Result<(Evidence, Option<TraceRecording>), Failure> {
     let recording = RefCell::new(None);
+    let keep_recording = |taken| *recording.borrow_mut() = Some(taken);
     let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
-    let take = |taken| *recording.borrow_mut() = Some(taken);
-    let ended = || program.borrow_mut().as_mut().and_then(ChildCommand::ended);
     let given = args.busy || !args.command.is_empty();
     let bar = ui.bar();
     let worst = Cell::new(WorstSoFar::default());
@@ -308,13 +317,15 @@ fn watch_target(
                     Some(program) => list_threads(host, program.pid()),
                     None => find_workload_threads(host, target),
                 },
-                ended: &ended,
+                ended: &|| how_program_ended(&program),
             }),
             stacks: args.stacks,
             until: args
                 .stop_on_breach
                 .then(|| UntilBreach { limits: *limits, before_ns: nanos(args.before) }),
-            keep: export_files(args).next().map(|beside| RawTraceUse { beside, take: &take }),
+            keep: export_files(args)
+                .next()
+                .map(|beside| RawTraceUse { beside, take: &keep_recording }),
             progress: &|progress| match progress {
                 WatchProgress::Arming => bar.show_task("getting ready"),
                 WatchProgress::Settling => bar.show_task("warming up"),
@@ -334,7 +345,7 @@ fn watch_target(
     {
         ui.status("stopped the watch, because a limit was exceeded");
     }
-    if let Some(how) = ended() {
+    if let Some(how) = how_program_ended(&program) {
         ui.status(&format!("the program ended by itself: {how}"));
     }
     if let Some(program) = program.borrow_mut().as_mut() {
@@ -361,6 +372,11 @@ fn report_left_behind(ui: &Ui, left: &LeftBehind) {
 fn join_names(tasks: &[(i32, String)]) -> String {
     let names: Vec<String> = tasks.iter().map(|(pid, comm)| format!("{comm} ({pid})")).collect();
     names.join(", ")
+}
+
+/// How the program ended, in words; `None` when none was started or it still runs.
+fn how_program_ended(program: &RefCell<Option<ChildCommand>>) -> Option<String> {
+    program.borrow_mut().as_mut().and_then(ChildCommand::ended)
 }
 
 /// The text of the progress bar.

@@ -101,14 +101,15 @@ fn names(recording: &TraceRecording) -> String {
     text
 }
 
+fn write_option(head: &mut Vec<u8>, number: u16, data: &[u8]) -> io::Result<()> {
+    head.extend(number.to_le_bytes());
+    head.extend(length_bytes(data.len())?);
+    head.extend(data);
+    Ok(())
+}
+
 fn options(head: &mut Vec<u8>, recording: &TraceRecording) -> io::Result<()> {
     head.extend(b"options  \0");
-    let mut option = |number: u16, data: &[u8]| -> io::Result<()> {
-        head.extend(number.to_le_bytes());
-        head.extend(length_bytes(data.len())?);
-        head.extend(data);
-        Ok(())
-    };
     // It precedes the clock: a reader that does not know the rate yet treats that clock as a plain
     // counter (`extract_trace_clock()`, trace-input.c).
     if recording.clock == "x86-tsc" {
@@ -117,17 +118,17 @@ fn options(head: &mut Vec<u8>, recording: &TraceRecording) -> io::Result<()> {
         data.extend(shift.to_le_bytes());
         // An offset, which readers up to 3.1 subtract and later ones do not.
         data.extend(0_u64.to_le_bytes());
-        option(TSC2NSEC, &data)?;
+        write_option(head, TSC2NSEC, &data)?;
     }
-    option(TRACECLOCK, format!("[{}]\0", recording.clock).as_bytes())?;
+    write_option(head, TRACECLOCK, format!("[{}]\0", recording.clock).as_bytes())?;
     if !recording.kernel.is_empty() {
-        option(UNAME, format!("{}\0", recording.kernel).as_bytes())?;
+        write_option(head, UNAME, format!("{}\0", recording.kernel).as_bytes())?;
     }
-    option(VERSION, format!("cpushield {}\0", env!("CARGO_PKG_VERSION")).as_bytes())?;
+    write_option(head, VERSION, format!("cpushield {}\0", env!("CARGO_PKG_VERSION")).as_bytes())?;
     for (cpu, stats) in &recording.cpus {
-        option(CPUSTAT, format!("CPU: {cpu}\n{stats}\0").as_bytes())?;
+        write_option(head, CPUSTAT, format!("CPU: {cpu}\n{stats}\0").as_bytes())?;
     }
-    option(0, &[])?;
+    write_option(head, 0, &[])?;
     // The end marker is a number without a size.
     head.truncate(head.len() - 4);
     Ok(())

@@ -204,7 +204,6 @@ fn cpu_line(
     let counts = counters::compare(&before.counters, &now.counters, cpu.cpu, &now.own);
     let traced = now.traced.iter().find(|seen| seen.cpu == cpu.cpu);
     let seconds = interval.as_secs_f64();
-    let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let (witness, entries, rows, mut doubts) = match traced {
         Some(seen) => {
             let doubts = seen.doubts.clone();
@@ -215,7 +214,8 @@ fn cpu_line(
     doubts.extend(counts.doubts.iter().cloned());
     let mut causes_per_s = BTreeMap::new();
     for row in rows {
-        *causes_per_s.entry(row.cause).or_default() += rate(row.count.saturating_add(row.nested));
+        *causes_per_s.entry(row.cause).or_default() +=
+            rate(row.count.saturating_add(row.nested), seconds);
     }
     let line = CpuLine {
         cpu: cpu.cpu,
@@ -225,12 +225,12 @@ fn cpu_line(
         core: cpu.core,
         siblings: cpu.siblings.clone(),
         witness,
-        entries_per_s: entries.map(rate),
+        entries_per_s: entries.map(|count| rate(count, seconds)),
         causes_per_s,
-        unseen: uncounted_causes(traced.is_some(), before, now),
-        switches_per_s: counts.switches.map(rate),
+        unseen: uncounted_causes(witness, before, now),
+        switches_per_s: counts.switches.map(|count| rate(count, seconds)),
         busy_percent: busy_percent(before, now, cpu.cpu),
-        steal_percent: counts.steal_ns.map(|ns| (rate(ns) / 1e7).min(100.0)),
+        steal_percent: counts.steal_ns.map(|ns| (rate(ns, seconds) / 1e7).min(100.0)),
         last: None,
         history: Vec::new(),
         doubts,
@@ -238,10 +238,16 @@ fn cpu_line(
     (line, main_culprit(rows))
 }
 
+/// A count per second; 0 when no time has passed.
+fn rate(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
 /// The causes that could not be counted.
-fn uncounted_causes(traced: bool, before: &LiveReading, now: &LiveReading) -> Vec<Cause> {
+fn uncounted_causes(witness: WitnessKind, before: &LiveReading, now: &LiveReading) -> Vec<Cause> {
     let read = [before, now].iter().all(|reading| reading.counters.softirqs.is_ok());
-    if traced || read { Vec::new() } else { vec![Cause::Softirq] }
+    let counted = witness == WitnessKind::Trace || read;
+    if counted { Vec::new() } else { vec![Cause::Softirq] }
 }
 
 fn role(setup: &LiveSetup, cpu: usize) -> CpuRole {
@@ -294,16 +300,19 @@ pub(super) mod tests {
     use super::*;
     use cpushield_linux::text::{interrupts, schedstat, stat};
 
-    /// Two nodes with two cores of two threads each; odd numbers are the second threads.
-    pub fn setup() -> LiveSetup {
-        let cpu = |n: usize| Cpu {
+    fn cpu(n: usize) -> Cpu {
+        Cpu {
             cpu: n,
             package: i64::try_from(n / 4).ok(),
             core: i64::try_from(n / 2 % 2).ok(),
             node: Some(n / 4),
             siblings: [n & !1, n | 1].into_iter().collect(),
             ..Cpu::default()
-        };
+        }
+    }
+
+    /// Two nodes with two cores of two threads each; odd numbers are the second threads.
+    pub fn setup() -> LiveSetup {
         LiveSetup {
             topology: Topology { cpus: (0..8).map(cpu).collect(), ..Topology::default() },
             shielded: "6-7".parse().unwrap(),
@@ -337,12 +346,11 @@ pub(super) mod tests {
             (0..8).map(|cpu| format!("cpu{cpu} {} 0 0 {} 0 0 0 0\n", 75 * n, 25 * n)).collect();
         let sched: String =
             (0..8).map(|cpu| format!("cpu{cpu} 0 0 0 0 0 0 5 5 {}\ndomain0 3\n", 10 * n)).collect();
-        let absent = || "not there".to_owned();
         LiveReading {
             at: Duration::from_secs(100 + n),
             counters: CounterSnapshot {
                 interrupts: interrupts::parse(&text).map_err(|e| e.to_string()),
-                softirqs: Err(absent()),
+                softirqs: Err("not there".to_owned()),
                 times: stat::parse(&stat).map_err(|e| e.to_string()),
                 sched: schedstat::parse(&format!("version 17\ntimestamp 1\n{sched}"))
                     .map_err(|e| e.to_string()),

@@ -388,7 +388,8 @@ impl LoadThreads {
             let (meters, tell) = (Arc::clone(&meters), tell.clone());
             let named = thread::Builder::new().name(format!("load/{name}"));
             let run = move || {
-                let settled = cpu.map_or(Ok(()), |cpu| sched::set_affinity(0, &CpuSet::single(cpu)));
+                let settled =
+                    cpu.map_or(Ok(()), |cpu| sched::set_affinity(0, &CpuSet::single(cpu)));
                 let is_settled = settled.is_ok();
                 // The maker is gone, or gave up.
                 let asked = tell.send(settled).is_ok() && is_settled && wait.recv().is_ok();

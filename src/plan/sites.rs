@@ -12,7 +12,8 @@ pub(super) fn boot_cpu(machine: &Machine) -> Option<usize> {
 /// A node whose online CPUs are all in the set, with these CPUs.
 pub(super) fn exhausted_node(machine: &Machine, cpus: &CpuSet) -> Option<(usize, CpuSet)> {
     let online = &machine.topology.online;
-    let nodes = machine.topology.nodes.iter().map(|node| (node.node, node.cpus.intersection(online)));
+    let nodes =
+        machine.topology.nodes.iter().map(|node| (node.node, node.cpus.intersection(online)));
     nodes.into_iter().find(|(_, all)| !all.is_empty() && all.is_subset(cpus))
 }
 

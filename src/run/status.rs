@@ -289,23 +289,24 @@ fn summarize(
     let threads = threads_on(host, &shield.cpus, &place)?;
     let irqs = irqs_on(host, &shield.cpus)?;
     let exclusion = exclusion(host, &place);
-    let on_cpu = |cpu: usize| {
+    let mut cpus = Vec::new();
+    for cpu in shield.cpus.iter() {
         let threads: Vec<OnThread> =
             threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
         let irqs: Vec<OnIrq> =
             irqs.iter().filter(|(_, at)| at.contains(cpu)).map(|(irq, _)| irq.clone()).collect();
-        OnCpu {
+        cpus.push(OnCpu {
             cpu,
             processes: processes(&exclusion, &threads),
             interrupts: interrupts(&irqs),
             tick: tick(cpu, nohz_full),
             threads,
             irqs,
-        }
-    };
+        });
+    }
     Ok(ShieldSummary {
         name: shield.name.clone(),
-        cpus: shield.cpus.iter().map(on_cpu).collect(),
+        cpus,
         group: place.group,
         housekeeping: shield.housekeeping.clone(),
         idle_siblings: shield.idle_siblings.clone(),
@@ -390,31 +391,33 @@ fn count_foreign(threads: &[OnThread]) -> usize {
     threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count()
 }
 
-fn protection(holds: bool, how: &str) -> CpuProtection {
-    CpuProtection { holds, how: how.to_owned() }
+fn protected(how: &str) -> CpuProtection {
+    CpuProtection { holds: true, how: how.to_owned() }
+}
+
+fn unprotected(how: &str) -> CpuProtection {
+    CpuProtection { holds: false, how: how.to_owned() }
 }
 
 /// Checks what keeps other programs out of the shield's CPUs.
 fn exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
     let Some(group) = &place.group else {
-        return protection(false, "by affinity only: a program may still pin itself here");
+        return unprotected("by affinity only: a program may still pin itself here");
     };
     if place.v2 {
         return match host.read_line(&format!("{group}/cpuset.cpus.partition")) {
-            Ok(text) if text == "isolated" => protection(true, "isolated partition"),
-            Ok(text) if text == "root" => protection(true, "partition, with load balancing"),
-            Ok(text) => protection(false, &format!("the partition is {text}")),
-            Err(error) => {
-                protection(false, &format!("the partition is unknown: {}", error.reason()))
-            }
+            Ok(text) if text == "isolated" => protected("isolated partition"),
+            Ok(text) if text == "root" => protected("partition, with load balancing"),
+            Ok(text) => unprotected(&format!("the partition is {text}")),
+            Err(error) => unprotected(&format!("the partition is unknown: {}", error.reason())),
         };
     }
     let exclusive = ["cpuset.cpu_exclusive", "cpu_exclusive"]
         .iter()
         .find_map(|name| host.read_line(&format!("{group}/{name}")).ok());
     match exclusive.as_deref() {
-        Some("1") => protection(true, "exclusive cpuset"),
-        _ => protection(false, "the cpuset is not exclusive"),
+        Some("1") => protected("exclusive cpuset"),
+        _ => unprotected("the cpuset is not exclusive"),
     }
 }
 
@@ -437,8 +440,8 @@ fn interrupts(irqs: &[OnIrq]) -> CpuProtection {
 
 fn tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {
     match nohz_full {
-        Some(cpus) if cpus.contains(cpu) => protection(true, "stops while one thread runs"),
-        Some(_) => protection(false, "ticks; only nohz_full= at boot stops it"),
-        None => protection(false, "ticks; this kernel has no nohz_full"),
+        Some(cpus) if cpus.contains(cpu) => protected("stops while one thread runs"),
+        Some(_) => unprotected("ticks; only nohz_full= at boot stops it"),
+        None => unprotected("ticks; this kernel has no nohz_full"),
     }
 }

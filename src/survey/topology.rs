@@ -44,7 +44,13 @@ fn read_cpu_sets(r: &SurveyReader) -> Topology {
     }
     let present = r.list(&format!("{CPU}/present")).unwrap_or_else(|| listed.union(&online));
     let possible = r.list(&format!("{CPU}/possible")).unwrap_or_else(|| present.clone());
-    Topology { offline: present.difference(&online), possible, present, online, ..Topology::default() }
+    Topology {
+        offline: present.difference(&online),
+        possible,
+        present,
+        online,
+        ..Topology::default()
+    }
 }
 
 /// CPUs that have a directory. When no file lists the CPUs, each directory is probed, because a

@@ -262,7 +262,10 @@ fn entries_gate(
             _ => {}
         }
     }
-    let held = decide(exceeded, why.is_empty() && !cpus.is_empty());
+    let held = match exceeded {
+        true => Some(false),
+        false => (why.is_empty() && !cpus.is_empty()).then_some(true),
+    };
     Gate {
         limit: format!("--max-entries {most}"),
         found: found.map_or_else(|| "nothing counted".to_owned(), |n| n.to_string()),
@@ -281,7 +284,10 @@ fn gap_gate(
     let exceeded = longest.iter().flatten().any(|ns| *ns > most_ns);
     let escapes = cpus.iter().flat_map(|cpu| escape_reasons(evidence, cpu, most_ns, limits));
     let why = without_repeats(escapes.collect());
-    let held = decide(exceeded, why.is_empty() && !cpus.is_empty());
+    let held = match exceeded {
+        true => Some(false),
+        false => (why.is_empty() && !cpus.is_empty()).then_some(true),
+    };
     let found = longest.iter().flatten().max();
     let by_sampler = cpus.iter().all(|cpu| cpu.gaps.is_some());
     Gate {
@@ -321,15 +327,6 @@ pub(super) fn measured(ns: u64) -> String {
     let fit = units.into_iter().find(|(scale, _)| ns / scale >= 10);
     let (scale, unit) = fit.unwrap_or((1, "ns"));
     format!("{}{unit}", ns.div_ceil(scale))
-}
-
-/// Whether a limit held: not when it was exceeded, yes when the evidence is complete, else unknown.
-fn decide(exceeded: bool, complete: bool) -> Option<bool> {
-    match (exceeded, complete) {
-        (true, _) => Some(false),
-        (false, true) => Some(true),
-        (false, false) => None,
-    }
 }
 
 /// The longest gap in nanoseconds: as the sampler saw it, or else by the trace.
@@ -412,17 +409,17 @@ pub(crate) mod examples {
     /// Every event except system calls, seen by both witnesses: nothing happened.
     pub fn both_witnesses() -> Vec<EventEvidence> {
         let classes = EntryClass::all().filter(|class| *class != EntryClass::SystemCall);
-        let events = classes.flat_map(|class| {
-            class.witnesses().events.iter().map(move |event| (class, (*event).to_owned()))
-        });
-        let quiet = |(class, event)| EventEvidence {
-            class,
-            event,
-            recorded_least: 0,
-            recorded_most: 0,
-            counted: Some(0),
-        };
-        events.map(quiet).collect()
+        classes
+            .flat_map(|class| {
+                class.witnesses().events.iter().map(move |event| EventEvidence {
+                    class,
+                    event: (*event).to_owned(),
+                    recorded_least: 0,
+                    recorded_most: 0,
+                    counted: Some(0),
+                })
+            })
+            .collect()
     }
 
     pub fn gaps(count: u64, max_ns: u64) -> GapStatistics {
@@ -437,9 +434,12 @@ pub(crate) mod examples {
         }
     }
 
+    fn watched(kind: WitnessKind) -> WitnessReport {
+        WitnessReport { kind, absent: None, blind: Vec::new() }
+    }
+
     /// One CPU on which all three witnesses watched and saw nothing.
     pub fn clean() -> Evidence {
-        let watched = |kind| WitnessReport { kind, absent: None, blind: Vec::new() };
         Evidence {
             schema: SCHEMA,
             began_s: None,

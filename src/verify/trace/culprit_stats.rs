@@ -307,8 +307,8 @@ impl CulpritNames<'_> {
                 Culprit::Softirq { name, raised_by: self.raised_by(by) }
             }
             TracedCulprit::Raised(by) => Culprit::IrqWork { raised_by: self.raised_by(by) },
-            TracedCulprit::Fault(bits) => page_fault(bits, false),
-            TracedCulprit::KernelFault(bits) => page_fault(bits, true),
+            TracedCulprit::Fault(bits) => user_page_fault(bits),
+            TracedCulprit::KernelFault(bits) => kernel_page_fault(bits),
             TracedCulprit::Signal { number, code } => Culprit::Signal {
                 name: culprit::signal_name(number),
                 sent_by: SignalSender::from_code(code),
@@ -370,8 +370,12 @@ impl CulpritNames<'_> {
     }
 }
 
-fn page_fault(bits: u8, in_kernel: bool) -> Culprit {
-    Culprit::PageFault { access: PageAccess::from_error_code(bits), in_kernel }
+fn user_page_fault(bits: u8) -> Culprit {
+    Culprit::PageFault { access: PageAccess::from_error_code(bits), in_kernel: false }
+}
+
+fn kernel_page_fault(bits: u8) -> Culprit {
+    Culprit::PageFault { access: PageAccess::from_error_code(bits), in_kernel: true }
 }
 
 #[cfg(test)]

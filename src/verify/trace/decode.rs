@@ -227,35 +227,47 @@ impl FieldSlot {
         Some(TraceEvent { at, pid, resched, kind: self.kind, values: self.values(bytes)? })
     }
 
+    /// The value of the `n`th field as an unsigned number.
+    fn number(&self, bytes: &[u8], n: usize) -> Option<u64> {
+        self.fields.get(n)?.as_ref()?.unsigned(bytes)
+    }
+
+    /// The value of the `n`th field as a signed number of 32 bits: a task or a code.
+    fn signed(&self, bytes: &[u8], n: usize) -> Option<i32> {
+        i32::try_from(self.fields.get(n)?.as_ref()?.signed(bytes)?).ok()
+    }
+
+    /// The value of the `n`th field as a text.
+    fn name(&self, bytes: &[u8], n: usize) -> Option<ShortName> {
+        self.fields.get(n)?.as_ref()?.text(bytes).map(ShortName::new)
+    }
+
     fn values(&self, bytes: &[u8]) -> Option<EventValues> {
-        let number = |n: usize| -> Option<u64> { self.fields.get(n)?.as_ref()?.unsigned(bytes) };
-        let pid = |n: usize| -> Option<i32> {
-            i32::try_from(self.fields.get(n)?.as_ref()?.signed(bytes)?).ok()
-        };
-        let name = |n: usize| -> Option<ShortName> {
-            self.fields.get(n)?.as_ref()?.text(bytes).map(ShortName::new)
-        };
         Some(match self.kind {
-            EventKind::Irq => {
-                EventValues::Irq { number: u32::try_from(number(0)?).ok()?, name: name(1)? }
-            }
+            EventKind::Irq => EventValues::Irq {
+                number: u32::try_from(self.number(bytes, 0)?).ok()?,
+                name: self.name(bytes, 1)?,
+            },
             EventKind::Switch => EventValues::Switch {
-                blocks: number(0)? & BLOCKED != 0,
-                pid: pid(1)?,
-                comm: name(2)?,
+                blocks: self.number(bytes, 0)? & BLOCKED != 0,
+                pid: self.signed(bytes, 1)?,
+                comm: self.name(bytes, 2)?,
             },
             EventKind::TickStop => EventValues::Tick {
-                stopped: number(0)? != 0,
-                needed: u8::try_from(number(1)? & 0xff).ok()?,
+                stopped: self.number(bytes, 0)? != 0,
+                needed: u8::try_from(self.number(bytes, 1)? & 0xff).ok()?,
             },
-            EventKind::Signal => {
-                EventValues::Signal { number: u8::try_from(number(0)?).ok()?, code: pid(1)? }
+            EventKind::Signal => EventValues::Signal {
+                number: u8::try_from(self.number(bytes, 0)?).ok()?,
+                code: self.signed(bytes, 1)?,
+            },
+            EventKind::Fork => {
+                EventValues::Fork { parent: self.signed(bytes, 0)?, child: self.signed(bytes, 1)? }
             }
-            EventKind::Fork => EventValues::Fork { parent: pid(0)?, child: pid(1)? },
             EventKind::Nmi => EventValues::Nmi {
-                handler: number(0)?,
-                took_ns: number(1)?,
-                handled: number(2)? != 0,
+                handler: self.number(bytes, 0)?,
+                took_ns: self.number(bytes, 1)?,
+                handled: self.number(bytes, 2)? != 0,
             },
             EventKind::Softirq
             | EventKind::SoftirqRaise
@@ -267,7 +279,7 @@ impl FieldSlot {
             | EventKind::KernelFault
             | EventKind::MachineCheck
             | EventKind::TlbFlush
-            | EventKind::Syscall => EventValues::Number(number(0)?),
+            | EventKind::Syscall => EventValues::Number(self.number(bytes, 0)?),
             _ => EventValues::Nothing,
         })
     }

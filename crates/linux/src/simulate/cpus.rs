@@ -61,8 +61,9 @@ impl Host {
         }
         // The kernel remembers the whole request, and applies the part that the cpuset allows
         // (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
-        let effective =
-            self.cpuset_cpus_of(tid).map_or_else(|| cpus.clone(), |allowed| cpus.intersection(&allowed));
+        let effective = self
+            .cpuset_cpus_of(tid)
+            .map_or_else(|| cpus.clone(), |allowed| cpus.intersection(&allowed));
         if effective.is_empty() {
             return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
         }

@@ -38,7 +38,6 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
 
 fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
     let topology = &machine.topology;
-    let role = |cpu: usize| role(machine, shield, cpu);
     let roles = [
         MapRole::Shielded,
         MapRole::Idle,
@@ -52,7 +51,7 @@ fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
         let online = topology.cpus.iter().map(|cpu| cpu.cpu);
         let cpus: CpuSet = match listed {
             MapRole::Offline => topology.offline.clone(),
-            _ => online.filter(|cpu| role(*cpu) == listed).collect(),
+            _ => online.filter(|cpu| role(machine, shield, *cpu) == listed).collect(),
         };
         if !cpus.is_empty() {
             parts.push(format!("CPU {cpus} {}", listed.word()));
@@ -65,8 +64,8 @@ fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
         how: "Each CPU is inside the core, the caches and the NUMA node that it shares with its \
               neighbours. What a shielded CPU shares with others can still delay it a little."
             .to_owned(),
-        drawing: Drawing::Map(map(topology, &role)),
-        table: table(topology, &role),
+        drawing: Drawing::Map(map(topology, &|cpu| role(machine, shield, cpu))),
+        table: table(topology, &|cpu| role(machine, shield, cpu)),
     }
 }
 
