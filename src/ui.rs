@@ -22,13 +22,22 @@ pub enum OutputFormat {
     Json,
 }
 
+/// Whether status lines and progress are shown on standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusLines {
+    /// They are shown.
+    Shown,
+    /// They are suppressed, as with `--quiet`.
+    Suppressed,
+}
+
 /// How a command shows its results, status and errors.
 #[derive(Debug)]
 pub struct Ui {
     /// The format of results.
     pub format: OutputFormat,
-    /// Whether status lines are suppressed.
-    pub quiet: bool,
+    /// Whether status lines are shown.
+    pub status_lines: StatusLines,
     /// Whether something was already written to standard output.
     shown: Cell<bool>,
 }
@@ -84,10 +93,10 @@ impl Emphasis {
 }
 
 impl Ui {
-    /// A `Ui` with this format; `quiet` suppresses status lines.
+    /// A `Ui` with this format.
     #[must_use]
-    pub fn new(format: OutputFormat, quiet: bool) -> Ui {
-        Ui { format, quiet, shown: Cell::new(false) }
+    pub fn new(format: OutputFormat, status_lines: StatusLines) -> Ui {
+        Ui { format, status_lines, shown: Cell::new(false) }
     }
 
     /// Shows a failure on standard error. With JSON output and nothing on standard output yet, it
@@ -172,7 +181,7 @@ impl Ui {
 
     /// Shows a status line on standard error, unless quiet.
     pub fn status(&self, line: &str) {
-        if !self.quiet {
+        if self.status_lines == StatusLines::Shown {
             print_to_stderr(line);
         }
     }
@@ -182,7 +191,7 @@ impl Ui {
     pub fn bar(&self) -> ProgressLine {
         let bar = ProgressBar::new(0);
         // The bar is hidden automatically when standard error is not a terminal.
-        if self.quiet {
+        if self.status_lines == StatusLines::Suppressed {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         ProgressLine { bar }

@@ -5,7 +5,7 @@ mod recorded;
 use cpushield::boot;
 use cpushield::plan::{CpuChoice, choose, plan};
 use cpushield::policy::{ShareLevel, ShieldRequest};
-use cpushield::report::{boot_plan_text, machine_text, plan_text};
+use cpushield::report::{PlanDetail, boot_plan_text, machine_text, plan_text};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::Host;
@@ -127,7 +127,7 @@ fn recorded_machines_are_planned_as_expected() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
         let text = match plan(&machine, &ShieldRequest::default()) {
-            Ok(plan) => plan_text(&plan, true, 120),
+            Ok(plan) => plan_text(&plan, PlanDetail::EveryChange, 120),
             Err(refused) => format!("refused: {refused}\n"),
         };
         assert!(!text.is_empty(), "{name}");
@@ -141,7 +141,8 @@ fn unrequested_interrupts_are_distinguished_as_in_the_survey() {
     let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
     let survey = machine_text(&machine, 120);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
-    let text = plan_text(&plan(&machine, &ShieldRequest::default()).unwrap(), false, 120);
+    let text =
+        plan_text(&plan(&machine, &ShieldRequest::default()).unwrap(), PlanDetail::Summary, 120);
     assert!(text.contains(" 22 interrupts, 12 in use, to CPU 0-2: 1, 2, 3, 4, 5 and 17"), "{text}");
 }
 
@@ -164,8 +165,8 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
         for width in [80, 100] {
             for (what, text) in [
                 ("survey", machine_text(&machine, width)),
-                ("plan", plan_text(&plan, false, width)),
-                ("plan -v", plan_text(&plan, true, width)),
+                ("plan", plan_text(&plan, PlanDetail::Summary, width)),
+                ("plan -v", plan_text(&plan, PlanDetail::EveryChange, width)),
                 ("boot plan", boot_plan_text(&boot, width)),
             ] {
                 // A longer word has a separate line.

@@ -449,7 +449,7 @@ fn stop_running(store: &Store) -> Result<StoreLock, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::OutputFormat;
+    use crate::ui::{OutputFormat, StatusLines};
 
     /// The dry run of a matrix with these first lines on a recorded machine with 4 CPUs.
     fn dry_run(head: &str) -> Result<DryRun, String> {
@@ -462,7 +462,7 @@ mod tests {
                     [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
         let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
         let matrix = Matrix::parse(&format!("{head}\n{rows}{more}{column}"), "m.toml").unwrap();
-        let ui = Ui::new(OutputFormat::Text, true);
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
         let state = std::env::temp_dir().join("cpushield-no-experiment");
         let global = GlobalArgs {

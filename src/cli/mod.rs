@@ -44,7 +44,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::plan::Plan;
 use crate::survey::{Machine, survey_with_shield};
 use crate::tunables;
-use crate::ui::{OutputFormat, Ui};
+use crate::ui::{OutputFormat, StatusLines, Ui};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cpushield_linux::{EventLog, Host, Store, process};
 use std::ffi::OsString;
@@ -100,6 +100,14 @@ pub struct GlobalArgs {
 const STATE: &str = "var/lib/cpushield";
 
 impl GlobalArgs {
+    /// Whether status lines are shown.
+    const fn status_lines(&self) -> StatusLines {
+        match self.quiet {
+            true => StatusLines::Suppressed,
+            false => StatusLines::Shown,
+        }
+    }
+
     /// The state directory: `--state`, or the machine's own. A recorded machine has its own, so
     /// the live machine's shield is never read for it.
     #[must_use]
@@ -214,7 +222,7 @@ pub enum CliCommand {
 #[must_use]
 pub fn run_command_line(args: &[OsString]) -> ExitCode {
     if inner::is_internal(args) {
-        let ui = Ui::new(OutputFormat::Text, false);
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Shown);
         return show_and_exit(
             &ui,
             inner::run(&inner::InternalArgs::parse_from(args)).map(|()| ExitCode::SUCCESS),
@@ -223,7 +231,7 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
     match parse(args) {
         Ok(cli) => {
             let format = if cli.global.json { OutputFormat::Json } else { OutputFormat::Text };
-            let ui = Ui::new(format, cli.global.quiet);
+            let ui = Ui::new(format, cli.global.status_lines());
             show_and_exit(&ui, dispatch(&ui, cli))
         }
         // Arguments after `--` belong to another program.
@@ -233,7 +241,7 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
         {
             let failure = Failure::from(error);
             let failure = if is_run(args) { run::fail_before_start(failure) } else { failure };
-            show_and_exit(&Ui::new(OutputFormat::Json, false), Err(failure))
+            show_and_exit(&Ui::new(OutputFormat::Json, StatusLines::Shown), Err(failure))
         }
         Err(error) if error.use_stderr() && is_run(args) => {
             // Like `env`: every other exit code belongs to the program.

@@ -3,7 +3,7 @@
 use super::GlobalArgs;
 use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
-use crate::report::plan_text;
+use crate::report::{PlanDetail, plan_text};
 use crate::ui::Ui;
 use cpushield_linux::write_document;
 use std::path::PathBuf;
@@ -38,5 +38,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
         write_document(file, &(text + "\n"))?;
         ui.status(&format!("saved: {}", file.display()));
     }
-    ui.show(&plan, || plan_text(&plan, args.verbose, ui.width()))
+    let detail = match args.verbose {
+        true => PlanDetail::EveryChange,
+        false => PlanDetail::Summary,
+    };
+    ui.show(&plan, || plan_text(&plan, detail, ui.width()))
 }

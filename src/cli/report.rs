@@ -184,7 +184,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
         ReportFormat::Md => page::markdown(&report),
         ReportFormat::Json => bundle(&report, &documents)?,
         ReportFormat::Text => {
-            page::terminal(&report, ui.width(), process::locale_is_utf8(), &paint)
+            let characters = match process::locale_is_utf8() {
+                true => page::CharacterSet::Unicode,
+                false => page::CharacterSet::Ascii,
+            };
+            page::terminal(&report, ui.width(), characters, &paint)
         }
     };
     match target {

@@ -22,7 +22,7 @@ pub use boot::{
     enabled_text,
 };
 pub use machine::machine_text;
-pub use plan::plan_text;
+pub use plan::{PlanDetail, plan_text};
 
 /// The role of a piece of text. A terminal shows each role in its own colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

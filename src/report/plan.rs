@@ -8,17 +8,26 @@ use std::collections::BTreeMap;
 /// Names that one line lists; the others are counted.
 const NAMES_MAX: usize = 5;
 
-/// The text of `cpushield plan`, no wider than `width` where that is possible. `verbose` shows
+/// How much of a plan is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanDetail {
+    /// The number of changes.
+    Summary,
+    /// Each change with its shell command.
+    EveryChange,
+}
+
+/// The text of `cpushield plan`, no wider than `width` where that is possible. `detail` shows
 /// each step with its shell command.
 #[must_use]
-pub fn plan_text(plan: &Plan, verbose: bool, width: usize) -> String {
+pub fn plan_text(plan: &Plan, detail: PlanDetail, width: usize) -> String {
     let shield = &plan.shield;
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
     let mut text = format!("Shield: {cpus}. Housekeeping: {rest}.\n");
     for why in &plan.why {
         text.push_str(&format!("  {why}\n"));
     }
-    let mut text = fold(&text, width) + &changes(plan, verbose, width);
+    let mut text = fold(&text, width) + &changes(plan, detail, width);
     text.push_str(&fold(&remaining(plan), width));
     text.push_str(&skipped(plan, width));
     if !plan.warnings.is_empty() {
@@ -63,7 +72,7 @@ fn skipped(plan: &Plan, width: usize) -> String {
     text
 }
 
-fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
+fn changes(plan: &Plan, detail: PlanDetail, width: usize) -> String {
     let already: usize = plan.already.values().sum();
     let already = match already {
         0 => String::new(),
@@ -72,7 +81,7 @@ fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
     };
     let word = if plan.steps.len() == 1 { "change" } else { "changes" };
     let mut text = format!("\n{} {word}{already}\n", plan.steps.len());
-    if verbose {
+    if detail == PlanDetail::EveryChange {
         for step in &plan.steps {
             // A new object has no current value, nor has a change that sets none.
             let now = step.now.as_ref().map(|now| format!(" (now: {now})")).unwrap_or_default();

@@ -18,4 +18,4 @@ pub use material::{
 };
 pub use sections::report;
 pub use svg::standalone as picture;
-pub use terminal::terminal;
+pub use terminal::{CharacterSet, terminal};

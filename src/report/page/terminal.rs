@@ -11,18 +11,31 @@ use crate::report::table::{Align, fit, fold, fold_shell};
 /// Colours words by their meaning.
 pub type BlockPainter<'a> = &'a dyn Fn(TextTone, &str) -> String;
 
+/// The characters that the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CharacterSet {
+    /// All of Unicode, with block characters.
+    Unicode,
+    /// ASCII only.
+    Ascii,
+}
+
 /// The width, the characters and the colours of the output.
 struct TerminalStyle<'a> {
     width: usize,
-    /// Whether block characters can be shown.
-    blocks: bool,
+    characters: CharacterSet,
     paint: BlockPainter<'a>,
 }
 
 /// The lines, for a terminal of `width` columns.
 #[must_use]
-pub fn terminal(report: &Report, width: usize, blocks: bool, paint: BlockPainter<'_>) -> String {
-    let style = TerminalStyle { width: width.max(40), blocks, paint };
+pub fn terminal(
+    report: &Report,
+    width: usize,
+    characters: CharacterSet,
+    paint: BlockPainter<'_>,
+) -> String {
+    let style = TerminalStyle { width: width.max(40), characters, paint };
     let mut text = format!("{}\n", report.title);
     if !report.facts.is_empty() {
         text.push_str(&format!("{}\n", report.facts.join(", ")));
@@ -31,7 +44,10 @@ pub fn terminal(report: &Report, width: usize, blocks: bool, paint: BlockPainter
         text.push_str(&format!("\n{}\n{}\n", section.title, "=".repeat(section.title.len())));
         section.blocks.iter().for_each(|block| text.push_str(&style.block(block)));
     }
-    if blocks { text } else { ascii(&text) }
+    match characters {
+        CharacterSet::Unicode => text,
+        CharacterSet::Ascii => ascii(&text),
+    }
 }
 
 /// Replaces the characters outside ASCII.
@@ -121,9 +137,9 @@ impl TerminalStyle<'_> {
         let n = (part.clamp(0.0, 1.0) * words::float(width as u64) * 8.0).round() as usize;
         // Any amount above 0 is visible.
         let n = n.max(usize::from(part > 0.0));
-        match self.blocks {
-            true => "█".repeat(n / 8) + eighths.get(n % 8).copied().unwrap_or(""),
-            false => "#".repeat(n.div_ceil(8)),
+        match self.characters {
+            CharacterSet::Unicode => "█".repeat(n / 8) + eighths.get(n % 8).copied().unwrap_or(""),
+            CharacterSet::Ascii => "#".repeat(n.div_ceil(8)),
         }
     }
 
@@ -173,9 +189,9 @@ impl TerminalStyle<'_> {
 
     /// A character for each part of the run; a higher one means a longer latency.
     fn timeline(&self, curves: &CurveChart) -> String {
-        let levels: Vec<char> = match self.blocks {
-            true => "▁▂▃▄▅▆▇█".chars().collect(),
-            false => "_.:-=+*#".chars().collect(),
+        let levels: Vec<char> = match self.characters {
+            CharacterSet::Unicode => "▁▂▃▄▅▆▇█".chars().collect(),
+            CharacterSet::Ascii => "_.:-=+*#".chars().collect(),
         };
         let columns = self.width.saturating_sub(6).min(96);
         let (low, high) = (curves.y.from.ln(), curves.y.to.ln());
