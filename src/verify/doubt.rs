@@ -65,7 +65,7 @@ pub enum CpuDoubt {
     /// The sampler did not run for the whole span.
     SamplerAway {
         /// How long it ran, in nanoseconds.
-        looked_ns: u64,
+        ran_ns: u64,
         /// The length of the span, in nanoseconds.
         span_ns: u64,
     },
@@ -123,11 +123,11 @@ impl fmt::Display for CpuDoubt {
                 write!(f, "the sampler's clock went backwards {times} times")
             }
             CpuDoubt::SamplerMoved => f.write_str("the sampler was moved off this CPU"),
-            CpuDoubt::SamplerAway { looked_ns, span_ns } => {
+            CpuDoubt::SamplerAway { ran_ns, span_ns } => {
                 write!(
                     f,
                     "the sampler ran for only {} ms of {} ms",
-                    looked_ns / 1_000_000,
+                    ran_ns / 1_000_000,
                     span_ns / 1_000_000
                 )
             }

@@ -130,8 +130,8 @@ impl CombinedObservations {
         }
         let least = if self.seen.trace.is_some() { TRACED_PERCENT } else { WHOLE_PERCENT };
         if seen.span_ns < self.span_ns / 100 * least {
-            let (looked_ns, span_ns) = (seen.span_ns, self.span_ns);
-            doubts.push(CpuDoubt::SamplerAway { looked_ns, span_ns });
+            let (ran_ns, span_ns) = (seen.span_ns, self.span_ns);
+            doubts.push(CpuDoubt::SamplerAway { ran_ns, span_ns });
         }
         doubts
     }
@@ -223,7 +223,7 @@ mod tests {
             whole: false,
             tracked: false,
             switches: 0,
-            stays: entries,
+            interruption_count: entries,
             interruptions: vec![row(Cause::Tick, entries, WitnessKind::Trace)],
             longest_ns: Some(400_000_000),
             joined: None,
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(doubts(None), [CpuDoubt::NoSampler]);
         assert_eq!(gathered(None, None).cpu_evidence(3, WatchedWorkload::Given).doubts, []);
         let late = sampled(900_000_000);
-        let away = CpuDoubt::SamplerAway { looked_ns: 900_000_000, span_ns: 1_000_000_000 };
+        let away = CpuDoubt::SamplerAway { ran_ns: 900_000_000, span_ns: 1_000_000_000 };
         assert_eq!(doubts(Some(late)), [away]);
         let strayed =
             sampler::SamplerObservation { backwards: 3, moved: true, ..sampled(1_000_000_000) };

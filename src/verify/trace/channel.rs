@@ -18,7 +18,7 @@ const PAGES_MAX: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub struct TracePhase {
     /// Interruptions.
-    pub seen: PhaseStats,
+    pub stats: PhaseStats,
     /// How often each event of the catalogue was seen, by its place there.
     pub events: Vec<u64>,
     /// Lost records, as the pages report them.
@@ -101,7 +101,7 @@ impl CpuChannel {
     pub fn read(
         &mut self,
         decoder: &EventDecoder,
-        shared: &mut TraceContext,
+        context: &mut TraceContext,
         end: Option<u64>,
         mut keep: Option<&mut PageBuffer>,
     ) -> cpushield_linux::Result<Option<TracePhase>> {
@@ -118,10 +118,10 @@ impl CpuChannel {
                 phase: &mut self.phase,
                 window: Some(&mut self.window),
             };
-            ended = into.page(&layout, page, decoder, shared, end).or(ended);
+            ended = into.page(&layout, page, decoder, context, end).or(ended);
         }
         if end.is_some() && ended.is_none() {
-            self.tracker.release_held(shared);
+            self.tracker.release_held(context);
         }
         Ok(ended)
     }
@@ -141,8 +141,8 @@ impl CpuChannel {
 
     /// Ends the phase at this moment.
     pub fn end_phase(&mut self, at: u64) -> TracePhase {
-        let seen = self.tracker.end_phase(at);
-        TracePhase { seen, ..std::mem::take(&mut self.phase) }
+        let stats = self.tracker.end_phase(at);
+        TracePhase { stats, ..std::mem::take(&mut self.phase) }
     }
 }
 
@@ -164,7 +164,7 @@ impl ChannelSink<'_> {
         layout: &PageLayout,
         page: &[u8],
         decoder: &EventDecoder,
-        shared: &mut TraceContext,
+        context: &mut TraceContext,
         end: Option<u64>,
     ) -> Option<TracePhase> {
         let page = ring_buffer::decode(layout, page);
@@ -172,12 +172,12 @@ impl ChannelSink<'_> {
             LostRecords::Nothing => {}
             LostRecords::Count(count) => {
                 self.phase.lost = self.phase.lost.saturating_add(count);
-                self.tracker.release_held(shared);
+                self.tracker.release_held(context);
                 self.tracker.events_lost();
             }
             LostRecords::Some => {
                 self.phase.lost_unknown = true;
-                self.tracker.release_held(shared);
+                self.tracker.release_held(context);
                 self.tracker.events_lost();
             }
         }
@@ -189,9 +189,9 @@ impl ChannelSink<'_> {
             if ended.is_none()
                 && let Some(end) = end.filter(|end| record.timestamp > *end && !stack)
             {
-                self.tracker.release_held(shared);
-                let seen = self.tracker.end_phase(end);
-                ended = Some(TracePhase { seen, ..std::mem::take(self.phase) });
+                self.tracker.release_held(context);
+                let stats = self.tracker.end_phase(end);
+                ended = Some(TracePhase { stats, ..std::mem::take(self.phase) });
             }
             match decoder.decode(&record) {
                 DecodedRecord::Event(index, event) => {
@@ -202,10 +202,10 @@ impl ChannelSink<'_> {
                     if let Some(window) = &mut self.window {
                         window.record(index, record.timestamp);
                     }
-                    self.tracker.handle_event(shared, &event);
+                    self.tracker.handle_event(context, &event);
                 }
                 DecodedRecord::Foreign(id) => match decoder.callers(record.bytes) {
-                    Some(callers) => self.tracker.handle_stack(shared, callers),
+                    Some(callers) => self.tracker.handle_stack(context, callers),
                     None => self.tracker.count_unexpected(TracedCulprit::Foreign(id)),
                 },
                 DecodedRecord::Short(index) => {
@@ -217,7 +217,7 @@ impl ChannelSink<'_> {
         }
         if records.skipped() > 0 {
             self.phase.skipped = self.phase.skipped.saturating_add(records.skipped());
-            self.tracker.release_held(shared);
+            self.tracker.release_held(context);
             self.tracker.events_lost();
         }
         ended

@@ -92,7 +92,7 @@ impl CpuHistory {
     /// Splits the time among culprits. `waiter` is the thread that waited; its time is no share.
     fn split_time(&self, from: u64, until: u64, waiter: i32) -> CulpritTime {
         let mut time = CulpritTime::default();
-        let mut seen = until;
+        let mut first_seen = until;
         let mut frames: Vec<(u64, u64, usize, CulpritKey)> = Vec::new();
         let touching = self.entries.iter().filter(|entry| entry.end >= from && entry.begun < until);
         for entry in touching {
@@ -107,7 +107,7 @@ impl CpuHistory {
             };
             // What ended at the first moment ran before it.
             if entry.end > from || entry.begun == from {
-                seen = seen.min(entry.begun.max(from));
+                first_seen = first_seen.min(entry.begun.max(from));
             }
             frames.extend(
                 key.map(|key| (entry.begun.max(from), entry.end.min(until), entry.depth, key)),
@@ -122,9 +122,9 @@ impl CpuHistory {
         attribution.advance(until);
         let took = attribution.took.into_iter();
         time.shares = took.filter(|(_, ticks)| *ticks > 0).collect();
-        let shared: u64 = time.shares.iter().map(|(_, ticks)| ticks).sum();
-        time.unseen = seen.saturating_sub(from);
-        time.rest = until.saturating_sub(from).saturating_sub(shared + time.unseen);
+        let attributed: u64 = time.shares.iter().map(|(_, ticks)| ticks).sum();
+        time.unseen = first_seen.saturating_sub(from);
+        time.rest = until.saturating_sub(from).saturating_sub(attributed + time.unseen);
         time
     }
 }
@@ -171,7 +171,7 @@ impl TraceRecorder<'_> {
 
     /// Adds what was just read to the history.
     pub(super) fn record_history(&mut self, now: u64) {
-        let (tsc, begun, per_ns) = (self.tsc, self.begun, self.shared.ticks_per_ns);
+        let (tsc, begun, per_ns) = (self.tsc, self.begun, self.context.ticks_per_ns);
         let Some(flight_recorder) = &mut self.flight_recorder else { return };
         if tsc {
             flight_recorder.clock_sync.add(ClockSample::now());

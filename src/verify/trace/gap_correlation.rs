@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 /// event.
 const WAY_NS: u64 = 10_000;
 
-/// Gaps and stays that wait for each other; more are counted, but not joined.
+/// Gaps and interruptions that wait for each other; more are counted, but not joined.
 const WAITING_MAX: usize = 1 << 16;
 
 /// How many of the longest unexplained gaps are kept.

@@ -52,7 +52,7 @@ const UNKNOWN: CulpritKey = CulpritKey {
 /// The state of one CPU: turns its events into interruptions.
 #[derive(Debug)]
 pub struct InterruptionTracker {
-    seen: PhaseStats,
+    stats: PhaseStats,
     /// The task that runs; `None` until the first event.
     task: Option<i32>,
     /// Until the first event: the time since which no event is missing.
@@ -92,13 +92,13 @@ pub struct InterruptionTracker {
     /// What the stack behind the last event belongs to.
     stack_owner: StackOwner,
     /// What is known about the privilege level.
-    level: PrivilegeLevel,
+    privilege_level: PrivilegeLevel,
 }
 
 impl Default for InterruptionTracker {
     fn default() -> InterruptionTracker {
         InterruptionTracker {
-            seen: PhaseStats::default(),
+            stats: PhaseStats::default(),
             task: None,
             since: None,
             runs_workload: false,
@@ -119,7 +119,7 @@ impl Default for InterruptionTracker {
             first_breach: None,
             stacks: StackTable::default(),
             stack_owner: StackOwner::Nothing,
-            level: PrivilegeLevel::default(),
+            privilege_level: PrivilegeLevel::default(),
         }
     }
 }
@@ -132,9 +132,9 @@ impl InterruptionTracker {
     }
 
     /// Adapts to a change of the workload's threads.
-    pub fn workload_changed(&mut self, shared: &TraceContext) {
+    pub fn workload_changed(&mut self, context: &TraceContext) {
         let Some(pid) = self.task else { return };
-        let was_workload = std::mem::replace(&mut self.runs_workload, shared.is_workload(pid));
+        let was_workload = std::mem::replace(&mut self.runs_workload, context.is_workload(pid));
         if self.runs_workload && !was_workload && self.interruption.is_some() {
             self.end_interruption(self.charged_until);
         }
@@ -148,7 +148,7 @@ impl InterruptionTracker {
         }
         self.task = None;
         self.since = None;
-        self.level = PrivilegeLevel::default();
+        self.privilege_level = PrivilegeLevel::default();
         self.raised = 0;
         self.suspended.clear();
     }
@@ -156,7 +156,7 @@ impl InterruptionTracker {
     /// The culprits of this phase so far.
     #[must_use]
     pub fn rows(&self) -> &CpuCulprits {
-        &self.seen.rows
+        &self.stats.rows
     }
 
     /// Keeps every interruption from now on, until it is taken.
@@ -187,14 +187,14 @@ impl InterruptionTracker {
 
     /// Counts a record that could not be decoded.
     pub fn count_unexpected(&mut self, culprit: TracedCulprit) {
-        self.seen.rows.row(CulpritKey { cause: Cause::Unattributed, culprit }).nested += 1;
+        self.stats.rows.row(CulpritKey { cause: Cause::Unattributed, culprit }).nested += 1;
     }
 
     /// Applies an event to the state.
-    fn apply(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
+    fn apply(&mut self, context: &mut TraceContext, event: &TraceEvent) {
         let mut event = *event;
         if event.at < self.last {
-            self.seen.backwards += 1;
+            self.stats.backwards += 1;
             event.at = self.last;
         }
         self.last = event.at;
@@ -208,13 +208,13 @@ impl InterruptionTracker {
         // During a switch, an NMI still belongs to the previous task.
         let late = event.kind == EventKind::Nmi && self.task.is_some();
         if self.task != Some(event.pid) && !late {
-            self.resync(shared, &event);
+            self.resync(context, &event);
         }
         let at = event.at;
         if !self.frames.is_empty() && event.kind != EventKind::Nmi {
             self.charge_time(at);
         }
-        self.dispatch(shared, &event);
+        self.dispatch(context, &event);
         if let Some(interruption) = &mut self.interruption {
             interruption.resched = event.resched;
         }
@@ -222,10 +222,10 @@ impl InterruptionTracker {
     }
 
     /// Calls the handler of the event.
-    fn dispatch(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
+    fn dispatch(&mut self, context: &mut TraceContext, event: &TraceEvent) {
         let at = event.at;
         match (event.kind, event.values) {
-            (EventKind::Vector(vector), _) => self.on_vector(shared, at, vector),
+            (EventKind::Vector(vector), _) => self.on_vector(context, at, vector),
             (EventKind::VectorEnd(vector), _) => {
                 self.close_frame(at, InterruptionKind::Vector(vector));
             }
@@ -234,23 +234,23 @@ impl InterruptionTracker {
             (EventKind::Softirq, EventValues::Number(n)) => self.on_softirq(at, to_u8(n)),
             (EventKind::SoftirqEnd, _) => self.close_frame(at, InterruptionKind::Softirq),
             (EventKind::SoftirqRaise, EventValues::Number(n)) => self.on_raise(to_u8(n)),
-            (EventKind::Hrtimer, EventValues::Number(f)) => self.on_hrtimer(shared, at, f),
+            (EventKind::Hrtimer, EventValues::Number(f)) => self.on_hrtimer(context, at, f),
             (EventKind::HrtimerEnd, _) => self.close_frame(at, InterruptionKind::Hrtimer),
             (EventKind::Timer, EventValues::Number(f)) => {
                 self.enter_function(at, InterruptionKind::Timer, Cause::Timer, f);
             }
             (EventKind::TimerEnd, _) => self.close_frame(at, InterruptionKind::Timer),
-            (EventKind::Call, EventValues::Number(f)) => self.on_call(shared, at, f),
+            (EventKind::Call, EventValues::Number(f)) => self.on_call(context, at, f),
             (EventKind::CallEnd, _) => self.close_frame(at, InterruptionKind::Call),
             (EventKind::Work, EventValues::Number(f)) => self.on_work(at, f),
             (EventKind::WorkEnd, _) => self.on_work_end(at, event.pid),
             (EventKind::Switch, EventValues::Switch { blocks, pid, comm }) => {
-                self.on_switch(shared, event, blocks, pid, comm);
+                self.on_switch(context, event, blocks, pid, comm);
             }
             (EventKind::Fork, EventValues::Fork { parent, child })
-                if shared.workload.contains(&parent) =>
+                if context.workload.contains(&parent) =>
             {
-                shared.workload.insert(child);
+                context.workload.insert(child);
             }
             (EventKind::PageFault, EventValues::Number(bits)) => self.on_page_fault(at, bits),
             (EventKind::KernelFault, EventValues::Number(bits)) => self.on_kernel_fault(bits),
@@ -264,7 +264,7 @@ impl InterruptionTracker {
             (EventKind::MachineCheck, EventValues::Number(bank)) => self.on_machine_check(bank),
             (EventKind::TlbFlush, EventValues::Number(reason)) => self.on_tlb_flush(reason),
             (EventKind::Nmi, EventValues::Nmi { handler, took_ns, handled }) => {
-                self.on_nmi(shared, at, handler, took_ns, handled);
+                self.on_nmi(context, at, handler, took_ns, handled);
             }
             (EventKind::Syscall, EventValues::Number(n)) => self.on_syscall(at, n),
             (EventKind::SyscallEnd, _) => self.on_syscall_end(at),
@@ -287,7 +287,7 @@ impl InterruptionTracker {
             for i in 0..self.frames.len() {
                 let frame = self.frames[i];
                 if frame.kind != InterruptionKind::Kernel {
-                    self.seen.rows.row(frame.identity()).ticks += frame.ticks;
+                    self.stats.rows.row(frame.identity()).ticks += frame.ticks;
                 }
                 self.frames[i].ticks = 0;
             }
@@ -301,12 +301,12 @@ impl InterruptionTracker {
         }
         self.charged_until = at;
         self.first_breach = None;
-        std::mem::take(&mut self.seen)
+        std::mem::take(&mut self.stats)
     }
 
-    fn set_running_task(&mut self, shared: &TraceContext, pid: i32) {
+    fn set_running_task(&mut self, context: &TraceContext, pid: i32) {
         self.task = Some(pid);
-        self.runs_workload = shared.is_workload(pid);
+        self.runs_workload = context.is_workload(pid);
     }
 
     /// Ends the undisturbed time, if there is one.
@@ -315,7 +315,7 @@ impl InterruptionTracker {
             && self.runs_workload
         {
             let stretch = at.saturating_sub(since);
-            self.seen.longest = Some(self.seen.longest.map_or(stretch, |l| l.max(stretch)));
+            self.stats.longest = Some(self.stats.longest.map_or(stretch, |l| l.max(stretch)));
             if let (Some(history), Some(pid)) = (&mut self.history, self.task) {
                 history.undisturbed(since, at, pid);
             }
@@ -334,7 +334,7 @@ impl InterruptionTracker {
             carrier: false,
             resched: false,
             ticks_outside_frames: 0,
-            shared: None,
+            last_handler: None,
             fault: false,
         });
     }
@@ -368,11 +368,11 @@ impl InterruptionTracker {
     ) {
         let begun = interruption.begun;
         let key = primary.unwrap_or(UNKNOWN);
-        let row = self.seen.rows.row(key);
+        let row = self.stats.rows.row(key);
         row.count += 1;
         row.ticks += interruption.ticks_outside_frames;
         row.max = row.max.max(end.saturating_sub(begun));
-        self.seen.interruptions += 1;
+        self.stats.interruptions += 1;
         self.previous = Some((end, key));
         self.check_entries(begun);
         if end.saturating_sub(begun) > self.limit.ticks {
@@ -396,16 +396,16 @@ impl InterruptionTracker {
     }
 
     /// A task runs without a switch to it: this is the first event, or events are missing.
-    fn resync(&mut self, shared: &TraceContext, event: &TraceEvent) {
+    fn resync(&mut self, context: &TraceContext, event: &TraceEvent) {
         if self.task.is_some() {
-            self.seen.resyncs += 1;
-            self.seen.silent = self.seen.silent.or(self.task);
+            self.stats.resyncs += 1;
+            self.stats.silent = self.stats.silent.or(self.task);
             if let Some(history) = &mut self.history {
                 history.lost(self.charged_until);
             }
         }
         self.abandon();
-        self.set_running_task(shared, event.pid);
+        self.set_running_task(context, event.pid);
         if let Some(since) = self.since.take()
             && event.kind.begins()
         {

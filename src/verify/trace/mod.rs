@@ -101,7 +101,7 @@ pub struct TraceEvidence {
     /// Task switches.
     pub switches: u64,
     /// The number of interruptions: the sum of `count` over [`Self::interruptions`].
-    pub stays: u64,
+    pub interruption_count: u64,
     /// Interruptions by cause and culprit, most frequent first.
     pub interruptions: Vec<InterruptionCount>,
     /// Longest time of the workload in user mode without an interruption, in nanoseconds; without a
@@ -133,7 +133,7 @@ pub struct TraceRecorder<'h> {
     /// The senders of IPIs; `None` where they cannot be seen.
     senders: Option<IpiSenders<'h>>,
     decoder: EventDecoder,
-    shared: TraceContext,
+    context: TraceContext,
     symbols: KernelSymbols,
     tasks: HashMap<i32, TaskName>,
     blind: Vec<BlindSpot>,
@@ -181,7 +181,7 @@ impl<'h> TraceRecorder<'h> {
         if symbols.is_empty() {
             blind.push(BlindSpot::FunctionNames);
         }
-        let shared = TraceContext::from_symbols(&symbols);
+        let context = TraceContext::from_symbols(&symbols);
         let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
         let senders = match busy {
             false => IpiSenders::arm(host, &order.cpus, clock, order.stacks),
@@ -194,7 +194,7 @@ impl<'h> TraceRecorder<'h> {
             instance,
             senders,
             decoder,
-            shared,
+            context,
             symbols,
             tasks: HashMap::new(),
             blind,
@@ -226,12 +226,12 @@ impl<'h> TraceRecorder<'h> {
     /// Sets the threads of the workload; may be called at any time. Children that they create on a
     /// watched CPU are added. Without a workload, an idle CPU counts as undisturbed.
     pub fn set_workload(&mut self, tids: &[i32]) {
-        self.shared.workload = tids.iter().copied().collect();
+        self.context.workload = tids.iter().copied().collect();
         if let Some(spool) = &mut self.spool {
             spool.add_workload(tids);
         }
         for channel in &mut self.channels {
-            channel.tracker.workload_changed(&self.shared);
+            channel.tracker.workload_changed(&self.context);
         }
     }
 
@@ -258,7 +258,7 @@ impl<'h> TraceRecorder<'h> {
     /// The kernel's answer.
     pub fn start(&mut self) -> cpushield_linux::Result<()> {
         // The event of an NMI has its duration in nanoseconds.
-        self.shared.ticks_per_ns = 1.0 / self.scale().ns_per_tick;
+        self.context.ticks_per_ns = 1.0 / self.scale().ns_per_tick;
         for channel in &mut self.channels {
             channel.discard()?;
             channel.stats = self.instance.stats(channel.cpu)?;
@@ -283,7 +283,7 @@ impl<'h> TraceRecorder<'h> {
         let now = self.now();
         for channel in &mut self.channels {
             let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
-            channel.read(&self.decoder, &mut self.shared, None, keep)?;
+            channel.read(&self.decoder, &mut self.context, None, keep)?;
             channel.advance(now);
         }
         if let Some(senders) = &mut self.senders {
@@ -307,7 +307,7 @@ impl<'h> TraceRecorder<'h> {
     /// Sets the limits. From now on, the first breach in this phase is noted: more entries into the
     /// kernel, or a longer interruption in nanoseconds. Returns the tick at which the phase began.
     pub fn set_limits(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> u64 {
-        let ticks = gap_ns.map(|ns| interruptions::ns_to_ticks(ns, self.shared.ticks_per_ns));
+        let ticks = gap_ns.map(|ns| interruptions::ns_to_ticks(ns, self.context.ticks_per_ns));
         self.channels.iter_mut().for_each(|channel| channel.tracker.set_limits(entries, ticks));
         self.begun
     }
@@ -349,7 +349,7 @@ impl<'h> TraceRecorder<'h> {
         let mut phases = Vec::new();
         for channel in &mut self.channels {
             let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
-            let ended = channel.read(&self.decoder, &mut self.shared, Some(end), keep)?;
+            let ended = channel.read(&self.decoder, &mut self.context, Some(end), keep)?;
             phases.push(ended.unwrap_or_else(|| channel.end_phase(end)));
             channel.advance(end);
         }
@@ -364,7 +364,7 @@ impl<'h> TraceRecorder<'h> {
         let span_ns = scale.ns(end.saturating_sub(begun));
         let mut evidence = Vec::new();
         for (channel, phase) in self.channels.iter_mut().zip(phases) {
-            for pid in phase.seen.rows.tasks().chain(phase.seen.silent) {
+            for pid in phase.stats.rows.tasks().chain(phase.stats.silent) {
                 look_up_task(self.host, &mut self.tasks, pid);
             }
             let stats = self.instance.stats(channel.cpu)?;
@@ -415,9 +415,9 @@ impl<'h> TraceRecorder<'h> {
         }
         for channel in &mut self.channels {
             channel.runner = None;
-            channel.correlator.begin_phase(at, self.shared.ticks_per_ns);
+            channel.correlator.begin_phase(at, self.context.ticks_per_ns);
         }
-        for tid in &self.shared.workload {
+        for tid in &self.context.workload {
             let Ok(task) = self.host.task(*tid, *tid) else { continue };
             let channel = self.channels.iter_mut().find(|channel| channel.cpu == task.cpu);
             if let (Some(channel), 'R', Some(time)) =
@@ -452,14 +452,14 @@ fn build_evidence(
     counted_lost: u64,
     ran: Option<bool>,
 ) -> TraceEvidence {
-    let seen = &phase.seen;
+    let stats = &phase.stats;
     let lost = phase.lost.max(counted_lost).max(u64::from(phase.lost_unknown));
-    let after = seen.silent.map(|pid| names.thread(pid));
+    let after = stats.silent.map(|pid| names.thread(pid));
     let counted = [
         (lost, CpuDoubt::EventsLost { count: lost }),
         (phase.skipped, CpuDoubt::BytesNotUnderstood { count: phase.skipped }),
-        (seen.backwards, CpuDoubt::EventsBackwards { count: seen.backwards }),
-        (seen.resyncs, CpuDoubt::TaskNotAnnounced { times: seen.resyncs, after }),
+        (stats.backwards, CpuDoubt::EventsBackwards { count: stats.backwards }),
+        (stats.resyncs, CpuDoubt::TaskNotAnnounced { times: stats.resyncs, after }),
     ];
     let happened = counted.into_iter().filter(|(times, _)| *times > 0);
     let mut doubts: Vec<CpuDoubt> = happened.map(|(_, doubt)| doubt).collect();
@@ -469,7 +469,7 @@ fn build_evidence(
     let longest_ns = match (silent, ran) {
         (true, Some(true)) => Some(span_ns),
         (true, Some(false)) => None,
-        _ => seen.longest.map(|ticks| scale.ns(ticks)),
+        _ => stats.longest.map(|ticks| scale.ns(ticks)),
     };
     if silent && ran == Some(false) {
         doubts.push(CpuDoubt::WorkloadDidNotRun);
@@ -480,11 +480,11 @@ fn build_evidence(
     TraceEvidence {
         cpu,
         span_ns,
-        entries: seen.entries,
-        kernel_interrupts: seen.kernel_interrupts,
-        switches: seen.switches,
-        stays: seen.interruptions,
-        interruptions: seen.rows.interruptions(names, scale),
+        entries: stats.entries,
+        kernel_interrupts: stats.kernel_interrupts,
+        switches: stats.switches,
+        interruption_count: stats.interruptions,
+        interruptions: stats.rows.interruptions(names, scale),
         longest_ns,
         whole: false,
         tracked: false,

@@ -43,7 +43,7 @@ impl TraceRecorder<'_> {
             }
             self.decoder.expect_stacks(Some(form));
         }
-        self.shared.entry_text = Some(entry_text);
+        self.context.entry_text = Some(entry_text);
         Ok(())
     }
 }

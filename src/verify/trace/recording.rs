@@ -149,7 +149,7 @@ impl TraceRecorder<'_> {
     pub(super) fn forget_old_pages(&mut self, now: u64) {
         let broken = self.channels.iter().any(|channel| channel.tracker.first_breach().is_some());
         let page_size = self.channels.first().map_or(0, |channel| channel.layout().page_size());
-        let per_ns = self.shared.ticks_per_ns;
+        let per_ns = self.context.ticks_per_ns;
         if let Some(kept) = self.spool.as_mut().filter(|_| !broken)
             && let Some(last_ns) = kept.last_ns
         {

@@ -21,7 +21,7 @@ pub struct PageReplay {
     cpu: usize,
     layout: PageLayout,
     decoder: EventDecoder,
-    shared: TraceContext,
+    context: TraceContext,
     symbols: KernelSymbols,
     tracker: InterruptionTracker,
     phase: TracePhase,
@@ -59,7 +59,7 @@ impl PageReplay {
                 Some((spec, format.clone()))
             })
             .collect();
-        let mut shared = TraceContext {
+        let mut context = TraceContext {
             workload: recorded.workload.iter().copied().collect(),
             ticks_per_ns: 1.0 / recorded.scale.ns_per_tick,
             ..TraceContext::from_symbols(&recorded.symbols)
@@ -67,13 +67,13 @@ impl PageReplay {
         let (mut decoder, _) = EventDecoder::new(&formats);
         let stack = recorded.formats.iter().find(|(_, name, _)| name == "kernel_stack");
         let stack = stack.and_then(|(_, _, form)| StackForm::from_format(form));
-        shared.entry_text = EntryText::find(&recorded.symbols).filter(|_| stack.is_some());
+        context.entry_text = EntryText::find(&recorded.symbols).filter(|_| stack.is_some());
         decoder.expect_stacks(stack);
         PageReplay {
             cpu: recorded.cpu,
             layout: recorded.layout,
             decoder,
-            shared,
+            context,
             symbols: recorded.symbols,
             tracker: InterruptionTracker::default(),
             phase: TracePhase::default(),
@@ -86,7 +86,7 @@ impl PageReplay {
     pub fn page(&mut self, page: &[u8]) {
         let mut into =
             ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
-        into.page(&self.layout, page, &self.decoder, &mut self.shared, None);
+        into.page(&self.layout, page, &self.decoder, &mut self.context, None);
     }
 
     /// Replays the next page. Records after `end` belong to the next phase; when there is such a
@@ -94,15 +94,15 @@ impl PageReplay {
     pub fn page_until(&mut self, page: &[u8], end: u64) -> Option<TraceEvidence> {
         let mut into =
             ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
-        let phase = into.page(&self.layout, page, &self.decoder, &mut self.shared, Some(end))?;
+        let phase = into.page(&self.layout, page, &self.decoder, &mut self.context, Some(end))?;
         Some(self.build_evidence_until(&phase, end))
     }
 
     /// Ends a phase at this moment and returns its evidence.
     pub fn end_phase(&mut self, at: u64) -> TraceEvidence {
-        self.tracker.release_held(&mut self.shared);
-        let seen = self.tracker.end_phase(at);
-        let phase = TracePhase { seen, ..std::mem::take(&mut self.phase) };
+        self.tracker.release_held(&mut self.context);
+        let stats = self.tracker.end_phase(at);
+        let phase = TracePhase { stats, ..std::mem::take(&mut self.phase) };
         self.build_evidence_until(&phase, at)
     }
 
@@ -124,7 +124,7 @@ impl PageReplay {
 
     /// Ends everything that is open; no page follows.
     pub(super) fn finish(&mut self, at: u64) {
-        self.tracker.release_held(&mut self.shared);
+        self.tracker.release_held(&mut self.context);
         self.tracker.finish(at);
     }
 

@@ -52,7 +52,7 @@ impl InterruptionTracker {
     /// higher, because a thread may run without an interrupt.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.seen.entries.max(self.seen.interruptions)
+        self.stats.entries.max(self.stats.interruptions)
     }
 
     /// The first breach of this phase.
@@ -87,7 +87,7 @@ impl InterruptionTracker {
                 }
             }
             StackOwner::Row(key) => {
-                let row = self.seen.rows.row(key);
+                let row = self.stats.rows.row(key);
                 row.stack = row.stack.or(number);
             }
             StackOwner::Nothing => {}

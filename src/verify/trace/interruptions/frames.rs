@@ -59,7 +59,7 @@ impl InterruptionTracker {
             interruption.has_first = true;
             interruption.primary = key;
         }
-        interruption.shared = None;
+        interruption.last_handler = None;
         interruption.fault &= !self.frames.is_empty();
         self.stack_owner = StackOwner::Frame(self.frames.len());
         let stack = None;
@@ -92,7 +92,7 @@ impl InterruptionTracker {
         if frame.first && interruption.primary.is_none() {
             interruption.primary = Some(key);
         }
-        let row = self.seen.rows.row(key);
+        let row = self.stats.rows.row(key);
         row.ticks += frame.ticks;
         row.stack = row.stack.or(frame.stack);
         row.nested += u64::from(!frame.first && !frame.merged);

@@ -14,11 +14,11 @@ use crate::causes::culprit::{KernelEvent, is_exception_signal};
 const SOON_NS: u64 = 50_000;
 
 impl InterruptionTracker {
-    pub(super) fn on_vector(&mut self, shared: &TraceContext, at: u64, vector: X86Vector) {
+    pub(super) fn on_vector(&mut self, context: &TraceContext, at: u64, vector: X86Vector) {
         let privilege = self.count_interrupt();
         let (mut key, mut otherwise) = culprit_of_vector(vector);
         if vector == X86Vector::IrqWork {
-            otherwise.culprit = TracedCulprit::Raised(self.find_raiser(shared, at));
+            otherwise.culprit = TracedCulprit::Raised(self.find_raiser(context, at));
             key = Some(otherwise);
         }
         self.enter_from(at, privilege);
@@ -37,12 +37,12 @@ impl InterruptionTracker {
     /// Finds what queued `irq_work`. It interrupts its own CPU at once or as soon as interrupts are
     /// enabled (`arch_irq_work_raise()`, arch/x86/kernel/irq_work.c, 4.17 to 6.18). So the origin
     /// is what runs now or what has just run.
-    fn find_raiser(&self, shared: &TraceContext, at: u64) -> SoftirqOrigin {
+    fn find_raiser(&self, context: &TraceContext, at: u64) -> SoftirqOrigin {
         let inner = self.frames.iter().rev().find(|frame| frame.kind != InterruptionKind::Kernel);
         let now = inner
             .map(|frame| frame.identity())
             .or(self.interruption.and_then(|interruption| interruption.primary));
-        let soon_ticks = ns_to_ticks(SOON_NS, shared.ticks_per_ns);
+        let soon_ticks = ns_to_ticks(SOON_NS, context.ticks_per_ns);
         let before = self
             .previous
             .filter(|(end, _)| at.saturating_sub(*end) <= soon_ticks)
@@ -61,11 +61,12 @@ impl InterruptionTracker {
     pub(super) fn on_irq(&mut self, at: u64, number: u32, name: ShortName) {
         let culprit = TracedCulprit::Irq { number, name };
         // The next handler of a shared line is not a new interrupt.
-        let same = self.interruption.is_some_and(|interruption| match interruption.shared {
+        let same = self.interruption.is_some_and(|interruption| match interruption.last_handler {
             Some(TracedCulprit::Irq { number: n, name: first }) => n == number && first != name,
             _ => false,
         });
-        let line = self.interruption.and_then(|interruption| interruption.shared).filter(|_| same);
+        let line =
+            self.interruption.and_then(|interruption| interruption.last_handler).filter(|_| same);
         if !same {
             let privilege = self.count_interrupt();
             self.enter_from(at, privilege);
@@ -74,7 +75,7 @@ impl InterruptionTracker {
         self.push_frame(at, InterruptionKind::Irq, CulpritKey { cause: Cause::Irq, culprit });
         self.set_in_fault(fault);
         if let Some(interruption) = &mut self.interruption {
-            interruption.shared = line.or(Some(culprit));
+            interruption.last_handler = line.or(Some(culprit));
         }
     }
 
@@ -113,8 +114,8 @@ impl InterruptionTracker {
         }
     }
 
-    pub(super) fn on_hrtimer(&mut self, shared: &TraceContext, at: u64, function: u64) {
-        if !shared.tick.contains(&function) {
+    pub(super) fn on_hrtimer(&mut self, context: &TraceContext, at: u64, function: u64) {
+        if !context.tick.contains(&function) {
             return self.enter_function(at, InterruptionKind::Hrtimer, Cause::Hrtimer, function);
         }
         self.enter(at);
@@ -139,7 +140,7 @@ impl InterruptionTracker {
 
     /// Counts something without a duration inside what runs.
     pub(super) fn count_untimed(&mut self, cause: Cause, culprit: TracedCulprit) {
-        let row = self.seen.rows.row(CulpritKey { cause, culprit });
+        let row = self.stats.rows.row(CulpritKey { cause, culprit });
         row.nested += 1;
         row.untimed += 1;
     }
@@ -195,19 +196,19 @@ impl InterruptionTracker {
         }
         self.charge_time(at);
         self.stack_owner = StackOwner::Row(key);
-        self.seen.rows.row(key).untimed += 1;
+        self.stats.rows.row(key).untimed += 1;
         let names_entry = exception && self.is_unnamed();
         let Some(interruption) = &mut self.interruption else { return };
         let woken_by_ipi = interruption.carrier
             && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
         if let (true, Some(ipi)) = (woken_by_ipi, interruption.primary) {
-            self.seen.rows.row(ipi).nested += 1;
+            self.stats.rows.row(ipi).nested += 1;
         }
         if woken_by_ipi || !interruption.has_first || names_entry {
             (interruption.has_first, interruption.carrier, interruption.primary) =
                 (true, false, Some(key));
         } else {
-            self.seen.rows.row(key).nested += 1;
+            self.stats.rows.row(key).nested += 1;
         }
         interruption.last = at;
     }
@@ -223,10 +224,10 @@ impl InterruptionTracker {
         self.push_frame(at, kind, CulpritKey { cause, culprit: TracedCulprit::Function(address) });
     }
 
-    pub(super) fn on_call(&mut self, shared: &TraceContext, at: u64, address: u64) {
+    pub(super) fn on_call(&mut self, context: &TraceContext, at: u64, address: u64) {
         self.enter_function(at, InterruptionKind::Call, Cause::IpiCall, address);
         if let Some(interruption) = &mut self.interruption
-            && shared.wake_function != Some(address)
+            && context.wake_function != Some(address)
         {
             interruption.carrier = false;
         }
@@ -250,7 +251,7 @@ impl InterruptionTracker {
             // No event reports its end.
             self.pop_frame(at);
             self.stack_owner = StackOwner::Row(key);
-            self.seen.rows.row(key).untimed += 1;
+            self.stats.rows.row(key).untimed += 1;
             if let Some(interruption) = &mut self.interruption {
                 interruption.fault = true;
             }
@@ -259,7 +260,7 @@ impl InterruptionTracker {
 
     pub(super) fn on_nmi(
         &mut self,
-        shared: &TraceContext,
+        context: &TraceContext,
         at: u64,
         handler: u64,
         took_ns: u64,
@@ -267,10 +268,9 @@ impl InterruptionTracker {
     ) {
         let key = CulpritKey { cause: Cause::Nmi, culprit: TracedCulprit::Function(handler) };
         let start =
-            at.saturating_sub(ns_to_ticks(took_ns, shared.ticks_per_ns)).max(self.charged_until);
-        let shared_handler = self.interruption.and_then(|interruption| interruption.shared);
-        let same =
-            matches!(shared_handler, Some(TracedCulprit::Function(first)) if first != handler);
+            at.saturating_sub(ns_to_ticks(took_ns, context.ticks_per_ns)).max(self.charged_until);
+        let last_handler = self.interruption.and_then(|interruption| interruption.last_handler);
+        let same = matches!(last_handler, Some(TracedCulprit::Function(first)) if first != handler);
         let mut inside = false;
         if !same {
             let privilege = self.count_nmi();
@@ -282,7 +282,8 @@ impl InterruptionTracker {
         let Some(interruption) = &mut self.interruption else { return };
         let is_first = match same {
             true => {
-                handled && interruption.primary.map(|first| first.culprit) == interruption.shared
+                handled
+                    && interruption.primary.map(|first| first.culprit) == interruption.last_handler
             }
             false => !interruption.has_first && !inside,
         };
@@ -290,15 +291,15 @@ impl InterruptionTracker {
             interruption.has_first = true;
             interruption.primary = Some(key);
         } else if !same {
-            self.seen.rows.row(key).nested += 1;
+            self.stats.rows.row(key).nested += 1;
         }
         if self.frames.is_empty() {
             interruption.last = at;
         }
         if !same {
-            interruption.shared = Some(TracedCulprit::Function(handler));
+            interruption.last_handler = Some(TracedCulprit::Function(handler));
         }
-        self.seen.rows.row(key).ticks += at - start;
+        self.stats.rows.row(key).ticks += at - start;
         if let Some(history) = &mut self.history {
             history.nmi((start, at), self.frames.len() + 1, key);
         }
@@ -327,8 +328,8 @@ impl InterruptionTracker {
 
     pub(super) fn on_user_exit(&mut self, at: u64) {
         self.tracked = true;
-        self.seen.entries += 1;
-        (self.level.unnamed, self.level.in_user) = (true, false);
+        self.stats.entries += 1;
+        (self.privilege_level.unnamed, self.privilege_level.in_user) = (true, false);
         if self.runs_workload && self.task != Some(0) {
             self.end_unless_nested();
             if self.interruption.is_none() {
@@ -340,7 +341,7 @@ impl InterruptionTracker {
 
     pub(super) fn on_user_enter(&mut self, at: u64) {
         self.tracked = true;
-        (self.level.unnamed, self.level.in_user) = (false, true);
+        (self.privilege_level.unnamed, self.privilege_level.in_user) = (false, true);
         if !self.runs_workload || self.task == Some(0) {
             return;
         }
@@ -354,17 +355,17 @@ impl InterruptionTracker {
 
     pub(super) fn on_switch(
         &mut self,
-        shared: &TraceContext,
+        context: &TraceContext,
         event: &TraceEvent,
         blocks: bool,
         next: i32,
         comm: ShortName,
     ) {
         let at = event.at;
-        self.seen.switches += 1;
-        self.level.unnamed = false;
+        self.stats.switches += 1;
+        self.privilege_level.unnamed = false;
         self.leave_task(at, event.pid, blocks);
-        self.set_running_task(shared, next);
+        self.set_running_task(context, next);
         let resumes_in_kernel = self.runs_workload && !self.frames.is_empty();
         if (self.runs_workload || next == 0) && !resumes_in_kernel {
             if self.interruption.is_some() {
@@ -425,7 +426,7 @@ impl InterruptionTracker {
         let key = CulpritKey { cause: Cause::Syscall, culprit };
         if self.interruption.is_none() {
             self.begin_interruption(at);
-            self.seen.rows.row(key).untimed += 1;
+            self.stats.rows.row(key).untimed += 1;
         }
         self.stack_owner = StackOwner::Row(key);
         self.charge_time(at);
@@ -447,7 +448,7 @@ impl InterruptionTracker {
         {
             // The IPI only woke the task; the task is the cause.
             if let Some(key) = interruption.primary.take() {
-                self.seen.rows.row(key).nested += 1;
+                self.stats.rows.row(key).nested += 1;
             }
             interruption.has_first = false;
             interruption.carrier = false;

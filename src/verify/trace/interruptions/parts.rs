@@ -116,7 +116,7 @@ pub(super) struct Interruption {
     pub(super) ticks_outside_frames: u64,
     /// The last handler, when the next may belong to the same interrupt: a shared line calls all
     /// its handlers one after the other, and so does an NMI.
-    pub(super) shared: Option<TracedCulprit>,
+    pub(super) last_handler: Option<TracedCulprit>,
     /// Whether it is a page fault that may still go to sleep.
     pub(super) fault: bool,
 }

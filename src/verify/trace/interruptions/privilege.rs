@@ -74,30 +74,31 @@ pub(super) struct PrivilegeLevel {
 
 impl InterruptionTracker {
     /// Takes the next event, and holds an interrupt until its stack arrives.
-    pub fn handle_event(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
+    pub fn handle_event(&mut self, context: &mut TraceContext, event: &TraceEvent) {
         let interrupt =
             matches!(event.kind, EventKind::Vector(_) | EventKind::Irq | EventKind::Nmi);
-        if event.kind != EventKind::Nmi || self.level.held.len() >= HELD_MAX {
-            self.release_held(shared);
+        if event.kind != EventKind::Nmi || self.privilege_level.held.len() >= HELD_MAX {
+            self.release_held(context);
         }
-        if interrupt && shared.entry_text.is_some() {
-            self.level.held.push((*event, None));
+        if interrupt && context.entry_text.is_some() {
+            self.privilege_level.held.push((*event, None));
         } else {
-            self.release_held(shared);
-            self.apply(shared, event);
+            self.release_held(context);
+            self.apply(context, event);
         }
     }
 
     /// Takes the stack of the last event, innermost caller first.
-    pub fn handle_stack(&mut self, shared: &mut TraceContext, callers: impl Iterator<Item = u64>) {
+    pub fn handle_stack(&mut self, context: &mut TraceContext, callers: impl Iterator<Item = u64>) {
         let callers: Vec<u64> = callers.collect();
-        let waiting = self.level.held.iter_mut().rev().find(|(_, privilege)| privilege.is_none());
-        if let (Some((_, privilege)), Some(entry_text)) = (waiting, &shared.entry_text) {
+        let waiting =
+            self.privilege_level.held.iter_mut().rev().find(|(_, privilege)| privilege.is_none());
+        if let (Some((_, privilege)), Some(entry_text)) = (waiting, &context.entry_text) {
             *privilege = Some(entry_text.privilege(callers.iter().copied()));
-            if self.level.held.iter().any(|(_, privilege)| privilege.is_none()) {
+            if self.privilege_level.held.iter().any(|(_, privilege)| privilege.is_none()) {
                 return;
             }
-            self.release_held(shared);
+            self.release_held(context);
         }
         self.keep_stack(callers);
     }
@@ -105,32 +106,32 @@ impl InterruptionTracker {
     /// Whether an interrupt waits for its stack.
     #[must_use]
     pub fn awaits_stack(&self) -> bool {
-        !self.level.held.is_empty()
+        !self.privilege_level.held.is_empty()
     }
 
     /// The time of the first interrupt that waits for its stack.
     #[must_use]
     pub fn held_since(&self) -> Option<u64> {
-        self.level.held.first().map(|(event, _)| event.at)
+        self.privilege_level.held.first().map(|(event, _)| event.at)
     }
 
     /// Applies the held interrupts; no more stacks arrive for them.
-    pub fn release_held(&mut self, shared: &mut TraceContext) {
-        let mut held = std::mem::take(&mut self.level.held);
+    pub fn release_held(&mut self, context: &mut TraceContext) {
+        let mut held = std::mem::take(&mut self.privilege_level.held);
         for (event, privilege) in held.drain(..) {
-            self.level.stack = privilege;
-            self.apply(shared, &event);
-            self.level.stack = None;
+            self.privilege_level.stack = privilege;
+            self.apply(context, &event);
+            self.privilege_level.stack = None;
         }
-        self.level.held = held;
+        self.privilege_level.held = held;
     }
 
     /// Counts an entry from user mode that an event reports. Where context tracking reports
     /// entries, this one is counted already.
     pub(super) fn count_user_entry(&mut self) {
-        self.level.unnamed = false;
+        self.privilege_level.unnamed = false;
         if !self.tracked {
-            self.seen.entries += 1;
+            self.stats.entries += 1;
         }
     }
 
@@ -142,20 +143,20 @@ impl InterruptionTracker {
     /// Counts an exception that only its signal reports. Context tracking reports all exceptions.
     pub(super) fn count_exception(&mut self) {
         if !self.tracked && self.runs_no_handler() {
-            self.seen.entries += 1;
+            self.stats.entries += 1;
         }
     }
 
     /// Counts an interrupt and returns what it interrupted.
     pub(super) fn count_interrupt(&mut self) -> Privilege {
-        let privilege = self.level.stack.unwrap_or_else(|| self.infer_privilege());
+        let privilege = self.privilege_level.stack.unwrap_or_else(|| self.infer_privilege());
         match privilege {
             // Interrupts are off in an interrupt handler. A handler that a softirq calls at the end
             // of an interrupt has a stack as from user mode, but is no interrupt of the CPU.
             Privilege::User if !self.runs_no_handler() => {}
             Privilege::User => self.count_user_entry(),
             Privilege::Kernel => {
-                self.seen.kernel_interrupts += 1;
+                self.stats.kernel_interrupts += 1;
                 self.mark_entry_unnamed();
             }
         }
@@ -164,14 +165,15 @@ impl InterruptionTracker {
 
     /// Counts an NMI, which context tracking does not report, and returns what it interrupted.
     pub(super) fn count_nmi(&mut self) -> Privilege {
-        let tracked = self.tracked.then_some(match self.level.in_user {
+        let tracked = self.tracked.then_some(match self.privilege_level.in_user {
             true => Privilege::User,
             false => Privilege::Kernel,
         });
-        let privilege = self.level.stack.or(tracked).unwrap_or_else(|| self.infer_privilege());
+        let privilege =
+            self.privilege_level.stack.or(tracked).unwrap_or_else(|| self.infer_privilege());
         match privilege {
-            Privilege::User => self.seen.entries += 1,
-            Privilege::Kernel => self.seen.kernel_interrupts += 1,
+            Privilege::User => self.stats.entries += 1,
+            Privilege::Kernel => self.stats.kernel_interrupts += 1,
         }
         privilege
     }
@@ -198,7 +200,7 @@ impl InterruptionTracker {
     /// Infers what an interrupt interrupts now, from what is known to run.
     fn infer_privilege(&self) -> Privilege {
         let user = if self.tracked {
-            self.level.unnamed
+            self.privilege_level.unnamed
         } else {
             let open = self
                 .interruption
@@ -217,7 +219,7 @@ impl InterruptionTracker {
 
     /// Marks the entry as unnamed: an interrupt hit the kernel after it, so it was another entry.
     fn mark_entry_unnamed(&mut self) {
-        if std::mem::take(&mut self.level.unnamed)
+        if std::mem::take(&mut self.privilege_level.unnamed)
             && let Some(interruption) = &mut self.interruption
             && !interruption.has_first
         {

@@ -12,7 +12,7 @@ const SCALE: TickScale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
 
 #[derive(Default)]
 struct TrackerBench {
-    shared: TraceContext,
+    context: TraceContext,
     tracker: InterruptionTracker,
     symbols: String,
     tasks: HashMap<i32, TaskName>,
@@ -22,7 +22,7 @@ struct TrackerBench {
 impl TrackerBench {
     fn new() -> TrackerBench {
         let mut bench = TrackerBench::default();
-        bench.shared.ticks_per_ns = 1.0;
+        bench.context.ticks_per_ns = 1.0;
         bench
     }
 
@@ -31,8 +31,8 @@ impl TrackerBench {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["workload", pids @ ..] => {
-                self.shared.workload = pids.iter().map(|pid| pid.parse().unwrap()).collect();
-                self.tracker.workload_changed(&self.shared);
+                self.context.workload = pids.iter().map(|pid| pid.parse().unwrap()).collect();
+                self.tracker.workload_changed(&self.context);
             }
             ["since", at] => self.tracker.recording_started(at.parse().unwrap()),
             ["kthread", pid, comm] => {
@@ -42,35 +42,35 @@ impl TrackerBench {
             ["symbol", address, name] => {
                 self.symbols.push_str(&format!("{address} t {name}\n"));
                 if *name == "sched_ttwu_pending" {
-                    self.shared.wake_function = Some(hex(address));
+                    self.context.wake_function = Some(hex(address));
                 }
                 if TICK.contains(name) {
-                    self.shared.tick.push(hex(address));
+                    self.context.tick.push(hex(address));
                 }
-                self.shared.entry_text = EntryText::find(&KernelSymbols::parse(&self.symbols));
+                self.context.entry_text = EntryText::find(&KernelSymbols::parse(&self.symbols));
             }
             ["gap"] => self.tracker.events_lost(),
             ["stack", callers @ ..] => {
                 let callers = callers.iter().map(|caller| hex(caller));
-                self.tracker.handle_stack(&mut self.shared, callers);
+                self.tracker.handle_stack(&mut self.context, callers);
             }
             ["cut", at] => {
-                self.tracker.release_held(&mut self.shared);
+                self.tracker.release_held(&mut self.context);
                 self.cut(at.parse().unwrap());
             }
             _ => {
                 let event = event(&words).unwrap_or_else(|| panic!("no event: {line}"));
-                self.tracker.handle_event(&mut self.shared, &event);
+                self.tracker.handle_event(&mut self.context, &event);
             }
         }
     }
 
     fn cut(&mut self, at: u64) {
-        let seen = self.tracker.end_phase(at);
+        let stats = self.tracker.end_phase(at);
         let symbols = KernelSymbols::parse(&self.symbols);
         let names = CulpritNames { symbols: &symbols, tasks: &self.tasks, stacks: None };
-        let rows = seen.rows.interruptions(&names, &SCALE);
-        assert_eq!(seen.interruptions, rows.iter().map(|row| row.count).sum::<u64>());
+        let rows = stats.rows.interruptions(&names, &SCALE);
+        assert_eq!(stats.interruptions, rows.iter().map(|row| row.count).sum::<u64>());
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         for row in rows {
             self.out.push_str(
@@ -87,13 +87,13 @@ impl TrackerBench {
             );
             self.out.push('\n');
         }
-        let longest = number(seen.longest);
-        self.out.push_str(&format!("entries {}", seen.entries));
-        if seen.kernel_interrupts > 0 {
-            self.out.push_str(&format!(" kernel {}", seen.kernel_interrupts));
+        let longest = number(stats.longest);
+        self.out.push_str(&format!("entries {}", stats.entries));
+        if stats.kernel_interrupts > 0 {
+            self.out.push_str(&format!(" kernel {}", stats.kernel_interrupts));
         }
-        self.out.push_str(&format!(" switches {} longest {longest}", seen.switches));
-        for (n, what) in [(seen.backwards, "backwards"), (seen.resyncs, "resyncs")] {
+        self.out.push_str(&format!(" switches {} longest {longest}", stats.switches));
+        for (n, what) in [(stats.backwards, "backwards"), (stats.resyncs, "resyncs")] {
             if n > 0 {
                 self.out.push_str(&format!(" {what} {n}"));
             }
@@ -242,7 +242,7 @@ proptest! {
         cut in 0usize..200,
     ) {
         let mut bench = TrackerBench::new();
-        bench.shared.workload = [1, 2].into_iter().collect();
+        bench.context.workload = [1, 2].into_iter().collect();
         let (mut now, mut given, mut stretch) = (0, 0, 0);
         let add = |seen: &PhaseStats, given: &mut u64, stretch: &mut u64| {
             let (symbols, tasks) = (KernelSymbols::default(), HashMap::new());
@@ -255,7 +255,7 @@ proptest! {
         for (i, event) in events.iter().enumerate() {
             now += event.at;
             let event = TraceEvent { at: now, ..*event };
-            bench.tracker.handle_event(&mut bench.shared, &event);
+            bench.tracker.handle_event(&mut bench.context, &event);
             if i == cut {
                 add(&bench.tracker.end_phase(now), &mut given, &mut stretch);
             }
