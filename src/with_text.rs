@@ -10,8 +10,6 @@ use std::fmt::Display;
 
 /// A value and its sentence.
 #[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "{T}WithText"))]
 pub struct WithText<T> {
     /// The value: a tag and its fields.
     #[serde(flatten)]
@@ -19,6 +17,27 @@ pub struct WithText<T> {
     /// The sentence that describes it.
     #[serde(default)]
     text: String,
+}
+
+/// The schema refers to the one definition of the type, which other fields refer to as well.
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for WithText<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("{}WithText", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let value = generator.subschema_for::<T>();
+        schemars::json_schema!({
+            "description": "A value and its sentence.",
+            "type": "object",
+            "allOf": [value],
+            "properties": {
+                "text": { "description": "The sentence that describes it.", "type": "string" }
+            },
+            "required": ["text"]
+        })
+    }
 }
 
 /// Writes a value together with its sentence.
