@@ -333,7 +333,7 @@ fn watch_target(
                     bar.show_progress(&describe_progress(&now), done, of);
                     worst.set(now);
                 }
-                WatchProgress::Gathering => bar.show_task("gathering"),
+                WatchProgress::Gathering => bar.show_task("collecting the results"),
             },
             stop: &|| signal::stopped_by().is_some(),
         },

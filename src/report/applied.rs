@@ -117,7 +117,7 @@ fn list_section(title: &str, lines: Vec<String>) -> String {
         text.push_str(&format!("  {line}\n"));
     }
     if count > LINES_MAX {
-        text.push_str(&format!("  and {} more (--json has all)\n", count - LINES_MAX));
+        text.push_str(&format!("  and {} more (--json lists all)\n", count - LINES_MAX));
     }
     text
 }

@@ -294,7 +294,7 @@ fn first_rows(head: &str, columns: &[Align], rows: &[Vec<String>], width: usize)
     let shown = rows.get(..LINES_MAX.min(rows.len())).unwrap_or_default();
     let mut text = format!("{head}\n{}", fit("    ", columns, shown, width));
     if rows.len() > LINES_MAX {
-        text.push_str(&format!("    and {} more (--json has all)\n", rows.len() - LINES_MAX));
+        text.push_str(&format!("    and {} more (--json lists all)\n", rows.len() - LINES_MAX));
     }
     text
 }

@@ -40,14 +40,14 @@ pub fn text(
     for gate in &verdict.gates {
         let word = match gate.held {
             Some(true) => "held",
-            Some(false) => "NOT held",
-            None => "UNKNOWN: the evidence does not tell",
+            Some(false) => "EXCEEDED",
+            None => "UNKNOWN: the evidence is not sufficient",
         };
         text.push_str(&format!("limit {}: found {}: {word}", gate.limit, gate.found));
         match (gate.held, gate.reasons()) {
             (_, why) if why.is_empty() => text.push('\n'),
             (None, why) => text.push_str(&format!(": {why}\n")),
-            (Some(_), why) => text.push_str(&format!(" {why}\n")),
+            (Some(_), why) => text.push_str(&format!(", {why}\n")),
         }
     }
     fold(&text, width)
@@ -179,7 +179,7 @@ fn senders(seen: &CpuEvidence) -> String {
     }
     match seen.senders.len().saturating_sub(SENDERS_MAX) {
         0 => {}
-        more => text.push_str(&format!("  and {more} more senders (--json has all)\n")),
+        more => text.push_str(&format!("  and {more} more senders (--json lists all)\n")),
     }
     text
 }
@@ -188,7 +188,7 @@ fn table(leaks: &[Leak], seen: &CpuEvidence, span_ns: u64, width: usize) -> Stri
     let left = Align::Left;
     let right = Align::Right;
     let columns = [left, left, right, right, right, right, right, left];
-    let head = ["cause", "culprit", "count", "rate/s", "inside", "time", "longest", "remedy"];
+    let head = ["cause", "culprit", "count", "rate/s", "nested", "time", "longest", "remedy"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(leaks.iter().take(ROWS_MAX).map(|leak| leak_row(leak, seen, span_ns)));
     let mut text = lay_out("  ", &columns, &rows);
@@ -196,7 +196,7 @@ fn table(leaks: &[Leak], seen: &CpuEvidence, span_ns: u64, width: usize) -> Stri
         text = table_with_remedies_below(&columns, rows, width);
     }
     if leaks.len() > ROWS_MAX {
-        text.push_str(&format!("  and {} more (--json has all)\n", leaks.len() - ROWS_MAX));
+        text.push_str(&format!("  and {} more (--json lists all)\n", leaks.len() - ROWS_MAX));
     }
     for leak in leaks.iter().take(ROWS_MAX) {
         let InterruptionCount { cause, culprit, stack, .. } = &leak.interruptions;
@@ -447,7 +447,7 @@ fn witnesses(evidence: &Evidence) -> String {
         }
     }
     if evidence.stopped {
-        text.push_str("stopped early; this is what was seen until then\n");
+        text.push_str("stopped early: the figures cover the time until then\n");
     }
     text
 }
@@ -659,7 +659,7 @@ mod tests {
         let first = "  sent from another CPU: do_sync_core: text patching (static key, BPF) by \
                      modprobe (0) in text_poke_bp_batch() for work bpf_prog_free_deferred, 3 times\n";
         assert!(text.starts_with(first), "{text}");
-        assert!(text.ends_with("  and 2 more senders (--json has all)\n"));
+        assert!(text.ends_with("  and 2 more senders (--json lists all)\n"));
     }
 
     #[test]
@@ -715,7 +715,7 @@ CPU 2: within the limits (without limits: holds), no kernel entry in 10.00 s
   no gap of 1.0 µs or more in user space
 CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0.20/s)
   entries from user mode: 2, interrupts that hit the kernel itself: 5
-  cause    culprit            count  rate/s  inside     time  longest  remedy
+  cause    culprit            count  rate/s  nested     time  longest  remedy
   tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs  at boot: nohz_full=3
   softirq  -                      -       -       5  2.50 ms        -  -
   steal    hypervisor             1    0.10       -  2.50 ms   4.1 µs  -
@@ -729,8 +729,8 @@ kernel trace: watched; cannot see: system calls of the workload (not requested);
     workload (no signal:signal_deliver)
 counters: watched
 gap sampler: not available: no CPU for it
-limit --max-entries 0: found 2: NOT held
-limit --max-gap 50us: found 41us: held by the gap sampler
+limit --max-entries 0: found 2: EXCEEDED
+limit --max-gap 50us: found 41us: held, according to the gap sampler
 ";
         let paint = |_: VerdictState, words: &str| words.to_owned();
         assert_eq!(text(&evidence, &verdict, &paint, 100), expected);

@@ -523,7 +523,7 @@ mod tests {
     #[test]
     fn long_unexplained_gaps_are_firmware_the_hypervisor_or_a_doubt() {
         let why = |smis: &str| {
-            let gap = "1 gaps of 10us or more, the longest 50us, in which the trace saw nothing";
+            let gap = "1 gap of 10us or more, the longest 50us, in which the trace saw nothing";
             (VerdictState::Unknown, vec![format!("{gap}; {smis}")])
         };
         let dark = |smis| {
@@ -563,7 +563,8 @@ mod tests {
             let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
-        let by = "by the trace; no SMI was counted, and there is no hypervisor".to_owned();
+        let by =
+            "according to the trace; no SMI was counted, and there is no hypervisor".to_owned();
         assert_eq!(gate(&|_| ()), (Some(true), vec![by]));
         let unknown = |why: &str| (None, vec![why.to_owned()]);
         let no_smis = |e: &mut Evidence| {

@@ -147,10 +147,10 @@ impl fmt::Display for JudgeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = self.advice().unwrap_or_default();
         match self {
-            JudgeReason::BySampler => f.write_str("by the gap sampler"),
-            JudgeReason::ByTrace => {
-                f.write_str("by the trace; no SMI was counted, and there is no hypervisor")
-            }
+            JudgeReason::BySampler => f.write_str("according to the gap sampler"),
+            JudgeReason::ByTrace => f.write_str(
+                "according to the trace; no SMI was counted, and there is no hypervisor",
+            ),
             JudgeReason::Interfered { interference } => interference.fmt(f),
             JudgeReason::MoreInterference { count } => {
                 write!(f, "and {count} more changes to what the trace records")
@@ -186,8 +186,9 @@ impl fmt::Display for JudgeReason {
             }
             JudgeReason::GapsUnexplained { count, no_trace } => write!(
                 f,
-                "{count} gaps that no counter explains: firmware, the hypervisor or uncounted \
-                 kernel work; the kernel trace could name them: {no_trace}"
+                "{} that no counter explains: firmware, the hypervisor or uncounted \
+                 kernel work; the kernel trace could name them: {no_trace}",
+                count_gaps(*count)
             ),
             JudgeReason::GapsUnnamed { count, longest_ns, smis } => {
                 write_unnamed_gaps(f, *count, *longest_ns, *smis)
@@ -210,6 +211,11 @@ impl fmt::Display for JudgeReason {
     }
 }
 
+/// `1 gap`, `2 gaps`.
+fn count_gaps(count: u64) -> String {
+    if count == 1 { "1 gap".to_owned() } else { format!("{count} gaps") }
+}
+
 fn write_unnamed_gaps(
     f: &mut fmt::Formatter<'_>,
     count: u64,
@@ -222,10 +228,10 @@ fn write_unnamed_gaps(
         None => "SMIs cannot be counted",
     };
     let (least, longest) = (limit(LONG_NS), measured(longest_ns));
+    let gaps = count_gaps(count);
     write!(
         f,
-        "{count} gaps of {least} or more, the longest {longest}, in which the trace saw nothing; \
-         {smis}"
+        "{gaps} of {least} or more, the longest {longest}, in which the trace saw nothing; {smis}"
     )
 }
 
