@@ -6,7 +6,7 @@ use crate::verify::counters::{self, CounterSnapshot};
 use crate::verify::trace::TraceEvidence;
 use crate::verify::{CpuDoubt, InterruptionCount, WitnessKind};
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::stat::CpuTime;
+use cpushield_linux::text::stat::{CpuTime, UserTicks};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -267,12 +267,15 @@ fn busy_percent(before: &LiveReading, now: &LiveReading, cpu: usize) -> Option<f
     let (idle, work) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
     let all = idle.saturating_add(work);
     // On a CPU without a tick the kernel may not have counted anything yet.
-    (all > 0).then(|| 100.0 * work as f64 / all as f64)
+    (all > UserTicks::default()).then(|| 100.0 * work.0 as f64 / all.0 as f64)
 }
 
-fn idle_and_work(t: &CpuTime) -> (u64, u64) {
+fn idle_and_work(t: &CpuTime) -> (UserTicks, UserTicks) {
     let work = [t.user, t.nice, t.system, t.irq, t.softirq, t.steal];
-    (t.idle.saturating_add(t.iowait), work.into_iter().fold(0, u64::saturating_add))
+    (
+        t.idle.saturating_add(t.iowait),
+        work.into_iter().fold(UserTicks::default(), UserTicks::saturating_add),
+    )
 }
 
 /// The culprit to show: the most frequent one. The tick ranks lower because it is always there, and

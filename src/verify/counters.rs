@@ -6,14 +6,11 @@ use crate::causes::culprit::{KernelEvent, RaisedBy};
 use crate::causes::{Cause, Culprit};
 use crate::verify::rows::{self, RowMeaning};
 use crate::verify::{CpuDoubt, InterruptionCount, WitnessKind};
-use cpushield_linux::text::stat::{self, CpuTime};
+use cpushield_linux::text::stat::{self, CpuTime, UserTicks};
 use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
 use cpushield_linux::{CpuSet, Host, TaskId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-
-/// Nanoseconds of one `USER_HZ` tick of `/proc/stat`.
-const USER_TICK_NS: u64 = 10_000_000;
 
 /// The counters at one moment; `Err` is the reason why one could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,9 +127,8 @@ pub fn compare(
         && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
     {
         // Steal is an estimate and may decrease a little; that counts as no time.
-        counts.steal_ns = Some(b.steal.saturating_sub(a.steal).saturating_mul(USER_TICK_NS));
-        let idle = idle_ticks(b).saturating_sub(idle_ticks(a));
-        counts.idle_ns = Some(idle.saturating_mul(USER_TICK_NS));
+        counts.steal_ns = Some(b.steal.saturating_sub(a.steal).ns());
+        counts.idle_ns = Some(idle_time(b).saturating_sub(idle_time(a)).ns());
     }
     if let (Ok(a), Ok(b)) = (&before.sched, &after.sched)
         && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
@@ -151,7 +147,7 @@ pub fn compare(
     counts
 }
 
-fn idle_ticks(times: &CpuTime) -> u64 {
+fn idle_time(times: &CpuTime) -> UserTicks {
     times.idle.saturating_add(times.iowait)
 }
 

@@ -2,7 +2,7 @@
 //! the tracepoints that the trace records. A read interrupts the CPU once. Between two reads the
 //! counters cost the CPU nothing while it stays in user mode.
 
-use crate::verify::second_witness::{EventEvidence, WitnessDoubt, check_coverage};
+use crate::verify::second_witness::{CountedTime, EventEvidence, WitnessDoubt, check_coverage};
 use crate::verify::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use crate::verify::{AbsenceReason, EntryClass};
 use cpushield_linux::CpuSet;
@@ -190,9 +190,11 @@ pub fn compare(
             doubts.push(WitnessDoubt::GroupTakenApart);
         }
         let span_ns = scale.ns(last.span.begun.saturating_sub(first.span.ended));
-        let enabled_ns = b.enabled_ns.saturating_sub(a.enabled_ns);
-        let running_ns = b.running_ns.saturating_sub(a.running_ns);
-        doubts.extend(check_coverage(enabled_ns, running_ns, span_ns));
+        let counted = CountedTime {
+            enabled_ns: b.enabled_ns.saturating_sub(a.enabled_ns),
+            running_ns: b.running_ns.saturating_sub(a.running_ns),
+        };
+        doubts.extend(check_coverage(counted, span_ns));
     }
 
     let events: Vec<EventEvidence> = recorded

@@ -103,9 +103,19 @@ impl fmt::Display for WitnessDoubt {
 /// TSC, arch/x86/kernel/tsc.c), and reading takes time.
 const CLOCKS_DIFFER: u64 = 100;
 
-/// The doubt about counters that did not count for the whole span; `None` when they did.
+/// How long a group of counters was enabled and counted between two reads, by `local_clock()`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountedTime {
+    /// Nanoseconds for which it was enabled.
+    pub enabled_ns: u64,
+    /// Nanoseconds for which it counted.
+    pub running_ns: u64,
+}
+
+/// The doubt about counters that did not count for the whole span, in nanoseconds of the trace; `None` when they did.
 #[must_use]
-pub fn check_coverage(enabled_ns: u64, running_ns: u64, span_ns: u64) -> Option<WitnessDoubt> {
+pub fn check_coverage(counted: CountedTime, span_ns: u64) -> Option<WitnessDoubt> {
+    let CountedTime { enabled_ns, running_ns } = counted;
     let least_ns = span_ns - span_ns / CLOCKS_DIFFER;
     let covered = enabled_ns >= least_ns && running_ns >= least_ns;
     (!covered).then_some(WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns })
@@ -212,10 +222,12 @@ mod tests {
     #[test]
     fn counters_that_stopped_do_not_cover_the_span() {
         let second = 1_000_000_000;
-        assert_eq!(check_coverage(second, second, second), None);
-        assert_eq!(check_coverage(second + 9_000_000, second, second), None, "reading takes time");
-        let doubt = check_coverage(900_000_000, 900_000_000, second);
+        let check =
+            |enabled_ns, running_ns| check_coverage(CountedTime { enabled_ns, running_ns }, second);
+        assert_eq!(check(second, second), None);
+        assert_eq!(check(second + 9_000_000, second), None, "reading takes time");
+        let doubt = check(900_000_000, 900_000_000);
         assert!(matches!(doubt, Some(WitnessDoubt::NotCovering { .. })));
-        assert!(check_coverage(second, 900_000_000, second).is_some());
+        assert!(check(second, 900_000_000).is_some());
     }
 }

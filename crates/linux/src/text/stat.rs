@@ -4,25 +4,52 @@
 use super::TextError;
 use std::collections::BTreeMap;
 
-/// Time of one CPU since boot, in `USER_HZ` ticks.
+/// Nanoseconds in one tick of user space: 1 s / `USER_HZ`.
+const USER_TICK_NS: u64 = 10_000_000;
+
+/// A time in ticks of `USER_HZ`, which are neither ticks of the kernel nor of a trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UserTicks(pub u64);
+
+impl UserTicks {
+    /// The time in nanoseconds.
+    #[must_use]
+    pub const fn ns(self) -> u64 {
+        self.0.saturating_mul(USER_TICK_NS)
+    }
+
+    /// The sum of two times.
+    #[must_use]
+    pub const fn saturating_add(self, other: UserTicks) -> UserTicks {
+        UserTicks(self.0.saturating_add(other.0))
+    }
+
+    /// The time since an earlier one; 0 if that is later.
+    #[must_use]
+    pub const fn saturating_sub(self, earlier: UserTicks) -> UserTicks {
+        UserTicks(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Time of one CPU since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// In user mode, without nice tasks.
-    pub user: u64,
+    pub user: UserTicks,
     /// In user mode, nice tasks.
-    pub nice: u64,
+    pub nice: UserTicks,
     /// In the kernel.
-    pub system: u64,
+    pub system: UserTicks,
     /// Idle.
-    pub idle: u64,
+    pub idle: UserTicks,
     /// Idle with outstanding I/O.
-    pub iowait: u64,
+    pub iowait: UserTicks,
     /// In hardirqs.
-    pub irq: u64,
+    pub irq: UserTicks,
     /// In softirqs.
-    pub softirq: u64,
+    pub softirq: UserTicks,
     /// While the hypervisor ran something else, as far as it reports that.
-    pub steal: u64,
+    pub steal: UserTicks,
 }
 
 /// Parses the per-CPU lines.
@@ -49,7 +76,8 @@ pub fn parse(text: &str) -> Result<BTreeMap<usize, CpuTime>, TextError> {
 fn parse_cpu_line(rest: &str) -> Option<(usize, CpuTime)> {
     let mut words = rest.split_whitespace();
     let cpu = words.next()?.parse().ok()?;
-    let numbers: Vec<u64> = words.take(8).map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let numbers: Vec<UserTicks> =
+        words.take(8).map(|word| word.parse().ok().map(UserTicks)).collect::<Option<_>>()?;
     let [user, nice, system, idle, iowait, irq, softirq, steal] = numbers[..] else { return None };
     Some((cpu, CpuTime { user, nice, system, idle, iowait, irq, softirq, steal }))
 }
@@ -70,14 +98,14 @@ ctxt 873860
         let times = parse(text).unwrap();
         assert_eq!(times.keys().copied().collect::<Vec<_>>(), [0, 3]);
         let cpu3 = CpuTime {
-            user: 7473,
-            nice: 1,
-            system: 5548,
-            idle: 137_944,
-            iowait: 648,
-            irq: 2,
-            softirq: 89,
-            steal: 16,
+            user: UserTicks(7473),
+            nice: UserTicks(1),
+            system: UserTicks(5548),
+            idle: UserTicks(137_944),
+            iowait: UserTicks(648),
+            irq: UserTicks(2),
+            softirq: UserTicks(89),
+            steal: UserTicks(16),
         };
         assert_eq!(times.get(&3), Some(&cpu3));
         assert!(parse("cpu0 1 2 3\n").is_err());
