@@ -165,7 +165,7 @@ mod tests {
         let other = SchedPolicy::Other { nice: 0 };
         let notes = |words: &[&str], cpus: &str| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let wanted = load::wanted(&words).unwrap();
+            let wanted = load::parse_loads(&words).unwrap();
             let load = load::LoadRequest {
                 wanted,
                 cpus: cpus.parse().unwrap(),

@@ -63,7 +63,7 @@ pub fn measure(
     run.notes = sharing_notes(request, &online);
     run.notes.extend(source.notes());
     run.notes.extend(timer_migration_note(request, nohz_full.as_ref(), migration));
-    run.notes.append(&mut load.notes);
+    run.notes.extend(load.skipped.iter().map(ToString::to_string));
     load.begin();
     let before = environment::take(host);
     run.empty_document.began_s =
@@ -76,10 +76,10 @@ pub fn measure(
     let (after_warmup, stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, request, &rows, source.tallies(), begin_ns);
         run.wait_until(&source, &mut witness, from_ns);
-        load.count_from_now(host);
+        load.start_counting(host);
         let after_warmup = environment::take(host);
         let stopped = run.watch(&source, &mut witness, from_ns);
-        load.count_until_now(host);
+        load.stop_counting(host);
         let moved = run.thread_state_doubts();
         run.notes.extend(request.instrument.notes(host, &request.cpus));
         let end_ns = monotonic_ns();
