@@ -1,7 +1,7 @@
 //! `cpushield latency --load` on the machine that runs the tests: every kind of load does what it
 //! counts, according to the kernel, stays on its CPUs, and leaves nothing behind.
 
-use cpushield::latency::{LatencyMeasurement, LoadDone};
+use cpushield::latency::{LatencyMeasurement, LatencyNote, LoadDone};
 use cpushield::load::KINDS;
 use cpushield_linux::{CpuSet, Host, Task, sched};
 use std::collections::BTreeMap;
@@ -167,11 +167,8 @@ fn the_kernel_confirms_the_count_of_each_load() {
         let share = kernels as f64 / own as f64;
         assert!(share >= least, "{load}: {own}, and the kernel counted {kernels} {counter}");
     }
-    let told = latency
-        .notes
-        .iter()
-        .any(|note| note.contains(&format!("also runs on the measured CPU {cpu}")));
-    assert!(told, "{:?}", latency.notes);
+    let shared = LatencyNote::LoadOnMeasuredCpus { cpus: CpuSet::one(cpu) };
+    assert!(latency.notes.contains(&shared), "{:?}", latency.notes);
     remove_empty(&dir);
 }
 

@@ -344,8 +344,9 @@ pub enum GuardBreach {
     CpusUnreadable,
     /// Its cgroup lost CPUs.
     CpusLost {
-        /// The lost CPUs, as a list.
-        cpus: String,
+        /// The lost CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
     },
     /// Its partition type changed or became invalid.
     Partition {

@@ -52,7 +52,7 @@ impl ShieldMonitor {
         };
         let missing = self.cpus.minus(&cpus);
         if !missing.is_empty() {
-            return GuardState::Broken(GuardBreach::CpusLost { cpus: missing.to_string() });
+            return GuardState::Broken(GuardBreach::CpusLost { cpus: missing });
         }
         // A partition of version 2 can turn invalid (Documentation/admin-guide/cgroup-v2.rst).
         let state = read_group_file(host, group, PARTITION).filter(|state| {

@@ -8,7 +8,7 @@ use super::order::{LatencyError, MeasureRequest};
 use super::sample_source::{self, FinalFacts, SeriesLabel};
 use super::settings::ChangedSettings;
 use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerUse};
-use super::{LatencyDoubt, ThreadDoubt};
+use super::{LatencyDoubt, LatencyNote, ThreadDoubt};
 use crate::verify::firmware::{self, SmiCounter, SmiCounts};
 use cpushield_linux::latency_stats::{
     DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
@@ -37,7 +37,7 @@ pub(super) struct LatencyTrace<'h> {
     settings: ChangedSettings<'h>,
     board: LatencyBoard,
     rows: Vec<SeriesLabel>,
-    notes: Vec<String>,
+    notes: Vec<LatencyNote>,
     doubts: RefCell<Vec<LatencyDoubt>>,
     tracer: &'static dyn LatencyTracer,
     record_layout: RecordLayout,
@@ -191,7 +191,7 @@ impl<'h> LatencyTrace<'h> {
         self.board.tallies()
     }
 
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<LatencyNote> {
         self.notes.clone()
     }
 
@@ -307,7 +307,7 @@ impl<'h> LatencyTrace<'h> {
         let Some((meter, before)) = self.smis.take() else { return };
         let after = meter.take();
         if let Some(why) = firmware::absent(&before, &after) {
-            facts.notes.push(format!("SMIs of CPU {} cannot be counted: {why}", self.cpus));
+            facts.notes.push(LatencyNote::SmisNotCounted { cpus: self.cpus.clone(), why });
         }
         for cpu in self.cpus.iter() {
             let count = firmware::between(&before, &after, cpu);

@@ -1,6 +1,7 @@
 //! `hpet`: a device interrupt, raised by an HPET timer and measured by the HPET's counter.
 
 use super::{Instrument, ThreadTask};
+use crate::latency::LatencyNote;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::hpet::{HpetPage, HpetTimer};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
@@ -101,8 +102,8 @@ impl Instrument for DeviceTimer {
         1
     }
 
-    fn notes(&self, host: &Host, cpus: &CpuSet) -> Vec<String> {
-        handler_notes(host, cpus)
+    fn notes(&self, host: &Host, cpus: &CpuSet) -> Vec<LatencyNote> {
+        find_handlers(host, cpus)
     }
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
@@ -113,9 +114,9 @@ impl Instrument for DeviceTimer {
     }
 }
 
-/// Notes about the CPU that handles the interrupt. The interrupt has a name only while a program
-/// waits for it.
-fn handler_notes(host: &Host, cpus: &CpuSet) -> Vec<String> {
+/// Finds the CPUs that handle the interrupt. The interrupt has a name only while a program waits for
+/// it.
+fn find_handlers(host: &Host, measured: &CpuSet) -> Vec<LatencyNote> {
     let text = host.read("/proc/interrupts").unwrap_or_default();
     let rows = interrupts::parse(&text).map(|all| all.rows).unwrap_or_default();
     let mut notes = Vec::new();
@@ -127,15 +128,10 @@ fn handler_notes(host: &Host, cpus: &CpuSet) -> Vec<String> {
         let dir = format!("/proc/irq/{irq}");
         let effective = host.read_line(&format!("{dir}/effective_affinity_list"));
         let list = effective.or_else(|_| host.read_line(&format!("{dir}/smp_affinity_list")));
-        let Some(on) = list.ok().and_then(|list| list.parse::<CpuSet>().ok()) else { continue };
-        notes.push(if on == *cpus {
-            format!("CPU {on}, that of the thread, handled the HPET interrupt {irq}")
-        } else {
-            format!(
-                "CPU {on} handled the HPET interrupt {irq}: the figures include what that CPU did \
-                 and the wakeup from it to CPU {cpus} ({dir}/smp_affinity_list sets the CPU)"
-            )
-        });
+        let Some(handlers) = list.ok().and_then(|list| list.parse::<CpuSet>().ok()) else {
+            continue;
+        };
+        notes.push(LatencyNote::HpetHandled { irq, handlers, measured: measured.clone() });
     }
     notes
 }
