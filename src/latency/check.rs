@@ -28,10 +28,7 @@ pub(super) fn check_request(
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
-    request
-        .instrument
-        .possible(host)
-        .map_err(|why| LatencyError::Impossible { instrument: request.instrument.name(), why })?;
+    request.instrument.possible(host).map_err(|why| request.refuse(why))?;
     check_threads(request, &online)
         .map_err(|why| LatencyError::Unsuited { instrument: request.instrument.name(), why })?;
     Ok(online)

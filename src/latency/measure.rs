@@ -63,8 +63,7 @@ pub fn measure(
     run.notes = find_sharing_notes(request, &online);
     run.notes.extend(source.notes());
     run.notes.extend(find_timer_migration(request, nohz_full.as_ref(), migration));
-    let skipped = std::mem::take(&mut load.skipped).into_iter();
-    run.notes.extend(skipped.map(|skipped| LatencyNote::LoadSkipped { skipped }));
+    run.notes.extend(load.skipped.drain(..).map(|skipped| LatencyNote::LoadSkipped { skipped }));
     load.begin();
     let before = environment::take(host);
     run.empty_document.began_s =
@@ -569,10 +568,13 @@ pub(super) mod tests {
         assert!(why.unwrap().to_string().contains("4700ms ago"));
     }
 
+    fn held(latency: &LatencyMeasurement, most_ns: u64) -> Option<bool> {
+        gate(latency, most_ns).held
+    }
+
     #[test]
     fn doubts_prevent_a_gate_from_holding_but_not_from_failing() {
         let plain = latency();
-        let held = |latency: &LatencyMeasurement, most| gate(latency, most).held;
         assert_eq!(held(&plain, 31_000), Some(true));
         assert_eq!(held(&plain, 30_999), Some(false));
         let mut figure_doubts = plain.clone();

@@ -38,6 +38,6 @@ pub use measurement_process::{HIDDEN, serve};
 pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
 pub use order::{LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
 pub use resume::{ResumeMismatch, find_mismatch, join_parts};
-pub use settings::{TemporarySetting as TracerSetting, restore_tracer_settings};
+pub use settings::{SettingTime, TemporarySetting as TracerSetting, restore_tracer_settings};
 pub use shield_monitor::{GuardState, ShieldMonitor};
 pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};

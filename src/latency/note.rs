@@ -213,26 +213,17 @@ impl fmt::Display for LatencyNote {
                 let blur = exact_duration(*blur_ns);
                 write!(f, "CPU {cpu}: every latency may be too long by up to {blur}")
             }
-            LatencyNote::HpetHandled { irq, handlers, measured } if handlers == measured => {
-                write!(f, "CPU {handlers}, that of the thread, handled the HPET interrupt {irq}")
+            LatencyNote::HpetHandled { irq, handlers, measured } => {
+                write_hpet_handled(f, *irq, handlers, measured)
             }
-            LatencyNote::HpetHandled { irq, handlers, measured } => write!(
-                f,
-                "CPU {handlers} handled the HPET interrupt {irq}: the figures include the delays \
-                 of that CPU and its wakeup of CPU {measured} (/proc/irq/{irq}/smp_affinity_list \
-                 sets the CPU)"
-            ),
             LatencyNote::UserReturnNotMeasured => f.write_str(
-                "the return to user mode is not measured: this kernel's timerlat supports only \
-                 kernel threads",
+                "the return to user mode is not measured: timerlat here has only kernel threads",
             ),
-            LatencyNote::InterruptsDisabled { cpus, width_ns, window_ns } => write!(
-                f,
-                "interrupts were disabled on CPU {cpus} for {} of every {}: everything else there \
-                 had to wait, and the rest of the time was not observed",
-                exact_duration(*width_ns),
-                exact_duration(*window_ns)
-            ),
+            LatencyNote::InterruptsDisabled { cpus, width_ns, window_ns } => {
+                let (width, window) = (exact_duration(*width_ns), exact_duration(*window_ns));
+                write!(f, "interrupts were disabled on CPU {cpus} for {width} of every {window}")?;
+                f.write_str(": everything else there waited, and the rest was not observed")
+            }
             LatencyNote::SmisNotCounted { cpus, why } => {
                 write!(f, "cannot count the SMIs of CPU {cpus}: {why}")
             }
@@ -268,6 +259,23 @@ impl fmt::Display for LatencyNote {
         }?;
         self.advice().iter().try_for_each(|advice| write!(f, "; {advice}"))
     }
+}
+
+/// Writes which CPU handled the interrupt, and what that means for the figures.
+fn write_hpet_handled(
+    f: &mut fmt::Formatter<'_>,
+    irq: u32,
+    handlers: &CpuSet,
+    measured: &CpuSet,
+) -> fmt::Result {
+    if handlers == measured {
+        return write!(f, "CPU {handlers}, that of the thread, handled the HPET interrupt {irq}");
+    }
+    write!(
+        f,
+        "CPU {handlers} handled the HPET interrupt {irq}: the figures include the delays of that \
+         CPU and its wakeup of CPU {measured} (/proc/irq/{irq}/smp_affinity_list sets the CPU)"
+    )
 }
 
 impl fmt::Display for FrequentInterrupt {

@@ -121,7 +121,7 @@ impl<'h> TraceWitness<'h> {
         if let Some(why) = &self.tracing.absent {
             notes.push(LatencyNote::CausesUnknown { why: why.clone() });
             let after = counters::take(self.host, &self.cpus);
-            for before in &self.counters {
+            if let Some(before) = &self.counters {
                 let cpus = self.cpus.iter();
                 notes.extend(cpus.filter_map(|cpu| find_frequent(before, &after, cpu)));
             }

@@ -1,7 +1,7 @@
 //! A kernel tracer as an instrument: its settings and the meaning of its records. Pure, except for
 //! the check of what this kernel supports.
 
-use super::settings::TemporarySetting;
+use super::settings::{SettingTime, TemporarySetting};
 use super::{LatencyNote, WakeupStage};
 use cpushield_linux::latency_stats::WakeEvent;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
@@ -185,5 +185,5 @@ pub(super) fn setting(
     let path = format!("{}/{file}", tracefs.root());
     let was = host.read_line(&path).map_err(|error| error.to_string())?;
     let (file, wanted) = (file.to_owned(), wanted.to_owned());
-    Ok(TemporarySetting { file, was, wanted, at_work: false })
+    Ok(TemporarySetting { file, was, wanted, when: SettingTime::Outside })
 }

@@ -1,7 +1,7 @@
 //! The processes that generate the load: one for each kind, or one for each CPU of a kind whose
 //! threads would otherwise wait for each other. So what one load does to its memory does not delay
-//! another. Both sides of the protocol are here: [`LoadGenerator`] sends requests, [`serve`] answers
-//! them.
+//! another. Both sides of the protocol are here: [`LoadGenerator`] sends requests, and [`serve`]
+//! answers them.
 
 use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, LoadWork, ProgramReport};
 use super::order::{LoadError, LoadRequest, SkippedLoad, WantedLoad};

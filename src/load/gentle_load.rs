@@ -3,8 +3,8 @@
 //! timers, allocate and free memory (TLB shootdowns), send packets over loopback, and start threads
 //! that end soon. One thread for each CPU pins itself there whenever the kernel allows it.
 //!
-//! The process ends at a deadline, when its parent ends, or when [`GentleLoad`] is dropped. It opens
-//! no file.
+//! The process ends at a deadline, when its parent ends, or when [`GentleLoad`] is dropped. It
+//! opens no file.
 
 use super::work;
 use cpushield_linux::{CpuSet, process, sched};

@@ -1,6 +1,7 @@
-//! Load: work that keeps the machine busy on purpose. `gentle_load` is the modest workload of `try`.
-//! The kinds, one file each, are those of `latency --load`. They work as fast as their CPUs allow,
-//! and their work is counted. So the results show what a shield costs the rest of the machine.
+//! Load: work that keeps the machine busy on purpose. `gentle_load` is the modest workload of
+//! `try`. The kinds, one file each, are those of `latency --load`. They work as fast as their CPUs
+//! allow, and their work is counted. So the results show what a shield costs the rest of the
+//! machine.
 //!
 //! Each kind runs in a separate process (`generator`), which ends with its parent. Its counters are
 //! in shared memory, so reading them does not disturb it.

@@ -105,7 +105,8 @@ impl fmt::Display for SkippedLoad {
     }
 }
 
-/// Parses the names of loads: `messages`, `all`, `stress-ng:--cpu 2`. The result has each kind once.
+/// Parses the names of loads: `messages`, `all`, `stress-ng:--cpu 2`. The result has each kind
+/// once.
 ///
 /// # Errors
 /// There is no such kind, or the loads cannot be combined.

@@ -1,5 +1,5 @@
-//! The threads of the gentle load. Each loop is short and mostly sleeps. The load is noticeable, but
-//! it does not overload a machine whose housekeeping CPUs then carry all of it.
+//! The threads of the gentle load. Each loop is short and mostly sleeps. The load is noticeable,
+//! but it does not overload a machine whose housekeeping CPUs then carry all of it.
 
 use cpushield_linux::{CpuSet, sched};
 use std::hint::black_box;

@@ -3,6 +3,7 @@
 
 use super::{Instrument, ThreadTask};
 use crate::latency::LatencyNote;
+use crate::latency::settings::SettingTime;
 use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
@@ -128,7 +129,7 @@ impl LatencyTracer for HardwareInstrument {
         let [first, second] = if window_first_fits { [width, window] } else { [window, width] };
         let threshold_us = THRESHOLD_US.to_string();
         let mut threshold = tracer::setting(host, tracefs, "tracing_thresh", &threshold_us)?;
-        threshold.at_work = true;
+        threshold.when = SettingTime::Running;
         Ok(TracerUse {
             settings: vec![mode, first, second, threshold],
             threads: MeasuredThreads::Uninterruptible("hwlatd/"),

@@ -96,8 +96,8 @@ mod tests {
     fn only_function_calls_on_the_cpus_of_the_load_count() {
         // Linux 6.12 on x86 and 6.1 on arm64, shortened.
         for text in [
-            "      CPU0 CPU2 CPU3\nLOC: 9 9 9   Local timer interrupts\nCAL: 5 70 600   Function call \
-             interrupts\n",
+            "      CPU0 CPU2 CPU3\nLOC: 9 9 9   Local timer interrupts\nCAL: 5 70 600   Function \
+             call interrupts\n",
             "      CPU0 CPU2 CPU3\nIPI0: 1 1 1  Rescheduling interrupts\nIPI1: 5 70 600  Function \
              call interrupts\n",
         ] {
