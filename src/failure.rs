@@ -215,7 +215,9 @@ impl From<crate::load::LoadError> for Failure {
             LoadError::Unknown { .. } => {
                 Failure::usage(message).hint("read about a load: cpushield explain load-messages")
             }
-            LoadError::Senseless { .. } => Failure::usage(message),
+            LoadError::NoneCombined | LoadError::UnexpectedArguments { .. } => {
+                Failure::usage(message)
+            }
             LoadError::Impossible { load, .. } => Failure::machine(message)
                 .hint(format!("read about this load: cpushield explain load-{load}"))
                 .hint("or use another --load; `all` skips loads that cannot run"),

@@ -1,7 +1,7 @@
 //! `cpushield latency -o FILE` and `--resume FILE`: what is on the disk during a measurement, after
 //! a kill, and when the disk is full.
 
-use cpushield::latency::LatencyMeasurement;
+use cpushield::latency::{LatencyMeasurement, LatencyNote};
 use cpushield_linux::{Host, process, sched};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,8 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
     let periods = whole.span_ns / b.period_ns;
     let ends = 200 + b.max_ns.unwrap() / b.period_ns;
     assert!((b.samples + b.missed).abs_diff(periods) <= ends, "{periods}: {b:?}");
-    assert!(whole.notes.iter().any(|note| note.starts_with("part 2 began ")), "{:?}", whole.notes);
+    let is_resumed = |note: &LatencyNote| matches!(note, LatencyNote::Resumed { part: 2, .. });
+    assert!(whole.notes.iter().any(is_resumed), "{:?}", whole.notes);
     let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
@@ -171,7 +172,8 @@ fn a_full_disk_is_reported_once_and_no_data_is_lost() {
     let last = text.lines().last().unwrap();
     let latency: LatencyMeasurement = serde_json::from_str(last).unwrap();
     assert!(latency.series[0].samples > 0 && !latency.unfinished, "{latency:?}");
-    assert!(latency.notes.iter().any(|note| note.contains("could not be saved")), "{latency:?}");
+    let is_unsaved = |note: &LatencyNote| matches!(note, LatencyNote::NotSaved { .. });
+    assert!(latency.notes.iter().any(is_unsaved), "{latency:?}");
 }
 
 #[test]

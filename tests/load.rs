@@ -1,7 +1,7 @@
 //! `cpushield latency --load` on the machine that runs the tests: every kind of load does what it
 //! counts, according to the kernel, stays on its CPUs, and leaves nothing behind.
 
-use cpushield::latency::{LatencyMeasurement, LoadDone};
+use cpushield::latency::{LatencyMeasurement, LatencyNote, LoadDone};
 use cpushield::load::KINDS;
 use cpushield_linux::{CpuSet, Host, Task, sched};
 use std::collections::BTreeMap;
@@ -11,24 +11,25 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Two loads would take each other's time.
+/// Two loads at the same time would slow each other down.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
 }
 
-/// The turn of a test, the CPU to measure, and a directory for its files; `None` on one CPU.
-fn stage(name: &str) -> Option<(MutexGuard<'static, ()>, usize, PathBuf)> {
+/// Takes the turn of a test, chooses the CPU to measure and makes a directory for its files. `None`
+/// on a machine with one CPU.
+fn set_up(name: &str) -> Option<(MutexGuard<'static, ()>, usize, PathBuf)> {
     let cpus = sched::affinity(0).unwrap();
     if cpus.len() < 2 {
-        not_run("one CPU is too few for a load beside a measurement");
+        not_run("a load together with a measurement needs two CPUs");
         return None;
     }
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // Next to the program, which is on a disk.
-    let beside = Path::new(env!("CARGO_BIN_EXE_cpushield")).parent().unwrap();
-    let dir = beside.join(format!("load-{name}-{}", std::process::id()));
+    let program_dir = Path::new(env!("CARGO_BIN_EXE_cpushield")).parent().unwrap();
+    let dir = program_dir.join(format!("load-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     Some((turn, cpus.last().unwrap(), dir))
 }
@@ -41,14 +42,14 @@ fn command(cpu: usize, dir: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn document(child: Child) -> LatencyMeasurement {
+fn read_document(child: Child) -> LatencyMeasurement {
     let output = child.wait_with_output().unwrap();
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What the kernel has counted since boot.
-fn kernel() -> BTreeMap<&'static str, u64> {
+/// Reads what the kernel has counted since boot.
+fn read_kernel_counts() -> BTreeMap<&'static str, u64> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let number = |text: &str, name: &str| {
         let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
@@ -68,8 +69,8 @@ fn kernel() -> BTreeMap<&'static str, u64> {
     ])
 }
 
-/// Threads of the loads of a process.
-fn threads(of: u32) -> Vec<Task> {
+/// Finds the threads of the loads of a process.
+fn find_load_threads(of: u32) -> Vec<Task> {
     let host = Host::live();
     let tasks = host.tasks().unwrap();
     let mut pids = vec![i32::try_from(of).unwrap()];
@@ -80,20 +81,20 @@ fn threads(of: u32) -> Vec<Task> {
         pids.sort_unstable();
         pids.dedup();
     }
-    let of_load = |task: &&Task| pids.contains(&task.pid) && is_of_load(task);
-    tasks.iter().filter(of_load).cloned().collect()
+    let tasks = tasks.into_iter();
+    tasks.filter(|task| pids.contains(&task.pid) && is_of_load(task)).collect()
 }
 
-/// By name: the threads that cpushield names, and the programs.
+/// Whether the name is that of a thread that cpushield starts, or of a program.
 fn is_of_load(task: &Task) -> bool {
     ["load/", "stress-ng", "hackbench"].iter().any(|name| task.comm.starts_with(name))
 }
 
-/// Waits until each of these kinds has a thread; all threads then.
+/// Waits until each of these kinds has a thread. Returns all threads.
 fn wait_for(child: &Child, kinds: &[&str]) -> Vec<Task> {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
-        let found = threads(child.id());
+        let found = find_load_threads(child.id());
         let is_there = |kind: &&str| {
             let own = format!("load/{kind}").chars().take(15).collect::<String>();
             found.iter().any(|task| task.comm == own || task.comm.starts_with(*kind))
@@ -106,7 +107,7 @@ fn wait_for(child: &Child, kinds: &[&str]) -> Vec<Task> {
     }
 }
 
-/// Waits until none of them is left.
+/// Waits until all of these tasks have ended.
 fn assert_gone(tasks: &[Task]) {
     let host = Host::live();
     let until = Instant::now() + Duration::from_secs(20);
@@ -121,24 +122,24 @@ fn assert_gone(tasks: &[Task]) {
     }
 }
 
-fn empty(dir: &Path) {
+fn remove_empty(dir: &Path) {
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     std::fs::remove_dir(dir).unwrap();
 }
 
-fn done<'a>(latency: &'a LatencyMeasurement, name: &str) -> &'a LoadDone {
+fn find_load<'a>(latency: &'a LatencyMeasurement, name: &str) -> &'a LoadDone {
     let found = latency.loads.iter().find(|load| load.name == name);
     found.unwrap_or_else(|| panic!("no {name}: {:?} {:?}", latency.loads, latency.notes))
 }
 
 #[test]
 fn the_kernel_confirms_the_count_of_each_load() {
-    let Some((_turn, cpu, dir)) = stage("counts") else { return };
-    let before = kernel();
+    let Some((_turn, cpu, dir)) = set_up("counts") else { return };
+    let before = read_kernel_counts();
     let words = ["--for", "2s", "--load", "all", "--load-cpus", "all", "--max", "1h"];
-    let latency = document(command(cpu, &dir, &words).spawn().unwrap());
-    let after = kernel();
+    let latency = read_document(command(cpu, &dir, &words).spawn().unwrap());
+    let after = read_kernel_counts();
     let own = KINDS.iter().filter(|kind| !kind.is_program());
     assert_eq!(latency.loads.len(), own.count(), "{:?}", latency.notes);
     for load in &latency.loads {
@@ -161,45 +162,42 @@ fn the_kernel_confirms_the_count_of_each_load() {
         ("messages", "switches", 0.02),
     ] {
         let kernels = after[counter] - before[counter];
-        let own = done(&latency, load).count.unwrap();
+        let own = find_load(&latency, load).count.unwrap();
         #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
         let share = kernels as f64 / own as f64;
         assert!(share >= least, "{load}: {own}, and the kernel counted {kernels} {counter}");
     }
-    let told = latency
-        .notes
-        .iter()
-        .any(|note| note.contains(&format!("also runs on the measured CPU {cpu}")));
-    assert!(told, "{:?}", latency.notes);
-    empty(&dir);
+    let shared = LatencyNote::LoadOnMeasuredCpus { cpus: CpuSet::single(cpu) };
+    assert!(latency.notes.contains(&shared), "{:?}", latency.notes);
+    remove_empty(&dir);
 }
 
-/// Function call interrupts a second that hide those of a load.
-const HIDING: u64 = 1000;
+/// So many function call interrupts a second hide those of a load.
+const HIDING_INTERRUPTS: u64 = 1000;
 
 /// The count is the kernel's for all sources; CPUs without the load show which are the load's.
 /// Other programs may cause some in one second and none in the next, so there are several attempts.
 /// If they never pause, there is no result.
 #[test]
 fn interrupts_start_and_stop_with_the_load() {
-    let Some((_turn, cpu, dir)) = stage("interrupts") else { return };
+    let Some((_turn, cpu, dir)) = set_up("interrupts") else { return };
     if cfg!(not(target_arch = "x86_64")) {
-        return not_run("which row of /proc/interrupts is meant is known for x86 here");
+        return not_run("this test knows the row of /proc/interrupts for x86 only");
     }
     let mut found = Vec::new();
     let loaded = ["--for", "1s", "--load", "interrupts", "--load-cpus", "all"];
     let is_seen = (0..8).any(|_| {
-        let with = document(command(cpu, &dir, &loaded).spawn().unwrap());
-        let before = kernel()["calls"];
-        let quiet = document(command(cpu, &dir, &["--for", "1s"]).spawn().unwrap());
-        let without = kernel()["calls"] - before;
+        let with = read_document(command(cpu, &dir, &loaded).spawn().unwrap());
+        let before = read_kernel_counts()["calls"];
+        let quiet = read_document(command(cpu, &dir, &["--for", "1s"]).spawn().unwrap());
+        let without = read_kernel_counts()["calls"] - before;
         assert!(quiet.loads.is_empty());
-        found.push((done(&with, "interrupts").count.unwrap(), without));
+        found.push((find_load(&with, "interrupts").count.unwrap(), without));
         found.last().is_some_and(|(with, without)| *with > 3 * without)
     });
-    empty(&dir);
+    remove_empty(&dir);
     let others = found.iter().map(|(_, without)| *without).min().unwrap_or(0);
-    if !is_seen && others > HIDING {
+    if !is_seen && others > HIDING_INTERRUPTS {
         return not_run(&format!("other programs interrupt these CPUs {others} times a second"));
     }
     assert!(is_seen, "with and without: {found:?}");
@@ -207,13 +205,13 @@ fn interrupts_start_and_stop_with_the_load() {
 
 #[test]
 fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
-    let Some((_turn, cpu, dir)) = stage("stays") else { return };
+    let Some((_turn, cpu, dir)) = set_up("stays") else { return };
     let child = command(cpu, &dir, &["--for", "1h", "--load", "all"]).spawn().unwrap();
     let kinds = ["messages", "memory", "disk", "network", "fork", "timers"];
     let found = wait_for(&child, &kinds);
     std::thread::sleep(Duration::from_millis(1500));
     let host = Host::live();
-    for task in threads(child.id()) {
+    for task in find_load_threads(child.id()) {
         let Ok(cpus) = host.online_affinity(task.id.tid) else { continue };
         assert!(!cpus.contains(cpu) && task.cpu != cpu, "{task:?} may run on {cpus}");
     }
@@ -221,29 +219,29 @@ fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
     let disk = found.iter().find(|task| task.comm == "load/disk").unwrap();
     cpushield_linux::process::kill(disk.pid, 9).unwrap();
     cpushield_linux::process::kill(i32::try_from(child.id()).unwrap(), 2).unwrap();
-    let latency = document(child);
+    let latency = read_document(child);
     assert!(latency.stopped);
-    let doubts = &done(&latency, "disk").doubts;
+    let doubts = &find_load(&latency, "disk").doubts;
     assert!(doubts.iter().any(|doubt| doubt.to_string().contains("process")), "{doubts:?}");
-    assert!(done(&latency, "fork").doubts.is_empty(), "{latency:?}");
+    assert!(find_load(&latency, "fork").doubts.is_empty(), "{latency:?}");
     let all: CpuSet = sched::affinity(0).unwrap();
-    assert_eq!(done(&latency, "fork").cpus, all.difference(&CpuSet::single(cpu)));
+    assert_eq!(find_load(&latency, "fork").cpus, all.difference(&CpuSet::single(cpu)));
     assert_gone(&found);
-    empty(&dir);
+    remove_empty(&dir);
 }
 
 #[test]
 fn a_killed_measurement_leaves_no_load_behind() {
-    let Some((_turn, cpu, dir)) = stage("killed") else { return };
+    let Some((_turn, cpu, dir)) = set_up("killed") else { return };
     for ms in [0, 5, 20, 60, 150, 300, 500, 800, 1200, 2000] {
         let mut child = command(cpu, &dir, &["--for", "1h", "--load", "all"]).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(ms));
-        let found = threads(child.id());
+        let found = find_load_threads(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
         assert_gone(&found);
     }
-    // Processes of cpushield that were not yet loads: found by their command line.
+    // Processes of cpushield that were not loads yet are found by their command line.
     let until = Instant::now() + Duration::from_secs(20);
     let is_ours = |pid: &String| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -256,27 +254,27 @@ fn a_killed_measurement_leaves_no_load_behind() {
         assert!(Instant::now() < until, "a load is left");
         std::thread::sleep(Duration::from_millis(20));
     }
-    empty(&dir);
+    remove_empty(&dir);
 }
 
 #[test]
 fn installed_load_programs_run_and_end_with_the_load() {
-    let Some((_turn, cpu, dir)) = stage("programs") else { return };
+    let Some((_turn, cpu, dir)) = set_up("programs") else { return };
     let host = Host::live();
-    let is_there = |name: &&str| host.program(name).is_some();
+    let is_installed = |name: &&str| host.program(name).is_some();
     let words = ["stress-ng:--cpu 1 --sock 1", "hackbench"];
-    if !["stress-ng", "hackbench"].iter().all(is_there) {
+    if !["stress-ng", "hackbench"].iter().all(is_installed) {
         let child = command(cpu, &dir, &["--for", "1s", "--load", "stress-ng,hackbench"]).output();
         let said = String::from_utf8_lossy(&child.unwrap().stderr).into_owned();
-        assert!(said.contains("is not there; the package"), "{said}");
-        empty(&dir);
-        return not_run("stress-ng and hackbench (packages stress-ng, rt-tests) are not there");
+        assert!(said.contains("is not installed; install the package"), "{said}");
+        remove_empty(&dir);
+        return not_run("stress-ng and hackbench (packages stress-ng, rt-tests) are not installed");
     }
     let loads = ["--load", words[0], "--load", words[1]];
     let run = [&["--for", "2s"][..], &loads].concat();
-    let latency = document(command(cpu, &dir, &run).spawn().unwrap());
+    let latency = read_document(command(cpu, &dir, &run).spawn().unwrap());
     for name in ["stress-ng:cpu", "stress-ng:sock", "hackbench"] {
-        let load = done(&latency, name);
+        let load = find_load(&latency, name);
         assert!(load.count > Some(0) && load.per_s.is_some_and(|rate| rate > 0.0), "{load:?}");
         assert!(load.doubts.is_empty() && load.program.is_some(), "{load:?}");
     }
@@ -284,26 +282,26 @@ fn installed_load_programs_run_and_end_with_the_load() {
     let mut child = command(cpu, &dir, &run).spawn().unwrap();
     let mut found = wait_for(&child, &["stress-ng", "hackbench"]);
     std::thread::sleep(Duration::from_millis(300));
-    found.extend(threads(child.id()));
+    found.extend(find_load_threads(child.id()));
     child.kill().unwrap();
     child.wait().unwrap();
     assert_gone(&found);
     let output = command(cpu, &dir, &["--for", "1s", "--load", "stress-ng:--nonsense"]).output();
     let latency: LatencyMeasurement = serde_json::from_slice(&output.unwrap().stdout).unwrap();
-    let load = done(&latency, "stress-ng");
+    let load = find_load(&latency, "stress-ng");
     assert!(load.count.is_none() && load.per_s.is_none() && !load.doubts.is_empty(), "{load:?}");
-    empty(&dir);
+    remove_empty(&dir);
 }
 
 #[test]
 fn invalid_loads_are_refused_immediately() {
-    let Some((_turn, cpu, dir)) = stage("refused") else { return };
+    let Some((_turn, cpu, dir)) = set_up("refused") else { return };
     let measured = cpu.to_string();
     let other = sched::affinity(0).unwrap().first().unwrap().to_string();
     for (words, code, wanted) in [
         (&["--load", "sundial"][..], 2, "no load \"sundial\""),
         (&["--load", "none,disk"], 2, "none cannot be combined with other loads"),
-        (&["--load", "disk:-x"], 2, "only a program takes words"),
+        (&["--load", "disk:-x"], 2, "only a program takes arguments"),
         (&["--load", "disk", "--load-cpus", "4000"], 2, "CPU 4000 is not online"),
         (&["--load", "interrupts", "--load-cpus", &other], 3, "it needs two CPUs"),
         (&["--load", "fork", "--load-cpus", &measured], 0, ""),
@@ -323,6 +321,6 @@ fn invalid_loads_are_refused_immediately() {
     }
     let nowhere = Path::new("/nonexistent");
     let output = command(cpu, nowhere, &["--load", "disk"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent cannot be used"));
-    empty(&dir);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot use /nonexistent"));
+    remove_empty(&dir);
 }

@@ -40,7 +40,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("plan", &["causes", "change", "policy", "survey", "tunables", "with_text"]),
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
-    ("latency", &["load", "policy", "survey", "verify", "with_text"]),
+    ("latency", &["causes", "load", "policy", "survey", "verify", "with_text"]),
     ("live", &["causes", "survey", "verify", "with_text"]),
     ("load", &["with_text"]),
     ("screen", &[]),

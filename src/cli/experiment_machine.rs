@@ -16,8 +16,8 @@ use crate::experiment::{
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, LatencyError, LatencyMeasurement, MeasureProgress, MeasureRequest, ThreadSpec,
-    instruments,
+    self, LatencyError, LatencyMeasurement, LatencyNote, MeasureProgress, MeasureRequest,
+    ThreadSpec, instruments,
 };
 use crate::plan::{Plan, plan};
 use crate::policy::ShieldRequest;
@@ -137,7 +137,8 @@ impl LiveExperimentMachine<'_> {
         let mut latency = latency?;
         for step in &applied.steps {
             if matches!(step.done.outcome, Outcome::Refused { .. }) {
-                latency.notes.push(format!("the kernel refused a change of {}", step.tunable));
+                let tunable = step.tunable.clone();
+                latency.notes.push(LatencyNote::ChangeRefused { tunable });
             }
         }
         Ok(latency)

@@ -3,7 +3,7 @@
 use super::completions::KnownWord;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
-use crate::load::{self, KINDS, LoadRequest, wanted};
+use crate::load::{self, KINDS, LoadRequest, parse_loads};
 use cpushield_linux::{CpuSet, Host, scratch_file};
 use std::str::FromStr;
 
@@ -65,7 +65,7 @@ impl LoadArgs {
     /// # Errors
     /// There is no such load.
     pub fn check(&self) -> Result<(), Failure> {
-        Ok(wanted(&self.load).map(drop)?)
+        Ok(parse_loads(&self.load).map(drop)?)
     }
 
     /// The load to run while `measured` CPUs are measured and `shielded` CPUs are shielded.
@@ -79,7 +79,7 @@ impl LoadArgs {
         measured: &CpuSet,
         shielded: &CpuSet,
     ) -> Result<LoadRequest, Failure> {
-        let wanted = wanted(&self.load)?;
+        let wanted = parse_loads(&self.load)?;
         if wanted.is_empty() {
             return Ok(LoadRequest::none());
         }

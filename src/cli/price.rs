@@ -54,24 +54,23 @@ pub(super) fn measure_window(
     generator.begin();
     wait(WARMUP, &|_| {})?;
     let start_ns = monotonic_ns();
-    generator.count_from_now(host);
-    let mut last = generator.so_far(host);
+    generator.start_counting(host);
+    let mut last = generator.read_counts(host);
     let mut parts: Vec<(String, Vec<f64>)> =
-        last.iter().map(|(name, ..)| ((*name).to_owned(), Vec::new())).collect();
+        last.iter().map(|(name, _)| ((*name).to_owned(), Vec::new())).collect();
     for part in 0..PARTS {
         wait(span / PARTS, &|done| bar.show_progress(what, span / PARTS * part + done, span))?;
-        let now = generator.so_far(host);
-        for (((_, rates), (_, from_ns, from)), (_, until_ns, until)) in
-            parts.iter_mut().zip(&last).zip(&now)
-        {
-            let count = until.zip(*from).map(|(until, from)| until.wrapping_sub(from));
-            rates.extend(crate::load::rate(count, until_ns.saturating_sub(*from_ns)));
+        let now = generator.read_counts(host);
+        for (((_, rates), (_, first)), (_, last)) in parts.iter_mut().zip(&last).zip(&now) {
+            let count = last.count.zip(first.count).map(|(last, first)| last.wrapping_sub(first));
+            let span_ns = last.at_ns.saturating_sub(first.at_ns);
+            rates.extend(crate::load::compute_rate(count, span_ns));
         }
         last = now;
     }
-    generator.count_until_now(host);
+    generator.stop_counting(host);
     let span_ns = monotonic_ns().saturating_sub(start_ns);
-    let notes = std::mem::take(&mut generator.notes);
+    let notes = generator.skipped.iter().map(ToString::to_string).collect();
     let loads = generator.end(host);
     bar.end();
     Ok(PriceWindow { cpus: request.cpus.clone(), span_ns, loads, parts, notes })

@@ -332,7 +332,7 @@ fn column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
         return Err(at(last, format!("expected {LIMITS} limits at most")));
     }
     let load: Vec<String> = text.load.iter().map(|word| word.get_ref().clone()).collect();
-    if let (Some(first), Err(error)) = (text.load.first(), load::wanted(&load)) {
+    if let (Some(first), Err(error)) = (text.load.first(), load::parse_loads(&load)) {
         return Err(at(first, error.to_string()));
     }
     Ok(ExperimentColumn {

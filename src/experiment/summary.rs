@@ -28,7 +28,7 @@ fn achieved(load: &LoadDone) -> LoadAchieved {
 
 fn track(period_ns: u64, latency: &LatencyMeasurement) -> ThreadTrack {
     // Stages of one wakeup are never added up.
-    let whole = |series: &&ThreadSeries| series.stage.as_deref() == latency.whole();
+    let whole = |series: &&ThreadSeries| series.stage == latency.last_stage();
     let of: Vec<&ThreadSeries> =
         latency.series.iter().filter(|it| it.period_ns == period_ns).filter(whole).collect();
     let samples = of.iter().map(|series| series.samples).sum();

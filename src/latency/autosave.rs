@@ -3,7 +3,7 @@
 //! first document and inherits the housekeeping CPUs of the caller. A failed write is tried again
 //! with the next document.
 
-use super::LatencyMeasurement;
+use super::{LatencyMeasurement, LatencyNote};
 use cpushield_linux::keep_document;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -84,7 +84,7 @@ impl Autosave {
 
     /// Waits for the last write. Returns notes about failed and slow writes.
     #[must_use]
-    pub fn end(mut self) -> Vec<String> {
+    pub fn end(mut self) -> Vec<LatencyNote> {
         if let Some(AutosaveWriter { documents, thread }) = self.writer.take() {
             drop(documents);
             // The caller writes the last document anyway, so a panic of the thread does not matter.
@@ -93,17 +93,10 @@ impl Autosave {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes = Vec::new();
         if let Some((why, times)) = &state.failed {
-            notes.push(format!(
-                "the document could not be saved {times} times ({why}); a power cut at that time \
-                 would have lost it"
-            ));
+            notes.push(LatencyNote::NotSaved { why: why.clone(), times: *times });
         }
         if state.longest > SLOW {
-            let seconds = state.longest.as_secs();
-            notes.push(format!(
-                "the disk took {seconds} s to save the document; a power cut at that time would \
-                 have lost as much"
-            ));
+            notes.push(LatencyNote::SavedSlowly { longest_s: state.longest.as_secs() });
         }
         notes
     }
@@ -179,7 +172,8 @@ mod tests {
         full.store(false, Ordering::Relaxed);
         assert!(until(&mut keeper, None));
         let notes = keeper.end();
-        assert!(notes[0].contains("times (no room)") && notes.len() == 1, "{notes:?}");
+        let [LatencyNote::NotSaved { why, times: 1.. }] = &notes[..] else { panic!("{notes:?}") };
+        assert_eq!(why, "no room");
         assert!(saved.lock().unwrap().contains("\"samples\""));
     }
 }

@@ -1,5 +1,6 @@
 //! Checks whether a request is possible on this machine, and makes notes about it.
 
+use super::LatencyNote;
 use super::measure::exact_duration;
 use super::order::{LatencyError, MeasureRequest};
 use cpushield_linux::{CpuSet, Host};
@@ -27,10 +28,7 @@ pub(super) fn check_request(
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
-    request
-        .instrument
-        .possible(host)
-        .map_err(|why| LatencyError::Impossible { instrument: request.instrument.name(), why })?;
+    request.instrument.possible(host).map_err(|why| request.refuse(why))?;
     check_threads(request, &online)
         .map_err(|why| LatencyError::Unsuited { instrument: request.instrument.name(), why })?;
     Ok(online)
@@ -73,36 +71,32 @@ fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), St
     Ok(())
 }
 
-/// Notes about other processes that the request puts on the measured CPUs.
-pub(super) fn sharing_notes(request: &MeasureRequest<'_>, online: &CpuSet) -> Vec<String> {
+/// Finds the measured CPUs that other activity of this program shares.
+pub(super) fn find_sharing_notes(
+    request: &MeasureRequest<'_>,
+    online: &CpuSet,
+) -> Vec<LatencyNote> {
     let mut notes = Vec::new();
     if online.difference(&request.cpus).is_empty() {
-        notes
-            .push("every CPU is measured, so cpushield itself runs next to the threads".to_owned());
+        notes.push(LatencyNote::EveryCpuMeasured);
     }
-    let both = request.cpus.intersection(&request.load.cpus);
-    if !both.is_empty() && !request.load.wanted.is_empty() {
-        notes
-            .push(format!("the load also runs on the measured CPU {both}, because of --load-cpus"));
+    let cpus = request.cpus.intersection(&request.load.cpus);
+    if !cpus.is_empty() && !request.load.wanted.is_empty() {
+        notes.push(LatencyNote::LoadOnMeasuredCpus { cpus });
     }
     notes
 }
 
-/// A note about CPUs whose timers may expire on another CPU.
-pub(super) fn timer_migration_note(
+/// Finds measured CPUs whose timers may expire on another CPU.
+pub(super) fn find_timer_migration(
     request: &MeasureRequest<'_>,
     nohz_full: Option<&CpuSet>,
     migration: Option<bool>,
-) -> Option<String> {
+) -> Option<LatencyNote> {
     let by_tracer = request.instrument.tracer().is_some();
     let timed = !request.instrument.is_endless() && !request.instrument.is_driven() && !by_tracer;
     let cpus = request.cpus.intersection(nohz_full.filter(|_| timed && migration == Some(true))?);
-    (!cpus.is_empty()).then(|| {
-        format!(
-            "CPU {cpus} is nohz_full and kernel.timer_migration is 1: its timers may expire on a \
-             housekeeping CPU, whose activity is then part of the figures"
-        )
-    })
+    (!cpus.is_empty()).then_some(LatencyNote::TimersMayMigrate { cpus })
 }
 
 #[cfg(test)]
@@ -145,9 +139,10 @@ mod tests {
         let nohz_full: CpuSet = "2-3".parse().unwrap();
         let note = |name, cpus, migration| {
             let request = request(name, cpus, 1_000_000, SchedPolicy::Other { nice: 0 });
-            timer_migration_note(&request, Some(&nohz_full), migration)
+            find_timer_migration(&request, Some(&nohz_full), migration)
         };
-        assert!(note("timer", "1-2", Some(true)).is_some_and(|s| s.starts_with("CPU 2 is nohz")));
+        let migrates = LatencyNote::TimersMayMigrate { cpus: CpuSet::single(2) };
+        assert_eq!(note("timer", "1-2", Some(true)), Some(migrates));
         for (name, cpus, migration) in [
             ("timer", "1", Some(true)),
             ("timer", "2", Some(false)),
@@ -165,18 +160,19 @@ mod tests {
         let other = SchedPolicy::Other { nice: 0 };
         let notes = |words: &[&str], cpus: &str| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let wanted = load::wanted(&words).unwrap();
+            let wanted = load::parse_loads(&words).unwrap();
             let load = load::LoadRequest {
                 wanted,
                 cpus: cpus.parse().unwrap(),
                 ..load::LoadRequest::none()
             };
             let request = MeasureRequest { load, ..request("timer", "2-3", 1_000_000, other) };
-            sharing_notes(&request, &"0-3".parse().unwrap()).join(", ")
+            find_sharing_notes(&request, &"0-3".parse().unwrap())
         };
-        assert_eq!(notes(&["disk"], "0-1"), "");
-        assert_eq!(notes(&[], "0-3"), "");
-        assert!(notes(&["disk"], "0-2").contains("also runs on the measured CPU 2,"));
+        assert_eq!(notes(&["disk"], "0-1"), []);
+        assert_eq!(notes(&[], "0-3"), []);
+        let shared = LatencyNote::LoadOnMeasuredCpus { cpus: CpuSet::single(2) };
+        assert_eq!(notes(&["disk"], "0-2"), [shared]);
     }
 
     #[test]

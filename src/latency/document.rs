@@ -2,11 +2,12 @@
 
 use super::histogram::counts;
 use super::measure::exact_duration;
-use super::{LatencyDoubt, ShieldBreach, ThreadDoubt};
+use super::{LatencyDoubt, LatencyNote, ShieldBreach, ThreadDoubt};
 use crate::load::LoadDone;
 use crate::verify::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -60,8 +61,13 @@ pub struct LatencyMeasurement {
         schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
     )]
     pub doubts: Vec<LatencyDoubt>,
-    /// Notes.
-    pub notes: Vec<String>,
+    /// Facts that a reader of the figures has to know.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<LatencyNote>>")
+    )]
+    pub notes: Vec<LatencyNote>,
 }
 
 /// A part of a resumed measurement.
@@ -87,11 +93,10 @@ pub struct MeasurementPart {
 pub struct ThreadSeries {
     /// Its CPU.
     pub cpu: usize,
-    /// The stage of a wakeup, where the instrument distinguishes them: `irq`, until the timer's
-    /// interrupt was handled; `thread`, until the thread ran in the kernel; `user`, until it was
-    /// back in user mode. All start when the event was due. `None` where there are no stages.
+    /// The stage of a wakeup, where the instrument distinguishes them; `None` where there are no
+    /// stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<String>,
+    pub stage: Option<WakeupStage>,
     /// Time between two events, in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
     /// Its scheduling policy, `SCHED_FIFO 80`.
@@ -144,6 +149,30 @@ pub struct ThreadSeries {
         schemars(with = "Vec<crate::with_text::WithText<ThreadDoubt>>")
     )]
     pub doubts: Vec<ThreadDoubt>,
+}
+
+/// A stage of a wakeup. All stages start when the event was due, so a later one includes those
+/// before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum WakeupStage {
+    /// Until the timer's interrupt was handled.
+    Irq,
+    /// Until the thread ran in the kernel.
+    Thread,
+    /// Until the thread was back in user mode.
+    User,
+}
+
+impl fmt::Display for WakeupStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WakeupStage::Irq => "irq",
+            WakeupStage::Thread => "thread",
+            WakeupStage::User => "user",
+        })
+    }
 }
 
 /// One of the longest latencies.
@@ -318,9 +347,8 @@ impl LatencyMeasurement {
 
     /// The stage that includes the others, where a wakeup is measured in stages.
     #[must_use]
-    pub fn whole(&self) -> Option<&str> {
-        let stages: Vec<&str> = self.series.iter().filter_map(|s| s.stage.as_deref()).collect();
-        ["user", "thread", "irq"].into_iter().find(|stage| stages.contains(stage))
+    pub fn last_stage(&self) -> Option<WakeupStage> {
+        self.series.iter().filter_map(|series| series.stage).max()
     }
 
     /// The threshold that no latency reached; `None` when a series has samples or no threshold.

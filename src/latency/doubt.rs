@@ -32,7 +32,7 @@ pub enum LatencyDoubt {
         late_ns: u64,
     },
     /// The kernel thread that looks for gaps had too little CPU time.
-    LookerKeptAway {
+    TracerThreadStarved {
         /// The thread.
         thread: String,
         /// How long it ran, in nanoseconds; `None` when that cannot be read.
@@ -64,7 +64,7 @@ pub enum LatencyDoubt {
         /// The kernel's answer.
         answer: String,
     },
-    /// A setting of the tracer could not be put back.
+    /// A setting of the tracer could not be restored.
     SettingLeft {
         /// The kernel's answer.
         answer: String,
@@ -127,11 +127,15 @@ impl fmt::Display for LatencyDoubt {
                 "the threads ended by themselves {} ago, because cpushield got no CPU to stop them",
                 exact_duration(*late_ns)
             ),
-            LatencyDoubt::LookerKeptAway { thread, ran_ns, span_ns } => {
+            LatencyDoubt::TracerThreadStarved { thread, ran_ns, span_ns } => {
                 let ran = ran_ns.map(|ns| format!("{} ms", ns / MS));
                 let ran = ran.as_deref().unwrap_or("an unknown time");
                 let span = span_ns / MS;
-                write!(f, "{thread} ran for {ran} of {span} ms: too little to rule out gaps")
+                write!(
+                    f,
+                    "the kernel thread {thread} ran for {ran} of {span} ms, which is too little to \
+                     rule out gaps"
+                )
             }
             LatencyDoubt::RecordsUnreadable { cpu, answer } => {
                 write!(f, "the records of CPU {cpu} cannot be read: {answer}")
@@ -139,10 +143,14 @@ impl fmt::Display for LatencyDoubt {
             LatencyDoubt::RecordsLost { cpu, count } => {
                 write!(f, "the kernel lost {count} records of CPU {cpu}")
             }
-            LatencyDoubt::TracerNotStopped { answer } => f.write_str(answer),
-            LatencyDoubt::TraceLeft { answer } => write!(f, "the trace is still there: {answer}"),
+            LatencyDoubt::TracerNotStopped { answer } => {
+                write!(f, "could not stop the tracer: {answer}")
+            }
+            LatencyDoubt::TraceLeft { answer } => {
+                write!(f, "could not remove the trace: {answer}")
+            }
             LatencyDoubt::SettingLeft { answer } => {
-                write!(f, "a setting of the kernel's tracer could not be put back: {answer}")
+                write!(f, "could not restore a setting of the kernel's tracer: {answer}")
             }
             LatencyDoubt::ShieldBroken { breach } => write!(f, "the shield was broken {breach}"),
             LatencyDoubt::ThreadDoubtful { thread, doubt } => write!(f, "{thread}: {doubt}"),
@@ -206,7 +214,7 @@ pub enum ThreadDoubt {
         /// How many.
         count: u64,
     },
-    /// It missed more periods than it met.
+    /// It missed more events than it saw.
     MostlyMissed,
     /// Events came before they were due.
     EventsEarly {
@@ -278,7 +286,7 @@ impl fmt::Display for ThreadDoubt {
             ThreadDoubt::NoEvent => f.write_str("no event came"),
             ThreadDoubt::Elsewhere { count } => write!(f, "it ran on another CPU {count} times"),
             ThreadDoubt::MostlyMissed => f.write_str(
-                "it missed more events than it met; this machine cannot keep up with the period",
+                "it missed more events than it saw: this machine cannot keep up with the period",
             ),
             ThreadDoubt::EventsEarly { count } => {
                 write!(
@@ -344,8 +352,9 @@ pub enum GuardBreach {
     CpusUnreadable,
     /// Its cgroup lost CPUs.
     CpusLost {
-        /// The lost CPUs, as a list.
-        cpus: String,
+        /// The lost CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
     },
     /// Its partition type changed or became invalid.
     Partition {

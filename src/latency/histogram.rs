@@ -143,7 +143,7 @@ pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, String> {
         .begin_log_with(&mut log, &mut serializer)
         .map_err(|e| log_error(&e))?;
     let mut series: Vec<&ThreadSeries> = latency.series.iter().collect();
-    series.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
+    series.sort_by_key(|series| (series.cpu, series.period_ns, series.stage));
     for series in series {
         let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!("-{stage}"));
         let name = format!("cpu{}-{}ns{stage}", series.cpu, series.period_ns);
@@ -166,7 +166,7 @@ fn log_error(error: &dyn std::fmt::Debug) -> String {
 /// A histogram of the document cannot be decoded.
 pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, String> {
     let mut all: Vec<&ThreadSeries> = latency.series.iter().collect();
-    all.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
+    all.sort_by_key(|series| (series.cpu, series.period_ns, series.stage));
     let longest = all.iter().filter_map(|series| series.max_ns).max().map_or(0, whole_us);
     let lines = longest.saturating_add(1).min(LINES_MAX);
     let mut columns = Vec::new();

@@ -2,7 +2,7 @@
 //! requested time, and makes a document of its figures. A housekeeping CPU reads the figures
 //! several times a second.
 
-use super::check::{check_request, sharing_notes, timer_migration_note};
+use super::check::{check_request, find_sharing_notes, find_timer_migration};
 use super::empty_document::empty_document;
 use super::histogram;
 use super::measurement_process::{LONG_PERIOD, MeasurementTimes, ThreadPlacement};
@@ -10,8 +10,8 @@ use super::order::{LatencyError, MeasureProgress, MeasureRequest};
 use super::sample_source::{SampleSource, SeriesLabel};
 use super::trace_witness::TraceWitness;
 use super::{
-    GuardState, LatencyDoubt, LatencyMeasurement, OverLimit, ShieldBreach, ThreadDoubt,
-    ThreadSeries, WorstLatency, WorstTimeline,
+    GuardState, LatencyDoubt, LatencyMeasurement, LatencyNote, OverLimit, ShieldBreach,
+    ThreadDoubt, ThreadSeries, WorstLatency, WorstTimeline,
 };
 use crate::load::LoadGenerator;
 use crate::survey::survey_with_shield;
@@ -60,10 +60,10 @@ pub fn measure(
     let nohz_full = machine.isolation.nohz_full.clone();
     let empty_document = empty_document(request, machine, migration);
     let mut run = MeasurementRun::new(host, request, &rows, empty_document);
-    run.notes = sharing_notes(request, &online);
+    run.notes = find_sharing_notes(request, &online);
     run.notes.extend(source.notes());
-    run.notes.extend(timer_migration_note(request, nohz_full.as_ref(), migration));
-    run.notes.append(&mut load.notes);
+    run.notes.extend(find_timer_migration(request, nohz_full.as_ref(), migration));
+    run.notes.extend(load.skipped.drain(..).map(|skipped| LatencyNote::LoadSkipped { skipped }));
     load.begin();
     let before = environment::take(host);
     run.empty_document.began_s =
@@ -76,10 +76,10 @@ pub fn measure(
     let (after_warmup, stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, request, &rows, source.tallies(), begin_ns);
         run.wait_until(&source, &mut witness, from_ns);
-        load.count_from_now(host);
+        load.start_counting(host);
         let after_warmup = environment::take(host);
         let stopped = run.watch(&source, &mut witness, from_ns);
-        load.count_until_now(host);
+        load.stop_counting(host);
         let moved = run.thread_state_doubts();
         run.notes.extend(request.instrument.notes(host, &request.cpus));
         let end_ns = monotonic_ns();
@@ -159,7 +159,7 @@ struct MeasurementRun<'a> {
     empty_document: LatencyMeasurement,
     timelines: Vec<WorstTimeline>,
     doubts: Vec<LatencyDoubt>,
-    notes: Vec<String>,
+    notes: Vec<LatencyNote>,
     /// Each way in which the shield was broken, with the time of its first detection.
     broken: Vec<ShieldBreach>,
 }
@@ -288,7 +288,7 @@ impl<'a> MeasurementRun<'a> {
             if !(silent || known) {
                 doubts.extend(figure_doubts(&row.placement, stage, &figures, end_ns));
             }
-            latency.notes.extend(blur_note(&row.placement, &figures));
+            latency.notes.extend(note_blur(&row.placement, &figures));
             let mut series = series_for(row, tally, self.request, from_ns, line.clone(), doubts);
             for worst in &mut series.worst {
                 let due_ns = from_ns.saturating_add(worst.at_ns);
@@ -360,7 +360,7 @@ fn series_for(
     });
     ThreadSeries {
         cpu: placement.cpu,
-        stage: row.stage.map(str::to_owned),
+        stage: row.stage,
         period_ns: placement.period_ns,
         policy: placement.policy.to_string(),
         threshold_ns: Some(row.threshold_ns).filter(|ns| *ns > 0),
@@ -449,12 +449,10 @@ fn figure_doubts(
     doubts
 }
 
-/// A note about how much too long the figures of a thread may be.
-fn blur_note(placement: &ThreadPlacement, figures: &LatencyFigures) -> Option<String> {
-    let blur = exact_duration(figures.blur_ns);
-    (figures.blur_ns > 0).then(|| {
-        format!("CPU {}: every latency may be too long by up to {blur}, see explain", placement.cpu)
-    })
+/// Notes how much too long the figures of a thread may be.
+fn note_blur(placement: &ThreadPlacement, figures: &LatencyFigures) -> Option<LatencyNote> {
+    let blur_ns = figures.blur_ns;
+    (blur_ns > 0).then_some(LatencyNote::LatenciesTooLong { cpu: placement.cpu, blur_ns })
 }
 
 /// Formats a time exactly, as the command line accepts it.
@@ -570,10 +568,13 @@ pub(super) mod tests {
         assert!(why.unwrap().to_string().contains("4700ms ago"));
     }
 
+    fn held(latency: &LatencyMeasurement, most_ns: u64) -> Option<bool> {
+        gate(latency, most_ns).held
+    }
+
     #[test]
     fn doubts_prevent_a_gate_from_holding_but_not_from_failing() {
         let plain = latency();
-        let held = |latency: &LatencyMeasurement, most| gate(latency, most).held;
         assert_eq!(held(&plain, 31_000), Some(true));
         assert_eq!(held(&plain, 30_999), Some(false));
         let mut figure_doubts = plain.clone();
@@ -669,7 +670,8 @@ pub(super) mod tests {
         assert!(
             doubts_text(LatencyFigures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns")
         );
-        assert!(blur_note(&PLACEMENT, &figures).is_some_and(|note| note.contains("20us")));
+        let too_long = LatencyNote::LatenciesTooLong { cpu: 3, blur_ns: BLUR_NS };
+        assert_eq!(note_blur(&PLACEMENT, &figures), Some(too_long));
         let given_up = figure_doubts(&PLACEMENT, ThreadStage::Overrun, &figures, 0);
         assert_eq!(given_up[0], ThreadDoubt::Overrun);
     }

@@ -3,6 +3,7 @@
 //! interrupt it. Both sides of the protocol are here: [`MeasurementProcess`] asks, [`serve`]
 //! answers.
 
+use super::LatencyNote;
 use super::instruments::{self, ThreadTask};
 use super::order::LatencyError;
 use cpushield_linux::latency_stats::{
@@ -66,7 +67,7 @@ enum MeasurementRequest {
 /// Its reply.
 #[derive(Debug, Serialize, Deserialize)]
 enum MeasurementReply {
-    Ready { board: i32, tids: Vec<i32>, notes: Vec<String> },
+    Ready { board: i32, tids: Vec<i32>, notes: Vec<LatencyNote> },
     Going,
     Done,
     Refused { policy: SchedPolicy, why: String },
@@ -81,7 +82,7 @@ pub(super) struct MeasurementProcess {
     /// The threads' numbers, in the order of the placements.
     pub(super) tids: Vec<i32>,
     /// Notes for the document.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Vec<LatencyNote>,
 }
 
 impl MeasurementProcess {
@@ -228,10 +229,7 @@ impl MeasurementThreads {
         let mut notes = Vec::new();
         let board = Arc::new(LatencyBoard::new(placements.len()).map_err(failure)?);
         if let Err(e) = memory::lock_all() {
-            notes.push(format!(
-                "the memory of the measuring threads is not locked ({e}): the figures may include \
-                 page faults"
-            ));
+            notes.push(LatencyNote::MemoryNotLocked { answer: e.to_string() });
         }
         for file in files {
             host.write(file, &std::process::id().to_string()).map_err(failure)?;

@@ -15,6 +15,7 @@ pub mod instruments;
 mod kthreads;
 mod measure;
 mod measurement_process;
+mod note;
 mod order;
 mod resume;
 mod sample_source;
@@ -34,8 +35,9 @@ pub use measure::measure;
 #[cfg(test)]
 pub(crate) use measure::tests::latency_of;
 pub use measurement_process::{HIDDEN, serve};
+pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
 pub use order::{LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
 pub use resume::{ResumeMismatch, find_mismatch, join_parts};
-pub use settings::{TemporarySetting as TracerSetting, restore_tracer_settings};
+pub use settings::{SettingTime, TemporarySetting as TracerSetting, restore_tracer_settings};
 pub use shield_monitor::{GuardState, ShieldMonitor};
 pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};

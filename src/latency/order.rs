@@ -53,6 +53,13 @@ pub struct MeasureRequest<'a> {
     pub stop: &'a dyn Fn() -> bool,
 }
 
+impl MeasureRequest<'_> {
+    /// Refuses the request because its instrument cannot run here.
+    pub(super) fn refuse(&self, why: String) -> LatencyError {
+        LatencyError::Impossible { instrument: self.instrument.name(), why }
+    }
+}
+
 impl fmt::Debug for MeasureRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MeasureRequest")

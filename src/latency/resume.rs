@@ -4,7 +4,8 @@
 use super::measure::{exact_duration, gate};
 use super::order::MeasureRequest;
 use super::{
-    LatencyMeasurement, MeasurementPart, ShieldBreach, ThreadSeries, WorstTimeline, histogram,
+    LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,
+    ThreadSeries, WorstTimeline, histogram,
 };
 use crate::load::LoadDone;
 use std::collections::BTreeSet;
@@ -105,7 +106,9 @@ pub fn join_parts(
         match find_load(before, load) {
             Some(earlier) => add_load(load, earlier),
             // The interrupted part had not counted it yet.
-            None => whole.notes.push(format!("load {}: counted in the last part only", load.name)),
+            None => {
+                whole.notes.push(LatencyNote::LoadCountedInLastPart { load: load.name.clone() });
+            }
         }
     }
     let number = whole.parts.len();
@@ -118,7 +121,9 @@ pub fn join_parts(
     };
     whole.doubts = union(&before.doubts, &part.doubts);
     whole.notes = union(&before.notes, &whole.notes);
-    whole.notes.extend(pause_note(&whole.parts, before.unfinished));
+    let lost = before.unfinished.then_some(LostPart::LastSecond);
+    let pause = find_pause(&whole.parts);
+    whole.notes.extend(pause.map(|pause| LatencyNote::Resumed { part: number, pause, lost }));
     whole.gates = max_ns.map(|most| gate(&whole, most)).into_iter().collect();
     Ok(whole)
 }
@@ -150,26 +155,20 @@ fn find_load<'a>(latency: &'a LatencyMeasurement, wanted: &LoadDone) -> Option<&
     latency.loads.iter().find(|load| load.name == wanted.name && load.unit == wanted.unit)
 }
 
-/// Describes the pause before the last part.
-fn pause_note(parts: &[MeasurementPart], was_interrupted: bool) -> Option<String> {
+/// Finds the pause before the last part; `None` without an earlier part.
+fn find_pause(parts: &[MeasurementPart]) -> Option<MeasurementPause> {
     let (last, rest) = parts.split_last()?;
     let before = rest.last()?;
-    let same_boot = before.boot.is_some() && before.boot == last.boot;
-    let pause = if same_boot {
-        let measured_end = before.began_ns.saturating_add(before.span_ns);
-        exact_duration(last.began_ns.saturating_sub(measured_end) / 1_000_000 * 1_000_000)
-    } else {
-        let measured_end = before.began_s.saturating_add(before.span_ns / 1_000_000_000);
-        format!("about {} s by the wall clock", last.began_s.saturating_sub(measured_end))
-    };
-    let boot = match (same_boot, &before.boot, &last.boot) {
-        (true, ..) => "",
-        (false, Some(_), Some(_)) => ", after another boot",
-        _ => ", possibly after another boot",
-    };
-    let lost = if was_interrupted { "; the last second of the part before is lost" } else { "" };
-    let number = parts.len();
-    Some(format!("part {number} began {pause} after the one before it ended{boot}{lost}"))
+    let end_s = before.began_s.saturating_add(before.span_ns / 1_000_000_000);
+    let pause_s = last.began_s.saturating_sub(end_s);
+    Some(match (&before.boot, &last.boot) {
+        (Some(one), Some(other)) if one == other => {
+            let end_ns = before.began_ns.saturating_add(before.span_ns);
+            MeasurementPause::Same { pause_ns: last.began_ns.saturating_sub(end_ns) }
+        }
+        (Some(_), Some(_)) => MeasurementPause::Other { pause_s },
+        _ => MeasurementPause::Unknown { pause_s },
+    })
 }
 
 /// Joins two series of one thread.
@@ -265,17 +264,23 @@ mod tests {
         assert_eq!((moments.worst_ns[0], moments.worst_ns[last]), (9_000, 70_000));
         assert_eq!((found.span_ns, found.asked_ns), (20_000_000_000, 20_000_000_000));
         assert!(!found.unfinished && found.gates[0].held == Some(false));
+        let pause = MeasurementPause::Same { pause_ns: 7_000_000_000 };
+        let lost = Some(LostPart::LastSecond);
+        let resumed = LatencyNote::Resumed { part: 2, pause, lost };
+        assert_eq!(found.notes, [resumed.clone()]);
         assert_eq!(
-            found.notes,
-            ["part 2 began 7s after the one before it ended; the last second of the part \
-                 before is lost"]
+            resumed.to_string(),
+            "part 2 began 7s after the one before it ended; the last second of the part before \
+             is lost"
         );
         // A third part, of another boot.
         let third = join_parts(&found, &part(&a, 500, "y"), None).unwrap();
         let parts: Vec<u64> = third.parts.iter().map(|part| part.at_ns).collect();
         assert_eq!(parts, [0, 10_000_000_000, 20_000_000_000]);
+        let pause = MeasurementPause::Other { pause_s: 373 };
+        assert_eq!(third.notes[1], LatencyNote::Resumed { part: 3, pause, lost: None });
         assert_eq!(
-            third.notes[1],
+            third.notes[1].to_string(),
             "part 3 began about 373 s by the wall clock after the one before it ended, after \
              another boot"
         );

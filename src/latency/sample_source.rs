@@ -4,7 +4,7 @@
 use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
 use super::trace::LatencyTrace;
-use super::{LatencyDoubt, ThreadDoubt};
+use super::{LatencyDoubt, LatencyNote, ThreadDoubt, WakeupStage};
 use cpushield_linux::Host;
 use cpushield_linux::latency_stats::{LIMITS, LatencyStats};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct SeriesLabel {
     /// The thread.
     pub(super) placement: ThreadPlacement,
     /// The stage, where wakeups are measured in stages.
-    pub(super) stage: Option<&'static str>,
+    pub(super) stage: Option<WakeupStage>,
     /// Shorter latencies are no samples; 0 when all are.
     pub(super) threshold_ns: u64,
     /// The thread's number, once it has one.
@@ -73,7 +73,7 @@ impl<'h> SampleSource<'h> {
     }
 
     /// Notes for the document.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<LatencyNote> {
         match self {
             SampleSource::Process(process, _) => process.notes.clone(),
             SampleSource::Trace(trace) => trace.notes(),
@@ -129,7 +129,7 @@ pub(super) struct FinalFacts {
     /// The number of SMIs of each series' CPU; fewer entries where SMIs were not counted.
     pub(super) smis: Vec<Option<u64>>,
     /// Notes for the document.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Vec<LatencyNote>,
 }
 
 /// Starts the measuring process, in its cgroup.

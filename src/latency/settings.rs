@@ -21,9 +21,18 @@ pub struct TemporarySetting {
     pub was: String,
     /// The value to write.
     pub wanted: String,
-    /// It is restored while the tracer still runs, because the tracer saves the value that it finds
-    /// when it ends.
-    pub at_work: bool,
+    /// When it is changed and restored.
+    pub when: SettingTime,
+}
+
+/// When a setting is changed and restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SettingTime {
+    /// Before the tracer starts and after it has ended.
+    Outside,
+    /// While the tracer runs, because the tracer saves the value that it finds when it ends.
+    Running,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,10 +75,11 @@ impl<'h> ChangedSettings<'h> {
     /// A write failed. The settings changed until then are restored on drop.
     pub(super) fn change(&mut self, settings: Vec<TemporarySetting>) -> Result<(), Error> {
         let settings = settings.into_iter();
-        self.settings.extend(settings.filter(|setting| setting.at_work || setting.differs()));
+        self.settings.extend(
+            settings.filter(|setting| setting.when == SettingTime::Running || setting.differs()),
+        );
         self.save_originals()?;
-        let mut before_start = self.settings.iter().filter(|setting| !setting.at_work);
-        before_start.try_for_each(|setting| self.write(setting))
+        self.write_all(SettingTime::Outside)
     }
 
     /// Saves the originals to the state directory.
@@ -85,17 +95,23 @@ impl<'h> ChangedSettings<'h> {
     ///
     /// # Errors
     /// A read or write failed.
-    pub(super) fn change_at_work(&mut self) -> Result<(), Error> {
+    pub(super) fn change_in_running_tracer(&mut self) -> Result<(), Error> {
         let mut found = false;
-        for setting in self.settings.iter_mut().filter(|setting| setting.at_work) {
+        let settings = self.settings.iter_mut();
+        for setting in settings.filter(|setting| setting.when == SettingTime::Running) {
             setting.was = self.host.read_line(&format!("{}/{}", self.root, setting.file))?;
             found = true;
         }
         if found {
             self.save_originals()?;
         }
-        let mut at_work = self.settings.iter().filter(|setting| setting.at_work);
-        at_work.try_for_each(|setting| self.write(setting))
+        self.write_all(SettingTime::Running)
+    }
+
+    /// Writes the settings of this time.
+    fn write_all(&self, when: SettingTime) -> Result<(), Error> {
+        let mut settings = self.settings.iter().filter(|setting| setting.when == when);
+        settings.try_for_each(|setting| self.write(setting))
     }
 
     fn write(&self, setting: &TemporarySetting) -> Result<(), Error> {
@@ -103,16 +119,16 @@ impl<'h> ChangedSettings<'h> {
     }
 
     /// Restores the settings that must be restored before the tracer ends. Returns the errors.
-    pub(super) fn restore_at_work(&self) -> Vec<String> {
-        put_back(self.host, &self.root, &self.settings, true)
+    pub(super) fn restore_in_running_tracer(&self) -> Vec<String> {
+        put_back(self.host, &self.root, &self.settings, SettingTime::Running)
     }
 
     /// Restores all other settings after the end of the tracer. Returns the errors.
-    pub(super) fn restore_all(&mut self) -> Vec<String> {
+    pub(super) fn restore_after_tracer(&mut self) -> Vec<String> {
         if std::mem::replace(&mut self.is_back, true) {
             return Vec::new();
         }
-        let errors = put_back(self.host, &self.root, &self.settings, false);
+        let errors = put_back(self.host, &self.root, &self.settings, SettingTime::Outside);
         if errors.is_empty() {
             // If the file stays, the next run finds the originals in place already.
             let _ = self.store.remove(FILE);
@@ -130,7 +146,7 @@ impl TemporarySetting {
 impl Drop for ChangedSettings<'_> {
     fn drop(&mut self) {
         // An error cannot be reported here; the next run tries again.
-        let _ = self.restore_all();
+        let _ = self.restore_after_tracer();
     }
 }
 
@@ -170,20 +186,25 @@ fn restore(host: &Host, store: &Store, root: &str) -> Result<bool, Error> {
     let originals = serde_json::from_slice::<OriginalSetting>(&bytes);
     // The file is replaced as a whole, so one that cannot be parsed is another version's.
     let settings = originals.map_or_else(|_| Vec::new(), |originals| originals.settings);
-    let mut errors = put_back(host, root, &settings, true);
+    let mut errors = put_back(host, root, &settings, SettingTime::Running);
     tracefs::remove_leftovers(host, root);
-    errors.extend(put_back(host, root, &settings, false));
+    errors.extend(put_back(host, root, &settings, SettingTime::Outside));
     if errors.is_empty() {
         store.remove(FILE)?;
     }
     Ok(true)
 }
 
-/// Restores the settings that still have our value, last change first. Values that another process
-/// changed since are left. Returns the kernel's errors.
-fn put_back(host: &Host, root: &str, settings: &[TemporarySetting], at_work: bool) -> Vec<String> {
+/// Restores the settings of this time that still have our value, last change first. Values that
+/// another process changed since are left. Returns the kernel's errors.
+fn put_back(
+    host: &Host,
+    root: &str,
+    settings: &[TemporarySetting],
+    when: SettingTime,
+) -> Vec<String> {
     let mut errors = Vec::new();
-    for setting in settings.iter().rev().filter(|setting| setting.at_work == at_work) {
+    for setting in settings.iter().rev().filter(|setting| setting.when == when) {
         let path = format!("{root}/{}", setting.file);
         let ours = host.read_line(&path).is_ok_and(|now| shows(&now, &setting.wanted));
         if ours && let Err(error) = host.write(&path, &setting.was) {
@@ -210,9 +231,9 @@ mod tests {
 
     const OPTIONS: &str = "NO_DEFAULTS NO_OSNOISE_WORKLOAD NO_PANIC_ON_STOP";
 
-    fn setting(file: &str, was: &str, wanted: &str, at_work: bool) -> TemporarySetting {
+    fn setting(file: &str, was: &str, wanted: &str, when: SettingTime) -> TemporarySetting {
         let (file, was, wanted) = (file.to_owned(), was.to_owned(), wanted.to_owned());
-        TemporarySetting { file, was, wanted, at_work }
+        TemporarySetting { file, was, wanted, when }
     }
 
     fn tree(name: &str) -> std::path::PathBuf {
@@ -245,12 +266,12 @@ mod tests {
         let tracefs = Tracefs::find(&host).unwrap();
         let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
         let wanted = vec![
-            setting("osnoise/cpus", "0-3", "3", false),
-            setting("osnoise/timerlat_period_us", "1000", "500", false),
-            setting("tracing_thresh", "10", "1", true),
+            setting("osnoise/cpus", "0-3", "3", SettingTime::Outside),
+            setting("osnoise/timerlat_period_us", "1000", "500", SettingTime::Outside),
+            setting("tracing_thresh", "10", "1", SettingTime::Running),
         ];
         changed.change(wanted).unwrap();
-        changed.change_at_work().unwrap();
+        changed.change_in_running_tracer().unwrap();
         assert_eq!(
             (line(&dir, "osnoise/cpus"), line(&dir, "tracing_thresh")),
             ("3".into(), "1".into())
@@ -276,7 +297,7 @@ mod tests {
         let store = Store::new(&dir.join("state")).with_room_for(0);
         let tracefs = Tracefs::find(&host).unwrap();
         let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
-        let wanted = vec![setting("osnoise/cpus", "0-3", "3", false)];
+        let wanted = vec![setting("osnoise/cpus", "0-3", "3", SettingTime::Outside)];
         assert!(changed.change(wanted).is_err());
         assert_eq!((host.writes(), line(&dir, "osnoise/cpus")), (0, "0-3".into()));
         drop(changed);

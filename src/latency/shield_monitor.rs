@@ -21,7 +21,7 @@ pub struct ShieldMonitor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardState {
     /// It has no cgroup to check.
-    NothingToSee,
+    NoCgroup,
     /// It is in force.
     InForce,
     /// It is not in force.
@@ -41,7 +41,7 @@ impl ShieldMonitor {
 
     /// Checks whether it is in force now.
     pub(super) fn check(&self, host: &Host) -> GuardState {
-        let Some(group) = &self.group else { return GuardState::NothingToSee };
+        let Some(group) = &self.group else { return GuardState::NoCgroup };
         if !host.exists(group) {
             return GuardState::Broken(GuardBreach::GroupGone);
         }
@@ -52,7 +52,7 @@ impl ShieldMonitor {
         };
         let missing = self.cpus.difference(&cpus);
         if !missing.is_empty() {
-            return GuardState::Broken(GuardBreach::CpusLost { cpus: missing.to_string() });
+            return GuardState::Broken(GuardBreach::CpusLost { cpus: missing });
         }
         // A partition of version 2 can turn invalid (Documentation/admin-guide/cgroup-v2.rst).
         let state = read_group_file(host, group, PARTITION).filter(|state| {
@@ -98,7 +98,7 @@ mod tests {
         std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
         assert_eq!(breach(&guard), "its cgroup is gone");
         let bare = ShieldMonitor { group: None, ..guard };
-        assert_eq!(bare.check(&host), GuardState::NothingToSee);
+        assert_eq!(bare.check(&host), GuardState::NoCgroup);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

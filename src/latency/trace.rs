@@ -8,7 +8,7 @@ use super::order::{LatencyError, MeasureRequest};
 use super::sample_source::{self, FinalFacts, SeriesLabel};
 use super::settings::ChangedSettings;
 use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerUse};
-use super::{LatencyDoubt, ThreadDoubt};
+use super::{LatencyDoubt, LatencyNote, ThreadDoubt};
 use crate::verify::firmware::{self, SmiCounter, SmiCounts};
 use cpushield_linux::latency_stats::{
     DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
@@ -37,7 +37,7 @@ pub(super) struct LatencyTrace<'h> {
     settings: ChangedSettings<'h>,
     board: LatencyBoard,
     rows: Vec<SeriesLabel>,
-    notes: Vec<String>,
+    notes: Vec<LatencyNote>,
     doubts: RefCell<Vec<LatencyDoubt>>,
     tracer: &'static dyn LatencyTracer,
     record_layout: RecordLayout,
@@ -83,43 +83,33 @@ impl<'h> LatencyTrace<'h> {
         tracer: &'static dyn LatencyTracer,
         placements: &[ThreadPlacement],
     ) -> Result<LatencyTrace<'h>, LatencyError> {
-        let impossible =
-            |why: String| LatencyError::Impossible { instrument: request.instrument.name(), why };
         let tracefs = Tracefs::find(host)?;
-        let mut settings =
-            ChangedSettings::claim(host, &request.store, &tracefs).map_err(|error| match error
-                .is_held()
-            {
-                true => impossible(format!(
-                    "another cpushield process uses the kernel's tracers ({error})"
-                )),
-                false => impossible(format!(
-                    "its original settings cannot be saved, so they were not changed: {error}"
-                )),
-            })?;
+        let mut settings = ChangedSettings::claim(host, &request.store, &tracefs)
+            .map_err(|error| request.refuse(describe_claim_error(&error)))?;
         if let Some((dir, name)) =
             tracefs.active_tracers(host, tracer.conflicting_tracers()).first()
         {
-            return Err(impossible(format!(
+            return Err(request.refuse(format!(
                 "another process uses the {name} tracer in {dir}, which the settings would change; \
                  wait until it ends (rtla?), or stop it: echo nop > {dir}/current_tracer"
             )));
         }
         let period_ns = placements.first().map_or(0, |placement| placement.period_ns);
         let job = TracerJob { cpus: &request.cpus, period_ns };
-        let usage = tracer.plan_use(host, &tracefs, &job).map_err(impossible)?;
+        let usage = tracer.plan_use(host, &tracefs, &job).map_err(|why| request.refuse(why))?;
         let format = tracefs.format(host, "ftrace", tracer.name())?;
         let record_layout =
-            format.ok_or("its format").and_then(|format| RecordLayout::new(tracer, &format));
+            format.ok_or("format").and_then(|format| RecordLayout::new(tracer, &format));
         let record_layout = record_layout.map_err(|what| {
-            impossible(format!("this kernel's {} records have no {what}", tracer.name()))
+            request.refuse(format!("this kernel's {} records have no {what}", tracer.name()))
         })?;
-        settings.change(usage.settings.clone()).map_err(|e| impossible(e.to_string()))?;
-        let mut instance = prepare_instance(host, tracefs, &request.cpus).map_err(impossible)?;
-        set_tracer(&mut instance, tracer).map_err(impossible)?;
+        settings.change(usage.settings.clone()).map_err(|e| request.refuse(e.to_string()))?;
+        let mut instance =
+            prepare_instance(host, tracefs, &request.cpus).map_err(|why| request.refuse(why))?;
+        set_tracer(&mut instance, tracer).map_err(|why| request.refuse(why))?;
         // Afterwards: while a pipe is open, the kernel does not allow changes of the tracer.
         let channels = open_channels(&instance, &request.cpus, usage.stages.len())?;
-        settings.change_at_work()?;
+        settings.change_in_running_tracer()?;
         let mut trace = LatencyTrace {
             process: None,
             channels: RefCell::new(channels),
@@ -191,7 +181,7 @@ impl<'h> LatencyTrace<'h> {
         self.board.tallies()
     }
 
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<LatencyNote> {
         self.notes.clone()
     }
 
@@ -239,7 +229,8 @@ impl<'h> LatencyTrace<'h> {
                 run_time_ns(self.host, *tid).zip(*before).map(|(now, was)| now.saturating_sub(was));
             if ran.is_none_or(|ran| ran < span / MIN_RUN_SHARE) {
                 let thread = format!("{}{cpu}", tracer_threads.name);
-                let doubt = LatencyDoubt::LookerKeptAway { thread, ran_ns: ran, span_ns: span };
+                let doubt =
+                    LatencyDoubt::TracerThreadStarved { thread, ran_ns: ran, span_ns: span };
                 self.doubts.borrow_mut().push(doubt);
             }
         }
@@ -307,7 +298,7 @@ impl<'h> LatencyTrace<'h> {
         let Some((meter, before)) = self.smis.take() else { return };
         let after = meter.take();
         if let Some(why) = firmware::absent(&before, &after) {
-            facts.notes.push(format!("SMIs of CPU {} cannot be counted: {why}", self.cpus));
+            facts.notes.push(LatencyNote::SmisNotCounted { cpus: self.cpus.clone(), why });
         }
         for cpu in self.cpus.iter() {
             let count = firmware::between(&before, &after, cpu);
@@ -335,12 +326,12 @@ impl<'h> LatencyTrace<'h> {
                 .extend(channel.recorders.iter().map(|recorder| channel.doubts(recorder)));
             // The pipe closes here: an instance whose pipes are open cannot be removed.
         }
-        facts.doubts.extend(setting_doubts(self.settings.restore_at_work()));
+        facts.doubts.extend(setting_doubts(self.settings.restore_in_running_tracer()));
         if let Some(Err(error)) = self.instance.take().map(|instance| instance.into_inner().close())
         {
             facts.doubts.push(LatencyDoubt::TraceLeft { answer: error.to_string() });
         }
-        facts.doubts.extend(setting_doubts(self.settings.restore_all()));
+        facts.doubts.extend(setting_doubts(self.settings.restore_after_tracer()));
         self.add_smis(&mut facts);
         facts
     }
@@ -348,6 +339,17 @@ impl<'h> LatencyTrace<'h> {
 
 fn setting_doubts(answers: Vec<String>) -> impl Iterator<Item = LatencyDoubt> {
     answers.into_iter().map(|answer| LatencyDoubt::SettingLeft { answer })
+}
+
+/// Says why the tracer's settings cannot be changed.
+fn describe_claim_error(error: &Error) -> String {
+    if error.is_held() {
+        format!("another cpushield process uses the kernel's tracers ({error})")
+    } else {
+        format!(
+            "cannot save the original settings of the tracer, so they were not changed: {error}"
+        )
+    }
 }
 
 /// Makes an instance that does not record yet.

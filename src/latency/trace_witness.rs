@@ -3,9 +3,9 @@
 //! The recorder keeps the last seconds only. When a latency is among the worst of its thread, the
 //! next poll extracts its window. So the memory use does not grow with the length of a run.
 
-use super::TraceUse;
 use super::order::MeasureRequest;
 use super::sample_source::{SampleSource, SeriesLabel};
+use super::{FrequentInterrupt, LatencyNote, TraceUse};
 use crate::verify::counters::{self, CounterSnapshot};
 use crate::verify::trace::{self, TraceRecorder};
 use crate::verify::{AbsenceReason, TimeBreakdown, UnknownBreakdown};
@@ -117,40 +117,36 @@ impl<'h> TraceWitness<'h> {
 
     /// Ends recording. Returns the use of the trace and notes; without a trace, the notes have the
     /// kernel's interrupt counters.
-    pub(super) fn end(self) -> (TraceUse, Vec<String>) {
+    pub(super) fn end(self) -> (TraceUse, Vec<LatencyNote>) {
         let mut notes = Vec::new();
         if let Some(why) = &self.tracing.absent {
-            notes.push(format!("the causes are unknown, because there was no trace: {why}"));
+            notes.push(LatencyNote::CausesUnknown { why: why.clone() });
             let after = counters::take(self.host, &self.cpus);
-            let before = self.counters.as_ref();
-            notes.extend(
-                before.into_iter().flat_map(|before| counter_notes(before, &after, &self.cpus)),
-            );
+            if let Some(before) = &self.counters {
+                let cpus = self.cpus.iter();
+                notes.extend(cpus.filter_map(|cpu| find_frequent(before, &after, cpu)));
+            }
         } else if self.tracing.asked {
-            notes.push(
-                "traced (--why): the figures include the time that the kernel takes to write its \
-                 trace on the measured CPUs"
-                    .to_owned(),
-            );
+            notes.push(LatencyNote::Traced);
         }
         if let Some(Err(error)) = self.recorder.map(TraceRecorder::close) {
-            notes.push(format!("could not remove the trace: {error}"));
+            notes.push(LatencyNote::TraceLeft { answer: error.to_string() });
         }
         (self.tracing, notes)
     }
 }
 
-/// Notes about the most frequent interrupts by the kernel's counters, one for each CPU.
-fn counter_notes(before: &CounterSnapshot, after: &CounterSnapshot, cpus: &CpuSet) -> Vec<String> {
-    cpus.iter().filter_map(|cpu| counter_note(before, after, cpu)).collect()
-}
-
-fn counter_note(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize) -> Option<String> {
+/// Finds the most frequent interrupts of a CPU by the kernel's counters; `None` without any.
+fn find_frequent(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+) -> Option<LatencyNote> {
     let mut rows = counters::compare(before, after, cpu, &[]).interruptions;
     rows.sort_by_key(|row| std::cmp::Reverse(row.count));
-    let frequent = rows.iter().filter(|row| row.count > 0).take(COUNTERS_SHOWN).map(|row| {
-        format!("{} times {}", row.count, format!("{} {}", row.cause, row.culprit).trim_end())
-    });
-    let frequent: Vec<String> = frequent.collect();
-    (!frequent.is_empty()).then(|| format!("CPU {cpu}, by its counters: {}", frequent.join(", ")))
+    let rows = rows.into_iter().filter(|row| row.count > 0).take(COUNTERS_SHOWN);
+    let interrupts: Vec<FrequentInterrupt> = rows
+        .map(|row| FrequentInterrupt { count: row.count, cause: row.cause, culprit: row.culprit })
+        .collect();
+    (!interrupts.is_empty()).then_some(LatencyNote::FrequentInterrupts { cpu, interrupts })
 }

@@ -1,7 +1,8 @@
 //! A kernel tracer as an instrument: its settings and the meaning of its records. Pure, except for
 //! the check of what this kernel supports.
 
-use super::settings::TemporarySetting;
+use super::settings::{SettingTime, TemporarySetting};
+use super::{LatencyNote, WakeupStage};
 use cpushield_linux::latency_stats::WakeEvent;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 use cpushield_linux::tracefs::Tracefs;
@@ -31,13 +32,13 @@ pub struct TracerUse {
     pub threads: MeasuredThreads,
     /// The stages that it measures separately, one series each for every CPU. `None` for a tracer
     /// that measures one thing only.
-    pub stages: Vec<Option<&'static str>>,
+    pub stages: Vec<Option<WakeupStage>>,
     /// Shorter latencies are not recorded; 0 when all are.
     pub threshold_ns: u64,
     /// SMIs of each CPU are counted, too.
     pub counts_smis: bool,
     /// Notes for the document.
-    pub notes: Vec<String>,
+    pub notes: Vec<LatencyNote>,
 }
 
 /// The content of one record.
@@ -184,5 +185,5 @@ pub(super) fn setting(
     let path = format!("{}/{file}", tracefs.root());
     let was = host.read_line(&path).map_err(|error| error.to_string())?;
     let (file, wanted) = (file.to_owned(), wanted.to_owned());
-    Ok(TemporarySetting { file, was, wanted, at_work: false })
+    Ok(TemporarySetting { file, was, wanted, when: SettingTime::Outside })
 }

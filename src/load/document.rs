@@ -1,34 +1,34 @@
-//! The [`LoadDone`] document: what a load did while something else was measured.
+//! The [`LoadDone`] document: what a load did during a measurement.
 
 use super::LoadDoubt;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
-/// Work that was done beside a measurement, on purpose. What it came to with a shield and without
-/// is the price of the shield.
+/// The work of a load during a measurement. The difference between the work with a shield and
+/// without it is the price of the shield.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadDone {
-    /// Which load: `messages`, `stress-ng:cpu`.
+    /// Its name: `messages`, `stress-ng:cpu`.
     pub name: String,
-    /// What it did, in words, with its amounts.
+    /// A description of what it did, with sizes and counts.
     pub what: String,
-    /// The program that did it, with its version; `None` for the loads of cpushield itself.
+    /// The program that ran, with its version; `None` for the loads of cpushield itself.
     #[serde(default)]
     pub program: Option<String>,
-    /// The CPUs it was to run on.
+    /// The requested CPUs.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
-    /// What is counted: `messages`, `bytes`.
+    /// The counted unit: `messages`, `bytes`.
     pub unit: String,
-    /// How much was done in `span_ns`; `None` when nobody knows, and then a doubt says why.
+    /// The amount of work in `span_ns`; `None` when it is unknown, and then a doubt says why.
     pub count: Option<u64>,
-    /// The same in a second.
+    /// The amount per second.
     pub per_s: Option<f64>,
-    /// The time that was counted, in nanoseconds: the measured one, without the settling, but for
-    /// programs that count for themselves, which count all their time.
+    /// The counted time in nanoseconds: the measured time without the warm-up. Programs that count
+    /// their own work include the warm-up.
     pub span_ns: u64,
-    /// What makes its figure doubtful: it ended early, it did nothing, it ran elsewhere.
+    /// Reasons to doubt the count: it ended early, it did nothing, it ran on other CPUs.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<LoadDoubt>>"))]
     pub doubts: Vec<LoadDoubt>,

@@ -1,10 +1,10 @@
-//! The doubts about the figure of a load. Pure.
+//! The doubts about the figures of a load. Pure.
 
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A reason to doubt the figure of a load.
+/// A reason to doubt the figures of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
@@ -26,7 +26,7 @@ pub enum LoadDoubt {
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
-    /// The kernel does not count it.
+    /// The kernel has no counter for its work.
     NotCounted,
     /// It did nothing.
     DidNothing,
@@ -61,8 +61,8 @@ pub enum LoadDoubt {
     NoFigures,
     /// The program failed.
     ProgramFailed {
-        /// The line in which it says why; `None` when it says nothing.
-        said: Option<String>,
+        /// Its error message; `None` without one.
+        message: Option<String>,
     },
     /// The process of the load did not answer.
     NoAnswer {
@@ -79,7 +79,7 @@ impl fmt::Display for LoadDoubt {
             LoadDoubt::CpusRefused { cpus } => {
                 write!(f, "the kernel did not let it run on CPU {cpus}")
             }
-            LoadDoubt::NotCounted => f.write_str("the kernel does not count it"),
+            LoadDoubt::NotCounted => f.write_str("the kernel has no counter for its work"),
             LoadDoubt::DidNothing => f.write_str("it did nothing"),
             LoadDoubt::NothingFinished => f.write_str("it finished nothing before the end"),
             LoadDoubt::ThreadsIdle { count, of } => {
@@ -93,8 +93,12 @@ impl fmt::Display for LoadDoubt {
             }
             LoadDoubt::NotEnded => f.write_str("it did not end in time, and its figures are lost"),
             LoadDoubt::NoFigures => f.write_str("it reported no figures"),
-            LoadDoubt::ProgramFailed { said: Some(said) } => f.write_str(said),
-            LoadDoubt::ProgramFailed { said: None } => f.write_str("it failed without a message"),
+            LoadDoubt::ProgramFailed { message: Some(message) } => {
+                write!(f, "the program failed: {message}")
+            }
+            LoadDoubt::ProgramFailed { message: None } => {
+                f.write_str("the program failed without a message")
+            }
             LoadDoubt::NoAnswer { why } => f.write_str(why),
         }
     }

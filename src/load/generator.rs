@@ -1,131 +1,151 @@
-//! The processes that are the load. One for each kind (for each CPU of a kind whose threads would
-//! wait for each other), so that what one does to its memory does not hold up another. Both sides
-//! of the conversation are here: [`LoadGenerator`] asks, [`serve`] answers.
+//! The processes that generate the load: one for each kind, or one for each CPU of a kind whose
+//! threads would otherwise wait for each other. So what one load does to its memory does not delay
+//! another. Both sides of the protocol are here: [`LoadGenerator`] sends requests, and [`serve`]
+//! answers them.
 
-use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, ProgramReport};
-use super::order::{LoadError, LoadRequest, WantedLoad};
+use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, LoadWork, ProgramReport};
+use super::order::{LoadError, LoadRequest, SkippedLoad, WantedLoad};
 use super::{LoadDone, LoadDoubt};
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::progress_counter::{ProgressCounters, WorkerState};
 use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
-use cpushield_linux::{CpuSet, Host, sched};
+use cpushield_linux::{CpuSet, Host, Task, sched};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// The hidden subcommand that makes this program a load.
+/// The hidden subcommand that runs this program as a load.
 pub const HIDDEN: &str = "__work";
-/// How long an answer may take: a slow disk has to take a file first.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// A worker calls little.
+/// The timeout of an answer: a slow disk first has to store a whole file.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The stack of a worker, whose calls are few and shallow.
 const STACK_BYTES: usize = 256 << 10;
+/// How many generations of child processes belong to a load.
+const GENERATIONS: usize = 3;
 
-/// What the process is asked.
+/// A request to the process of a load.
 #[derive(Debug, Serialize, Deserialize)]
 enum LoadCommand {
-    Start { kind: String, words: Vec<String>, cpus: CpuSet, dir: PathBuf },
+    Start { kind: String, arguments: Vec<String>, cpus: CpuSet, dir: PathBuf },
     Go,
     End,
 }
 
-/// What it answers.
+/// Its reply.
 #[derive(Debug, Serialize, Deserialize)]
 enum LoadReply {
-    Ready { board: i32, workers: usize, what: String, program: Option<String>, on: CpuSet },
+    Ready { board: i32, workers: usize, description: LoadDescription, allowed: CpuSet },
     Going,
-    Done { told: Vec<ProgramReport> },
+    Done { reports: Vec<ProgramReport> },
     Failed { why: String },
 }
 
-/// A load at work, as its maker sees it.
+/// What a load does, and with which program.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct LoadDescription {
+    what: String,
+    program: Option<String>,
+}
+
+/// The loads of a measurement.
 #[derive(Debug)]
 pub struct LoadGenerator {
     cpus: CpuSet,
-    hands: Vec<LoadInstance>,
-    /// What is good to know.
-    pub notes: Vec<String>,
+    loads: Vec<LoadInstance>,
+    /// Optional loads that cannot run here.
+    pub skipped: Vec<SkippedLoad>,
+}
+
+/// The count of a load at a point in time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CountReading {
+    /// The time in nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// What the load had done by then; `None` when it is unknown.
+    pub count: Option<u64>,
 }
 
 /// One load.
 #[derive(Debug)]
 struct LoadInstance {
     kind: &'static dyn LoadKind,
-    what: String,
-    program: Option<String>,
-    crews: Vec<LoadProcess>,
-    /// When it began to count, and how much was done by then; `None` when nobody knows.
-    from: (u64, Option<u64>),
-    until: (u64, Option<u64>),
+    description: LoadDescription,
+    processes: Vec<LoadProcess>,
+    /// The counts at the start and at the end of the counted span.
+    first: CountReading,
+    last: CountReading,
     doubts: Vec<LoadDoubt>,
 }
 
-/// One process of it.
+/// One process of a load.
 #[derive(Debug)]
 struct LoadProcess {
-    companion: WorkerProcess,
-    meters: ProgressCounters,
+    worker: WorkerProcess,
+    counters: ProgressCounters,
 }
 
 impl LoadGenerator {
-    /// Makes everything ready; nothing works yet.
+    /// Prepares all loads. They do not work yet.
     ///
     /// # Errors
-    /// A load that was asked for by name cannot run.
-    pub fn start(order: &LoadRequest) -> Result<LoadGenerator, LoadError> {
-        let mut gang =
-            LoadGenerator { cpus: order.cpus.clone(), hands: Vec::new(), notes: Vec::new() };
-        for wanted in &order.wanted {
-            match LoadInstance::start(wanted, order) {
-                Ok(hand) => gang.hands.push(hand),
+    /// A load that was requested by name cannot run.
+    pub fn start(request: &LoadRequest) -> Result<LoadGenerator, LoadError> {
+        let mut generator =
+            LoadGenerator { cpus: request.cpus.clone(), loads: Vec::new(), skipped: Vec::new() };
+        for wanted in &request.wanted {
+            let load = wanted.kind.name();
+            match LoadInstance::start(wanted, request) {
+                Ok(instance) => generator.loads.push(instance),
                 Err(why) if wanted.optional => {
-                    gang.notes.push(format!("no load {}: {why}", wanted.kind.name()));
+                    generator.skipped.push(SkippedLoad { load: load.to_owned(), why });
                 }
-                Err(why) => {
-                    return Err(LoadError::Impossible { load: wanted.kind.name(), why });
-                }
+                Err(why) => return Err(LoadError::Impossible { load, why }),
             }
         }
-        Ok(gang)
+        Ok(generator)
     }
 
-    /// Starts the work of all loads.
+    /// Lets all loads start to work.
     pub fn begin(&mut self) {
-        for hand in &mut self.hands {
-            for crew in &mut hand.crews {
-                if let Err(why) = crew.talk(&LoadCommand::Go) {
-                    hand.doubts.push(LoadDoubt::DidNotBegin { why });
+        for load in &mut self.loads {
+            for process in &mut load.processes {
+                if let Err(why) = exchange(&mut process.worker, &LoadCommand::Go) {
+                    load.doubts.push(LoadDoubt::DidNotBegin { why });
                 }
             }
         }
     }
 
     /// Starts the counted span.
-    pub fn count_from_now(&mut self, host: &Host) {
-        for hand in &mut self.hands {
-            hand.from = hand.now(host, &self.cpus);
+    pub fn start_counting(&mut self, host: &Host) {
+        for load in &mut self.loads {
+            load.first = load.read_count(host, &self.cpus);
         }
-    }
-
-    /// When it is now, and how much each has done by now; `None` when nobody knows, or it counts
-    /// for itself.
-    #[must_use]
-    pub fn so_far(&self, host: &Host) -> Vec<(&'static str, u64, Option<u64>)> {
-        let now = |hand: &LoadInstance| {
-            let (now_ns, count) = hand.now(host, &self.cpus);
-            (hand.kind.name(), now_ns, count.filter(|_| !hand.kind.is_program()))
-        };
-        self.hands.iter().map(now).collect()
     }
 
     /// Ends the counted span.
-    pub fn count_until_now(&mut self, host: &Host) {
-        for hand in &mut self.hands {
-            hand.until = hand.now(host, &self.cpus);
+    pub fn stop_counting(&mut self, host: &Host) {
+        for load in &mut self.loads {
+            load.last = load.read_count(host, &self.cpus);
         }
+    }
+
+    /// Reads what each load has done so far. Loads that report their own figures at the end have no
+    /// count.
+    #[must_use]
+    pub fn read_counts(&self, host: &Host) -> Vec<(&'static str, CountReading)> {
+        let mut readings = Vec::new();
+        for load in &self.loads {
+            let CountReading { at_ns, count } = load.read_count(host, &self.cpus);
+            let count = count.filter(|_| !load.kind.is_program());
+            readings.push((load.kind.name(), CountReading { at_ns, count }));
+        }
+        readings
     }
 
     /// Checks the CPUs of all loads, ends them, and returns what they did.
@@ -133,279 +153,328 @@ impl LoadGenerator {
     pub fn end(mut self, host: &Host) -> Vec<LoadDone> {
         self.check_placement(host);
         let cpus = self.cpus;
-        self.hands.into_iter().flat_map(|hand| hand.end(&cpus)).collect()
+        self.loads.into_iter().flat_map(|load| load.end(&cpus)).collect()
     }
 
-    /// Adds a doubt for each load with a thread on other CPUs, including those of its programs.
+    /// Adds a doubt for each load that has a thread on other CPUs, including threads of its
+    /// programs.
     fn check_placement(&mut self, host: &Host) {
-        if self.hands.is_empty() {
+        if self.loads.is_empty() {
             return;
         }
         let tasks = host.tasks().unwrap_or_default();
-        for hand in &mut self.hands {
-            let mut pids: BTreeSet<i32> = hand.crews.iter().map(|it| it.companion.pid()).collect();
-            // Children have higher numbers, unless the numbers have gone round since.
-            for _ in 0..3 {
-                let more = tasks.iter().filter(|task| pids.contains(&task.parent));
-                let more: Vec<i32> = more.map(|task| task.pid).collect();
-                pids.extend(more);
-            }
+        for load in &mut self.loads {
+            let pids = load.find_pids(&tasks);
             let threads = tasks.iter().filter(|task| pids.contains(&task.pid));
-            let of = |tid| host.online_affinity(tid).ok();
-            let away: CpuSet = threads
-                .filter(|task| !self.cpus.contains(task.cpu) && !task.has_ended())
-                .filter(|task| of(task.id.tid).is_some_and(|own| !own.is_subset(&self.cpus)))
-                .map(|task| task.cpu)
-                .collect();
-            if !away.is_empty() {
-                hand.doubts.push(LoadDoubt::RanElsewhere { cpus: away });
+            let misplaced = threads.filter(|task| is_misplaced(task, host, &self.cpus));
+            let cpus: CpuSet = misplaced.map(|task| task.cpu).collect();
+            if !cpus.is_empty() {
+                load.doubts.push(LoadDoubt::RanElsewhere { cpus });
             }
         }
     }
 }
 
+/// Whether a thread runs on a CPU outside of `cpus` because its affinity allows that.
+fn is_misplaced(task: &Task, host: &Host, cpus: &CpuSet) -> bool {
+    !cpus.contains(task.cpu)
+        && !task.has_ended()
+        && host.online_affinity(task.id.tid).is_ok_and(|allowed| !allowed.is_subset(cpus))
+}
+
 impl LoadInstance {
-    fn start(wanted: &WantedLoad, order: &LoadRequest) -> Result<LoadInstance, String> {
+    fn start(wanted: &WantedLoad, request: &LoadRequest) -> Result<LoadInstance, String> {
         let kind = wanted.kind;
-        let shares = match kind.is_alone() {
-            true => order.cpus.iter().map(CpuSet::single).collect(),
-            false => vec![order.cpus.clone()],
+        let shares = if kind.needs_process_per_cpu() {
+            request.cpus.iter().map(CpuSet::single).collect()
+        } else {
+            vec![request.cpus.clone()]
         };
-        let (mut crews, mut on) = (Vec::new(), CpuSet::default());
-        let mut words = (String::new(), None);
+        let (mut processes, mut allowed) = (Vec::new(), CpuSet::default());
+        let mut description = LoadDescription::default();
         for cpus in shares {
-            let (crew, what, program, own) = LoadProcess::start(wanted, cpus, order)?;
-            crews.push(crew);
-            on = on.union(&own);
-            words = (what, program);
+            let started = LoadProcess::start(wanted, cpus, request)?;
+            processes.push(started.process);
+            allowed = allowed.union(&started.allowed);
+            description = started.description;
         }
-        let (what, program) = words;
-        let missing = order.cpus.difference(&on);
+        let refused = request.cpus.difference(&allowed);
         let mut doubts = Vec::new();
-        if !missing.is_empty() {
-            doubts.push(LoadDoubt::CpusRefused { cpus: missing });
+        if !refused.is_empty() {
+            doubts.push(LoadDoubt::CpusRefused { cpus: refused });
         }
-        Ok(LoadInstance { kind, what, program, crews, from: (0, None), until: (0, None), doubts })
+        let (first, last) = (CountReading::default(), CountReading::default());
+        Ok(LoadInstance { kind, description, processes, first, last, doubts })
     }
 
-    fn now(&self, host: &Host, cpus: &CpuSet) -> (u64, Option<u64>) {
-        let count = match self.kind.counted(host, cpus) {
+    /// Finds the processes of the load and their children.
+    fn find_pids(&self, tasks: &[Task]) -> BTreeSet<i32> {
+        let mut pids: BTreeSet<i32> = self.processes.iter().map(|one| one.worker.pid()).collect();
+        // Children have higher numbers than their parents, unless the numbers have wrapped around.
+        for _ in 0..GENERATIONS {
+            let children = tasks.iter().filter(|task| pids.contains(&task.parent));
+            let children: Vec<i32> = children.map(|task| task.pid).collect();
+            pids.extend(children);
+        }
+        pids
+    }
+
+    fn read_count(&self, host: &Host, cpus: &CpuSet) -> CountReading {
+        let count = match self.kind.read_count(host, cpus) {
             CountSource::Kernel(count) => count,
-            CountSource::Meters => {
-                let totals = self.crews.iter().map(|crew| crew.meters.total());
+            CountSource::Workers => {
+                let totals = self.processes.iter().map(|process| process.counters.total());
                 Some(totals.fold(0, u64::wrapping_add))
             }
         };
-        (monotonic_ns(), count)
+        CountReading { at_ns: monotonic_ns(), count }
     }
 
     fn end(mut self, cpus: &CpuSet) -> Vec<LoadDone> {
-        let closes = self.kind.is_program();
-        self.doubts.extend(ended_early(&self.crews));
-        let mut told = Vec::new();
-        for crew in &mut self.crews {
-            match crew.talk(&LoadCommand::End) {
-                Ok(LoadReply::Done { told: more }) => told.extend(more),
-                Ok(_) => {
-                    let why = "an unexpected answer".to_owned();
-                    self.doubts.push(LoadDoubt::NoAnswer { why });
+        self.doubts.extend(find_worker_doubts(&self.processes));
+        let mut reports = Vec::new();
+        for process in &mut self.processes {
+            match exchange(&mut process.worker, &LoadCommand::End) {
+                Ok(LoadReply::Done { reports: more }) => reports.extend(more),
+                Ok(other) => {
+                    self.doubts.push(LoadDoubt::NoAnswer { why: describe_unexpected(&other) });
                 }
                 Err(why) => self.doubts.push(LoadDoubt::NoAnswer { why }),
             }
         }
-        if told.is_empty() {
-            let count = self.until.1.zip(self.from.1).map(|(until, from)| until.wrapping_sub(from));
-            let span_ns = self.until.0.saturating_sub(self.from.0);
-            let silent = count.is_none().then_some(LoadDoubt::NotCounted);
-            let doubts = silent.into_iter().collect();
-            told.push(ProgramReport { part: None, count, span_ns, doubts });
+        if reports.is_empty() {
+            reports.push(self.report_counted_span());
+        }
+        reports.into_iter().map(|report| self.describe_done(report, cpus)).collect()
+    }
+
+    /// Reports the counted span of a load that does not report its own figures.
+    fn report_counted_span(&self) -> ProgramReport {
+        let counts = self.last.count.zip(self.first.count);
+        let count = counts.map(|(last, first)| last.wrapping_sub(first));
+        let span_ns = self.last.at_ns.saturating_sub(self.first.at_ns);
+        let doubts = if count.is_none() { vec![LoadDoubt::NotCounted] } else { Vec::new() };
+        ProgramReport { part: None, count, span_ns, doubts }
+    }
+
+    fn describe_done(&self, report: ProgramReport, cpus: &CpuSet) -> LoadDone {
+        let mut doubts = self.doubts.clone();
+        doubts.extend(report.doubts);
+        if report.count == Some(0) {
+            doubts.push(if self.kind.is_program() {
+                LoadDoubt::NothingFinished
+            } else {
+                LoadDoubt::DidNothing
+            });
         }
         let name = self.kind.name();
-        let own = |told: ProgramReport| {
-            let mut doubts = self.doubts.clone();
-            doubts.extend(told.doubts);
-            if told.count == Some(0) {
-                doubts.push(match closes {
-                    true => LoadDoubt::NothingFinished,
-                    false => LoadDoubt::DidNothing,
-                });
-            }
-            LoadDone {
-                name: told.part.map_or(name.to_owned(), |part| format!("{name}:{part}")),
-                what: self.what.clone(),
-                program: self.program.clone(),
-                cpus: cpus.clone(),
-                unit: self.kind.unit().to_owned(),
-                count: told.count,
-                per_s: rate(told.count, told.span_ns),
-                span_ns: told.span_ns,
-                doubts,
-            }
-        };
-        told.into_iter().map(own).collect()
+        LoadDone {
+            name: report.part.map_or(name.to_owned(), |part| format!("{name}:{part}")),
+            what: self.description.what.clone(),
+            program: self.description.program.clone(),
+            cpus: cpus.clone(),
+            unit: self.kind.unit().to_owned(),
+            count: report.count,
+            per_s: compute_rate(report.count, report.span_ns),
+            span_ns: report.span_ns,
+            doubts,
+        }
     }
 }
 
-/// How much that is in a second; `None` without a count, or without time.
+/// Computes how much that is per second; `None` without a count or a span.
 #[must_use]
-pub fn rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
+pub fn compute_rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
     let rate = count? as f64 / (span_ns as f64 / 1e9);
     rate.is_finite().then_some(rate)
 }
 
-/// Which of its threads do not work any more, and why.
-fn ended_early(crews: &[LoadProcess]) -> Vec<LoadDoubt> {
-    let states: Vec<WorkerState> =
-        crews.iter().flat_map(|crew| crew.meters.each().map(|meter| meter.state())).collect();
-    let of = |test: fn(&WorkerState) -> bool| states.iter().filter(|state| test(state)).count();
-    let (mut doubts, all) = (Vec::new(), states.len());
-    let (idle, ended) = (of(|it| *it == WorkerState::Waiting), of(|it| *it == WorkerState::Ended));
+/// Finds worker threads that do not work any more or never started, and why.
+fn find_worker_doubts(processes: &[LoadProcess]) -> Vec<LoadDoubt> {
+    let counters = processes.iter().flat_map(|process| process.counters.each());
+    let states: Vec<WorkerState> = counters.map(|counter| counter.state()).collect();
+    let (mut doubts, of) = (Vec::new(), states.len());
+    let idle = count_state(&states, WorkerState::Waiting);
     if idle > 0 {
-        doubts.push(LoadDoubt::ThreadsIdle { count: idle, of: all });
+        doubts.push(LoadDoubt::ThreadsIdle { count: idle, of });
     }
+    let ended = count_state(&states, WorkerState::Ended);
     if ended > 0 {
-        doubts.push(LoadDoubt::ThreadsEnded { count: ended, of: all });
+        doubts.push(LoadDoubt::ThreadsEnded { count: ended, of });
     }
-    let failed: BTreeSet<i32> = states
+    let errors: BTreeSet<i32> = states
         .iter()
         .filter_map(|state| match state {
             WorkerState::Failed(number) => Some(*number),
             _ => None,
         })
         .collect();
-    for number in failed {
-        let count = states.iter().filter(|state| **state == WorkerState::Failed(number)).count();
-        let answer = std::io::Error::from_raw_os_error(number).to_string();
-        doubts.push(LoadDoubt::ThreadsFailed { count, of: all, answer });
+    for number in errors {
+        let count = count_state(&states, WorkerState::Failed(number));
+        let answer = io::Error::from_raw_os_error(number).to_string();
+        doubts.push(LoadDoubt::ThreadsFailed { count, of, answer });
     }
     doubts
+}
+
+fn count_state(states: &[WorkerState], wanted: WorkerState) -> usize {
+    states.iter().filter(|state| **state == wanted).count()
+}
+
+/// A process of a load that is ready to work.
+struct StartedProcess {
+    process: LoadProcess,
+    description: LoadDescription,
+    /// The CPUs that the kernel allows it.
+    allowed: CpuSet,
 }
 
 impl LoadProcess {
     fn start(
         wanted: &WantedLoad,
         cpus: CpuSet,
-        order: &LoadRequest,
-    ) -> Result<(LoadProcess, String, Option<String>, CpuSet), String> {
-        let mut companion = WorkerProcess::start(&[HIDDEN]).map_err(|e| e.to_string())?;
-        let (kind, words) = (wanted.kind.name().to_owned(), wanted.words.clone());
-        let ask = LoadCommand::Start { kind, words, cpus, dir: order.dir.clone() };
-        match talk(&mut companion, &ask)? {
-            LoadReply::Ready { board, workers, what, program, on } => {
-                let meters = ProgressCounters::open(companion.pid(), board, workers)
+        request: &LoadRequest,
+    ) -> Result<StartedProcess, String> {
+        let mut worker = WorkerProcess::start(&[HIDDEN]).map_err(|e| e.to_string())?;
+        let (kind, arguments) = (wanted.kind.name().to_owned(), wanted.arguments.clone());
+        let command = LoadCommand::Start { kind, arguments, cpus, dir: request.dir.clone() };
+        match exchange(&mut worker, &command)? {
+            LoadReply::Ready { board, workers, description, allowed } => {
+                let counters = ProgressCounters::open(worker.pid(), board, workers)
                     .map_err(|e| format!("cannot read its counters: {e}"))?;
-                Ok((LoadProcess { companion, meters }, what, program, on))
+                let process = LoadProcess { worker, counters };
+                Ok(StartedProcess { process, description, allowed })
             }
-            other => Err(format!("an unexpected answer: {other:?}")),
+            other => Err(describe_unexpected(&other)),
         }
     }
-
-    fn talk(&mut self, ask: &LoadCommand) -> Result<LoadReply, String> {
-        talk(&mut self.companion, ask)
-    }
 }
 
-fn talk(companion: &mut WorkerProcess, ask: &LoadCommand) -> Result<LoadReply, String> {
-    let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    companion.send(&line).map_err(|e| format!("its process is gone: {e}"))?;
-    let line =
-        companion.receive(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
+fn describe_unexpected(reply: &LoadReply) -> String {
+    format!("its process sent an unexpected answer: {reply:?}")
+}
+
+/// Sends a request and waits for the reply.
+fn exchange(worker: &mut WorkerProcess, command: &LoadCommand) -> Result<LoadReply, String> {
+    let line = serde_json::to_string(command).map_err(|e| e.to_string())?;
+    worker.send(&line).map_err(|e| format!("its process is gone: {e}"))?;
+    let line = worker.receive(TIMEOUT).map_err(|e| format!("its process does not answer: {e}"))?;
     match serde_json::from_str(&line)
-        .map_err(|e| format!("an answer that cannot be parsed: {e}"))?
+        .map_err(|e| format!("cannot parse the answer of its process: {e}"))?
     {
         LoadReply::Failed { why } => Err(why),
-        answer => Ok(answer),
+        reply => Ok(reply),
     }
 }
 
-/// The load's own side: serves until its maker says so or is gone. Its threads end with it.
+/// Runs the process of a load until its parent ends it or is gone. Its threads end with it.
 pub fn serve(host: &Host) {
-    let duty = WorkerEnd::start();
-    let mut team: Option<LoadThreads> = None;
-    while let Some(line) = duty.next() {
-        let answer = match serde_json::from_str(&line) {
-            Ok(LoadCommand::Start { kind, words, cpus, dir }) => {
-                match LoadThreads::start(host, &kind, words, cpus, dir) {
-                    Ok((made, ready)) => {
-                        team = Some(made);
+    let parent = WorkerEnd::start();
+    let mut threads: Option<LoadThreads> = None;
+    while let Some(line) = parent.next() {
+        let reply = match serde_json::from_str(&line) {
+            Ok(LoadCommand::Start { kind, arguments, cpus, dir }) => {
+                match LoadThreads::start(host, &kind, arguments, &cpus, dir) {
+                    Ok((started, ready)) => {
+                        threads = Some(started);
                         ready
                     }
                     Err(why) => LoadReply::Failed { why },
                 }
             }
             Ok(LoadCommand::Go) => {
-                for start in team.iter().flat_map(|team| &team.starts) {
-                    // A thread that is gone shows in its meter.
+                for start in threads.iter().flat_map(|threads| &threads.starts) {
+                    // The counter of a thread that is gone shows its state.
                     let _ = start.send(());
                 }
                 LoadReply::Going
             }
             Ok(LoadCommand::End) => {
-                let closing = team.take().and_then(|team| team.closing);
-                LoadReply::Done { told: closing.map(|close| close()).unwrap_or_default() }
+                let finish = threads.take().and_then(|threads| threads.finish);
+                LoadReply::Done { reports: finish.map(|finish| finish()).unwrap_or_default() }
             }
             Err(e) => LoadReply::Failed { why: e.to_string() },
         };
-        let is_end = matches!(answer, LoadReply::Done { .. } | LoadReply::Failed { .. });
-        let line = serde_json::to_string(&answer).unwrap_or_default();
-        if duty.answer(&line).is_err() || is_end {
+        let is_last = matches!(reply, LoadReply::Done { .. } | LoadReply::Failed { .. });
+        let line = serde_json::to_string(&reply).unwrap_or_default();
+        if parent.answer(&line).is_err() || is_last {
             break;
         }
     }
 }
 
-/// The threads, as their own process has them.
+/// The threads inside of the process of a load.
 struct LoadThreads {
     starts: Vec<Sender<()>>,
-    closing: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
-    /// The maker of the shared memory keeps it open.
-    _meters: Arc<ProgressCounters>,
+    finish: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
+    /// Keeps the shared memory open.
+    _counters: Arc<ProgressCounters>,
 }
 
 impl LoadThreads {
     fn start(
         host: &Host,
         name: &str,
-        words: Vec<String>,
-        cpus: CpuSet,
+        arguments: Vec<String>,
+        cpus: &CpuSet,
         dir: PathBuf,
     ) -> Result<(LoadThreads, LoadReply), String> {
-        let kind = kinds::by_name(name).ok_or_else(|| format!("no load {name}"))?;
-        sched::set_affinity(0, &cpus)
+        let kind = kinds::by_name(name).ok_or_else(|| format!("there is no load {name}"))?;
+        sched::set_affinity(0, cpus)
             .map_err(|e| format!("the kernel does not let it run on CPU {cpus}: {e}"))?;
-        // A cpuset may leave some of them only.
-        let on = sched::affinity(0).map_err(|e| e.to_string())?;
-        let site = LoadEnvironment { host, cpus: on.clone(), dir, words };
-        kind.possible(&site)?;
-        let ready = kind.prepare(&site)?;
-        let workers = ready.workers.len();
-        let meters = Arc::new(ProgressCounters::new(workers).map_err(|e| e.to_string())?);
-        let (mut starts, (tell, told)) = (Vec::new(), channel());
-        for (i, (cpu, work)) in ready.workers.into_iter().enumerate() {
+        // A cpuset may allow only some of them.
+        let allowed = sched::affinity(0).map_err(|e| e.to_string())?;
+        let environment = LoadEnvironment { host, cpus: allowed.clone(), dir, arguments };
+        kind.check_possible(&environment)?;
+        let prepared = kind.prepare(&environment)?;
+        let workers = prepared.workers.len();
+        let counters = Arc::new(ProgressCounters::new(workers).map_err(|e| e.to_string())?);
+        let (mut starts, (ready_sender, ready_receiver)) = (Vec::new(), channel());
+        for (nth, (cpu, work)) in prepared.workers.into_iter().enumerate() {
             let (start, wait) = channel();
             starts.push(start);
-            let (meters, tell) = (Arc::clone(&meters), tell.clone());
-            let named = thread::Builder::new().name(format!("load/{name}"));
-            let run = move || {
-                let settled =
-                    cpu.map_or(Ok(()), |cpu| sched::set_affinity(0, &CpuSet::single(cpu)));
-                let is_settled = settled.is_ok();
-                // The maker is gone, or gave up.
-                let asked = tell.send(settled).is_ok() && is_settled && wait.recv().is_ok();
-                if let Some(meter) = meters.get(i).filter(|_| asked) {
-                    meter.work(work);
-                }
-            };
-            named.stack_size(STACK_BYTES).spawn(run).map_err(|e| format!("no thread: {e}"))?;
+            let worker = LoadWorker { nth, cpu, counters: Arc::clone(&counters), wait, work };
+            let ready = ready_sender.clone();
+            thread::Builder::new()
+                .name(format!("load/{name}"))
+                .stack_size(STACK_BYTES)
+                .spawn(move || worker.run(&ready))
+                .map_err(|e| format!("cannot start a thread: {e}"))?;
         }
         for _ in 0..workers {
-            let settled = told.recv_timeout(PATIENCE / 2).map_err(|e| e.to_string())?;
-            settled.map_err(|e| format!("a thread does not get its CPU: {e}"))?;
+            let placed = ready_receiver.recv_timeout(TIMEOUT / 2).map_err(|e| e.to_string())?;
+            placed.map_err(|e| format!("the kernel does not let a thread run on its CPU: {e}"))?;
         }
-        let board = meters.number().ok_or("no shared memory")?;
-        let (what, program) = (ready.what, ready.program);
-        let team = LoadThreads { starts, closing: ready.closing, _meters: meters };
-        Ok((team, LoadReply::Ready { board, workers, what, program, on }))
+        let board = counters.number().ok_or("no shared memory")?;
+        let description = LoadDescription { what: prepared.what, program: prepared.program };
+        let threads = LoadThreads { starts, finish: prepared.finish, _counters: counters };
+        Ok((threads, LoadReply::Ready { board, workers, description, allowed }))
+    }
+}
+
+/// A thread of a load.
+struct LoadWorker {
+    /// The index of its counter.
+    nth: usize,
+    /// Its CPU; `None` for any CPU of the load.
+    cpu: Option<usize>,
+    counters: Arc<ProgressCounters>,
+    wait: Receiver<()>,
+    work: LoadWork,
+}
+
+impl LoadWorker {
+    /// Moves to its CPU, waits for the start, and works.
+    fn run(self, ready: &Sender<io::Result<()>>) {
+        let placed = self.cpu.map_or(Ok(()), |cpu| sched::set_affinity(0, &CpuSet::single(cpu)));
+        let is_placed = placed.is_ok();
+        // An error of a channel means that the parent is gone or gave up.
+        if ready.send(placed).is_err() || !is_placed || self.wait.recv().is_err() {
+            return;
+        }
+        if let Some(counter) = self.counters.get(self.nth) {
+            counter.work(self.work);
+        }
     }
 }

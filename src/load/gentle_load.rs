@@ -1,10 +1,10 @@
-//! A modest busy workload for `try`, so that a shield has something to keep out. One child
-//! process of this very program with ordinary, unpinned threads: messages through pipes, short
-//! timers, memory that comes and goes (TLB shootdowns), packets on loopback, threads that live a
-//! moment, and one thread for each CPU that pins itself there whenever the kernel lets it.
+//! The modest workload of `try`: without it, a shield would have nothing to keep out. It is one
+//! child process of cpushield with ordinary threads. They send messages through pipes, arm short
+//! timers, allocate and free memory (TLB shootdowns), send packets over loopback, and start threads
+//! that end soon. One thread for each CPU pins itself there whenever the kernel allows it.
 //!
-//! It ends at a deadline, or when its parent does, or when [`GentleLoad`] is dropped. It opens no
-//! file.
+//! The process ends at a deadline, when its parent ends, or when [`GentleLoad`] is dropped. It
+//! opens no file.
 
 use super::work;
 use cpushield_linux::{CpuSet, process, sched};
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand that is the load.
+/// The hidden subcommand that runs the load.
 pub const HIDDEN: &str = "__load";
 
-/// How often the child looks whether it is to end.
+/// How often the child checks for its deadline.
 const STEP: Duration = Duration::from_millis(100);
 
-/// A load at work.
+/// A running load.
 #[derive(Debug)]
 pub struct GentleLoad {
     child: Child,
 }
 
-/// Starts it on all of these CPUs for at most so many seconds.
+/// Starts the load on these CPUs, for at most this many seconds.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn start(cpus: &CpuSet, seconds: u64) -> io::Result<GentleLoad> {
     let parent = std::process::id().to_string();
     let arguments = [HIDDEN, &cpus.to_string(), &parent, &seconds.to_string()];
@@ -39,22 +39,22 @@ pub fn start(cpus: &CpuSet, seconds: u64) -> io::Result<GentleLoad> {
 
 impl Drop for GentleLoad {
     fn drop(&mut self) {
-        // It has ended by itself when this fails.
+        // If this fails, the child has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The child: works until the deadline or until its parent is gone.
+/// Runs the child: it works until the deadline or until its parent is gone.
 ///
 /// # Errors
-/// The kernel's answer.
-pub fn serve(cpus: &CpuSet, parent: i32, most: Duration) -> io::Result<()> {
-    let end = Instant::now() + most;
+/// The kernel's error.
+pub fn serve(cpus: &CpuSet, parent: i32, longest: Duration) -> io::Result<()> {
+    let end = Instant::now() + longest;
     if !process::die_with_parent(parent)? {
         return Ok(());
     }
-    // The parent keeps off the CPUs it tries; its child is an ordinary program.
+    // The parent stays off the CPUs that it tries, but its child behaves like any other program.
     sched::set_affinity(0, cpus)?;
     let stop = Arc::new(AtomicBool::new(false));
     work::start(cpus, &stop)?;

@@ -1,9 +1,10 @@
-//! Load: what a machine is given to do on purpose. `gentle` is the modest workload of `try`; the
-//! kinds, one file each, are those of `latency --load`: as much as their CPUs can do, and counted,
-//! so that what a shield costs the rest of the machine can be told.
+//! Load: work that keeps the machine busy on purpose. `gentle_load` is the modest workload of
+//! `try`. The kinds, one file each, are those of `latency --load`. They work as fast as their CPUs
+//! allow, and their work is counted. So the results show what a shield costs the rest of the
+//! machine.
 //!
-//! Every kind is a process of its own (`gang`), which ends with its maker. Its counters are in
-//! shared memory, so that nothing is asked of it while it works.
+//! Each kind runs in a separate process (`generator`), which ends with its parent. Its counters are
+//! in shared memory, so reading them does not disturb it.
 
 mod document;
 mod doubt;
@@ -15,7 +16,9 @@ mod work;
 
 pub use document::LoadDone;
 pub use doubt::LoadDoubt;
-pub use generator::{HIDDEN as WORKER, LoadGenerator, rate, serve as serve_kind};
+pub use generator::{
+    CountReading, HIDDEN as WORKER, LoadGenerator, compute_rate, serve as serve_kind,
+};
 pub use gentle_load::{GentleLoad, HIDDEN, serve, start};
 pub use kinds::{KINDS, LoadKind};
-pub use order::{LoadError, LoadRequest, WantedLoad, wanted};
+pub use order::{LoadError, LoadRequest, SkippedLoad, WantedLoad, parse_loads};

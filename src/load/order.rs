@@ -1,7 +1,8 @@
-//! The requested loads, and the errors that prevent them.
+//! The requested loads, and the errors that prevent them. Pure.
 
 use super::kinds::{self, KINDS, LoadKind};
 use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -16,15 +17,15 @@ pub struct WantedLoad {
     /// Its kind.
     pub kind: &'static dyn LoadKind,
     /// The user's arguments for a program.
-    pub words: Vec<String>,
-    /// Whether to skip it, with a note, where it cannot run.
+    pub arguments: Vec<String>,
+    /// It is skipped, with a note, where it cannot run.
     pub optional: bool,
 }
 
 /// The load to run on the machine.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
-    /// The loads; none is fine.
+    /// The loads; there may be none.
     pub wanted: Vec<WantedLoad>,
     /// The CPUs that all loads share.
     pub cpus: CpuSet,
@@ -33,7 +34,7 @@ pub struct LoadRequest {
 }
 
 impl LoadRequest {
-    /// No load.
+    /// Requests no load.
     #[must_use]
     pub fn none() -> LoadRequest {
         LoadRequest { wanted: Vec::new(), cpus: CpuSet::new(), dir: PathBuf::new() }
@@ -48,10 +49,12 @@ pub enum LoadError {
         /// The requested name.
         word: String,
     },
-    /// `none` together with others, or arguments for a load that takes none.
-    Senseless {
-        /// Why.
-        why: String,
+    /// `none` is combined with other loads.
+    NoneCombined,
+    /// A load that is not a program has arguments.
+    UnexpectedArguments {
+        /// The requested load with its arguments.
+        word: String,
     },
     /// It cannot run here.
     Impossible {
@@ -67,9 +70,18 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Unknown { word } => {
                 let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
-                write!(f, "no load {word:?}; there are {ALL}, {NONE}, {}", names.join(", "))
+                write!(
+                    f,
+                    "there is no load {word:?}; the loads are {ALL}, {NONE}, {}",
+                    names.join(", ")
+                )
             }
-            LoadError::Senseless { why } => f.write_str(why),
+            LoadError::NoneCombined => {
+                write!(f, "{NONE} cannot be combined with other loads")
+            }
+            LoadError::UnexpectedArguments { word } => {
+                write!(f, "{word:?}: only a program takes arguments after a colon")
+            }
             LoadError::Impossible { load, why } => write!(f, "the load {load} cannot run: {why}"),
         }
     }
@@ -77,23 +89,38 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Parses the names of loads: `messages`, `all`, `stress-ng:--cpu 2`. Each kind is there once.
+/// An optional load that cannot run here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SkippedLoad {
+    /// Its name.
+    pub load: String,
+    /// Why it cannot run.
+    pub why: String,
+}
+
+impl fmt::Display for SkippedLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the load {} was skipped: {}", self.load, self.why)
+    }
+}
+
+/// Parses the names of loads: `messages`, `all`, `stress-ng:--cpu 2`. The result has each kind
+/// once.
 ///
 /// # Errors
-/// There is no such kind, or the words make no sense together.
-pub fn wanted(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
+/// There is no such kind, or the loads cannot be combined.
+pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
     if words.iter().any(|word| word == NONE) {
         return match words {
             [_] => Ok(Vec::new()),
-            _ => Err(LoadError::Senseless {
-                why: format!("{NONE} cannot be combined with other loads"),
-            }),
+            _ => Err(LoadError::NoneCombined),
         };
     }
     let mut wanted: Vec<WantedLoad> = Vec::new();
     for word in words {
-        let (name, rest) = word.split_once(':').unwrap_or((word, ""));
-        let more = match name {
+        let (name, arguments) = word.split_once(':').unwrap_or((word, ""));
+        let kinds = match name {
             ALL => KINDS.iter().copied().filter(|kind| !kind.is_program()).collect(),
             name => {
                 vec![
@@ -102,17 +129,16 @@ pub fn wanted(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
                 ]
             }
         };
-        let words: Vec<String> = rest.split_whitespace().map(str::to_owned).collect();
-        if !words.is_empty() && more.iter().any(|kind| !kind.is_program()) {
-            let why = format!("{word:?}: only a program takes words after a colon");
-            return Err(LoadError::Senseless { why });
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        if !arguments.is_empty() && kinds.iter().any(|kind| !kind.is_program()) {
+            return Err(LoadError::UnexpectedArguments { word: word.clone() });
         }
-        for kind in more {
+        for kind in kinds {
             match wanted.iter_mut().find(|known| known.kind.name() == kind.name()) {
                 Some(known) => known.optional &= name == ALL,
                 None => {
-                    let (words, optional) = (words.clone(), name == ALL);
-                    wanted.push(WantedLoad { kind, words, optional });
+                    let (arguments, optional) = (arguments.clone(), name == ALL);
+                    wanted.push(WantedLoad { kind, arguments, optional });
                 }
             }
         }
@@ -124,29 +150,32 @@ pub fn wanted(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
 mod tests {
     use super::*;
 
-    fn told(words: &[&str]) -> Result<Vec<String>, String> {
+    /// The names of the parsed loads, with `?` for optional ones, and their arguments.
+    fn parse(words: &[&str]) -> Result<Vec<String>, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let tell = |one: &WantedLoad| {
-            format!("{}{}", one.kind.name(), if one.optional { "?" } else { "" })
-                + &one.words.join("+")
-        };
-        wanted(&words).map(|all| all.iter().map(tell).collect()).map_err(|e| e.to_string())
+        let loads = parse_loads(&words).map_err(|e| e.to_string())?;
+        Ok(loads.iter().map(describe).collect())
+    }
+
+    fn describe(load: &WantedLoad) -> String {
+        let optional = if load.optional { "?" } else { "" };
+        format!("{}{optional}{}", load.kind.name(), load.arguments.join("+"))
     }
 
     #[test]
     fn words_become_loads() {
-        assert_eq!(told(&[]), Ok(vec![]));
-        assert_eq!(told(&["none"]), Ok(vec![]));
-        assert_eq!(told(&["disk", "fork", "disk"]), Ok(vec!["disk".into(), "fork".into()]));
+        assert_eq!(parse(&[]), Ok(vec![]));
+        assert_eq!(parse(&["none"]), Ok(vec![]));
+        assert_eq!(parse(&["disk", "fork", "disk"]), Ok(vec!["disk".into(), "fork".into()]));
         assert_eq!(
-            told(&["stress-ng:--cpu 2  --vm 1"]),
+            parse(&["stress-ng:--cpu 2  --vm 1"]),
             Ok(vec!["stress-ng--cpu+2+--vm+1".into()])
         );
-        let all = told(&["all", "disk"]).unwrap();
+        let all = parse(&["all", "disk"]).unwrap();
         assert_eq!(all.iter().filter(|name| name.ends_with('?')).count(), all.len() - 1);
         assert!(all.contains(&"disk".to_owned()) && !all.iter().any(|name| name.contains("ng")));
-        assert!(told(&["none", "disk"]).unwrap_err().contains("combined with other loads"));
-        assert!(told(&["sundial"]).unwrap_err().contains("all, none, messages"));
-        assert!(told(&["disk:--fast"]).unwrap_err().contains("only a program"));
+        assert!(parse(&["none", "disk"]).unwrap_err().contains("combined with other loads"));
+        assert!(parse(&["sundial"]).unwrap_err().contains("all, none, messages"));
+        assert!(parse(&["disk:--fast"]).unwrap_err().contains("only a program"));
     }
 }

@@ -1,5 +1,5 @@
-//! What the load's threads do. Each loop is small and mostly sleeps: enough to be seen, little
-//! enough not to hurt a machine whose other CPUs then carry all of it.
+//! The threads of the gentle load. Each loop is short and mostly sleeps. The load is noticeable,
+//! but it does not overload a machine whose housekeeping CPUs then carry all of it.
 
 use cpushield_linux::{CpuSet, sched};
 use std::hint::black_box;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 /// Pairs of threads that send each other messages.
 const PAIRS: usize = 1;
-/// Threads that take and return memory; two, so that there is another CPU to be told.
+/// Threads that allocate and free memory. A TLB shootdown needs two: one CPU notifies the other.
 const ALLOCATORS: usize = 2;
-/// Above glibc's and musl's limits for memory that is returned to the kernel at once.
+/// Above the limits from which glibc and musl return freed memory to the kernel at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Starts every worker; they end soon after `stop`, at the latest with the process.
+/// Starts all threads. They end soon after `stop` is set, and at the latest with the process.
 ///
 /// # Errors
 /// A thread, a pipe or a socket cannot be made.
@@ -26,18 +26,18 @@ pub fn start(cpus: &CpuSet, stop: &Arc<AtomicBool>) -> io::Result<()> {
         let (to_there, from_here) = io::pipe()?;
         let (to_here, from_there) = io::pipe()?;
         spawn(stop, move |stop| echo(to_there, from_there, stop))?;
-        spawn(stop, move |stop| ask(from_here, to_here, stop))?;
+        spawn(stop, move |stop| request_echoes(from_here, to_here, stop))?;
     }
     for _ in 0..ALLOCATORS {
         spawn(stop, allocate)?;
     }
     for cpu in cpus.iter() {
-        spawn(stop, move |stop| intrude(cpu, stop))?;
+        spawn(stop, move |stop| pin_and_work(cpu, stop))?;
     }
-    spawn(stop, breed)?;
+    spawn(stop, spawn_short_threads)?;
     spawn(stop, |stop| {
-        // A machine without loopback has one kind of noise less.
-        let _ = packets(stop);
+        // Without a loopback device, this part of the load is missing.
+        let _ = send_packets(stop);
     })
 }
 
@@ -49,7 +49,7 @@ fn spawn(
     thread::Builder::new().name("load".to_owned()).spawn(move || work(&stop)).map(drop)
 }
 
-fn going(stop: &AtomicBool) -> bool {
+fn is_running(stop: &AtomicBool) -> bool {
     !stop.load(Ordering::Relaxed)
 }
 
@@ -60,10 +60,10 @@ fn spin(time: Duration) {
     }
 }
 
-/// Sends a message and waits for the answer, again and again.
-fn ask(mut to: PipeWriter, mut from: PipeReader, stop: &AtomicBool) {
+/// Repeatedly sends a message and waits for the answer.
+fn request_echoes(mut to: PipeWriter, mut from: PipeReader, stop: &AtomicBool) {
     let mut message = [0; 64];
-    while going(stop) {
+    while is_running(stop) {
         for _ in 0..10 {
             if to.write_all(&message).is_err() || from.read_exact(&mut message).is_err() {
                 return;
@@ -76,16 +76,16 @@ fn ask(mut to: PipeWriter, mut from: PipeReader, stop: &AtomicBool) {
 /// Answers messages until the other side is closed.
 fn echo(mut from: PipeReader, mut to: PipeWriter, stop: &AtomicBool) {
     let mut message = [0; 64];
-    while going(stop) && from.read_exact(&mut message).is_ok() {
+    while is_running(stop) && from.read_exact(&mut message).is_ok() {
         if to.write_all(&message).is_err() {
             return;
         }
     }
 }
 
-/// Takes memory from the kernel, touches it, returns it: page faults and TLB shootdowns.
+/// Allocates memory, writes to it and frees it: page faults and TLB shootdowns.
 fn allocate(stop: &AtomicBool) {
-    while going(stop) {
+    while is_running(stop) {
         let mut chunk = vec![0u8; CHUNK_BYTES];
         for byte in chunk.iter_mut().step_by(4096) {
             *byte = 1;
@@ -96,10 +96,10 @@ fn allocate(stop: &AtomicBool) {
     }
 }
 
-/// Pins itself to a CPU, if it is let, and works there every millisecond.
-fn intrude(cpu: usize, stop: &AtomicBool) {
-    while going(stop) {
-        // A closed shield answers EINVAL: then this works wherever it is.
+/// Pins itself to a CPU, if the kernel allows that, and works there every millisecond.
+fn pin_and_work(cpu: usize, stop: &AtomicBool) {
+    while is_running(stop) {
+        // A shield answers EINVAL; then this thread works on any other CPU.
         let _ = sched::set_affinity(0, &CpuSet::single(cpu));
         for _ in 0..20 {
             thread::sleep(Duration::from_millis(1));
@@ -108,9 +108,9 @@ fn intrude(cpu: usize, stop: &AtomicBool) {
     }
 }
 
-/// Starts threads that live for a moment.
-fn breed(stop: &AtomicBool) {
-    while going(stop) {
+/// Starts threads that end soon.
+fn spawn_short_threads(stop: &AtomicBool) {
+    while is_running(stop) {
         let child = thread::Builder::new().spawn(|| spin(Duration::from_micros(500)));
         thread::sleep(Duration::from_millis(20));
         if let Ok(child) = child {
@@ -120,13 +120,13 @@ fn breed(stop: &AtomicBool) {
     }
 }
 
-/// Sends packets to itself on loopback.
-fn packets(stop: &AtomicBool) -> io::Result<()> {
+/// Sends packets to itself over loopback.
+fn send_packets(stop: &AtomicBool) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(socket.local_addr()?)?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut packet = [0; 512];
-    while going(stop) {
+    while is_running(stop) {
         socket.send(&packet)?;
         socket.recv(&mut packet)?;
         thread::sleep(Duration::from_millis(5));

@@ -159,7 +159,7 @@ fn longest(latency: &LatencyMeasurement) -> String {
         })
         .collect();
     let columns = [Align::Right, Align::Left, Align::Left, Align::Left];
-    let mut text = format!("\nThe longest\n{}", lay_out("  ", &columns, &rows));
+    let mut text = format!("\nLongest latencies\n{}", lay_out("  ", &columns, &rows));
     let explained = all.iter().filter_map(|(_, worst)| worst.why.as_ref());
     let error = explained.filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
     if let Some(error) = error {
@@ -241,7 +241,7 @@ fn loads(latency: &LatencyMeasurement) -> String {
     if latency.loads.is_empty() {
         return String::new();
     }
-    let head = ["load", "on CPU", "did", "per second"];
+    let head = ["load", "on CPU", "work", "per second"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let mut descriptions = String::new();
     let mut previous = None;

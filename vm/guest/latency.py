@@ -26,7 +26,8 @@ def main(what, file, held, code):
     doubts = latency["doubts"] + series["doubts"] + latency["isolation"]["broken"]
     moments = [(worst["at_ns"] + latency["began_ns"], worst) for worst in series["worst"]]
     longest = "\n".join(f"due {due}, seen {due + worst['late_ns']}" for due, worst in moments)
-    told = "\n".join([f"began {latency['began_ns']}, {latency['span_ns']} ns", longest, *doubts, *latency["notes"]])
+    texts = [one["text"] for one in doubts + latency["notes"]]
+    told = "\n".join([f"began {latency['began_ns']}, {latency['span_ns']} ns", longest, *texts])
 
     # Due while the CPU was held, or just before, and seen not before its end. A waking thread may be late itself.
     there = [(due, worst) for due, worst in moments if due <= begin + hold / 2 and due + worst["late_ns"] >= end]

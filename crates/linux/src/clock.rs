@@ -13,10 +13,30 @@ pub const TRACE_CLOCK: &str = if cfg!(target_arch = "x86_64") { "x86-tsc" } else
 /// How often a reading is tried; the least disturbed one is used.
 const TRIES: usize = 32;
 
+/// A value of the time stamp counter, or a difference of two values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClockTicks(pub u64);
+
+impl ClockTicks {
+    /// The ticks from an earlier value to this one; 0 if the counter went backwards.
+    #[inline]
+    #[must_use]
+    pub fn saturating_sub(self, earlier: ClockTicks) -> ClockTicks {
+        ClockTicks(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The value that comes this many ticks later.
+    #[inline]
+    #[must_use]
+    pub fn saturating_add(self, ticks: ClockTicks) -> ClockTicks {
+        ClockTicks(self.0.saturating_add(ticks.0))
+    }
+}
+
 /// Reads the counter.
 #[inline]
 #[must_use]
-pub fn ticks() -> u64 {
+pub fn ticks() -> ClockTicks {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86-64 processor has both instructions; neither accesses memory. The fence
@@ -24,12 +44,12 @@ pub fn ticks() -> u64 {
         // rdtsc_ordered() (arch/x86/include/asm/tsc.h).
         unsafe {
             core::arch::x86_64::_mm_lfence();
-            core::arch::x86_64::_rdtsc()
+            ClockTicks(core::arch::x86_64::_rdtsc())
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        monotonic_ns()
+        ClockTicks(monotonic_ns())
     }
 }
 
@@ -90,7 +110,7 @@ fn try_read_with_ticks(clock: libc::clockid_t) -> (u64, u64, u64) {
     let before = ticks();
     let ns = nanoseconds(clock);
     let apart = ticks().saturating_sub(before);
-    (before + apart / 2, ns, apart / 2 + 1)
+    (before.0 + apart.0 / 2, ns, apart.0 / 2 + 1)
 }
 
 /// The counter and `CLOCK_MONOTONIC_RAW` (which is never adjusted) at the same moment.
@@ -135,7 +155,13 @@ impl TickScale {
         Some(TickScale { ns_per_tick: ns as f64 / ticks as f64, error_ppm })
     }
 
-    /// Converts ticks to nanoseconds.
+    /// Converts ticks of the counter to nanoseconds.
+    #[must_use]
+    pub fn duration_ns(&self, ticks: ClockTicks) -> u64 {
+        self.ns(ticks.0)
+    }
+
+    /// Converts ticks of the trace's clock to nanoseconds.
     #[must_use]
     pub fn ns(&self, ticks: u64) -> u64 {
         // A float converted to an integer saturates, and this one is never negative.
@@ -144,12 +170,12 @@ impl TickScale {
         ns
     }
 
-    /// Converts nanoseconds to ticks.
+    /// Converts nanoseconds to ticks of the counter.
     #[must_use]
-    pub fn ticks(&self, ns: u64) -> u64 {
+    pub fn ticks(&self, ns: u64) -> ClockTicks {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let ticks = (ns as f64 / self.ns_per_tick).round() as u64;
-        ticks
+        ClockTicks(ticks)
     }
 }
 
@@ -163,7 +189,8 @@ mod tests {
         let scale = TickScale::between(at(1_000, 0), at(2_001_000, 1_000_000)).unwrap();
         assert_eq!(scale.ns_per_tick, 0.5);
         assert!((scale.error_ppm - 11.0).abs() < 1e-9, "{scale:?}");
-        assert_eq!((scale.ns(3_000), scale.ticks(1_500)), (1_500, 3_000));
+        let ticks = ClockTicks(3_000);
+        assert_eq!((scale.duration_ns(ticks), scale.ticks(1_500)), (1_500, ticks));
         assert_eq!(TickScale::between(at(5, 5), at(5, 9)), None);
         assert_eq!(TickScale::between(at(9, 5), at(5, 9)), None);
         assert_eq!(TickScale::between(at(5, 9), at(9, 5)), None);

@@ -35,6 +35,49 @@ struct HpetInfo {
     timer: libc::c_ushort,
 }
 
+/// A value of the HPET's counter, or a difference of two values. The counter wraps around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HpetTicks(pub u32);
+
+impl HpetTicks {
+    /// The ticks from an earlier value to this one.
+    #[inline]
+    #[must_use]
+    pub fn wrapping_sub(self, earlier: HpetTicks) -> HpetTicks {
+        HpetTicks(self.0.wrapping_sub(earlier.0))
+    }
+
+    /// The value that comes this many ticks later.
+    #[inline]
+    #[must_use]
+    pub fn wrapping_add(self, ticks: HpetTicks) -> HpetTicks {
+        HpetTicks(self.0.wrapping_add(ticks.0))
+    }
+
+    /// Multiplies a number of ticks.
+    #[inline]
+    #[must_use]
+    pub fn wrapping_mul(self, times: u32) -> HpetTicks {
+        HpetTicks(self.0.wrapping_mul(times))
+    }
+
+    /// Whether a difference of two values is in the past: half of all differences are.
+    #[inline]
+    #[must_use]
+    pub fn has_passed(self) -> bool {
+        self.0 <= u32::MAX / 2
+    }
+}
+
+/// What sets the comparator of a timer after each interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HpetRepetition {
+    /// The chip, so the interrupts are on a grid.
+    Chip,
+    /// The driver's handler.
+    Driver,
+}
+
 /// A timer of the HPET. Its interrupt is a device interrupt: the chip raises it when its counter
 /// reaches the timer's comparator, and the driver then sets the next comparator value.
 #[derive(Debug)]
@@ -75,20 +118,20 @@ impl HpetTimer {
         }
     }
 
-    /// Starts periodic interrupts of this many per second. Returns whether the chip itself repeats
-    /// them, which not every timer can; otherwise the driver requests the next one in each handler.
+    /// Starts periodic interrupts of this many per second. Returns what repeats them: not every
+    /// timer can do that itself.
     ///
     /// # Errors
     /// The kernel's error: EACCES above `dev.hpet.max-user-freq` (64) without `CAP_SYS_RESOURCE`,
     /// EIO if its interrupt is not free.
-    pub fn start(&mut self, hertz: u64) -> io::Result<bool> {
+    pub fn start(&mut self, hertz: u64) -> io::Result<HpetRepetition> {
         self.ioctl(HPET_IRQFREQ, hertz)?;
-        let repeats = match self.ioctl(HPET_EPI, 0) {
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => false,
-            answer => answer.map(|()| true)?,
+        let repetition = match self.ioctl(HPET_EPI, 0) {
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => HpetRepetition::Driver,
+            answer => answer.map(|()| HpetRepetition::Chip)?,
         };
         self.ioctl(HPET_IE_ON, 0)?;
-        Ok(repeats)
+        Ok(repetition)
     }
 
     fn ioctl(&self, request: u64, value: u64) -> io::Result<()> {
@@ -144,16 +187,16 @@ impl HpetPage {
     /// The lower half of the counter.
     #[inline]
     #[must_use]
-    pub fn counter(&self) -> u32 {
-        self.register(COUNTER)
+    pub fn counter(&self) -> HpetTicks {
+        HpetTicks(self.register(COUNTER))
     }
 
     /// The counter value at which the next interrupt is due; the driver's timers compare the lower
     /// half (`Tn_32MODE_CNF_MASK`).
     #[inline]
     #[must_use]
-    pub fn comparator(&self) -> u32 {
-        self.register(self.comparator)
+    pub fn comparator(&self) -> HpetTicks {
+        HpetTicks(self.register(self.comparator))
     }
 
     #[inline]

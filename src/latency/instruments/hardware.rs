@@ -2,6 +2,8 @@
 //! that is missing then was taken below the kernel.
 
 use super::{Instrument, ThreadTask};
+use crate::latency::LatencyNote;
+use crate::latency::settings::SettingTime;
 use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
@@ -127,19 +129,18 @@ impl LatencyTracer for HardwareInstrument {
         let [first, second] = if window_first_fits { [width, window] } else { [window, width] };
         let threshold_us = THRESHOLD_US.to_string();
         let mut threshold = tracer::setting(host, tracefs, "tracing_thresh", &threshold_us)?;
-        threshold.at_work = true;
-        let (width_ms, window_ms) = (WIDTH_US / 1000, WINDOW_US / 1000);
+        threshold.when = SettingTime::Running;
         Ok(TracerUse {
             settings: vec![mode, first, second, threshold],
             threads: MeasuredThreads::Uninterruptible("hwlatd/"),
             stages: vec![None],
             threshold_ns: THRESHOLD_US * 1000,
             counts_smis: true,
-            notes: vec![format!(
-                "interrupts were disabled on CPU {} for {width_ms} ms of every {window_ms} ms: \
-                 everything else there had to wait, and the rest of the time was not observed",
-                job.cpus
-            )],
+            notes: vec![LatencyNote::InterruptsDisabled {
+                cpus: job.cpus.clone(),
+                width_ns: WIDTH_US * 1000,
+                window_ns: WINDOW_US * 1000,
+            }],
         })
     }
 

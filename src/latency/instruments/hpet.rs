@@ -1,8 +1,9 @@
 //! `hpet`: a device interrupt, raised by an HPET timer and measured by the HPET's counter.
 
 use super::{Instrument, ThreadTask};
+use crate::latency::LatencyNote;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::hpet::{HpetPage, HpetTimer};
+use cpushield_linux::hpet::{HpetPage, HpetRepetition, HpetTicks, HpetTimer};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
@@ -101,8 +102,8 @@ impl Instrument for DeviceTimer {
         1
     }
 
-    fn notes(&self, host: &Host, cpus: &CpuSet) -> Vec<String> {
-        handler_notes(host, cpus)
+    fn notes(&self, host: &Host, cpus: &CpuSet) -> Vec<LatencyNote> {
+        find_handlers(host, cpus)
     }
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
@@ -113,9 +114,9 @@ impl Instrument for DeviceTimer {
     }
 }
 
-/// Notes about the CPU that handles the interrupt. The interrupt has a name only while a program
-/// waits for it.
-fn handler_notes(host: &Host, cpus: &CpuSet) -> Vec<String> {
+/// Finds the CPUs that handle the interrupt. The interrupt has a name only while a program waits
+/// for it.
+fn find_handlers(host: &Host, measured: &CpuSet) -> Vec<LatencyNote> {
     let text = host.read("/proc/interrupts").unwrap_or_default();
     let rows = interrupts::parse(&text).map(|all| all.rows).unwrap_or_default();
     let mut notes = Vec::new();
@@ -127,15 +128,10 @@ fn handler_notes(host: &Host, cpus: &CpuSet) -> Vec<String> {
         let dir = format!("/proc/irq/{irq}");
         let effective = host.read_line(&format!("{dir}/effective_affinity_list"));
         let list = effective.or_else(|_| host.read_line(&format!("{dir}/smp_affinity_list")));
-        let Some(on) = list.ok().and_then(|list| list.parse::<CpuSet>().ok()) else { continue };
-        notes.push(if on == *cpus {
-            format!("CPU {on}, that of the thread, handled the HPET interrupt {irq}")
-        } else {
-            format!(
-                "CPU {on} handled the HPET interrupt {irq}: the figures include what that CPU did \
-                 and the wakeup from it to CPU {cpus} ({dir}/smp_affinity_list sets the CPU)"
-            )
-        });
+        let Some(handlers) = list.ok().and_then(|list| list.parse::<CpuSet>().ok()) else {
+            continue;
+        };
+        notes.push(LatencyNote::HpetHandled { irq, handlers, measured: measured.clone() });
     }
     notes
 }
@@ -151,8 +147,8 @@ fn start_timer(at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>>
     let mut hpet = HpetTimer::open()?;
     let page = hpet.page()?;
     sleep_until(at_ns)?;
-    let repeats = hpet.start(SECOND_NS / period_ns.max(1))?;
-    HpetReader::new(HpetDevice { hpet, page }, period_ns, repeats)
+    let repetition = hpet.start(SECOND_NS / period_ns.max(1))?;
+    HpetReader::new(HpetDevice { hpet, page }, period_ns, repetition)
 }
 
 /// The device registers that the arithmetic needs.
@@ -160,9 +156,9 @@ trait HpetComparator {
     /// The length of a tick in femtoseconds.
     fn period_fs(&self) -> u32;
     /// The counter.
-    fn counter(&self) -> u32;
+    fn counter(&self) -> HpetTicks;
     /// The counter value at which the next interrupt is due.
-    fn due(&self) -> u32;
+    fn due(&self) -> HpetTicks;
     /// Waits for interrupts, and returns their number.
     fn wait(&mut self) -> io::Result<u64>;
     /// Whether an interrupt came that was not waited for.
@@ -180,12 +176,12 @@ impl HpetComparator for HpetDevice {
     }
 
     #[inline]
-    fn counter(&self) -> u32 {
+    fn counter(&self) -> HpetTicks {
         self.page.counter()
     }
 
     #[inline]
-    fn due(&self) -> u32 {
+    fn due(&self) -> HpetTicks {
         self.page.comparator()
     }
 
@@ -202,37 +198,37 @@ impl HpetComparator for HpetDevice {
 struct HpetReader<C> {
     clock: C,
     /// The counter value at which the awaited event is due.
-    due: u32,
+    due: HpetTicks,
     /// The last value of the counter.
-    last: u32,
-    /// A period in ticks.
-    period: u32,
+    last: HpetTicks,
+    /// A period.
+    period: HpetTicks,
     period_fs: u32,
-    /// Whether the chip repeats the interrupt by itself.
-    repeats: bool,
+    repetition: HpetRepetition,
     /// Events that were counted as missed but came later.
     came_late: u64,
 }
 
 impl<C: HpetComparator> HpetReader<C> {
-    fn new(clock: C, period_ns: u64, repeats: bool) -> io::Result<HpetReader<C>> {
+    fn new(clock: C, period_ns: u64, repetition: HpetRepetition) -> io::Result<HpetReader<C>> {
         let (last, period_fs) = (clock.counter(), clock.period_fs());
         let ticks = u128::from(period_ns) * 1_000_000 / u128::from(period_fs.max(1));
-        let period = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);
+        let period = HpetTicks(u32::try_from(ticks).unwrap_or(u32::MAX).max(1));
+        let due = last;
         let mut reader =
-            HpetReader { clock, due: 0, last, period, period_fs, repeats, came_late: 0 };
+            HpetReader { clock, due, last, period, period_fs, repetition, came_late: 0 };
         (_, reader.due) = reader.catch_up()?;
         Ok(reader)
     }
 
     #[inline]
-    fn ns(&self, ticks: u32) -> u64 {
-        u64::from(ticks) * u64::from(self.period_fs) / 1_000_000
+    fn to_ns(&self, ticks: HpetTicks) -> u64 {
+        u64::from(ticks.0) * u64::from(self.period_fs) / 1_000_000
     }
 
     /// Consumes pending events. Returns their number, and when the next one is due.
     #[cold]
-    fn catch_up(&mut self) -> io::Result<(u64, u32)> {
+    fn catch_up(&mut self) -> io::Result<(u64, HpetTicks)> {
         let mut missed = 0;
         for _ in 0..TRIES {
             if self.clock.is_pending()? {
@@ -259,25 +255,27 @@ impl<C: HpetComparator> EventSource for HpetReader<C> {
             self.last = now;
             // A timer that does not repeat also raises an interrupt when the lower half of the
             // counter wraps (specification, 2.3.9.2.1); the handler then sets the next one.
-            if wrapped && !self.repeats && now.wrapping_sub(self.due) > u32::MAX / 2 {
+            let is_driven = self.repetition == HpetRepetition::Driver;
+            if wrapped && is_driven && !now.wrapping_sub(self.due).has_passed() {
                 self.due = self.clock.due();
                 continue;
             }
             break (count, now, woke_ns);
         };
         let mut due = self.due;
-        if self.repeats && now.wrapping_sub(due) > u32::MAX / 2 {
+        let is_on_grid = self.repetition == HpetRepetition::Chip;
+        if is_on_grid && !now.wrapping_sub(due).has_passed() {
             // This event was not raised yet: the handler of an earlier one ran only now.
-            let periods = due.wrapping_sub(now) / self.period + 1;
-            due = due.wrapping_sub(periods.wrapping_mul(self.period));
+            let periods = due.wrapping_sub(now).0 / self.period.0 + 1;
+            due = due.wrapping_sub(self.period.wrapping_mul(periods));
             self.came_late += u64::from(periods);
         }
         let late = now.wrapping_sub(due);
-        // Half of all values are in the past. The tally counts interrupts that came too early.
-        let due_ns = if late <= u32::MAX / 2 {
-            woke_ns.saturating_sub(self.ns(late))
+        // The tally counts interrupts that came too early.
+        let due_ns = if late.has_passed() {
+            woke_ns.saturating_sub(self.to_ns(late))
         } else {
-            woke_ns.saturating_add(self.ns(late.wrapping_neg()))
+            woke_ns.saturating_add(self.to_ns(due.wrapping_sub(now)))
         };
         let mut missed = count.saturating_sub(1);
         self.due = self.clock.due();
@@ -286,9 +284,10 @@ impl<C: HpetComparator> EventSource for HpetReader<C> {
         if late >= self.period || self.due.wrapping_sub(now) > self.period {
             let (more, next) = self.catch_up()?;
             missed += more;
-            if self.repeats {
+            if is_on_grid {
                 // Events that come while a handler is pending are not counted by the driver.
-                let periods = next.wrapping_sub(due).wrapping_add(self.period / 2) / self.period;
+                let half = HpetTicks(self.period.0 / 2);
+                let periods = next.wrapping_sub(due).wrapping_add(half).0 / self.period.0;
                 missed = missed.max(u64::from(periods.saturating_sub(1)));
             }
             self.due = next;
@@ -310,16 +309,17 @@ mod tests {
     struct Chip(RefCell<State>);
 
     struct State {
-        now: u32,
-        comparator: u32,
-        period: u32,
-        repeats: bool,
-        handler: u32,
+        now: HpetTicks,
+        comparator: HpetTicks,
+        period: HpetTicks,
+        repetition: HpetRepetition,
+        /// How long after the interrupt it is handled.
+        handler: HpetTicks,
         woken: u32,
         count: u64,
         waits: u64,
         /// When the pending interrupt is handled; until then, another one is not counted.
-        handled: Option<u32>,
+        handled: Option<HpetTicks>,
         raises_at_wrap: bool,
         /// One more that comes meanwhile is handled right after it, as by a threaded handler.
         queues: bool,
@@ -330,8 +330,8 @@ mod tests {
         /// Advances the time.
         fn pass(&mut self, ticks: u32) {
             for _ in 0..ticks {
-                self.now = self.now.wrapping_add(1);
-                if self.repeats {
+                self.now = self.now.wrapping_add(HpetTicks(1));
+                if self.repetition == HpetRepetition::Chip {
                     if self.now == self.comparator {
                         self.comparator = self.now.wrapping_add(self.period);
                         let handled = self.now.wrapping_add(self.handler);
@@ -340,12 +340,12 @@ mod tests {
                     }
                     if self.handled == Some(self.now) {
                         let again = std::mem::take(&mut self.queued);
-                        self.handled = again.then(|| self.now.wrapping_add(10));
+                        self.handled = again.then(|| self.now.wrapping_add(HpetTicks(10)));
                         self.count += 1;
                     }
                     continue;
                 }
-                let wraps = self.now == 0 && self.raises_at_wrap;
+                let wraps = self.now == HpetTicks(0) && self.raises_at_wrap;
                 if self.now == self.comparator.wrapping_add(self.handler) || wraps {
                     self.count += 1;
                     self.comparator = self.now.wrapping_add(self.period);
@@ -359,11 +359,11 @@ mod tests {
             10_000_000
         }
 
-        fn counter(&self) -> u32 {
+        fn counter(&self) -> HpetTicks {
             self.0.borrow().now
         }
 
-        fn due(&self) -> u32 {
+        fn due(&self) -> HpetTicks {
             self.0.borrow().comparator
         }
 
@@ -384,14 +384,14 @@ mod tests {
     }
 
     /// A timer of a thousand ticks of 10 ns that is about to wrap.
-    fn reader(repeats: bool, handler: u32, woken: u32) -> HpetReader<Chip> {
-        let (now, period) = (u32::MAX - 2_500, 1_000);
+    fn reader(repetition: HpetRepetition, handler: u32, woken: u32) -> HpetReader<Chip> {
+        let (now, period) = (HpetTicks(u32::MAX - 2_500), HpetTicks(1_000));
         let state = State {
             now,
             comparator: now.wrapping_add(period),
             period,
-            repeats,
-            handler,
+            repetition,
+            handler: HpetTicks(handler),
             woken,
             count: 0,
             waits: 0,
@@ -400,7 +400,7 @@ mod tests {
             queues: false,
             queued: false,
         };
-        HpetReader::new(Chip(RefCell::new(state)), 10_000, repeats).unwrap()
+        HpetReader::new(Chip(RefCell::new(state)), 10_000, repetition).unwrap()
     }
 
     /// The latency of the next event in nanoseconds, and the number of missed events.
@@ -411,19 +411,19 @@ mod tests {
 
     #[test]
     fn each_event_counts_from_its_own_comparator() {
-        for repeats in [false, true] {
-            let mut reader = reader(repeats, 30, 12);
-            assert_eq!(reader.period, 1_000);
+        for repetition in [HpetRepetition::Driver, HpetRepetition::Chip] {
+            let mut reader = reader(repetition, 30, 12);
+            assert_eq!(reader.period, HpetTicks(1_000));
             // The counter wraps meanwhile; that interrupt is not an event.
             for _ in 0..10 {
-                assert_eq!(next(&mut reader), (420, 0), "{repeats}");
+                assert_eq!(next(&mut reader), (420, 0), "{repetition:?}");
             }
         }
     }
 
     #[test]
     fn events_before_a_late_read_are_missed_and_none_is_lost() {
-        let mut reader = reader(false, 30, 12);
+        let mut reader = reader(HpetRepetition::Driver, 30, 12);
         reader.clock.0.get_mut().raises_at_wrap = false;
         reader.wait().unwrap();
         reader.clock.0.get_mut().woken = 3_500;
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn an_event_between_the_counter_and_the_comparator_does_not_shift_the_others() {
-        let mut reader = reader(false, 30, 12);
+        let mut reader = reader(HpetRepetition::Driver, 30, 12);
         reader.clock.0.get_mut().raises_at_wrap = false;
         reader.wait().unwrap();
         // As if the thread was delayed right after it read the counter.
@@ -444,17 +444,17 @@ mod tests {
         state.pass(1_500);
         assert_eq!(state.count, 1);
         let (missed, next) = reader.catch_up().unwrap();
-        assert_eq!((missed, next), (1, due.wrapping_add(1_030)));
+        assert_eq!((missed, next), (1, due.wrapping_add(HpetTicks(1_030))));
         assert_eq!(reader.clock.0.get_mut().waits, 2);
     }
 
     #[test]
     fn the_grid_of_a_repeating_timer_shows_missed_events() {
         // Each is handled so late that the second one after it is not counted.
-        let mut reader = reader(true, 1_500, 12);
+        let mut reader = reader(HpetRepetition::Chip, 1_500, 12);
         assert_eq!(next(&mut reader), (15_120, 1));
         let state = reader.clock.0.get_mut();
-        (state.handler, state.woken, state.handled) = (30, 3_500, None);
+        (state.handler, state.woken, state.handled) = (HpetTicks(30), 3_500, None);
         assert_eq!(next(&mut reader), (35_300, 3));
         reader.clock.0.get_mut().woken = 12;
         assert_eq!(next(&mut reader), (420, 0));
@@ -462,11 +462,11 @@ mod tests {
 
     #[test]
     fn an_event_handled_after_the_next_one_is_late_and_not_early() {
-        let mut reader = reader(true, 1_200, 4);
+        let mut reader = reader(HpetRepetition::Chip, 1_200, 4);
         reader.clock.0.get_mut().queues = true;
         // The first is handled after the second was raised, and the second right after that.
         assert_eq!(next(&mut reader), (12_040, 1));
-        reader.clock.0.get_mut().handler = 30;
+        reader.clock.0.get_mut().handler = HpetTicks(30);
         assert_eq!(next(&mut reader), (2_140, 0));
         assert_eq!(next(&mut reader), (340, 0));
         // It was counted as missed already, so one of the next missed events is not counted.

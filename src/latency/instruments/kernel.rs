@@ -5,6 +5,7 @@ use super::{Instrument, ThreadTask};
 use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
+use crate::latency::{LatencyNote, WakeupStage};
 use cpushield_linux::clock::sleep_until;
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
@@ -146,16 +147,12 @@ impl LatencyTracer for KernelInstrument {
             option.was = "OSNOISE_WORKLOAD".to_owned();
             settings.push(option);
         }
-        let mut stages = vec![Some("irq"), Some("thread")];
+        let mut stages = vec![Some(WakeupStage::Irq), Some(WakeupStage::Thread)];
         let mut notes = Vec::new();
         if ours {
-            stages.push(Some("user"));
+            stages.push(Some(WakeupStage::User));
         } else {
-            notes.push(
-                "the return to user mode is not measured: this kernel's timerlat supports only \
-                 kernel threads (timerlat_fd needs 6.5)"
-                    .to_owned(),
-            );
+            notes.push(LatencyNote::UserReturnNotMeasured);
         }
         let threads =
             if ours { MeasuredThreads::Ours } else { MeasuredThreads::Kernels("timerlat/") };

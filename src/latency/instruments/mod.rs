@@ -11,6 +11,7 @@ mod timer;
 mod timerfd;
 mod wakeup;
 
+use super::LatencyNote;
 use super::tracer::LatencyTracer;
 use cpushield_linux::latency_stats::{LatencyStats, ThreadSettings};
 use cpushield_linux::{CpuSet, Host};
@@ -95,7 +96,7 @@ pub trait Instrument: Sync {
     }
 
     /// Notes that can only be made while the measurement on these CPUs runs.
-    fn notes(&self, _host: &Host, _cpus: &CpuSet) -> Vec<String> {
+    fn notes(&self, _host: &Host, _cpus: &CpuSet) -> Vec<LatencyNote> {
         Vec::new()
     }
 

@@ -3,13 +3,15 @@
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
-use cpushield_linux::clock::{ClockReading, TickScale, monotonic_ns, ticks};
+use cpushield_linux::clock::{ClockReading, ClockTicks, TickScale, monotonic_ns, ticks};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 use std::time::Duration;
 
 /// Gaps of at least this length are samples.
 const THRESHOLD_NS: u64 = 1_000;
+/// No gap is this long: nothing is sampled yet.
+const NO_SAMPLES: ClockTicks = ClockTicks(u64::MAX);
 /// The thread checks once in this many reads whether to end.
 const READS_PER_CHECK: u32 = 1 << 12;
 
@@ -61,11 +63,11 @@ impl Instrument for SpinInstrument {
             scale,
             last,
             from: last.saturating_add(scale.ticks(left)),
-            sample_ticks: u64::MAX,
-            threshold: scale.ticks(THRESHOLD_NS).max(1),
-            longest: 0,
+            sample_from: NO_SAMPLES,
+            threshold: scale.ticks(THRESHOLD_NS).max(ClockTicks(1)),
+            longest: ClockTicks(0),
             reads: 0,
-            sampled_ticks: 0,
+            sampled: ClockTicks(0),
         };
         measure(&mut spin, tally, task.settings);
     }
@@ -75,16 +77,16 @@ struct SpinLoop<'a> {
     tally: &'a LatencyStats,
     scale: TickScale,
     /// The last read.
-    last: u64,
+    last: ClockTicks,
     /// Gaps count from this read on.
-    from: u64,
-    /// A gap of at least this many ticks is a sample.
-    sample_ticks: u64,
-    threshold: u64,
-    longest: u64,
-    /// Reads since `from` that are no samples, and ticks of those that are.
+    from: ClockTicks,
+    /// A gap of at least this length is a sample.
+    sample_from: ClockTicks,
+    threshold: ClockTicks,
+    longest: ClockTicks,
+    /// Reads since `from` that are no samples, and the time of those that are.
     reads: u64,
-    sampled_ticks: u64,
+    sampled: ClockTicks,
 }
 
 impl EventSource for SpinLoop<'_> {
@@ -95,25 +97,26 @@ impl EventSource for SpinLoop<'_> {
                 let gap = now.saturating_sub(self.last);
                 let begin = self.last;
                 self.last = now;
-                if gap >= self.sample_ticks && begin >= self.from {
+                if gap >= self.sample_from && begin >= self.from {
                     self.longest = self.longest.max(gap);
-                    self.sampled_ticks = self.sampled_ticks.saturating_add(gap);
+                    self.sampled = self.sampled.saturating_add(gap);
                     self.reads += u64::from(nth);
-                    self.sample_ticks = self.threshold.min(self.longest.saturating_add(1));
+                    let record = self.longest.saturating_add(ClockTicks(1));
+                    self.sample_from = self.threshold.min(record);
                     let woke_ns = monotonic_ns();
                     // The next gap still starts at that read. Recording a sample takes far less
                     // than the threshold, so nothing hides behind it.
-                    let due_ns = woke_ns.saturating_sub(self.scale.ns(gap));
+                    let due_ns = woke_ns.saturating_sub(self.scale.duration_ns(gap));
                     return Ok(WakeEvent { due_ns, woke_ns, missed: 0 });
                 }
             }
-            if self.last >= self.from && self.sample_ticks == u64::MAX {
-                self.sample_ticks = 1;
+            if self.last >= self.from && self.sample_from == NO_SAMPLES {
+                self.sample_from = ClockTicks(1);
                 self.from = self.last;
-            } else if self.sample_ticks != u64::MAX {
+            } else if self.sample_from != NO_SAMPLES {
                 self.reads += u64::from(READS_PER_CHECK);
-                let whole = self.last.saturating_sub(self.from).saturating_sub(self.sampled_ticks);
-                self.tally.set_clock_reads(self.reads, self.scale.ns(whole));
+                let whole = self.last.saturating_sub(self.from).saturating_sub(self.sampled);
+                self.tally.set_clock_reads(self.reads, self.scale.duration_ns(whole));
             }
             if self.tally.is_stopped() {
                 // Not a failure: the parent stopped it.

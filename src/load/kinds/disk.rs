@@ -1,22 +1,26 @@
-//! `disk`: reads from a file, past the page cache where the file system can, and a few writes.
+//! `disk`: reads from a file, without the page cache where the file system allows that, and a few
+//! writes.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many, own, size};
+use super::{
+    LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, pluralize, prepare_own,
+};
 use cpushield_linux::scratch_file::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The file's length.
-const FILE_BYTES: u64 = 64 << 20;
-/// Less is not worth it.
-const LEAST_BYTES: u64 = 1 << 20;
-/// It takes at most this part of what is free.
-const PART: u64 = 10;
-/// More threads than this keep no disk busier.
+/// The largest size of the file.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// A smaller file is no load.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+/// The file takes at most one part in this many of the free space.
+const FREE_PARTS: u64 = 10;
+/// More threads would not make a disk busier.
 const THREADS_MAX: usize = 8;
-/// How often a thread writes a block: flash memory wears out by writing.
+/// How often a thread writes a block. More writes would wear out flash memory.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 
-/// See the file.
+/// The load `disk`.
 #[derive(Debug)]
 pub struct DiskLoad;
 
@@ -26,20 +30,20 @@ impl LoadKind for DiskLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "reads from a disk, and a few writes: its interrupts, kworkers, the block layer"
+        "reads from a disk and writes a little: disk interrupts, kworkers and the block layer"
     }
 
     fn page(&self) -> &'static str {
-        "A file of 64 MiB without a name (at most a tenth of what is free) in $TMPDIR, else in \
-         cpushield's state directory, else in /var/tmp; it vanishes with its process, however \
-         that ends. A thread for each CPU, eight at most, reads blocks of 64 KiB in an order of \
-         its own, with O_DIRECT: each read goes to the disk, unless the disk's own cache or a \
-         hypervisor's has it. Ten times a second each thread writes one block and waits until it \
-         is on the disk (fdatasync), so that the file system works too; it does not write more, \
-         because flash memory wears out by it. Where the file system does not take O_DIRECT the \
-         page cache drops the data after each read, and the result says so. A directory in \
-         memory (tmpfs) is refused.\n\n\
-         Bytes that were read and written count.\n\n\
+        "The load uses an unnamed file of 64 MiB, or of a tenth of the free space if that is less. \
+         The file is in $TMPDIR, else in cpushield's state directory, else in /var/tmp. It \
+         disappears when its process ends in any way. A thread for each CPU, at most eight, reads \
+         blocks of 64 KiB with O_DIRECT. Each thread has a different order of blocks. Each read \
+         goes to the disk, unless the cache of the disk or of a hypervisor has the data. Ten times \
+         a second, each thread writes one block and waits until it is on the disk (fdatasync), so \
+         the file system works too. More writes would wear out flash memory. Where the file system \
+         does not support O_DIRECT, the page cache drops the data after each read, and the result \
+         says so. A directory in memory (tmpfs) is refused.\n\n\
+         The count is the number of bytes read and written.\n\n\
          Source: open(2), O_DIRECT and O_TMPFILE; posix_fadvise(2)."
     }
 
@@ -47,62 +51,67 @@ impl LoadKind for DiskLoad {
         "bytes"
     }
 
-    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
-        blocks(site).map(drop)
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+        count_blocks(environment).map(drop)
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        let (dir, blocks) = (&site.dir, blocks(site)?);
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        let (dir, blocks) = (&environment.dir, count_blocks(environment)?);
         let file = ScratchFile::new(dir, blocks)
-            .map_err(|e| format!("no file can be made in {}: {e}", dir.display()))?;
-        let threads = site.cpus.len().min(THREADS_MAX);
+            .map_err(|e| format!("cannot make a file in {}: {e}", dir.display()))?;
+        let threads = environment.cpus.len().min(THREADS_MAX);
         let what = format!(
-            "{} reading from a file of {} in {}{}",
-            many(threads, "thread"),
-            size(blocks * BLOCK_BYTES as u64),
+            "{} reading from a file of {} in {}, {}",
+            pluralize(threads, "thread"),
+            format_bytes(blocks * BLOCK_BYTES as u64),
             dir.display(),
-            if file.is_direct() { ", O_DIRECT" } else { ", through the page cache (no O_DIRECT)" }
+            if file.is_direct() { "with O_DIRECT" } else { "through the page cache (no O_DIRECT)" }
         );
         let file = Arc::new(file);
-        let worker = |n: usize| worker(Arc::clone(&file), blocks, n as u64);
-        Ok(own(what, (0..threads).map(|n| (None, worker(n))).collect()))
+        let seeds = 0..threads as u64;
+        let workers = seeds.map(|seed| (None, make_worker(Arc::clone(&file), blocks, seed)));
+        Ok(prepare_own(what, workers.collect()))
     }
 }
 
-/// How many blocks the file may have.
-fn blocks(site: &LoadEnvironment<'_>) -> Result<u64, String> {
-    let dir = site.dir.display();
-    let cannot = |e: &dyn std::fmt::Display| format!("{dir} cannot be used: {e}");
-    if scratch_file::is_in_memory(&site.dir).map_err(|e| cannot(&e))? {
-        return Err(format!("{dir} is in memory, not on a disk; TMPDIR names another directory"));
+/// Decides how many blocks the file has.
+fn count_blocks(environment: &LoadEnvironment<'_>) -> Result<u64, String> {
+    let dir = environment.dir.display();
+    if scratch_file::is_in_memory(&environment.dir).map_err(|e| cannot_use(&dir, &e))? {
+        return Err(format!("{dir} is in memory, not on a disk; set TMPDIR to another directory"));
     }
-    let room = site.host.free_space(&dir.to_string()).map_err(|e| cannot(&e))?;
-    if room.read_only {
-        return Err(format!("nothing can be written in {dir}; TMPDIR names another directory"));
+    let space = environment.host.free_space(&dir.to_string()).map_err(|e| cannot_use(&dir, &e))?;
+    if space.read_only {
+        return Err(format!("{dir} is read-only; set TMPDIR to another directory"));
     }
-    length(room.free.unwrap_or(0)).ok_or_else(|| {
-        let least = size(LEAST_BYTES * PART);
-        format!("less than {least} are free in {dir}; TMPDIR names another directory")
+    blocks_that_fit(space.free.unwrap_or(0)).ok_or_else(|| {
+        let least = format_bytes(FILE_BYTES_MIN * FREE_PARTS);
+        format!("less than {least} is free in {dir}; set TMPDIR to another directory")
     })
 }
 
-fn length(free: u64) -> Option<u64> {
-    let bytes = (free / PART).min(FILE_BYTES);
-    (bytes >= LEAST_BYTES).then_some(bytes / BLOCK_BYTES as u64)
+fn cannot_use(dir: &impl Display, error: &impl Display) -> String {
+    format!("cannot use {dir}: {error}")
 }
 
-fn worker(file: Arc<ScratchFile>, blocks: u64, seed: u64) -> LoadWork {
-    Box::new(move |meter| {
-        let (mut block, out) = (AlignedBlock::new(), AlignedBlock::new());
-        // An odd step that is no part of a power of two visits blocks far from each other.
+/// Limits the file to its share of the free bytes; `None` when too few are free.
+fn blocks_that_fit(free: u64) -> Option<u64> {
+    let bytes = (free / FREE_PARTS).min(FILE_BYTES_MAX);
+    (bytes >= FILE_BYTES_MIN).then_some(bytes / BLOCK_BYTES as u64)
+}
+
+fn make_worker(file: Arc<ScratchFile>, blocks: u64, seed: u64) -> LoadWork {
+    Box::new(move |counter| {
+        let (mut read, written) = (AlignedBlock::new(), AlignedBlock::new());
+        // Blocks that are read one after the other are far apart.
         let mut number = seed.wrapping_mul(7_919);
-        let mut written = Instant::now();
+        let mut last_write = Instant::now();
         loop {
             number = number.wrapping_add(2_654_435_761) % blocks.max(1);
-            meter.add(file.read(number, &mut block)?);
-            if written.elapsed() >= WRITE_EVERY {
-                meter.add(file.write(number, &out)?);
-                written = Instant::now();
+            counter.add(file.read(number, &mut read)?);
+            if last_write.elapsed() >= WRITE_EVERY {
+                counter.add(file.write(number, &written)?);
+                last_write = Instant::now();
             }
         }
     })
@@ -113,9 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_leaves_room_for_others() {
-        assert_eq!(length(1 << 40), Some(1024));
-        assert_eq!(length(100 << 20), Some(160));
-        assert_eq!((length(9 << 20), length(0)), (None, None));
+    fn the_file_takes_at_most_a_tenth_of_the_free_space() {
+        assert_eq!(blocks_that_fit(1 << 40), Some(1024));
+        assert_eq!(blocks_that_fit(100 << 20), Some(160));
+        assert_eq!((blocks_that_fit(9 << 20), blocks_that_fit(0)), (None, None));
     }
 }

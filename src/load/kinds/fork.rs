@@ -1,16 +1,16 @@
-//! `fork`: processes that are begun and end at once.
+//! `fork`: processes that start and end immediately.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own, size};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, prepare_own};
 use cpushield_linux::load_syscalls;
 
-/// Memory whose page tables every fork copies.
+/// The memory of a process. Every fork copies its page tables.
 const MEMORY_BYTES: usize = 4 << 20;
-/// Bytes of a page; where pages are larger, fewer are touched.
+/// The size of a page; where pages are larger, fewer are written.
 const PAGE_BYTES: usize = 4 << 10;
-/// Pages that are written to between two forks, each a page fault.
-const WRITTEN: usize = 32;
+/// Pages written between two forks. Each write is a page fault.
+const WRITTEN_PAGES: usize = 32;
 
-/// See the file.
+/// The load `fork`.
 #[derive(Debug)]
 pub struct ForkLoad;
 
@@ -20,41 +20,42 @@ impl LoadKind for ForkLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "processes that are begun and end at once: page tables, page faults, RCU, the allocator"
+        "processes that start and end immediately: page tables, page faults, RCU, the allocator"
     }
 
     fn page(&self) -> &'static str {
-        "On each CPU a process of its own forks a child that ends at once, waits for its end, and \
-         writes to 32 pages of its memory, each of which is then a page fault (copy on write). It \
-         has 4 MiB of memory, whose page tables every fork copies. There is at most one child on \
-         each CPU. What processes leave behind makes work for later: RCU callbacks, freed pages, \
-         numbers of processes that go round.\n\n\
-         Children that ended count.\n\n\
-         Source: fork(2); lat_proc of lmbench is the same measure."
+        "A separate process on each CPU repeatedly forks a child that ends immediately, waits for \
+         its end, and writes to 32 pages of its memory. Each of these writes is a page fault (copy \
+         on write). The process has 4 MiB of memory, and every fork copies its page tables. There \
+         is at most one child on each CPU. Ended processes cause later work for the kernel: RCU \
+         callbacks and freed pages.\n\n\
+         The count is the number of children that ended.\n\n\
+         Source: fork(2); lat_proc of lmbench measures the same."
     }
 
     fn unit(&self) -> &'static str {
         "processes"
     }
 
-    fn is_alone(&self) -> bool {
+    fn needs_process_per_cpu(&self) -> bool {
         true
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        let workers = site.cpus.iter().map(|cpu| (Some(cpu), worker())).collect();
-        let what = format!("a process of {} on each CPU that forks", size(MEMORY_BYTES as u64));
-        Ok(own(what, workers))
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker())).collect();
+        let what =
+            format!("on each CPU, a process of {} that forks", format_bytes(MEMORY_BYTES as u64));
+        Ok(prepare_own(what, workers))
     }
 }
 
-fn worker() -> LoadWork {
-    Box::new(|meter| {
+fn make_worker() -> LoadWork {
+    Box::new(|counter| {
         let mut memory = vec![1_u8; MEMORY_BYTES];
-        let step = MEMORY_BYTES / PAGE_BYTES / WRITTEN * PAGE_BYTES;
+        let step = MEMORY_BYTES / PAGE_BYTES / WRITTEN_PAGES * PAGE_BYTES;
         loop {
             load_syscalls::fork_and_wait()?;
-            meter.add(1);
+            counter.add(1);
             for byte in memory.iter_mut().step_by(step) {
                 *byte = byte.wrapping_add(1);
             }

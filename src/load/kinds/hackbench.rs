@@ -1,18 +1,18 @@
-//! `hackbench`: the program of rt-tests, again and again.
+//! `hackbench`: runs this program of rt-tests repeatedly.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, pluralize};
 use cpushield_linux::external_program::ExternalProgram;
 use std::ffi::OsString;
 use std::io;
 
-/// Messages of each pair in one run: a part of a second.
-const LOOPS: u64 = 100;
-/// Senders of a group and receivers of each: rt-tests' own numbers.
+/// Messages of each pair in one run, which takes less than a second.
+const MESSAGES: u64 = 100;
+/// Pairs of a sender and a receiver in a group, by the defaults of rt-tests.
 const PAIRS: u64 = 20 * 20;
-/// SIGKILL: its threads are one process.
-const END: i32 = 9;
+/// SIGKILL. It ends the whole load, because all threads are in one process.
+const KILL_SIGNAL: i32 = 9;
 
-/// See the file.
+/// The load `hackbench`.
 #[derive(Debug)]
 pub struct HackbenchLoad;
 
@@ -22,16 +22,16 @@ impl LoadKind for HackbenchLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "the program hackbench (rt-tests), again and again"
+        "the program hackbench of rt-tests, run repeatedly"
     }
 
     fn page(&self) -> &'static str {
-        "Runs `hackbench -T -g GROUPS -l 100` again and again, with a group of 40 threads for \
-         each CPU: 40000 messages a group and run. It runs with threads (-T), because then all of \
-         it ends with one process, whatever happens. `--load messages` does the same without the \
-         program.\n\n\
-         Messages of runs that ended count: 20 senders send 100 each to 20 receivers. The run \
-         that is interrupted at the end does not.\n\n\
+        "Runs `hackbench -T -g GROUPS -l 100` repeatedly, with a group of 40 threads for each CPU: \
+         40000 messages per group and run. It uses threads (-T), so that all of it always ends \
+         with one process. `--load messages` is similar and does not need the program.\n\n\
+         The count is the number of messages of completed runs: in each group, 20 senders send 100 \
+         messages to each of 20 receivers. The run that is interrupted at the end does not \
+         count.\n\n\
          Source: hackbench(8) and hackbench.c of rt-tests 2.4."
     }
 
@@ -43,46 +43,48 @@ impl LoadKind for HackbenchLoad {
         true
     }
 
-    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
-        installed(site, "hackbench", "rt-tests")?;
-        match site.words.as_slice() {
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+        check_installed(environment, "hackbench", "rt-tests")?;
+        match environment.arguments.as_slice() {
             [] => Ok(()),
-            words => Err(format!("it takes no arguments: {}", words.join(" "))),
+            arguments => Err(format!("it takes no arguments: {}", arguments.join(" "))),
         }
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        self.possible(site)?;
-        let groups = site.cpus.len();
-        let line = format!("hackbench -T -g {groups} -l {LOOPS}");
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        self.check_possible(environment)?;
+        let groups = environment.cpus.len();
+        let line = format!("hackbench -T -g {groups} -l {MESSAGES}");
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let messages = PAIRS * LOOPS * groups as u64;
-        let work: LoadWork = Box::new(move |meter| {
+        let messages = PAIRS * MESSAGES * groups as u64;
+        let work: LoadWork = Box::new(move |counter| {
             loop {
-                let (status, said) = ExternalProgram::start(&words, END)?.wait()?;
-                if !status.success() || !said.contains("Time:") {
+                let (status, output) = ExternalProgram::start(&words, KILL_SIGNAL)?.wait()?;
+                if !status.success() || !output.contains("Time:") {
                     return Err(io::Error::from(io::ErrorKind::InvalidData));
                 }
-                meter.add(messages);
+                counter.add(messages);
             }
         });
         Ok(PreparedLoad {
-            what: format!("{} of 40 threads, again and again: {line}", many(groups, "group")),
+            what: format!("{} of 40 threads, run repeatedly: {line}", pluralize(groups, "group")),
             program: Some("hackbench".to_owned()),
             workers: vec![(None, work)],
-            closing: None,
+            finish: None,
         })
     }
 }
 
-/// Whether a program is there, with the package that has it.
-pub(super) fn installed(
-    site: &LoadEnvironment<'_>,
+/// Checks that a program is installed. The error names its package.
+pub(super) fn check_installed(
+    environment: &LoadEnvironment<'_>,
     program: &str,
     package: &str,
 ) -> Result<(), String> {
-    match site.host.program(program) {
+    match environment.host.program(program) {
         Some(_) => Ok(()),
-        None => Err(format!("the program {program} is not there; the package {package} has it")),
+        None => {
+            Err(format!("the program {program} is not installed; install the package {package}"))
+        }
     }
 }

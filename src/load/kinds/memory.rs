@@ -1,18 +1,18 @@
-//! `memory`: copies between large buffers, so that caches and memory channels are busy.
+//! `memory`: copies between large buffers, which keeps caches and memory channels busy.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own, size};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, prepare_own};
 use std::hint::black_box;
 
-/// What each CPU copies from and to, together: more than its share of most last-level caches.
-const BUFFER_BYTES: usize = 64 << 20;
-/// Less is no load on memory.
-const LEAST_BYTES: usize = 2 << 20;
-/// All together take at most this part of what is free.
-const PART: usize = 4;
-/// Bytes between two looks at the counter.
+/// The size of both buffers of a CPU together: more than its share of most last-level caches.
+const BUFFER_BYTES_MAX: usize = 64 << 20;
+/// Smaller buffers are no load on the memory.
+const BUFFER_BYTES_MIN: usize = 2 << 20;
+/// All buffers together take at most one part in this many of the free memory.
+const FREE_PARTS: usize = 4;
+/// The bytes that are copied between two updates of the counter.
 const STEP_BYTES: usize = 1 << 20;
 
-/// See the file.
+/// The load `memory`.
 #[derive(Debug)]
 pub struct MemoryLoad;
 
@@ -22,62 +22,66 @@ impl LoadKind for MemoryLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "copies between large buffers on each CPU: memory bandwidth and the shared cache"
+        "copies between large buffers on each CPU: memory bandwidth and shared caches"
     }
 
     fn page(&self) -> &'static str {
-        "For each CPU a thread that copies one buffer into another, 32 MiB each, again and again \
-         (a quarter of the memory that is free at most, all together). Each CPU's share of a \
-         last-level cache is smaller on most machines, so what a shielded CPU has in a cache that \
-         it shares is pushed out, and memory channels are busy: a shield of the scheduler and of \
-         interrupts does not keep that away.\n\n\
-         Bytes that were copied count; each is read once and written once.\n\n\
-         Source: STREAM's Copy (McCalpin) is the same measure; `MemAvailable` of proc_meminfo(5)."
+        "A thread on each CPU repeatedly copies a buffer of 32 MiB to another one. All buffers \
+         together take at most a quarter of the free memory. On most machines, the buffers are \
+         larger than a CPU's share of the last-level cache. So the load evicts the data of a \
+         shielded CPU from a cache that both share, and it keeps the memory channels busy. A \
+         shield against tasks and interrupts does not prevent that.\n\n\
+         The count is the number of bytes copied; each is read once and written once.\n\n\
+         Source: Copy of STREAM (McCalpin) measures the same; `MemAvailable` of proc_meminfo(5)."
     }
 
     fn unit(&self) -> &'static str {
         "bytes"
     }
 
-    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
-        buffer(site).map(drop)
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+        choose_buffer_bytes(environment).map(drop)
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        let half = buffer(site)? / 2;
-        let workers = site.cpus.iter().map(|cpu| (Some(cpu), worker(half))).collect();
-        let each = size(half as u64);
-        let what = format!("a thread on each CPU that copies between two buffers of {each}");
-        Ok(own(what, workers))
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        let half = choose_buffer_bytes(environment)? / 2;
+        let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker(half))).collect();
+        let each = format_bytes(half as u64);
+        let what = format!("on each CPU, a thread that copies between two buffers of {each}");
+        Ok(prepare_own(what, workers))
     }
 }
 
-/// How much each CPU may have.
-fn buffer(site: &LoadEnvironment<'_>) -> Result<usize, String> {
-    let text = site.host.read("/proc/meminfo").map_err(|e| e.to_string())?;
+/// Decides how large both buffers of a CPU are together.
+fn choose_buffer_bytes(environment: &LoadEnvironment<'_>) -> Result<usize, String> {
+    let text = environment.host.read("/proc/meminfo").map_err(|e| e.to_string())?;
     let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = free.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    let free = free.ok_or("/proc/meminfo does not say how much memory is free (MemAvailable)")?;
-    shared(free.saturating_mul(1024), site.cpus.len())
+    let free = free.ok_or("/proc/meminfo has no MemAvailable, so the free memory is unknown")?;
+    divide_memory(free.saturating_mul(1024), environment.cpus.len())
 }
 
-fn shared(free: usize, cpus: usize) -> Result<usize, String> {
-    let each = free / PART / cpus.max(1);
-    if each < LEAST_BYTES {
-        return Err(format!("only {} of memory are free for {cpus} CPUs", size(free as u64)));
+/// Divides the share of the free memory among the CPUs.
+fn divide_memory(free: usize, cpus: usize) -> Result<usize, String> {
+    let each = free / FREE_PARTS / cpus.max(1);
+    if each < BUFFER_BYTES_MIN {
+        return Err(format!(
+            "only {} of memory is free for {cpus} CPUs",
+            format_bytes(free as u64)
+        ));
     }
-    Ok(each.min(BUFFER_BYTES) / (2 * STEP_BYTES) * 2 * STEP_BYTES)
+    Ok(each.min(BUFFER_BYTES_MAX) / (2 * STEP_BYTES) * 2 * STEP_BYTES)
 }
 
-fn worker(half: usize) -> LoadWork {
-    Box::new(move |meter| {
-        // Taken on its own CPU: memory of the node that is near.
+fn make_worker(half: usize) -> LoadWork {
+    Box::new(move |counter| {
+        // Allocated on its own CPU, so the memory is on that CPU's NUMA node.
         let mut from = vec![1_u8; half];
         let mut to = vec![2_u8; half];
         loop {
             for (from, to) in from.chunks(STEP_BYTES).zip(to.chunks_mut(STEP_BYTES)) {
                 to.copy_from_slice(from);
-                meter.add(black_box(&*to).len() as u64);
+                counter.add(black_box(&*to).len() as u64);
             }
             std::mem::swap(&mut from, &mut to);
         }
@@ -89,11 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_bounded_and_little_is_refused() {
-        assert_eq!(shared(64 << 30, 4), Ok(BUFFER_BYTES));
-        assert_eq!(shared(1 << 30, 64), Ok(4 << 20));
-        assert_eq!(shared((1 << 30) + 4096, 63), Ok(4 << 20));
-        assert!(shared(1 << 20, 1).is_err());
-        assert!((1..300).all(|cpus| shared(8 << 30, cpus).unwrap() * cpus <= 2 << 30));
+    fn buffers_are_limited_and_too_little_memory_is_refused() {
+        assert_eq!(divide_memory(64 << 30, 4), Ok(BUFFER_BYTES_MAX));
+        assert_eq!(divide_memory(1 << 30, 64), Ok(4 << 20));
+        assert_eq!(divide_memory((1 << 30) + 4096, 63), Ok(4 << 20));
+        assert!(divide_memory(1 << 20, 1).is_err());
+        assert!((1..300).all(|cpus| divide_memory(8 << 30, cpus).unwrap() * cpus <= 2 << 30));
     }
 }

@@ -1,15 +1,16 @@
-//! `messages`: threads that wake each other by messages, as hackbench does.
+//! `messages`: threads that wake each other with messages, as hackbench does.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many, own};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, pluralize, prepare_own};
+use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-/// Senders of a group, and as many receivers; hackbench has 20.
+/// The senders of a group; it has as many receivers. Groups of hackbench have 20.
 const SENDERS: usize = 4;
-/// As hackbench's.
+/// The size of a message, as in hackbench.
 const MESSAGE_BYTES: usize = 100;
 
-/// See the file.
+/// The load `messages`.
 #[derive(Debug)]
 pub struct MessageLoad;
 
@@ -19,16 +20,17 @@ impl LoadKind for MessageLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "threads that send each other messages (hackbench's pattern): the scheduler, wakeups"
+        "threads that send each other messages, as in hackbench: the scheduler and wakeups"
     }
 
     fn page(&self) -> &'static str {
-        "For each CPU a group of four threads that send and four that receive. Each sender sends \
-         100 bytes to each receiver in turn, over a unix socket that holds a few messages; so \
-         threads sleep and wake all the time, and the scheduler moves them between the CPUs of \
-         the load. A message counts when it was received.\n\n\
-         The pattern is hackbench's, with smaller groups and datagrams; the count is not \
-         comparable with hackbench's time. `hackbench` runs the program itself.\n\n\
+        "Each CPU adds a group of four senders and four receivers. Each sender sends 100 bytes to \
+         each receiver in turn, over a unix socket that holds only a few messages. So the threads \
+         sleep and wake all the time, and the scheduler moves them between the CPUs of the \
+         load.\n\n\
+         The count is the number of messages received. The pattern is that of hackbench, with \
+         smaller groups and with datagrams, so the count is not comparable with the time that \
+         hackbench reports. `--load hackbench` runs that program.\n\n\
          Source: hackbench(8) of rt-tests 2.4; unix(7)."
     }
 
@@ -36,41 +38,42 @@ impl LoadKind for MessageLoad {
         "messages"
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        let groups = site.cpus.len();
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        let groups = environment.cpus.len();
         let mut workers = Vec::new();
         for _ in 0..groups {
-            group(&mut workers).map_err(|e| format!("no sockets: {e}"))?;
+            add_group(&mut workers).map_err(|e| format!("cannot make sockets: {e}"))?;
         }
         let what = format!(
-            "{} of {SENDERS} senders and {SENDERS} receivers, {MESSAGE_BYTES} bytes a message",
-            many(groups, "group")
+            "{} of {SENDERS} senders and {SENDERS} receivers, {MESSAGE_BYTES} bytes per message",
+            pluralize(groups, "group")
         );
-        Ok(own(what, workers))
+        Ok(prepare_own(what, workers))
     }
 }
 
-fn group(workers: &mut Vec<(Option<usize>, LoadWork)>) -> std::io::Result<()> {
-    let mut to = Vec::new();
+/// Adds the workers of one group.
+fn add_group(workers: &mut Vec<(Option<usize>, LoadWork)>) -> io::Result<()> {
+    let mut senders = Vec::new();
     for _ in 0..SENDERS {
         let (sender, receiver) = UnixDatagram::pair()?;
-        to.push(sender);
-        let receive: LoadWork = Box::new(move |meter| {
+        senders.push(sender);
+        let receive: LoadWork = Box::new(move |counter| {
             let mut message = [0; MESSAGE_BYTES];
             loop {
                 receiver.recv(&mut message)?;
-                meter.add(1);
+                counter.add(1);
             }
         });
         workers.push((None, receive));
     }
-    let to = Arc::new(to);
+    let senders = Arc::new(senders);
     for _ in 0..SENDERS {
-        let to = Arc::clone(&to);
+        let senders = Arc::clone(&senders);
         let send: LoadWork = Box::new(move |_| {
             loop {
-                for receiver in to.iter() {
-                    receiver.send(&[0; MESSAGE_BYTES])?;
+                for sender in senders.iter() {
+                    sender.send(&[0; MESSAGE_BYTES])?;
                 }
             }
         });

@@ -1,5 +1,5 @@
-//! The kinds of load: what a machine is made busy with, one file each. One that cannot run says
-//! why; it never counts what it did not do.
+//! The kinds of load, one file each. A load that cannot run says why; it never counts work that it
+//! did not do.
 
 mod disk;
 mod fork;
@@ -19,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Every kind, in the order of the help: those of cpushield itself, then programs of others.
+/// All kinds, in the order of the help: first those of cpushield itself, then other programs.
 pub const KINDS: &[&dyn LoadKind] = &[
     &messages::MessageLoad,
     &memory::MemoryLoad,
@@ -32,32 +32,33 @@ pub const KINDS: &[&dyn LoadKind] = &[
     &hackbench::HackbenchLoad,
 ];
 
-/// Where a load works, and with what.
+/// Where a load runs, and its arguments.
 #[derive(Debug)]
 pub struct LoadEnvironment<'a> {
     /// The machine.
     pub host: &'a Host,
-    /// Its CPUs.
+    /// The CPUs of the load.
     pub cpus: CpuSet,
-    /// Where files for a moment belong.
+    /// The directory for temporary files.
     pub dir: PathBuf,
-    /// The words of the user's for a program.
-    pub words: Vec<String>,
+    /// The user's arguments for a program.
+    pub arguments: Vec<String>,
 }
 
-/// The work of one thread: it counts what it does, and goes on until the process ends.
+/// The work of one thread. It counts what it does, and continues until the process ends.
 pub type LoadWork = Box<dyn FnOnce(&ProgressCounter) -> io::Result<()> + Send>;
 
-/// A load that is about to begin.
+/// A load that is ready to start.
 pub struct PreparedLoad {
-    /// What it will do, with its amounts.
+    /// A description of what it will do, with sizes and counts.
     pub what: String,
-    /// The program that does it; `None` for this one.
+    /// The program that runs; `None` for a load of cpushield itself.
     pub program: Option<String>,
-    /// What its threads do, and on which CPU; `None`: on any of its CPUs.
+    /// Its threads: the CPU of each, or `None` for any CPU of the load, and the work.
     pub workers: Vec<(Option<usize>, LoadWork)>,
-    /// Ends it and says what it did, where the meters do not.
-    pub closing: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
+    /// Ends a program that counts its own work, and returns its figures; `None` where the workers
+    /// count.
+    pub finish: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
 }
 
 impl fmt::Debug for PreparedLoad {
@@ -66,71 +67,71 @@ impl fmt::Debug for PreparedLoad {
     }
 }
 
-/// What a program says that it did.
+/// The figures of a load, or of one part of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgramReport {
-    /// Which part of it.
+    /// The part of the program; `None` for all of it.
     pub part: Option<String>,
-    /// How much; `None` with a doubt.
+    /// The amount of work; `None` with a doubt.
     pub count: Option<u64>,
-    /// In which time.
+    /// The counted time in nanoseconds.
     pub span_ns: u64,
-    /// What is wrong with it.
+    /// Reasons to doubt the figures.
     pub doubts: Vec<LoadDoubt>,
 }
 
-/// What counts what a load did.
+/// The source of a load's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountSource {
-    /// Its own meters.
-    Meters,
-    /// The kernel alone, with its count; `None` where the kernel does not say.
+    /// Its workers count.
+    Workers,
+    /// The kernel counts; `None` where it has no counter.
     Kernel(Option<u64>),
 }
 
-/// A way to make a machine busy.
+/// A way to keep a machine busy.
 pub trait LoadKind: Sync {
-    /// The word for it on the command line.
+    /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it does, in one sentence.
+    /// What it does, in one phrase.
     fn summary(&self) -> &'static str;
 
-    /// What it does and what of the machine it makes busy, with sources.
+    /// What it does and which parts of the machine it keeps busy, with sources.
     fn page(&self) -> &'static str;
 
-    /// What is counted.
+    /// The unit of its count.
     fn unit(&self) -> &'static str;
 
-    /// Whether it is a program of others, which `--load all` does not start.
+    /// Whether it is another program, which `--load all` does not start.
     fn is_program(&self) -> bool {
         false
     }
 
-    /// Whether each CPU gets a process of its own, because threads of one would wait for each
+    /// Whether each CPU gets a separate process, because threads of one process would wait for each
     /// other.
-    fn is_alone(&self) -> bool {
+    fn needs_process_per_cpu(&self) -> bool {
         false
     }
 
-    /// What counts what it did until now on these CPUs.
-    fn counted(&self, _host: &Host, _cpus: &CpuSet) -> CountSource {
-        CountSource::Meters
+    /// Reads what it has done so far on these CPUs, where the workers do not count.
+    fn read_count(&self, _host: &Host, _cpus: &CpuSet) -> CountSource {
+        CountSource::Workers
     }
 
-    /// Why it cannot run there.
+    /// Checks that it can run there.
     ///
     /// # Errors
-    /// One sentence.
-    fn possible(&self, _site: &LoadEnvironment<'_>) -> Result<(), String> {
+    /// The reason as one sentence.
+    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// Makes ready what it needs, in a process of its own that has one thread yet.
+    /// Prepares it in a separate process, which still has a single thread.
     ///
     /// # Errors
-    /// One sentence.
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String>;
+    /// The reason as one sentence.
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String>;
 }
 
 impl fmt::Debug for dyn LoadKind {
@@ -139,27 +140,27 @@ impl fmt::Debug for dyn LoadKind {
     }
 }
 
-/// The kind of this name.
+/// Finds the kind of this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn LoadKind> {
     KINDS.iter().copied().find(|kind| kind.name() == name)
 }
 
-/// A load of this program.
-fn own(what: String, workers: Vec<(Option<usize>, LoadWork)>) -> PreparedLoad {
-    PreparedLoad { what, program: None, workers, closing: None }
+/// Makes a load of cpushield itself, whose workers count.
+fn prepare_own(what: String, workers: Vec<(Option<usize>, LoadWork)>) -> PreparedLoad {
+    PreparedLoad { what, program: None, workers, finish: None }
 }
 
-/// `4 threads`, `1 thread`.
-fn many(count: usize, word: &str) -> String {
+/// Formats a count and its noun: `4 threads`, `1 thread`.
+fn pluralize(count: usize, word: &str) -> String {
     match count {
         1 => format!("1 {word}"),
         _ => format!("{count} {word}s"),
     }
 }
 
-/// Bytes in whole units.
-fn size(bytes: u64) -> String {
+/// Formats bytes in whole units.
+fn format_bytes(bytes: u64) -> String {
     match bytes {
         1_048_576.. => format!("{} MiB", bytes >> 20),
         _ => format!("{} KiB", bytes >> 10),
@@ -176,7 +177,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn every_kind_has_a_name_of_its_own_and_a_page_with_a_source() {
+    fn every_kind_has_a_unique_name_and_a_page_with_a_source() {
         let names: BTreeSet<&str> = KINDS.iter().map(|one| one.name()).collect();
         assert_eq!(names.len(), KINDS.len());
         for kind in KINDS {
@@ -186,30 +187,32 @@ mod tests {
         assert!(by_name("sundial").is_none() && by_name("all").is_none());
     }
 
-    /// How often each kind makes its kernel do what it counts is in `tests/load.rs`.
+    /// `tests/load.rs` compares the counts with those of the kernel.
     #[test]
     fn every_worker_of_every_kind_works() {
         let host = Host::live();
         let dir = std::env::temp_dir();
         for kind in KINDS.iter().filter(|kind| !kind.is_program()) {
             let cpus = sched::affinity(0).unwrap();
-            let site = LoadEnvironment { host: &host, cpus, dir: dir.clone(), words: Vec::new() };
-            if kind.possible(&site).is_err() {
+            let environment =
+                LoadEnvironment { host: &host, cpus, dir: dir.clone(), arguments: Vec::new() };
+            if kind.check_possible(&environment).is_err() {
                 continue;
             }
-            let ready = kind.prepare(&site).unwrap();
-            let meters = Arc::new(ProgressCounters::new(ready.workers.len()).unwrap());
-            for (i, (_, work)) in ready.workers.into_iter().enumerate() {
-                let meters = Arc::clone(&meters);
-                std::thread::spawn(move || meters.get(i).unwrap().work(work));
+            let prepared = kind.prepare(&environment).unwrap();
+            let counters = Arc::new(ProgressCounters::new(prepared.workers.len()).unwrap());
+            for (i, (_, work)) in prepared.workers.into_iter().enumerate() {
+                let counters = Arc::clone(&counters);
+                std::thread::spawn(move || counters.get(i).unwrap().work(work));
             }
             let until = Instant::now() + Duration::from_secs(20);
-            let idle =
-                || meters.each().filter(|meter| meter.state() != WorkerState::Working).count();
-            while (idle() > 0 || meters.total() < 50) && Instant::now() < until {
+            let idle = || {
+                counters.each().filter(|counter| counter.state() != WorkerState::Working).count()
+            };
+            while (idle() > 0 || counters.total() < 50) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            assert!(idle() == 0 && meters.total() >= 50, "{kind:?}: {meters:?}");
+            assert!(idle() == 0 && counters.total() >= 50, "{kind:?}: {counters:?}");
         }
     }
 }

@@ -1,13 +1,15 @@
 //! `network`: streams over the loopback device.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many, own, size};
+use super::{
+    LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, pluralize, prepare_own,
+};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-/// Bytes of one write: the stream is many packets, not a few large ones.
+/// The size of a write: small, so that the stream has many packets.
 const WRITE_BYTES: usize = 4 << 10;
 
-/// See the file.
+/// The load `network`.
 #[derive(Debug)]
 pub struct NetworkLoad;
 
@@ -21,12 +23,12 @@ impl LoadKind for NetworkLoad {
     }
 
     fn page(&self) -> &'static str {
-        "For each CPU a pair of threads, one that sends a TCP stream in writes of 4 KiB \
-         (TCP_NODELAY), one that receives it, over 127.0.0.1; the ports are of the kernel's \
-         choice, and a stream that is not its own is not taken. Packets of loopback go through \
-         the whole stack: NET_RX softirqs run on the CPU that sends. No network card takes part, \
-         so there are no interrupts of one; no packet leaves the machine.\n\n\
-         Bytes that were received count.\n\n\
+        "Each CPU adds a pair of threads with a TCP stream over 127.0.0.1: one sends in writes of \
+         4 KiB (TCP_NODELAY), the other receives. The kernel chooses the ports, and connections \
+         of other programs are not accepted. Packets of the loopback device pass through the \
+         whole network stack, and their NET_RX softirqs run on the sending CPU. There are no \
+         interrupts of a network card, and no packet leaves the machine.\n\n\
+         The count is the number of bytes received.\n\n\
          Source: loopback_xmit() in drivers/net/loopback.c, __netif_rx() and enqueue_to_backlog() \
          in net/core/dev.c (6.12)."
     }
@@ -35,32 +37,36 @@ impl LoadKind for NetworkLoad {
         "bytes"
     }
 
-    fn possible(&self, _site: &LoadEnvironment<'_>) -> Result<(), String> {
-        pair().map(drop).map_err(|e| format!("no stream over 127.0.0.1: {e}"))
+    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), String> {
+        connect_pair().map(drop)
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        let pairs = site.cpus.len();
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        let pairs = environment.cpus.len();
         let mut workers = Vec::new();
         for _ in 0..pairs {
-            let (to, from) = pair().map_err(|e| format!("no stream over 127.0.0.1: {e}"))?;
-            workers.push((None, receiver(from)));
-            workers.push((None, sender(to)));
+            let (to, from) = connect_pair()?;
+            workers.push((None, make_receiver(from)));
+            workers.push((None, make_sender(to)));
         }
-        let each = size(WRITE_BYTES as u64);
-        let what = format!("{} over 127.0.0.1, {each} a write", many(pairs, "TCP stream"));
-        Ok(own(what, workers))
+        let each = format_bytes(WRITE_BYTES as u64);
+        let what = format!("{} over 127.0.0.1, {each} per write", pluralize(pairs, "TCP stream"));
+        Ok(prepare_own(what, workers))
     }
 }
 
-/// Both ends of a stream.
-fn pair() -> io::Result<(TcpStream, TcpStream)> {
+/// Connects both ends of a stream.
+fn connect_pair() -> Result<(TcpStream, TcpStream), String> {
+    try_connect_pair().map_err(|e| format!("cannot connect over 127.0.0.1: {e}"))
+}
+
+fn try_connect_pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = TcpStream::connect(listener.local_addr()?)?;
     let own = to.local_addr()?;
     to.set_nodelay(true)?;
     loop {
-        // Another program may have called first.
+        // Another program may have connected first.
         let (from, caller) = listener.accept()?;
         if caller == own {
             return Ok((to, from));
@@ -68,7 +74,7 @@ fn pair() -> io::Result<(TcpStream, TcpStream)> {
     }
 }
 
-fn sender(mut to: TcpStream) -> LoadWork {
+fn make_sender(mut to: TcpStream) -> LoadWork {
     Box::new(move |_| {
         loop {
             to.write_all(&[7; WRITE_BYTES])?;
@@ -76,13 +82,13 @@ fn sender(mut to: TcpStream) -> LoadWork {
     })
 }
 
-fn receiver(mut from: TcpStream) -> LoadWork {
-    Box::new(move |meter| {
+fn make_receiver(mut from: TcpStream) -> LoadWork {
+    Box::new(move |counter| {
         let mut bytes = vec![0; 64 << 10];
         loop {
             match from.read(&mut bytes)? {
                 0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-                n => meter.add(n as u64),
+                n => counter.add(n as u64),
             }
         }
     })

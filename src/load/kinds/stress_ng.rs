@@ -1,24 +1,25 @@
-//! `stress-ng`: stressors of the user's choice.
+//! `stress-ng`: runs this program with stressors that the user chooses.
 
-use super::hackbench::installed;
+use super::hackbench::check_installed;
 use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
 use cpushield_linux::external_program::{ExternalProgram, MemoryFile};
 use cpushield_linux::process;
 use std::ffi::OsString;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// SIGINT and SIGTERM: stress-ng ends its stressors, takes its files away, and sums up.
-const FINISH: i32 = 2;
-const END: i32 = 15;
-/// How long it may take to sum up.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Words that say what cpushield says itself, or would take the load from its CPUs.
-const OURS: &[&str] = &[
+/// SIGINT and SIGTERM. At both, stress-ng ends its stressors, removes its files and writes its
+/// metrics.
+const FINISH_SIGNAL: i32 = 2;
+const END_SIGNAL: i32 = 15;
+/// How long it may take to write its metrics.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Options that cpushield sets itself, or that would move the load off its CPUs.
+const RESERVED_OPTIONS: &[&str] = &[
     "-t",
     "-Y",
     "-q",
@@ -34,7 +35,7 @@ const OURS: &[&str] = &[
     "--sequential",
 ];
 
-/// See the file.
+/// The load `stress-ng`.
 #[derive(Debug)]
 pub struct StressNgLoad;
 
@@ -44,20 +45,21 @@ impl LoadKind for StressNgLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "the program stress-ng with stressors of yours: 'stress-ng:--cpu 2 --vm 1'"
+        "the program stress-ng with your stressors, for example 'stress-ng:--cpu 2 --vm 1'"
     }
 
     fn page(&self) -> &'static str {
-        "Runs stress-ng(1) on the CPUs of the load. Words after a colon are given to it as they \
-         are, split at blanks, without a shell: `--load 'stress-ng:--cpu 2 --vm 1'`; without \
-         words: a `--cpu` and a `--sock` stressor for each CPU. How long, where its files go and \
-         how its figures are reported is set by cpushield, and such words are refused.\n\n\
-         Each stressor is a load of its own in the result, in stress-ng's bogo operations: they \
-         say how this stressor fared with one setting and another, and nothing else. stress-ng \
-         counts all its time, the settling time too.\n\n\
-         Some stressors need care: stress-ng(1) tells which of them can harm a system. Stressors \
-         that choose their CPUs themselves (--affinity) leave the CPUs of the load; what was seen \
-         elsewhere is reported.\n\n\
+        "Runs stress-ng(1) on the CPUs of the load. The text after the colon has its arguments, \
+         split at blanks, without a shell: `--load 'stress-ng:--cpu 2 --vm 1'`. Without arguments, \
+         it runs a `--cpu` and a `--sock` stressor for each CPU. cpushield sets the duration, the \
+         directory of the files and the form of the metrics, and refuses options that change \
+         them.\n\n\
+         The result has a separate load for each stressor. The count is the number of stress-ng's \
+         bogo operations. Use it only to compare the same stressor with different settings. \
+         stress-ng counts all its time, including the warm-up.\n\n\
+         stress-ng(1) says which stressors can harm a system. Stressors that choose their CPUs \
+         themselves (--affinity) leave the CPUs of the load. A doubt reports the other CPUs that \
+         they were seen on.\n\n\
          Source: stress-ng(1), --metrics and --yaml (0.15)."
     }
 
@@ -69,110 +71,138 @@ impl LoadKind for StressNgLoad {
         true
     }
 
-    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
-        installed(site, "stress-ng", "stress-ng")?;
-        let is_ours = |word: &&String| OURS.contains(&word.split('=').next().unwrap_or(word));
-        match site.words.iter().find(is_ours) {
-            Some(word) => Err(format!("{word} is for cpushield to say; name stressors only")),
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+        check_installed(environment, "stress-ng", "stress-ng")?;
+        match environment.arguments.iter().find(|argument| is_reserved(argument)) {
+            Some(argument) => Err(format!("cpushield sets {argument} itself; name stressors only")),
             None => Ok(()),
         }
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        self.possible(site)?;
-        let cpus = site.cpus.len().to_string();
-        let words = match site.words.as_slice() {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        self.check_possible(environment)?;
+        let cpus = environment.cpus.len().to_string();
+        let arguments = match environment.arguments.as_slice() {
             [] => ["--cpu", &cpus, "--sock", &cpus].map(str::to_owned).to_vec(),
-            words => words.to_vec(),
+            arguments => arguments.to_vec(),
         };
-        let sheet = MemoryFile::new().map_err(|e| e.to_string())?;
-        let line = program(&words, site, &sheet);
-        let (tell, told) = channel();
+        let metrics = MemoryFile::new().map_err(|e| e.to_string())?;
+        let line = build_command_line(&arguments, environment, &metrics);
+        let (result_sender, result) = channel();
         let pid = Arc::new(AtomicI32::new(0));
-        let known = Arc::clone(&pid);
-        let work: LoadWork = Box::new(move |_| {
-            let hired = ExternalProgram::start(&line, END)?;
-            known.store(hired.pid(), Ordering::SeqCst);
-            let (status, said) = hired.wait()?;
-            known.store(0, Ordering::SeqCst);
-            let why = said.lines().rfind(|line| line.contains("error:")).map(str::to_owned);
-            // Nobody listens any more when the whole ends.
-            let _ = tell.send((status.success(), why));
-            match status.success() {
-                true => Ok(()),
-                false => Err(io::Error::from(io::ErrorKind::InvalidData)),
-            }
-        });
-        let sheet = Arc::new(Mutex::new(sheet));
+        let running = RunningProgram { pid: Arc::clone(&pid), result, metrics };
+        let work: LoadWork = Box::new(move |_| run_program(&line, &pid, &result_sender));
         Ok(PreparedLoad {
-            what: format!("stress-ng {}; it counts all its time", words.join(" ")),
-            program: Some(version(site)),
+            what: format!("stress-ng {}; it counts all its time", arguments.join(" ")),
+            program: Some(read_version(environment)),
             workers: vec![(None, work)],
-            closing: Some(Box::new(move || close(&pid, &told, &sheet))),
+            finish: Some(Box::new(move || running.finish())),
         })
     }
 }
 
-/// The whole line. `--timeout 0` is for ever.
-fn program(words: &[String], site: &LoadEnvironment<'_>, sheet: &MemoryFile) -> Vec<OsString> {
+/// Whether cpushield sets this option itself: `--timeout=5`.
+fn is_reserved(argument: &str) -> bool {
+    RESERVED_OPTIONS.contains(&argument.split('=').next().unwrap_or(argument))
+}
+
+/// Builds the whole command line. `--timeout 0` runs it without an end.
+fn build_command_line(
+    arguments: &[String],
+    environment: &LoadEnvironment<'_>,
+    metrics: &MemoryFile,
+) -> Vec<OsString> {
     let mut line: Vec<OsString> =
         ["stress-ng", "--timeout", "0", "--metrics-brief", "--yaml"].map(OsString::from).to_vec();
-    line.push(sheet.path().into());
+    line.push(metrics.path().into());
     line.push("--temp-path".into());
-    line.push(site.dir.clone().into());
-    line.extend(words.iter().map(OsString::from));
+    line.push(environment.dir.clone().into());
+    line.extend(arguments.iter().map(OsString::from));
     line
 }
 
-/// `stress-ng 0.15.06`, or the name alone.
-fn version(site: &LoadEnvironment<'_>) -> String {
-    let said = site.host.query_program(&["stress-ng", "--version"], b"").ok();
-    let text = said.map(|said| String::from_utf8_lossy(&said.out).into_owned()).unwrap_or_default();
+/// Reads the version: `stress-ng 0.15.06`, or the name alone when it is unknown.
+fn read_version(environment: &LoadEnvironment<'_>) -> String {
+    let answer = environment.host.query_program(&["stress-ng", "--version"], b"").ok();
+    let text =
+        answer.map(|answer| String::from_utf8_lossy(&answer.out).into_owned()).unwrap_or_default();
     let number = text.split_once("version ").and_then(|(_, rest)| rest.split([' ', '\n']).next());
     number.map_or("stress-ng".to_owned(), |number| format!("stress-ng {number}"))
 }
 
-/// Lets it sum up.
-fn close(
-    pid: &AtomicI32,
-    ended: &Receiver<(bool, Option<String>)>,
-    sheet: &Mutex<MemoryFile>,
-) -> Vec<ProgramReport> {
-    let pid = pid.load(Ordering::SeqCst);
-    if pid > 0 {
-        // When it is gone by now it has ended by itself.
-        let _ = process::kill(pid, FINISH);
-    }
-    let why = match ended.recv_timeout(PATIENCE) {
-        Ok((true, _)) => None,
-        Ok((false, said)) => Some(LoadDoubt::ProgramFailed { said }),
-        Err(_) => return vec![no_figures(LoadDoubt::NotEnded)],
-    };
-    let text = sheet.lock().unwrap_or_else(PoisonError::into_inner).text().unwrap_or_default();
-    let mut told = figures(&text);
-    match why {
-        Some(why) if told.is_empty() => return vec![no_figures(why)],
-        Some(why) => told.iter_mut().for_each(|one| one.doubts.push(why.clone())),
-        None if told.is_empty() => return vec![no_figures(LoadDoubt::NoFigures)],
-        None => {}
-    }
-    told
+/// How the program ended.
+#[derive(Debug)]
+enum ProgramResult {
+    /// With success.
+    Succeeded,
+    /// With an error, and its message if it wrote one.
+    Failed(Option<String>),
 }
 
-/// What it reported nothing of, and why.
-fn no_figures(doubt: LoadDoubt) -> ProgramReport {
+/// Runs the program until it ends.
+fn run_program(
+    line: &[OsString],
+    pid: &AtomicI32,
+    result: &Sender<ProgramResult>,
+) -> io::Result<()> {
+    let program = ExternalProgram::start(line, END_SIGNAL)?;
+    pid.store(program.pid(), Ordering::SeqCst);
+    let (status, output) = program.wait()?;
+    pid.store(0, Ordering::SeqCst);
+    // Sending fails when the load has ended, and then the result does not matter.
+    if status.success() {
+        let _ = result.send(ProgramResult::Succeeded);
+        return Ok(());
+    }
+    let message = output.lines().rfind(|line| line.contains("error:")).map(str::to_owned);
+    let _ = result.send(ProgramResult::Failed(message));
+    Err(io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// The running program, as the main thread of the load sees it.
+struct RunningProgram {
+    /// Its number; 0 when it does not run.
+    pid: Arc<AtomicI32>,
+    result: Receiver<ProgramResult>,
+    metrics: MemoryFile,
+}
+
+impl RunningProgram {
+    /// Ends the program and returns its figures.
+    fn finish(mut self) -> Vec<ProgramReport> {
+        let pid = self.pid.load(Ordering::SeqCst);
+        if pid > 0 {
+            // This fails if the program has ended by itself.
+            let _ = process::kill(pid, FINISH_SIGNAL);
+        }
+        let doubt = match self.result.recv_timeout(TIMEOUT) {
+            Ok(ProgramResult::Succeeded) => None,
+            Ok(ProgramResult::Failed(message)) => Some(LoadDoubt::ProgramFailed { message }),
+            Err(_) => return vec![report_without_figures(LoadDoubt::NotEnded)],
+        };
+        let mut reports = parse_metrics(&self.metrics.text().unwrap_or_default());
+        if reports.is_empty() {
+            return vec![report_without_figures(doubt.unwrap_or(LoadDoubt::NoFigures))];
+        }
+        reports.iter_mut().for_each(|report| report.doubts.extend(doubt.clone()));
+        reports
+    }
+}
+
+/// Makes the report of a program that returned no figures.
+fn report_without_figures(doubt: LoadDoubt) -> ProgramReport {
     ProgramReport { part: None, count: None, span_ns: 0, doubts: vec![doubt] }
 }
 
-/// The `metrics` of its YAML: a list of stressors, each a few lines of `key: value`.
-fn figures(text: &str) -> Vec<ProgramReport> {
-    let mut told: Vec<ProgramReport> = Vec::new();
+/// Parses the `metrics` of its YAML: a list of stressors, each with some lines of `key: value`.
+fn parse_metrics(text: &str) -> Vec<ProgramReport> {
+    let mut reports: Vec<ProgramReport> = Vec::new();
     let metrics = text.lines().skip_while(|line| line.trim_end() != "metrics:").skip(1);
     for line in metrics.take_while(|line| line.is_empty() || line.starts_with(' ')) {
         let Some((key, value)) = line.trim_start().split_once(':') else { continue };
         let value = value.trim();
-        match (key.trim_start_matches("- "), told.last_mut()) {
-            ("stressor", _) => told.push(ProgramReport {
+        match (key.trim_start_matches("- "), reports.last_mut()) {
+            ("stressor", _) => reports.push(ProgramReport {
                 part: Some(value.to_owned()),
                 count: None,
                 span_ns: 0,
@@ -187,14 +217,14 @@ fn figures(text: &str) -> Vec<ProgramReport> {
             _ => {}
         }
     }
-    told
+    reports
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of stress-ng 0.15.06, shortened.
+    /// Output of stress-ng 0.15.06, shortened.
     const YAML: &str = "---\nsystem-info:\n      cpus: 2\n\nmetrics:\n    - stressor: cpu\n      \
         bogo-ops: 866\n      bogo-ops-per-second-usr-sys-time: 2349.309178\n      \
         bogo-ops-per-second-real-time: 430.166787\n      wall-clock-time: 2.013173\n      \
@@ -202,17 +232,17 @@ mod tests {
         wall-clock-time: 2.007318\n\n...\n";
 
     #[test]
-    fn its_figures_are_read_from_its_own_document() {
-        let one = |part: &str, count, span_ns| ProgramReport {
+    fn the_figures_of_each_stressor_are_parsed() {
+        let report = |part: &str, count, span_ns| ProgramReport {
             part: Some(part.to_owned()),
             count: Some(count),
             span_ns,
             doubts: Vec::new(),
         };
-        let wanted = [one("cpu", 866, 2_013_173_000), one("sock", 1888, 2_007_318_000)];
-        assert_eq!(figures(YAML), wanted);
-        assert_eq!(figures("---\nsystem-info:\n      cpus: 2\n..."), []);
-        let torn = figures("metrics:\n    - stressor: cpu\n      bogo-ops: many\n");
+        let wanted = [report("cpu", 866, 2_013_173_000), report("sock", 1888, 2_007_318_000)];
+        assert_eq!(parse_metrics(YAML), wanted);
+        assert_eq!(parse_metrics("---\nsystem-info:\n      cpus: 2\n..."), []);
+        let torn = parse_metrics("metrics:\n    - stressor: cpu\n      bogo-ops: many\n");
         assert_eq!((torn[0].count, torn[0].span_ns), (None, 0));
     }
 }

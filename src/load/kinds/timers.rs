@@ -1,15 +1,15 @@
-//! `timers`: threads that sleep for a moment, again and again.
+//! `timers`: threads that repeatedly sleep for a moment.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, prepare_own};
 use cpushield_linux::load_syscalls;
 use std::time::Duration;
 
-/// Threads of each CPU.
+/// Threads on each CPU.
 const THREADS: usize = 4;
-/// How long they sleep.
+/// How long each sleep takes.
 const SLEEP: Duration = Duration::from_micros(100);
 
-/// See the file.
+/// The load `timers`.
 #[derive(Debug)]
 pub struct TimerLoad;
 
@@ -19,16 +19,16 @@ impl LoadKind for TimerLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "threads that sleep 100 us, again and again: timer interrupts and short idle times"
+        "threads that repeatedly sleep for 100 us: timer interrupts and short idle times"
     }
 
     fn page(&self) -> &'static str {
-        "On each CPU four threads that sleep for 100 us again and again, with a timer slack of \
-         1 ns, so that the kernel does not put their timers together: up to 40000 expirations a \
-         second on each CPU, each with its interrupt unless several are due at once. On a \
-         nohz_full CPU outside of the load they have no effect; the timers stay on the CPU that \
-         armed them or go to a busy one (kernel.timer_migration).\n\n\
-         Sleeps that ended count.\n\n\
+        "Four threads on each CPU repeatedly sleep for 100 us, with a timer slack of 1 ns, so that \
+         the kernel does not merge their timers. Up to 40000 timers a second expire on each CPU. \
+         Each causes an interrupt, unless several are due at once. The timers stay on the CPU \
+         that armed them or move to a busy one (kernel.timer_migration). So they do not affect a \
+         nohz_full CPU outside of the load.\n\n\
+         The count is the number of sleeps that ended.\n\n\
          Source: nanosleep(2); PR_SET_TIMERSLACK of prctl(2)."
     }
 
@@ -36,18 +36,23 @@ impl LoadKind for TimerLoad {
         "sleeps"
     }
 
-    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
-        let worker = || -> LoadWork {
-            Box::new(|meter| {
-                load_syscalls::minimize_timer_slack()?;
-                loop {
-                    std::thread::sleep(SLEEP);
-                    meter.add(1);
-                }
-            })
-        };
-        let on = |cpu| (0..THREADS).map(move |_| (Some(cpu), worker()));
-        let what = format!("{THREADS} threads on each CPU that sleep for {} us", SLEEP.as_micros());
-        Ok(own(what, site.cpus.iter().flat_map(on).collect()))
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        let mut workers = Vec::new();
+        for cpu in environment.cpus.iter() {
+            workers.extend((0..THREADS).map(|_| (Some(cpu), make_worker())));
+        }
+        let sleep_us = SLEEP.as_micros();
+        let what = format!("on each CPU, {THREADS} threads that sleep for {sleep_us} us");
+        Ok(prepare_own(what, workers))
     }
+}
+
+fn make_worker() -> LoadWork {
+    Box::new(|counter| {
+        load_syscalls::minimize_timer_slack()?;
+        loop {
+            std::thread::sleep(SLEEP);
+            counter.add(1);
+        }
+    })
 }

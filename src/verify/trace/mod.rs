@@ -238,7 +238,7 @@ impl<'h> TraceRecorder<'h> {
     /// Reads the clock of the trace.
     #[must_use]
     pub fn now(&self) -> u64 {
-        if self.tsc { clock::ticks() } else { clock::monotonic_ns() }
+        if self.tsc { clock::ticks().0 } else { clock::monotonic_ns() }
     }
 
     /// Converts ticks of that clock to nanoseconds.

@@ -1,0 +1,315 @@
+//! The notes of a measurement: facts that a reader of its figures has to know. Pure.
+
+use super::measure::exact_duration;
+use crate::causes::{Cause, Culprit};
+use crate::load::SkippedLoad;
+use crate::verify::AbsenceReason;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A fact that a reader of the figures has to know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "note", rename_all = "kebab-case")]
+pub enum LatencyNote {
+    /// Every CPU is measured.
+    EveryCpuMeasured,
+    /// The load runs on measured CPUs.
+    LoadOnMeasuredCpus {
+        /// These CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+    },
+    /// An optional load cannot run here.
+    LoadSkipped {
+        /// The load, and why.
+        skipped: SkippedLoad,
+    },
+    /// The work of a load in the earlier parts is unknown.
+    LoadCountedInLastPart {
+        /// Its name.
+        load: String,
+    },
+    /// Timers of `nohz_full` CPUs may expire on other CPUs.
+    TimersMayMigrate {
+        /// These CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+    },
+    /// The memory of the measuring threads is not locked.
+    MemoryNotLocked {
+        /// The kernel's error.
+        answer: String,
+    },
+    /// The due times of the events are known only roughly, so every latency may be too long.
+    LatenciesTooLong {
+        /// The CPU of the thread.
+        cpu: usize,
+        /// By how much at most, in nanoseconds.
+        blur_ns: u64,
+    },
+    /// A CPU handled the device interrupt of the HPET.
+    HpetHandled {
+        /// The number of the interrupt.
+        irq: u32,
+        /// The CPUs that handle it.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        handlers: CpuSet,
+        /// The CPU of the thread.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        measured: CpuSet,
+    },
+    /// The kernel's tracer cannot measure the return to user mode.
+    UserReturnNotMeasured,
+    /// The tracer disabled interrupts.
+    InterruptsDisabled {
+        /// On these CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+        /// For so many nanoseconds in each window.
+        width_ns: u64,
+        /// The length of a window in nanoseconds.
+        window_ns: u64,
+    },
+    /// The SMIs cannot be counted.
+    SmisNotCounted {
+        /// On these CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+        /// Why.
+        why: AbsenceReason,
+    },
+    /// The kernel was traced.
+    Traced,
+    /// The kernel was not traced.
+    CausesUnknown {
+        /// Why.
+        why: AbsenceReason,
+    },
+    /// Without a trace: the most frequent interrupts by the kernel's counters.
+    FrequentInterrupts {
+        /// On this CPU.
+        cpu: usize,
+        /// The interrupts, most frequent first.
+        interrupts: Vec<FrequentInterrupt>,
+    },
+    /// The trace could not be removed.
+    TraceLeft {
+        /// The kernel's error.
+        answer: String,
+    },
+    /// The measurement was resumed.
+    Resumed {
+        /// The number of the new part, from 1 for the first.
+        part: usize,
+        /// The pause before it.
+        pause: MeasurementPause,
+        /// What was lost of the part before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lost: Option<LostPart>,
+    },
+    /// The document could not be saved at times.
+    NotSaved {
+        /// The first error.
+        why: String,
+        /// How often.
+        times: u64,
+    },
+    /// A save of the document took long.
+    SavedSlowly {
+        /// The longest time in seconds.
+        longest_s: u64,
+    },
+    /// The kernel refused a change of the shield.
+    ChangeRefused {
+        /// The tunable.
+        tunable: String,
+    },
+}
+
+/// An interrupt that the kernel counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FrequentInterrupt {
+    /// How often it came.
+    pub count: u64,
+    /// Its cause.
+    pub cause: Cause,
+    /// Its culprit.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    pub culprit: Culprit,
+}
+
+/// The pause between two parts of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "boot", rename_all = "kebab-case")]
+pub enum MeasurementPause {
+    /// Both parts ran in one boot.
+    Same {
+        /// The length of the pause in nanoseconds.
+        pause_ns: u64,
+    },
+    /// The machine was booted in between.
+    Other {
+        /// The length of the pause in seconds by the wall clock.
+        pause_s: u64,
+    },
+    /// It is unknown whether the machine was booted in between.
+    Unknown {
+        /// The length of the pause in seconds by the wall clock.
+        pause_s: u64,
+    },
+}
+
+/// The end of an interrupted part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum LostPart {
+    /// The time since its last save.
+    LastSecond,
+}
+
+impl LatencyNote {
+    /// What the reader can do about it, where that is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            LatencyNote::TimersMayMigrate { .. } => Some("kernel.timer_migration=0 prevents that"),
+            LatencyNote::LatenciesTooLong { .. } => Some("see `cpushield explain latency-rtc`"),
+            LatencyNote::UserReturnNotMeasured => Some("Linux 6.5 or later measures it"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for LatencyNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LatencyNote::EveryCpuMeasured => {
+                f.write_str("every CPU is measured, so cpushield itself runs on measured CPUs too")
+            }
+            LatencyNote::LoadOnMeasuredCpus { cpus } => {
+                write!(f, "the load also runs on the measured CPU {cpus}, because of --load-cpus")
+            }
+            LatencyNote::LoadSkipped { skipped } => skipped.fmt(f),
+            LatencyNote::LoadCountedInLastPart { load } => {
+                write!(f, "the work of the load {load} was counted in the last part only")
+            }
+            LatencyNote::TimersMayMigrate { cpus } => write!(
+                f,
+                "CPU {cpus} is nohz_full and kernel.timer_migration is 1: its timers may expire on \
+                 a housekeeping CPU, and then the figures include the delays of that CPU"
+            ),
+            LatencyNote::MemoryNotLocked { answer } => write!(
+                f,
+                "cannot lock the memory of the measuring threads ({answer}): the figures may \
+                 include page faults"
+            ),
+            LatencyNote::LatenciesTooLong { cpu, blur_ns } => {
+                let blur = exact_duration(*blur_ns);
+                write!(f, "CPU {cpu}: every latency may be too long by up to {blur}")
+            }
+            LatencyNote::HpetHandled { irq, handlers, measured } => {
+                write_hpet_handled(f, *irq, handlers, measured)
+            }
+            LatencyNote::UserReturnNotMeasured => f.write_str(
+                "the return to user mode is not measured: timerlat here has only kernel threads",
+            ),
+            LatencyNote::InterruptsDisabled { cpus, width_ns, window_ns } => {
+                let (width, window) = (exact_duration(*width_ns), exact_duration(*window_ns));
+                write!(f, "interrupts were disabled on CPU {cpus} for {width} of every {window}")?;
+                f.write_str(": everything else there waited, and the rest was not observed")
+            }
+            LatencyNote::SmisNotCounted { cpus, why } => {
+                write!(f, "cannot count the SMIs of CPU {cpus}: {why}")
+            }
+            LatencyNote::Traced => f.write_str(
+                "traced (--why): the figures include the time that the kernel takes to write its \
+                 trace on the measured CPUs",
+            ),
+            LatencyNote::CausesUnknown { why } => {
+                write!(f, "the causes are unknown, because there was no trace: {why}")
+            }
+            LatencyNote::FrequentInterrupts { cpu, interrupts } => {
+                let interrupts: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
+                write!(f, "interrupts of CPU {cpu} by its counters: {}", interrupts.join(", "))
+            }
+            LatencyNote::TraceLeft { answer } => write!(f, "cannot remove the trace: {answer}"),
+            LatencyNote::Resumed { part, pause, lost } => {
+                write!(f, "part {part} began {pause}")?;
+                lost.iter().try_for_each(|lost| write!(f, "; {lost}"))
+            }
+            LatencyNote::NotSaved { why, times } => write!(
+                f,
+                "the document could not be saved {times} times ({why}); a power cut at that time \
+                 would have lost it"
+            ),
+            LatencyNote::SavedSlowly { longest_s } => write!(
+                f,
+                "the disk took {longest_s} s to save the document; a power cut at that time would \
+                 have lost as much"
+            ),
+            LatencyNote::ChangeRefused { tunable } => {
+                write!(f, "the kernel refused a change of {tunable}")
+            }
+        }?;
+        self.advice().iter().try_for_each(|advice| write!(f, "; {advice}"))
+    }
+}
+
+/// Writes which CPU handled the interrupt, and what that means for the figures.
+fn write_hpet_handled(
+    f: &mut fmt::Formatter<'_>,
+    irq: u32,
+    handlers: &CpuSet,
+    measured: &CpuSet,
+) -> fmt::Result {
+    if handlers == measured {
+        return write!(f, "CPU {handlers}, that of the thread, handled the HPET interrupt {irq}");
+    }
+    write!(
+        f,
+        "CPU {handlers} handled the HPET interrupt {irq}: the figures include the delays of that \
+         CPU and its wakeup of CPU {measured} (/proc/irq/{irq}/smp_affinity_list sets the CPU)"
+    )
+}
+
+impl fmt::Display for FrequentInterrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("{} {}", self.cause, self.culprit);
+        write!(f, "{} times {}", self.count, name.trim_end())
+    }
+}
+
+impl fmt::Display for MeasurementPause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MeasurementPause::Same { pause_ns } => {
+                let pause = exact_duration(pause_ns / 1_000_000 * 1_000_000);
+                write!(f, "{pause} after the one before it ended")
+            }
+            MeasurementPause::Other { pause_s } => write!(
+                f,
+                "about {pause_s} s by the wall clock after the one before it ended, after another \
+                 boot"
+            ),
+            MeasurementPause::Unknown { pause_s } => write!(
+                f,
+                "about {pause_s} s by the wall clock after the one before it ended, possibly after \
+                 another boot"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for LostPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LostPart::LastSecond => f.write_str("the last second of the part before is lost"),
+        }
+    }
+}
