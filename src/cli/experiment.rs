@@ -2,7 +2,7 @@
 
 use super::experiment_machine::{LiveExperimentMachine, NAME};
 use super::latency::paint;
-use super::{GlobalArgs, input, standing};
+use super::{GlobalArgs, input, standing, undo};
 use crate::boot::{self, early};
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use crate::experiment::{
@@ -330,7 +330,7 @@ fn run_schedule(
     notes: &ExperimentStore,
     mut journal: ExperimentJournal,
 ) -> Result<(), Failure> {
-    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    undo::catch_stops()?;
     let matrix = journal.matrix()?;
     let schedule = schedule(&matrix, journal.reboot);
     let mut lab = live_machine(ui, global, host, &matrix, &schedule, &journal);
@@ -392,6 +392,7 @@ fn stop(
     notes: &ExperimentStore,
 ) -> Result<(), Failure> {
     let _lock = stop_running(store)?;
+    undo::catch_stops()?;
     let mut journal = match notes.load() {
         Ok(Some(journal)) => journal,
         Ok(None) => return Err(no_experiment()),

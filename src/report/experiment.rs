@@ -3,7 +3,7 @@
 //! repetitions. Pure.
 
 use super::TextStyle;
-use super::table::{Align, fit, fold, lay_out, many, span};
+use super::table::{Align, columns_of, fit, fold, lay_out, many, span};
 use crate::experiment::{
     BestRow, DryRun, EffectMeaning, Experiment, ExperimentState, OptionEffect, RankedFigure,
 };
@@ -175,7 +175,7 @@ fn table(experiment: &Experiment, width: usize) -> String {
 
 /// The width of a column with the two blanks after it.
 fn column_width(cells: &[String]) -> usize {
-    cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
+    cells.iter().map(|cell| columns_of(cell)).max().unwrap_or(0) + 2
 }
 
 /// The worst of all repetitions, with `*` when one of them is doubtful.
