@@ -38,7 +38,7 @@ pub struct Experiment {
     /// How often each configuration of boot parameters is booted.
     pub boots: usize,
     /// What was measured on, before the first row.
-    pub scene: ExperimentSetup,
+    pub setup: ExperimentSetup,
     /// The configurations, in the order of the file; the first one is the base.
     pub rows: Vec<ExperimentRow>,
     /// The measurements, in the order of the file.

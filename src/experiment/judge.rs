@@ -251,7 +251,7 @@ mod tests {
             warmup_ns: 0,
             repeats: rows[0].1.len(),
             boots,
-            scene: ExperimentSetup::default(),
+            setup: ExperimentSetup::default(),
             rows: rows.iter().map(row).collect(),
             columns: vec![ExperimentColumn {
                 name: "c".to_owned(),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_alone_is_told_by_the_rows_that_differ_by_it() {
+    fn the_effect_of_an_option_comes_from_the_rows_that_differ_only_by_it() {
         let experiment = experiment(
             4,
             &[
@@ -304,7 +304,7 @@ mod tests {
                 ("shield no-thp nohz_full=3 x=1", &[1, 1, 1, 1]),
             ],
         );
-        let told: Vec<_> = experiment
+        let seen: Vec<_> = experiment
             .effects
             .iter()
             .map(|it| (it.option.as_str(), it.without, it.with, it.verdict))
@@ -314,7 +314,7 @@ mod tests {
             ("thp off", 1, 2, EffectMeaning::Chance),
             ("nohz_full=3", 1, 3, EffectMeaning::Worse),
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(seen, wanted);
         assert!(experiment.effects[0].ratio.is_some_and(|ratio| ratio < 0.2));
         assert!(experiment.notes[0].starts_with("3 effects were tested"), "{:?}", experiment.notes);
     }

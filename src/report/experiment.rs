@@ -50,15 +50,15 @@ pub fn dry_run_text(dry_run: &DryRun, width: usize) -> String {
         let _ = writeln!(text, "  {n}  {name}");
     }
     text.push_str("Order of the rows, each with all columns\n");
-    for boot in &dry_run.stays {
+    for boot in &dry_run.boot_periods {
         let parameters =
             if boot.boot.is_empty() { "as booted now".to_owned() } else { boot.boot.join(" ") };
         let rows: Vec<String> = boot.rows.iter().map(usize::to_string).collect();
         let _ = writeln!(text, "  {parameters}: {}", rows.join(" "));
     }
-    if !dry_run.left_out.is_empty() {
+    if !dry_run.skipped.is_empty() {
         // A name may contain commas.
-        let rows: Vec<String> = dry_run.left_out.iter().map(|name| format!("{name:?}")).collect();
+        let rows: Vec<String> = dry_run.skipped.iter().map(|name| format!("{name:?}")).collect();
         let _ = writeln!(text, "  not run without --reboot: {}", rows.join(", "));
     }
     text.push_str("dry run: nothing was changed\n");
@@ -95,22 +95,22 @@ fn headline(experiment: &Experiment, paint: CellPainter<'_>) -> String {
 
 /// The machine, its firmware and its kernel: a line for each fact that is known.
 fn environment(experiment: &Experiment) -> String {
-    let scene = &experiment.scene;
-    let mut kernel = scene.kernel.clone();
-    if let (Some(kernel), Some(true)) = (&mut kernel, scene.realtime) {
+    let setup = &experiment.setup;
+    let mut kernel = setup.kernel.clone();
+    if let (Some(kernel), Some(true)) = (&mut kernel, setup.realtime) {
         kernel.push_str(" (PREEMPT_RT)");
     }
-    let settings = Some(scene.settings.join("; ")).filter(|settings| !settings.is_empty());
+    let settings = Some(setup.settings.join("; ")).filter(|settings| !settings.is_empty());
     let known = [
-        ("machine", &scene.machine),
-        ("board", &scene.board),
-        ("firmware", &scene.firmware),
-        ("processor", &scene.processor),
+        ("machine", &setup.machine),
+        ("board", &setup.board),
+        ("firmware", &setup.firmware),
+        ("processor", &setup.processor),
         ("settings", &settings),
-        ("hypervisor", &scene.hypervisor),
-        ("distribution", &scene.distribution),
+        ("hypervisor", &setup.hypervisor),
+        ("distribution", &setup.distribution),
         ("kernel", &kernel),
-        ("parameters of every row", &scene.cmdline),
+        ("parameters of every row", &setup.cmdline),
     ];
     let mut text = String::new();
     for (name, value) in known {

@@ -1,38 +1,31 @@
-//! [`ExperimentJournal`] + the measurements beside it → [`Experiment`].
+//! [`ExperimentJournal`] + the saved measurements → [`Experiment`].
 
 use super::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
 use super::judge::judge;
 use super::{
     Experiment, ExperimentCell, ExperimentRow, ExperimentState, Matrix, MissedRepetition, SCHEMA,
-    Schedule, schedule, summary,
+    Schedule, make_schedule, summarize,
 };
 
-/// Why a row with kernel parameters is not measured without leave to reboot.
+/// Why a row with kernel parameters is not measured without permission to reboot.
 const NO_REBOOT: &str = "not run: it needs a reboot, and --reboot was not given";
 
-/// What an experiment has come to so far.
+/// Collects the results of an experiment so far.
 #[must_use]
-pub fn told(
+pub fn collect_results(
     journal: &ExperimentJournal,
     matrix: &Matrix,
-    notebook: &ExperimentStore,
+    store: &ExperimentStore,
 ) -> Experiment {
-    let schedule = schedule(matrix, journal.reboot);
+    let schedule = make_schedule(matrix, journal.reboot);
     let cells: Vec<ExperimentCell> = (0..matrix.rows.len())
         .flat_map(|row| (0..matrix.columns.len()).map(move |column| (row, column)))
-        .map(|(row, column)| cell((row, column), journal, &schedule, notebook))
+        .map(|(row, column)| collect_cell((row, column), journal, &schedule, store))
         .collect();
-    let row = |(index, row): (usize, &ExperimentRow)| {
-        let left_out = !journal.reboot && !row.boot.is_empty();
-        let lost = cells.iter().filter(|cell| cell.row == index).flat_map(|cell| &cell.missing);
-        let missing = if left_out {
-            Some(NO_REBOOT.to_owned())
-        } else {
-            lost.map(|missing| missing.why.clone()).next()
-        };
-        ExperimentRow { missing, ..row.clone() }
-    };
-    let rows = matrix.rows.iter().enumerate().map(row).collect();
+    let rows = matrix.rows.iter().enumerate().map(|(index, row)| ExperimentRow {
+        missing: find_missing_reason(index, row, journal, &cells),
+        ..row.clone()
+    });
     let mut experiment = Experiment {
         schema: SCHEMA,
         name: matrix.name.clone(),
@@ -49,23 +42,37 @@ pub fn told(
         warmup_ns: matrix.warmup_ns,
         repeats: matrix.repeats,
         boots: matrix.boots,
-        scene: journal.scene.clone(),
-        rows,
+        setup: journal.setup.clone(),
+        rows: rows.collect(),
         columns: matrix.columns.clone(),
         cells,
         best: Vec::new(),
         effects: Vec::new(),
-        notes: notes(matrix),
+        notes: list_notes(matrix),
     };
     judge(&mut experiment);
     experiment
 }
 
-fn cell(
+/// Why a row was not measured, or not completely; `None` when nothing is missing.
+fn find_missing_reason(
+    index: usize,
+    row: &ExperimentRow,
+    journal: &ExperimentJournal,
+    cells: &[ExperimentCell],
+) -> Option<String> {
+    if !journal.reboot.allows(row) {
+        return Some(NO_REBOOT.to_owned());
+    }
+    let mut missing = cells.iter().filter(|cell| cell.row == index).flat_map(|cell| &cell.missing);
+    missing.next().map(|missing| missing.why.clone())
+}
+
+fn collect_cell(
     (row, column): (usize, usize),
     journal: &ExperimentJournal,
     schedule: &Schedule,
-    notebook: &ExperimentStore,
+    store: &ExperimentStore,
 ) -> ExperimentCell {
     let mut cell = ExperimentCell { row, column, runs: Vec::new(), missing: Vec::new() };
     for (n, step) in schedule.steps.iter().enumerate() {
@@ -78,8 +85,8 @@ fn cell(
             Some(StepEnd::Missing { why }) => {
                 cell.missing.push(MissedRepetition { round, why: why.clone() });
             }
-            Some(StepEnd::Measured { file }) => match notebook.measured(file) {
-                Ok(latency) => cell.runs.push(summary(round, &latency, notebook.path(file))),
+            Some(StepEnd::Measured { file }) => match store.load_measurement(file) {
+                Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
                 Err(why) => cell.missing.push(MissedRepetition { round, why }),
             },
         }
@@ -87,10 +94,9 @@ fn cell(
     cell
 }
 
-fn notes(matrix: &Matrix) -> Vec<String> {
+fn list_notes(matrix: &Matrix) -> Vec<String> {
     let mut notes = Vec::new();
-    let polls = |row: &ExperimentRow| row.boot.iter().any(|word| word == "idle=poll");
-    if matrix.rows.iter().any(polls) {
+    if matrix.rows.iter().any(|row| row.boot.iter().any(|parameter| parameter == "idle=poll")) {
         // The LinuxCNC wiki, "The Isolcpus Boot Parameter And GRUB2", section 4.2.
         notes.push(
             "idle=poll keeps every CPU at full power and was measured worse than isolcpus= by \
