@@ -5,8 +5,8 @@ use cpushield::experiment::journal::{
     BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd,
 };
 use cpushield::experiment::{
-    ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, RebootPermission,
-    Schedule, make_schedule, run_remaining, stop,
+    BootMismatch, ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep,
+    MissingReason, RebootPermission, Schedule, make_schedule, run_remaining, stop,
 };
 use cpushield::latency::{
     LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
@@ -131,9 +131,15 @@ impl ExperimentMachine for Sim<'_> {
         self.act(|world| world.shield = false)
     }
 
-    fn find_boot_mismatch(&mut self, parameters: &[String]) -> Result<Option<String>, Dead> {
-        let differs = self.world.running != parameters;
-        Ok(differs.then(|| format!("booted with {:?}", self.world.running)))
+    fn find_boot_mismatch(&mut self, parameters: &[String]) -> Result<Option<BootMismatch>, Dead> {
+        let running = &self.world.running;
+        let absent: Vec<String> =
+            parameters.iter().filter(|parameter| !running.contains(parameter)).cloned().collect();
+        if !absent.is_empty() {
+            return Ok(Some(BootMismatch::Absent { parameters: absent }));
+        }
+        let differs = running != parameters;
+        Ok(differs.then(|| BootMismatch::Added { parameters: running.clone() }))
     }
 
     fn enable_resume_at_boot(&mut self) -> Result<(), Dead> {
@@ -251,7 +257,7 @@ fn to_the_end(
     panic!("it never ends");
 }
 
-fn missing(journal: &ExperimentJournal) -> BTreeMap<usize, String> {
+fn missing(journal: &ExperimentJournal) -> BTreeMap<usize, MissingReason> {
     let why = |(n, end): (&usize, &StepEnd)| match end {
         StepEnd::Missing { why } => Some((*n, why.clone())),
         StepEnd::Measured { .. } => None,
@@ -357,7 +363,10 @@ fn a_boot_that_hangs_or_has_wrong_parameters_loses_only_its_own_rows() {
         assert_eq!(ended, ExperimentEnd::Finished);
         is_as_it_was(&world, &schedule).unwrap();
         let lost = missing(&journal);
-        assert!(lost.values().all(|why| why.starts_with("it did not come up: booted with [")));
+        assert!(
+            lost.values().all(|why| matches!(why, MissingReason::DidNotComeUp { .. })),
+            "{lost:?}"
+        );
         let rows: Vec<usize> = lost.keys().map(|n| schedule.steps[*n].row).collect();
         assert_eq!(rows, [row; 2]);
         assert!(world.reboots <= reboots, "{}", world.reboots);
@@ -395,7 +404,8 @@ fn a_row_that_crashes_the_machine_is_given_up() {
     assert_eq!(downs, 2);
     let lost = missing(&journal);
     assert_eq!(lost.len(), 2, "{lost:?}");
-    assert!(lost.values().all(|why| why.contains("went down")), "{lost:?}");
+    let went_down = MissingReason::WentDownWhileMeasuring { times: 2 };
+    assert!(lost.values().all(|why| *why == went_down), "{lost:?}");
     is_as_it_was(&world, &schedule).unwrap();
 }
 
@@ -438,7 +448,8 @@ fn a_machine_booted_with_other_parameters_in_between_is_not_measured() {
     let schedule = begin(&store);
     let mut world = World { boot: 4, running: vec!["single".to_owned()], ..World::default() };
     let (ended, journal) = to_the_end(&mut world, &store, &schedule);
-    assert_eq!(ended, ExperimentEnd::Elsewhere("booted with [\"single\"]".to_owned()));
+    let added = BootMismatch::Added { parameters: vec!["single".to_owned()] };
+    assert_eq!(ended, ExperimentEnd::Elsewhere(added));
     assert_eq!(
         (journal.boot_state, journal.ends.len(), world.seen.len()),
         (BootState::Original, 0, 0)

@@ -365,11 +365,9 @@ fn run_schedule(
             let failure = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
             return Err(failure.hint(resume).hint("or stop it: cpushield experiment --stop"));
         }
-        ExperimentEnd::Elsewhere(why) => {
-            let message = format!("the machine has changed since the experiment began: {why}");
-            return Err(Failure::machine(message)
-                .hint("boot the original boot entry, then: cpushield experiment --resume")
-                .hint("or stop the experiment: cpushield experiment --stop"));
+        ExperimentEnd::Elsewhere(mismatch) => return Err(machine_changed(&mismatch.to_string())),
+        ExperimentEnd::NotReturned { reboots } => {
+            return Err(machine_changed(&format!("it was rebooted {reboots} times to get back")));
         }
     }
     if journal.ended_s.is_none() {
@@ -383,6 +381,12 @@ fn run_schedule(
         ui.status(&format!("wrote {file}"));
     }
     show_results(ui, &experiment)
+}
+
+fn machine_changed(why: &str) -> Failure {
+    Failure::machine(format!("the machine has changed since the experiment began: {why}"))
+        .hint("boot the original boot entry, then: cpushield experiment --resume")
+        .hint("or stop the experiment: cpushield experiment --stop")
 }
 
 fn show_results(ui: &Ui, experiment: &Experiment) -> Result<(), Failure> {

@@ -11,8 +11,8 @@ use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, tri
 use crate::change::Outcome;
 use crate::experiment::matrix::CPUS;
 use crate::experiment::{
-    ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
-    Schedule, unit,
+    BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix,
+    MeasurementStep, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
@@ -225,16 +225,19 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         standing::undo_named(self.host, &self.store, &[NAME])
     }
 
-    fn find_boot_mismatch(&mut self, parameters: &[String]) -> Result<Option<String>, Failure> {
+    fn find_boot_mismatch(
+        &mut self,
+        parameters: &[String],
+    ) -> Result<Option<BootMismatch>, Failure> {
         let now = self.host.read_line("/proc/cmdline")?;
         let wanted = self.parameters(parameters);
         if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
-            return Ok(Some(format!("this boot lacks {parameter}")));
+            return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
         for parameter in &wanted {
             if let (shows, Some(false)) = status::read_effect(self.host, parameter) {
-                let shows = shows.unwrap_or_default();
-                return Ok(Some(format!("{parameter} is not in force: the kernel shows {shows}")));
+                let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
+                return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
             }
         }
         let now: BTreeSet<&str> = now.split_whitespace().collect();
@@ -248,8 +251,8 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         let removed: Vec<&str> = home.difference(&now).copied().collect();
         Ok(match (added.as_slice(), removed.as_slice()) {
             ([], []) => None,
-            (added, []) => Some(format!("this boot also has {}", added.join(" "))),
-            (_, removed) => Some(format!("this boot lacks {}", removed.join(" "))),
+            (_, [_, ..]) => Some(BootMismatch::Absent { parameters: to_strings(&removed) }),
+            (_, []) => Some(BootMismatch::Added { parameters: to_strings(&added) }),
         })
     }
 
@@ -332,6 +335,10 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         pin_to(&original)?;
         latency
     }
+}
+
+fn to_strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Restricts this process, and the processes it starts, to these CPUs.

@@ -2,7 +2,7 @@
 //! the experiment can be resumed after a kill, a crash or a power failure. Each measurement has a
 //! file next to it.
 
-use super::{ExperimentSetup, Matrix, MatrixError, RebootPermission};
+use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission};
 use crate::latency::LatencyMeasurement;
 use cpushield_linux::{CpuSet, Error, Store};
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ pub enum StepEnd {
     /// It could not be measured.
     Missing {
         /// The reason.
-        why: String,
+        why: MissingReason,
     },
 }
 

@@ -6,6 +6,7 @@ mod document;
 pub mod journal;
 mod judge;
 pub mod matrix;
+mod reason;
 mod results;
 pub mod run;
 pub mod schedule;
@@ -14,6 +15,9 @@ pub mod unit;
 
 pub use document::*;
 pub use matrix::{Matrix, MatrixError};
+pub use reason::{
+    BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, MissingReason,
+};
 pub use results::collect_results;
 pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, run_remaining, stop};
 pub use schedule::{

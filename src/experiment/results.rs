@@ -3,12 +3,9 @@
 use super::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
 use super::judge::judge;
 use super::{
-    Experiment, ExperimentCell, ExperimentRow, ExperimentState, Matrix, MissedRepetition, SCHEMA,
-    Schedule, make_schedule, summarize,
+    Experiment, ExperimentCell, ExperimentNote, ExperimentRow, ExperimentState, Matrix,
+    MissedRepetition, MissingReason, SCHEMA, Schedule, make_schedule, summarize,
 };
-
-/// Why a row with kernel parameters is not measured without permission to reboot.
-const NO_REBOOT: &str = "not run: it needs a reboot, and --reboot was not given";
 
 /// Collects the results of an experiment so far.
 #[must_use]
@@ -60,9 +57,9 @@ fn find_missing_reason(
     row: &ExperimentRow,
     journal: &ExperimentJournal,
     cells: &[ExperimentCell],
-) -> Option<String> {
+) -> Option<MissingReason> {
     if !journal.reboot.allows(row) {
-        return Some(NO_REBOOT.to_owned());
+        return Some(MissingReason::RebootNotPermitted);
     }
     let mut missing = cells.iter().filter(|cell| cell.row == index).flat_map(|cell| &cell.missing);
     missing.next().map(|missing| missing.why.clone())
@@ -87,22 +84,18 @@ fn collect_cell(
             }
             Some(StepEnd::Measured { file }) => match store.load_measurement(file) {
                 Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
-                Err(why) => cell.missing.push(MissedRepetition { round, why }),
+                Err(why) => {
+                    let why = MissingReason::MeasurementUnreadable { why };
+                    cell.missing.push(MissedRepetition { round, why });
+                }
             },
         }
     }
     cell
 }
 
-fn list_notes(matrix: &Matrix) -> Vec<String> {
-    let mut notes = Vec::new();
-    if matrix.rows.iter().any(|row| row.boot.iter().any(|parameter| parameter == "idle=poll")) {
-        // The LinuxCNC wiki, "The Isolcpus Boot Parameter And GRUB2", section 4.2.
-        notes.push(
-            "idle=poll keeps every CPU at full power and was measured worse than isolcpus= by \
-             others (200 µs instead of 10.5 µs in LinuxCNC's latency test)"
-                .to_owned(),
-        );
-    }
-    notes
+fn list_notes(matrix: &Matrix) -> Vec<ExperimentNote> {
+    let mut parameters = matrix.rows.iter().flat_map(|row| &row.boot);
+    let polls = parameters.any(|parameter| parameter == "idle=poll");
+    polls.then_some(ExperimentNote::IdlePoll).into_iter().collect()
 }

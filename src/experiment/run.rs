@@ -6,7 +6,7 @@
 //! measurement before it starts, so nothing is tried forever.
 
 use super::journal::{BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
-use super::{MeasurementStep, Schedule};
+use super::{BootMismatch, MeasurementStep, MissingReason, Schedule};
 use crate::latency::LatencyMeasurement;
 
 /// How often the machine reboots for a step, and how often a step is measured.
@@ -51,7 +51,10 @@ pub trait ExperimentMachine {
     ///
     /// # Errors
     /// The kernel's parameters cannot be read.
-    fn find_boot_mismatch(&mut self, parameters: &[String]) -> Result<Option<String>, Self::Error>;
+    fn find_boot_mismatch(
+        &mut self,
+        parameters: &[String],
+    ) -> Result<Option<BootMismatch>, Self::Error>;
 
     /// Makes each boot resume the experiment.
     ///
@@ -102,8 +105,13 @@ pub enum ExperimentEnd {
     Rebooting,
     /// A signal stopped it; it can be resumed.
     Interrupted,
-    /// The machine is not in its original boot, with the reason.
-    Elsewhere(String),
+    /// The machine is neither in its original boot nor in one of the experiment.
+    Elsewhere(BootMismatch),
+    /// The machine does not return to its original boot.
+    NotReturned {
+        /// How often it was rebooted for that.
+        reboots: u32,
+    },
 }
 
 /// Runs the steps that have no end yet.
@@ -122,8 +130,8 @@ pub fn run_remaining<M: ExperimentMachine>(
         walk.machine.disable_resume_at_boot()?;
         return Ok(ExperimentEnd::Finished);
     }
-    if let Some(why) = walk.locate_boot()? {
-        return Ok(ExperimentEnd::Elsewhere(why));
+    if let Some(mismatch) = walk.locate_boot()? {
+        return Ok(ExperimentEnd::Elsewhere(mismatch));
     }
     while let Some((n, step)) = walk.next_step(|_| true) {
         let ended = match step.boot == walk.current_boot() {
@@ -199,7 +207,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
 
     /// Finds out which kind of boot the machine is in. Returns why the experiment cannot continue
     /// in it; `None` when it can.
-    fn locate_boot(&mut self) -> Result<Option<String>, M::Error> {
+    fn locate_boot(&mut self) -> Result<Option<BootMismatch>, M::Error> {
         let now = self.machine.read_boot_id()?;
         match self.journal.boot_state.clone() {
             BootState::Booted { boot_id, .. } if boot_id == now => return Ok(None),
@@ -231,18 +239,18 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         to: usize,
         prepared: bool,
         now: String,
-    ) -> Result<Option<String>, M::Error> {
+    ) -> Result<Option<BootMismatch>, M::Error> {
         let parameters = self.parameters(to).to_vec();
         let mut boot = to;
-        if let Some(why) = self.machine.find_boot_mismatch(&parameters)? {
+        if let Some(mismatch) = self.machine.find_boot_mismatch(&parameters)? {
             let is_original = self.machine.find_boot_mismatch(&[])?.is_none();
             if !prepared && !is_original {
-                return Ok(Some(why));
+                return Ok(Some(mismatch));
             }
             self.machine.restore_boot_files()?;
             // In the original boot, the new one hung or the power failed: it gets another try.
             if prepared && !(is_original && self.may_boot_again(to)) {
-                let why = format!("it did not come up: {why}");
+                let why = MissingReason::DidNotComeUp { mismatch };
                 self.mark_missing(&why, |step| step.boot == to);
             }
             if is_original {
@@ -262,9 +270,9 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
     }
 
     /// Ends these steps without a measurement, unless they have an end.
-    fn mark_missing(&mut self, why: &str, is_lost: impl Fn(&MeasurementStep) -> bool) {
+    fn mark_missing(&mut self, why: &MissingReason, is_lost: impl Fn(&MeasurementStep) -> bool) {
         for (n, _) in self.schedule.steps.iter().enumerate().filter(|(_, step)| is_lost(step)) {
-            let end = StepEnd::Missing { why: why.to_owned() };
+            let end = StepEnd::Missing { why: why.clone() };
             self.journal.ends.entry(n).or_insert(end);
         }
     }
@@ -281,8 +289,8 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
             // A row that crashes the machine does so each time.
             let crashed = tries.boot_id.as_ref() != Some(&now);
             let why = match crashed {
-                true => format!("the machine went down while it was measured, {TRIES} times"),
-                false => format!("the measurement was killed {TRIES} times"),
+                true => MissingReason::WentDownWhileMeasuring { times: TRIES },
+                false => MissingReason::MeasurementKilled { times: TRIES },
             };
             self.mark_missing(&why, |it| it == step || crashed && it.row == step.row);
             self.save()?;
@@ -297,6 +305,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
                 self.journal.ends.insert(n, StepEnd::Measured { file });
             }
             Err(MachineTrouble::Cell(why)) => {
+                let why = MissingReason::NotPossible { why };
                 self.journal.ends.insert(n, StepEnd::Missing { why });
             }
             Err(trouble) => {
@@ -323,7 +332,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
     ) -> Result<Option<ExperimentEnd>, M::Error> {
         let tries = self.journal.tries.entry(n).or_default();
         if tries.boots >= TRIES {
-            let why = format!("the machine was booted for it {TRIES} times, and went down again");
+            let why = MissingReason::WentDownAfterBoot { times: TRIES };
             self.mark_missing(&why, |it| it.row == step.row);
             self.save()?;
             return Ok(None);
@@ -348,6 +357,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
                 Err(MachineTrouble::Machine(error)) => return Err(error),
                 Err(MachineTrouble::Stopped) => return Ok(Some(ExperimentEnd::Interrupted)),
                 Err(MachineTrouble::Cell(why)) => {
+                    let why = MissingReason::NotPossible { why };
                     self.journal.boot_state = make_boot_state(from, boot_id);
                     self.mark_missing(&why, |step| step.boot == to);
                     self.save()?;
@@ -365,8 +375,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
     fn finish(mut self) -> Result<ExperimentEnd, M::Error> {
         if self.current_boot() != 0 {
             if self.journal.return_reboots >= TRIES {
-                let why = format!("it was rebooted {TRIES} times to get back");
-                return Ok(ExperimentEnd::Elsewhere(why));
+                return Ok(ExperimentEnd::NotReturned { reboots: TRIES });
             }
             self.journal.return_reboots += 1;
             return Ok(self.reboot_into(0)?.unwrap_or(ExperimentEnd::Finished));

@@ -19,7 +19,7 @@ pub fn summarize(round: usize, latency: &LatencyMeasurement, file: String) -> Ex
         held: latency.isolation.held,
         tracks: tracks.collect(),
         loads: latency.loads.iter().map(summarize_load).collect(),
-        doubts: latency.every_doubt().iter().map(ToString::to_string).collect(),
+        doubts: latency.every_doubt(),
         file,
     }
 }
