@@ -76,7 +76,8 @@ pub enum ExperimentState {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExperimentSetup {
-    /// The machine's maker and name (`/sys/class/dmi/id`); `None` where the firmware does not name them.
+    /// The machine's maker and name (`/sys/class/dmi/id`).
+    /// `None` where the firmware does not name them.
     pub machine: Option<String>,
     /// Its board.
     pub board: Option<String>,
