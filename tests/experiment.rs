@@ -5,8 +5,8 @@ use cpushield::experiment::journal::{
     BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd,
 };
 use cpushield::experiment::{
-    ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, Schedule, go,
-    schedule, stop,
+    BootMismatch, ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep,
+    MissingReason, RebootPermission, Schedule, make_schedule, run_remaining, stop,
 };
 use cpushield::latency::{
     LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
@@ -115,31 +115,41 @@ impl Sim<'_> {
 impl ExperimentMachine for Sim<'_> {
     type Error = Dead;
 
-    fn boot_id(&self) -> Result<String, Dead> {
+    fn read_boot_id(&self) -> Result<String, Dead> {
         Ok(self.world.boot.to_string())
     }
 
-    fn clean(&mut self) -> Result<(), Dead> {
+    fn undo_shield(&mut self) -> Result<(), Dead> {
         self.act(|world| world.shield = false)
     }
 
-    fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Dead> {
-        let same = self.world.running == words;
-        Ok(if same { Ok(()) } else { Err(format!("booted with {:?}", self.world.running)) })
+    fn find_boot_mismatch(&mut self, parameters: &[String]) -> Result<Option<BootMismatch>, Dead> {
+        let running = &self.world.running;
+        let absent: Vec<String> =
+            parameters.iter().filter(|parameter| !running.contains(parameter)).cloned().collect();
+        if !absent.is_empty() {
+            return Ok(Some(BootMismatch::Absent { parameters: absent }));
+        }
+        let differs = running != parameters;
+        Ok(differs.then(|| BootMismatch::Added { parameters: running.clone() }))
     }
 
-    fn carry_on(&mut self, on: bool) -> Result<(), Dead> {
-        self.act(|world| world.unit = on)
+    fn enable_resume_at_boot(&mut self) -> Result<(), Dead> {
+        self.act(|world| world.unit = true)
     }
 
-    fn arm(&mut self, words: &[String]) -> Result<(), MachineTrouble<Dead>> {
-        assert_eq!(self.world.files, None, "files are written over files of ours");
-        assert!(self.world.unit, "nobody would go on after the boot");
+    fn disable_resume_at_boot(&mut self) -> Result<(), Dead> {
+        self.act(|world| world.unit = false)
+    }
+
+    fn prepare_boot(&mut self, words: &[String]) -> Result<(), MachineTrouble<Dead>> {
+        assert_eq!(self.world.files, None, "the experiment's files would be overwritten");
+        assert!(self.world.unit, "nothing would resume after the boot");
         self.act(|world| world.files = Some(words.to_vec()))?;
         Ok(self.act(|world| world.once = true)?)
     }
 
-    fn disarm(&mut self) -> Result<(), Dead> {
+    fn restore_boot_files(&mut self) -> Result<(), Dead> {
         self.act(|world| world.once = false)?;
         self.act(|world| world.files = None)
     }
@@ -202,7 +212,7 @@ impl Scratch {
         Scratch(dir)
     }
 
-    fn notebook(&self) -> ExperimentStore {
+    fn store(&self) -> ExperimentStore {
         ExperimentStore::new(&self.0)
     }
 }
@@ -213,25 +223,25 @@ impl Drop for Scratch {
     }
 }
 
-fn begin(notebook: &ExperimentStore) -> Schedule {
+fn begin(store: &ExperimentStore) -> Schedule {
     let matrix = Matrix::parse(MATRIX, "m.toml").unwrap();
-    notebook.clear(64).unwrap();
-    notebook
+    store.clear(64).unwrap();
+    store
         .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::single(3), 1))
         .unwrap();
-    schedule(&matrix, true)
+    make_schedule(&matrix, RebootPermission::Granted)
 }
 
 /// Calls the experiment repeatedly, as the unit does after each boot, until it ends.
 fn to_the_end(
     world: &mut World,
-    notebook: &ExperimentStore,
+    store: &ExperimentStore,
     schedule: &Schedule,
 ) -> (ExperimentEnd, ExperimentJournal) {
     for _ in 0..40 {
-        let mut journal = notebook.load().unwrap().unwrap();
+        let mut journal = store.load().unwrap().unwrap();
         let mut sim = Sim { world, left: None, stop: None };
-        match go(&mut sim, notebook, &mut journal, schedule).unwrap() {
+        match run_remaining(&mut sim, store, &mut journal, schedule).unwrap() {
             ExperimentEnd::Rebooting => {}
             ended => return (ended, journal),
         }
@@ -239,7 +249,7 @@ fn to_the_end(
     panic!("it never ends");
 }
 
-fn missing(journal: &ExperimentJournal) -> BTreeMap<usize, String> {
+fn missing(journal: &ExperimentJournal) -> BTreeMap<usize, MissingReason> {
     let why = |(n, end): (&usize, &StepEnd)| match end {
         StepEnd::Missing { why } => Some((*n, why.clone())),
         StepEnd::Measured { .. } => None,
@@ -261,17 +271,17 @@ fn is_as_it_was(world: &World, schedule: &Schedule) -> Result<(), String> {
 #[test]
 fn an_experiment_measures_everything_and_ends_in_the_original_state() {
     let scratch = Scratch::new("plain");
-    let notebook = scratch.notebook();
-    let schedule = begin(&notebook);
+    let store = scratch.store();
+    let schedule = begin(&store);
     let mut world = World::default();
-    let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
+    let (ended, journal) = to_the_end(&mut world, &store, &schedule);
     assert_eq!((ended, journal.phase), (ExperimentEnd::Finished, ExperimentPhase::Finished));
     assert_eq!(missing(&journal), BTreeMap::new());
     let seen: Vec<MeasurementStep> = world.seen.iter().map(|(step, _)| *step).collect();
     assert_eq!(seen, schedule.steps);
     assert_eq!(world.reboots as usize, schedule.reboots());
     is_as_it_was(&world, &schedule).unwrap();
-    assert_eq!(notebook.measured(&ExperimentStore::name(0)).unwrap(), latency());
+    assert_eq!(store.load_measurement(&ExperimentStore::measurement_file(0)).unwrap(), latency());
 }
 
 /// Interrupts the experiment at its n-th action, or its n-th write; `None` if there is none.
@@ -281,15 +291,15 @@ fn cut(
     write: Option<usize>,
     how: Cut,
 ) -> Option<(World, ExperimentJournal)> {
-    let notebook = scratch.notebook();
-    let schedule = begin(&notebook);
+    let store = scratch.store();
+    let schedule = begin(&store);
     let mut world = World::default();
     let mut left = act;
-    let mut frail = write.map_or(notebook.clone(), |n| notebook.clone().with_room_for(n));
+    let mut frail = write.map_or(store.clone(), |n| store.clone().with_room_for(n));
     let was_cut = loop {
-        let mut journal = notebook.load().unwrap().unwrap();
+        let mut journal = store.load().unwrap().unwrap();
         let mut sim = Sim { world: &mut world, left, stop: None };
-        let ended = go(&mut sim, &frail, &mut journal, &schedule);
+        let ended = run_remaining(&mut sim, &frail, &mut journal, &schedule);
         left = sim.left;
         match ended {
             Ok(ExperimentEnd::Rebooting) => {}
@@ -304,7 +314,7 @@ fn cut(
     if how == Cut::Power {
         world.power_on();
     }
-    frail = notebook.clone();
+    frail = store.clone();
     let (ended, journal) = to_the_end(&mut world, &frail, &schedule);
     assert_eq!(ended, ExperimentEnd::Finished);
     is_as_it_was(&world, &schedule)
@@ -339,13 +349,16 @@ fn a_boot_that_hangs_or_has_wrong_parameters_loses_only_its_own_rows() {
     let ignored = World { ignored: Some("nohlt".to_owned()), ..World::default() };
     for (mut world, row, reboots) in [(hang, 2, 4), (ignored, 3, 5)] {
         let scratch = Scratch::new("hang");
-        let notebook = scratch.notebook();
-        let schedule = begin(&notebook);
-        let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
+        let store = scratch.store();
+        let schedule = begin(&store);
+        let (ended, journal) = to_the_end(&mut world, &store, &schedule);
         assert_eq!(ended, ExperimentEnd::Finished);
         is_as_it_was(&world, &schedule).unwrap();
         let lost = missing(&journal);
-        assert!(lost.values().all(|why| why.starts_with("it did not come up: booted with [")));
+        assert!(
+            lost.values().all(|why| matches!(why, MissingReason::DidNotComeUp { .. })),
+            "{lost:?}"
+        );
         let rows: Vec<usize> = lost.keys().map(|n| schedule.steps[*n].row).collect();
         assert_eq!(rows, [row; 2]);
         assert!(world.reboots <= reboots, "{}", world.reboots);
@@ -355,19 +368,19 @@ fn a_boot_that_hangs_or_has_wrong_parameters_loses_only_its_own_rows() {
 #[test]
 fn a_row_that_crashes_the_machine_is_given_up() {
     let scratch = Scratch::new("down");
-    let notebook = scratch.notebook();
-    let schedule = begin(&notebook);
+    let store = scratch.store();
+    let schedule = begin(&store);
     let mut world = World::default();
     let mut downs = 0;
     let journal = loop {
-        let mut journal = notebook.load().unwrap().unwrap();
+        let mut journal = store.load().unwrap().unwrap();
         let open = (0..schedule.steps.len()).find(|n| !journal.ends.contains_key(n));
         let is_bad = |n: usize| schedule.steps[n].row == 2;
         let in_boot = world.running == ["nohz_full=3"];
         // The power fails as soon as the third row is measured.
         let left = (open.is_some_and(is_bad) && in_boot).then_some(3);
         let mut sim = Sim { world: &mut world, left, stop: None };
-        match go(&mut sim, &notebook, &mut journal, &schedule) {
+        match run_remaining(&mut sim, &store, &mut journal, &schedule) {
             Ok(ExperimentEnd::Rebooting) => {}
             Ok(ended) => {
                 assert_eq!(ended, ExperimentEnd::Finished);
@@ -383,22 +396,23 @@ fn a_row_that_crashes_the_machine_is_given_up() {
     assert_eq!(downs, 2);
     let lost = missing(&journal);
     assert_eq!(lost.len(), 2, "{lost:?}");
-    assert!(lost.values().all(|why| why.contains("went down")), "{lost:?}");
+    let went_down = MissingReason::WentDownAfterBoot { times: 2 };
+    assert!(lost.values().all(|why| *why == went_down), "{lost:?}");
     is_as_it_was(&world, &schedule).unwrap();
 }
 
 #[test]
 fn a_stopped_experiment_resumes_later_or_ends_with_everything_restored() {
     let scratch = Scratch::new("stop");
-    let notebook = scratch.notebook();
+    let store = scratch.store();
     for stops in 0..8 {
-        let schedule = begin(&notebook);
+        let schedule = begin(&store);
         let mut world = World::default();
         let mut left = Some(stops);
         loop {
-            let mut journal = notebook.load().unwrap().unwrap();
+            let mut journal = store.load().unwrap().unwrap();
             let mut sim = Sim { world: &mut world, left: None, stop: left };
-            let ended = go(&mut sim, &notebook, &mut journal, &schedule).unwrap();
+            let ended = run_remaining(&mut sim, &store, &mut journal, &schedule).unwrap();
             left = sim.stop;
             match ended {
                 ExperimentEnd::Rebooting => {}
@@ -408,13 +422,13 @@ fn a_stopped_experiment_resumes_later_or_ends_with_everything_restored() {
                 }
             }
         }
-        let mut journal = notebook.load().unwrap().unwrap();
+        let mut journal = store.load().unwrap().unwrap();
         let mut sim = Sim { world: &mut world, left: None, stop: None };
-        let away = stop(&mut sim, &notebook, &mut journal, 2).unwrap();
+        let away = stop(&mut sim, &store, &mut journal, 2).unwrap();
         assert_eq!(away, !world.running.is_empty(), "{stops}");
         world.power_on();
         is_as_it_was(&world, &schedule).unwrap();
-        assert_eq!(notebook.load().unwrap().unwrap().phase, ExperimentPhase::Stopped);
+        assert_eq!(store.load().unwrap().unwrap().phase, ExperimentPhase::Stopped);
         assert_eq!(journal.ends.len(), stops as usize);
     }
 }
@@ -422,25 +436,29 @@ fn a_stopped_experiment_resumes_later_or_ends_with_everything_restored() {
 #[test]
 fn a_machine_booted_with_other_parameters_in_between_is_not_measured() {
     let scratch = Scratch::new("otherwise");
-    let notebook = scratch.notebook();
-    let schedule = begin(&notebook);
+    let store = scratch.store();
+    let schedule = begin(&store);
     let mut world = World { boot: 4, running: vec!["single".to_owned()], ..World::default() };
-    let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
-    assert_eq!(ended, ExperimentEnd::Elsewhere("booted with [\"single\"]".to_owned()));
-    assert_eq!((journal.at, journal.ends.len(), world.seen.len()), (BootState::Home, 0, 0));
+    let (ended, journal) = to_the_end(&mut world, &store, &schedule);
+    let added = BootMismatch::Added { parameters: vec!["single".to_owned()] };
+    assert_eq!(ended, ExperimentEnd::Elsewhere(added));
+    assert_eq!(
+        (journal.boot_state, journal.ends.len(), world.seen.len()),
+        (BootState::Original, 0, 0)
+    );
 }
 
 #[test]
 fn a_torn_journal_is_never_resumed() {
     let scratch = Scratch::new("torn");
-    let notebook = scratch.notebook();
-    begin(&notebook);
+    let store = scratch.store();
+    begin(&store);
     let path = scratch.0.join(cpushield::experiment::journal::DIR).join("journal.json");
     let whole = std::fs::read(&path).unwrap();
     let mut journals = 0;
     for len in 0..whole.len() {
         std::fs::write(&path, &whole[..len]).unwrap();
-        journals += usize::from(notebook.load().is_ok());
+        journals += usize::from(store.load().is_ok());
     }
     // Only the line end may be missing.
     assert_eq!(journals, 1);

@@ -2,8 +2,11 @@
 //! process and no recording trace. The guests' scenarios test the subcommands that change the
 //! machine; this file tests those that any machine can run.
 
-use cpushield_linux::{Host, process, sched};
+use cpushield::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
+use cpushield_linux::{CpuSet, Host, process, sched};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -160,4 +163,43 @@ fn each_subcommand_ends_when_its_terminal_closes() {
         script.wait().unwrap();
         all_end(&family, &format!("{before}{words}"));
     }
+}
+
+/// Fills the socket of a pair, so that the next write to it blocks.
+fn full_socket() -> (UnixStream, UnixStream) {
+    let (reader, writer) = UnixStream::pair().unwrap();
+    writer.set_nonblocking(true).unwrap();
+    while (&writer).write(&[b' '; 4096]).is_ok() {}
+    writer.set_nonblocking(false).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn a_signal_does_not_interrupt_the_stop_of_an_experiment() {
+    let state = std::env::temp_dir().join(format!("cpushield-stop-{}", std::process::id()));
+    let store = ExperimentStore::new(&state);
+    let matrix = "[[row]]\nname = 'a'\n[[column]]\nname = 'b'\ninstrument = 'timer'\n".to_owned();
+    store.save(&ExperimentJournal::new("m.toml".to_owned(), matrix, CpuSet::single(0), 1)).unwrap();
+    // The program reports on this socket that it has stopped, and blocks there.
+    let (mut reader, writer) = full_socket();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cpushield"))
+        .args(["experiment", "--stop", "--state"])
+        .arg(&state)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(OwnedFd::from(writer))
+        .spawn()
+        .unwrap();
+    while store.load().unwrap().unwrap().phase == ExperimentPhase::Running {
+        assert!(child.try_wait().unwrap().is_none(), "it ended without stopping the experiment");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for signal in [SIGINT, SIGTERM] {
+        process::kill(i32::try_from(child.id()).unwrap(), signal).unwrap();
+    }
+    let mut report = Vec::new();
+    reader.read_to_end(&mut report).unwrap();
+    let report = String::from_utf8(report).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{}", report.trim_start());
+    std::fs::remove_dir_all(&state).unwrap();
 }

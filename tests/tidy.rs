@@ -16,7 +16,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("causes", &["with_text"]),
     ("change", &[]),
     ("with_text", &[]),
-    ("compare", &["latency", "load", "verify"]),
+    ("compare", &["latency", "load", "verify", "with_text"]),
     ("export", &["causes", "verify"]),
     (
         "failure",
@@ -60,7 +60,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "verify",
         ],
     ),
-    ("experiment", &["boot", "compare", "latency", "load", "policy", "tunables"]),
+    ("experiment", &["boot", "compare", "latency", "load", "policy", "tunables", "with_text"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
 ];
 

@@ -1,7 +1,7 @@
 //! `cpushield add`: moves running processes into the shield.
 
 use super::standing::ActiveArgs;
-use super::{GlobalArgs, input};
+use super::{GlobalArgs, input, undo};
 use crate::failure::Failure;
 use crate::run::{self, CpuAssignment, MovedProcess, ShieldPlacement};
 use crate::ui::Ui;
@@ -36,6 +36,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> 
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
+    undo::catch_stops()?;
     let place = ShieldPlacement::new(&host, &run::shield(&host, &store)?);
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let mut moved = Vec::new();

@@ -2,11 +2,12 @@
 
 use super::experiment_machine::{LiveExperimentMachine, NAME};
 use super::latency::paint;
-use super::{GlobalArgs, input, standing};
+use super::{GlobalArgs, input, standing, undo};
 use crate::boot::{self, early};
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use crate::experiment::{
-    self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, Schedule, schedule,
+    self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, RebootPermission, Schedule,
+    make_schedule,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::instruments;
@@ -53,6 +54,12 @@ pub struct ExperimentArgs {
     stop: bool,
 }
 
+impl ExperimentArgs {
+    fn reboot_permission(&self) -> RebootPermission {
+        if self.reboot { RebootPermission::Granted } else { RebootPermission::Denied }
+    }
+}
+
 /// How long a running experiment may take to end after it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -62,9 +69,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The matrix is wrong, this machine cannot run it, or a change cannot be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    let notes = ExperimentStore::new(&global.state_dir());
+    let experiments = ExperimentStore::new(&global.state_dir());
     if args.status {
-        return status(ui, &notes);
+        return show_status(ui, &experiments);
     }
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
@@ -74,34 +81,33 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         let text = input::read_file(file)?;
         let name = file.display().to_string();
         let matrix = Matrix::parse(&text, &name)?;
-        let schedule = schedule(&matrix, args.reboot);
+        let schedule = make_schedule(&matrix, args.reboot_permission());
         if args.dry_run {
-            let dry_run = dry_run(ui, global, &host, args, &matrix, &schedule)?;
+            let dry_run = make_dry_run(ui, global, &host, &matrix, &schedule)?;
             return ui.show(&dry_run, || report::dry_run_text(&dry_run, ui.width()));
         }
         let store = global.store();
         let _lock = claim_experiment(&store, "an experiment is running")?;
         let journal = ExperimentJournal::new(name, text, CpuSet::new(), now_s());
         let journal = check_and_begin(ui, global, args, &host, &store, &matrix, journal)?;
-        return run_schedule(ui, global, &host, &notes, journal);
+        return run_schedule(ui, global, &host, &experiments, journal);
     }
     let store = global.store();
     if args.stop {
-        return stop(ui, global, &host, &store, &notes);
+        return stop_experiment(ui, global, &host, &store, &experiments);
     }
     let _lock = claim_experiment(&store, "it is already running")?;
-    match notes.load()? {
-        Some(journal) => run_schedule(ui, global, &host, &notes, journal),
+    match experiments.load()? {
+        Some(journal) => run_schedule(ui, global, &host, &experiments, journal),
         None => Err(no_experiment()),
     }
 }
 
-/// What an experiment would do. Checks everything that can be checked without changing anything.
-fn dry_run(
+/// Plans an experiment, and checks everything that can be checked without changing anything.
+fn make_dry_run(
     ui: &Ui,
     global: &GlobalArgs,
     host: &Host,
-    args: &ExperimentArgs,
     matrix: &Matrix,
     schedule: &Schedule,
 ) -> Result<DryRun, Failure> {
@@ -111,10 +117,10 @@ fn dry_run(
     if host.is_live() && process::effective_user() == 0 {
         let journal = ExperimentJournal::new(String::new(), String::new(), cpus.clone(), 0);
         let journal =
-            ExperimentJournal { scene: describe_setup(host, &machine), shielded, ..journal };
-        check_possible(&live_machine(ui, global, host, matrix, schedule, &journal))?;
+            ExperimentJournal { setup: describe_setup(host, &machine), shielded, ..journal };
+        check_possible(&make_machine(ui, global, host, matrix, schedule, &journal))?;
     }
-    Ok(experiment::outlook(matrix, schedule, cpus, args.reboot))
+    Ok(experiment::describe_dry_run(matrix, schedule, cpus))
 }
 
 fn no_experiment() -> Failure {
@@ -145,8 +151,8 @@ fn check_and_begin(
     matrix: &Matrix,
     journal: ExperimentJournal,
 ) -> Result<ExperimentJournal, Failure> {
-    let notes = ExperimentStore::new(&global.state_dir());
-    let old = notes.load()?;
+    let experiments = ExperimentStore::new(&global.state_dir());
+    let old = experiments.load()?;
     if let Some(old) = old.as_ref().filter(|old| old.phase == ExperimentPhase::Running) {
         let done = old.ends.len();
         return Err(Failure::machine(format!(
@@ -156,42 +162,47 @@ fn check_and_begin(
         .hint("resume it: cpushield experiment --resume")
         .hint("or stop it and undo every change: cpushield experiment --stop"));
     }
-    check_unshielded(host, store, matrix, args.reboot)?;
+    check_unshielded(host, store, matrix, args.reboot_permission())?;
     let output = args.output.as_ref();
     output.map_or(Ok(()), |file| can_write(file))?;
     let machine = survey(host, &tunables::reads());
     let (shielded, cpus) = choose_cpus(host, &machine, matrix)?;
     let journal = ExperimentJournal {
-        reboot: args.reboot,
+        reboot: args.reboot_permission(),
         output: output.map(|file| absolute(file).unwrap_or(file.clone()).display().to_string()),
-        scene: describe_setup(host, &machine),
+        setup: describe_setup(host, &machine),
         shielded,
         cpus,
         ..journal
     };
-    let schedule = schedule(matrix, args.reboot);
-    check_possible(&live_machine(ui, global, host, matrix, &schedule, &journal))?;
+    let schedule = make_schedule(matrix, args.reboot_permission());
+    check_possible(&make_machine(ui, global, host, matrix, &schedule, &journal))?;
     if !args.reboot && matrix.has_boots() {
         ui.warn("rows with kernel parameters are skipped, because they need --reboot");
     }
     if schedule.steps.is_empty() {
         return Err(Failure::usage("nothing is left to measure").hint("allow reboots: --reboot"));
     }
-    let old_steps =
-        old.and_then(|old| Some(experiment::schedule(&old.matrix().ok()?, true).steps.len()));
-    notes.clear(old_steps.unwrap_or(0).max(schedule.steps.len()))?;
-    notes.save(&journal)?;
+    let old_steps = old.and_then(|old| {
+        Some(
+            experiment::make_schedule(&old.parse_matrix().ok()?, RebootPermission::Granted)
+                .steps
+                .len(),
+        )
+    });
+    experiments.clear(old_steps.unwrap_or(0).max(schedule.steps.len()))?;
+    experiments.save(&journal)?;
     Ok(journal)
 }
 
 /// Checks that the boot loader accepts the parameters and that each column can be measured.
-fn check_possible(lab: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
-    for parameters in lab.schedule.boots.iter().skip(1) {
-        lab.check_boot(parameters)?;
+fn check_possible(machine: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
+    for parameters in machine.schedule.boots.iter().skip(1) {
+        machine.check_boot(parameters)?;
     }
-    for column in &lab.matrix.columns {
+    for column in &machine.matrix.columns {
         let instrument = instruments::by_name(&column.instrument);
-        if let Some(Err(why)) = instrument.map(|instrument| instrument.possible(lab.host)) {
+        if let Some(Err(why)) = instrument.map(|instrument| instrument.possible(machine.host)) {
             let why = format!("`latency {}` cannot run here: {why}", column.instrument);
             return Err(Failure::machine(format!("column {:?}: {why}", column.name)));
         }
@@ -204,13 +215,13 @@ fn check_unshielded(
     host: &Host,
     store: &Store,
     matrix: &Matrix,
-    reboot: bool,
+    reboot: RebootPermission,
 ) -> Result<(), Failure> {
     if process::effective_user() != 0 {
         return Err(Failure::machine("only root can shield CPUs").hint("run it as root"));
     }
     standing::refuse_active(host, store, "take that shield down first: cpushield undo")?;
-    if !reboot || !matrix.has_boots() {
+    if reboot == RebootPermission::Denied || !matrix.has_boots() {
         return Ok(());
     }
     if boot::journal(store)?.is_some() {
@@ -301,7 +312,7 @@ fn read_dmi(host: &Host, names: [&str; 2]) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-fn live_machine<'a>(
+fn make_machine<'a>(
     ui: &'a Ui,
     global: &'a GlobalArgs,
     host: &'a Host,
@@ -318,7 +329,7 @@ fn live_machine<'a>(
         schedule,
         shielded: journal.shielded.clone(),
         cpus: journal.cpus.clone(),
-        home: journal.scene.cmdline.clone(),
+        home: journal.setup.cmdline.clone(),
     }
 }
 
@@ -327,15 +338,15 @@ fn run_schedule(
     ui: &Ui,
     global: &GlobalArgs,
     host: &Host,
-    notes: &ExperimentStore,
+    experiments: &ExperimentStore,
     mut journal: ExperimentJournal,
 ) -> Result<(), Failure> {
-    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
-    let matrix = journal.matrix()?;
-    let schedule = schedule(&matrix, journal.reboot);
-    let mut lab = live_machine(ui, global, host, &matrix, &schedule, &journal);
+    undo::catch_stops()?;
+    let matrix = journal.parse_matrix()?;
+    let schedule = make_schedule(&matrix, journal.reboot);
+    let mut machine = make_machine(ui, global, host, &matrix, &schedule, &journal);
     let resume = "the results so far are saved; resume: cpushield experiment --resume";
-    let end = experiment::go(&mut lab, notes, &mut journal, &schedule)
+    let end = experiment::run_remaining(&mut machine, experiments, &mut journal, &schedule)
         .map_err(|failure| failure.hint(resume).hint("or stop it: cpushield experiment --stop"))?;
     match end {
         ExperimentEnd::Finished => {}
@@ -354,57 +365,62 @@ fn run_schedule(
             let failure = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
             return Err(failure.hint(resume).hint("or stop it: cpushield experiment --stop"));
         }
-        ExperimentEnd::Elsewhere(why) => {
-            let message = format!("the machine has changed since the experiment began: {why}");
-            return Err(Failure::machine(message)
-                .hint("boot the original boot entry, then: cpushield experiment --resume")
-                .hint("or stop the experiment: cpushield experiment --stop"));
+        ExperimentEnd::Elsewhere(mismatch) => return Err(machine_changed(&mismatch.to_string())),
+        ExperimentEnd::NotReturned { reboots } => {
+            return Err(machine_changed(&format!("it was rebooted {reboots} times to get back")));
         }
     }
     if journal.ended_s.is_none() {
         journal.ended_s = Some(now_s());
-        notes.save(&journal)?;
+        experiments.save(&journal)?;
     }
-    let experiment = experiment::told(&journal, &matrix, notes);
+    let experiment = experiment::collect_results(&journal, &matrix, experiments);
     if let Some(file) = &journal.output {
         let text = serde_json::to_string_pretty(&experiment).unwrap_or_default();
         write_document(Path::new(file), &(text + "\n"))?;
         ui.status(&format!("wrote {file}"));
     }
-    show(ui, &experiment)
+    show_results(ui, &experiment)
 }
 
-fn show(ui: &Ui, experiment: &Experiment) -> Result<(), Failure> {
+fn machine_changed(why: &str) -> Failure {
+    Failure::machine(format!("the machine has changed since the experiment began: {why}"))
+        .hint("boot the original boot entry, then: cpushield experiment --resume")
+        .hint("or stop the experiment: cpushield experiment --stop")
+}
+
+fn show_results(ui: &Ui, experiment: &Experiment) -> Result<(), Failure> {
     ui.show(experiment, || report::text(experiment, ui.width(), &paint))
 }
 
-fn status(ui: &Ui, notes: &ExperimentStore) -> Result<(), Failure> {
-    let Some(journal) = notes.load()? else { return Err(no_experiment()) };
-    let matrix = journal.matrix()?;
-    show(ui, &experiment::told(&journal, &matrix, notes))
+fn show_status(ui: &Ui, experiments: &ExperimentStore) -> Result<(), Failure> {
+    let Some(journal) = experiments.load()? else { return Err(no_experiment()) };
+    let matrix = journal.parse_matrix()?;
+    show_results(ui, &experiment::collect_results(&journal, &matrix, experiments))
 }
 
-fn stop(
+fn stop_experiment(
     ui: &Ui,
     global: &GlobalArgs,
     host: &Host,
     store: &Store,
-    notes: &ExperimentStore,
+    experiments: &ExperimentStore,
 ) -> Result<(), Failure> {
     let _lock = stop_running(store)?;
-    let mut journal = match notes.load() {
+    undo::catch_stops()?;
+    let mut journal = match experiments.load() {
         Ok(Some(journal)) => journal,
         Ok(None) => return Err(no_experiment()),
         Err(experiment::journal::ExperimentJournalError::Damaged { .. }) => {
-            return forget_journal(ui, host, notes);
+            return forget_journal(ui, host, experiments);
         }
         Err(error) => return Err(error.into()),
     };
-    let matrix = journal.matrix()?;
+    let matrix = journal.parse_matrix()?;
     if journal.phase == ExperimentPhase::Running {
-        let schedule = schedule(&matrix, journal.reboot);
-        let mut lab = live_machine(ui, global, host, &matrix, &schedule, &journal);
-        let needs_reboot = experiment::stop(&mut lab, notes, &mut journal, now_s())?;
+        let schedule = make_schedule(&matrix, journal.reboot);
+        let mut machine = make_machine(ui, global, host, &matrix, &schedule, &journal);
+        let needs_reboot = experiment::stop(&mut machine, experiments, &mut journal, now_s())?;
         ui.status("stopped; all changes are undone");
         if needs_reboot {
             ui.warn(
@@ -412,13 +428,13 @@ fn stop(
             );
         }
     }
-    show(ui, &experiment::told(&journal, &matrix, notes))
+    show_results(ui, &experiment::collect_results(&journal, &matrix, experiments))
 }
 
 /// Moves an unreadable journal away and undoes what does not need it.
-fn forget_journal(ui: &Ui, host: &Host, notes: &ExperimentStore) -> Result<(), Failure> {
+fn forget_journal(ui: &Ui, host: &Host, experiments: &ExperimentStore) -> Result<(), Failure> {
     experiment::unit::remove(host)?;
-    let moved_to = notes.forget()?;
+    let moved_to = experiments.archive_journal()?;
     ui.status(&format!("the journal cannot be read; it was moved to {moved_to}"));
     ui.warn(
         "a shield and kernel parameters may remain; remove them: cpushield undo; \
@@ -471,19 +487,9 @@ mod tests {
             state: Some(state),
             ..GlobalArgs::default()
         };
-        let args = ExperimentArgs {
-            file: None,
-            dry_run: true,
-            reboot: false,
-            output: None,
-            resume: false,
-            status: false,
-            stop: false,
-        };
         let host = global.host().unwrap();
-        let schedule = schedule(&matrix, args.reboot);
-        super::dry_run(&ui, &global, &host, &args, &matrix, &schedule)
-            .map_err(|failure| failure.message)
+        let schedule = make_schedule(&matrix, RebootPermission::Denied);
+        make_dry_run(&ui, &global, &host, &matrix, &schedule).map_err(|failure| failure.message)
     }
 
     #[test]

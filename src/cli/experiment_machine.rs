@@ -11,8 +11,8 @@ use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, tri
 use crate::change::Outcome;
 use crate::experiment::matrix::CPUS;
 use crate::experiment::{
-    ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
-    Schedule, unit,
+    BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix,
+    MeasurementStep, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
@@ -218,24 +218,27 @@ impl LiveExperimentMachine<'_> {
 impl ExperimentMachine for LiveExperimentMachine<'_> {
     type Error = Failure;
 
-    fn boot_id(&self) -> Result<String, Failure> {
+    fn read_boot_id(&self) -> Result<String, Failure> {
         Ok(self.host.read_line("/proc/sys/kernel/random/boot_id")?)
     }
 
-    fn clean(&mut self) -> Result<(), Failure> {
+    fn undo_shield(&mut self) -> Result<(), Failure> {
         standing::undo_named(self.host, &self.store, &[NAME])
     }
 
-    fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Failure> {
+    fn find_boot_mismatch(
+        &mut self,
+        parameters: &[String],
+    ) -> Result<Option<BootMismatch>, Failure> {
         let now = self.host.read_line("/proc/cmdline")?;
-        let wanted = self.parameters(words);
+        let wanted = self.parameters(parameters);
         if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
-            return Ok(Err(format!("this boot lacks {parameter}")));
+            return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
         for parameter in &wanted {
             if let (shows, Some(false)) = status::read_effect(self.host, parameter) {
-                let shows = shows.unwrap_or_default();
-                return Ok(Err(format!("{parameter} is not in force: the kernel shows {shows}")));
+                let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
+                return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
             }
         }
         let now: BTreeSet<&str> = now.split_whitespace().collect();
@@ -248,16 +251,13 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         });
         let removed: Vec<&str> = home.difference(&now).copied().collect();
         Ok(match (added.as_slice(), removed.as_slice()) {
-            ([], []) => Ok(()),
-            (added, []) => Err(format!("this boot also has {}", added.join(" "))),
-            (_, removed) => Err(format!("this boot lacks {}", removed.join(" "))),
+            ([], []) => None,
+            (_, [_, ..]) => Some(BootMismatch::Absent { parameters: to_strings(&removed) }),
+            (_, []) => Some(BootMismatch::Added { parameters: to_strings(&added) }),
         })
     }
 
-    fn carry_on(&mut self, on: bool) -> Result<(), Failure> {
-        if !on {
-            return Ok(unit::remove(self.host)?);
-        }
+    fn enable_resume_at_boot(&mut self) -> Result<(), Failure> {
         if !self.has_systemd() {
             return Ok(());
         }
@@ -266,12 +266,16 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         Ok(unit::install(self.host, &program, &state.display().to_string())?)
     }
 
-    fn arm(&mut self, words: &[String]) -> Result<(), MachineTrouble<Failure>> {
-        let words = self.parameters(words);
-        self.ui.status(&format!("preparing a boot with {} …", words.join(" ")));
+    fn disable_resume_at_boot(&mut self) -> Result<(), Failure> {
+        Ok(unit::remove(self.host)?)
+    }
+
+    fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
+        let parameters = self.parameters(parameters);
+        self.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
         let mode = write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None };
         let written = self
-            .boot_plan(&words)
+            .boot_plan(&parameters)
             .and_then(|plan| write::write(self.host, &self.store, &plan, &mode))
             .map_err(classify_boot_error)?;
         match written.trial {
@@ -280,7 +284,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         }
     }
 
-    fn disarm(&mut self) -> Result<(), Failure> {
+    fn restore_boot_files(&mut self) -> Result<(), Failure> {
         // Keep parameters that `boot apply` wrote.
         if !boot::journal(&self.store)?.is_some_and(|journal| self.wrote_boot_parameters(&journal))
         {
@@ -332,6 +336,10 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         pin_to(&original)?;
         latency
     }
+}
+
+fn to_strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Restricts this process, and the processes it starts, to these CPUs.

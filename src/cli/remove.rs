@@ -1,7 +1,7 @@
 //! `cpushield remove`: moves processes out of the shield.
 
 use super::standing::ActiveArgs;
-use super::{GlobalArgs, add, input};
+use super::{GlobalArgs, add, input, undo};
 use crate::failure::Failure;
 use crate::run::{self, ShieldPlacement};
 use crate::ui::Ui;
@@ -28,6 +28,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failur
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
+    undo::catch_stops()?;
     let place = ShieldPlacement::new(&host, &run::shield(&host, &store)?);
     let mut moved = Vec::new();
     for tid in &args.tids {

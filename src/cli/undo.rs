@@ -64,8 +64,8 @@ fn text(document: &UndoDocument) -> String {
     text
 }
 
-/// Catches stop signals. Undo ends soon by itself, and half a shield is of no use, so neither
-/// Ctrl-C nor a lost connection interrupts it.
+/// Catches stop signals. A command that ends soon by itself completes its changes: neither Ctrl-C
+/// nor a lost connection leaves half of them.
 ///
 /// # Errors
 /// The kernel refuses the signal handlers.

@@ -1,5 +1,6 @@
 //! The [`Comparison`] document.
 
+use super::{FindingReason, PairDoubt, PairNote, RunDoubt};
 use serde::{Deserialize, Serialize};
 
 /// The version of the document's form.
@@ -46,7 +47,9 @@ pub struct MeasuredRun {
     /// Its span in nanoseconds.
     pub span_ns: u64,
     /// What makes its figures doubtful.
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<RunDoubt>>"))]
+    pub doubts: Vec<RunDoubt>,
 }
 
 /// The comparison of a group with the base.
@@ -64,9 +67,13 @@ pub struct GroupPair {
     /// Every figure that both groups have.
     pub rows: Vec<FigureRow>,
     /// What makes the comparison doubtful as a whole.
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<PairDoubt>>"))]
+    pub doubts: Vec<PairDoubt>,
     /// Remarks.
-    pub notes: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<PairNote>>"))]
+    pub notes: Vec<PairNote>,
 }
 
 /// The order of the runs of two groups.
@@ -209,7 +216,12 @@ pub struct ComparisonFinding {
     /// How many runs of each group a test would need; `None` when more runs would not help.
     pub runs_needed: Option<usize>,
     /// Why the answer is unknown.
-    pub why: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<FindingReason>>")
+    )]
+    pub why: Vec<FindingReason>,
 }
 
 /// The answer of a finding.
@@ -240,6 +252,14 @@ impl FigureRow {
         let differs = self.finding.answer == FindingAnswer::Differs;
         let lower = self.other.median()? < self.base.median()?;
         differs.then_some(lower == (self.better == BetterDirection::Lower))
+    }
+}
+
+impl ComparisonFinding {
+    /// Why the answer is unknown, on one line.
+    #[must_use]
+    pub fn reasons(&self) -> String {
+        self.why.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 }
 

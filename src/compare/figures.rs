@@ -1,7 +1,10 @@
 //! Groups of runs → figures of both. Threads of the same role on different CPUs are one subject:
 //! the worst of all CPUs, and percentiles of their merged histograms. Pure.
 
-use super::{BetterDirection, CompareError, ComparedFigure, GivenGroup, GivenRun, GroupFigure};
+use super::{
+    BetterDirection, CompareError, ComparedFigure, FindingReason, GivenGroup, GivenRun,
+    GroupFigure, PairNote,
+};
 use crate::latency::{self, ThreadSeries};
 use crate::verify::Evidence;
 use std::collections::BTreeSet;
@@ -19,7 +22,7 @@ pub(super) struct FigureDraft {
     pub(super) base: GroupFigure,
     pub(super) other: GroupFigure,
     /// Why it cannot be tested.
-    pub(super) barred: Vec<String>,
+    pub(super) barred: Vec<FindingReason>,
 }
 
 /// Every figure that both groups have.
@@ -68,20 +71,17 @@ fn loads(group: &GivenGroup) -> BTreeSet<(String, String)> {
 }
 
 /// Remarks on what the groups do not have in common.
-pub(super) fn notes(base: &GivenGroup, other: &GivenGroup) -> Vec<String> {
+pub(super) fn notes(base: &GivenGroup, other: &GivenGroup) -> Vec<PairNote> {
     let mut notes = Vec::new();
     for (group, without) in [(base, other), (other, base)] {
         let missing = roles(without);
-        for role in roles(group).iter().filter(|role| !missing.contains(role)) {
-            notes.push(format!("only {} has {role}; they are left out", group.name));
+        for role in roles(group).into_iter().filter(|role| !missing.contains(role)) {
+            notes.push(PairNote::OnlyInOneGroup { group: group.name.clone(), role });
         }
     }
     if base.runs.len() != other.runs.len() {
-        notes.push(format!(
-            "the worst of {} runs is compared with that of {}: more runs have a worse maximum",
-            base.runs.len(),
-            other.runs.len()
-        ));
+        let (base, other) = (base.runs.len(), other.runs.len());
+        notes.push(PairNote::RunCountsDiffer { base, other });
     }
     notes
 }

@@ -3,8 +3,8 @@
 use super::figures::FigureDraft;
 use super::statistics::{self, GroupPairing};
 use super::{
-    ALPHA, ComparedFigure, ComparisonFinding, Estimate, FigureRow, FindingAnswer, GivenGroup,
-    GivenRun,
+    ALPHA, ComparedFigure, ComparisonFinding, Estimate, FigureRow, FindingAnswer, FindingReason,
+    GivenGroup, GivenRun,
 };
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ pub(super) fn exclude_doubtful(drafts: &mut [FigureDraft], base: &GivenGroup, ot
         let runs = base.runs.iter().chain(&other.runs);
         let runs: Vec<&GivenRun> = runs.filter(|run| run.latency().is_some() == latency).collect();
         let doubtful = runs.iter().filter(|run| !run.doubts().is_empty());
-        let doubtful: Vec<&str> = doubtful.map(|run| run.name.as_str()).collect();
+        let doubtful: Vec<String> = doubtful.map(|run| run.name.clone()).collect();
         if !doubtful.is_empty() {
-            draft.barred.push(format!("doubtful: {}", doubtful.join(", ")));
+            draft.barred.push(FindingReason::DoubtfulRuns { runs: doubtful });
         }
         if matches!(
             draft.figure,
@@ -34,22 +34,20 @@ pub(super) fn exclude_doubtful(drafts: &mut [FigureDraft], base: &GivenGroup, ot
 
 /// Why the extremes of these runs cannot be compared: a longer run, or one on more CPUs, sees a
 /// worse extreme.
-fn unequal_chances(runs: &[&GivenRun]) -> Vec<String> {
+fn unequal_chances(runs: &[&GivenRun]) -> Vec<FindingReason> {
     let mut why = Vec::new();
     let spans = runs.iter().map(|run| run.span_ns());
     if let (Some(least), Some(most)) = (spans.clone().min(), spans.max()) {
         #[expect(clippy::cast_precision_loss, reason = "a difference of a tenth matters")]
         let differ = most as f64 > least as f64 * SPAN_RATIO_MAX;
         if differ {
-            why.push(
-                "the runs differ in length, and a longer run sees a worse worst case".to_owned(),
-            );
+            why.push(FindingReason::LengthsDiffer);
         }
     }
     let mut cpus = runs.iter().map(|run| run.cpus().len());
     let first = cpus.next();
     if cpus.any(|count| Some(count) != first) {
-        why.push("the runs differ in CPUs, and more CPUs see a worse worst case".to_owned());
+        why.push(FindingReason::CpusDiffer);
     }
     why
 }
@@ -82,7 +80,7 @@ fn pairing(draft: &FigureDraft) -> GroupPairing {
     GroupPairing { base: draft.base.known(), other: draft.other.known() }
 }
 
-fn unknown(why: Vec<String>, runs_needed: Option<usize>) -> ComparisonFinding {
+fn unknown(why: Vec<FindingReason>, runs_needed: Option<usize>) -> ComparisonFinding {
     ComparisonFinding { answer: FindingAnswer::Unknown, p: None, runs_needed, why }
 }
 
@@ -90,8 +88,7 @@ fn finding(pairing: &GroupPairing, p: f64, figures: usize) -> ComparisonFinding 
     let (base, other) = (pairing.base.len(), pairing.other.len());
     let needed = statistics::runs_needed(figures, ALPHA);
     if statistics::smallest_p(base, other) > ALPHA {
-        let why = format!("{needed} runs of each would be needed");
-        return unknown(vec![why], Some(needed));
+        return unknown(vec![FindingReason::TooFewRuns { needed }], Some(needed));
     }
     if p <= ALPHA {
         return ComparisonFinding {
@@ -102,10 +99,7 @@ fn finding(pairing: &GroupPairing, p: f64, figures: usize) -> ComparisonFinding 
         };
     }
     if is_apart(pairing) && needed > base.min(other) {
-        let why = format!(
-            "the runs of the groups do not overlap, but one of {figures} figures may look so by \
-             chance; {needed} runs of each would be needed"
-        );
+        let why = FindingReason::OneOfMany { figures, needed };
         return ComparisonFinding { p: Some(p), ..unknown(vec![why], Some(needed)) };
     }
     ComparisonFinding {

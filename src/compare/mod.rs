@@ -7,6 +7,7 @@
 //! independent, so only repeated runs can show chance: with one run of each, it claims nothing.
 
 mod document;
+mod doubt;
 mod figures;
 mod finding;
 mod sequence;
@@ -14,10 +15,11 @@ mod statistics;
 mod traits;
 
 pub use document::*;
+pub use doubt::{FindingReason, PairDoubt, PairNote, RunDoubt};
 pub use finding::one_figure;
 
 use crate::latency::LatencyMeasurement;
-use crate::verify::{Evidence, Verdict};
+use crate::verify::{CpuVerdict, Evidence, JudgeReason, Verdict};
 use std::fmt;
 
 /// A group of runs to compare.
@@ -231,33 +233,39 @@ impl GivenRun {
     }
 
     /// The reasons why its figures are doubtful.
-    fn doubts(&self) -> Vec<String> {
+    fn doubts(&self) -> Vec<RunDoubt> {
         match &self.measured {
             MeasuredDocument::Latency(latency) => {
-                latency.every_doubt().iter().map(ToString::to_string).collect()
+                let doubts = latency.every_doubt().into_iter();
+                doubts.map(|doubt| RunDoubt::Measurement { doubt }).collect()
             }
-            MeasuredDocument::Verify(evidence, verdict) => {
-                let evidence_doubts =
-                    evidence.cpus.iter().flat_map(|c| cpu_doubts(c.cpu, &c.doubts));
-                let unproven = verdict.cpus.iter().flat_map(|c| cpu_doubts(c.cpu, &c.unknown));
-                let mut doubts: Vec<String> = evidence_doubts.collect();
-                for why in unproven {
-                    if !doubts.contains(&why) {
-                        doubts.push(why);
-                    }
-                }
-                if evidence.stopped {
-                    doubts.push("it was stopped early".to_owned());
-                }
-                doubts
-            }
+            MeasuredDocument::Verify(evidence, verdict) => verify_doubts(evidence, verdict),
         }
     }
 }
 
-/// The doubts of a CPU, with its number.
-fn cpu_doubts<T: fmt::Display>(cpu: usize, doubts: &[T]) -> Vec<String> {
-    doubts.iter().map(|doubt| format!("CPU {cpu}: {doubt}")).collect()
+/// The doubts about a run of `verify`, each once.
+fn verify_doubts(evidence: &Evidence, verdict: &Verdict) -> Vec<RunDoubt> {
+    let mut doubts: Vec<RunDoubt> = Vec::new();
+    for cpu in &evidence.cpus {
+        let figures = cpu.doubts.iter().cloned();
+        doubts.extend(figures.map(|doubt| RunDoubt::CpuFigures { cpu: cpu.cpu, doubt }));
+    }
+    for CpuVerdict { cpu, unknown, .. } in &verdict.cpus {
+        for reason in unknown.iter().cloned() {
+            let doubt = match reason {
+                JudgeReason::FiguresDoubtful { doubt } => RunDoubt::CpuFigures { cpu: *cpu, doubt },
+                reason => RunDoubt::CpuVerdict { cpu: *cpu, reason },
+            };
+            if !doubts.contains(&doubt) {
+                doubts.push(doubt);
+            }
+        }
+    }
+    if evidence.stopped {
+        doubts.push(RunDoubt::StoppedEarly);
+    }
+    doubts
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The order of the runs of two groups. Only interleaved or mixed runs distinguish an effect from a
 //! drift with time: temperature, page cache, the load of a host. Pure.
 
-use super::{GivenGroup, GivenRun, RunOrder};
+use super::{GivenGroup, GivenRun, PairDoubt, RunOrder};
 use cpushield_linux::CpuSet;
 
 /// The order of the runs of two groups.
@@ -29,27 +29,21 @@ fn sides(base: &GivenGroup, other: &GivenGroup) -> Option<Vec<bool>> {
 }
 
 /// The doubts that follow from the order.
-pub(super) fn doubts(sequence: RunOrder, base: &GivenGroup, other: &GivenGroup) -> Vec<String> {
+pub(super) fn doubts(sequence: RunOrder, base: &GivenGroup, other: &GivenGroup) -> Vec<PairDoubt> {
     let mut doubts = Vec::new();
     let repeated = base.runs.len() > 1 && other.runs.len() > 1;
     if sequence == RunOrder::Apart && repeated {
-        doubts.push(format!(
-            "all runs of one group come before those of the other: a drift with time \
-             cannot be distinguished from an effect of {} and {}; interleave the runs",
-            base.name, other.name
-        ));
+        let (base, other) = (base.name.clone(), other.name.clone());
+        doubts.push(PairDoubt::NotInterleaved { base, other });
     }
     if sequence == RunOrder::Unknown && repeated {
-        doubts.push(
-            "a document has no start time of its run, so a drift with time cannot be \
-             distinguished from an effect"
-                .to_owned(),
-        );
+        doubts.push(PairDoubt::NoStartTime);
     }
     let runs: Vec<&GivenRun> = base.runs.iter().chain(&other.runs).collect();
     for (n, run) in runs.iter().enumerate() {
         for other in runs.iter().skip(n + 1).filter(|other| overlap(run, other)) {
-            doubts.push(format!("{} and {} ran at the same time", run.name, other.name));
+            let (one, other) = (run.name.clone(), other.name.clone());
+            doubts.push(PairDoubt::RunsOverlapped { one, other });
         }
     }
     doubts

@@ -141,25 +141,31 @@ fn next_choice(last: &[usize], all: usize) -> Option<Vec<usize>> {
 fn draw_ways(all: usize, truth: Vec<usize>) -> Vec<Vec<usize>> {
     let few = truth.len();
     let mut ways = vec![truth];
-    // SplitMix64 (Steele, Lea and Flood, 2014) with a fixed seed: the same documents give the same
-    // `p`.
-    let mut state: u64 = 0x5eed;
-    let mut below = |bound: usize| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap_or(0)
-    };
+    // A fixed seed: the same documents give the same `p`.
+    let mut random = SplitMix64(0x5eed);
     while ways.len() < WAYS_MAX {
         let mut places: Vec<usize> = (0..all).collect();
         for at in 0..few {
-            places.swap(at, at + below(all - at));
+            places.swap(at, at + random.draw_below(all - at));
         }
         places.truncate(few);
         ways.push(places);
     }
     ways
+}
+
+/// A random number generator (Steele, Lea and Flood, 2014).
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// Draws a number from 0 to below `bound`.
+    fn draw_below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap_or(0)
+    }
 }
 
 /// The number of ways to choose `few` of `all`; `None` when it overflows.

@@ -1,6 +1,6 @@
 //! Differences between two groups other than their figures, and within one group. Pure.
 
-use super::{DifferenceScope, GivenGroup, GivenRun, SetupDifference};
+use super::{DifferenceScope, GivenGroup, GivenRun, PairDoubt, SetupDifference};
 use crate::latency::LatencyMeasurement;
 use crate::verify::{Evidence, WatchedWorkload};
 use cpushield_linux::CpuSet;
@@ -144,13 +144,14 @@ pub(super) fn differences(base: &GivenGroup, other: &GivenGroup) -> Vec<SetupDif
 }
 
 /// The traits that differ between the runs of one group.
-pub(super) fn inconsistencies(group: &GivenGroup) -> Vec<String> {
+pub(super) fn inconsistencies(group: &GivenGroup) -> Vec<PairDoubt> {
     let varied = collect_traits(group).into_iter().filter(|(_, _, values)| values.len() > 1);
-    let lines = varied.map(|(_, what, values)| {
-        let values: Vec<String> = values.into_iter().collect();
-        format!("the runs of {} differ: {what} {}", group.name, values.join(" and "))
+    let doubts = varied.map(|(_, what, values)| PairDoubt::RunsDiffer {
+        group: group.name.clone(),
+        what: what.to_owned(),
+        values: values.into_iter().collect(),
     });
-    lines.collect()
+    doubts.collect()
 }
 
 /// The values of each trait in all runs of a group.

@@ -1,76 +1,83 @@
-//! The [`Experiment`] document: rows are configurations, columns measurements, and each cell has
-//! what every repetition found. Plain data, and the few questions that everybody asks it.
+//! The [`Experiment`] document: rows are configurations, columns are measurements, and each cell
+//! has the figures of every repetition.
 
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::latency::{OverLimit, Percentile};
+use super::{BestEvidence, EffectEvidence, ExperimentNote, MissingReason};
+use crate::latency::{LatencyDoubt, OverLimit, Percentile};
 
-/// The version of the document's form.
+/// The version of the document's format.
 pub const SCHEMA: u32 = 1;
 
-/// What the rows and columns of an experiment came to.
+/// The results of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Experiment {
-    /// The version of this form: [`SCHEMA`].
+    /// The version of this format: [`SCHEMA`].
     pub schema: u32,
     /// The name of the experiment.
     pub name: String,
     /// The version of cpushield that ran it.
     pub version: String,
-    /// Whether it goes on, has ended, or was stopped.
+    /// Whether it is unfinished, finished or stopped.
     pub state: ExperimentState,
-    /// When it began, in seconds since 1970.
+    /// When it started, in seconds since 1970.
     pub began_s: u64,
-    /// When it ended; `None` while it goes on.
+    /// When it ended; `None` while it is unfinished.
     pub ended_s: Option<u64>,
     /// The CPUs that were measured, the same in every row.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
-    /// How long each measurement takes, in nanoseconds.
+    /// The duration of each measurement in nanoseconds.
     pub span_ns: u64,
-    /// How long the threads run before anything counts, in nanoseconds.
+    /// The duration of the warm-up in nanoseconds.
     pub warmup_ns: u64,
     /// How often each cell is measured.
     pub repeats: usize,
-    /// How often each configuration of boot parameters is booted.
+    /// How often each set of kernel parameters is booted.
     pub boots: usize,
-    /// What was measured on, before the first row.
-    pub scene: ExperimentSetup,
+    /// The machine and its software, before the first row.
+    pub setup: ExperimentSetup,
     /// The configurations, in the order of the file; the first one is the base.
     pub rows: Vec<ExperimentRow>,
     /// The measurements, in the order of the file.
     pub columns: Vec<ExperimentColumn>,
     /// One for each row and column, row by row.
     pub cells: Vec<ExperimentCell>,
-    /// Which row is best, for each track.
+    /// The best row of each track.
     pub best: Vec<BestRow>,
-    /// What each option does alone: rows that differ by one option.
+    /// The effect of each option alone: of rows that differ by one option.
     pub effects: Vec<OptionEffect>,
-    /// What is good to know.
-    pub notes: Vec<String>,
+    /// Remarks.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<ExperimentNote>>")
+    )]
+    pub notes: Vec<ExperimentNote>,
 }
 
-/// How far an experiment is.
+/// Whether an experiment is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ExperimentState {
-    /// It goes on, or waits for `cpushield experiment --resume`.
+    /// It runs, or waits for `cpushield experiment --resume`.
     Unfinished,
-    /// Every cell was measured or is told missing, and the machine is as it was.
+    /// Every cell was measured or has a reason why not. The machine is in its original state.
     Finished,
-    /// Somebody stopped it; the machine is as it was.
+    /// It was stopped early. The machine is in its original state.
     Stopped,
 }
 
-/// What was measured on: what a reader needs to repeat it.
+/// The machine and its software, so that a reader can repeat the experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExperimentSetup {
-    /// The machine's maker and name (`/sys/class/dmi/id`); `None` where nothing says it.
+    /// The machine's maker and name (`/sys/class/dmi/id`).
+    /// `None` where the firmware does not name them.
     pub machine: Option<String>,
     /// Its board.
     pub board: Option<String>,
@@ -84,11 +91,11 @@ pub struct ExperimentSetup {
     pub kernel: Option<String>,
     /// Whether it is a PREEMPT_RT kernel.
     pub realtime: Option<bool>,
-    /// The parameters that every row has: those of the boot in which it began.
+    /// The kernel parameters of every row: those of the boot in which it started.
     pub cmdline: Option<String>,
-    /// The hypervisor that this runs under; `None` on a machine of its own.
+    /// The hypervisor; `None` on real hardware.
     pub hypervisor: Option<String>,
-    /// Settings of firmware and hardware that show: SMT, turbo, deep idle states and the like.
+    /// Visible settings of firmware and hardware: SMT, turbo, deep idle states and similar ones.
     pub settings: Vec<String>,
 }
 
@@ -102,10 +109,15 @@ pub struct ExperimentRow {
     pub shield: bool,
     /// Tunables that are forced on or off.
     pub tunables: BTreeMap<String, bool>,
-    /// Kernel parameters that it is booted with, beside those of every row.
+    /// Its kernel parameters, together with those of every row.
     pub boot: Vec<String>,
-    /// Why it was not measured, or not to the end; `None` when nothing was in the way.
-    pub missing: Option<String>,
+    /// Why it was not measured, or not completely; `None` when nothing is missing.
+    #[serde(default, with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<MissingReason>>")
+    )]
+    pub missing: Option<MissingReason>,
 }
 
 /// One measurement.
@@ -114,16 +126,16 @@ pub struct ExperimentRow {
 pub struct ExperimentColumn {
     /// Its name.
     pub name: String,
-    /// What is waited for: `timer` and the like.
+    /// The instrument: `timer` or another one.
     pub instrument: String,
     /// The threads of each CPU by their periods in nanoseconds, shortest first; a single 0 for
     /// threads that never sleep.
     pub periods_ns: Vec<u64>,
     /// Ordinary threads (`SCHED_OTHER`) instead of real-time ones.
     pub other: bool,
-    /// Limits that are counted over, in nanoseconds.
+    /// Limits in nanoseconds; latencies over each are counted.
     pub over_ns: Vec<u64>,
-    /// What runs on the other CPUs meanwhile; nothing when empty.
+    /// The loads on the other CPUs during the measurement.
     pub load: Vec<String>,
 }
 
@@ -131,84 +143,91 @@ pub struct ExperimentColumn {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExperimentCell {
-    /// Which row.
+    /// The index of the row.
     pub row: usize,
-    /// Which column.
+    /// The index of the column.
     pub column: usize,
-    /// What each repetition found, in the order they were made.
+    /// The repetitions, in the order they were made.
     pub runs: Vec<ExperimentRun>,
-    /// Repetitions that came to nothing, each with the reason.
+    /// The repetitions that were not measured, each with the reason.
     pub missing: Vec<MissedRepetition>,
 }
 
-/// One measurement that was made.
+/// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExperimentRun {
-    /// Which repetition, from 0.
+    /// The number of the repetition, from 0.
     pub round: usize,
-    /// When it began, in seconds since 1970.
+    /// When it started, in seconds since 1970.
     pub began_s: u64,
-    /// How long was measured, in nanoseconds.
+    /// Its span in nanoseconds.
     pub span_ns: u64,
     /// The kernel's release.
     pub kernel: Option<String>,
-    /// Whether the shield was in force at every look; `None` without a shield, and when it has
-    /// nothing that can be looked at.
+    /// Whether the shield was in force at every check; `None` without a shield, and when nothing of
+    /// it can be checked.
     pub held: Option<bool>,
     /// One for each period, as in the column.
     pub tracks: Vec<ThreadTrack>,
-    /// What each load achieved meanwhile.
+    /// The throughput of each load during the measurement.
     pub loads: Vec<LoadAchieved>,
     /// What makes the figures doubtful.
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
+    )]
+    pub doubts: Vec<LatencyDoubt>,
     /// The file with the whole `latency` document, in the state directory.
     pub file: String,
 }
 
-/// What the threads of one period saw on all CPUs together.
+/// The figures of the threads of one period on all CPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadTrack {
     /// The period in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
-    /// Events of all CPUs.
+    /// The number of events on all CPUs.
     pub samples: u64,
-    /// Periods that were missed on all CPUs.
+    /// The number of missed periods on all CPUs.
     pub missed: u64,
-    /// The longest latency of any CPU; `None` without events, as all of these.
+    /// The longest latency of any CPU; `None` without events on one of them.
     pub max_ns: Option<u64>,
-    /// The max jitter of LinuxCNC's latency test, of the worst CPU.
+    /// The max jitter of the worst CPU, as LinuxCNC's latency test defines it.
     pub jitter_ns: Option<u64>,
     /// Percentiles, each of the CPU where it is longest.
     pub percentiles: Vec<Percentile>,
-    /// Latencies over each limit, of all CPUs.
+    /// The number of latencies over each limit on all CPUs.
     pub over: Vec<OverLimit>,
 }
 
-/// What a load got done.
+/// The throughput of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadAchieved {
     /// The load.
     pub load: String,
-    /// How much in a second; `None` when that is not known.
+    /// How much per second; `None` when it is unknown.
     pub per_s: Option<f64>,
-    /// Of what: `messages`, `bytes`.
+    /// The unit: `messages`, `bytes`.
     pub unit: String,
 }
 
-/// A repetition that came to nothing.
+/// A repetition that was not measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MissedRepetition {
-    /// Which, from 0.
+    /// Its number, from 0.
     pub round: usize,
-    /// Why.
-    pub why: String,
+    /// The reason.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<MissingReason>"))]
+    pub why: MissingReason,
 }
 
-/// What rows are compared by.
+/// The figure by which rows are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -219,7 +238,7 @@ pub enum RankedFigure {
     Worst,
 }
 
-/// Which row is best by one column and period.
+/// The best row of one column and period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BestRow {
@@ -227,18 +246,19 @@ pub struct BestRow {
     pub column: usize,
     /// The period of its threads.
     pub period_ns: u64,
-    /// By what.
+    /// The figure that is compared.
     pub figure: RankedFigure,
-    /// The row with the lowest figure that is better than every other by more than chance; `None`
-    /// when there is none.
+    /// The row that is significantly better than every other; `None` when there is none.
     pub winner: Option<usize>,
-    /// Rows that chance does not tell from the one with the lowest figure, that one first.
+    /// The row with the lowest figure, then those that do not differ from it significantly.
     pub among: Vec<usize>,
-    /// How that is known, or why it is not, in a sentence.
-    pub why: String,
+    /// What that is based on.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<BestEvidence>"))]
+    pub why: BestEvidence,
 }
 
-/// What one option does alone.
+/// The effect of one option alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OptionEffect {
@@ -246,40 +266,56 @@ pub struct OptionEffect {
     pub option: String,
     /// The row without it.
     pub without: usize,
-    /// The row with it, and nothing else different.
+    /// The row with it, which differs in nothing else.
     pub with: usize,
     /// The column.
     pub column: usize,
     /// The period of its threads.
     pub period_ns: u64,
-    /// By what.
+    /// The figure that is compared.
     pub figure: RankedFigure,
-    /// The figure with it for each unit of the figure without it: below 1 is better. `None` when
-    /// one of both was not measured.
+    /// The figure with it divided by the figure without it: below 1 is better. `None` when one of
+    /// them was not measured.
     pub ratio: Option<f64>,
-    /// What that means.
+    /// The meaning of the ratio.
     pub verdict: EffectMeaning,
-    /// How that is known, or why it is not, in a sentence.
-    pub why: String,
+    /// What that is based on.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<EffectEvidence>"))]
+    pub why: EffectEvidence,
 }
 
-/// What a difference means.
+/// The meaning of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectMeaning {
-    /// Shorter, by more than chance.
+    /// Significantly shorter.
     Better,
-    /// Longer, by more than chance.
+    /// Significantly longer.
     Worse,
-    /// Chance explains it.
+    /// It may be chance.
     Chance,
-    /// Too little was measured to say.
+    /// There is too little data.
     Unknown,
 }
 
+impl ExperimentRun {
+    /// Whether its figures are doubtful.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        !self.doubts.is_empty() || self.held == Some(false)
+    }
+
+    /// The threads of this period.
+    #[must_use]
+    pub fn track(&self, period_ns: u64) -> Option<&ThreadTrack> {
+        self.tracks.iter().find(|track| track.period_ns == period_ns)
+    }
+}
+
 impl ThreadTrack {
-    /// The figure of this track.
+    /// One of its figures, in nanoseconds.
     #[must_use]
     pub fn figure(&self, figure: RankedFigure) -> Option<u64> {
         match figure {
@@ -296,52 +332,58 @@ impl Experiment {
         self.cells.iter().find(|cell| cell.row == row && cell.column == column)
     }
 
+    /// The runs of a cell.
+    #[must_use]
+    pub fn runs(&self, row: usize, column: usize) -> &[ExperimentRun] {
+        self.cell(row, column).map(|cell| cell.runs.as_slice()).unwrap_or_default()
+    }
+
     /// Every column with each of its periods: the columns of the printed table.
     #[must_use]
     pub fn tracks(&self) -> Vec<(usize, u64)> {
-        let of = |(column, it): (usize, &ExperimentColumn)| {
-            it.periods_ns.iter().map(|period| (column, *period)).collect::<Vec<_>>()
-        };
-        self.columns.iter().enumerate().flat_map(of).collect()
+        let columns = self.columns.iter().enumerate();
+        columns
+            .flat_map(|(n, column)| column.periods_ns.iter().map(move |period| (n, *period)))
+            .collect()
     }
 
-    /// By what the rows of a track are compared: the max jitter where every run has one.
+    /// The figure by which the rows of a track are compared: the max jitter if every run has one.
     #[must_use]
     pub fn figure(&self, (column, period_ns): (usize, u64)) -> RankedFigure {
-        let runs =
-            self.cells.iter().filter(|cell| cell.column == column).flat_map(|cell| &cell.runs);
-        let mut of = runs.flat_map(|run| &run.tracks).filter(|track| track.period_ns == period_ns);
-        let has = |track: &ThreadTrack| track.jitter_ns.is_some();
-        if period_ns > 0 && of.all(has) { RankedFigure::MaxJitter } else { RankedFigure::Worst }
+        let cells = self.cells.iter().filter(|cell| cell.column == column);
+        let mut tracks = cells.flat_map(|cell| &cell.runs).filter_map(|run| run.track(period_ns));
+        if period_ns > 0 && tracks.all(|track| track.jitter_ns.is_some()) {
+            RankedFigure::MaxJitter
+        } else {
+            RankedFigure::Worst
+        }
     }
 
     /// The figure of every repetition, in nanoseconds, in the order they were made.
     #[must_use]
     pub fn figures(&self, row: usize, (column, period_ns): (usize, u64)) -> Vec<u64> {
         let figure = self.figure((column, period_ns));
-        let runs = self.cell(row, column).map(|cell| cell.runs.as_slice()).unwrap_or_default();
-        let of = |run: &ExperimentRun| {
-            let track = run.tracks.iter().find(|track| track.period_ns == period_ns)?;
-            track.figure(figure)
-        };
-        runs.iter().filter_map(of).collect()
+        let tracks = self.runs(row, column).iter().filter_map(|run| run.track(period_ns));
+        tracks.filter_map(|track| track.figure(figure)).collect()
     }
 
-    /// What each load of a cell got done in a second, the mean of its repetitions: its name, its
-    /// unit, the figure.
+    /// The mean throughput of each load of a cell over its repetitions: the name of the load, its
+    /// unit, and how much per second.
     #[must_use]
-    pub fn achieved(&self, row: usize, column: usize) -> Vec<(String, String, f64)> {
+    pub fn mean_throughputs(&self, row: usize, column: usize) -> Vec<(String, String, f64)> {
         let mut all: Vec<(String, String, Vec<f64>)> = Vec::new();
-        let runs = self.cell(row, column).map(|cell| cell.runs.as_slice()).unwrap_or_default();
-        for done in runs.iter().flat_map(|run| &run.loads) {
-            let Some(per_s) = done.per_s else { continue };
-            match all.iter_mut().find(|(load, ..)| *load == done.load) {
+        for achieved in self.runs(row, column).iter().flat_map(|run| &run.loads) {
+            let Some(per_s) = achieved.per_s else { continue };
+            match all.iter_mut().find(|(load, ..)| *load == achieved.load) {
                 Some((.., found)) => found.push(per_s),
-                None => all.push((done.load.clone(), done.unit.clone(), vec![per_s])),
+                None => all.push((achieved.load.clone(), achieved.unit.clone(), vec![per_s])),
             }
         }
-        #[expect(clippy::cast_precision_loss, reason = "there are few repetitions")]
-        let mean = |found: &[f64]| found.iter().sum::<f64>() / found.len() as f64;
         all.into_iter().map(|(load, unit, found)| (load, unit, mean(&found))).collect()
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are few repetitions")]
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }

@@ -1,8 +1,8 @@
-//! How far an experiment is, on the disk: replaced whole before each step, so that whatever happens
-//! then (a kill, a crash, no power) the next call goes on. The measurements lie beside it, a file
-//! each.
+//! The progress of an experiment on disk. The journal is replaced as a whole before each step, so
+//! the experiment can be resumed after a kill, a crash or a power failure. Each measurement has a
+//! file next to it.
 
-use super::{ExperimentSetup, Matrix, MatrixError};
+use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission};
 use crate::latency::LatencyMeasurement;
 use cpushield_linux::{CpuSet, Error, Store};
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// The version of the journal's form.
+/// The version of the journal's format.
 pub const SCHEMA: u32 = 1;
 /// The directory of an experiment, in the state directory.
 pub const DIR: &str = "experiment";
 const JOURNAL: &str = "journal.json";
 const MARK: &str = "cpushield-experiment";
 
-/// How far an experiment is.
+/// The progress of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentJournal {
@@ -25,78 +25,78 @@ pub struct ExperimentJournal {
     pub journal: String,
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The version of the program that began it.
+    /// The version of the program that started it.
     pub version: String,
     /// The matrix file, for errors.
     pub file: String,
     /// Its text.
     pub matrix: String,
     /// Whether the machine may be rebooted for rows with kernel parameters.
-    pub reboot: bool,
-    /// Where the document goes at the end; a whole path.
+    pub reboot: RebootPermission,
+    /// The file for the results, as an absolute path; `None` when none was requested.
     pub output: Option<String>,
     /// CPUs that are measured.
     pub cpus: CpuSet,
-    /// CPUs of the shield in rows that have one: siblings that stay idle too.
+    /// CPUs of the shield in rows that have one, with the siblings that stay idle.
     pub shielded: CpuSet,
-    /// When it began, in seconds since 1970.
+    /// When it started, in seconds since 1970.
     pub began_s: u64,
-    /// When it ended.
+    /// When it ended; `None` until then.
     pub ended_s: Option<u64>,
-    /// What is measured on.
-    pub scene: ExperimentSetup,
-    /// How far it is.
+    /// The machine and its software.
+    pub setup: ExperimentSetup,
+    /// Whether it runs.
     pub phase: ExperimentPhase,
-    /// Which kind of boot the machine is in.
-    pub at: BootState,
-    /// What became of each step, by its number.
+    /// The kind of boot that the machine is in.
+    pub boot_state: BootState,
+    /// The end of each step that has one, by its number.
     pub ends: BTreeMap<usize, StepEnd>,
-    /// What each step has taken so far.
+    /// The tries of each step, by its number.
     pub tries: BTreeMap<usize, StepTries>,
-    /// How often the machine was rebooted to get back at the end.
-    pub returns: u32,
+    /// How often the machine was rebooted at the end, to return to the original boot.
+    pub return_reboots: u32,
 }
 
-/// How far it is.
+/// Whether an experiment runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExperimentPhase {
-    /// It goes on.
+    /// It runs, or can be resumed.
     Running,
-    /// Every step has an end, and the machine is as it was.
+    /// Every step has an end, and the machine is in its original state.
     Finished,
-    /// Somebody stopped it.
+    /// It was stopped.
     Stopped,
 }
 
-/// Which kind of boot the machine is in. Numbers are those of
+/// The kind of boot that a machine is in. Numbers are those of
 /// [`Schedule::boots`](super::Schedule::boots).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BootState {
-    /// The one that it was in at the beginning.
-    Home,
-    /// One with parameters of ours.
-    In {
+    /// The one in which the experiment started.
+    Original,
+    /// One with parameters of the experiment.
+    Booted {
         /// Which.
         boot: usize,
-        /// The boot that this is true of.
+        /// The kernel's identifier of this boot.
         boot_id: String,
     },
-    /// On the way from one to another.
-    Going {
-        /// Where it was.
+    /// Between two of them.
+    Rebooting {
+        /// The one before the reboot.
         from: usize,
-        /// Where it goes.
+        /// The one after the reboot.
         to: usize,
-        /// The boot in which that began.
+        /// The kernel's identifier of the boot before the reboot.
         boot_id: String,
-        /// Whether the next boot was prepared, so that it must come up.
-        armed: bool,
+        /// Whether the boot loader is set up for the next boot, so that it must come up.
+        prepared: bool,
     },
 }
 
-/// What became of a step.
+/// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepEnd {
@@ -105,30 +105,30 @@ pub enum StepEnd {
         /// The file with its document.
         file: String,
     },
-    /// It came to nothing.
+    /// It could not be measured.
     Missing {
-        /// Why.
-        why: String,
+        /// The reason.
+        why: MissingReason,
     },
 }
 
-/// What a step has taken so far.
+/// How often a step was tried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTries {
-    /// Reboots on the way to it.
+    /// Reboots into its parameters.
     pub boots: u32,
-    /// Measurements that were begun.
+    /// Measurements that started.
     pub measures: u32,
-    /// The boot of the last of these.
+    /// The boot of the last of these; `None` before the first one.
     pub boot_id: Option<String>,
 }
 
-/// Why there is no journal to be had.
+/// Why the journal cannot be used.
 #[derive(Debug)]
 pub enum ExperimentJournalError {
     /// It cannot be read.
     Access(Error),
-    /// It is none.
+    /// It is damaged.
     Damaged {
         /// The file.
         path: String,
@@ -155,7 +155,7 @@ impl From<Error> for ExperimentJournalError {
 }
 
 impl ExperimentJournal {
-    /// A journal of an experiment that begins.
+    /// The journal of an experiment that starts.
     #[must_use]
     pub fn new(file: String, matrix: String, cpus: CpuSet, began_s: u64) -> ExperimentJournal {
         ExperimentJournal {
@@ -164,26 +164,26 @@ impl ExperimentJournal {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             file,
             matrix,
-            reboot: false,
+            reboot: RebootPermission::Denied,
             output: None,
             shielded: cpus.clone(),
             cpus,
             began_s,
             ended_s: None,
-            scene: ExperimentSetup::default(),
+            setup: ExperimentSetup::default(),
             phase: ExperimentPhase::Running,
-            at: BootState::Home,
+            boot_state: BootState::Original,
             ends: BTreeMap::new(),
             tries: BTreeMap::new(),
-            returns: 0,
+            return_reboots: 0,
         }
     }
 
-    /// Its matrix.
+    /// Parses its matrix.
     ///
     /// # Errors
-    /// The text is none.
-    pub fn matrix(&self) -> Result<Matrix, MatrixError> {
+    /// The text is not a matrix.
+    pub fn parse_matrix(&self) -> Result<Matrix, MatrixError> {
         Matrix::parse(&self.matrix, &self.file)
     }
 }
@@ -195,95 +195,107 @@ pub struct ExperimentStore {
 }
 
 impl ExperimentStore {
-    /// That of this state directory.
+    /// The one in this state directory.
     #[must_use]
     pub fn new(state: &Path) -> ExperimentStore {
         ExperimentStore { store: Store::new(&state.join(DIR)) }
     }
 
-    /// The same on a disk that takes so many writes more; for tests.
+    /// The same directory on a disk that is full after this many writes; for tests.
     #[must_use]
     pub fn with_room_for(self, writes: usize) -> ExperimentStore {
         ExperimentStore { store: self.store.with_room_for(writes) }
     }
 
-    /// The journal; `None` where there is none.
+    /// Reads the journal; `None` if there is none.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// It cannot be read, or it is damaged.
     pub fn load(&self) -> Result<Option<ExperimentJournal>, ExperimentJournalError> {
         let Some(bytes) = self.store.read(JOURNAL)? else { return Ok(None) };
-        let damaged =
-            |why: String| ExperimentJournalError::Damaged { path: self.store.path(JOURNAL), why };
-        let journal: ExperimentJournal =
-            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-        if journal.journal != MARK || journal.schema != SCHEMA {
-            let (mark, schema) = (&journal.journal, journal.schema);
-            return Err(damaged(format!("a journal of form {mark} {schema}")));
+        match parse_journal(&bytes) {
+            Ok(journal) => Ok(Some(journal)),
+            Err(why) => {
+                Err(ExperimentJournalError::Damaged { path: self.store.path(JOURNAL), why })
+            }
         }
-        journal.matrix().map_err(|error| damaged(error.to_string()))?;
-        Ok(Some(journal))
     }
 
-    /// Puts it on the disk.
+    /// Writes the journal to disk.
     ///
     /// # Errors
-    /// The answer of the file system; the old one is still there then.
+    /// The answer of the file system; the old journal remains then.
     pub fn save(&self, journal: &ExperimentJournal) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(journal).unwrap_or_default();
         self.store.replace(JOURNAL, (text + "\n").as_bytes())
     }
 
-    /// Puts the journal away as it is and returns where.
+    /// Moves the journal away unchanged and returns its new path.
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn forget(&self) -> Result<String, Error> {
+    pub fn archive_journal(&self) -> Result<String, Error> {
         let kept = self.store.archive(JOURNAL, "forgotten-journal", "json")?;
         self.store.sync()?;
         Ok(kept)
     }
 
-    /// The name of a step's file.
+    /// The name of the file with the measurement of a step.
     #[must_use]
-    pub fn name(step: usize) -> String {
+    pub fn measurement_file(step: usize) -> String {
         format!("cell-{:04}.json", step + 1)
     }
 
-    /// Where a file lies.
+    /// The path of a file in this directory.
     #[must_use]
     pub fn path(&self, file: &str) -> String {
         self.store.path(file)
     }
 
-    /// Keeps what a step has measured; returns its file.
+    /// Saves the measurement of a step; returns its file.
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn keep(&self, step: usize, latency: &LatencyMeasurement) -> Result<String, Error> {
-        let file = ExperimentStore::name(step);
+    pub fn save_measurement(
+        &self,
+        step: usize,
+        latency: &LatencyMeasurement,
+    ) -> Result<String, Error> {
+        let file = ExperimentStore::measurement_file(step);
         let text = serde_json::to_string(latency).unwrap_or_default();
         self.store.replace(&file, (text + "\n").as_bytes())?;
         Ok(file)
     }
 
-    /// What a step has measured, or why that cannot be had.
+    /// Reads a measurement.
     ///
     /// # Errors
-    /// A sentence with the file.
-    pub fn measured(&self, file: &str) -> Result<LatencyMeasurement, String> {
-        let wrong = |why: String| format!("{}: {why}", self.store.path(file));
+    /// A sentence that names the file.
+    pub fn load_measurement(&self, file: &str) -> Result<LatencyMeasurement, String> {
+        let path = self.store.path(file);
         let bytes = self.store.read(file).map_err(|error| error.to_string())?;
-        let bytes = bytes.ok_or_else(|| wrong("it is gone".to_owned()))?;
-        serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))
+        let bytes = bytes.ok_or_else(|| format!("{path}: it is gone"))?;
+        serde_json::from_slice(&bytes).map_err(|error| format!("{path}: {error}"))
     }
 
-    /// Removes what another experiment has measured.
+    /// Removes the journal and the measurements of an earlier experiment.
     ///
     /// # Errors
     /// The answer of the file system.
     pub fn clear(&self, steps: usize) -> Result<(), Error> {
-        (0..steps).try_for_each(|step| self.store.remove(&ExperimentStore::name(step)))?;
+        (0..steps)
+            .try_for_each(|step| self.store.remove(&ExperimentStore::measurement_file(step)))?;
         self.store.remove(JOURNAL)
     }
+}
+
+/// Parses a journal, or says what is wrong in it.
+fn parse_journal(bytes: &[u8]) -> Result<ExperimentJournal, String> {
+    let journal: ExperimentJournal =
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if journal.journal != MARK || journal.schema != SCHEMA {
+        return Err(format!("a journal of form {} {}", journal.journal, journal.schema));
+    }
+    journal.parse_matrix().map_err(|error| error.to_string())?;
+    Ok(journal)
 }

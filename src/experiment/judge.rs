@@ -1,29 +1,28 @@
-//! The cells of a [`Experiment`] → which row is best, and what each option does alone. Pure.
+//! The cells of an [`Experiment`] → the best row, and the effect of each option alone. Pure.
 //!
-//! One figure of each run is compared, which is fixed before anything is measured, by the test of
-//! `compare`. Runs of one boot are no repetitions of that boot: rows that are booted differently
-//! are compared by the worst of each boot.
+//! One figure of each run is compared, which is chosen before anything is measured, by the test of
+//! `compare`. Runs of one boot are not independent: rows with different kernel parameters are
+//! compared by the worst run of each boot.
 
-use super::{BestRow, EffectMeaning, Experiment, ExperimentRow, OptionEffect};
+use super::{
+    BestEvidence, BestRow, ComparedUnit, EffectEvidence, EffectMeaning, Experiment, ExperimentNote,
+    ExperimentRow, ExperimentRun, OptionEffect,
+};
 use crate::compare::{self, ComparisonFinding, FindingAnswer};
 use std::collections::BTreeSet;
 
 /// A column and the period of its threads.
 type ColumnTrack = (usize, u64);
 
-/// Says which row is best, and what each option does alone.
+/// Finds the best row of each track and the effect of each option.
 pub(super) fn judge(experiment: &mut Experiment) {
     let tracks = experiment.tracks();
-    experiment.best = tracks.iter().filter_map(|track| best(experiment, *track)).collect();
-    experiment.effects = effects(experiment, &tracks);
-    let tested =
-        experiment.effects.iter().filter(|it| it.verdict != EffectMeaning::Unknown).count();
-    if tested > 1 {
-        experiment.notes.push(format!(
-            "{tested} effects were tested, each by itself: one in {:.0} looks like more than chance \
-             when there is none",
-            1.0 / compare::ALPHA
-        ));
+    experiment.best = tracks.iter().filter_map(|track| find_best_row(experiment, *track)).collect();
+    experiment.effects = find_effects(experiment, &tracks);
+    let verdicts = experiment.effects.iter().map(|effect| effect.verdict);
+    let effects = verdicts.filter(|verdict| *verdict != EffectMeaning::Unknown).count();
+    if effects > 1 {
+        experiment.notes.push(ExperimentNote::ManyTests { effects });
     }
 }
 
@@ -32,30 +31,31 @@ struct RowComparison {
     difference: EffectMeaning,
     ratio: Option<f64>,
     p: Option<f64>,
-    why: String,
+    why: EffectEvidence,
 }
 
-fn compared(
+impl RowComparison {
+    fn unknown(why: EffectEvidence) -> RowComparison {
+        RowComparison { difference: EffectMeaning::Unknown, ratio: None, p: None, why }
+    }
+}
+
+fn compare_rows(
     experiment: &Experiment,
     (one, other): (usize, usize),
     track: ColumnTrack,
 ) -> RowComparison {
-    let unknown = |why: String| RowComparison {
-        difference: EffectMeaning::Unknown,
-        ratio: None,
-        p: None,
-        why,
-    };
     for row in [one, other] {
-        if let Some(why) = doubtful(experiment, row, track.0) {
-            return unknown(why);
+        if experiment.runs(row, track.0).iter().any(ExperimentRun::is_doubtful) {
+            let row = experiment.rows.get(row).map(|row| row.name.clone()).unwrap_or_default();
+            return RowComparison::unknown(EffectEvidence::RowDoubtful { row });
         }
     }
-    let boot = |row: usize| experiment.rows.get(row).map(|row| row.boot.clone());
-    let apart = boot(one) != boot(other);
-    let (a, b) = (values(experiment, one, track, apart), values(experiment, other, track, apart));
+    let unit = choose_unit(experiment, one, other);
+    let (a, b) =
+        (list_figures(experiment, one, track, unit), list_figures(experiment, other, track, unit));
     if a.is_empty() || b.is_empty() {
-        return unknown("not measured".to_owned());
+        return RowComparison::unknown(EffectEvidence::NotMeasured);
     }
     let (finding, estimate) = compare::one_figure(&a, &b);
     let ratio = estimate.map(|estimate| estimate.ratio);
@@ -65,49 +65,56 @@ fn compared(
         (FindingAnswer::NotShown, _) => EffectMeaning::Chance,
         _ => EffectMeaning::Unknown,
     };
-    RowComparison { difference, ratio, p: finding.p, why: why(&finding, apart) }
+    RowComparison { difference, ratio, p: finding.p, why: find_evidence(&finding, unit) }
 }
 
-fn why(finding: &ComparisonFinding, apart: bool) -> String {
-    let what = if apart { "boots" } else { "repetitions" };
+/// Runs of one boot are not independent if the other row needs another boot.
+fn choose_unit(experiment: &Experiment, one: usize, other: usize) -> ComparedUnit {
+    let [one, other] = [one, other].map(|row| experiment.rows.get(row).map(|row| &row.boot));
+    if one == other { ComparedUnit::Repetition } else { ComparedUnit::Boot }
+}
+
+fn find_evidence(finding: &ComparisonFinding, unit: ComparedUnit) -> EffectEvidence {
     match (finding.p, finding.runs_needed) {
-        (_, Some(needed)) => format!("{needed} {what} of each are needed to tell it from chance"),
-        (Some(p), None) => format!("p {p:.3}"),
-        (None, None) => finding.why.join("; "),
+        (_, Some(needed)) => EffectEvidence::TooFew { needed, unit },
+        (Some(p), None) => EffectEvidence::Tested { p },
+        (None, None) => EffectEvidence::NotTestable,
     }
-}
-
-/// Why nothing can be said of a row.
-fn doubtful(experiment: &Experiment, row: usize, column: usize) -> Option<String> {
-    let runs = &experiment.cell(row, column)?.runs;
-    let name = experiment.rows.get(row).map(|row| row.name.as_str()).unwrap_or_default();
-    let doubtful = runs.iter().any(|run| !run.doubts.is_empty() || run.held == Some(false));
-    doubtful.then(|| format!("a measurement of {name:?} is doubtful"))
 }
 
 /// The figure of each repetition, or the worst of each boot.
-fn values(experiment: &Experiment, row: usize, track: ColumnTrack, by_boot: bool) -> Vec<f64> {
+fn list_figures(
+    experiment: &Experiment,
+    row: usize,
+    track: ColumnTrack,
+    unit: ComparedUnit,
+) -> Vec<f64> {
     let figure = experiment.figure(track);
-    let runs = experiment.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
-    let mut values: Vec<(usize, u64)> = Vec::new();
-    for run in runs {
-        let of = run.tracks.iter().find(|it| it.period_ns == track.1);
-        let Some(ns) = of.and_then(|it| it.figure(figure)) else { continue };
-        let unit = if by_boot { visit(experiment, run.round) } else { run.round };
-        match values.iter_mut().find(|(known, _)| *known == unit) {
+    let mut figures: Vec<(usize, u64)> = Vec::new();
+    for run in experiment.runs(row, track.0) {
+        let found = run.track(track.1).and_then(|track| track.figure(figure));
+        let Some(ns) = found else { continue };
+        let number = match unit {
+            ComparedUnit::Repetition => run.round,
+            ComparedUnit::Boot => boot_of_round(experiment, run.round),
+        };
+        match figures.iter_mut().find(|(known, _)| *known == number) {
             Some((_, worst)) => *worst = ns.max(*worst),
-            None => values.push((unit, ns)),
+            None => figures.push((number, ns)),
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "times are below 2^52 ns")]
-    let real = |(_, ns): (usize, u64)| ns as f64;
-    values.into_iter().map(real).collect()
+    figures.into_iter().map(|(_, ns)| to_float(ns)).collect()
 }
 
-/// In which boot of its kind a repetition is made.
-fn visit(experiment: &Experiment, round: usize) -> usize {
+#[expect(clippy::cast_precision_loss, reason = "times are below 2^52 ns")]
+fn to_float(ns: u64) -> f64 {
+    ns as f64
+}
+
+/// The number of the boot of its kind in which a repetition is made.
+fn boot_of_round(experiment: &Experiment, round: usize) -> usize {
     let (boots, repeats) = (experiment.boots.max(1), experiment.repeats.max(1));
-    (0..boots).rev().find(|visit| visit * repeats / boots <= round).unwrap_or(0)
+    (0..boots).rev().find(|boot| boot * repeats / boots <= round).unwrap_or(0)
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -120,17 +127,27 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(*values.get(half.checked_sub(1)?)?, upper))
 }
 
-/// Which row is best; `None` where nothing was measured.
-fn best(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow> {
-    let typical = |row: usize| Some((row, median(values(experiment, row, track, false))?));
-    let mut rows: Vec<(usize, f64)> = (0..experiment.rows.len()).filter_map(typical).collect();
+/// The rows that were measured with their median figures, the lowest first.
+fn rank_rows(experiment: &Experiment, track: ColumnTrack) -> Vec<(usize, f64)> {
+    let mut rows: Vec<(usize, f64)> = (0..experiment.rows.len())
+        .filter_map(|row| {
+            let figures = list_figures(experiment, row, track, ComparedUnit::Repetition);
+            Some((row, median(figures)?))
+        })
+        .collect();
     rows.sort_by(|a, b| a.1.total_cmp(&b.1));
+    rows
+}
+
+/// The best row of a track; `None` when nothing was measured.
+fn find_best_row(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow> {
+    let rows = rank_rows(experiment, track);
     let ((first, _), others) = rows.split_first()?;
     let mut among = vec![*first];
     let mut p = 0.0_f64;
-    let mut reasons: Vec<String> = Vec::new();
+    let mut reasons: Vec<EffectEvidence> = Vec::new();
     for (other, _) in others {
-        let compared = compared(experiment, (*first, *other), track);
+        let compared = compare_rows(experiment, (*first, *other), track);
         if compared.difference == EffectMeaning::Worse {
             p = p.max(compared.p.unwrap_or(1.0));
             continue;
@@ -138,33 +155,34 @@ fn best(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow> {
         among.push(*other);
         let why = match compared.difference {
             EffectMeaning::Unknown => compared.why,
-            _ => "chance may explain the difference".to_owned(),
+            _ => EffectEvidence::MayBeChance,
         };
         if !reasons.contains(&why) {
             reasons.push(why);
         }
     }
-    let winner = (others.len() + 1 > 1 && among.len() == 1).then_some(*first);
-    let why = match (winner, others) {
-        (Some(_), _) => format!("every other row is longer by more than chance, p {p:.3} at most"),
-        (None, []) => "no other row was measured".to_owned(),
-        (None, _) => reasons.join("; "),
+    let (winner, why) = match (others.is_empty(), among.len()) {
+        (true, _) => (None, BestEvidence::NoOtherRow),
+        (false, 1) => (Some(*first), BestEvidence::OthersLonger { p }),
+        (false, _) => (None, BestEvidence::Undecided { reasons }),
     };
     let figure = experiment.figure(track);
     Some(BestRow { column: track.0, period_ns: track.1, figure, winner, among, why })
 }
 
-/// What a row has that another may not have.
-fn options(row: &ExperimentRow) -> BTreeSet<String> {
-    let switch = |on: bool| if on { "on" } else { "off" };
-    let tunables = row.tunables.iter().map(|(name, on)| format!("{name} {}", switch(*on)));
+/// The options of a row: its shield, its tunables and its kernel parameters.
+fn list_options(row: &ExperimentRow) -> BTreeSet<String> {
+    let tunables = row.tunables.iter().map(|(name, on)| match on {
+        true => format!("{name} on"),
+        false => format!("{name} off"),
+    });
     let shield = row.shield.then(|| "shield".to_owned());
     shield.into_iter().chain(tunables).chain(row.boot.iter().cloned()).collect()
 }
 
-/// Every pair of rows that differ by one option.
-fn effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEffect> {
-    let options: Vec<BTreeSet<String>> = experiment.rows.iter().map(options).collect();
+/// The effects of all pairs of rows that differ by one option.
+fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEffect> {
+    let options: Vec<BTreeSet<String>> = experiment.rows.iter().map(list_options).collect();
     let mut effects = Vec::new();
     for (without, few) in options.iter().enumerate() {
         for (with, many) in options.iter().enumerate() {
@@ -174,7 +192,7 @@ fn effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEffect>
             };
             for track in tracks {
                 let RowComparison { difference, ratio, why, .. } =
-                    compared(experiment, (without, with), *track);
+                    compare_rows(experiment, (without, with), *track);
                 effects.push(OptionEffect {
                     option: option.clone(),
                     without,
@@ -196,25 +214,28 @@ fn effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEffect>
 mod tests {
     use super::*;
     use crate::experiment::{
-        ExperimentCell, ExperimentColumn, ExperimentRun, ExperimentSetup, ExperimentState,
-        RankedFigure, SCHEMA, ThreadTrack,
+        ExperimentCell, ExperimentColumn, ExperimentSetup, ExperimentState, RankedFigure, SCHEMA,
+        ThreadTrack,
     };
 
-    /// An experiment of one column whose rows have these options and found these jitters in µs.
-    fn experiment(boots: usize, rows: &[(&str, &[u64])]) -> Experiment {
-        let row = |(options, _): &(&str, &[u64])| {
-            let words = || options.split(' ');
-            ExperimentRow {
-                name: (*options).to_owned(),
-                shield: words().any(|word| word == "shield"),
-                tunables: words()
-                    .filter_map(|word| Some((word.strip_prefix("no-")?.to_owned(), false)))
-                    .collect(),
-                boot: words().filter(|word| word.contains('=')).map(str::to_owned).collect(),
-                missing: None,
-            }
-        };
-        let run = |(round, us): (usize, &u64)| ExperimentRun {
+    /// A row with these options, separated by blanks.
+    fn row(options: &str) -> ExperimentRow {
+        let words = options.split(' ');
+        ExperimentRow {
+            name: options.to_owned(),
+            shield: words.clone().any(|word| word == "shield"),
+            tunables: words
+                .clone()
+                .filter_map(|word| Some((word.strip_prefix("no-")?.to_owned(), false)))
+                .collect(),
+            boot: words.filter(|word| word.contains('=')).map(str::to_owned).collect(),
+            missing: None,
+        }
+    }
+
+    /// A run with this jitter.
+    fn run(round: usize, jitter_us: u64) -> ExperimentRun {
+        ExperimentRun {
             round,
             began_s: round as u64,
             span_ns: 1,
@@ -225,20 +246,28 @@ mod tests {
                 samples: 9,
                 missed: 0,
                 max_ns: Some(1),
-                jitter_ns: Some(us * 1_000),
+                jitter_ns: Some(jitter_us * 1_000),
                 percentiles: Vec::new(),
                 over: Vec::new(),
             }],
             loads: Vec::new(),
             doubts: Vec::new(),
             file: String::new(),
-        };
-        let cell = |(row, (_, found)): (usize, &(&str, &[u64]))| ExperimentCell {
+        }
+    }
+
+    /// The cell of a row whose runs have these jitters.
+    fn cell(row: usize, jitters_us: &[u64]) -> ExperimentCell {
+        ExperimentCell {
             row,
             column: 0,
-            runs: found.iter().enumerate().map(run).collect(),
+            runs: jitters_us.iter().enumerate().map(|(round, us)| run(round, *us)).collect(),
             missing: Vec::new(),
-        };
+        }
+    }
+
+    /// An experiment of one column. Its rows have these options, and jitters in µs.
+    fn experiment(boots: usize, rows: &[(&str, &[u64])]) -> Experiment {
         let mut experiment = Experiment {
             schema: SCHEMA,
             name: "t".to_owned(),
@@ -251,8 +280,8 @@ mod tests {
             warmup_ns: 0,
             repeats: rows[0].1.len(),
             boots,
-            scene: ExperimentSetup::default(),
-            rows: rows.iter().map(row).collect(),
+            setup: ExperimentSetup::default(),
+            rows: rows.iter().map(|(options, _)| row(options)).collect(),
             columns: vec![ExperimentColumn {
                 name: "c".to_owned(),
                 instrument: "timer".to_owned(),
@@ -261,7 +290,7 @@ mod tests {
                 over_ns: Vec::new(),
                 load: Vec::new(),
             }],
-            cells: rows.iter().enumerate().map(cell).collect(),
+            cells: rows.iter().enumerate().map(|(n, (_, found))| cell(n, found)).collect(),
             best: Vec::new(),
             effects: Vec::new(),
             notes: Vec::new(),
@@ -271,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_winner_is_named_only_where_chance_does_not_explain_it() {
+    fn a_winner_is_named_only_if_the_difference_is_significant() {
         let clear = experiment(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
         assert_eq!((clear.best[0].winner, clear.best[0].among.as_slice()), (Some(1), &[1][..]));
         assert_eq!(clear.best[0].figure, RankedFigure::MaxJitter);
@@ -284,16 +313,18 @@ mod tests {
             ],
         );
         assert_eq!((mixed.best[0].winner, mixed.best[0].among.len()), (None, 2));
-        assert_eq!(mixed.best[0].why, "chance may explain the difference");
+        let reasons = vec![EffectEvidence::MayBeChance];
+        assert_eq!(mixed.best[0].why, BestEvidence::Undecided { reasons });
         let few = experiment(2, &[("base", &[90, 91]), ("shield", &[10, 11])]);
         assert_eq!(few.best[0].winner, None);
-        assert_eq!(few.best[0].why, "4 repetitions of each are needed to tell it from chance");
+        let why = "4 repetitions of each are needed to tell it from chance";
+        assert_eq!(few.best[0].why.to_string(), why);
         let alone = experiment(2, &[("base", &[90, 91])]);
         assert_eq!(alone.best[0].winner, None);
     }
 
     #[test]
-    fn each_option_alone_is_told_by_the_rows_that_differ_by_it() {
+    fn the_effect_of_an_option_comes_from_the_rows_that_differ_only_by_it() {
         let experiment = experiment(
             4,
             &[
@@ -304,7 +335,7 @@ mod tests {
                 ("shield no-thp nohz_full=3 x=1", &[1, 1, 1, 1]),
             ],
         );
-        let told: Vec<_> = experiment
+        let seen: Vec<_> = experiment
             .effects
             .iter()
             .map(|it| (it.option.as_str(), it.without, it.with, it.verdict))
@@ -314,30 +345,32 @@ mod tests {
             ("thp off", 1, 2, EffectMeaning::Chance),
             ("nohz_full=3", 1, 3, EffectMeaning::Worse),
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(seen, wanted);
         assert!(experiment.effects[0].ratio.is_some_and(|ratio| ratio < 0.2));
-        assert!(experiment.notes[0].starts_with("3 effects were tested"), "{:?}", experiment.notes);
+        assert_eq!(experiment.notes, [ExperimentNote::ManyTests { effects: 3 }]);
     }
 
     #[test]
-    fn runs_of_one_boot_are_no_repetitions_of_it() {
+    fn runs_of_one_boot_do_not_count_as_repetitions() {
         let rows: &[(&str, &[u64])] =
             &[("base", &[90, 91, 92, 93]), ("nohz_full=3", &[10, 11, 12, 13])];
         let few = experiment(2, rows);
         assert_eq!(few.effects[0].verdict, EffectMeaning::Unknown);
-        assert_eq!(few.effects[0].why, "4 boots of each are needed to tell it from chance");
+        let unit = ComparedUnit::Boot;
+        assert_eq!(few.effects[0].why, EffectEvidence::TooFew { needed: 4, unit });
         assert_eq!(experiment(4, rows).effects[0].verdict, EffectMeaning::Better);
-        assert_eq!(values(&few, 0, (0, 1_000), true), [91_000.0, 93_000.0]);
+        assert_eq!(list_figures(&few, 0, (0, 1_000), unit), [91_000.0, 93_000.0]);
     }
 
     #[test]
-    fn what_is_doubtful_wins_nothing() {
+    fn a_doubtful_row_does_not_win() {
         let mut experiment =
             experiment(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
         experiment.cells[1].runs[2].held = Some(false);
         judge(&mut experiment);
         assert_eq!(experiment.best[0].winner, None);
-        assert_eq!(experiment.best[0].why, "a measurement of \"shield\" is doubtful");
+        let reasons = vec![EffectEvidence::RowDoubtful { row: "shield".to_owned() }];
+        assert_eq!(experiment.best[0].why, BestEvidence::Undecided { reasons });
         assert_eq!(experiment.effects[0].verdict, EffectMeaning::Unknown);
     }
 }

@@ -1,5 +1,5 @@
-//! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. What
-//! is wrong in it is told with file, line, column and what was expected.
+//! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. An
+//! error names the file, the line, the column and what was expected.
 
 use super::{ExperimentColumn, ExperimentRow};
 use crate::boot::line;
@@ -16,36 +16,37 @@ use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 
-/// What stands for the list of measured CPUs in a kernel parameter.
+/// The placeholder for the list of measured CPUs in a kernel parameter.
 pub const CPUS: &str = "{cpus}";
-/// Rows, columns and repetitions of one matrix at most: nobody waits for more.
-const MOST: usize = 64;
-/// A name is a cell of a table.
+/// The maximum number of rows, of columns and of repetitions.
+const COUNT_MAX: usize = 64;
+/// The maximum length of a name, which is a cell of a table.
 const NAME_MAX: usize = 40;
-/// How often each cell is measured unless the matrix says so: the least with which a difference
-/// between two rows can be more than chance.
+/// The default number of repetitions: the smallest with which a difference between two rows can be
+/// significant.
 const REPEATS: usize = 4;
-/// The period of a thread, unless another is given.
+/// The default period of a thread.
 const PERIOD_NS: u64 = 1_000_000;
 
-/// What is to be measured, and under which configurations.
+/// The requested measurements and configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matrix {
     /// Its name.
     pub name: String,
-    /// The CPUs to measure (`N` is the last one); `None`: those that a shield would take.
+    /// The CPUs to measure (`N` is the last one); `None` for those that a shield would choose.
     pub cpus: Option<String>,
     /// How often each cell is measured.
     pub repeats: usize,
-    /// How often each configuration of boot parameters is booted; repetitions are spread over it.
+    /// How often each set of kernel parameters is booted; the repetitions are spread over these
+    /// boots.
     pub boots: usize,
-    /// How long each measurement takes.
+    /// The duration of each measurement in nanoseconds.
     pub span_ns: u64,
-    /// How long the threads run before anything counts.
+    /// The duration of the warm-up in nanoseconds.
     pub warmup_ns: u64,
-    /// What will run on the CPUs.
+    /// The workload that the shields are made for.
     pub workload: Workload,
-    /// Shielding half a core is accepted.
+    /// Whether a shield may contain only one sibling of a core.
     pub half_core: bool,
     /// The configurations.
     pub rows: Vec<ExperimentRow>,
@@ -53,12 +54,12 @@ pub struct Matrix {
     pub columns: Vec<ExperimentColumn>,
 }
 
-/// Why a matrix file is not accepted.
+/// Why a matrix file is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatrixError {
     /// The file.
     pub file: String,
-    /// Line and column, from 1; `None` when it is not about one place.
+    /// Line and column, from 1; `None` when the error is not about one place.
     pub place: Option<(usize, usize)>,
     /// What is wrong and what was expected.
     pub why: String,
@@ -121,84 +122,74 @@ struct ColumnText {
     load: Vec<Spanned<String>>,
 }
 
-/// What is wrong, and where in the text.
+/// An error: its place in the text, and what is wrong.
 type MatrixFault = (Option<Range<usize>>, String);
 
 impl Matrix {
     /// Parses a matrix file; `file` is its name for errors.
     ///
     /// # Errors
-    /// Names line and column and what was expected there; keys that are not known are refused.
+    /// The text is not a matrix, or has unknown keys.
     pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
-        let place = |span: Option<Range<usize>>| span.map(|span| place(text, span.start));
-        let error = |(span, why): MatrixFault| MatrixError {
+        let parsed = toml::from_str::<MatrixText>(text)
+            .map_err(|error| (error.span(), translate_toml_message(error.message())))
+            .and_then(|raw| check_matrix(raw, file));
+        parsed.map_err(|(span, why)| MatrixError {
             file: file.to_owned(),
-            place: place(span),
+            place: span.map(|span| find_line_and_column(text, span.start)),
             why,
-        };
-        let raw: MatrixText = toml::from_str(text)
-            .map_err(|e| error((e.span(), translate_toml_message(e.message()))))?;
-        matrix(raw, file).map_err(error)
+        })
     }
 
-    /// Whether a row has to be booted.
+    /// Whether a row has kernel parameters, so that it needs a reboot.
     #[must_use]
     pub fn has_boots(&self) -> bool {
         self.rows.iter().any(|row| !row.boot.is_empty())
     }
 }
 
-/// What makes two rows differ: not their names, nor a tunable switched off that is off anyway.
-fn configuration(row: &ExperimentRow, workload: Workload) -> ExperimentRow {
-    let is_off =
-        |name: &str| tunables::named(name).is_some_and(|it| it.optional(workload).is_some());
+/// Removes from a row what makes no difference: its name, and tunables switched off that are off
+/// by default.
+fn normalize_row(row: &ExperimentRow, workload: Workload) -> ExperimentRow {
     let mut row = ExperimentRow { name: String::new(), ..row.clone() };
-    row.tunables.retain(|name, on| *on || !is_off(name));
+    row.tunables.retain(|name, on| *on || !is_off_by_default(name, workload));
     row
 }
 
-fn matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
+fn is_off_by_default(tunable: &str, workload: Workload) -> bool {
+    tunables::named(tunable).is_some_and(|tunable| tunable.optional(workload).is_some())
+}
+
+fn check_matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
     if let Some(list) = &raw.cpus {
         let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
-        if cpus.map_err(|e| at(list, e.to_string()))?.is_empty() {
-            return Err(at(list, "expected at least one CPU".to_owned()));
+        if cpus.map_err(|e| fault_at(list, e.to_string()))?.is_empty() {
+            return Err(fault_at(list, "expected at least one CPU".to_owned()));
         }
     }
-    let repeats = number(raw.repeats.as_ref(), REPEATS, MOST, "repeats")?;
-    let boots = number(raw.boots.as_ref(), repeats, repeats, "boots")?;
-    let span_ns = raw.time.as_ref().map_or(Ok(10_000_000_000), time)?;
-    let warmup_ns = raw
-        .warmup
-        .as_ref()
-        .map_or(Ok(200_000_000), |text| parse_span(text.get_ref()).map_err(|why| at(text, why)))?;
-    let own = || file.rsplit('/').next().unwrap_or(file).trim_end_matches(".toml").to_owned();
+    let repeats = check_number(raw.repeats.as_ref(), REPEATS, COUNT_MAX, "repeats")?;
+    let boots = check_number(raw.boots.as_ref(), repeats, repeats, "boots")?;
+    let span_ns = raw.time.as_ref().map_or(Ok(10_000_000_000), parse_time)?;
+    let warmup_ns = raw.warmup.as_ref().map_or(Ok(200_000_000), |text| {
+        parse_span(text.get_ref()).map_err(|why| fault_at(text, why))
+    })?;
     let name = match &raw.name {
-        Some(given) => plain_name(given)?,
-        None => Some(own()).filter(|it| is_name(it)).unwrap_or_else(|| "experiment".to_owned()),
+        Some(given) => check_name(given)?,
+        None => name_after_file(file),
     };
-    let rows =
-        raw.row.iter().map(|it| row(it.get_ref())).collect::<Result<Vec<_>, MatrixFault>>()?;
-    let columns: Vec<ExperimentColumn> =
-        raw.column.iter().map(|it| column(it.get_ref())).collect::<Result<_, MatrixFault>>()?;
+    let rows = (raw.row.iter().map(|row| check_row(row.get_ref())))
+        .collect::<Result<Vec<ExperimentRow>, MatrixFault>>()?;
+    let columns = (raw.column.iter().map(|column| check_column(column.get_ref())))
+        .collect::<Result<Vec<ExperimentColumn>, MatrixFault>>()?;
     for (count, what) in [(rows.len(), "row"), (columns.len(), "column")] {
-        if !(1..=MOST).contains(&count) {
-            let why = format!("found {count} tables [[{what}]], expected 1 to {MOST}");
+        if !(1..=COUNT_MAX).contains(&count) {
+            let why = format!("found {count} tables [[{what}]], expected 1 to {COUNT_MAX}");
             return Err((None, why));
         }
     }
-    let row_names: Vec<_> = raw.row.iter().map(|it| &it.get_ref().name).collect();
-    let column_names: Vec<_> = raw.column.iter().map(|it| &it.get_ref().name).collect();
-    each_once(&row_names)?;
-    each_once(&column_names)?;
-    for (index, (one, text)) in rows.iter().zip(&raw.row).enumerate() {
-        let same = |it: &&ExperimentRow| {
-            configuration(it, raw.workload) == configuration(one, raw.workload)
-        };
-        if let Some(other) = rows.iter().take(index).find(same) {
-            let why = format!("row {:?} is the same as row {:?}", one.name, other.name);
-            return Err((Some(text.span()), why));
-        }
-    }
+    check_unique(raw.row.iter().map(|row| &row.get_ref().name))?;
+    check_unique(raw.column.iter().map(|column| &column.get_ref().name))?;
+    check_rows_differ(&rows, &raw)?;
     Ok(Matrix {
         name,
         cpus: raw.cpus.map(Spanned::into_inner),
@@ -213,80 +204,109 @@ fn matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
     })
 }
 
-fn at<T>(text: &Spanned<T>, why: String) -> MatrixFault {
+/// Checks that no two rows have the same configuration.
+fn check_rows_differ(rows: &[ExperimentRow], raw: &MatrixText) -> Result<(), MatrixFault> {
+    let mut earlier: Vec<(&str, ExperimentRow)> = Vec::new();
+    for (row, text) in rows.iter().zip(&raw.row) {
+        let normal = normalize_row(row, raw.workload);
+        if let Some((other, _)) = earlier.iter().find(|(_, other)| *other == normal) {
+            let why = format!("row {:?} is the same as row {other:?}", row.name);
+            return Err((Some(text.span()), why));
+        }
+        earlier.push((&row.name, normal));
+    }
+    Ok(())
+}
+
+/// An error about this part of the text.
+fn fault_at<T>(text: &Spanned<T>, why: String) -> MatrixFault {
     (Some(text.span()), why)
 }
 
-fn number(
+fn check_number(
     given: Option<&Spanned<usize>>,
-    unless: usize,
+    default: usize,
     most: usize,
     what: &str,
 ) -> Result<usize, MatrixFault> {
-    let Some(given) = given else { return Ok(unless) };
+    let Some(given) = given else { return Ok(default) };
     if (1..=most).contains(given.get_ref()) {
         return Ok(*given.get_ref());
     }
-    Err(at(given, format!("{what} is {}, expected 1 to {most}", given.get_ref())))
+    Err(fault_at(given, format!("{what} is {}, expected 1 to {most}", given.get_ref())))
 }
 
-/// A time, more than none.
-fn time(text: &Spanned<String>) -> Result<u64, MatrixFault> {
-    match parse_span(text.get_ref()).map_err(|why| at(text, why))? {
-        0 => Err(at(text, "the time must be longer than nothing".to_owned())),
+/// Parses a time span that is longer than 0.
+fn parse_time(text: &Spanned<String>) -> Result<u64, MatrixFault> {
+    match parse_span(text.get_ref()).map_err(|why| fault_at(text, why))? {
+        0 => Err(fault_at(text, "the time must be longer than nothing".to_owned())),
         ns => Ok(ns),
     }
 }
 
-fn is_name(name: &str) -> bool {
-    let plain = |c: char| !c.is_control();
-    !name.trim().is_empty() && name.chars().count() <= NAME_MAX && name.chars().all(plain)
+/// The name of the file without its directory, if it can be the name of an experiment.
+fn name_after_file(file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".toml");
+    if is_valid_name(name) { name.to_owned() } else { "experiment".to_owned() }
 }
 
-fn plain_name(name: &Spanned<String>) -> Result<String, MatrixFault> {
-    if is_name(name.get_ref()) {
+fn is_valid_name(name: &str) -> bool {
+    let has_control = name.chars().any(char::is_control);
+    !name.trim().is_empty() && name.chars().count() <= NAME_MAX && !has_control
+}
+
+fn check_name(name: &Spanned<String>) -> Result<String, MatrixFault> {
+    if is_valid_name(name.get_ref()) {
         return Ok(name.get_ref().clone());
     }
-    Err(at(name, format!("expected a name of 1 to {NAME_MAX} characters on one line")))
+    Err(fault_at(name, format!("expected a name of 1 to {NAME_MAX} characters on one line")))
 }
 
-fn each_once(names: &[&Spanned<String>]) -> Result<(), MatrixFault> {
+fn check_unique<'a>(
+    mut names: impl Iterator<Item = &'a Spanned<String>>,
+) -> Result<(), MatrixFault> {
     let mut seen = BTreeSet::new();
-    match names.iter().find(|name| !seen.insert(name.get_ref())) {
+    match names.find(|name| !seen.insert(name.get_ref())) {
         Some(twice) => {
-            Err(at(twice, format!("{:?} is the name of another one too", twice.get_ref())))
+            Err(fault_at(twice, format!("{:?} is the name of another one too", twice.get_ref())))
         }
         None => Ok(()),
     }
 }
 
-fn row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
-    let name = plain_name(&text.name)?;
+fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
+    let name = check_name(&text.name)?;
     if let Some((first, _)) = text.tunables.first_key_value()
         && !text.shield
     {
-        return Err(at(first, "tunables belong to a shield; expected shield = true".to_owned()));
+        return Err(fault_at(
+            first,
+            "tunables belong to a shield; expected shield = true".to_owned(),
+        ));
     }
     for tunable in text.tunables.keys() {
         if tunables::named(tunable.get_ref()).is_none() {
-            let known: Vec<&str> = TUNABLES.iter().map(|it| it.name()).collect();
+            let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
             let near = nearest(tunable.get_ref(), &known);
             let near = near.first().map_or_else(
                 || "; `cpushield explain` lists them".to_owned(),
-                |it| format!("; did you mean {it}?"),
+                |near| format!("; did you mean {near}?"),
             );
-            return Err(at(tunable, format!("there is no tunable {:?}{near}", tunable.get_ref())));
+            return Err(fault_at(
+                tunable,
+                format!("there is no tunable {:?}{near}", tunable.get_ref()),
+            ));
         }
     }
     let mut names = BTreeSet::new();
     for word in &text.boot {
         if !line::is_plain(&word.get_ref().replace(CPUS, "0")) {
             let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
-            return Err(at(word, why));
+            return Err(fault_at(word, why));
         }
         let name = word.get_ref().split('=').next().unwrap_or_default();
         if !names.insert(name.to_owned()) {
-            return Err(at(word, format!("{name} is given twice")));
+            return Err(fault_at(word, format!("{name} is given twice")));
         }
     }
     Ok(ExperimentRow {
@@ -298,23 +318,25 @@ fn row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     })
 }
 
-fn column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
-    let name = plain_name(&text.name)?;
+fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
+    let name = check_name(&text.name)?;
     let Some(instrument) = instruments::by_name(text.instrument.get_ref()) else {
-        let known: Vec<&str> = instruments::INSTRUMENTS.iter().map(|it| it.name()).collect();
+        let known: Vec<&str> =
+            instruments::INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
         let why = format!(
             "there is no instrument {:?}, expected one of: {}",
             text.instrument.get_ref(),
             known.join(", ")
         );
-        return Err(at(&text.instrument, why));
+        return Err(fault_at(&text.instrument, why));
     };
-    let mut periods_ns = text.threads.iter().map(time).collect::<Result<Vec<_>, MatrixFault>>()?;
+    let mut periods_ns =
+        text.threads.iter().map(parse_time).collect::<Result<Vec<_>, MatrixFault>>()?;
     if instrument.is_endless() {
         if let Some(first) = text.threads.first() {
             let why =
                 format!("a thread of {} never sleeps, so it has no period", instrument.name());
-            return Err(at(first, why));
+            return Err(fault_at(first, why));
         }
         periods_ns.push(0);
     } else if periods_ns.is_empty() {
@@ -325,15 +347,15 @@ fn column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
         (text.threads.first(), periods_ns.windows(2).any(|pair| pair.first() == pair.get(1)))
     {
         let why = "two threads of one period on one CPU would hide each other".to_owned();
-        return Err(at(first, why));
+        return Err(fault_at(first, why));
     }
-    let over_ns = text.over.iter().map(time).collect::<Result<Vec<_>, MatrixFault>>()?;
+    let over_ns = text.over.iter().map(parse_time).collect::<Result<Vec<_>, MatrixFault>>()?;
     if let Some(last) = text.over.get(LIMITS) {
-        return Err(at(last, format!("expected {LIMITS} limits at most")));
+        return Err(fault_at(last, format!("expected {LIMITS} limits at most")));
     }
     let load: Vec<String> = text.load.iter().map(|word| word.get_ref().clone()).collect();
     if let (Some(first), Err(error)) = (text.load.first(), load::parse_loads(&load)) {
-        return Err(at(first, error.to_string()));
+        return Err(fault_at(first, error.to_string()));
     }
     Ok(ExperimentColumn {
         name,
@@ -345,8 +367,8 @@ fn column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     })
 }
 
-/// Line and column of a byte, from 1; columns are characters.
-fn place(text: &str, byte: usize) -> (usize, usize) {
+/// The line and the column of a byte, from 1. Columns are characters.
+fn find_line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     (1 + before.matches('\n').count(), 1 + line.chars().count())
@@ -391,24 +413,30 @@ name = "spin"
 instrument = "spin"
 "#;
 
-    #[test]
-    fn a_matrix_is_read_whole() {
-        let matrix = Matrix::parse(GOOD, "/etc/x.toml").unwrap();
-        let row = |name: &str| ExperimentRow {
+    fn shielded_row(name: &str) -> ExperimentRow {
+        ExperimentRow {
             name: name.to_owned(),
             shield: true,
             tunables: BTreeMap::new(),
             boot: Vec::new(),
             missing: None,
-        };
-        let column = |name: &str| ExperimentColumn {
+        }
+    }
+
+    fn timer_column(name: &str) -> ExperimentColumn {
+        ExperimentColumn {
             name: name.to_owned(),
             instrument: "timer".to_owned(),
             periods_ns: vec![25_000, 1_000_000],
             other: false,
             over_ns: vec![20_000, 50_000],
             load: vec!["messages".to_owned()],
-        };
+        }
+    }
+
+    #[test]
+    fn every_key_of_a_matrix_is_parsed() {
+        let matrix = Matrix::parse(GOOD, "/etc/x.toml").unwrap();
         let wanted = Matrix {
             name: "lathe".to_owned(),
             cpus: Some("2-N".to_owned()),
@@ -419,25 +447,25 @@ instrument = "spin"
             workload: Workload::Cyclic,
             half_core: false,
             rows: vec![
-                ExperimentRow { shield: false, ..row("as it is") },
+                ExperimentRow { shield: false, ..shielded_row("as it is") },
                 ExperimentRow {
                     tunables: [("watchdog".to_owned(), false)].into(),
-                    ..row("shield, no watchdog")
+                    ..shielded_row("shield, no watchdog")
                 },
                 ExperimentRow {
                     boot: vec!["nohz_full={cpus}".to_owned(), "nohlt".to_owned()],
-                    ..row("nohz_full")
+                    ..shielded_row("nohz_full")
                 },
             ],
             columns: vec![
-                column("LinuxCNC"),
+                timer_column("LinuxCNC"),
                 ExperimentColumn {
                     instrument: "spin".to_owned(),
                     periods_ns: vec![0],
                     other: true,
                     over_ns: Vec::new(),
                     load: Vec::new(),
-                    ..column("spin")
+                    ..timer_column("spin")
                 },
             ],
         };
@@ -448,7 +476,7 @@ instrument = "spin"
     }
 
     #[test]
-    fn the_example_of_the_documents_is_a_matrix() {
+    fn the_documented_example_is_a_matrix() {
         let matrix =
             Matrix::parse(include_str!("../../docs/experiment.toml"), "experiment.toml").unwrap();
         assert_eq!(

@@ -1,20 +1,26 @@
 //! Experiment: a matrix of configurations and measurements → [`Experiment`]: the same measurements
-//! under each configuration, in alternating order, repeated, through reboots where a configuration
-//! needs them.
+//! under each configuration, interleaved and repeated, with reboots where a configuration has
+//! kernel parameters.
 
 mod document;
 pub mod journal;
 mod judge;
 pub mod matrix;
+mod reason;
+mod results;
 pub mod run;
 pub mod schedule;
 mod summary;
-mod tell;
 pub mod unit;
 
 pub use document::*;
 pub use matrix::{Matrix, MatrixError};
-pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, go, stop};
-pub use schedule::{DryRun, MeasurementStep, Schedule, outlook, schedule};
-pub use summary::summary;
-pub use tell::told;
+pub use reason::{
+    BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, MissingReason,
+};
+pub use results::collect_results;
+pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, run_remaining, stop};
+pub use schedule::{
+    DryRun, MeasurementStep, RebootPermission, Schedule, describe_dry_run, make_schedule,
+};
+pub use summary::summarize;

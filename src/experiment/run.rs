@@ -1,25 +1,25 @@
-//! Runs an experiment from where its journal says that it is: measures, goes from boot to boot, and
-//! ends where it began. The machine is a [`ExperimentMachine`], so that every crash can be tested
-//! without one.
+//! Runs an experiment from the step that its journal has reached: measures, reboots into other
+//! kernel parameters, and returns to the original boot. The machine is an [`ExperimentMachine`], so
+//! that every crash can be tested without a real one.
 //!
-//! Whatever is done is in the journal before. A boot counts before it is made and a measurement
-//! before it begins, so that nothing is tried for ever.
+//! The journal records each action before it happens. A reboot counts before it is made and a
+//! measurement before it starts, so nothing is tried forever.
 
 use super::journal::{BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
-use super::{MeasurementStep, Schedule};
+use super::{BootMismatch, MeasurementStep, MissingReason, Schedule};
 use crate::latency::LatencyMeasurement;
 
-/// How often a step may be booted for, and how often it may be begun.
+/// How often the machine reboots for a step, and how often a step is measured.
 const TRIES: u32 = 2;
 
-/// What goes wrong in a [`ExperimentMachine`].
+/// What goes wrong in an [`ExperimentMachine`].
 #[derive(Debug)]
 pub enum MachineTrouble<E> {
-    /// Somebody asked to stop; everything was put back.
+    /// A signal stopped it; everything is restored.
     Stopped,
-    /// This cell cannot be had, and why; others may.
+    /// This cell cannot be measured, with the reason; others may be possible.
     Cell(String),
-    /// Nothing can be done any more.
+    /// The experiment cannot continue.
     Machine(E),
 }
 
@@ -29,55 +29,64 @@ impl<E> From<E> for MachineTrouble<E> {
     }
 }
 
-/// The machine of an experiment. What it does to the machine can be asked for twice.
+/// The machine of an experiment. Every change can be requested twice.
 pub trait ExperimentMachine {
-    /// What it cannot go on after.
+    /// An error after which the experiment cannot continue.
     type Error: From<cpushield_linux::Error>;
 
-    /// Which boot this is.
+    /// Reads the kernel's identifier of the current boot.
     ///
     /// # Errors
-    /// The machine does not say.
-    fn boot_id(&self) -> Result<String, Self::Error>;
+    /// It cannot be read.
+    fn read_boot_id(&self) -> Result<String, Self::Error>;
 
-    /// Takes down a shield that a killed experiment has left.
+    /// Undoes a shield that a killed experiment has left.
     ///
     /// # Errors
     /// It cannot be undone.
-    fn clean(&mut self) -> Result<(), Self::Error>;
+    fn undo_shield(&mut self) -> Result<(), Self::Error>;
 
-    /// Whether the running kernel was booted with these parameters beside those of the beginning,
-    /// with no others, and shows them in force; else why not.
+    /// Compares the current boot with the original one plus these parameters. Returns how they
+    /// differ; `None` when the parameters are in force and there are no others.
     ///
     /// # Errors
-    /// The machine does not say.
-    fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Self::Error>;
+    /// The kernel's parameters cannot be read.
+    fn find_boot_mismatch(
+        &mut self,
+        parameters: &[String],
+    ) -> Result<Option<BootMismatch>, Self::Error>;
 
-    /// Lets whoever boots call the experiment again, or not any more.
+    /// Makes each boot resume the experiment.
     ///
     /// # Errors
     /// A file cannot be written.
-    fn carry_on(&mut self, on: bool) -> Result<(), Self::Error>;
+    fn enable_resume_at_boot(&mut self) -> Result<(), Self::Error>;
 
-    /// Lets the machine boot with these parameters once.
+    /// Makes boots no longer resume the experiment.
     ///
     /// # Errors
-    /// The boot loader's files cannot be written, or the parameters cannot be given.
-    fn arm(&mut self, words: &[String]) -> Result<(), MachineTrouble<Self::Error>>;
+    /// A file cannot be removed.
+    fn disable_resume_at_boot(&mut self) -> Result<(), Self::Error>;
 
-    /// Puts every boot file back.
+    /// Makes the next boot, and only that one, have these parameters.
     ///
     /// # Errors
-    /// A file cannot be put back.
-    fn disarm(&mut self) -> Result<(), Self::Error>;
+    /// The boot loader's files cannot be written, or it cannot pass these parameters.
+    fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Self::Error>>;
+
+    /// Restores every boot file.
+    ///
+    /// # Errors
+    /// A file cannot be restored.
+    fn restore_boot_files(&mut self) -> Result<(), Self::Error>;
 
     /// Reboots the machine; this process ends soon after.
     ///
     /// # Errors
-    /// The machine does not.
+    /// The machine does not reboot.
     fn reboot(&mut self) -> Result<(), Self::Error>;
 
-    /// Makes the configuration of a row, measures, and puts everything back.
+    /// Applies the configuration of a row, measures, and restores everything.
     ///
     /// # Errors
     /// It cannot be measured.
@@ -87,191 +96,220 @@ pub trait ExperimentMachine {
     ) -> Result<LatencyMeasurement, MachineTrouble<Self::Error>>;
 }
 
-/// How far it came.
+/// How a run of the experiment ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExperimentEnd {
-    /// Every step has an end, and the machine is as it was.
+    /// Every step has an end, and the machine is in its original state.
     Finished,
-    /// The machine reboots; it goes on then.
+    /// The machine reboots; the experiment resumes then.
     Rebooting,
-    /// Somebody stopped it; it can go on later.
+    /// A signal stopped it; it can be resumed.
     Interrupted,
-    /// The machine is not booted as at the beginning, and why that is known.
-    Elsewhere(String),
+    /// The machine is neither in its original boot nor in one of the experiment.
+    Elsewhere(BootMismatch),
+    /// The machine does not return to its original boot.
+    NotReturned {
+        /// How often it was rebooted for that.
+        reboots: u32,
+    },
 }
 
-/// Runs it from where it is.
+/// Runs the steps that have no end yet.
 ///
 /// # Errors
-/// Nothing can be done any more; what was measured is kept, and it can go on later.
-pub fn go<L: ExperimentMachine>(
-    lab: &mut L,
-    notebook: &ExperimentStore,
+/// The experiment cannot continue now. Its measurements are saved, and it can be resumed.
+pub fn run_remaining<M: ExperimentMachine>(
+    machine: &mut M,
+    store: &ExperimentStore,
     journal: &mut ExperimentJournal,
     schedule: &Schedule,
-) -> Result<ExperimentEnd, L::Error> {
-    lab.clean()?;
-    let mut walk = ScheduleWalk { lab, notebook, journal, schedule };
+) -> Result<ExperimentEnd, M::Error> {
+    machine.undo_shield()?;
+    let mut walk = ScheduleWalk { machine, store, journal, schedule };
     if walk.journal.phase != ExperimentPhase::Running {
-        walk.lab.carry_on(false)?;
+        walk.machine.disable_resume_at_boot()?;
         return Ok(ExperimentEnd::Finished);
     }
-    if let Some(why) = walk.arrive()? {
-        return Ok(ExperimentEnd::Elsewhere(why));
+    if let Some(mismatch) = walk.locate_boot()? {
+        return Ok(ExperimentEnd::Elsewhere(mismatch));
     }
-    loop {
-        let open = |(n, _): &(usize, &MeasurementStep)| !walk.journal.ends.contains_key(n);
-        let Some((n, step)) = schedule.steps.iter().enumerate().find(open) else {
-            return walk.end();
+    while let Some((n, step)) = walk.next_step(|_| true) {
+        let ended = match step.boot == walk.current_boot() {
+            true => walk.measure_step(n, &step)?,
+            false => walk.boot_for_step(n, &step)?,
         };
-        let ended =
-            if step.boot == walk.here() { walk.measure(n, step)? } else { walk.boot(n, step)? };
         if let Some(ended) = ended {
             return Ok(ended);
         }
     }
+    walk.finish()
 }
 
-/// Ends an experiment before its time: puts everything back. True when the machine still runs with
-/// parameters of ours, until it is booted.
+/// Ends an experiment early and restores everything. Returns whether the kernel still runs with
+/// parameters of the experiment, so that only a reboot removes them.
 ///
 /// # Errors
-/// Something cannot be put back.
-pub fn stop<L: ExperimentMachine>(
-    lab: &mut L,
-    notebook: &ExperimentStore,
+/// Something cannot be restored.
+pub fn stop<M: ExperimentMachine>(
+    machine: &mut M,
+    store: &ExperimentStore,
     journal: &mut ExperimentJournal,
     now_s: u64,
-) -> Result<bool, L::Error> {
-    lab.clean()?;
-    lab.disarm()?;
-    let away = !matches!(journal.at, BootState::Home) && lab.arrived(&[])?.is_err();
+) -> Result<bool, M::Error> {
+    machine.undo_shield()?;
+    machine.restore_boot_files()?;
+    let needs_reboot =
+        journal.boot_state != BootState::Original && machine.find_boot_mismatch(&[])?.is_some();
     journal.phase = ExperimentPhase::Stopped;
     journal.ended_s = Some(now_s);
-    notebook.save(journal)?;
-    // Last: until then the next boot goes on with what a kill has left.
-    lab.carry_on(false)?;
-    Ok(away)
+    store.save(journal)?;
+    // Last: until then, the next boot completes this after a kill.
+    machine.disable_resume_at_boot()?;
+    Ok(needs_reboot)
 }
 
-struct ScheduleWalk<'a, L> {
-    lab: &'a mut L,
-    notebook: &'a ExperimentStore,
+/// The way through the schedule.
+struct ScheduleWalk<'a, M> {
+    machine: &'a mut M,
+    store: &'a ExperimentStore,
     journal: &'a mut ExperimentJournal,
     schedule: &'a Schedule,
 }
 
-impl<L: ExperimentMachine> ScheduleWalk<'_, L> {
-    fn save(&self) -> Result<(), L::Error> {
-        Ok(self.notebook.save(self.journal)?)
+impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
+    /// Writes the journal.
+    fn save(&self) -> Result<(), M::Error> {
+        Ok(self.store.save(self.journal)?)
     }
 
-    /// Which kind of boot the machine is in.
-    fn here(&self) -> usize {
-        match self.journal.at {
-            BootState::Home => 0,
-            BootState::In { boot, .. } => boot,
-            BootState::Going { from, .. } => from,
+    /// The kind of boot that the machine is in.
+    fn current_boot(&self) -> usize {
+        match self.journal.boot_state {
+            BootState::Original => 0,
+            BootState::Booted { boot, .. } => boot,
+            BootState::Rebooting { from, .. } => from,
         }
     }
 
-    fn words(&self, boot: usize) -> &[String] {
+    /// The parameters of a kind of boot.
+    fn parameters(&self, boot: usize) -> &[String] {
         self.schedule.boots.get(boot).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Finds out where the machine is. Why it is not where an experiment can go on, if it is not.
-    fn arrive(&mut self) -> Result<Option<String>, L::Error> {
-        let now = self.lab.boot_id()?;
-        match self.journal.at.clone() {
-            BootState::In { boot_id, .. } if boot_id == now => return Ok(None),
-            // The reboot was not made.
-            BootState::Going { from, boot_id, .. } if boot_id == now => {
-                self.lab.disarm()?;
-                self.journal.at = at(from, now);
+    /// The first step without an end among these, with its number.
+    fn next_step(
+        &self,
+        is_wanted: impl Fn(&MeasurementStep) -> bool,
+    ) -> Option<(usize, MeasurementStep)> {
+        let mut steps = self.schedule.steps.iter().copied().enumerate();
+        steps.find(|(n, step)| is_wanted(step) && !self.journal.ends.contains_key(n))
+    }
+
+    /// Finds out which kind of boot the machine is in. Returns why the experiment cannot continue
+    /// in it; `None` when it can.
+    fn locate_boot(&mut self) -> Result<Option<BootMismatch>, M::Error> {
+        let now = self.machine.read_boot_id()?;
+        match self.journal.boot_state.clone() {
+            BootState::Booted { boot_id, .. } if boot_id == now => return Ok(None),
+            // The machine did not reboot.
+            BootState::Rebooting { from, boot_id, .. } if boot_id == now => {
+                self.machine.restore_boot_files()?;
+                self.journal.boot_state = make_boot_state(from, now);
                 self.save()?;
                 return Ok(None);
             }
-            BootState::Going { to, armed, .. } if to != 0 => {
-                let words = self.words(to).to_vec();
-                let at = match self.lab.arrived(&words)? {
-                    Ok(()) => at(to, now),
-                    Err(why) => {
-                        let home = self.lab.arrived(&[])?.is_ok();
-                        if !armed && !home {
-                            return Ok(Some(why));
-                        }
-                        self.lab.disarm()?;
-                        // Back on the old entry it hung, or had no power: it gets one more chance.
-                        if armed && !(home && self.may_boot(to)) {
-                            let why = format!("it did not come up: {why}");
-                            self.lose(&why, |step| step.boot == to);
-                        }
-                        at(if home { 0 } else { to }, now)
-                    }
-                };
-                self.journal.at = at;
-                self.save()?;
-                return Ok(None);
+            BootState::Rebooting { to, prepared, .. } if to != 0 => {
+                return self.arrive(to, prepared, now);
             }
-            BootState::Home => {}
-            // Reset in the middle: what boots by default is what it was. Or it is back.
-            BootState::In { .. } | BootState::Going { .. } => {
-                self.lab.disarm()?;
-                self.journal.at = BootState::Home;
+            BootState::Original => {}
+            // A reset in between boots the default, which is the original entry. Or it returned.
+            BootState::Booted { .. } | BootState::Rebooting { .. } => {
+                self.machine.restore_boot_files()?;
+                self.journal.boot_state = BootState::Original;
                 self.save()?;
             }
         }
-        Ok(self.lab.arrived(&[])?.err())
+        self.machine.find_boot_mismatch(&[])
     }
 
-    /// Whether the step that comes next in a kind of boot may be booted for once more.
-    fn may_boot(&self, boot: usize) -> bool {
-        let steps = self.schedule.steps.iter().enumerate();
-        let mut open = steps.filter(|(n, _)| !self.journal.ends.contains_key(n));
-        let next = open.find(|(_, step)| step.boot == boot);
+    /// Checks the boot after a reboot into the parameters of `to`. `prepared` is that of
+    /// [`BootState::Rebooting`]. Returns why the experiment cannot continue; `None` when it can.
+    fn arrive(
+        &mut self,
+        to: usize,
+        prepared: bool,
+        now: String,
+    ) -> Result<Option<BootMismatch>, M::Error> {
+        let parameters = self.parameters(to).to_vec();
+        let mut boot = to;
+        if let Some(mismatch) = self.machine.find_boot_mismatch(&parameters)? {
+            let is_original = self.machine.find_boot_mismatch(&[])?.is_none();
+            if !prepared && !is_original {
+                return Ok(Some(mismatch));
+            }
+            self.machine.restore_boot_files()?;
+            // In the original boot, the new one hung or the power failed: it gets another try.
+            if prepared && !(is_original && self.may_boot_again(to)) {
+                let why = MissingReason::DidNotComeUp { mismatch };
+                self.mark_missing(&why, |step| step.boot == to);
+            }
+            if is_original {
+                boot = 0;
+            }
+        }
+        self.journal.boot_state = make_boot_state(boot, now);
+        self.save()?;
+        Ok(None)
+    }
+
+    /// Whether the machine may reboot once more for the next step in a kind of boot.
+    fn may_boot_again(&self, boot: usize) -> bool {
+        let next = self.next_step(|step| step.boot == boot);
         let tries = next.and_then(|(n, _)| self.journal.tries.get(&n));
         tries.is_none_or(|tries| tries.boots < TRIES)
     }
 
-    /// Steps that are still open come to nothing.
-    fn lose(&mut self, why: &str, which: impl Fn(&MeasurementStep) -> bool) {
-        for (n, _) in self.schedule.steps.iter().enumerate().filter(|(_, step)| which(step)) {
-            let end = StepEnd::Missing { why: why.to_owned() };
+    /// Ends these steps without a measurement, unless they have an end.
+    fn mark_missing(&mut self, why: &MissingReason, is_lost: impl Fn(&MeasurementStep) -> bool) {
+        for (n, _) in self.schedule.steps.iter().enumerate().filter(|(_, step)| is_lost(step)) {
+            let end = StepEnd::Missing { why: why.clone() };
             self.journal.ends.entry(n).or_insert(end);
         }
     }
 
-    fn measure(
+    /// Measures a step; returns how the run ends, if it does.
+    fn measure_step(
         &mut self,
         n: usize,
         step: &MeasurementStep,
-    ) -> Result<Option<ExperimentEnd>, L::Error> {
-        let now = self.lab.boot_id()?;
+    ) -> Result<Option<ExperimentEnd>, M::Error> {
+        let now = self.machine.read_boot_id()?;
         let tries = self.journal.tries.entry(n).or_default();
         if tries.measures >= TRIES {
-            // A row that brings the machine down does so each time.
-            let down = tries.boot_id.as_ref() != Some(&now);
-            let why = match down {
-                true => format!("the machine went down while it was measured, {TRIES} times"),
-                false => format!("the measurement was killed {TRIES} times"),
+            // A row that crashes the machine does so each time.
+            let crashed = tries.boot_id.as_ref() != Some(&now);
+            let why = match crashed {
+                true => MissingReason::WentDownWhileMeasuring { times: TRIES },
+                false => MissingReason::MeasurementKilled { times: TRIES },
             };
-            self.lose(&why, |it| it == step || down && it.row == step.row);
+            self.mark_missing(&why, |it| it == step || crashed && it.row == step.row);
             self.save()?;
             return Ok(None);
         }
         tries.measures += 1;
         tries.boot_id = Some(now);
         self.save()?;
-        match self.lab.measure(step) {
+        match self.machine.measure(step) {
             Ok(latency) => {
-                let file = self.notebook.keep(n, &latency)?;
+                let file = self.store.save_measurement(n, &latency)?;
                 self.journal.ends.insert(n, StepEnd::Measured { file });
             }
             Err(MachineTrouble::Cell(why)) => {
+                let why = MissingReason::NotPossible { why };
                 self.journal.ends.insert(n, StepEnd::Missing { why });
             }
             Err(trouble) => {
-                // It ended in order, so it may be tried as often as before.
+                // It did not crash, so this try does not count.
                 if let Some(tries) = self.journal.tries.get_mut(&n) {
                     tries.measures -= 1;
                 }
@@ -286,71 +324,72 @@ impl<L: ExperimentMachine> ScheduleWalk<'_, L> {
         Ok(None)
     }
 
-    /// Goes to the boot of a step.
-    fn boot(
+    /// Reboots into the parameters of a step.
+    fn boot_for_step(
         &mut self,
         n: usize,
         step: &MeasurementStep,
-    ) -> Result<Option<ExperimentEnd>, L::Error> {
+    ) -> Result<Option<ExperimentEnd>, M::Error> {
         let tries = self.journal.tries.entry(n).or_default();
         if tries.boots >= TRIES {
-            let why = format!("the machine was booted for it {TRIES} times, and went down again");
-            self.lose(&why, |it| it.row == step.row);
+            let why = MissingReason::WentDownAfterBoot { times: TRIES };
+            self.mark_missing(&why, |it| it.row == step.row);
             self.save()?;
             return Ok(None);
         }
         tries.boots += 1;
-        self.travel(step.boot)
+        self.reboot_into(step.boot)
     }
 
-    /// Reboots into another kind of boot; `None` when it cannot be prepared.
-    fn travel(&mut self, to: usize) -> Result<Option<ExperimentEnd>, L::Error> {
-        let from = self.here();
-        let boot_id = self.lab.boot_id()?;
-        self.journal.at = BootState::Going { from, to, boot_id: boot_id.clone(), armed: false };
+    /// Reboots into another kind of boot. Returns `None` when that boot cannot be prepared.
+    fn reboot_into(&mut self, to: usize) -> Result<Option<ExperimentEnd>, M::Error> {
+        let from = self.current_boot();
+        let boot_id = self.machine.read_boot_id()?;
+        self.journal.boot_state =
+            BootState::Rebooting { from, to, boot_id: boot_id.clone(), prepared: false };
         self.save()?;
-        self.lab.carry_on(true)?;
-        self.lab.disarm()?;
+        self.machine.enable_resume_at_boot()?;
+        self.machine.restore_boot_files()?;
         if to != 0 {
-            let words = self.words(to).to_vec();
-            match self.lab.arm(&words) {
+            let parameters = self.parameters(to).to_vec();
+            match self.machine.prepare_boot(&parameters) {
                 Ok(()) => {}
                 Err(MachineTrouble::Machine(error)) => return Err(error),
                 Err(MachineTrouble::Stopped) => return Ok(Some(ExperimentEnd::Interrupted)),
                 Err(MachineTrouble::Cell(why)) => {
-                    self.journal.at = at(from, boot_id);
-                    self.lose(&why, |step| step.boot == to);
+                    let why = MissingReason::NotPossible { why };
+                    self.journal.boot_state = make_boot_state(from, boot_id);
+                    self.mark_missing(&why, |step| step.boot == to);
                     self.save()?;
                     return Ok(None);
                 }
             }
         }
-        self.journal.at = BootState::Going { from, to, boot_id, armed: true };
+        self.journal.boot_state = BootState::Rebooting { from, to, boot_id, prepared: true };
         self.save()?;
-        self.lab.reboot()?;
+        self.machine.reboot()?;
         Ok(Some(ExperimentEnd::Rebooting))
     }
 
-    /// Every step has an end: back to where it began.
-    fn end(mut self) -> Result<ExperimentEnd, L::Error> {
-        if self.here() != 0 {
-            if self.journal.returns >= TRIES {
-                let why = format!("it was rebooted {TRIES} times to get back");
-                return Ok(ExperimentEnd::Elsewhere(why));
+    /// Returns to the original boot after the last step.
+    fn finish(mut self) -> Result<ExperimentEnd, M::Error> {
+        if self.current_boot() != 0 {
+            if self.journal.return_reboots >= TRIES {
+                return Ok(ExperimentEnd::NotReturned { reboots: TRIES });
             }
-            self.journal.returns += 1;
-            return Ok(self.travel(0)?.unwrap_or(ExperimentEnd::Finished));
+            self.journal.return_reboots += 1;
+            return Ok(self.reboot_into(0)?.unwrap_or(ExperimentEnd::Finished));
         }
-        self.lab.disarm()?;
+        self.machine.restore_boot_files()?;
         self.journal.phase = ExperimentPhase::Finished;
         self.save()?;
-        // Last: until then the next boot ends what a kill has left.
-        self.lab.carry_on(false)?;
+        // Last: until then, the next boot completes this after a kill.
+        self.machine.disable_resume_at_boot()?;
         Ok(ExperimentEnd::Finished)
     }
 }
 
-/// In this kind of boot.
-fn at(boot: usize, boot_id: String) -> BootState {
-    if boot == 0 { BootState::Home } else { BootState::In { boot, boot_id } }
+/// The state of a machine in this kind of boot.
+fn make_boot_state(boot: usize, boot_id: String) -> BootState {
+    if boot == 0 { BootState::Original } else { BootState::Booted { boot, boot_id } }
 }

@@ -1,15 +1,14 @@
-//! [`Matrix`] → [`Schedule`]: every measurement in its order. Pure.
+//! [`Matrix`] → [`Schedule`]: every measurement, in order. Pure.
 //!
-//! Rows alternate, forward and then backward (ABBA), so that what drifts slowly (the temperature, a
-//! cache of the disk, the hour) is in all of them alike. Rows that are booted with the same
-//! parameters follow each other, and boots go forward and backward too: where the order turns no
-//! reboot is needed.
+//! Rows run forward and then backward (ABBA), so that a slow drift (of the temperature or the page
+//! cache) affects all of them equally. Rows with the same kernel parameters follow each other.
+//! Boots also run forward and backward: where the direction changes, no reboot is needed.
 
 use super::{ExperimentRow, Matrix};
 use cpushield_linux::CpuSet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// What an experiment would do, for `--dry-run`.
+/// What an experiment would do: the document of `--dry-run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DryRun {
     /// The name of the experiment.
@@ -18,44 +17,32 @@ pub struct DryRun {
     pub cpus: CpuSet,
     /// The names of all rows.
     pub rows: Vec<String>,
-    /// How many measurements there are.
+    /// The number of measurements.
     pub measurements: usize,
-    /// How long they take, in nanoseconds; shields and boots come on top.
+    /// Their duration in nanoseconds, without the time for shields and reboots.
     pub span_ns: u64,
-    /// How often the machine is rebooted, the way back included.
+    /// How often the machine is rebooted, including the return to the original boot.
     pub reboots: usize,
-    /// What is measured in which boot, in order.
-    pub stays: Vec<BootPeriod>,
-    /// Rows that are not run, because they need a reboot.
-    pub left_out: Vec<String>,
+    /// The time between reboots, in order.
+    pub boot_periods: Vec<BootPeriod>,
+    /// Rows that are not measured, because they need a reboot.
+    pub skipped: Vec<String>,
 }
 
 /// The time between two reboots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BootPeriod {
-    /// Parameters of ours that the machine is booted with.
+    /// Parameters of the experiment that the machine is booted with.
     pub boot: Vec<String>,
     /// The rows in the order they are measured, from 1; each with all columns.
     pub rows: Vec<usize>,
 }
 
-/// What an experiment would do on these CPUs.
+/// Describes what an experiment would do on these CPUs.
 #[must_use]
-pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool) -> DryRun {
-    let mut stays: Vec<(usize, BootPeriod)> = Vec::new();
-    let mut last = None;
-    for step in &schedule.steps {
-        if stays.last().is_none_or(|(boot, _)| *boot != step.boot) {
-            let boot = schedule.boots.get(step.boot).cloned().unwrap_or_default();
-            stays.push((step.boot, BootPeriod { boot, rows: Vec::new() }));
-        }
-        let visit = Some((step.row, step.round));
-        if let Some((_, stay)) = stays.last_mut().filter(|_| last != visit) {
-            stay.rows.push(step.row + 1);
-        }
-        last = visit;
-    }
-    let needs = |row: &&ExperimentRow| !reboot && !row.boot.is_empty();
+pub fn describe_dry_run(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet) -> DryRun {
+    let rows = matrix.rows.iter().enumerate();
+    let skipped = rows.filter(|(index, _)| !schedule.steps.iter().any(|step| step.row == *index));
     DryRun {
         name: matrix.name.clone(),
         cpus,
@@ -63,43 +50,77 @@ pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool)
         measurements: schedule.steps.len(),
         span_ns: schedule.span_ns(matrix),
         reboots: schedule.reboots(),
-        stays: stays.into_iter().map(|(_, stay)| stay).collect(),
-        left_out: matrix.rows.iter().filter(needs).map(|row| row.name.clone()).collect(),
+        boot_periods: list_boot_periods(schedule),
+        skipped: skipped.map(|(_, row)| row.name.clone()).collect(),
     }
+}
+
+fn list_boot_periods(schedule: &Schedule) -> Vec<BootPeriod> {
+    let mut periods: Vec<BootPeriod> = Vec::new();
+    let mut last: Option<&MeasurementStep> = None;
+    for step in &schedule.steps {
+        if last.is_none_or(|last| last.boot != step.boot) {
+            let boot = schedule.boots.get(step.boot).cloned().unwrap_or_default();
+            periods.push(BootPeriod { boot, rows: Vec::new() });
+        }
+        // The columns of a row follow each other.
+        if last.is_none_or(|last| (last.row, last.round) != (step.row, step.round))
+            && let Some(period) = periods.last_mut()
+        {
+            period.rows.push(step.row + 1);
+        }
+        last = Some(step);
+    }
+    periods
 }
 
 /// One measurement of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeasurementStep {
-    /// Which of [`Schedule::boots`] it is made in.
+    /// The index in [`Schedule::boots`] of the boot that it needs.
     pub boot: usize,
     /// The row.
     pub row: usize,
     /// The column.
     pub column: usize,
-    /// Which repetition, from 0.
+    /// The number of the repetition, from 0.
     pub round: usize,
 }
 
-/// Every measurement of an experiment in its order.
+/// Every measurement of an experiment, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// The kernel parameters of each kind of boot; the first has none of ours.
+    /// The kernel parameters of each kind of boot; the first one adds none.
     pub boots: Vec<Vec<String>>,
     /// The measurements.
     pub steps: Vec<MeasurementStep>,
 }
 
-/// The schedule of a matrix; without `reboot` rows with kernel parameters are left out.
+/// Whether an experiment may reboot the machine for rows with kernel parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebootPermission {
+    /// It may.
+    Granted,
+    /// It may not, so these rows are skipped.
+    Denied,
+}
+
+impl RebootPermission {
+    /// Whether a row can be measured.
+    #[must_use]
+    pub fn allows(self, row: &ExperimentRow) -> bool {
+        self == RebootPermission::Granted || row.boot.is_empty()
+    }
+}
+
+/// Makes the schedule of a matrix.
 #[must_use]
-pub fn schedule(matrix: &Matrix, reboot: bool) -> Schedule {
+pub fn make_schedule(matrix: &Matrix, permission: RebootPermission) -> Schedule {
     let mut boots = vec![Vec::new()];
-    // Rows of each boot.
+    // The rows of each boot.
     let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
-    for (index, row) in matrix.rows.iter().enumerate() {
-        if !reboot && !row.boot.is_empty() {
-            continue;
-        }
+    for (index, row) in matrix.rows.iter().enumerate().filter(|(_, row)| permission.allows(row)) {
         let boot = boots.iter().position(|known| *known == row.boot).unwrap_or_else(|| {
             boots.push(row.boot.clone());
             rows.push(Vec::new());
@@ -111,13 +132,11 @@ pub fn schedule(matrix: &Matrix, reboot: bool) -> Schedule {
     }
     let mut steps = Vec::new();
     for visit in 0..matrix.boots {
-        let order: Vec<usize> = turned(0..boots.len(), visit);
-        let share = |visit: usize| visit * matrix.repeats / matrix.boots;
-        for boot in order {
+        for boot in alternate_order(0..boots.len(), visit) {
             let rows = rows.get(boot).map(Vec::as_slice).unwrap_or_default();
-            for round in share(visit)..share(visit + 1) {
-                for row in turned(rows.iter().copied(), round) {
-                    let columns = turned(0..matrix.columns.len(), round);
+            for round in first_round(matrix, visit)..first_round(matrix, visit + 1) {
+                for row in alternate_order(rows.iter().copied(), round) {
+                    let columns = alternate_order(0..matrix.columns.len(), round);
                     steps.extend(columns.into_iter().map(|column| MeasurementStep {
                         boot,
                         row,
@@ -131,13 +150,18 @@ pub fn schedule(matrix: &Matrix, reboot: bool) -> Schedule {
     Schedule { boots, steps }
 }
 
-/// Forward, and each other time backward.
-fn turned(of: impl DoubleEndedIterator<Item = usize>, nth: usize) -> Vec<usize> {
-    if nth.is_multiple_of(2) { of.collect() } else { of.rev().collect() }
+/// The first repetition that is measured when a boot is visited for this time, from 0.
+fn first_round(matrix: &Matrix, visit: usize) -> usize {
+    visit * matrix.repeats / matrix.boots
+}
+
+/// The items forward, and every second time backward.
+fn alternate_order(items: impl DoubleEndedIterator<Item = usize>, nth: usize) -> Vec<usize> {
+    if nth.is_multiple_of(2) { items.collect() } else { items.rev().collect() }
 }
 
 impl Schedule {
-    /// How often the machine is rebooted, the way back included.
+    /// How often the machine is rebooted, including the return to the original boot.
     #[must_use]
     pub fn reboots(&self) -> usize {
         let mut now = 0;
@@ -149,7 +173,7 @@ impl Schedule {
         count
     }
 
-    /// How long all measurements take, without the time that a machine takes to boot.
+    /// The duration of all measurements, without reboots.
     #[must_use]
     pub fn span_ns(&self, matrix: &Matrix) -> u64 {
         let one = matrix.span_ns.saturating_add(matrix.warmup_ns);
@@ -159,17 +183,18 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
+    use super::RebootPermission::{Denied, Granted};
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// A matrix whose rows are booted with these parameters; `-` is none.
+    /// A matrix whose rows have these kernel parameters; `-` is none.
     fn matrix(rows: &[&str], columns: usize, repeats: usize, boots: usize) -> Matrix {
         let mut text = format!("repeats = {repeats}\nboots = {boots}\n");
         for (n, word) in rows.iter().enumerate() {
             let words = if *word == "-" { String::new() } else { format!("\"{word}\"") };
             // Rows of one boot must differ somehow.
-            let off = cpushield_tunable(n);
+            let off = switch_off_tunable(n);
             text.push_str(&format!(
                 "[[row]]\nname = \"r{n}\"\nshield = true\nboot = [{words}]\ntunables = {{ {off} }}\n"
             ));
@@ -180,44 +205,49 @@ mod tests {
         Matrix::parse(&text, "m.toml").unwrap()
     }
 
-    /// Another tunable for each number.
-    fn cpushield_tunable(n: usize) -> String {
+    /// Switches off a different tunable for each number.
+    fn switch_off_tunable(n: usize) -> String {
         format!("{} = false", crate::tunables::TUNABLES[n].name())
     }
 
-    fn rows(schedule: &Schedule) -> String {
+    /// The rows of the steps as letters.
+    fn row_letters(schedule: &Schedule) -> String {
         let letters = ["A", "B", "C", "D"];
         schedule.steps.iter().map(|step| letters[step.row]).collect()
     }
 
     #[test]
-    fn rows_go_forward_and_backward_and_boots_do_so_too() {
+    fn rows_and_boots_run_forward_and_backward() {
         let plain = matrix(&["-", "-"], 1, 4, 2);
-        assert_eq!(rows(&schedule(&plain, true)), "ABBAABBA");
-        assert_eq!(schedule(&plain, true).reboots(), 0);
+        assert_eq!(row_letters(&make_schedule(&plain, Granted)), "ABBAABBA");
+        assert_eq!(make_schedule(&plain, Granted).reboots(), 0);
         let booted = matrix(&["-", "nohz_full=3", "-", "nohlt"], 1, 4, 2);
-        let all = schedule(&booted, true);
-        assert_eq!(rows(&all), "ACCABBDDDDBBACCA");
+        let all = make_schedule(&booted, Granted);
+        assert_eq!(row_letters(&all), "ACCABBDDDDBBACCA");
         assert_eq!(all.boots, [vec![], vec!["nohz_full=3".to_owned()], vec!["nohlt".to_owned()]]);
-        assert_eq!(all.reboots(), 4, "there, on, and back the same way");
-        assert_eq!(rows(&schedule(&booted, false)), "ACCAACCA");
-        let plan = outlook(&booted, &all, CpuSet::single(3), true);
-        let stays: Vec<Vec<usize>> = plan.stays.into_iter().map(|stay| stay.rows).collect();
+        assert_eq!(all.reboots(), 4, "forward, and backward the same way");
+        assert_eq!(row_letters(&make_schedule(&booted, Denied)), "ACCAACCA");
+        let plan = describe_dry_run(&booted, &all, CpuSet::single(3));
+        let periods: Vec<Vec<usize>> =
+            plan.boot_periods.into_iter().map(|period| period.rows).collect();
         let wanted: [&[usize]; 5] = [&[1, 3, 3, 1], &[2, 2], &[4, 4, 4, 4], &[2, 2], &[1, 3, 3, 1]];
-        assert_eq!(stays, wanted);
-        let some = schedule(&booted, false);
-        let left_out = outlook(&booted, &some, CpuSet::single(3), false).left_out;
-        assert_eq!(left_out, ["r1", "r3"]);
+        assert_eq!(periods, wanted);
+        let some = make_schedule(&booted, Denied);
+        let skipped = describe_dry_run(&booted, &some, CpuSet::single(3)).skipped;
+        assert_eq!(skipped, ["r1", "r3"]);
         let odd = matrix(&["-", "nohlt"], 1, 3, 1);
         assert_eq!(
-            (rows(&schedule(&odd, true)).as_str(), schedule(&odd, true).reboots()),
+            (
+                row_letters(&make_schedule(&odd, Granted)).as_str(),
+                make_schedule(&odd, Granted).reboots()
+            ),
             ("AAABBB", 2)
         );
     }
 
     proptest! {
         #[test]
-        fn every_cell_is_measured_as_often_as_asked_and_drift_is_in_all_rows_alike(
+        fn every_cell_is_repeated_as_requested_and_drift_affects_all_rows_equally(
             words in proptest::collection::vec(prop_oneof![Just("-"), Just("nohlt"), Just("x=1")], 1..6),
             columns in 1usize..3,
             repeats in 1usize..7,
@@ -225,16 +255,16 @@ mod tests {
         ) {
             let boots = boots.min(repeats);
             let matrix = matrix(&words, columns, repeats, boots);
-            let all = schedule(&matrix, true);
+            let all = make_schedule(&matrix, Granted);
             let seen: BTreeSet<_> = all.steps.iter().map(|s| (s.row, s.column, s.round)).collect();
             prop_assert_eq!(seen.len(), all.steps.len());
             prop_assert_eq!(seen.len(), words.len() * columns * repeats);
             for step in &all.steps {
                 prop_assert_eq!(&all.boots[step.boot], &matrix.rows[step.row].boot);
             }
-            // Each kind of boot is entered once a visit, but where the order turns.
+            // Each kind of boot is entered at most once per visit.
             prop_assert!(all.reboots() <= boots * all.boots.len());
-            // Read backward it is the same, so a drift in time adds as much to each cell.
+            // The order is symmetric, so a linear drift adds the same to each cell.
             if boots.is_multiple_of(2) && repeats.is_multiple_of(boots) {
                 let cells: Vec<_> = all.steps.iter().map(|s| (s.row, s.column)).collect();
                 let mut back = cells.clone();

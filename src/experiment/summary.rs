@@ -1,73 +1,78 @@
-//! [`LatencyMeasurement`] → [`ExperimentRun`]: what a cell keeps of each measurement. Pure.
+//! [`LatencyMeasurement`] → [`ExperimentRun`]: the figures of a measurement that a cell contains.
+//! Pure.
 
 use super::{ExperimentRun, LoadAchieved, ThreadTrack};
 use crate::latency::{LatencyMeasurement, LoadDone, OverLimit, Percentile, ThreadSeries};
 
-/// What an experiment keeps of a measurement whose whole document is in `file`.
+/// Summarizes a measurement whose whole document is in `file`.
 #[must_use]
-pub fn summary(round: usize, latency: &LatencyMeasurement, file: String) -> ExperimentRun {
+pub fn summarize(round: usize, latency: &LatencyMeasurement, file: String) -> ExperimentRun {
     let mut periods: Vec<u64> = latency.series.iter().map(|series| series.period_ns).collect();
     periods.sort_unstable();
     periods.dedup();
+    let tracks = periods.into_iter().map(|period_ns| summarize_threads(period_ns, latency));
     ExperimentRun {
         round,
         began_s: latency.began_s,
         span_ns: latency.span_ns,
         kernel: latency.setting.kernel.clone(),
         held: latency.isolation.held,
-        tracks: periods.into_iter().map(|period_ns| track(period_ns, latency)).collect(),
-        loads: latency.loads.iter().map(achieved).collect(),
-        doubts: latency.every_doubt().iter().map(ToString::to_string).collect(),
+        tracks: tracks.collect(),
+        loads: latency.loads.iter().map(summarize_load).collect(),
+        doubts: latency.every_doubt(),
         file,
     }
 }
 
-fn achieved(load: &LoadDone) -> LoadAchieved {
+fn summarize_load(load: &LoadDone) -> LoadAchieved {
     LoadAchieved { load: load.name.clone(), per_s: load.per_s, unit: load.unit.clone() }
 }
 
-fn track(period_ns: u64, latency: &LatencyMeasurement) -> ThreadTrack {
-    // Stages of one wakeup are never added up.
-    let whole = |series: &&ThreadSeries| series.stage == latency.last_stage();
-    let of: Vec<&ThreadSeries> =
-        latency.series.iter().filter(|it| it.period_ns == period_ns).filter(whole).collect();
-    let samples = of.iter().map(|series| series.samples).sum();
-    let missed = of.iter().map(|series| series.missed).sum();
-    // Without the figure of one CPU nobody knows the worst of all.
-    let every = |ns: &dyn Fn(&ThreadSeries) -> Option<u64>| {
-        let all: Option<Vec<u64>> = of.iter().map(|series| ns(series)).collect();
-        all?.into_iter().max()
-    };
+/// Combines the threads of one period on all CPUs.
+fn summarize_threads(period_ns: u64, latency: &LatencyMeasurement) -> ThreadTrack {
+    // The stages of a wakeup are not added up: only the stage that includes the others counts.
+    let series: Vec<&ThreadSeries> = (latency.series.iter())
+        .filter(|series| series.period_ns == period_ns)
+        .filter(|series| series.stage == latency.last_stage())
+        .collect();
+    let samples = series.iter().map(|series| series.samples).sum();
+    let missed = series.iter().map(|series| series.missed).sum();
     ThreadTrack {
         period_ns,
         samples,
         missed,
-        max_ns: every(&|series| series.max_ns),
-        jitter_ns: every(&|series| series.jitter_ns),
-        percentiles: percentiles(&of),
-        over: over(&of, samples + missed),
+        max_ns: find_longest(series.iter().map(|series| series.max_ns)),
+        jitter_ns: find_longest(series.iter().map(|series| series.jitter_ns)),
+        percentiles: combine_percentiles(&series),
+        over: add_over_limits(&series, samples + missed),
     }
 }
 
-/// Those that every CPU has, each of the CPU where it is longest.
-fn percentiles(of: &[&ThreadSeries]) -> Vec<Percentile> {
-    let Some(first) = of.first() else { return Vec::new() };
-    let worst = |one: &Percentile| {
-        let all: Option<Vec<u64>> =
-            of.iter().map(|series| series.percentile(one.percent)).collect();
-        Some(Percentile { percent: one.percent, ns: all?.into_iter().max()? })
-    };
-    first.percentiles.iter().filter_map(worst).collect()
+/// The longest of the times of all CPUs; `None` when one of them is unknown.
+fn find_longest(times_ns: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    times_ns.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
-fn over(of: &[&ThreadSeries], events: u64) -> Vec<OverLimit> {
-    let Some(first) = of.first() else { return Vec::new() };
-    let sum = |limit_ns: u64| {
-        let counts = of.iter().flat_map(|series| &series.over);
-        let count = counts.filter(|over| over.limit_ns == limit_ns).map(|over| over.count).sum();
-        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
-        let percent = count as f64 * 100.0 / events.max(1) as f64;
-        OverLimit { limit_ns, count, percent }
-    };
-    first.over.iter().map(|over| sum(over.limit_ns)).collect()
+/// The percentiles that every CPU has, each of the CPU where it is longest.
+fn combine_percentiles(series: &[&ThreadSeries]) -> Vec<Percentile> {
+    let first = series.first().map(|series| series.percentiles.as_slice()).unwrap_or_default();
+    let longest = first.iter().filter_map(|Percentile { percent, .. }| {
+        let ns = find_longest(series.iter().map(|series| series.percentile(*percent)))?;
+        Some(Percentile { percent: *percent, ns })
+    });
+    longest.collect()
+}
+
+/// The latencies over each limit, of all CPUs.
+fn add_over_limits(series: &[&ThreadSeries], events: u64) -> Vec<OverLimit> {
+    let first = series.first().map(|series| series.over.as_slice()).unwrap_or_default();
+    first.iter().map(|over| add_over_limit(over.limit_ns, series, events)).collect()
+}
+
+fn add_over_limit(limit_ns: u64, series: &[&ThreadSeries], events: u64) -> OverLimit {
+    let all = series.iter().flat_map(|series| &series.over);
+    let count = all.filter(|over| over.limit_ns == limit_ns).map(|over| over.count).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a percentage is not exact")]
+    let percent = count as f64 * 100.0 / events.max(1) as f64;
+    OverLimit { limit_ns, count, percent }
 }

@@ -1,24 +1,24 @@
-//! The unit that goes on with an experiment after each boot, where systemd is.
+//! The systemd unit that resumes an experiment after each boot.
 
 use crate::boot::trial::quote_for_unit;
 use cpushield_linux::{Error, FileAttributes, Host};
 
-/// Its name.
+/// The name of the unit.
 pub const UNIT: &str = "cpushield-experiment.service";
-/// How it begins.
+/// The start of its file.
 const MARK: &str = "# Made by cpushield;";
 
-/// Its path.
+/// The path of its file.
 #[must_use]
 pub fn path() -> String {
     format!("/etc/systemd/system/{UNIT}")
 }
 
-/// Its text. `simple`: nobody who waits for the end of the boot waits for the experiment too.
+/// The content of its file. Its type is `simple`, so the boot does not wait for the experiment.
 #[must_use]
 pub fn text(program: &str, state: &str) -> String {
     format!(
-        "{MARK} the end of the experiment removes it, `cpushield experiment --stop` does so too.\n\
+        "{MARK} the experiment removes it at its end; `cpushield experiment --stop` does too.\n\
          [Unit]\n\
          Description=cpushield: resume an experiment that reboots the machine\n\
          After=multi-user.target\n\n\
@@ -32,7 +32,7 @@ pub fn text(program: &str, state: &str) -> String {
     )
 }
 
-/// Puts it in place; where it is already nothing is done.
+/// Installs and enables the unit. An installed one is not written again.
 ///
 /// # Errors
 /// A file cannot be written, or systemd refuses it.
@@ -44,7 +44,7 @@ pub fn install(host: &Host, program: &str, state: &str) -> Result<(), Error> {
     host.systemctl(&["enable", UNIT])
 }
 
-/// Takes it away; a file of that name that is not ours stays.
+/// Removes the unit. A file of that name that cpushield did not make stays.
 ///
 /// # Errors
 /// The file cannot be removed.
@@ -52,7 +52,7 @@ pub fn remove(host: &Host) -> Result<(), Error> {
     if !host.read(&path()).is_ok_and(|text| text.starts_with(MARK)) {
         return Ok(());
     }
-    // A link that is gone already is what is wanted.
+    // A missing link is no error.
     let _ = host.systemctl(&["disable", UNIT]);
     host.erase_file(&path())
 }

@@ -77,7 +77,8 @@ fn remarks(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> Vec<S
         lines.push(format!("below a figure: the spread of its runs; below a ratio: {times}"));
     }
     // A reason that holds for many rows is shown once.
-    let reasons: BTreeSet<&String> = pair.rows.iter().flat_map(|row| &row.finding.why).collect();
+    let reasons: BTreeSet<String> =
+        pair.rows.iter().flat_map(|row| &row.finding.why).map(ToString::to_string).collect();
     lines.extend(reasons.into_iter().map(|reason| format!("unknown: {reason}")));
     lines.extend(pair.doubts.iter().map(|doubt| doubt_line(doubt, paint)));
     lines.extend(pair.notes.iter().map(|note| format!("note: {note}")));

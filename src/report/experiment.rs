@@ -3,9 +3,10 @@
 //! repetitions. Pure.
 
 use super::TextStyle;
-use super::table::{Align, fit, fold, lay_out, many, span};
+use super::table::{Align, columns_of, fit, fold, lay_out, many, span};
 use crate::experiment::{
-    BestRow, DryRun, EffectMeaning, Experiment, ExperimentState, OptionEffect, RankedFigure,
+    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRow, ExperimentRun, ExperimentState,
+    OptionEffect, RankedFigure,
 };
 use crate::plan::named;
 use std::fmt::Write;
@@ -50,15 +51,15 @@ pub fn dry_run_text(dry_run: &DryRun, width: usize) -> String {
         let _ = writeln!(text, "  {n}  {name}");
     }
     text.push_str("Order of the rows, each with all columns\n");
-    for boot in &dry_run.stays {
+    for boot in &dry_run.boot_periods {
         let parameters =
             if boot.boot.is_empty() { "as booted now".to_owned() } else { boot.boot.join(" ") };
         let rows: Vec<String> = boot.rows.iter().map(usize::to_string).collect();
         let _ = writeln!(text, "  {parameters}: {}", rows.join(" "));
     }
-    if !dry_run.left_out.is_empty() {
+    if !dry_run.skipped.is_empty() {
         // A name may contain commas.
-        let rows: Vec<String> = dry_run.left_out.iter().map(|name| format!("{name:?}")).collect();
+        let rows: Vec<String> = dry_run.skipped.iter().map(|name| format!("{name:?}")).collect();
         let _ = writeln!(text, "  not run without --reboot: {}", rows.join(", "));
     }
     text.push_str("dry run: nothing was changed\n");
@@ -95,22 +96,22 @@ fn headline(experiment: &Experiment, paint: CellPainter<'_>) -> String {
 
 /// The machine, its firmware and its kernel: a line for each fact that is known.
 fn environment(experiment: &Experiment) -> String {
-    let scene = &experiment.scene;
-    let mut kernel = scene.kernel.clone();
-    if let (Some(kernel), Some(true)) = (&mut kernel, scene.realtime) {
+    let setup = &experiment.setup;
+    let mut kernel = setup.kernel.clone();
+    if let (Some(kernel), Some(true)) = (&mut kernel, setup.realtime) {
         kernel.push_str(" (PREEMPT_RT)");
     }
-    let settings = Some(scene.settings.join("; ")).filter(|settings| !settings.is_empty());
+    let settings = Some(setup.settings.join("; ")).filter(|settings| !settings.is_empty());
     let known = [
-        ("machine", &scene.machine),
-        ("board", &scene.board),
-        ("firmware", &scene.firmware),
-        ("processor", &scene.processor),
+        ("machine", &setup.machine),
+        ("board", &setup.board),
+        ("firmware", &setup.firmware),
+        ("processor", &setup.processor),
         ("settings", &settings),
-        ("hypervisor", &scene.hypervisor),
-        ("distribution", &scene.distribution),
+        ("hypervisor", &setup.hypervisor),
+        ("distribution", &setup.distribution),
         ("kernel", &kernel),
-        ("parameters of every row", &scene.cmdline),
+        ("parameters of every row", &setup.cmdline),
     ];
     let mut text = String::new();
     for (name, value) in known {
@@ -175,7 +176,7 @@ fn table(experiment: &Experiment, width: usize) -> String {
 
 /// The width of a column with the two blanks after it.
 fn column_width(cells: &[String]) -> usize {
-    cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
+    cells.iter().map(|cell| columns_of(cell)).max().unwrap_or(0) + 2
 }
 
 /// The worst of all repetitions, with `*` when one of them is doubtful.
@@ -183,8 +184,7 @@ fn worst_cell(experiment: &Experiment, row: usize, track: (usize, u64)) -> Strin
     let Some(worst) = experiment.figures(row, track).into_iter().max() else {
         return "-".to_owned();
     };
-    let runs = experiment.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
-    let doubtful = runs.iter().any(|run| !run.doubts.is_empty() || run.held == Some(false));
+    let doubtful = experiment.runs(row, track.0).iter().any(ExperimentRun::is_doubtful);
     format!("{}{}", span(worst), if doubtful { "*" } else { "" })
 }
 
@@ -270,7 +270,6 @@ fn effect_row(experiment: &Experiment, effect: &OptionEffect) -> Vec<String> {
         EffectMeaning::Chance => "no difference shown",
         EffectMeaning::Unknown => "unknown",
     };
-    let why = if effect.why.is_empty() { String::new() } else { format!(" ({})", effect.why) };
     let (without, with) =
         (quoted_name(experiment, effect.without), quoted_name(experiment, effect.with));
     vec![
@@ -278,7 +277,7 @@ fn effect_row(experiment: &Experiment, effect: &OptionEffect) -> Vec<String> {
         format!("{without} → {with}"),
         head(experiment, (effect.column, effect.period_ns)),
         effect.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("× {ratio:.2}")),
-        format!("{word}{why}"),
+        format!("{word} ({})", effect.why),
     ]
 }
 
@@ -288,7 +287,7 @@ fn price(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     for (n, column) in experiment.columns.iter().enumerate() {
         let mut base: Vec<(String, f64)> = Vec::new();
         for (index, row) in experiment.rows.iter().enumerate() {
-            for (load, unit, mean) in experiment.achieved(index, n) {
+            for (load, unit, mean) in experiment.mean_throughputs(index, n) {
                 let first = base.iter().find(|(name, _)| *name == load).map(|(_, mean)| *mean);
                 let times = first.filter(|first| *first > 0.0).map(|first| mean / first);
                 rows.push(vec![
@@ -316,19 +315,9 @@ fn price(experiment: &Experiment, paint: CellPainter<'_>) -> String {
 fn problems(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for (index, row) in experiment.rows.iter().enumerate() {
-        let cells = || experiment.cells.iter().filter(|cell| cell.row == index);
-        let missing = cells().flat_map(|cell| &cell.missing).map(|missing| missing.why.clone());
-        let mut reasons: Vec<(TextStyle, String)> = Vec::new();
-        let why = row.missing.iter().cloned().chain(missing).map(|why| (TextStyle::Bad, why));
-        let doubts = cells().flat_map(|cell| &cell.runs).flat_map(|run| &run.doubts);
-        for reason in why.chain(doubts.map(|why| (TextStyle::Doubt, why.clone()))) {
-            if !reasons.contains(&reason) {
-                reasons.push(reason);
-            }
-        }
-        for (word, why) in reasons {
-            let what = if word == TextStyle::Bad { "not measured" } else { "doubtful" };
-            lines.push(vec![format!("{}:", row.name), paint(word, what), why]);
+        for (style, why) in row_problems(experiment, index, row) {
+            let what = if style == TextStyle::Bad { "not measured" } else { "doubtful" };
+            lines.push(vec![format!("{}:", row.name), paint(style, what), why]);
         }
     }
     if lines.is_empty() {
@@ -336,4 +325,24 @@ fn problems(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     }
     let columns = [Align::Left, Align::Left, Align::Left];
     format!("\n{}", lay_out("  ", &columns, &lines))
+}
+
+/// What is missing in a row and what is doubtful, each reason once.
+fn row_problems(
+    experiment: &Experiment,
+    index: usize,
+    row: &ExperimentRow,
+) -> Vec<(TextStyle, String)> {
+    let cells = experiment.cells.iter().filter(|cell| cell.row == index);
+    let missed = cells.clone().flat_map(|cell| &cell.missing).map(|missed| &missed.why);
+    let missing = row.missing.iter().chain(missed).map(|why| (TextStyle::Bad, why.to_string()));
+    let doubts = cells.flat_map(|cell| &cell.runs).flat_map(|run| &run.doubts);
+    let doubts = doubts.map(|doubt| (TextStyle::Doubt, doubt.to_string()));
+    let mut problems: Vec<(TextStyle, String)> = Vec::new();
+    for problem in missing.chain(doubts) {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    problems
 }

@@ -95,7 +95,7 @@ END
     is "every file is restored, byte for byte" "" unchanged
     is "no shield is left" "" cat /sys/fs/cgroup/cpuset.cpus.isolated
     claim "the result was written" grep -q '"state": "finished"' /host/experiment.json
-    is "nothing is missing in it" 0 grep -c '"why": "it did not' /host/experiment.json
+    is "nothing is missing in it" 0 grep -c '"reason": "did-not-come-up"' /host/experiment.json
     cpushield experiment --status
     ;;
 esac

@@ -15,7 +15,8 @@ fn comparison_blocks(comparison: &LabelledDocument<Comparison>) -> Vec<ReportBlo
     let runs: Vec<String> = comparison.document.doubts().collect();
     for pair in &comparison.document.pairs {
         blocks.push(ReportBlock::Heading(format!("{} against {}", pair.other, pair.base)));
-        let items: Vec<String> = pair.doubts.iter().chain(&runs).cloned().collect();
+        let doubts = pair.doubts.iter().map(ToString::to_string);
+        let items: Vec<String> = doubts.chain(runs.iter().cloned()).collect();
         if !items.is_empty() {
             let title = format!("Doubtful: {}", comparison.label);
             blocks.push(ReportBlock::Doubts { title, items });
@@ -25,7 +26,8 @@ fn comparison_blocks(comparison: &LabelledDocument<Comparison>) -> Vec<ReportBlo
             blocks.push(ReportBlock::Table(differences(pair)));
         }
         if !pair.notes.is_empty() {
-            blocks.push(ReportBlock::List(pair.notes.clone()));
+            let notes = pair.notes.iter().map(ToString::to_string);
+            blocks.push(ReportBlock::List(notes.collect()));
         }
     }
     blocks
@@ -57,7 +59,7 @@ fn figure_row(row: &FigureRow) -> Vec<TableCell> {
         TableCell::new(value(row, row.other.value)),
         row.ratio.map_or_else(TableCell::unknown, |ratio| TableCell::new(times(ratio))),
         TableCell::toned(tone, significance(row)),
-        TableCell::new(row.finding.why.join("; ")),
+        TableCell::new(row.finding.reasons()),
     ]
 }
 

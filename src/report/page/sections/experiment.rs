@@ -29,7 +29,8 @@ fn experiment_blocks(experiment: &Experiment) -> Vec<ReportBlock> {
         blocks.push(ReportBlock::Table(effects));
     }
     if !experiment.notes.is_empty() {
-        blocks.push(ReportBlock::List(experiment.notes.clone()));
+        let notes = experiment.notes.iter().map(ToString::to_string);
+        blocks.push(ReportBlock::List(notes.collect()));
     }
     blocks
 }
@@ -98,7 +99,7 @@ fn effects(experiment: &Experiment) -> Table {
             TableCell::new(column_name(experiment, (effect.column, effect.period_ns))),
             ratio,
             TableCell::toned(tone, word),
-            TableCell::new(&effect.why),
+            TableCell::new(effect.why.to_string()),
         ]
     });
     let rows = rows.collect();
@@ -120,8 +121,8 @@ fn doubts(experiment: &Experiment) -> Vec<String> {
     }
     for cell in &experiment.cells {
         let row = experiment.rows.get(cell.row).map_or("", |row| row.name.as_str());
-        let run_doubts = cell.runs.iter().flat_map(|run| &run.doubts);
-        let missing = cell.missing.iter().map(|missing| &missing.why);
+        let run_doubts = cell.runs.iter().flat_map(|run| &run.doubts).map(ToString::to_string);
+        let missing = cell.missing.iter().map(|missing| missing.why.to_string());
         for doubt in run_doubts.chain(missing).map(|why| format!("{row}: {why}")) {
             if !doubts.contains(&doubt) {
                 doubts.push(doubt);

@@ -1,0 +1,206 @@
+//! The doubts and notes about a comparison: about one run, two groups, or one figure. Pure.
+
+use crate::latency::LatencyDoubt;
+use crate::verify::{CpuDoubt, JudgeReason};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A reason to doubt the figures of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "about", rename_all = "kebab-case")]
+pub enum RunDoubt {
+    /// The measurement of `latency` is doubtful.
+    Measurement {
+        /// Why.
+        doubt: LatencyDoubt,
+    },
+    /// The figures of a CPU are doubtful.
+    CpuFigures {
+        /// The CPU.
+        cpu: usize,
+        /// Why.
+        doubt: CpuDoubt,
+    },
+    /// The verdict on a CPU is unknown.
+    CpuVerdict {
+        /// The CPU.
+        cpu: usize,
+        /// Why.
+        reason: JudgeReason,
+    },
+    /// The run was stopped early.
+    StoppedEarly,
+}
+
+impl RunDoubt {
+    /// How to avoid the doubt; `None` when there is no advice.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            RunDoubt::Measurement { doubt } => doubt.advice(),
+            RunDoubt::CpuVerdict { reason, .. } => reason.advice(),
+            RunDoubt::CpuFigures { .. } | RunDoubt::StoppedEarly => None,
+        }
+    }
+}
+
+impl fmt::Display for RunDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunDoubt::Measurement { doubt } => doubt.fmt(f),
+            RunDoubt::CpuFigures { cpu, doubt } => write!(f, "CPU {cpu}: {doubt}"),
+            RunDoubt::CpuVerdict { cpu, reason } => write!(f, "CPU {cpu}: {reason}"),
+            RunDoubt::StoppedEarly => f.write_str("it was stopped early"),
+        }
+    }
+}
+
+/// A reason to doubt the comparison of two groups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "doubt", rename_all = "kebab-case")]
+pub enum PairDoubt {
+    /// All runs of one group come before those of the other.
+    NotInterleaved {
+        /// The base.
+        base: String,
+        /// The other group.
+        other: String,
+    },
+    /// A document does not record when its run began.
+    NoStartTime,
+    /// Two runs overlapped on the same machine.
+    RunsOverlapped {
+        /// The first run.
+        one: String,
+        /// The second run.
+        other: String,
+    },
+    /// The runs of one group differ in a condition.
+    RunsDiffer {
+        /// The group.
+        group: String,
+        /// The condition: `kernel`, `shield`.
+        what: String,
+        /// Its values.
+        values: Vec<String>,
+    },
+}
+
+impl PairDoubt {
+    /// How to avoid the doubt; `None` when there is no advice.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        matches!(self, PairDoubt::NotInterleaved { .. }).then_some("interleave the runs")
+    }
+}
+
+impl fmt::Display for PairDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PairDoubt::NotInterleaved { base, other } => write!(
+                f,
+                "all runs of one group come before those of the other: a drift with time cannot \
+                 be distinguished from an effect of {base} and {other}; {}",
+                self.advice().unwrap_or_default()
+            ),
+            PairDoubt::NoStartTime => f.write_str(
+                "a document has no start time of its run, so a drift with time cannot be \
+                 distinguished from an effect",
+            ),
+            PairDoubt::RunsOverlapped { one, other } => {
+                write!(f, "{one} and {other} ran at the same time")
+            }
+            PairDoubt::RunsDiffer { group, what, values } => {
+                write!(f, "the runs of {group} differ: {what} {}", values.join(" and "))
+            }
+        }
+    }
+}
+
+/// A remark on the comparison of two groups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "note", rename_all = "kebab-case")]
+pub enum PairNote {
+    /// Only one group has these threads, so they are not compared.
+    OnlyInOneGroup {
+        /// The group.
+        group: String,
+        /// The role of the threads: `threads of 1ms`.
+        role: String,
+    },
+    /// The groups have different numbers of runs.
+    RunCountsDiffer {
+        /// The number of runs of the base.
+        base: usize,
+        /// The number of runs of the other group.
+        other: usize,
+    },
+}
+
+impl fmt::Display for PairNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PairNote::OnlyInOneGroup { group, role } => {
+                write!(f, "only {group} has {role}; they are left out")
+            }
+            PairNote::RunCountsDiffer { base, other } => write!(
+                f,
+                "the worst of {base} runs is compared with that of {other}: more runs have a \
+                 worse maximum"
+            ),
+        }
+    }
+}
+
+/// Why it is unknown whether a difference is significant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum FindingReason {
+    /// Runs are doubtful.
+    DoubtfulRuns {
+        /// Their names.
+        runs: Vec<String>,
+    },
+    /// The runs differ in length.
+    LengthsDiffer,
+    /// The runs differ in the number of CPUs.
+    CpusDiffer,
+    /// There are too few runs for a test.
+    TooFewRuns {
+        /// How many runs of each group a test needs.
+        needed: usize,
+    },
+    /// The groups do not overlap, but one of many figures may look so by chance.
+    OneOfMany {
+        /// The number of figures.
+        figures: usize,
+        /// How many runs of each group a test needs.
+        needed: usize,
+    },
+}
+
+impl fmt::Display for FindingReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FindingReason::DoubtfulRuns { runs } => write!(f, "doubtful: {}", runs.join(", ")),
+            FindingReason::LengthsDiffer => {
+                f.write_str("the runs differ in length, and a longer run sees a worse worst case")
+            }
+            FindingReason::CpusDiffer => {
+                f.write_str("the runs differ in CPUs, and more CPUs see a worse worst case")
+            }
+            FindingReason::TooFewRuns { needed } => {
+                write!(f, "{needed} runs of each would be needed")
+            }
+            FindingReason::OneOfMany { figures, needed } => write!(
+                f,
+                "the runs of the groups do not overlap, but one of {figures} figures may look so \
+                 by chance; {needed} runs of each would be needed"
+            ),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! [`ExperimentJournal`] + the saved measurements → [`Experiment`].
+
+use super::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
+use super::judge::judge;
+use super::{
+    Experiment, ExperimentCell, ExperimentNote, ExperimentRow, ExperimentState, Matrix,
+    MissedRepetition, MissingReason, SCHEMA, Schedule, make_schedule, summarize,
+};
+
+/// Collects the results of an experiment so far.
+#[must_use]
+pub fn collect_results(
+    journal: &ExperimentJournal,
+    matrix: &Matrix,
+    store: &ExperimentStore,
+) -> Experiment {
+    let schedule = make_schedule(matrix, journal.reboot);
+    let cells: Vec<ExperimentCell> = (0..matrix.rows.len())
+        .flat_map(|row| (0..matrix.columns.len()).map(move |column| (row, column)))
+        .map(|(row, column)| collect_cell((row, column), journal, &schedule, store))
+        .collect();
+    let rows = matrix.rows.iter().enumerate().map(|(index, row)| ExperimentRow {
+        missing: find_missing_reason(index, row, journal, &cells),
+        ..row.clone()
+    });
+    let mut experiment = Experiment {
+        schema: SCHEMA,
+        name: matrix.name.clone(),
+        version: journal.version.clone(),
+        state: match journal.phase {
+            ExperimentPhase::Running => ExperimentState::Unfinished,
+            ExperimentPhase::Finished => ExperimentState::Finished,
+            ExperimentPhase::Stopped => ExperimentState::Stopped,
+        },
+        began_s: journal.began_s,
+        ended_s: journal.ended_s,
+        cpus: journal.cpus.clone(),
+        span_ns: matrix.span_ns,
+        warmup_ns: matrix.warmup_ns,
+        repeats: matrix.repeats,
+        boots: matrix.boots,
+        setup: journal.setup.clone(),
+        rows: rows.collect(),
+        columns: matrix.columns.clone(),
+        cells,
+        best: Vec::new(),
+        effects: Vec::new(),
+        notes: list_notes(matrix),
+    };
+    judge(&mut experiment);
+    experiment
+}
+
+/// Why a row was not measured, or not completely; `None` when nothing is missing.
+fn find_missing_reason(
+    index: usize,
+    row: &ExperimentRow,
+    journal: &ExperimentJournal,
+    cells: &[ExperimentCell],
+) -> Option<MissingReason> {
+    if !journal.reboot.allows(row) {
+        return Some(MissingReason::RebootNotPermitted);
+    }
+    let mut missing = cells.iter().filter(|cell| cell.row == index).flat_map(|cell| &cell.missing);
+    missing.next().map(|missing| missing.why.clone())
+}
+
+fn collect_cell(
+    (row, column): (usize, usize),
+    journal: &ExperimentJournal,
+    schedule: &Schedule,
+    store: &ExperimentStore,
+) -> ExperimentCell {
+    let mut cell = ExperimentCell { row, column, runs: Vec::new(), missing: Vec::new() };
+    for (n, step) in schedule.steps.iter().enumerate() {
+        if (step.row, step.column) != (row, column) {
+            continue;
+        }
+        let round = step.round;
+        match journal.ends.get(&n) {
+            None => {}
+            Some(StepEnd::Missing { why }) => {
+                cell.missing.push(MissedRepetition { round, why: why.clone() });
+            }
+            Some(StepEnd::Measured { file }) => match store.load_measurement(file) {
+                Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
+                Err(why) => {
+                    let why = MissingReason::MeasurementUnreadable { why };
+                    cell.missing.push(MissedRepetition { round, why });
+                }
+            },
+        }
+    }
+    cell
+}
+
+fn list_notes(matrix: &Matrix) -> Vec<ExperimentNote> {
+    let mut parameters = matrix.rows.iter().flat_map(|row| &row.boot);
+    let polls = parameters.any(|parameter| parameter == "idle=poll");
+    polls.then_some(ExperimentNote::IdlePoll).into_iter().collect()
+}
