@@ -5,8 +5,8 @@ use cpushield::experiment::journal::{
     BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd,
 };
 use cpushield::experiment::{
-    ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, Schedule, go,
-    schedule, stop,
+    BootMatch, ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, Schedule,
+    go, schedule, stop,
 };
 use cpushield::latency::{
     LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
@@ -123,9 +123,12 @@ impl ExperimentMachine for Sim<'_> {
         self.act(|world| world.shield = false)
     }
 
-    fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Dead> {
+    fn arrived(&mut self, words: &[String]) -> Result<BootMatch, Dead> {
         let same = self.world.running == words;
-        Ok(if same { Ok(()) } else { Err(format!("booted with {:?}", self.world.running)) })
+        Ok(match same {
+            true => BootMatch::Same,
+            false => BootMatch::Different(format!("booted with {:?}", self.world.running)),
+        })
     }
 
     fn carry_on(&mut self, on: bool) -> Result<(), Dead> {

@@ -11,8 +11,8 @@ use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, tri
 use crate::change::Outcome;
 use crate::experiment::matrix::CPUS;
 use crate::experiment::{
-    ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
-    Schedule, unit,
+    BootMatch, ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix,
+    MeasurementStep, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
@@ -225,16 +225,17 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         standing::undo_named(self.host, &self.store, &[NAME])
     }
 
-    fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Failure> {
+    fn arrived(&mut self, words: &[String]) -> Result<BootMatch, Failure> {
         let now = self.host.read_line("/proc/cmdline")?;
         let wanted = self.parameters(words);
         if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
-            return Ok(Err(format!("this boot lacks {parameter}")));
+            return Ok(BootMatch::Different(format!("this boot lacks {parameter}")));
         }
         for parameter in &wanted {
             if let (shows, Some(false)) = status::read_effect(self.host, parameter) {
                 let shows = shows.unwrap_or_default();
-                return Ok(Err(format!("{parameter} is not in force: the kernel shows {shows}")));
+                let why = format!("{parameter} is not in force: the kernel shows {shows}");
+                return Ok(BootMatch::Different(why));
             }
         }
         let now: BTreeSet<&str> = now.split_whitespace().collect();
@@ -247,9 +248,9 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         });
         let removed: Vec<&str> = home.difference(&now).copied().collect();
         Ok(match (added.as_slice(), removed.as_slice()) {
-            ([], []) => Ok(()),
-            (added, []) => Err(format!("this boot also has {}", added.join(" "))),
-            (_, removed) => Err(format!("this boot lacks {}", removed.join(" "))),
+            ([], []) => BootMatch::Same,
+            (added, []) => BootMatch::Different(format!("this boot also has {}", added.join(" "))),
+            (_, removed) => BootMatch::Different(format!("this boot lacks {}", removed.join(" "))),
         })
     }
 

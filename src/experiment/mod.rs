@@ -14,7 +14,7 @@ pub mod unit;
 
 pub use document::*;
 pub use matrix::{Matrix, MatrixError};
-pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, go, stop};
+pub use run::{BootMatch, ExperimentEnd, ExperimentMachine, MachineTrouble, go, stop};
 pub use schedule::{DryRun, MeasurementStep, Schedule, outlook, schedule};
 pub use summary::summary;
 pub use tell::told;

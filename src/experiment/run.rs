@@ -29,6 +29,15 @@ impl<E> From<E> for MachineTrouble<E> {
     }
 }
 
+/// Whether the running kernel was booted with the wanted parameters and no others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BootMatch {
+    /// It was, and they are in force.
+    Same,
+    /// It was not, or they are not in force, for this reason.
+    Different(String),
+}
+
 /// The machine of an experiment. What it does to the machine can be asked for twice.
 pub trait ExperimentMachine {
     /// What it cannot go on after.
@@ -51,7 +60,7 @@ pub trait ExperimentMachine {
     ///
     /// # Errors
     /// The machine does not say.
-    fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Self::Error>;
+    fn arrived(&mut self, words: &[String]) -> Result<BootMatch, Self::Error>;
 
     /// Lets whoever boots call the experiment again, or not any more.
     ///
@@ -145,7 +154,7 @@ pub fn stop<L: ExperimentMachine>(
 ) -> Result<bool, L::Error> {
     lab.clean()?;
     lab.disarm()?;
-    let away = !matches!(journal.at, BootState::Home) && lab.arrived(&[])?.is_err();
+    let away = !matches!(journal.at, BootState::Home) && lab.arrived(&[])? != BootMatch::Same;
     journal.phase = ExperimentPhase::Stopped;
     journal.ended_s = Some(now_s);
     notebook.save(journal)?;
@@ -194,9 +203,9 @@ impl<L: ExperimentMachine> ScheduleWalk<'_, L> {
             BootState::Going { to, armed, .. } if to != 0 => {
                 let words = self.words(to).to_vec();
                 let at = match self.lab.arrived(&words)? {
-                    Ok(()) => at(to, now),
-                    Err(why) => {
-                        let home = self.lab.arrived(&[])?.is_ok();
+                    BootMatch::Same => at(to, now),
+                    BootMatch::Different(why) => {
+                        let home = self.lab.arrived(&[])? == BootMatch::Same;
                         if !armed && !home {
                             return Ok(Some(why));
                         }
@@ -221,7 +230,10 @@ impl<L: ExperimentMachine> ScheduleWalk<'_, L> {
                 self.save()?;
             }
         }
-        Ok(self.lab.arrived(&[])?.err())
+        Ok(match self.lab.arrived(&[])? {
+            BootMatch::Same => None,
+            BootMatch::Different(why) => Some(why),
+        })
     }
 
     /// Whether the step that comes next in a kind of boot may be booted for once more.
