@@ -6,6 +6,7 @@ use crate::survey::{CommandLineFault, LIST_PER_KIND_SINCE, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
+use serde::Serialize;
 use std::fmt;
 
 /// Parameters whose values are CPU lists: equal sets are equal values.
@@ -145,7 +146,7 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
 
 /// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes
 /// both.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DifferentLists {
     /// `isolcpus=…`, which is on the line.
     pub isolcpus: String,
