@@ -191,8 +191,9 @@ pub fn different_lists(
     })
 }
 
-/// The first parameter of the line that a kernel of this version would ignore because of these
-/// words.
+/// The first parameter that a kernel of this version would ignore on the line with these words,
+/// and does not ignore there already. A list of which the kernel only skips some CPUs, and
+/// interrupts on isolated CPUs, are no such parameters.
 #[must_use]
 pub fn first_ignored(
     line: &str,
@@ -207,7 +208,11 @@ pub fn first_ignored(
         CommandLineFault::ListDiffers { refused, kept, .. } => {
             split(refused).0 != split(kept).0 && !before.contains(fault)
         }
-        _ => false,
+        CommandLineFault::BeyondLast { .. } => !before.contains(fault),
+        // `merge` finds these too: only kernels before 4.15 replace one `isolcpus=` by another.
+        CommandLineFault::Replaced { .. }
+        | CommandLineFault::NoSuchCpus { .. }
+        | CommandLineFault::InterruptsOnIsolated { .. } => false,
     })
 }
 

@@ -15,7 +15,7 @@ use super::status;
 use super::warnings;
 use crate::plan::{PlanRefusal, Shield, choose};
 use crate::policy::ShieldRequest;
-use crate::survey::{IsolationKind, Machine, isolation_setup};
+use crate::survey::{CommandLineFault, IsolationKind, Machine, isolation_setup};
 use crate::tunables::nearest;
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
@@ -351,8 +351,9 @@ fn wanted_parameter(
     }
 }
 
-/// A kernel that has one list for `nohz_full=` and `isolcpus=` must not get two: it would take
-/// ours, which comes first, and drop the isolation that the user configured.
+/// A kernel must not get a list that it ignores. And a kernel that has one list for `nohz_full=`
+/// and `isolcpus=` must not get two: it would take ours, which comes first, and drop the isolation
+/// that the user configured.
 fn check_lists(
     host: &Host,
     loader: &dyn BootLoader,
@@ -363,6 +364,9 @@ fn check_lists(
     let possible = status::possible_cpus(host);
     match line::first_ignored(&entry.args, words, &possible, Some(version)) {
         None => Ok(()),
+        Some(fault @ CommandLineFault::BeyondLast { .. }) => {
+            Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) })
+        }
         Some(fault) => Err(BootError::ListsDiffer {
             version: entry.version.clone(),
             place: loader.source(host, "isolcpus").unwrap_or_else(|| entry.place.clone()),

@@ -15,7 +15,7 @@ mod trial;
 
 use cpushield::boot::grub::generator::{self, KernelRule};
 use cpushield::boot::loaders::EntryPosition;
-use cpushield::boot::plan::{BootRequest, plan};
+use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, loaders, status};
 use cpushield::policy::ShieldRequest;
@@ -238,6 +238,24 @@ fn before_5_18_nohz_full_is_refused_with_an_isolcpus_of_another_list() {
     let warnings = make_plan(&machine.host(), &BootRequest::default()).unwrap().warnings;
     let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel takes both";
     assert!(warnings.iter().any(|it| it.to_string().contains(taken)), "{warnings:#?}");
+}
+
+#[test]
+fn a_list_beyond_the_last_cpu_is_refused_because_the_kernel_ignores_all_of_it() {
+    let machine = Machine::debian();
+    let menu = loaders::find(&machine.host()).unwrap();
+    for (word, beyond) in [("nohz_full=2-9", "4-9"), ("isolcpus=managed_irq,4", "4")] {
+        let words = [word.to_owned()];
+        let error = for_words(&machine.host(), &words, menu.as_ref()).unwrap_err().to_string();
+        let why = format!("{word} names CPU {beyond}, but the last CPU is 3");
+        assert!(error.contains(&why), "{error}");
+    }
+    // The same list on the line before is not the fault of the words.
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"isolcpus=2-9\"\n");
+    machine.update_grub();
+    let menu = loaders::find(&machine.host()).unwrap();
+    let words = ["nohz_full=2-3".to_owned()];
+    for_words(&machine.host(), &words, menu.as_ref()).unwrap();
 }
 
 #[test]
