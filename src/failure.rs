@@ -418,6 +418,7 @@ impl From<crate::boot::BootError> for Failure {
                 }
                 failure.hint(format!("or use the same list for both: --cpus {isolcpus}"))
             }
+            BootError::Ignored { fault, .. } => Failure::usage(message).hint(fault.advice()),
             BootError::Active { .. } => {
                 Failure::machine(message).hint("remove them first: cpushield boot undo")
             }

@@ -6,20 +6,20 @@ use super::document::WantedParameter;
 use super::line::{self, ParameterConflict};
 use super::loaders;
 use super::parameters::KernelParameter;
+use super::reason::UnknownReason;
 use super::status::possible_cpus;
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// Why the running kernel does not know a parameter; `None` when it does.
-pub(super) fn why_unknown(parameter: &KernelParameter, machine: &Machine) -> Option<String> {
+pub(super) fn why_unknown(parameter: &KernelParameter, machine: &Machine) -> Option<UnknownReason> {
     let kernel = &machine.kernel;
     let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
     let by_config = parameter.unknown_to(&kernel.config, kernel.arch.as_deref(), version);
     let no_nohz = parameter.keyword == "nohz_full" && machine.can_stop_tick() == Some(false);
-    let reason =
-        by_config.or_else(|| no_nohz.then(|| "built without CONFIG_NO_HZ_FULL".to_owned()))?;
-    Some(format!("the running kernel does not know it: {reason}"))
+    by_config
+        .or_else(|| no_nohz.then(|| UnknownReason::NotBuilt { options: vec!["CONFIG_NO_HZ_FULL"] }))
 }
 
 /// The word that a command line has for the same parameter with another value.

@@ -1,9 +1,14 @@
 //! The documents about booting: the wanted parameters ([`BootPlan`]), the original files
 //! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data.
 
+use super::difference::{BootDifference, UndoNote};
+use super::doubt::TrialReason;
 use super::early::Enabled;
 use super::grub::generator::KernelRule;
+use super::reason::{BootReason, NextBoot, SkipReason, UnknownReason};
+use super::warnings::BootWarning;
 use crate::survey::CommandLineFault;
+use crate::with_text;
 use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +30,9 @@ pub struct BootPlan {
     pub housekeeping: CpuSet,
     /// CPUs that a trial shields and watches before the parameters become permanent.
     pub proves: CpuSet,
-    /// Why these CPUs and these kernels, in sentences.
-    pub why: Vec<String>,
+    /// Why these CPUs and these kernels.
+    #[serde(with = "with_text::list")]
+    pub why: Vec<BootReason>,
     /// The parameters.
     pub parameters: Vec<WantedParameter>,
     /// Parameters that are not wanted, each with the reason.
@@ -36,9 +42,10 @@ pub struct BootPlan {
     /// The kernels of the boot menu.
     pub kernels: Vec<BootKernel>,
     /// Which entry boots next before any change, and why.
-    pub next: Option<String>,
+    pub next: Option<NextBoot>,
     /// What the user should know first.
-    pub warnings: Vec<String>,
+    #[serde(with = "with_text::list")]
+    pub warnings: Vec<BootWarning>,
     /// The steps for the user where nothing is written.
     pub instructions: Vec<String>,
 }
@@ -68,9 +75,18 @@ pub struct SkippedParameter {
     /// Its name for `explain`.
     pub name: String,
     /// Why.
-    pub reason: String,
-    /// Whether `--on NAME` adds it.
-    pub on_request: bool,
+    #[serde(with = "with_text")]
+    pub reason: SkipReason,
+}
+
+/// One wanted parameter that a kernel does not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnknownParameter {
+    /// Its name for `explain`.
+    pub name: String,
+    /// Why the kernel does not know it.
+    #[serde(with = "with_text")]
+    pub why: UnknownReason,
 }
 
 /// One kernel of the menu.
@@ -86,8 +102,8 @@ pub struct BootKernel {
     pub chosen: bool,
     /// Whether its command line has `panic=`.
     pub panics: bool,
-    /// Wanted parameters that it does not support, each with the reason.
-    pub unknown: Vec<SkippedParameter>,
+    /// Wanted parameters that it does not know, each with the reason.
+    pub unknown: Vec<UnknownParameter>,
 }
 
 /// The files as they were before the first write. Kept until they are restored, across reboots.
@@ -154,7 +170,8 @@ pub struct TrialEnd {
     /// How it ended.
     pub end: SettledAs,
     /// Why.
-    pub why: String,
+    #[serde(with = "with_text")]
+    pub why: TrialReason,
     /// Files that were written or restored.
     pub files: Vec<String>,
 }
@@ -240,7 +257,7 @@ pub struct WrittenParameters {
     /// Files that were written; empty when nothing had to change.
     pub files: Vec<String>,
     /// Which entry boots next, and why.
-    pub next: Option<String>,
+    pub next: Option<NextBoot>,
     /// Whether that entry has the words.
     pub next_has: bool,
     /// The id of the first entry of ours that has them; `None` when they were added to existing
@@ -259,8 +276,9 @@ pub struct WrittenParameters {
 pub struct RemovedParameters {
     /// The files, each with its fate.
     pub files: Vec<(String, FileFate)>,
-    /// Further remarks.
-    pub notes: Vec<String>,
+    /// What could not be left as it was.
+    #[serde(with = "with_text::list")]
+    pub notes: Vec<UndoNote>,
 }
 
 /// What undo did with a file.
@@ -295,7 +313,7 @@ pub struct BootStatus {
     /// The running kernel.
     pub running: Option<String>,
     /// Which entry boots next, and why.
-    pub next: Option<String>,
+    pub next: Option<NextBoot>,
     /// The trial that is under way.
     pub trial: Option<TrialBoot>,
     /// The state of that trial.
@@ -305,8 +323,10 @@ pub struct BootStatus {
     /// The shield that is applied at every boot (`cpushield enable`).
     pub enabled: Option<Enabled>,
     /// What differs from what was written, and what to do.
-    pub differs: Vec<String>,
+    #[serde(with = "with_text::list")]
+    pub differs: Vec<BootDifference>,
     /// Isolation parameters that the running kernel did not accept as written.
+    #[serde(with = "with_text::list")]
     pub faults: Vec<CommandLineFault>,
 }
 

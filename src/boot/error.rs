@@ -73,6 +73,13 @@ pub enum BootError {
         /// CPUs that are outside the scheduling domains now.
         isolcpus: CpuSet,
     },
+    /// The kernel would ignore one of the parameters.
+    Ignored {
+        /// The kernel.
+        version: String,
+        /// What the kernel would do.
+        fault: Box<CommandLineFault>,
+    },
     /// None of the parameters applies to the chosen kernels.
     NothingApplies {
         /// Parameters that are always proposed, each with the reason why it does not apply.
@@ -181,6 +188,7 @@ impl fmt::Display for BootError {
             BootError::ListsDiffer { version, place, fault, .. } => {
                 write!(f, "kernel {version}: {fault}\n  file:  {place}")
             }
+            BootError::Ignored { version, fault } => write!(f, "kernel {version}: {fault}"),
             BootError::NothingApplies { skipped } => {
                 f.write_str(
                     "no kernel parameter applies to the chosen kernels: nothing was written",

@@ -1,11 +1,12 @@
 //! The kernels of a boot menu: what each was built with, which of them get the parameters, and
 //! which parameters they know. Takes the menu's entries and reads the files of these kernels.
 
-use super::document::BootKernel;
+use super::document::{BootKernel, UnknownParameter};
 use super::grub::generator::{self, KernelRule};
 use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::KernelParameter;
+use super::reason::UnknownReason;
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -98,7 +99,11 @@ impl<'a> SelectedKernels<'a> {
     }
 
     /// Why a kernel does not know a parameter; `None` when it does.
-    fn why_unknown(&self, parameter: &KernelParameter, entry: &LoaderEntry) -> Option<String> {
+    fn why_unknown(
+        &self,
+        parameter: &KernelParameter,
+        entry: &LoaderEntry,
+    ) -> Option<UnknownReason> {
         let version = KernelVersion::from_release(&entry.version);
         parameter.unknown_to(&self.builds.get(&entry.version)?.options, self.arch, version)
     }
@@ -108,8 +113,8 @@ impl<'a> SelectedKernels<'a> {
         &self,
         parameter: &KernelParameter,
         targets: &[&LoaderEntry],
-    ) -> Option<String> {
-        let reasons: Vec<String> =
+    ) -> Option<UnknownReason> {
+        let reasons: Vec<UnknownReason> =
             targets.iter().filter_map(|entry| self.why_unknown(parameter, entry)).collect();
         (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten()
     }
@@ -119,8 +124,8 @@ impl<'a> SelectedKernels<'a> {
         let mut kernels = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
             let unknown = parameters.iter().filter_map(|parameter| {
-                let reason = self.why_unknown(parameter, entry)?;
-                Some(parameter.skip(reason, false))
+                let why = self.why_unknown(parameter, entry)?;
+                Some(UnknownParameter { name: parameter.name.to_owned(), why })
             });
             kernels.push(BootKernel {
                 version: entry.version.clone(),

@@ -3,6 +3,7 @@
 //! because the next reboot by systemd starts a loaded kernel (`reboot` in systemctl(1),
 //! SYSTEMCTL_SKIP_AUTO_KEXEC).
 
+use super::difference::UndoNote;
 use super::document::{BootJournal, BootPlan, WrittenParameters};
 use super::error::BootError;
 use super::loaders::{self, LoaderEntry};
@@ -37,7 +38,7 @@ pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
     for entry in &found.entries {
         if plan.kernels.iter().any(|kernel| kernel.chosen && kernel.version == entry.version) {
-            let hint = "nothing was written; or drop --kexec and reboot";
+            let hint = "nothing was written; omit --kexec to reboot instead";
             return find_image(host, entry)
                 .map(drop)
                 .map_err(|why| BootError::Wrong { why, hint: Some(hint.to_owned()) });
@@ -160,7 +161,7 @@ fn load(
     let _lock = store.lock()?;
     let image = image(host, written)?;
     // The journal first: after a kill between the two, undo must know of it.
-    record_loaded(host, store, true)?;
+    record_loaded_kernel(store, boot_id(host))?;
     let now = host.exists("/run/systemd/system");
     let loaded = host.kexec_load(&image.kernel, image.initrd.as_deref(), &image.line);
     let mut still_loaded = false;
@@ -176,7 +177,7 @@ fn load(
         Err(error) => {
             // Undo must know of a kernel that stays loaded; one loaded before is not ours.
             if !still_loaded {
-                record_loaded(host, store, false)?;
+                record_loaded_kernel(store, None)?;
             }
             Err(error.into())
         }
@@ -204,7 +205,7 @@ fn fall_back(
                 Ok(()) => "the trial is written, and boots once: reboot instead".to_owned(),
                 Err(BootError::Killed) => return BootError::Killed,
                 Err(why) => {
-                    format!("remove the trial: cpushield boot undo ({why})")
+                    format!("remove the trial: cpushield boot undo (it cannot boot once: {why})")
                 }
             }
         }
@@ -225,24 +226,21 @@ fn boot_id(host: &Host) -> Option<String> {
     host.read_line("/proc/sys/kernel/random/boot_id").ok()
 }
 
-/// Records in the journal whether a kernel with the words is loaded.
-fn record_loaded(host: &Host, store: &Store, loaded: bool) -> Result<(), BootError> {
+/// Records in the journal which boot has loaded a kernel with the words; `None`: none has.
+fn record_loaded_kernel(store: &Store, boot_id: Option<String>) -> Result<(), BootError> {
     let Some(mut journal) = super::journal(store)? else { return Ok(()) };
-    journal.loaded = boot_id(host).filter(|_| loaded);
+    journal.loaded = boot_id;
     write::save_journal(store, &journal)
 }
 
-/// Unloads the kernel that this boot loaded. Returns a note for the user when the kernel refuses.
-pub(super) fn unload(host: &Host, journal: &BootJournal) -> Result<Option<String>, BootError> {
+/// Unloads the kernel that this boot loaded. Returns a note for the user when that is refused.
+pub(super) fn unload(host: &Host, journal: &BootJournal) -> Result<Option<UndoNote>, BootError> {
     if journal.loaded.is_none() || journal.loaded != boot_id(host) || !is_loaded(host) {
         return Ok(None);
     }
     match host.kexec_unload() {
         Ok(()) => Ok(None),
         Err(error) if error.is_stop() => Err(BootError::Killed),
-        Err(error) => Ok(Some(format!(
-            "the kernel that --kexec loaded cannot be unloaded ({error}), and a reboot by systemd \
-             would start it with the parameters: SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl reboot"
-        ))),
+        Err(error) => Ok(Some(UndoNote::StillLoaded { answer: error.to_string() })),
     }
 }

@@ -6,6 +6,7 @@ use crate::survey::{CommandLineFault, LIST_PER_KIND_SINCE, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
+use serde::Serialize;
 use std::fmt;
 
 /// Parameters whose values are CPU lists: equal sets are equal values.
@@ -145,7 +146,7 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
 
 /// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes
 /// both.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DifferentLists {
     /// `isolcpus=…`, which is on the line.
     pub isolcpus: String,
@@ -190,8 +191,9 @@ pub fn different_lists(
     })
 }
 
-/// The first parameter of the line that a kernel of this version would ignore because of these
-/// words.
+/// The first parameter that a kernel of this version would ignore on the line with these words,
+/// and does not ignore there already. A list of which the kernel only skips some CPUs, and
+/// interrupts on isolated CPUs, are no such parameters.
 #[must_use]
 pub fn first_ignored(
     line: &str,
@@ -206,7 +208,11 @@ pub fn first_ignored(
         CommandLineFault::ListDiffers { refused, kept, .. } => {
             split(refused).0 != split(kept).0 && !before.contains(fault)
         }
-        _ => false,
+        CommandLineFault::BeyondLast { .. } => !before.contains(fault),
+        // `merge` finds these too: only kernels before 4.15 replace one `isolcpus=` by another.
+        CommandLineFault::Replaced { .. }
+        | CommandLineFault::NoSuchCpus { .. }
+        | CommandLineFault::InterruptsOnIsolated { .. } => false,
     })
 }
 

@@ -10,11 +10,12 @@ use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
+use super::reason::{BootReason, NextBoot, RealtimeAbsence, SkipReason};
 use super::status;
 use super::warnings;
-use crate::plan::{PlanRefusal, Shield, choose, named};
+use crate::plan::{PlanRefusal, Shield, choose};
 use crate::policy::ShieldRequest;
-use crate::survey::{IsolationKind, Machine, isolation_setup};
+use crate::survey::{CommandLineFault, IsolationKind, Machine, isolation_setup};
 use crate::tunables::nearest;
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
@@ -40,7 +41,7 @@ pub fn plan(
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<BootPlan, BootError> {
     check_names(request)?;
-    let (shield, named_cpus, mut why) = choose_shield(machine, &request.shield)?;
+    let (shield, origin, mut why) = choose_shield(machine, &request.shield)?;
     let target = parameter_target(machine, &shield);
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
@@ -55,12 +56,15 @@ pub fn plan(
     }
     let (mut chosen, mut parameters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in PARAMETERS {
-        let refused = skip_by_request(parameter, request, named_cpus).or_else(|| {
+        let refused = skip_by_request(parameter, request, origin).or_else(|| {
             let reason = match menu {
-                Some(_) => kernels.why_unknown_to_all(parameter, &targets),
-                None => by_hand::why_unknown(parameter, machine),
+                Some(_) => kernels
+                    .why_unknown_to_all(parameter, &targets)
+                    .map(|why| SkipReason::UnknownToKernels { why }),
+                None => by_hand::why_unknown(parameter, machine)
+                    .map(|why| SkipReason::UnknownToRunning { why }),
             };
-            reason.map(|reason| parameter.skip(reason, false))
+            reason.map(|reason| parameter.skip(reason))
         });
         match refused {
             Some(refused) => skipped.push(refused),
@@ -85,12 +89,12 @@ pub fn plan(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: menu.is_some_and(|(loader, _)| loader.covers_later(host)),
-        proves: trial_cpus(&target, named_cpus),
+        proves: trial_cpus(&target, origin),
         cpus: target.cpus,
         housekeeping: target.rest,
         why,
         skipped,
-        next: describe_next(found),
+        next: next_boot(found),
         warnings,
         rule: kernels.rule,
         instructions,
@@ -153,7 +157,7 @@ pub fn for_words(
         why: Vec::new(),
         skipped: Vec::new(),
         rule: KernelRule::Matching { glob: version },
-        next: describe_next(found),
+        next: next_boot(found),
         warnings: found.warnings.clone(),
         instructions: match menu {
             Some(_) => Vec::new(),
@@ -167,10 +171,22 @@ pub fn for_words(
     })
 }
 
+/// Where the CPUs of a plan come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CpuOrigin {
+    /// The user requested CPUs.
+    Requested,
+    /// The user requested none: they are all that could ever be shielded.
+    Shieldable,
+}
+
 /// The CPUs that a trial shields: all that the user named. When the tool chose them, one is
 /// enough: a shield on all of them would leave almost no CPU to the starting services.
-fn trial_cpus(target: &ParameterTarget, named_cpus: bool) -> CpuSet {
-    if named_cpus { target.cpus.clone() } else { target.cpus.last().into_iter().collect() }
+fn trial_cpus(target: &ParameterTarget, origin: CpuOrigin) -> CpuSet {
+    match origin {
+        CpuOrigin::Requested => target.cpus.clone(),
+        CpuOrigin::Shieldable => target.cpus.last().into_iter().collect(),
+    }
 }
 
 fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootError {
@@ -180,9 +196,9 @@ fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootEr
 }
 
 /// Which entry boots next, and why.
-pub(super) fn describe_next(found: &FoundLoader) -> Option<String> {
+pub(super) fn next_boot(found: &FoundLoader) -> Option<NextBoot> {
     let entry = found.entries.get(found.next?)?;
-    Some(format!("{} ({})", entry.title, found.why))
+    Some(NextBoot { title: entry.title.clone(), why: found.why.clone() })
 }
 
 fn check_names(request: &BootRequest) -> Result<(), BootError> {
@@ -209,32 +225,29 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
     }
 }
 
-/// The CPUs that the user requested, or every CPU that could ever be shielded. Also returns
-/// whether the user requested any, and why these.
+/// The CPUs that the user requested, or every CPU that could ever be shielded. Also returns which
+/// of the two, and why these.
 fn choose_shield(
     machine: &Machine,
     request: &ShieldRequest,
-) -> Result<(Shield, bool, Vec<String>), BootError> {
-    let named_cpus = request.cpus.is_some()
+) -> Result<(Shield, CpuOrigin, Vec<BootReason>), BootError> {
+    let requested = request.cpus.is_some()
         || request.count.is_some()
         || request.near.is_some()
         || request.node.is_some();
-    let (shield, why) = if named_cpus {
+    let (shield, origin, why) = if requested {
         let choice = choose(machine, request)?;
-        (choice.shield, choice.why)
+        let why = choice.why.into_iter().map(|sentence| BootReason::CpusRequested { sentence });
+        (choice.shield, CpuOrigin::Requested, why.collect())
     } else {
         let shield = largest_shield(machine, request)?;
-        let why = format!(
-            "{} can be shielded at any time after this boot; the boot CPU's core, and a core of \
-             each memory node, stay as they are",
-            named(&shield.cpus)
-        );
-        (shield, vec![why])
+        let why = BootReason::EveryShieldableCpu { cpus: shield.cpus.clone() };
+        (shield, CpuOrigin::Shieldable, vec![why])
     };
     if shield.cpus.contains(0) {
         return Err(BootError::BootCpu { cpus: shield.cpus });
     }
-    Ok((shield, named_cpus, why))
+    Ok((shield, origin, why))
 }
 
 fn parameter_target(machine: &Machine, shield: &Shield) -> ParameterTarget {
@@ -261,37 +274,37 @@ fn choose_rule(
     request: &BootRequest,
     found: &FoundLoader,
     builds: &BTreeMap<String, KernelBuild>,
-    why: &mut Vec<String>,
+    why: &mut Vec<BootReason>,
 ) -> KernelRule {
     if let Some(glob) = &request.kernels {
         return KernelRule::Matching { glob: glob.clone() };
     }
     if builds.values().any(|build| build.realtime == Some(true)) {
-        why.push("PREEMPT_RT kernels get the parameters, all others stay as they are".to_owned());
+        why.push(BootReason::RealtimeKernels);
         return KernelRule::Realtime;
     }
-    let none = if builds.values().all(|build| build.realtime == Some(false)) {
-        "there is no PREEMPT_RT kernel"
+    let realtime = if builds.values().all(|build| build.realtime == Some(false)) {
+        RealtimeAbsence::None
     } else {
-        "no kernel is known to be a PREEMPT_RT kernel"
+        RealtimeAbsence::Unknown
     };
     let default = found.next.and_then(|index| found.entries.get(index));
     let first = found.entries.iter().find(|entry| !entry.ours);
     match (default, first) {
         (_, None) => {
-            why.push("could not list the installed kernels".to_owned());
+            why.push(BootReason::KernelsUnlisted);
             KernelRule::First
         }
         (Some(default), Some(first)) if default.version != first.version => {
-            why.push(format!(
-                "{none}: {}, which boots by default, gets the parameters; {}, the first one in \
-                 the menu, does not",
-                default.version, first.version
-            ));
+            why.push(BootReason::DefaultKernel {
+                realtime,
+                version: default.version.clone(),
+                first: first.version.clone(),
+            });
             KernelRule::Matching { glob: default.version.clone() }
         }
         _ => {
-            why.push(format!("{none}: the first one in the menu gets the parameters"));
+            why.push(BootReason::FirstKernel { realtime });
             KernelRule::First
         }
     }
@@ -301,19 +314,20 @@ fn choose_rule(
 fn skip_by_request(
     parameter: &KernelParameter,
     request: &BootRequest,
-    named_cpus: bool,
+    origin: CpuOrigin,
 ) -> Option<SkippedParameter> {
     let name = parameter.name;
-    let (reason, on_request) = match (request.shield.tunables.get(name), parameter.offer) {
-        (Some(false), _) => ("switched off by the request", false),
-        (_, ParameterOffer::Never(why)) => (why, false),
+    let reason = match (request.shield.tunables.get(name), parameter.offer) {
+        (Some(false), _) => SkipReason::SwitchedOff,
+        (_, ParameterOffer::Never(why)) => SkipReason::Never { why },
         (Some(true), _) | (None, ParameterOffer::Always) => return None,
-        (None, ParameterOffer::ForNamedCpus) if named_cpus => return None,
-        (None, ParameterOffer::ForNamedCpus) => ("only for CPUs that you name, --cpus LIST", true),
-        (None, ParameterOffer::OnRequest(why)) => (why, true),
+        (None, ParameterOffer::ForNamedCpus) => match origin {
+            CpuOrigin::Requested => return None,
+            CpuOrigin::Shieldable => SkipReason::ForNamedCpus { name },
+        },
+        (None, ParameterOffer::OnRequest(why)) => SkipReason::OnRequest { why, name },
     };
-    let reason = if on_request { format!("{reason} (--on {name})") } else { reason.to_owned() };
-    Some(parameter.skip(reason, on_request))
+    Some(parameter.skip(reason))
 }
 
 fn wanted_parameter(
@@ -337,8 +351,9 @@ fn wanted_parameter(
     }
 }
 
-/// A kernel that has one list for `nohz_full=` and `isolcpus=` must not get two: it would take
-/// ours, which comes first, and drop the isolation that the user configured.
+/// A kernel must not get a list that it ignores. And a kernel that has one list for `nohz_full=`
+/// and `isolcpus=` must not get two: it would take ours, which comes first, and drop the isolation
+/// that the user configured.
 fn check_lists(
     host: &Host,
     loader: &dyn BootLoader,
@@ -349,6 +364,9 @@ fn check_lists(
     let possible = status::possible_cpus(host);
     match line::first_ignored(&entry.args, words, &possible, Some(version)) {
         None => Ok(()),
+        Some(fault @ CommandLineFault::BeyondLast { .. }) => {
+            Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) })
+        }
         Some(fault) => Err(BootError::ListsDiffer {
             version: entry.version.clone(),
             place: loader.source(host, "isolcpus").unwrap_or_else(|| entry.place.clone()),

@@ -41,13 +41,8 @@ fn refuses(line: &str, word: &str) -> bool {
     known || unknown.is_some_and(|(words, _)| words.split(' ').any(|it| it == word))
 }
 
-/// A sentence about a refusal.
-#[must_use]
-pub fn describe(word: &str, message: &str) -> String {
-    format!("the kernel reported for {}: {message}", parameter_name(word))
-}
-
-fn parameter_name(word: &str) -> &str {
+/// The name of the parameter that a word sets.
+pub(super) fn parameter_name(word: &str) -> &str {
     word.split_once('=').map_or(word, |(name, _)| name)
 }
 

@@ -1,6 +1,7 @@
 //! Restores what [`super::write`] wrote: each boot file to its original bytes, as its journal has
 //! them. A file that another program changed since loses our parameters only.
 
+use super::difference::UndoNote;
 use super::document::{BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile};
 use super::error::BootError;
 use super::loaders::{self, BootLoader};
@@ -45,7 +46,7 @@ fn restore_file(
     loader: &dyn BootLoader,
     saved: &SavedFile,
     words: &[String],
-    notes: &mut Vec<String>,
+    notes: &mut Vec<UndoNote>,
 ) -> Result<FileFate, BootError> {
     let path = saved.path.as_str();
     let now = match host.read_bytes(path) {
@@ -76,7 +77,7 @@ fn restore_file(
         // A file that we created is removed, even when it was changed since.
         None if !generated => {
             if !only_ours {
-                notes.push(format!("{path} had been changed since it was written; it was removed"));
+                notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
             }
             host.erase_file(path)?;
             return Ok(FileFate::Restored);

@@ -1,6 +1,7 @@
 //! Which parameters are written, booted and in force: compares the journal, the loader's menu,
 //! `/proc/cmdline` and the kernel's files. Writes nothing.
 
+use super::difference::BootDifference;
 use super::document::{BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
 use super::error::BootError;
 use super::{early, line, loaders, plan, refusals, trial, write};
@@ -55,7 +56,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         words,
         rule: journal.map(|journal| journal.rule),
         kernels,
-        next: plan::describe_next(&found),
+        next: plan::next_boot(&found),
         trial,
         trial_state,
         last_trial,
@@ -106,38 +107,33 @@ fn differences(
     words: &[WordStatus],
     kernels: &[String],
     running: Option<&str>,
-) -> Vec<String> {
+) -> Vec<BootDifference> {
     let mut differs = Vec::new();
     if !journal.complete {
-        differs.push(
-            "writing was interrupted: `cpushield boot undo` restores the original files".to_owned(),
-        );
+        differs.push(BootDifference::Interrupted);
     }
     for version in journal.kernels.iter().filter(|version| !kernels.contains(version)) {
-        differs.push(format!(
-            "no menu entry gives them to {version} any more: the kernel was removed, or the \
-             loader's configuration changed"
-        ));
+        differs.push(BootDifference::EntryGone { version: version.clone() });
     }
     let is_chosen = running.is_some_and(|running| kernels.iter().any(|kernel| kernel == running));
-    let missing: Vec<&str> =
-        words.iter().filter(|it| !it.booted).map(|it| it.word.as_str()).collect();
+    let missing = words.iter().filter(|it| !it.booted).map(|it| it.word.clone());
+    let missing: Vec<String> = missing.collect();
     // A trial reports the result of its own boot.
     if !missing.is_empty() && journal.trial.is_none() {
-        let why =
-            if is_chosen { "boot its entry" } else { "the running kernel does not have them" };
-        differs.push(format!("not booted with {}: {why}", missing.join(" ")));
+        differs.push(match is_chosen {
+            true => BootDifference::EntryNotBooted { words: missing },
+            false => BootDifference::OtherKernel { words: missing },
+        });
     }
     for word in words.iter().filter(|it| it.booted && it.in_force == Some(false)) {
-        differs.push(format!(
-            "{} was booted but is not in force: {}",
-            word.word,
-            word.shows.as_deref().unwrap_or("nothing is shown")
-        ));
+        let (word, shows) = (word.word.clone(), word.shows.clone());
+        differs.push(BootDifference::NotInForce { word, shows });
     }
     for word in words {
-        let messages = word.refusals.iter();
-        differs.extend(messages.map(|message| refusals::describe(&word.word, message)));
+        differs.extend(word.refusals.iter().map(|message| BootDifference::Refused {
+            parameter: refusals::parameter_name(&word.word).to_owned(),
+            message: message.clone(),
+        }));
     }
     differs
 }

@@ -7,6 +7,7 @@
 //! them the default.
 
 use super::document::{BootJournal, SettledAs, TrialEnd};
+use super::doubt::{TrialDoubt, TrialReason};
 use super::error::BootError;
 use super::loaders::{self, BootLoader};
 use super::restore::restore_all;
@@ -38,7 +39,7 @@ pub fn unit(program: &str, state: &str) -> String {
     format!(
         "{MARK} `cpushield boot undo` removes it.\n\
          [Unit]\n\
-         Description=cpushield: keep or take back the boot parameters that this boot tries\n\
+         Description=cpushield: keep or remove the boot parameters of this trial boot\n\
          After=multi-user.target\n\n\
          [Service]\n\
          Type=simple\n\
@@ -64,7 +65,7 @@ pub struct TrialObservation {
     /// CPUs to shield and watch.
     pub proves: CpuSet,
     /// Why the trial has already failed; empty when it has not.
-    pub against: Vec<String>,
+    pub against: Vec<TrialDoubt>,
 }
 
 /// Checks whether the trial booted, its words are in force and no further units failed.
@@ -82,21 +83,16 @@ pub fn observe(host: &Host, store: &Store) -> Result<TrialObservation, BootError
     if trial.unit {
         let failed = host.failed_units()?;
         let new = failed.into_iter().filter(|unit| !trial.failed.contains(unit));
-        against.extend(new.map(|unit| format!("{unit} failed, and had not failed before")));
+        against.extend(new.map(|unit| TrialDoubt::UnitFailed { unit }));
     }
     Ok(TrialObservation { proves: trial.proves.clone(), against })
 }
 
 /// Why watching the active shield proves nothing about these CPUs; `None` when it has all of them.
 #[must_use]
-pub fn why_unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
-    let missing = proves.difference(shielded);
-    (!missing.is_empty()).then(|| {
-        format!(
-            "CPU {shielded} is shielded, not CPU {missing}, so no shield on CPU {proves} was \
-             watched (before a trial: `cpushield disable`, or `cpushield enable` with these CPUs)"
-        )
-    })
+pub fn why_unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<TrialDoubt> {
+    let (proves, shielded) = (proves.clone(), shielded.clone());
+    (!proves.is_subset(&shielded)).then_some(TrialDoubt::OtherShield { proves, shielded })
 }
 
 /// Ends a trial after its boot. `doubts` is what `verify` found against the shield; empty means
@@ -104,7 +100,7 @@ pub fn why_unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
 ///
 /// # Errors
 /// There is no trial, the machine was not rebooted, or a file cannot be written.
-pub fn conclude(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd, BootError> {
+pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<TrialEnd, BootError> {
     let _lock = store.lock()?;
     let mut against = observe(host, store)?.against;
     let booted = against.is_empty();
@@ -120,35 +116,28 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEn
         match write::make_permanent(host, store, journal.clone()) {
             Ok(written) => files = Some(written),
             Err(BootError::Killed) => return Err(BootError::Killed),
-            Err(error) => against.push(format!("it cannot be made permanent: {error}")),
+            Err(error) => against.push(TrialDoubt::CannotStay { why: error.to_string() }),
         }
     }
     let entry = trial.entry;
     let end = match files {
         Some(files) => {
-            let why = match trial.proves.is_empty() {
-                true => "the parameters are in force".to_owned(),
-                false => format!(
-                    "the parameters are in force, and a shield on CPU {} holds",
-                    trial.proves
-                ),
-            };
+            let why = TrialReason::Holds { proves: trial.proves };
             TrialEnd { entry, end: SettledAs::Permanent, why, files }
         }
         None => {
-            let what = match (booted, doubts.is_empty()) {
-                (true, true) => "the trial booted and passed",
-                (true, false) => "the trial booted, and failed",
-                (false, _) => "this boot is not the trial, or its parameters are not in force",
+            let why = match (booted, doubts.is_empty()) {
+                (true, true) => TrialReason::CannotStay { doubts: against },
+                (true, false) => TrialReason::Failed { doubts: against },
+                (false, _) => TrialReason::NotAsWanted { doubts: against },
             };
-            let why = format!("{what}: {}", against.join("; "));
             // The journal on disk has the files that making it permanent has changed.
             let journal = super::journal(store)?.unwrap_or(journal);
             let undone = restore_all(host, store, &journal).map_err(|error| match error {
                 BootError::Killed => BootError::Killed,
                 error => {
                     let undone = Some(error.to_string());
-                    BootError::Failed { why: why.clone(), undone, hint: None }
+                    BootError::Failed { why: why.to_string(), undone, hint: None }
                 }
             })?;
             let files = undone.files.into_iter().map(|(path, _)| path).collect();
@@ -162,18 +151,21 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEn
 }
 
 /// Words that this boot does not have, or that are not in force.
-fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<String>, Error> {
+fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<TrialDoubt>, Error> {
     let booted = host.read_line("/proc/cmdline")?;
     let log = host.kernel_log().unwrap_or_default();
     let mut missing = Vec::new();
     for word in &journal.words {
         let (shows, in_force) = status::read_effect(host, word);
         if !line::has(&booted, word) {
-            missing.push(format!("not booted with {word}"));
+            missing.push(TrialDoubt::NotBooted { word: word.clone() });
         } else if in_force == Some(false) {
-            missing.push(format!("{word}: {}", shows.unwrap_or_default()));
-            let messages = refusals::find(&log, word);
-            missing.extend(messages.iter().map(|message| refusals::describe(word, message)));
+            let shows = shows.unwrap_or_default();
+            missing.push(TrialDoubt::NotInForce { word: word.clone(), shows });
+            missing.extend(refusals::find(&log, word).into_iter().map(|message| {
+                let parameter = refusals::parameter_name(word).to_owned();
+                TrialDoubt::Refused { parameter, message }
+            }));
         }
     }
     Ok(missing)

@@ -7,7 +7,9 @@ use super::document::{
     WrittenParameters,
 };
 use super::error::BootError;
-use super::loaders::{self, BootFilePlan, BootLoader, FileEdit, FoundLoader, ParameterAssignment};
+use super::loaders::{
+    self, BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, ParameterAssignment,
+};
 use super::parameters::{ParameterOffer, named};
 use super::restore::restore_all;
 use super::{JOURNAL, kexec, line, plan, trial};
@@ -27,14 +29,18 @@ pub fn words(plan: &BootPlan) -> Vec<String> {
 ///
 /// # Errors
 /// Nothing can be written here.
-pub fn preview(host: &Host, plan: &BootPlan, last: bool) -> Result<BootFilePlan, BootError> {
+pub fn preview(
+    host: &Host,
+    plan: &BootPlan,
+    position: EntryPosition,
+) -> Result<BootFilePlan, BootError> {
     check_applies(plan)?;
     let (words, kernels) = (words(plan), chosen_kernels(plan));
     if words.is_empty() {
         return Ok(BootFilePlan::default());
     }
     let assignment =
-        ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &words, last };
+        ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &words, position };
     find_loader(plan)?.plan_files(host, &assignment)
 }
 
@@ -73,6 +79,15 @@ pub struct WriteMode {
     pub unit: Option<(String, String)>,
 }
 
+impl WriteMode {
+    fn position(&self) -> EntryPosition {
+        match self.trial || self.keep_default {
+            true => EntryPosition::Last,
+            false => EntryPosition::First,
+        }
+    }
+}
+
 /// Writes the parameters of a plan.
 ///
 /// # Errors
@@ -102,8 +117,9 @@ pub fn write(
         boot_words.push(trial::PANIC.to_owned());
     }
     let mut file_plan = {
-        let (words, last) = (&boot_words, mode.trial || mode.keep_default);
-        let assignment = ParameterAssignment { rule: &plan.rule, kernels: &kernels, words, last };
+        let (words, position) = (&boot_words, mode.position());
+        let rule = &plan.rule;
+        let assignment = ParameterAssignment { rule, kernels: &kernels, words, position };
         loader.plan_files(host, &assignment)?
     };
     if let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) {
@@ -198,7 +214,8 @@ pub(super) fn make_permanent(
     let file_plan = {
         let (kernels, words) = (&journal.kernels, &journal.words);
         let rule = &journal.rule;
-        let assignment = ParameterAssignment { rule, kernels, words, last: keep_default };
+        let position = if keep_default { EntryPosition::Last } else { EntryPosition::First };
+        let assignment = ParameterAssignment { rule, kernels, words, position };
         loader.plan_files(host, &assignment)?
     };
     for saved in read_originals(host, loader, &file_plan)? {
@@ -382,7 +399,7 @@ fn summarize(
     let entry = ours.and_then(|entry| entry.id.clone());
     Ok(WrittenParameters {
         loader: loader.name().to_owned(),
-        next: plan::describe_next(&found),
+        next: plan::next_boot(&found),
         next_has: next.is_some_and(|entry| has_words(entry, &words)),
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,

@@ -2,6 +2,7 @@
 
 use super::GlobalArgs;
 use super::request::RequestArgs;
+use crate::boot::loaders::EntryPosition;
 use crate::boot::plan::{BootRequest, plan};
 use crate::boot::{BootPlan, WordStatus, WrittenParameters, kexec, loaders, status, write};
 use crate::change::EffectTime;
@@ -137,7 +138,8 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
     let store = global.store();
     let plan = plan_boot(&host, &store, &args.request, &args.kernels)?;
     if args.dry_run {
-        let recipe = write::preview(&host, &plan, args.keep_default)?;
+        let position = if args.keep_default { EntryPosition::Last } else { EntryPosition::First };
+        let recipe = write::preview(&host, &plan, position)?;
         return ui.show(&plan, || {
             if write::words(&plan).is_empty() {
                 return "# nothing to write: every parameter is already present\n".to_owned();

@@ -5,7 +5,7 @@ use super::request::RequestArgs;
 use super::try_shield::{self, TryRequest};
 use super::{GlobalArgs, exit_status, standing};
 use crate::apply::ShieldPresence;
-use crate::boot::trial;
+use crate::boot::{TrialDoubt, trial};
 use crate::change::EffectTime;
 use crate::failure::{Failure, FailureKind};
 use crate::policy::ShieldRequest;
@@ -62,7 +62,7 @@ fn find_doubt(
     host: &Host,
     store: &Store,
     cpus: &CpuSet,
-) -> Option<String> {
+) -> Option<TrialDoubt> {
     match standing::find_settled_shield(host, store) {
         // A shield that the boot restored is the one to watch.
         Ok(ShieldPresence::Whole(journal)) => {
@@ -71,15 +71,15 @@ fn find_doubt(
                 .or_else(|| verify_active(global));
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
-            return Some(format!("the active shield is incomplete: {unfinished}"));
+            return Some(TrialDoubt::ShieldIncomplete { unfinished: unfinished.to_string() });
         }
         Ok(ShieldPresence::Absent) => {}
-        Err(error) => return Some(Failure::from(error).message),
+        Err(error) => return Some(not_watched(Failure::from(error))),
     }
     let machine = survey(host, &tunables::reads());
     let resolved = match RequestArgs::default().resolve(host, &machine, EffectTime::Runtime) {
         Ok(resolved) => resolved,
-        Err(failure) => return Some(failure.message),
+        Err(failure) => return Some(not_watched(failure)),
     };
     let request = ShieldRequest {
         cpus: Some(cpus.clone()),
@@ -98,20 +98,24 @@ fn find_doubt(
     };
     match try_shield::attempt_guarded(ui, global, host, store, &trying) {
         Ok(attempt) if attempt.verdict.holds() => None,
-        Ok(attempt) => Some(describe_leaks(&attempt.verdict)),
-        Err(failure) => Some(failure.message),
+        Ok(attempt) => Some(TrialDoubt::ShieldLeaks { verdict: describe_leaks(&attempt.verdict) }),
+        Err(failure) => Some(not_watched(failure)),
     }
 }
 
+fn not_watched(failure: Failure) -> TrialDoubt {
+    TrialDoubt::NotWatched { why: failure.message }
+}
+
 /// Verifies the active shield in a separate `verify` process. Returns why it does not hold.
-fn verify_active(global: &GlobalArgs) -> Option<String> {
+fn verify_active(global: &GlobalArgs) -> Option<TrialDoubt> {
     let (state, time) = (global.state_dir().display().to_string(), format!("{SECONDS}s"));
     let ended = process::spawn_self(&["--state", &state, "verify", "--for", &time])
         .and_then(|mut child| child.wait());
     match ended {
         Ok(status) if status.success() => None,
-        Ok(_) => Some("the shield does not hold: cpushield verify reports why".to_owned()),
-        Err(error) => Some(format!("cannot run verify: {error}")),
+        Ok(_) => Some(TrialDoubt::VerifyFails),
+        Err(error) => Some(TrialDoubt::NotWatched { why: format!("cannot run verify: {error}") }),
     }
 }
 

@@ -7,6 +7,7 @@ use super::loads::{LoadArgs, LoadCpus};
 use super::standing;
 use super::undo_watchdog::UndoWatchdog;
 use crate::apply::{self, ApplyError};
+use crate::boot::loaders::EntryPosition;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, trial, write};
 use crate::change::Outcome;
 use crate::experiment::matrix::CPUS;
@@ -79,7 +80,7 @@ impl LiveExperimentMachine<'_> {
     /// Checks that the boot loader can be given these parameters, without writing anything.
     pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
         let plan = self.boot_plan(&self.parameters(parameters))?;
-        write::preview(self.host, &plan, true).map(drop)
+        write::preview(self.host, &plan, EntryPosition::Last).map(drop)
     }
 
     fn boot_plan(&self, parameters: &[String]) -> Result<boot::BootPlan, BootError> {
@@ -297,7 +298,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             }
         }
         for note in &undone.notes {
-            self.ui.warn(note);
+            self.ui.warn(&note.to_string());
         }
         Ok(())
     }

@@ -115,11 +115,12 @@ fn later_kernel(loader: Option<&str>, rule: &KernelRule) -> String {
 /// The parameters that the plan leaves out, and its warnings.
 fn skipped_and_notes(plan: &BootPlan, width: usize) -> String {
     let mut text = String::new();
-    let (off, skipped): (Vec<_>, Vec<_>) = plan.skipped.iter().partition(|it| it.on_request);
+    let (off, skipped): (Vec<_>, Vec<_>) =
+        plan.skipped.iter().partition(|it| it.reason.is_on_request());
     if !skipped.is_empty() {
         text.push_str("\nNot used\n");
         let rows: Vec<Vec<String>> =
-            skipped.iter().map(|skip| vec![skip.name.clone(), skip.reason.clone()]).collect();
+            skipped.iter().map(|it| vec![it.name.clone(), it.reason.to_string()]).collect();
         text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
     }
     if !off.is_empty() {
@@ -127,7 +128,8 @@ fn skipped_and_notes(plan: &BootPlan, width: usize) -> String {
         let names = format!("\nOff by default (--on NAME)\n  {}\n", names.join(", "));
         text.push_str(&fold(&names, width));
     }
-    text + &fold(&list_section("Note", &plan.warnings), width)
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    text + &fold(&list_section("Note", &warnings), width)
 }
 
 /// The text of `cpushield boot apply`.

@@ -59,12 +59,29 @@ fn has_cpuset(controllers: Option<&str>) -> bool {
     controllers.is_some_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
 }
 
+/// The cpuset files of a cgroup of version 1. Their names have a prefix on most machines.
+struct V1Files<'a> {
+    r: &'a SurveyReader<'a>,
+    dir: &'a str,
+    prefix: &'a str,
+}
+
+impl V1Files<'_> {
+    fn set(&self, name: &str) -> Option<CpuSet> {
+        self.r.set(&[(&format!("{}/{}{name}", self.dir, self.prefix), List)])
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        self.r.flag(&format!("{}/{}{name}", self.dir, self.prefix))
+    }
+}
+
 fn read_v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
     let prefix = found.prefix.clone();
-    let set = |dir: &str, name: &str| r.set(&[(&format!("{dir}/{prefix}{name}"), List)]);
-    let flag = |dir: &str, name: &str| r.flag(&format!("{dir}/{prefix}{name}"));
-    found.mems = set(mount, "effective_mems").or_else(|| set(mount, "mems")).unwrap_or_default();
-    found.balanced = flag(mount, "sched_load_balance");
+    let root = V1Files { r, dir: mount, prefix: &prefix };
+    let mems = root.set("effective_mems").or_else(|| root.set("mems"));
+    found.mems = mems.unwrap_or_default();
+    found.balanced = root.flag("sched_load_balance");
     found.root_tasks = count_members(r, mount, "tasks");
     let mut dirs = children(r, mount, &prefix);
     while let Some(dir) = dirs.pop() {
@@ -73,12 +90,13 @@ fn read_v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
             break;
         }
         dirs.extend(children(r, &dir, &prefix));
+        let files = V1Files { r, dir: &dir, prefix: &prefix };
         found.groups.push(CpusetGroup {
-            cpus: set(&dir, "cpus").unwrap_or_default(),
-            effective: set(&dir, "effective_cpus"),
+            cpus: files.set("cpus").unwrap_or_default(),
+            effective: files.set("effective_cpus"),
             partition: None,
-            exclusive: flag(&dir, "cpu_exclusive").unwrap_or(false),
-            balanced: flag(&dir, "sched_load_balance"),
+            exclusive: files.flag("cpu_exclusive").unwrap_or(false),
+            balanced: files.flag("sched_load_balance"),
             tasks: count_members(r, &dir, "tasks"),
             path: dir,
         });
@@ -87,8 +105,7 @@ fn read_v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
 }
 
 fn read_v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
-    let set = |dir: &str, name: &str| r.list(&format!("{dir}/cpuset.{name}"));
-    found.mems = set(mount, "mems.effective").unwrap_or_default();
+    found.mems = r.list(&format!("{mount}/cpuset.mems.effective")).unwrap_or_default();
     let control = r.line(&format!("{mount}/cgroup.subtree_control"));
     found.delegated = has_cpuset(control.as_deref());
     found.root_tasks = count_members(r, mount, "cgroup.procs");
@@ -105,10 +122,12 @@ fn read_v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
             dirs.extend(children(r, &dir, "cpuset."));
         }
         let group = CpusetGroup {
-            cpus: set(&dir, "cpus").unwrap_or_default(),
-            effective: set(&dir, "cpus.effective"),
+            cpus: r.list(&format!("{dir}/cpuset.cpus")).unwrap_or_default(),
+            effective: r.list(&format!("{dir}/cpuset.cpus.effective")),
             partition: r.line(&format!("{dir}/cpuset.cpus.partition")),
-            exclusive: set(&dir, "cpus.exclusive").is_some_and(|cpus| !cpus.is_empty()),
+            exclusive: r
+                .list(&format!("{dir}/cpuset.cpus.exclusive"))
+                .is_some_and(|cpus| !cpus.is_empty()),
             balanced: None,
             tasks: count_members(r, &dir, "cgroup.procs"),
             path: dir,

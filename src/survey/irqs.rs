@@ -5,7 +5,7 @@
 use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use super::{Irq, IrqMovability};
 use cpushield_linux::text::interrupts;
-use cpushield_linux::{CpuSet, Operation};
+use cpushield_linux::{CpuSet, Operation, RecordedOutcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 const IRQ: &str = "/proc/irq";
@@ -124,8 +124,11 @@ fn try_move(r: &SurveyReader, dir: &str, actions: &str) -> IrqMovability {
         }
     } else {
         match r.host.recorded_outcome(Operation::Write, &path) {
-            Some(result) => result,
-            None => return IrqMovability::Unknown("the recording did not try".to_owned()),
+            RecordedOutcome::Succeeded => Ok(()),
+            RecordedOutcome::Failed(error) => Err(error),
+            RecordedOutcome::NotRecorded => {
+                return IrqMovability::Unknown("the recording does not show it".to_owned());
+            }
         }
     };
     if let Err(error) = &result {

@@ -73,7 +73,8 @@ fn read_cpus(
     let mut cores = SharingSets::new(r, &all.online, CORE, "core_id");
     let mut packages = SharingSets::new(r, &all.online, PACKAGE, "physical_package_id");
     let mut caches = CacheReader::new(r, &all.online);
-    let mut strengths = CpuStrengths::new(r, pmus.is_some());
+    // The PMUs already show the core types.
+    let mut strengths = pmus.is_none().then(|| CpuStrengths::new(r));
     let mut cpus = Vec::new();
     for cpu in all.online.iter() {
         let processor = cpuinfo.processors.get(&cpu);
@@ -86,7 +87,8 @@ fn read_cpus(
         let siblings = core.cpus.filter(|siblings| siblings.contains(cpu));
         let siblings = siblings.unwrap_or_else(|| CpuSet::single(cpu));
         let package = packages.find(cpu, None);
-        let (capacity, max_khz) = strengths.find(cpu, &siblings);
+        let strength = strengths.as_mut().map(|strengths| strengths.find(cpu, &siblings));
+        let (capacity, max_khz) = strength.unwrap_or((None, None));
         let kind = pmus.map(|(fast, _)| fast.contains(cpu));
         let name_and_part = processor.map(|processor| (&processor.name, processor.part));
         let model = (name_and_part, kind, capacity, max_khz);
@@ -173,21 +175,16 @@ impl<'a> SharingSets<'a> {
 struct CpuStrengths<'a> {
     r: &'a SurveyReader<'a>,
     has_capacity: Option<bool>,
-    /// Whether another source already has the core types.
-    known: bool,
     /// The values that were read, by each thread of the core.
     by_thread: BTreeMap<usize, (Option<u32>, Option<u64>)>,
 }
 
 impl<'a> CpuStrengths<'a> {
-    fn new(r: &'a SurveyReader<'a>, known: bool) -> CpuStrengths<'a> {
-        CpuStrengths { r, has_capacity: None, known, by_thread: BTreeMap::new() }
+    fn new(r: &'a SurveyReader<'a>) -> CpuStrengths<'a> {
+        CpuStrengths { r, has_capacity: None, by_thread: BTreeMap::new() }
     }
 
     fn find(&mut self, cpu: usize, siblings: &CpuSet) -> (Option<u32>, Option<u64>) {
-        if self.known {
-            return (None, None);
-        }
         if let Some(strength) = self.by_thread.get(&cpu) {
             return *strength;
         }

@@ -56,10 +56,11 @@ fn by_clocksource(clocksources: &[String]) -> Option<String> {
 /// The hypervisor by vendor and product name; serial numbers are never read.
 fn by_dmi(r: &SurveyReader) -> Option<String> {
     let texts = ["product_name", "sys_vendor"].map(|n| r.line(&format!("/sys/class/dmi/id/{n}")));
-    let contain = |word: &str| texts.iter().flatten().any(|text| text.contains(word));
+    let names = texts.into_iter().flatten().collect::<Vec<String>>().join("\n");
     // Microsoft sells physical machines too.
     let hypervisor = DMI.iter().find(|(word, _)| {
-        contain(word) && (!word.starts_with("Microsoft") || contain("Virtual Machine"))
+        names.contains(word)
+            && (!word.starts_with("Microsoft") || names.contains("Virtual Machine"))
     });
     hypervisor.map(|(_, name)| (*name).to_owned())
 }

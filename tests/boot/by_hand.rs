@@ -1,7 +1,7 @@
 //! Machines with a loader that is not written: the instructions fit the running kernel, because
 //! nothing else is known.
 
-use super::{planned, words};
+use super::{make_plan, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::policy::ShieldRequest;
 use cpushield::report::boot_plan_text;
@@ -14,7 +14,7 @@ use super::grub::Machine;
 fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
     let request = BootRequest { shield, kernels: None };
-    let plan = planned(&Host::recorded(&root).unwrap(), &request).unwrap();
+    let plan = make_plan(&Host::recorded(&root).unwrap(), &request).unwrap();
     (words(&plan).into_iter().map(str::to_owned).collect(), boot_plan_text(&plan, usize::MAX))
 }
 
@@ -30,10 +30,10 @@ fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
         shield: ShieldRequest { count: Some(1), ..ShieldRequest::default() },
         kernels: None,
     };
-    let both = planned(&machine.host(), &request).unwrap();
+    let both = make_plan(&machine.host(), &request).unwrap();
     assert_eq!(words(&both), ["nohz_full=3", "rcu_nocbs=3", "irqaffinity=0-2"]);
     machine.remove("sys/devices/system/cpu/nohz_full");
-    let one = planned(&machine.host(), &request).unwrap();
+    let one = make_plan(&machine.host(), &request).unwrap();
     assert_eq!(words(&one), ["rcu_nocbs=3", "irqaffinity=0-2"]);
 }
 
@@ -48,7 +48,7 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     );
     let plan_with = |release: &str| {
         machine.write("proc/sys/kernel/osrelease", release);
-        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
         (words(&plan).join(" "), boot_plan_text(&plan, 200), plan.instructions.join("\n"))
     };
     let (given, text, steps) = plan_with("2.6.32-122-rtai\n");
@@ -60,7 +60,10 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     // The running kernel knows them; the kernels in the menu are checked one by one.
     let (given, _, steps) = plan_with("3.10.0\n");
     assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
-    assert!(steps.contains("line 2: no change, this kernel knows none of them"), "{steps}");
+    assert!(
+        steps.contains("line 2: no change, this kernel knows none of the parameters"),
+        "{steps}"
+    );
     assert!(steps.contains("line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=1-3"), "{steps}");
 }
 
@@ -76,7 +79,7 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
         machine.write("proc/cmdline", line);
         let shield =
             ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
-        planned(&machine.host(), &BootRequest { shield, kernels: None })
+        make_plan(&machine.host(), &BootRequest { shield, kernels: None })
             .unwrap()
             .instructions
             .join("\n")

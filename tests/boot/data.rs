@@ -1,8 +1,8 @@
-//! Every loader file of other people's machines below `../shared/data/boot`, read in place: it is
-//! written and comes back to the byte, or it is refused and nothing is written.
+//! Every real loader file below `../shared/data/boot`, read in place: it is written and restored
+//! byte for byte, or it is refused and nothing is written.
 
 use super::grub::Machine;
-use super::planned;
+use super::make_plan;
 use cpushield::boot::grub::env;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
@@ -11,8 +11,8 @@ use cpushield::policy::ShieldRequest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Prints a real `grub.cfg` as the distribution's own script would: with more words for the kernels
-/// when it is asked to.
+/// Prints a real `grub.cfg` as the distribution's own script does, with the words of
+/// `GRUB_CMDLINE_LINUX` in each command line.
 const TEN_LINUX: &str = r#"#!/bin/sh
 if [ -n "$GRUB_CMDLINE_LINUX" ]; then
     sed "s|^\([[:space:]]*linux[a-z0-9]*[[:space:]]*[^[:space:]]*\)|\1 $GRUB_CMDLINE_LINUX|" "$ROOT/real.cfg"
@@ -21,23 +21,23 @@ else
 fi
 "#;
 
-fn asked() -> BootRequest {
+fn request_all_kernels() -> BootRequest {
     let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
     BootRequest { shield: wish, kernels: Some("*".to_owned()) }
 }
 
 const WORDS: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";
 
-/// What became of a file.
+/// The result for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Became {
+enum FileResult {
     Written,
     Refused,
     Instructions,
 }
 
-/// Where a file of this kind stands on a machine; `None` for texts that are no loader's files.
-fn place(path: &Path, text: &str) -> Option<&'static str> {
+/// The path of a file of this kind on a machine; `None` for texts that are not loader files.
+fn find_place(path: &Path, text: &str) -> Option<&'static str> {
     let name = path.file_name()?.to_str()?;
     let is = |what: &str| text.lines().any(|line| line.trim_start().starts_with(what));
     Some(match name {
@@ -55,7 +55,7 @@ fn place(path: &Path, text: &str) -> Option<&'static str> {
     })
 }
 
-fn machine(at: &str, text: &str) -> Machine {
+fn make_machine(at: &str, text: &str) -> Machine {
     let machine = Machine::without_loader();
     match at {
         "boot/grub2/grub.cfg" => {
@@ -75,20 +75,21 @@ fn machine(at: &str, text: &str) -> Machine {
     machine
 }
 
-/// Writes, looks at what every entry has then, and takes it back.
-fn round_trip(name: &str, machine: &Machine) -> Became {
+/// Writes the words, checks every entry, and undoes it.
+fn round_trip(name: &str, machine: &Machine) -> FileResult {
     let before = machine.files();
-    let plan = match planned(&machine.host(), &asked()) {
+    let plan = match make_plan(&machine.host(), &request_all_kernels()) {
         Ok(plan) => plan,
         Err(error) => {
-            let told = matches!(error, BootError::Unparsable { .. } | BootError::NoKernel { .. });
-            assert!(told, "{name}: {error}");
+            let expected =
+                matches!(error, BootError::Unparsable { .. } | BootError::NoKernel { .. });
+            assert!(expected, "{name}: {error}");
             assert_eq!(before, machine.files(), "{name}");
-            return Became::Refused;
+            return FileResult::Refused;
         }
     };
     let (host, store) = (machine.host(), machine.store());
-    let became = match write::write(&host, &store, &plan, &WriteMode::default()) {
+    let result = match write::write(&host, &store, &plan, &WriteMode::default()) {
         Ok(written) => {
             // Kernels before 3.8 and 3.10 do not know all of them.
             let words = written.words.join(" ");
@@ -99,58 +100,58 @@ fn round_trip(name: &str, machine: &Machine) -> Became {
                     |it: &&loaders::LoaderEntry| it.version == *version && it.args.contains(&words);
                 assert!(found.entries.iter().any(|it| with(&it)), "{name}: {version}");
             }
-            Became::Written
+            FileResult::Written
         }
         Err(BootError::ByHand { instructions, .. }) => {
             // Kernels before 3.8 and 3.10 do not know all of them.
             let known = ["irqaffinity=0-1", "rcu_nocbs=2-3 irqaffinity=0-1", WORDS];
             let given = |line: &String| known.iter().any(|words| line.ends_with(words));
             assert!(instructions.iter().any(given), "{name}: {instructions:#?}");
-            Became::Instructions
+            FileResult::Instructions
         }
         Err(error) => panic!("{name}: {error}"),
     };
     write::undo(&machine.host(), &store).unwrap();
     assert_eq!(before, machine.files(), "{name}");
-    became
+    result
 }
 
-fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
+fn collect_files(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { walk(&path, files) } else { files.push(path) }
+        if path.is_dir() { collect_files(&path, files) } else { files.push(path) }
     }
 }
 
 #[test]
-fn every_loader_file_of_others_comes_back_to_the_byte_or_is_refused_untouched() {
-    let Some(dir) = super::others::data() else { return };
+fn every_real_loader_file_is_restored_byte_for_byte_or_refused_unchanged() {
+    let Some(dir) = super::others::find_boot_data() else { return };
     let mut files = Vec::new();
-    walk(&dir, &mut files);
+    collect_files(&dir, &mut files);
     files.sort();
-    let mut became: BTreeMap<(&str, Became), usize> = BTreeMap::new();
+    let mut results: BTreeMap<(&str, FileResult), usize> = BTreeMap::new();
     for file in &files {
         let text = std::fs::read_to_string(file).unwrap();
-        let Some(at) = place(file, &text) else { continue };
+        let Some(at) = find_place(file, &text) else { continue };
         let name = file.strip_prefix(&dir).unwrap().display().to_string();
-        *became.entry((at, round_trip(&name, &machine(at, &text)))).or_default() += 1;
+        *results.entry((at, round_trip(&name, &make_machine(at, &text)))).or_default() += 1;
     }
-    println!("{became:#?}");
-    let count = |at, fate| became.get(&(at, fate)).copied().unwrap_or(0);
-    assert!(count("boot/grub2/grub.cfg", Became::Written) >= 30, "{became:#?}");
-    assert!(count("boot/loader/entries/m-1.conf", Became::Written) >= 3, "{became:#?}");
-    assert!(count("boot/extlinux/extlinux.conf", Became::Written) >= 10, "{became:#?}");
-    assert_eq!(count("boot/firmware/cmdline.txt", Became::Written), 1, "{became:#?}");
-    assert!(count("boot/grub/menu.lst", Became::Instructions) >= 40, "{became:#?}");
+    println!("{results:#?}");
+    let count = |at, fate| results.get(&(at, fate)).copied().unwrap_or(0);
+    assert!(count("boot/grub2/grub.cfg", FileResult::Written) >= 30, "{results:#?}");
+    assert!(count("boot/loader/entries/m-1.conf", FileResult::Written) >= 3, "{results:#?}");
+    assert!(count("boot/extlinux/extlinux.conf", FileResult::Written) >= 10, "{results:#?}");
+    assert_eq!(count("boot/firmware/cmdline.txt", FileResult::Written), 1, "{results:#?}");
+    assert!(count("boot/grub/menu.lst", FileResult::Instructions) >= 40, "{results:#?}");
     for old in ["etc/lilo.conf", "etc/elilo.conf", "etc/yaboot.conf", "etc/zipl.conf"] {
-        assert_eq!(count(old, Became::Written), 0, "{became:#?}");
+        assert_eq!(count(old, FileResult::Written), 0, "{results:#?}");
     }
 }
 
-/// What `grub2-editenv list` printed, as the block it came from.
+/// The environment block is made from the output of `grub2-editenv list`.
 #[test]
-fn environment_blocks_of_others_are_read_and_what_tuned_added_counts() {
-    let Some(dir) = super::others::data() else { return };
+fn real_environment_blocks_are_parsed_and_parameters_of_tuned_count() {
+    let Some(dir) = super::others::find_boot_data() else { return };
     let mut read = 0;
     for name in ["env-GRUBENV_WITH_TUNED_PARAMS", "env-GRUBENV_WITHOUT_TUNED_PARAMS"] {
         let listed = std::fs::read_to_string(dir.join(format!("insights/{name}.txt"))).unwrap();

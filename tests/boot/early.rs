@@ -1,4 +1,5 @@
-//! What shields CPUs at each boot: written, taken away, and understood by those who read it.
+//! `cpushield enable` and `disable`: the files are written and removed, and the init systems and
+//! the shell accept them.
 
 use super::grub::Machine;
 use clap::Parser;
@@ -11,14 +12,14 @@ use cpushield::cli::request::RequestArgs;
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
-fn call(program: &str) -> StartCommand {
+fn make_start_command(program: &str) -> StartCommand {
     let words = ["apply", "--cpus", "3", "--near", "it's $HOME"].map(str::to_owned).to_vec();
     StartCommand { program: program.to_owned(), state: "/var/lib/cpushield".to_owned(), words }
 }
 
-/// `update-rc.d` as Debian's: links below `/etc/rcS.d`, and away with them; `rc-update` of OpenRC
-/// the same below `/etc/runlevels`.
-fn with_rc(host: Host) -> Host {
+/// Simulates Debian's `update-rc.d`, which makes and removes links below `/etc/rcS.d`, and
+/// OpenRC's `rc-update`, which does so below `/etc/runlevels`.
+fn simulate_rc_programs(host: Host) -> Host {
     host.with_programs(|root, words, _| {
         let link = root.join("etc/rcS.d/S01cpushield");
         let levels = ["boot", "sysinit"].map(|it| root.join("etc/runlevels").join(it));
@@ -45,7 +46,7 @@ fn with_rc(host: Host) -> Host {
     })
 }
 
-fn machine(init: InitSystem) -> Machine {
+fn make_machine(init: InitSystem) -> Machine {
     let machine = Machine::debian();
     machine.write("etc/systemd/system/.keep", "");
     machine.write("etc/init.d/README", "");
@@ -62,11 +63,13 @@ fn machine(init: InitSystem) -> Machine {
 }
 
 #[test]
-fn it_is_written_and_taken_away_to_the_byte_whichever_write_is_refused_or_the_last_one() {
+fn enable_and_disable_restore_every_byte_after_a_refusal_or_a_kill() {
     for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
-        let machine = machine(init);
-        let (before, host) = (machine.files(), with_rc(machine.host()));
-        let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
+        let machine = make_machine(init);
+        let (before, host) = (machine.files(), simulate_rc_programs(machine.host()));
+        let put =
+            early::install(&host, &machine.store(), &make_start_command("/usr/bin/cpushield"))
+                .unwrap();
         assert_eq!(put.init, init);
         assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put));
         assert_ne!(before, machine.files());
@@ -74,27 +77,31 @@ fn it_is_written_and_taken_away_to_the_byte_whichever_write_is_refused_or_the_la
         assert_eq!(before, machine.files());
         assert_eq!(early::remove(&host, &machine.store()).unwrap(), None);
         for at in 0..2 {
-            let host = with_rc(machine.host()).failing(InjectedFault::Refuse { at, errno: 30 });
-            let error = early::install(&host, &machine.store(), &call("/x")).unwrap_err();
+            let host = simulate_rc_programs(machine.host())
+                .failing(InjectedFault::Refuse { at, errno: 30 });
+            let error =
+                early::install(&host, &machine.store(), &make_start_command("/x")).unwrap_err();
             assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
             assert_eq!(before, machine.files(), "refused at {at}");
             assert_eq!(early::installed(&machine.store()).unwrap(), None);
-            let host = with_rc(machine.host()).failing(InjectedFault::Stop { at });
-            early::install(&host, &machine.store(), &call("/x")).unwrap_err();
-            early::remove(&with_rc(machine.host()), &machine.store()).unwrap().unwrap();
+            let host = simulate_rc_programs(machine.host()).failing(InjectedFault::Stop { at });
+            early::install(&host, &machine.store(), &make_start_command("/x")).unwrap_err();
+            early::remove(&simulate_rc_programs(machine.host()), &machine.store())
+                .unwrap()
+                .unwrap();
             assert_eq!(before, machine.files(), "killed at {at}");
         }
     }
 }
 
-/// Only what makes programs start at boot is written: no setting of the running kernel, no group.
+/// Only files that start programs at boot are written: no kernel setting and no cgroup.
 #[test]
-fn to_enable_a_shield_changes_nothing_of_the_running_system() {
+fn enabling_a_shield_changes_nothing_of_the_running_system() {
     for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
-        let machine = machine(init);
+        let machine = make_machine(init);
         let before = machine.files();
-        let host = with_rc(machine.host());
-        early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
+        let host = simulate_rc_programs(machine.host());
+        early::install(&host, &machine.store(), &make_start_command("/usr/bin/cpushield")).unwrap();
         let root = machine.path("");
         for (path, file) in machine.files() {
             let inside = path.strip_prefix(&root).unwrap();
@@ -107,11 +114,13 @@ fn to_enable_a_shield_changes_nothing_of_the_running_system() {
 }
 
 #[test]
-fn undo_leaves_what_is_enabled_and_boot_undo_too() {
+fn undo_and_boot_undo_keep_the_enabled_shield() {
     for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
-        let machine = machine(init);
-        let host = with_rc(machine.host());
-        let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
+        let machine = make_machine(init);
+        let host = simulate_rc_programs(machine.host());
+        let put =
+            early::install(&host, &machine.store(), &make_start_command("/usr/bin/cpushield"))
+                .unwrap();
         let enabled = machine.files();
         assert_eq!(apply::undo(&host, &machine.store()).unwrap().shield, None);
         assert_eq!(write::undo(&host, &machine.store()).unwrap(), None);
@@ -120,9 +129,9 @@ fn undo_leaves_what_is_enabled_and_boot_undo_too() {
     }
 }
 
-/// What is called at boot is what was asked for, from whichever directory.
+/// The command at boot has the same options, with absolute paths.
 #[test]
-fn the_call_says_the_request_again() {
+fn the_boot_command_repeats_the_request() {
     let wish = RequestArgs {
         cpus: Some("2-3".to_owned()),
         half_core: true,
@@ -137,41 +146,51 @@ fn the_call_says_the_request_again() {
     assert!(apply_arguments(&near)[2].starts_with('/'), "{:?}", apply_arguments(&near));
 }
 
-/// `vm/test init-scripts` runs it there.
+/// `vm/test init-scripts` runs the script with the real OpenRC.
 #[test]
-fn with_openrc_it_stands_in_the_runlevel_that_sets_the_machine_up() {
+fn openrc_gets_the_script_in_the_runlevel_that_sets_up_the_machine() {
     for (debian, level) in [(false, "boot"), (true, "sysinit")] {
-        let machine = machine(InitSystem::Openrc);
+        let machine = make_machine(InitSystem::Openrc);
         if debian {
             machine.write("etc/runlevels/sysinit/bootmisc.sh", "");
         }
-        early::install(&with_rc(machine.host()), &machine.store(), &call("/x")).unwrap();
+        early::install(
+            &simulate_rc_programs(machine.host()),
+            &machine.store(),
+            &make_start_command("/x"),
+        )
+        .unwrap();
         let link = machine.path(&format!("etc/runlevels/{level}/cpushield"));
         assert!(link.symlink_metadata().is_ok(), "{level}");
-        // A service that is needed and not there would keep it from being started.
+        // OpenRC does not start a service that needs a missing one.
         let script = machine.read("etc/init.d/cpushield");
         assert!(!script.lines().any(|line| line.trim_start().starts_with("need ")), "{script}");
     }
 }
 
 #[test]
-fn a_file_of_that_name_that_is_not_ours_stays() {
-    let machine = machine(InitSystem::Sysv);
+fn a_foreign_file_of_the_same_name_is_kept() {
+    let machine = make_machine(InitSystem::Sysv);
     machine.write("etc/init.d/cpushield", "#!/bin/sh\n# theirs\n");
-    let error = early::install(&with_rc(machine.host()), &machine.store(), &call("/x"));
+    let error = early::install(
+        &simulate_rc_programs(machine.host()),
+        &machine.store(),
+        &make_start_command("/x"),
+    );
     assert!(matches!(error.unwrap_err(), BootError::Foreign { .. }));
     assert!(machine.read("etc/init.d/cpushield").contains("theirs"));
     let machine = Machine::debian();
-    let error = early::install(&machine.host(), &machine.store(), &call("/x")).unwrap_err();
+    let error =
+        early::install(&machine.host(), &machine.store(), &make_start_command("/x")).unwrap_err();
     assert!(error.to_string().contains("'/x' '--quiet'"), "{error}");
 }
 
-/// The shell runs the scripts: the words arrive as they were given.
+/// The shell runs the scripts, and `echo` prints the words that it receives.
 #[test]
-fn the_shell_hands_every_word_over_as_it_is() {
+fn the_scripts_pass_every_word_unchanged() {
     let dir = std::env::temp_dir().join(format!("cpushield-early-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let (_, text, mode) = early::file(InitSystem::Sysv, &call("/bin/echo"));
+    let (_, text, mode) = early::file(InitSystem::Sysv, &make_start_command("/bin/echo"));
     let script = dir.join("cpushield");
     std::fs::write(&script, &text).unwrap();
     assert_eq!(mode, 0o755);
@@ -179,8 +198,8 @@ fn the_shell_hands_every_word_over_as_it_is() {
     let said = Command::new("sh").arg(&script).arg("start").output().unwrap();
     assert_eq!(String::from_utf8(said.stdout).unwrap(), wanted);
     assert_eq!(Command::new("sh").arg(&script).arg("x").status().unwrap().code(), Some(2));
-    // OpenRC reads its scripts with functions of its own around them.
-    let (_, text, _) = early::file(InitSystem::Openrc, &call("/bin/echo"));
+    // OpenRC defines functions before it reads a script.
+    let (_, text, _) = early::file(InitSystem::Openrc, &make_start_command("/bin/echo"));
     std::fs::write(&script, &text).unwrap();
     let around = "ebegin() { :; }; eend() { exit $1; }; . \"$1\"; start";
     let said = Command::new("sh").args(["-c", around, "sh"]).arg(&script).output().unwrap();
@@ -192,13 +211,13 @@ fn the_shell_hands_every_word_over_as_it_is() {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_the_unit() {
     let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let (path, text, _) = early::file(InitSystem::Systemd, &call("/bin/echo"));
+    let (path, text, _) = early::file(InitSystem::Systemd, &make_start_command("/bin/echo"));
     let unit = dir.join(path.rsplit('/').next().unwrap());
     std::fs::write(&unit, text).unwrap();
-    // Of this unit alone: others of this machine may be wrong in ways of their own.
+    // Checks this unit alone: other units of this machine may have errors.
     let mut verify = Command::new("systemd-analyze");
     match verify.args(["verify", "--recursive-errors=no"]).arg(&unit).output() {
         Ok(said) => {

@@ -1,5 +1,5 @@
-//! A machine with GRUB as files, and `grub-mkconfig` played in a few lines of shell: it runs every
-//! script below `etc/grub.d` between the same marks as the real one.
+//! A machine with GRUB, made of files. A few lines of shell simulate `grub-mkconfig`: they run
+//! every script below `etc/grub.d` between the same marks as the real program.
 
 use cpushield_linux::{CommandOutput, Host, Store};
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ done
 [ -z "$tab" ] || echo '}'
 "#;
 
-/// Whether a kernel is loaded that a reboot would start.
+/// The file that shows whether a kernel is loaded for kexec.
 pub const LOADED: &str = "sys/kernel/kexec_loaded";
 
 /// The machine.
@@ -82,7 +82,7 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    /// Four CPUs, an RT kernel and another, GRUB as Debian sets it up.
+    /// Four CPUs, an RT kernel and another kernel, with GRUB as on Debian.
     pub fn debian() -> Machine {
         Machine::with(&[("6.12.9-amd64", false), ("6.12.9-rt-amd64", true)])
     }
@@ -131,7 +131,7 @@ impl Machine {
         machine
     }
 
-    /// Where a file of it really is.
+    /// The real path of a file of the machine.
     pub fn path(&self, path: &str) -> PathBuf {
         self.place(path)
     }
@@ -146,7 +146,7 @@ impl Machine {
         fs::write(place, text).unwrap();
     }
 
-    /// A program that a test answers for.
+    /// Creates a program that a test simulates.
     pub fn program(&self, path: &str) {
         self.write(path, "");
         fs::set_permissions(self.place(path), fs::Permissions::from_mode(0o755)).unwrap();
@@ -160,7 +160,7 @@ impl Machine {
         fs::remove_file(self.place(path)).unwrap();
     }
 
-    /// A kernel package.
+    /// Installs a kernel, as a package does.
     pub fn install(&self, version: &str, realtime: bool) {
         let rt =
             if realtime { "CONFIG_PREEMPT_RT=y\n" } else { "# CONFIG_PREEMPT_RT is not set\n" };
@@ -169,13 +169,13 @@ impl Machine {
         self.write(&format!("boot/vmlinuz-{version}"), "");
     }
 
-    /// The same for a menu that is elsewhere.
+    /// Generates the menu at another path.
     pub fn update_grub_at(&self, path: &str) {
         let said = mkconfig(&self.dir.join("root"));
         self.write(path, &String::from_utf8(said.out).unwrap());
     }
 
-    /// What a kernel package does at its end.
+    /// Generates the menu, as a kernel package does at its end.
     pub fn update_grub(&self) {
         let said = mkconfig(&self.dir.join("root"));
         fs::write(self.place("boot/grub/grub.cfg"), said.out).unwrap();
@@ -190,7 +190,7 @@ impl Machine {
         self.probing("fs", "ext2")
     }
 
-    /// The same where `grub-probe` says this.
+    /// The machine whose `grub-probe` gives this answer.
     pub fn probing(&self, what: &str, answer: &str) -> Host {
         let root = self.dir.join("root");
         let (what, answer) = (format!("--target={what}"), answer.to_owned());
@@ -209,13 +209,13 @@ impl Machine {
                 })
             }
             ["grub-editenv", block, rest @ ..] => Some(editenv(&root.join(&block[1..]), rest)),
-            // A kernel without that file is one without the call.
+            // A kernel without that file does not have the system call.
             ["kexec_file_load", what, ..] if root.join(LOADED).exists() => {
                 let loaded = if *what == "--unload" { "0\n" } else { "1\n" };
                 fs::write(root.join(LOADED), loaded).unwrap();
                 Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
             }
-            // The real one, where it is installed, looks at what was made.
+            // The real program, where it is installed, checks the generated file.
             ["grub-script-check" | "grub2-script-check"] => real(&["grub-script-check"], input),
             _ => None,
         })

@@ -1,13 +1,13 @@
-//! The scripts of `cpushield enable` and those who start them without systemd: OpenRC, and insserv
-//! with sysvinit's rc, as Debian packages them. `vm/init-roots` makes their roots; they run here in
-//! namespaces of their own, `vm/test init-scripts` lets them shield a CPU.
+//! The scripts of `cpushield enable` with the real init programs: OpenRC, and insserv with
+//! sysvinit's rc, as Debian packages them. `vm/init-roots` makes their root file systems. The
+//! programs run here in separate namespaces; `vm/test init-scripts` lets them shield a CPU.
 
 use cpushield::boot::early::{self, InitSystem, StartCommand};
 use cpushield_linux::{CommandOutput, Host, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Takes away what would reach beyond the namespaces, then does what inittab does.
+/// Removes the scripts that would affect more than the namespaces, then does what inittab does.
 const BOOT: &str = r#"
 cd "$1"
 for name in udev hwclock.sh kmod urandom brightness mount-configfs checkfs.sh checkroot.sh \
@@ -27,17 +27,17 @@ done
 exec chroot "$1" /etc/init.d/rcS
 "#;
 
-fn root(kind: &str) -> Result<PathBuf, String> {
+fn unpack_root(kind: &str) -> Result<PathBuf, String> {
     let cache = std::env::var_os("CPUSHIELD_CACHE").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/cpushield/vm"));
     let tar = cache.or(home).unwrap_or_default().join(format!("init/{kind}.tar"));
     if !tar.exists() {
-        return Err(format!("{} is not there: vm/init-roots", tar.display()));
+        return Err(format!("{} does not exist; vm/init-roots makes it", tar.display()));
     }
     let root = std::env::temp_dir().join(format!("cpushield-{kind}-{}", std::process::id()));
     std::fs::create_dir_all(&root).unwrap();
     let done = Command::new("tar").arg("-C").arg(&root).arg("-xf").arg(&tar).output().unwrap();
-    // Users cannot make the device files in it, nor enter it.
+    // Without privileges the device files cannot be made, and chroot fails.
     match done.status.success() {
         true => Ok(root),
         false => {
@@ -47,8 +47,8 @@ fn root(kind: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Their own programs answer, in their root.
-fn host(root: &Path) -> Host {
+/// A host whose programs run in its root file system.
+fn run_programs_in(root: &Path) -> Host {
     Host::recorded(root).unwrap().with_programs(|root, words, _| {
         let mut chroot = Command::new("chroot");
         chroot.arg(root).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -59,9 +59,9 @@ fn host(root: &Path) -> Host {
 }
 
 #[test]
-fn those_who_start_it_on_real_machines_do() {
+fn real_init_programs_start_the_script_at_boot() {
     for (kind, init) in [("openrc", InitSystem::Openrc), ("sysv-rc", InitSystem::Sysv)] {
-        let root = match root(kind) {
+        let root = match unpack_root(kind) {
             Ok(root) => root,
             Err(why) => {
                 eprintln!("NOT RUN: {kind}: {why}");
@@ -79,21 +79,21 @@ fn those_who_start_it_on_real_machines_do() {
         let state = "/var/lib/cpushield".to_owned();
         let call = StartCommand { program: "/usr/sbin/stub".to_owned(), state, words };
         let store = Store::new(&root.join("var/lib/cpushield"));
-        let installed = early::install(&host(&root), &store, &call).unwrap();
+        let installed = early::install(&run_programs_in(&root), &store, &call).unwrap();
         assert_eq!(installed.init, init);
         let mut boot = Command::new("unshare");
         boot.args(["--mount", "--pid", "--fork", "--uts", "--net", "sh", "-c", BOOT, "sh"]);
         let done = boot.arg(&root).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         let done = done.env("TERM", "dumb").output().unwrap();
-        let told = format!(
+        let output = format!(
             "{}{}",
             String::from_utf8_lossy(&done.stdout),
             String::from_utf8_lossy(&done.stderr)
         );
         let said = std::fs::read_to_string(root.join("said")).unwrap_or_default();
         let wanted = "--quiet|--state|/var/lib/cpushield|apply|--cpus|3|it's $HOME|";
-        assert_eq!(said, wanted, "{kind}: {told}");
-        early::remove(&host(&root), &store).unwrap().unwrap();
+        assert_eq!(said, wanted, "{kind}: {output}");
+        early::remove(&run_programs_in(&root), &store).unwrap().unwrap();
         for dir in ["etc/init.d", "etc/rcS.d", "etc/rc2.d", "etc/runlevels/sysinit"] {
             let names = std::fs::read_dir(root.join(dir)).into_iter().flatten();
             let ours =

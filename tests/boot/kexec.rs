@@ -1,32 +1,34 @@
-//! What `--kexec` loads, and that nothing stays loaded which was refused or taken back.
+//! `--kexec` loads the kernel of the written entry. After a refusal or an undo no kernel stays
+//! loaded.
 
 use super::grub::{LOADED, Machine};
-use super::planned;
+use super::make_plan;
 use cpushield::boot::kexec::{self, KexecImage};
 use cpushield::boot::plan::BootRequest;
+use cpushield::boot::reason::NextReason;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, WrittenParameters, journal, loaders};
 use cpushield_linux::InjectedFault;
 
 const RT: &str = "6.12.9-rt-amd64";
 
-fn hinted(error: &BootError) -> (String, String) {
+fn split_error(error: &BootError) -> (String, String) {
     match error {
         BootError::Wrong { why, hint } => (why.clone(), hint.clone().unwrap_or_default()),
         error => panic!("{error:?}"),
     }
 }
 
-/// A machine whose kernel can load another.
-fn able() -> Machine {
+/// A machine whose kernel supports kexec.
+fn make_kexec_machine() -> Machine {
     let machine = Machine::debian();
     machine.write(&format!("boot/initrd.img-{RT}"), "");
     machine.write(LOADED, "0\n");
     machine
 }
 
-fn written(machine: &Machine, trial: bool) -> WrittenParameters {
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+fn write_parameters(machine: &Machine, trial: bool) -> WrittenParameters {
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     kexec::possible(&machine.host(), &plan).unwrap();
     let how = WriteMode { trial, kexec: true, ..WriteMode::default() };
     let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
@@ -35,16 +37,16 @@ fn written(machine: &Machine, trial: bool) -> WrittenParameters {
 }
 
 #[test]
-fn what_an_entry_names_is_loaded_and_without_its_ram_disk_nothing_is_written() {
-    let machine = able();
+fn the_files_of_an_entry_are_loaded_and_a_missing_ram_disk_is_refused() {
+    let machine = make_kexec_machine();
     machine.remove(&format!("boot/initrd.img-{RT}"));
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    let (why, hint) = hinted(&kexec::possible(&machine.host(), &plan).unwrap_err());
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    let (why, hint) = split_error(&kexec::possible(&machine.host(), &plan).unwrap_err());
     assert!(why.contains(&format!("/boot/initrd.img-{RT} is at none of ")), "{why}");
     assert!(hint.starts_with("nothing was written"), "{hint}");
     machine.write(&format!("boot/initrd.img-{RT}"), "");
     let line = format!("BOOT_IMAGE=/boot/vmlinuz-{RT} root=UUID=ab ro nohz_full=1-3 rcu_nocbs=1-3");
-    let image = kexec::image(&machine.host(), &written(&machine, false)).unwrap();
+    let image = kexec::image(&machine.host(), &write_parameters(&machine, false)).unwrap();
     let words = |line: &str| {
         let mut words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
         words.sort();
@@ -56,7 +58,7 @@ fn what_an_entry_names_is_loaded_and_without_its_ram_disk_nothing_is_written() {
 }
 
 #[test]
-fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
+fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
     let load = |rest: &str, there: &[&str]| {
         let machine = Machine::without_loader();
         let text = format!("title x\nlinux /m/{RT}/linux\noptions root=LABEL=x ro\n{rest}");
@@ -77,7 +79,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
             menu: String::new(),
             trial: None,
         };
-        // The file says the version here.
+        // The version comes from the file of the entry.
         let written = match loaders::find(&machine.host()).unwrap().unwrap().1.entries.pop() {
             Some(entry) => WrittenParameters { kernels: vec![entry.version], ..written },
             None => written,
@@ -92,7 +94,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
         line: format!("BOOT_IMAGE=/{kernel} root=LABEL=x ro"),
     };
     assert_eq!(load(&one, &[&kernel, &disk]).unwrap(), image(Some(format!("/{disk}"))));
-    // Whose entry has none needs none.
+    // An entry without a RAM disk needs none.
     let none = format!("version {RT}\n");
     assert_eq!(load(&none, &[&kernel]).unwrap(), image(None));
     for (rest, there, wanted) in [
@@ -100,22 +102,22 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
         (one.clone(), vec![disk.as_str()], "is at none of "),
         (format!("initrd /ucode.img\n{one}"), vec![&kernel, &disk], "several initial RAM disks"),
     ] {
-        let (why, _) = hinted(&load(&rest, &there).unwrap_err());
+        let (why, _) = split_error(&load(&rest, &there).unwrap_err());
         assert!(why.contains(wanted), "{why}");
     }
 }
 
 #[test]
-fn undo_unloads_what_this_boot_has_loaded_and_nothing_else() {
-    let machine = able();
-    let it = written(&machine, false);
+fn undo_unloads_only_the_kernel_that_this_boot_loaded() {
+    let machine = make_kexec_machine();
+    let it = write_parameters(&machine, false);
     let started = kexec::start(&machine.host(), &machine.store(), &it).unwrap();
     assert!(!started.now);
     assert_eq!(machine.read(LOADED), "1\n");
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(machine.read(LOADED), "0\n");
-    // After a boot what is loaded is somebody else's.
-    let it = written(&machine, false);
+    // A kernel that is loaded in a later boot is not ours.
+    let it = write_parameters(&machine, false);
     kexec::start(&machine.host(), &machine.store(), &it).unwrap();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -123,17 +125,17 @@ fn undo_unloads_what_this_boot_has_loaded_and_nothing_else() {
 }
 
 #[test]
-fn killed_between_loading_and_starting_undo_unloads_it() {
+fn after_a_kill_between_loading_and_starting_undo_unloads_the_kernel() {
     let count = {
-        let machine = able();
-        let (host, it) = (machine.host(), written(&machine, true));
+        let machine = make_kexec_machine();
+        let (host, it) = (machine.host(), write_parameters(&machine, true));
         kexec::start(&host, &machine.store(), &it).unwrap();
         host.writes() + 1
     };
     for at in 0..count {
-        let machine = able();
+        let machine = make_kexec_machine();
         machine.write("run/systemd/system/README", "");
-        let it = written(&machine, true);
+        let it = write_parameters(&machine, true);
         let killed = machine.host().failing(InjectedFault::Stop { at });
         let error = kexec::start(&killed, &machine.store(), &it).unwrap_err();
         assert!(matches!(error, BootError::Killed), "{at}: {error}");
@@ -143,33 +145,34 @@ fn killed_between_loading_and_starting_undo_unloads_it() {
 }
 
 #[test]
-fn when_it_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once() {
-    // The init system refuses to start it, or the kernel to load it.
+fn after_a_refusal_no_kernel_stays_loaded_and_the_loader_boots_the_trial_once() {
+    // The init system refuses to start the kernel, or the kernel refuses to load it.
     for init in [true, false] {
         for trial in [true, false] {
-            let machine = able();
+            let machine = make_kexec_machine();
             if init {
                 machine.write("run/systemd/system/README", "");
             }
-            let it = written(&machine, trial);
+            let it = write_parameters(&machine, trial);
             if !init {
                 machine.remove(LOADED);
             }
             let error = kexec::start(&machine.host(), &machine.store(), &it).unwrap_err();
-            let (_, hint) = hinted(&error);
+            let (_, hint) = split_error(&error);
             assert!(hint.ends_with("reboot instead"), "{hint}");
             assert!(!init || machine.read(LOADED) == "0\n");
             assert_eq!(journal(&machine.store()).unwrap().unwrap().loaded, None);
             let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
             assert!(found.entries[found.next.unwrap()].ours, "{}", found.why);
-            assert_eq!(found.why.contains("for one boot"), trial, "{}", found.why);
+            let is_once = matches!(found.why, NextReason::ForOneBoot { .. });
+            assert_eq!(is_once, trial, "{}", found.why);
         }
     }
-    // Where the loader cannot either, there is nothing to reboot into.
-    let machine = able();
-    let it = written(&machine, true);
+    // If the loader cannot boot the trial once either, the hint is to undo it.
+    let machine = make_kexec_machine();
+    let it = write_parameters(&machine, true);
     machine.remove(LOADED);
     let host = machine.probing("abstraction", "lvm");
-    let (_, hint) = hinted(&kexec::start(&host, &machine.store(), &it).unwrap_err());
+    let (_, hint) = split_error(&kexec::start(&host, &machine.store(), &it).unwrap_err());
     assert!(hint.contains("cpushield boot undo") && hint.contains("lvm"), "{hint}");
 }

@@ -14,20 +14,21 @@ mod settle;
 mod trial;
 
 use cpushield::boot::grub::generator::{self, KernelRule};
-use cpushield::boot::plan::{BootRequest, plan};
+use cpushield::boot::loaders::EntryPosition;
+use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, BootPlan, FileFate, loaders, status};
+use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, loaders, status};
 use cpushield::policy::ShieldRequest;
 use cpushield::survey::survey;
 use cpushield_linux::{Host, InjectedFault};
 use grub::Machine;
 
-fn planned(host: &Host, asked: &BootRequest) -> Result<BootPlan, BootError> {
+fn make_plan(host: &Host, asked: &BootRequest) -> Result<BootPlan, BootError> {
     let machine = survey(host, &[]);
     plan(host, &machine, asked, loaders::find(host)?.as_ref())
 }
 
-fn cpus(list: &str) -> BootRequest {
+fn request_cpus(list: &str) -> BootRequest {
     let wish = ShieldRequest { cpus: Some(list.parse().unwrap()), ..ShieldRequest::default() };
     BootRequest { shield: wish, kernels: None }
 }
@@ -40,7 +41,7 @@ fn words(plan: &BootPlan) -> Vec<&str> {
 fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
     let machine = Machine::debian();
     let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
     let written =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
@@ -63,7 +64,7 @@ fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
             .is_empty()
     );
     assert_eq!(again.writes(), 0);
-    let other = planned(&machine.host(), &cpus("3")).unwrap();
+    let other = make_plan(&machine.host(), &request_cpus("3")).unwrap();
     let refused =
         write::write(&machine.host(), &machine.store(), &other, &WriteMode::default()).unwrap_err();
     assert!(matches!(refused, BootError::Active { .. }), "{refused}");
@@ -84,7 +85,7 @@ fn the_generator_writes_the_same_script_as_before() {
 #[test]
 fn a_kernel_that_is_installed_later_gets_the_parameters_and_undo_rebuilds_the_menu() {
     let machine = Machine::debian();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     machine.install("6.13.1-rt-amd64", true);
     machine.install("6.13.1-amd64", false);
@@ -103,7 +104,7 @@ fn a_kernel_that_is_installed_later_gets_the_parameters_and_undo_rebuilds_the_me
 fn without_an_rt_kernel_the_newest_or_the_saved_one_gets_the_parameters() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
     let chosen = |machine: &Machine| {
-        let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+        let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
         assert_eq!(words(&plan), ["nohz_full=2-3", "rcu_nocbs=2-3", "irqaffinity=0-1"]);
         write::write(
             &machine.host(),
@@ -132,7 +133,7 @@ fn after_a_kill_or_refusal_at_any_write_every_byte_is_restored() {
     let count = {
         let (machine, host) = (Machine::debian(), Machine::debian());
         let (host, plan) =
-            (host.host(), planned(&machine.host(), &BootRequest::default()).unwrap());
+            (host.host(), make_plan(&machine.host(), &BootRequest::default()).unwrap());
         write::write(&host, &machine.store(), &plan, &WriteMode::default()).unwrap();
         host.writes()
     };
@@ -140,7 +141,7 @@ fn after_a_kill_or_refusal_at_any_write_every_byte_is_restored() {
     for at in 0..count {
         let machine = Machine::debian();
         let before = machine.files();
-        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
         let killed = machine.host().failing(InjectedFault::Stop { at });
         let error =
             write::write(&killed, &machine.store(), &plan, &WriteMode::default()).unwrap_err();
@@ -173,9 +174,12 @@ fn after_a_kill_or_refusal_at_any_write_every_byte_is_restored() {
 fn unsafe_or_contradictory_requests_are_refused_before_any_write() {
     let machine = Machine::debian();
     let before = machine.files();
-    let refused = |asked: &BootRequest| planned(&machine.host(), asked).unwrap_err();
+    let refused = |asked: &BootRequest| make_plan(&machine.host(), asked).unwrap_err();
     for list in ["0-3", "9", "0"] {
-        assert!(matches!(refused(&cpus(list)), BootError::Refused(_) | BootError::BootCpu { .. }));
+        assert!(matches!(
+            refused(&request_cpus(list)),
+            BootError::Refused(_) | BootError::BootCpu { .. }
+        ));
     }
     let kernels =
         |glob: &str| BootRequest { kernels: Some(glob.to_owned()), ..BootRequest::default() };
@@ -211,7 +215,7 @@ fn before_5_18_nohz_full_is_refused_with_an_isolcpus_of_another_list() {
     for line in ["isolcpus=2-3", "isolcpus=managed_irq,domain,3 quiet"] {
         let machine = given("5.10.0-rt-amd64", line);
         let before = machine.files();
-        let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
+        let error = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
         let BootError::ListsDiffer { place, .. } = &error else { panic!("{error}") };
         assert_eq!(place, "/etc/default/grub:1");
         let text = error.to_string();
@@ -222,15 +226,36 @@ fn before_5_18_nohz_full_is_refused_with_an_isolcpus_of_another_list() {
     }
     // The same list is accepted, and the hint says how to request it.
     let machine = given("5.10.0-rt-amd64", "isolcpus=2-3");
-    let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
+    let error = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
     let failure = cpushield::failure::Failure::from(error).to_string();
     assert!(failure.contains("--cpus 2-3"), "{failure}");
-    assert_eq!(words(&planned(&machine.host(), &cpus("2-3")).unwrap())[0], "nohz_full=2-3");
+    assert_eq!(
+        words(&make_plan(&machine.host(), &request_cpus("2-3")).unwrap())[0],
+        "nohz_full=2-3"
+    );
     // Later kernels take both, and the plan says so.
     let machine = given("5.18.0-rt-amd64", "isolcpus=2-3");
-    let warnings = planned(&machine.host(), &BootRequest::default()).unwrap().warnings;
+    let warnings = make_plan(&machine.host(), &BootRequest::default()).unwrap().warnings;
     let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel takes both";
-    assert!(warnings.iter().any(|it| it.contains(taken)), "{warnings:#?}");
+    assert!(warnings.iter().any(|it| it.to_string().contains(taken)), "{warnings:#?}");
+}
+
+#[test]
+fn a_list_beyond_the_last_cpu_is_refused_because_the_kernel_ignores_all_of_it() {
+    let machine = Machine::debian();
+    let menu = loaders::find(&machine.host()).unwrap();
+    for (word, beyond) in [("nohz_full=2-9", "4-9"), ("isolcpus=managed_irq,4", "4")] {
+        let words = [word.to_owned()];
+        let error = for_words(&machine.host(), &words, menu.as_ref()).unwrap_err().to_string();
+        let why = format!("{word} names CPU {beyond}, but the last CPU is 3");
+        assert!(error.contains(&why), "{error}");
+    }
+    // The same list on the line before is not the fault of the words.
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"isolcpus=2-9\"\n");
+    machine.update_grub();
+    let menu = loaders::find(&machine.host()).unwrap();
+    let words = ["nohz_full=2-3".to_owned()];
+    for_words(&machine.host(), &words, menu.as_ref()).unwrap();
 }
 
 #[test]
@@ -251,7 +276,7 @@ fn status_reports_isolation_parameters_that_the_running_kernel_ignores() {
 #[test]
 fn foreign_or_unparsable_files_are_left_alone() {
     let machine = Machine::debian();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     machine.write("etc/grub.d/07_cpushield", "#!/bin/sh\necho mine\n");
     let error =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
@@ -266,7 +291,7 @@ fn foreign_or_unparsable_files_are_left_alone() {
     assert!(error.to_string().contains("# by hand"), "{error}");
     assert_eq!(before, machine.files());
     machine.write("boot/grub/grub.cfg", &format!("{cfg}menuentry 'x' {{\n"));
-    let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
+    let error = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
     let line = cfg.lines().count() + 1;
     assert!(error.to_string().contains(&format!("line {line}: ")), "{error}");
 }
@@ -276,13 +301,14 @@ fn status_reports_what_is_written_booted_and_in_force() {
     let machine = Machine::debian();
     let read_status = || status::status(&machine.host(), &machine.store()).unwrap();
     assert!(read_status().words.is_empty());
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let seen = read_status();
     let word = &seen.words[0];
     assert_eq!((word.written, word.booted, word.in_force), (true, false, Some(false)));
     assert_eq!(seen.kernels, ["6.12.9-rt-amd64"]);
-    assert!(seen.differs[0].contains("not booted with nohz_full=1-3 rcu_nocbs=1-3"), "{seen:#?}");
+    let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned).to_vec();
+    assert_eq!(seen.differs, [BootDifference::EntryNotBooted { words }]);
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3\n");
     machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
     let seen = read_status();
@@ -290,7 +316,8 @@ fn status_reports_what_is_written_booted_and_in_force() {
     assert_eq!(seen.words[0].in_force, Some(true));
     // The words were booted, but the kernel did not accept them.
     machine.write("sys/devices/system/cpu/nohz_full", "2\n");
-    assert!(read_status().differs[0].contains("not in force"));
+    let seen = read_status();
+    assert!(matches!(seen.differs[..], [BootDifference::NotInForce { .. }]), "{seen:#?}");
     // The kernel's log has the reason; a program's line in the log does not count.
     machine.write(
         "dev/kmsg",
@@ -304,7 +331,8 @@ fn status_reports_what_is_written_booted_and_in_force() {
         (&seen.words[0].refusals[..], seen.words[1].refusals.len()),
         (&[message.into()][..], 0)
     );
-    assert_eq!(seen.differs[1], format!("the kernel reported for nohz_full: {message}"));
+    let text = format!("the kernel reported for nohz_full: {message}");
+    assert_eq!(seen.differs[1].to_string(), text);
 }
 
 #[test]
@@ -312,10 +340,10 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
     let machine = Machine::with(&[("6.12.9-amd64", false)]);
     machine.write("boot/config-6.12.9-amd64", "# CONFIG_NO_HZ_FULL is not set\nCONFIG_HZ=250\n");
     let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(words(&plan), [""; 0]);
     let refused = write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default());
-    let preview = write::preview(&machine.host(), &plan, false).map(drop);
+    let preview = write::preview(&machine.host(), &plan, EntryPosition::First).map(drop);
     for error in [refused.unwrap_err(), preview.unwrap_err()] {
         let text = error.to_string();
         assert!(text.contains("nohz-full: built without CONFIG_NO_HZ_FULL"), "{text}");
@@ -329,8 +357,11 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
     let all = "GRUB_CMDLINE_LINUX=\"nohz_full=1-3 rcu_nocbs=1-3\"\n";
     machine.write("etc/default/grub", all);
     machine.update_grub();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    assert_eq!(write::preview(&machine.host(), &plan, false).unwrap(), Default::default());
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    assert_eq!(
+        write::preview(&machine.host(), &plan, EntryPosition::First).unwrap(),
+        Default::default()
+    );
     let written =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     assert_eq!(written.files, [""; 0]);
@@ -339,7 +370,7 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
 #[test]
 fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let text = cpushield::report::boot_plan_text(&plan, 200);
     let why = "there is no PREEMPT_RT kernel: the first one in the menu gets the parameters";
     assert!(text.contains(why) && !text.contains("newe"), "{text}");

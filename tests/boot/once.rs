@@ -1,8 +1,8 @@
-//! Trials and entries of our own with EXTLINUX, U-Boot and a Raspberry Pi: what boots once where
-//! the loader can, and a refusal that leaves nothing where it cannot.
+//! Trials and separate entries with EXTLINUX, U-Boot and a Raspberry Pi. Where the loader can boot
+//! an entry once, it does. Where it cannot, the trial is refused and nothing is left behind.
 
 use super::grub::Machine;
-use super::{cpus, planned};
+use super::{make_plan, request_cpus};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, SettledAs, WrittenParameters, loaders, status, trial};
@@ -29,37 +29,37 @@ label l1r
 \tlinux /vmlinuz-6.1.0
 \tappend root=/dev/sda1 ro single";
 
-fn on_trial() -> WriteMode {
+fn make_trial_mode() -> WriteMode {
     WriteMode { trial: true, ..WriteMode::default() }
 }
 
-fn rt() -> BootRequest {
-    BootRequest { kernels: Some("*-rt".to_owned()), ..cpus("2-3") }
+fn request_rt_kernels() -> BootRequest {
+    BootRequest { kernels: Some("*-rt".to_owned()), ..request_cpus("2-3") }
 }
 
-fn u_boot() -> Machine {
+fn make_u_boot_machine() -> Machine {
     let machine = Machine::without_loader();
     machine.write(FILE, LABELS);
     machine
 }
 
-fn with_extlinux() -> Machine {
-    let machine = u_boot();
+fn make_extlinux_machine() -> Machine {
+    let machine = make_u_boot_machine();
     machine.program("usr/bin/extlinux");
-    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
+    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), make_vector("")).unwrap();
     machine
 }
 
-/// EXTLINUX's own program is played: it keeps what it is told as the real one does.
-fn playing(machine: &Machine) -> Host {
+/// Simulates EXTLINUX's program, which saves the label that boots once.
+fn simulate_extlinux(machine: &Machine) -> Host {
     machine.host().with_programs(|root, words, _| {
         let path = root.join("boot/extlinux/ldlinux.sys");
         match words {
             ["extlinux", "--clear-once", "/boot/extlinux"] => {
-                std::fs::write(path, vector("")).unwrap();
+                std::fs::write(path, make_vector("")).unwrap();
             }
             ["extlinux", once, "/boot/extlinux"] => {
-                std::fs::write(path, vector(once.strip_prefix("--once=").unwrap())).unwrap();
+                std::fs::write(path, make_vector(once.strip_prefix("--once=").unwrap())).unwrap();
             }
             _ => return None,
         }
@@ -67,14 +67,14 @@ fn playing(machine: &Machine) -> Host {
     })
 }
 
-fn extlinux() -> (Machine, Host) {
-    let machine = with_extlinux();
-    let host = playing(&machine);
+fn make_extlinux_pair() -> (Machine, Host) {
+    let machine = make_extlinux_machine();
+    let host = simulate_extlinux(&machine);
     (machine, host)
 }
 
-/// `ldlinux.sys` as far as it matters: two copies of the vector at its end.
-fn vector(once: &str) -> Vec<u8> {
+/// `ldlinux.sys`, of which only the two copies of the vector at the end matter.
+fn make_vector(once: &str) -> Vec<u8> {
     let mut data = vec![0_u8; 500];
     if !once.is_empty() {
         data[0] = 1;
@@ -89,27 +89,27 @@ fn vector(once: &str) -> Vec<u8> {
     [vec![9; 77], copy.clone(), copy].concat()
 }
 
-fn ours(machine: &Machine) -> Vec<loaders::LoaderEntry> {
+fn find_our_entries(machine: &Machine) -> Vec<loaders::LoaderEntry> {
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     found.entries.into_iter().filter(|entry| entry.ours).collect()
 }
 
-fn armed(machine: &Machine, host: &Host, asked: &BootRequest) -> WrittenParameters {
-    let plan = planned(&machine.host(), asked).unwrap();
-    write::write(host, &machine.store(), &plan, &on_trial()).unwrap()
+fn arm_trial(machine: &Machine, host: &Host, asked: &BootRequest) -> WrittenParameters {
+    let plan = make_plan(&machine.host(), asked).unwrap();
+    write::write(host, &machine.store(), &plan, &make_trial_mode()).unwrap()
 }
 
 #[test]
-fn which_label_boots_is_said_and_it_is_the_one_that_gets_them() {
-    let machine = u_boot();
-    let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
-    assert_eq!(plan.next.as_deref(), Some("l1 (default of extlinux.conf)"));
+fn the_label_that_boots_next_is_reported_and_gets_the_words() {
+    let machine = make_u_boot_machine();
+    let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
+    assert_eq!(plan.next.unwrap().to_string(), "l1 (default of extlinux.conf)");
     let chosen: Vec<_> = plan.kernels.iter().filter(|it| it.chosen).map(|it| &it.version).collect();
     assert_eq!(chosen, ["6.1.0"]);
     let next = |text: &str| {
         machine.write(FILE, text);
         let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
-        (found.next, found.why, found.warnings.len())
+        (found.next, found.why.to_string(), found.warnings.len())
     };
     let menu = LABELS.replace("default l1", "DEFAULT menu.c32");
     assert_eq!(next(&menu), (Some(0), "menu default of extlinux.conf".to_owned(), 1));
@@ -120,13 +120,13 @@ fn which_label_boots_is_said_and_it_is_the_one_that_gets_them() {
 }
 
 #[test]
-fn labels_of_our_own_leave_the_default_alone_and_go_to_the_byte() {
-    let machine = u_boot();
+fn our_labels_keep_the_default_and_are_removed_byte_for_byte() {
+    let machine = make_u_boot_machine();
     let before = machine.files();
-    let plan = planned(&machine.host(), &rt()).unwrap();
+    let plan = make_plan(&machine.host(), &request_rt_kernels()).unwrap();
     let how = WriteMode { keep_default: true, ..WriteMode::default() };
     let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
-    assert!(!written.next_has && written.next.as_ref().unwrap().starts_with("l1 ("));
+    assert!(!written.next_has && written.next.as_ref().unwrap().title == "l1");
     let text = machine.read(FILE);
     assert!(text.starts_with(LABELS));
     let own = "label cpushield-l0\n\tmenu label l0 (cpushield)\n\tlinux /vmlinuz-6.1.0-rt\n\tinitrd \
@@ -140,7 +140,7 @@ fn labels_of_our_own_leave_the_default_alone_and_go_to_the_byte() {
     assert_eq!(status.kernels, ["6.1.0-rt"]);
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(before, machine.files());
-    // Another hand has written since: its words stay, our labels go.
+    // Another program has written since: undo keeps its text and removes our labels.
     write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     machine.write(FILE, &machine.read(FILE).replace("timeout 50", "timeout 9"));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -148,25 +148,26 @@ fn labels_of_our_own_leave_the_default_alone_and_go_to_the_byte() {
 }
 
 #[test]
-fn extlinux_boots_a_label_once_and_a_trial_that_holds_is_permanent() {
-    let (machine, host) = extlinux();
+fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
+    let (machine, host) = make_extlinux_pair();
     let before = machine.files();
-    let written = armed(&machine, &host, &rt());
-    assert_eq!(written.next.unwrap(), "cpushield-l0 (boot-once of ldlinux.sys, for one boot)");
-    assert!(written.next_has && ours(&machine)[0].args.contains("panic=30"));
+    let written = arm_trial(&machine, &host, &request_rt_kernels());
+    let next = written.next.unwrap().to_string();
+    assert_eq!(next, "cpushield-l0 (boot-once of ldlinux.sys, for one boot)");
+    assert!(written.next_has && find_our_entries(&machine)[0].args.contains("panic=30"));
     write::undo(&host, &machine.store()).unwrap().unwrap();
     assert_eq!(before, machine.files());
-    // It hung: the loader has cleared the wish before it booted, and the default came back.
-    armed(&machine, &host, &rt());
-    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
+    // The trial hung: the loader had cleared the label before it booted, so the default booted.
+    arm_trial(&machine, &host, &request_rt_kernels());
+    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), make_vector("")).unwrap();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     let end = trial::conclude(&host, &machine.store(), &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
-    // Another, which holds.
-    armed(&machine, &host, &rt());
-    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
+    // Another trial holds.
+    arm_trial(&machine, &host, &request_rt_kernels());
+    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), make_vector("")).unwrap();
     boot(&machine);
     assert_eq!(trial::conclude(&host, &machine.store(), &[]).unwrap().end, SettledAs::Permanent);
     assert_eq!(
@@ -177,7 +178,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_is_permanent() {
     assert_eq!(machine.read(FILE), LABELS);
 }
 
-/// The trial's boot, in which everything it wants is in force.
+/// The trial's entry boots, and all its parameters are in force.
 fn boot(machine: &Machine) {
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     machine.write("proc/cmdline", &format!("{ADDED} panic=30 ro\n"));
@@ -185,10 +186,10 @@ fn boot(machine: &Machine) {
 }
 
 #[test]
-fn what_the_real_extlinux_keeps_for_one_boot_is_read() {
+fn the_label_that_the_real_extlinux_boots_once_is_read() {
     let dir = std::env::temp_dir().join(format!("cpushield-adv-{}", std::process::id()));
     std::fs::create_dir_all(dir.join("mnt")).unwrap();
-    // It writes to a directory of a file system that is mounted from a device alone.
+    // extlinux writes only to a directory of a file system that is mounted from a device.
     let script = "set -e; cd \"$1\"; truncate -s 8M disk; mke2fs -q -F -t ext2 disk
         mount -o loop disk mnt; trap 'umount mnt' EXIT
         extlinux --install mnt >/dev/null 2>&1; extlinux --once=cpushield-l0 mnt 2>/dev/null
@@ -198,7 +199,7 @@ fn what_the_real_extlinux_keeps_for_one_boot_is_read() {
     let done = done.unwrap();
     if done.status.success() {
         for (file, wanted) in [("set", Some("cpushield-l0")), ("clear", Some("l1"))] {
-            let (machine, _) = extlinux();
+            let (machine, _) = make_extlinux_pair();
             std::fs::copy(dir.join(file), machine.path("boot/extlinux/ldlinux.sys")).unwrap();
             machine.write(
                 FILE,
@@ -216,29 +217,29 @@ fn what_the_real_extlinux_keeps_for_one_boot_is_read() {
 }
 
 #[test]
-fn u_boot_boots_nothing_once_so_no_trial_is_made_but_by_kexec() {
-    let machine = u_boot();
+fn with_u_boot_only_kexec_can_start_a_trial() {
+    let machine = make_u_boot_machine();
     let before = machine.files();
-    let plan = planned(&machine.host(), &rt()).unwrap();
+    let plan = make_plan(&machine.host(), &request_rt_kernels()).unwrap();
     let (host, store) = (machine.host(), machine.store());
-    let error = write::write(&host, &store, &plan, &on_trial()).unwrap_err();
+    let error = write::write(&host, &store, &plan, &make_trial_mode()).unwrap_err();
     assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
     assert!(error.to_string().contains("U-Boot boots the label of `default` each time"), "{error}");
     assert_eq!(before, machine.files());
-    // The running kernel starts the label, and a reset comes back to the default.
-    let how = WriteMode { kexec: true, ..on_trial() };
+    // The running kernel starts the label, and a reset boots the default.
+    let how = WriteMode { kexec: true, ..make_trial_mode() };
     let written = write::write(&host, &store, &plan, &how).unwrap();
     assert_eq!(written.trial.unwrap().entry, "cpushield-l0");
     boot(&machine);
     assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
-    assert!(ours(&machine).is_empty());
+    assert!(find_our_entries(&machine).is_empty());
 }
 
 const CONFIG: &str = "arm_64bit=1\n[pi4]\ndtoverlay=x\n[all]\nkernel=kernel8.img";
 const LINE: &str = "console=tty1 root=PARTUUID=1 rootwait\n";
 
-/// A Raspberry Pi whose firmware and kernel know of trials.
-fn raspberry() -> Machine {
+/// A Raspberry Pi whose firmware and kernel support tryboot.
+fn make_raspberry_pi() -> Machine {
     let machine = Machine::without_loader();
     machine.write("boot/firmware/config.txt", CONFIG);
     machine.write("boot/firmware/cmdline.txt", LINE);
@@ -249,11 +250,11 @@ fn raspberry() -> Machine {
 }
 
 #[test]
-fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
-    let machine = raspberry();
+fn a_raspberry_pi_boots_a_trial_only_when_the_reboot_requests_it() {
+    let machine = make_raspberry_pi();
     let before = machine.files();
     let (host, store) = (machine.host(), machine.store());
-    let written = armed(&machine, &host, &cpus("2-3"));
+    let written = arm_trial(&machine, &host, &request_cpus("2-3"));
     assert!(!written.next_has);
     let said = boot_written_text(&written);
     assert!(said.contains("Next: reboot '0 tryboot', then"), "{said}");
@@ -267,38 +268,43 @@ fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
     let wanted = format!("{ADDED} panic=30 {LINE}");
     assert_eq!(machine.read("boot/firmware/cpushield-cmdline.txt"), wanted);
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
-    // Another boot than the one that was asked for.
+    // The reboot did not request the trial.
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
-    armed(&machine, &host, &cpus("2-3"));
+    arm_trial(&machine, &host, &request_cpus("2-3"));
     boot(&machine);
     assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), format!("{ADDED} {LINE}"));
-    assert!(ours(&machine).is_empty() && !machine.path("boot/firmware/tryboot.txt").exists());
+    assert!(
+        find_our_entries(&machine).is_empty()
+            && !machine.path("boot/firmware/tryboot.txt").exists()
+    );
     write::undo(&host, &store).unwrap().unwrap();
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
-    // For good, beside the default.
+    // A permanent entry that is not the default.
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
-    let plan = planned(&host, &cpus("3")).unwrap();
+    let plan = make_plan(&host, &request_cpus("3")).unwrap();
     let how = WriteMode { keep_default: true, ..WriteMode::default() };
     let said = boot_written_text(&write::write(&host, &store, &plan, &how).unwrap());
     assert!(said.contains("  once: reboot '0 tryboot'\n"), "{said}");
     write::undo(&host, &store).unwrap().unwrap();
 }
 
-/// A machine, how its programs are played, and what is asked for.
+/// A machine, the simulation of its programs, and a request.
 type Kind = (fn() -> Machine, fn(&Machine) -> Host, fn() -> BootRequest);
 
 #[test]
-fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
-    let kinds: [Kind; 2] =
-        [(with_extlinux, playing, rt), (raspberry, Machine::host, || cpus("2-3"))];
+fn a_trial_killed_at_any_write_is_undone_or_concluded_by_the_next_call() {
+    let kinds: [Kind; 2] = [
+        (make_extlinux_machine, simulate_extlinux, request_rt_kernels),
+        (make_raspberry_pi, Machine::host, || request_cpus("2-3")),
+    ];
     for (make, host, asked) in kinds {
         let machine = make();
         let whole = host(&machine);
-        armed(&machine, &whole, &asked());
+        arm_trial(&machine, &whole, &asked());
         let arming = whole.writes();
         boot(&machine);
         assert_eq!(
@@ -310,15 +316,15 @@ fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
         for at in 0..arming {
             let machine = make();
             let before = machine.files();
-            let plan = planned(&machine.host(), &asked()).unwrap();
+            let plan = make_plan(&machine.host(), &asked()).unwrap();
             let killed = host(&machine).failing(InjectedFault::Stop { at });
-            write::write(&killed, &machine.store(), &plan, &on_trial()).unwrap_err();
+            write::write(&killed, &machine.store(), &plan, &make_trial_mode()).unwrap_err();
             write::undo(&host(&machine), &machine.store()).unwrap().unwrap();
             assert_eq!(before, machine.files(), "killed at write {at}");
         }
         for at in 0..settling {
             let machine = make();
-            armed(&machine, &host(&machine), &asked());
+            arm_trial(&machine, &host(&machine), &asked());
             boot(&machine);
             let killed = host(&machine).failing(InjectedFault::Stop { at });
             trial::conclude(&killed, &machine.store(), &[]).unwrap_err();
@@ -327,15 +333,15 @@ fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
                 Err(BootError::NoTrial) => {}
                 Err(error) => panic!("killed at write {at}: {error}"),
             }
-            assert!(ours(&machine).is_empty(), "killed at write {at}");
+            assert!(find_our_entries(&machine).is_empty(), "killed at write {at}");
             write::undo(&host(&machine), &machine.store()).unwrap().unwrap();
-            assert_eq!(of_loader(&make()), of_loader(&machine), "killed at write {at}");
+            assert_eq!(read_boot_files(&make()), read_boot_files(&machine), "killed at write {at}");
         }
     }
 }
 
 /// The files below `/boot` with their bytes.
-fn of_loader(machine: &Machine) -> Vec<(String, Vec<u8>)> {
+fn read_boot_files(machine: &Machine) -> Vec<(String, Vec<u8>)> {
     let base = machine.path("boot");
     let files = machine.files().into_iter().filter_map(|(path, (_, bytes))| {
         Some((path.strip_prefix(&base).ok()?.display().to_string(), bytes))
@@ -343,58 +349,61 @@ fn of_loader(machine: &Machine) -> Vec<(String, Vec<u8>)> {
     files.collect()
 }
 
-/// A Raspberry Pi's own kernel keeps its configuration in itself alone.
+/// Raspberry Pi's own kernels have no configuration file except `/proc/config.gz`.
 #[test]
-fn what_the_running_kernel_says_of_itself_counts() {
-    let machine = raspberry();
+fn the_configuration_in_the_running_kernel_counts() {
+    let machine = make_raspberry_pi();
     machine.write("proc/config.gz", "# CONFIG_NO_HZ_FULL is not set\nCONFIG_RCU_NOCB_CPU=y\n");
-    let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+    let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
     let skipped = plan.skipped.iter().find(|it| it.name == "nohz-full").unwrap();
-    assert_eq!(skipped.reason, "built without CONFIG_NO_HZ_FULL");
+    assert_eq!(skipped.reason.to_string(), "built without CONFIG_NO_HZ_FULL");
     assert_eq!(plan.kernels[0].realtime, Some(false));
 }
 
 #[test]
 fn a_raspberry_pi_without_tryboot_support_writes_no_trial() {
-    let told = |breaks: &dyn Fn(&Machine)| {
-        let machine = raspberry();
+    let refuse_without = |breaks: &dyn Fn(&Machine)| {
+        let machine = make_raspberry_pi();
         breaks(&machine);
         let before = machine.files();
-        let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+        let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
         let error =
-            write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap_err();
+            write::write(&machine.host(), &machine.store(), &plan, &make_trial_mode()).unwrap_err();
         assert_eq!(before, machine.files(), "{error}");
         error.to_string()
     };
     let config = |text: &'static str| {
         move |machine: &Machine| machine.write("boot/firmware/config.txt", text)
     };
-    assert!(told(&config("[tryboot]\nkernel=b\n")).contains("section [tryboot] in line 1"));
+    assert!(
+        refuse_without(&config("[tryboot]\nkernel=b\n")).contains("section [tryboot] in line 1")
+    );
     let autoboot = |machine: &Machine| {
         machine.write("boot/firmware/autoboot.txt", "[all]\ntryboot_a_b = 1\nboot_partition=2\n");
     };
-    assert!(told(&autoboot).contains("tryboot_a_b=1 in /boot/firmware/autoboot.txt"));
+    assert!(refuse_without(&autoboot).contains("tryboot_a_b=1 in /boot/firmware/autoboot.txt"));
     assert!(
-        told(&|it| it.remove("proc/device-tree/chosen/bootloader/tryboot")).contains("firmware")
+        refuse_without(&|it| it.remove("proc/device-tree/chosen/bootloader/tryboot"))
+            .contains("firmware")
     );
     assert!(
-        told(&|it| it.write("proc/kallsyms", "0 t x\n"))
+        refuse_without(&|it| it.write("proc/kallsyms", "0 t x\n"))
             .contains("running kernel does not pass the reboot argument")
     );
     let theirs = |machine: &Machine| machine.write("boot/firmware/tryboot.txt", "kernel=b\n");
-    assert!(told(&theirs).contains("tryboot.txt exists and was not made by cpushield"));
+    assert!(refuse_without(&theirs).contains("tryboot.txt exists and was not made by cpushield"));
 }
 
 #[test]
-fn the_command_line_that_the_firmware_reads_is_the_one_that_is_written() {
-    let machine = raspberry();
+fn the_command_line_file_that_the_firmware_reads_is_written() {
+    let machine = make_raspberry_pi();
     machine.write("boot/firmware/config.txt", "os_prefix=current/\ncmdline=line.txt\n");
     machine.write("boot/firmware/current/line.txt", LINE);
-    let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+    let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
     assert_eq!(machine.read("boot/firmware/current/line.txt"), format!("{ADDED} {LINE}"));
     machine.write("boot/firmware/config.txt", "kernel=a\n[pi4]\ncmdline=line.txt\n");
-    let error = planned(&machine.host(), &cpus("2-3")).unwrap_err().to_string();
+    let error = make_plan(&machine.host(), &request_cpus("2-3")).unwrap_err().to_string();
     assert!(error.contains("/boot/firmware/config.txt") && error.contains("line 3: "), "{error}");
 }

@@ -1,27 +1,27 @@
-//! Loaders that hold a kernel's command line as it is: written, looked at, taken back to the byte.
-//! And the real files of others, read in place.
+//! Loaders whose files have kernel command lines as text: the files are written, checked and
+//! restored byte for byte. Also reads real files of other machines in place.
 
-use super::{planned, words};
+use super::{make_plan, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, FileFate, SettledAs, loaders, trial};
+use cpushield::boot::{BootError, BootWarning, FileFate, SettledAs, loaders, trial};
 use cpushield::policy::ShieldRequest;
 use cpushield_linux::{CommandOutput, Host};
 use std::path::Path;
 
 use super::grub::Machine;
 
-fn asked(kernels: Option<&str>) -> BootRequest {
+fn request_kernels(kernels: Option<&str>) -> BootRequest {
     let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
     BootRequest { shield: wish, kernels: kernels.map(str::to_owned) }
 }
 
 const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
 
-/// Writes, compares every file with what it must be, and takes it back.
+/// Writes the words, compares every file with what it must contain, and undoes it.
 fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str) {
     let before = machine.files();
-    let plan = planned(&machine.host(), &asked(kernels)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(kernels)).unwrap();
     assert_eq!(plan.covers_later, path.ends_with("cmdline.txt"));
     assert!(words(&plan).join(" ") == ADDED.trim());
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
@@ -31,7 +31,7 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
     assert_eq!(before, machine.files());
-    // Another hand has added a word since: it stays, ours go.
+    // Another program has added a word since: undo keeps it and removes ours.
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     machine.write(path, &wanted.replace("rcu_nocbs=2-3 ", "rcu_nocbs=2-3 theirs "));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -39,7 +39,7 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
 }
 
 #[test]
-fn entries_of_the_boot_loader_specification_get_them_for_the_chosen_kernel() {
+fn bls_entries_of_the_chosen_kernel_get_the_words() {
     let machine = Machine::without_loader();
     let entry = |version: &str, options: &str| {
         format!(
@@ -59,7 +59,7 @@ fn entries_of_the_boot_loader_specification_get_them_for_the_chosen_kernel() {
     let wanted = entry("6.12.1-rt", &format!("{ADDED}root=UUID=ab $kernelopts"));
     round_trip(&machine, None, &rt, &wanted);
     machine.write(&rt, "title x\nlinux /vmlinuz-1\n");
-    let error = planned(&machine.host(), &asked(None)).unwrap_err();
+    let error = make_plan(&machine.host(), &request_kernels(None)).unwrap_err();
     assert!(matches!(error, BootError::Unparsable { .. }), "{error}");
     assert!(error.to_string().contains("m-6.12.1-rt.conf") && error.to_string().contains("line 2"));
 }
@@ -75,9 +75,9 @@ fn entry(version: &str, options: &str) -> String {
 
 const CONFIG: &str = "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n";
 
-/// A machine that systemd-boot starts, with an RT kernel and another, and `kernel-install`.
-fn systemd_boot() -> Machine {
-    // Packages of GRUB are there too, and start nothing.
+/// A machine with systemd-boot, `kernel-install`, an RT kernel and another kernel.
+fn make_systemd_boot_machine() -> Machine {
+    // GRUB is installed too, but did not start the machine.
     let machine = Machine::with(&[("6.9.1", false)]);
     machine.remove("boot/config-6.9.1");
     for (version, rt) in [("6.9.1", false), ("6.12.1-rt", true)] {
@@ -88,25 +88,25 @@ fn systemd_boot() -> Machine {
         }
     }
     machine.write("boot/loader/loader.conf", "timeout 1\ndefault m-6.9.*\n");
-    machine.write(&format!("{EFI}/LoaderInfo-{VENDOR}"), &efi("systemd-boot 257"));
+    machine.write(&format!("{EFI}/LoaderInfo-{VENDOR}"), &encode_efi_variable("systemd-boot 257"));
     machine.write("etc/kernel/install.d/README", "");
     machine.program("usr/bin/kernel-install");
     machine
 }
 
-/// A variable of the firmware: attributes, UTF-16, a zero.
-fn efi(text: &str) -> String {
+/// An EFI variable: attributes, UTF-16, a zero.
+fn encode_efi_variable(text: &str) -> String {
     let units = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
     String::from_utf8([7, 0, 0, 0].into_iter().chain(units).collect()).unwrap()
 }
 
-fn with_bootctl(machine: &Machine) -> Host {
+fn simulate_bootctl(machine: &Machine) -> Host {
     machine.host().with_programs(|root, words, _| {
         let ["bootctl", "set-oneshot", id] = words else { return None };
         let path = root.join(EFI).join(format!("LoaderEntryOneShot-{VENDOR}"));
         match *id {
             "" => std::fs::remove_file(path).unwrap(),
-            id => std::fs::write(path, efi(id)).unwrap(),
+            id => std::fs::write(path, encode_efi_variable(id)).unwrap(),
         }
         Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
     })
@@ -114,16 +114,16 @@ fn with_bootctl(machine: &Machine) -> Host {
 
 #[test]
 fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
-    let machine = systemd_boot();
+    let machine = make_systemd_boot_machine();
     let before = machine.files();
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
-    assert_eq!(plan.next.as_deref(), Some("Debian (6.9.1) (default of loader.conf)"));
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
+    assert_eq!(plan.next.clone().unwrap().to_string(), "Debian (6.9.1) (default of loader.conf)");
     assert_eq!(plan.loader.as_deref(), Some("bls"));
     let trial = WriteMode { trial: true, ..WriteMode::default() };
-    let (host, store) = (with_bootctl(&machine), machine.store());
+    let (host, store) = (simulate_bootctl(&machine), machine.store());
     let written = write::write(&host, &store, &plan, &trial).unwrap();
     assert_eq!(
-        written.next.unwrap(),
+        written.next.unwrap().to_string(),
         "Debian (6.12.1-rt) (cpushield) (EFI variable LoaderEntryOneShot, for one boot)"
     );
     let own = machine.read("boot/loader/entries/a-cpushield-6.12.1-rt.conf");
@@ -135,14 +135,14 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
         machine.read("boot/loader/entries/m-6.12.1-rt.conf"),
         entry("6.12.1-rt", "root=UUID=ab ro")
     );
-    // It hung; the loader has taken the variable, and the old entry booted.
+    // The trial hung: the loader has removed the variable, and the old entry booted.
     machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     let end = trial::conclude(&host, &store, &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
-    // Another, which holds: the kernel's own entry has the words from then on.
+    // Another trial holds: the kernel's own entry gets the words.
     write::write(&host, &store, &plan, &trial).unwrap();
     machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -161,28 +161,29 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
 }
 
 #[test]
-fn without_variables_of_the_firmware_no_trial_is_made_and_nothing_is_left() {
-    let machine = systemd_boot();
+fn without_efi_variables_no_trial_is_written() {
+    let machine = make_systemd_boot_machine();
     machine.remove(&format!("{EFI}/LoaderInfo-{VENDOR}"));
     machine.write("boot/EFI/systemd/systemd-bootx64.efi", "");
     machine.write("proc/cmdline", "initrd=\\initrd.img-6.12.1-rt root=UUID=ab ro\n");
     let before = machine.files();
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     let trial = WriteMode { trial: true, ..WriteMode::default() };
-    let error = write::write(&with_bootctl(&machine), &machine.store(), &plan, &trial).unwrap_err();
+    let error =
+        write::write(&simulate_bootctl(&machine), &machine.store(), &plan, &trial).unwrap_err();
     assert!(error.to_string().contains("efi=runtime"), "{error}");
     assert_eq!(before, machine.files());
 }
 
 #[test]
-fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_again() {
-    let machine = systemd_boot();
+fn a_kernel_that_kernel_install_adds_later_has_the_words_until_undo() {
+    let machine = make_systemd_boot_machine();
     let before = machine.files();
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     assert!(plan.covers_later);
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let hook = "etc/kernel/install.d/95-cpushield.install";
-    // As kernel-install does it: the entry of the running kernel's line, then the hooks.
+    // As kernel-install does: an entry with the running kernel's command line, then the hooks.
     let install = |version: &str, image: &str| {
         let inherited = entry(version, &format!("{ADDED}root=UUID=ab ro"));
         machine.write(&format!("boot/loader/entries/m-{version}.conf"), &inherited);
@@ -210,10 +211,10 @@ fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_aga
 }
 
 #[test]
-fn without_its_file_system_undo_keeps_what_it_knows() {
-    let machine = systemd_boot();
+fn undo_keeps_the_journal_while_the_boot_file_system_is_not_mounted() {
+    let machine = make_systemd_boot_machine();
     let before = machine.files();
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let (boot, elsewhere) = (machine.path("boot"), machine.path("elsewhere"));
     std::fs::rename(&boot, &elsewhere).unwrap();
@@ -224,9 +225,9 @@ fn without_its_file_system_undo_keeps_what_it_knows() {
     assert_eq!(before, machine.files());
 }
 
-/// Arch: files without versions, and no configurations beside them.
+/// On Arch the file names have no versions, and there are no configuration files.
 #[test]
-fn kernels_without_a_configuration_are_known_by_their_images() {
+fn a_kernel_without_a_configuration_file_is_identified_by_its_image() {
     let machine = Machine::with(&[]);
     let image = |said: &str| {
         let mut bytes = vec![0; 0x4500];
@@ -239,7 +240,7 @@ fn kernels_without_a_configuration_are_known_by_their_images() {
     machine.write("boot/vmlinuz-linux-rt", &image("6.12.5-rt5-1 (x) #1 SMP PREEMPT_RT Wed"));
     machine.update_grub();
     let before = machine.files();
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     let realtime: Vec<_> =
         plan.kernels.iter().map(|it| (it.version.as_str(), it.realtime)).collect();
     assert_eq!(realtime, [("linux-rt", Some(true)), ("linux", Some(false))]);
@@ -252,9 +253,9 @@ fn kernels_without_a_configuration_are_known_by_their_images() {
     assert_eq!(before, machine.files());
 }
 
-/// RHEL 8 keeps the line of all kernels in GRUB's environment block, and tuned adds to it.
+/// RHEL 8 has the command line of all kernels in GRUB's environment block, and tuned adds to it.
 #[test]
-fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {
+fn variables_of_grub_count_as_part_of_the_command_line() {
     let machine = Machine::without_loader();
     let version = "6.12.1-rt";
     let text = entry(version, "$kernelopts $tuned_params ${other}");
@@ -268,20 +269,20 @@ fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {
         format!("# GRUB Environment Block\nsaved_entry=m-{version}\nkernelopts=root=UUID=ab ro \n");
     machine.write("boot/grub2/grubenv", &format!("{block:#<1024}"));
     let (loader, found) = loaders::find(&machine.host()).unwrap().unwrap();
-    assert_eq!((loader.name(), found.why.as_str()), ("bls", "saved_entry of grubenv"));
+    assert_eq!((loader.name(), &*found.why.to_string()), ("bls", "saved_entry of grubenv"));
     assert_eq!(found.entries[0].args, "root=UUID=ab ro isolcpus=nohz,1 ${other}");
-    let error = planned(&machine.host(), &asked(None)).unwrap_err();
+    let error = make_plan(&machine.host(), &request_kernels(None)).unwrap_err();
     assert!(matches!(error, BootError::Conflict { .. }), "{error}");
-    // Words that stand in the block are there already.
+    // Words in the environment block count as already present.
     machine.write("boot/grub2/grub.cfg", "set tuned_params=\"\"\nblscfg\n");
     let block = block.replace("ro \n", &format!("ro {}\n", ADDED.trim()));
     machine.write("boot/grub2/grubenv", &format!("{block:#<1024}"));
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     assert!(plan.parameters.iter().all(|it| it.already), "{plan:#?}");
 }
 
 #[test]
-fn labels_of_extlinux_and_the_line_of_a_raspberry_pi_get_them() {
+fn extlinux_labels_and_the_raspberry_pi_line_get_the_words() {
     let machine = Machine::without_loader();
     let text = |args: &str| {
         format!(
@@ -297,7 +298,7 @@ fn labels_of_extlinux_and_the_line_of_a_raspberry_pi_get_them() {
     round_trip(&machine, None, "boot/firmware/cmdline.txt", &wanted);
 }
 
-/// As NVIDIA's Jetson Linux 36 sets it up, and one of the user's own beside it.
+/// The file of NVIDIA's Jetson Linux 36, with a commented label.
 const JETSON: &str = "TIMEOUT 30
 DEFAULT primary
 
@@ -313,9 +314,9 @@ LABEL primary
 #    LINUX /boot/Image.backup
 ";
 
-/// U-Boot takes whatever is called `Image`.
+/// U-Boot loads any file with the name `Image`.
 #[test]
-fn a_kernel_without_a_version_in_its_name_is_known_by_its_own_bytes() {
+fn a_kernel_without_a_version_in_its_name_is_identified_by_its_bytes() {
     let path = "boot/extlinux/extlinux.conf";
     let wanted = JETSON.replace("APPEND ", &format!("APPEND {ADDED}"));
     let said = "Linux version 5.15.148-rt-tegra (b@h) (gcc) #1 SMP PREEMPT_RT Tue Jan 7\n";
@@ -327,7 +328,7 @@ fn a_kernel_without_a_version_in_its_name_is_known_by_its_own_bytes() {
         let machine = Machine::without_loader();
         machine.write(path, JETSON);
         std::fs::write(machine.path("boot/Image"), bytes).unwrap();
-        let plan = planned(&machine.host(), &asked(None)).unwrap();
+        let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
         let kernel = &plan.kernels[0];
         assert_eq!((kernel.version.as_str(), kernel.realtime), ("5.15.148-rt-tegra", Some(true)));
         round_trip(&machine, None, path, &wanted);
@@ -341,13 +342,13 @@ fn a_kernel_of_unknown_version_is_the_only_installed_one_or_gets_manual_steps() 
     machine.write(path, JETSON);
     machine.write("boot/Image", "MZ");
     machine.write("lib/modules/5.15.148-tegra/modules.dep", "");
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     assert_eq!(plan.kernels[0].version, "5.15.148-tegra");
     round_trip(&machine, None, path, &JETSON.replace("APPEND ", &format!("APPEND {ADDED}")));
     // With two installed kernels the version is unknown.
     machine.write(path, JETSON);
     machine.write("lib/modules/5.15.148-other/modules.dep", "");
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     let steps = plan.instructions.join("\n");
     let line = "line 10, for /boot/Image: append nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ${cbootargs} root=PARTUUID=ab rw rootwait";
     assert!(steps.contains(line), "{steps}");
@@ -357,10 +358,13 @@ fn a_kernel_of_unknown_version_is_the_only_installed_one_or_gets_manual_steps() 
     // Next to a known kernel it is left alone, with a warning.
     let both = format!("{JETSON}LABEL mine\n  LINUX /boot/vmlinuz-6.1-rt\n  APPEND ro\n");
     machine.write(path, &both);
-    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     assert_eq!(plan.kernels.len(), 1);
-    let left = "/boot/extlinux/extlinux.conf:10: the version of /boot/Image is unknown";
-    assert!(plan.warnings.iter().any(|it| it.starts_with(left)), "{:?}", plan.warnings);
+    let left = BootWarning::VersionUnknown {
+        place: "/boot/extlinux/extlinux.conf:10".to_owned(),
+        kernel: "/boot/Image".to_owned(),
+    };
+    assert!(plan.warnings.contains(&left), "{:?}", plan.warnings);
     round_trip(&machine, None, path, &both.replace("APPEND ro", &format!("APPEND {ADDED}ro")));
 }
 
@@ -383,7 +387,7 @@ fn with_other_loaders_nothing_is_written_and_manual_steps_are_shown() {
             machine.write("run/ostree-booted", "");
         }
         let before = machine.files();
-        let plan = planned(&machine.host(), &asked(None)).unwrap();
+        let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
         let said = plan.instructions.join("\n");
         assert!(said.contains(wanted), "{said}");
         assert!(!said.contains("kernel /vmlinuz-5.4 ro"), "{said}");
@@ -394,8 +398,8 @@ fn with_other_loaders_nothing_is_written_and_manual_steps_are_shown() {
     }
 }
 
-/// Loader files of others, where they are.
-pub fn data() -> Option<std::path::PathBuf> {
+/// Finds the recorded loader files of other machines.
+pub fn find_boot_data() -> Option<std::path::PathBuf> {
     let dir = std::env::var_os("CPUSHIELD_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
         std::path::PathBuf::from,
@@ -404,21 +408,21 @@ pub fn data() -> Option<std::path::PathBuf> {
     if dir.is_dir() {
         return Some(dir);
     }
-    eprintln!("NOT RUN: no boot files of others at {}", dir.display());
+    eprintln!("NOT RUN: there are no recorded boot files at {}", dir.display());
     None
 }
 
-/// Files of real machines, and those of grubby's own tests.
+/// Files of real machines, and those of grubby's tests.
 #[test]
-fn real_files_of_others_are_understood_or_refused_and_come_back_to_the_byte() {
-    let Some(dir) = data() else { return };
+fn real_boot_files_are_parsed_and_restored_byte_for_byte() {
+    let Some(dir) = find_boot_data() else { return };
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
     for name in ["extlinux.1", "extlinux.3", "extlinux.5"] {
         let machine = Machine::without_loader();
         let path = "boot/extlinux/extlinux.conf";
         machine.write(path, &read(&format!("grubby/{name}")));
         let before = machine.files();
-        let plan = planned(&machine.host(), &asked(Some("*"))).unwrap();
+        let plan = make_plan(&machine.host(), &request_kernels(Some("*"))).unwrap();
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
         let (old, new) = (read(&format!("grubby/{name}")), machine.read(path));
         assert_eq!(new.replace(ADDED, ""), old, "{name}");

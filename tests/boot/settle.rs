@@ -2,7 +2,7 @@
 //! whose end was killed at any write.
 
 use super::grub::Machine;
-use super::planned;
+use super::make_plan;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, SettledAs, TrialEnd, journal, loaders, trial};
@@ -15,7 +15,7 @@ fn arm(machine: &Machine) {
     let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
     machine.write("etc/systemd/system/README", "");
     let mode = WriteMode { trial: true, unit, ..WriteMode::default() };
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
     assert!(machine.path(LINK).exists());
 }
@@ -34,7 +34,7 @@ fn conclude(machine: &Machine, host: &Host) -> Result<TrialEnd, BootError> {
     trial::conclude(host, &machine.store(), &[])
 }
 
-fn ours_boots(machine: &Machine) -> bool {
+fn boots_our_entry(machine: &Machine) -> bool {
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     found.entries[found.next.unwrap()].ours
 }
@@ -59,7 +59,7 @@ fn a_trial_passes_when_a_kernel_is_installed_or_removed_before_its_boot() {
         boot(&machine);
         let end = conclude(&machine, &machine.host()).unwrap();
         assert_eq!(end.end, SettledAs::Permanent, "{end:#?}");
-        assert!(ours_boots(&machine) && unit_is_gone(&machine));
+        assert!(boots_our_entry(&machine) && unit_is_gone(&machine));
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
         let left = machine.read("boot/grub/grub.cfg");
         machine.update_grub();
@@ -79,13 +79,13 @@ fn a_trial_that_cannot_become_permanent_is_removed() {
     boot(&machine);
     let end = conclude(&machine, &machine.host()).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
-    assert!(end.why.contains("passed: it cannot be made permanent"), "{}", end.why);
-    assert!(end.why.contains("# by hand"), "{}", end.why);
+    let why = end.why.to_string();
+    assert!(why.contains("passed: it cannot be made permanent") && why.contains("# by hand"));
     let left = machine.read("boot/grub/grub.cfg");
     assert!(left.ends_with("# by hand\n") && !left.contains("nohz_full"), "{left}");
     // The next kernel package must not add our entries.
     machine.update_grub();
-    assert!(!ours_boots(&machine) && unit_is_gone(&machine));
+    assert!(!boots_our_entry(&machine) && unit_is_gone(&machine));
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 }
 
@@ -131,7 +131,7 @@ fn the_next_call_concludes_a_trial_whose_end_was_killed_or_refused_at_any_write(
             Err(error) => panic!("refused at write {at}: {error}"),
         };
         machine.update_grub();
-        assert_eq!(ours_boots(&machine), permanent, "refused at write {at}");
+        assert_eq!(boots_our_entry(&machine), permanent, "refused at write {at}");
     }
 }
 
@@ -141,6 +141,6 @@ fn a_shield_on_other_cpus_proves_nothing() {
         trial::why_unproved(&proves.parse().unwrap(), &shielded.parse().unwrap())
     };
     assert_eq!(unproved("3", "2-3"), None);
-    let why = unproved("2-3", "1-2").unwrap();
+    let why = unproved("2-3", "1-2").unwrap().to_string();
     assert!(why.starts_with("CPU 1-2 is shielded, not CPU 3,"), "{why}");
 }

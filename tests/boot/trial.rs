@@ -2,13 +2,16 @@
 //! otherwise, even when the trial is killed at any write.
 
 use super::grub::Machine;
-use super::{cpus, planned};
+use super::{make_plan, request_cpus};
 use cpushield::boot::plan::BootRequest;
+use cpushield::boot::reason::NextReason;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, SettledAs, TrialState, loaders, status, trial};
+use cpushield::boot::{
+    BootError, SettledAs, TrialDoubt, TrialReason, TrialState, loaders, status, trial,
+};
 use cpushield_linux::InjectedFault;
 
-fn on_trial() -> WriteMode {
+fn make_trial_mode() -> WriteMode {
     WriteMode { trial: true, ..WriteMode::default() }
 }
 
@@ -16,10 +19,11 @@ fn on_trial() -> WriteMode {
 fn a_trial_boots_once_and_becomes_permanent_when_it_passes() {
     let machine = Machine::debian();
     let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    let written = write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &make_trial_mode()).unwrap();
     assert!(written.next_has && written.trial.is_some(), "{written:#?}");
-    assert!(written.next.unwrap().contains("for one boot"));
+    assert!(matches!(written.next.unwrap().why, NextReason::ForOneBoot { .. }));
     let early = trial::conclude(&machine.host(), &machine.store(), &[]).unwrap_err();
     assert!(matches!(early, BootError::NotBooted { .. }), "{early}");
     // GRUB has used next_entry, and the default is the old entry again.
@@ -54,8 +58,8 @@ fn a_trial_boots_once_and_becomes_permanent_when_it_passes() {
 #[test]
 fn status_reports_a_trial_that_crashed() {
     let machine = Machine::debian();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &make_trial_mode()).unwrap();
     let state = || status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(state().trial_state, Some(TrialState::Armed));
     // Booted, but GRUB still has the entry for one boot.
@@ -67,12 +71,12 @@ fn status_reports_a_trial_that_crashed() {
     machine.write("proc/stat", "cpu  1 2 3\nbtime 1778335402\n");
     let status = state();
     assert_eq!(status.trial_state, Some(TrialState::FellBack { since_s: Some(1_778_335_402) }));
-    assert_eq!(status.differs, [""; 0]);
+    assert!(status.differs.is_empty(), "{status:#?}");
     let text = cpushield::report::boot_status_text(&status);
     let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted, but the boot failed. \
                 The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
     assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");
-    assert!(!text.contains("boot its entry"), "{text}");
+    assert!(!text.contains("boot the entry"), "{text}");
     // The same boot with the words is the trial itself.
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
     assert_eq!(state().trial_state, Some(TrialState::Booted));
@@ -83,8 +87,8 @@ fn a_trial_that_never_booted_is_removed_byte_for_byte() {
     let machine = Machine::debian();
     machine.save("saved_entry", "0");
     let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &make_trial_mode()).unwrap();
     // It hung, the machine was reset, and the old entry booted.
     let env = machine.read("boot/grub/grubenv");
     let taken = env.replace("next_entry=cpushield-6.12.9-rt-amd64", "next_entry=");
@@ -106,10 +110,10 @@ fn a_trial_that_never_booted_is_removed_byte_for_byte() {
 fn a_trial_whose_shield_does_not_hold_is_removed_byte_for_byte() {
     let machine = Machine::debian();
     let before = machine.files();
-    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(plan.proves.to_string(), "3");
-    assert_eq!(planned(&machine.host(), &cpus("2-3")).unwrap().proves.to_string(), "2-3");
-    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    assert_eq!(make_plan(&machine.host(), &request_cpus("2-3")).unwrap().proves.to_string(), "2-3");
+    write::write(&machine.host(), &machine.store(), &plan, &make_trial_mode()).unwrap();
     let boot = |id: &str, line: &str, nohz: &str| {
         machine.write("proc/sys/kernel/random/boot_id", id);
         machine.write("proc/cmdline", line);
@@ -118,10 +122,12 @@ fn a_trial_whose_shield_does_not_hold_is_removed_byte_for_byte() {
     boot("b2\n", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n", "1-3\n");
     let observed = trial::observe(&machine.host(), &machine.store()).unwrap();
     assert_eq!((observed.proves.to_string().as_str(), observed.against.len()), ("3", 0));
-    let leaks = ["the shield leaks on CPU 3, tick 12 times".to_owned()];
+    let verdict = "the shield leaks on CPU 3, tick 12 times".to_owned();
+    let leaks = [TrialDoubt::ShieldLeaks { verdict }];
     let end = trial::conclude(&machine.host(), &machine.store(), &leaks).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
-    assert!(end.why.contains("failed: the shield leaks on CPU 3"), "{}", end.why);
+    assert_eq!(end.why, TrialReason::Failed { doubts: leaks.to_vec() });
+    assert!(end.why.to_string().contains("failed: the shield leaks on CPU 3"), "{}", end.why);
     boot("b1\n", "BOOT_IMAGE=/boot/vmlinuz-6.12.9-rt-amd64 root=UUID=ab ro quiet\n", "  (null)\n");
     let mut now = machine.files();
     // The trial created GRUB's environment block, which is empty again.
@@ -135,9 +141,9 @@ fn without_a_writable_environment_block_no_trial_is_written() {
     for (what, answer) in [("abstraction", "lvm"), ("fs", "btrfs")] {
         let machine = Machine::debian();
         let before = machine.files();
-        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
         let host = machine.probing(what, answer);
-        let error = write::write(&host, &machine.store(), &plan, &on_trial()).unwrap_err();
+        let error = write::write(&host, &machine.store(), &plan, &make_trial_mode()).unwrap_err();
         assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
         assert!(error.to_string().contains(answer), "{error}");
         assert_eq!(before, machine.files(), "{what}");
@@ -149,17 +155,17 @@ fn a_trial_killed_at_any_write_leaves_the_old_default_and_can_be_undone() {
     let count = {
         let machine = Machine::debian();
         let (host, plan) =
-            (machine.host(), planned(&machine.host(), &BootRequest::default()).unwrap());
-        write::write(&host, &machine.store(), &plan, &on_trial()).unwrap();
+            (machine.host(), make_plan(&machine.host(), &BootRequest::default()).unwrap());
+        write::write(&host, &machine.store(), &plan, &make_trial_mode()).unwrap();
         host.writes()
     };
     for at in 0..count {
         let machine = Machine::debian();
         machine.save("saved_entry", "0");
         let before = machine.files();
-        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
         let killed = machine.host().failing(InjectedFault::Stop { at });
-        write::write(&killed, &machine.store(), &plan, &on_trial()).unwrap_err();
+        write::write(&killed, &machine.store(), &plan, &make_trial_mode()).unwrap_err();
         let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
         assert!(!found.entries[found.next.unwrap()].ours, "{at}");
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();

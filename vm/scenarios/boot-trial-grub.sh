@@ -57,7 +57,7 @@ case $n in
     is "status says that the boot did not end well" 1 fell_back 'Trial failed: cpushield-[^ ]* was booted, but the boot failed'
     is "and that the machine fell back, and since when" 1 fell_back 'The machine fell back: another entry runs since 20'
     is "and what to do" 1 fell_back 'to restore every boot file: cpushield boot undo'
-    is "nothing tells to boot the entry of the trial" 0 fell_back 'boot its entry'
+    is "nothing tells to boot the entry of the trial" 0 fell_back 'boot the entry'
     cpushield boot status
     status "boot undo" 0 cpushield boot undo
     is "every file is restored, byte for byte" "" unchanged

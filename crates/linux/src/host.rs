@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::event_log::EventLog;
 use crate::fast_read::{is_whole_at_first_read, open};
 use crate::record::MachineRecorder;
-use crate::root_dir::{self, Listed, RootDir, parse_errors};
+use crate::root_dir::{self, Listed, RecordedOutcome, RootDir, parse_errors};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -202,14 +202,16 @@ impl Host {
         }
     }
 
-    /// The recorded outcome of an access; `None` for a live host, and for a directory that this
-    /// program did not record, which has no `errors.tsv`.
+    /// The recorded outcome of an access.
     #[must_use]
-    pub fn recorded_outcome(&self, verb: Operation, path: &str) -> Option<Result<()>> {
+    pub fn recorded_outcome(&self, verb: Operation, path: &str) -> RecordedOutcome {
         if self.live || !self.has_errors {
-            return None;
+            return RecordedOutcome::NotRecorded;
         }
-        Some(self.recorded_error(verb, path))
+        match self.recorded_error(verb, path) {
+            Ok(()) => RecordedOutcome::Succeeded,
+            Err(error) => RecordedOutcome::Failed(error),
+        }
     }
 
     /// `MSR_SMI_COUNT` (0x34) of a CPU: how often it entered system management mode since power-on.

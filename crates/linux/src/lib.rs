@@ -58,5 +58,6 @@ pub use hogs::RtHog;
 pub use host::{FileWriter, Host, InjectedFault};
 pub use programs::CommandOutput;
 pub use regular::FileKind;
+pub use root_dir::RecordedOutcome;
 pub use store::{Store, StoreLock};
 pub use task::{SchedPolicy, Task, TaskId};

@@ -110,6 +110,18 @@ pub(crate) fn names(dir: OwnedFd, listed: Listed) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// What a recording shows about an access.
+#[derive(Debug)]
+pub enum RecordedOutcome {
+    /// It succeeded.
+    Succeeded,
+    /// The kernel returned an error.
+    Failed(Error),
+    /// Nothing: the host is live, or this program did not record the directory, so it has no
+    /// `errors.tsv`.
+    NotRecorded,
+}
+
 /// Parses the errors that the kernel of a recorded machine returned, by operation and path.
 pub(crate) fn parse_errors(text: &str) -> Result<BTreeMap<(Operation, String), i32>> {
     let mut errors = BTreeMap::new();

@@ -2,6 +2,7 @@
 //! boots next. Pure; the text is never rewritten from the parsed form.
 
 use super::env;
+use crate::boot::reason::NextReason;
 use std::fmt;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -60,10 +61,8 @@ pub struct GrubMenu {
 pub struct NextEntry {
     /// An index of [`GrubMenu::entries`]; `None` for an empty menu.
     pub entry: Option<usize>,
-    /// The reason, as a sentence.
-    pub why: String,
-    /// Whether the configured entry is not in the menu, so that GRUB falls back to the first one.
-    pub lost: bool,
+    /// The reason.
+    pub why: NextReason,
 }
 
 impl MenuEntry {
@@ -185,32 +184,28 @@ impl GrubMenu {
         let saved = env::value(variables, "prev_saved_entry")
             .or_else(|| env::value(variables, "saved_entry"));
         let (path, why) = match (once, self.default.as_deref()) {
-            (Some(once), _) => (once, "next_entry of grubenv, for one boot".to_owned()),
+            (Some(once), _) => (once, NextReason::ForOneBoot { setting: "next_entry of grubenv" }),
             (None, Some("${saved_entry}" | "$saved_entry")) => match saved {
-                Some(saved) => (saved, "saved_entry of grubenv".to_owned()),
-                None => {
-                    let why = "GRUB_DEFAULT=saved, and no entry is saved";
-                    return self.first(why.to_owned(), false);
-                }
+                Some(saved) => (saved, NextReason::configured("saved_entry of grubenv")),
+                None => return self.first(NextReason::NothingSaved),
             },
-            (None, None | Some("")) => {
-                return self.first("it is the first entry".to_owned(), false);
+            (None, None | Some("")) => return self.first(NextReason::FirstEntry),
+            (None, Some(default)) => {
+                (default, NextReason::Configured { setting: format!("GRUB_DEFAULT={default}") })
             }
-            (None, Some(default)) => (default, format!("GRUB_DEFAULT={default}")),
         };
         match self.find(path, None) {
-            Some(entry) => NextEntry { entry: Some(entry), why, lost: false },
-            None => self.first(
-                format!(
-                    "{why} names {path:?}, which is not in the menu: GRUB boots the first entry"
-                ),
-                true,
-            ),
+            Some(entry) => NextEntry { entry: Some(entry), why },
+            None => {
+                let (setting, entry) = (why.to_string(), path.to_owned());
+                self.first(NextReason::NotInMenu { setting, entry })
+            }
         }
     }
 
-    fn first(&self, why: String, lost: bool) -> NextEntry {
-        NextEntry { entry: self.child(None, 0).map(|index| self.innermost(index)), why, lost }
+    /// The first entry, which boots for this reason.
+    fn first(&self, why: NextReason) -> NextEntry {
+        NextEntry { entry: self.child(None, 0).map(|index| self.innermost(index)), why }
     }
 
     /// The entry with this number, id or title, or at this path of them (`1>2`)
@@ -447,7 +442,7 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
         let menu = parse(CFG).unwrap();
         let next = |pairs: &[(&str, &str)]| {
             let next = menu.next(&env(pairs));
-            (next.entry.unwrap(), next.lost)
+            (next.entry.unwrap(), matches!(next.why, NextReason::NotInMenu { .. }))
         };
         assert_eq!(next(&[]), (0, false));
         assert_eq!(next(&[("saved_entry", "1>0")]), (2, false));

@@ -8,8 +8,8 @@ use super::cmdline_files::{
 };
 use super::kernel_install_hook;
 use super::{
-    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, ParameterAssignment,
-    one_shot_entry,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader,
+    ParameterAssignment, one_shot_entry,
 };
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
@@ -86,7 +86,7 @@ impl BootLoader for BlsLoader {
         host: &Host,
         assignment: &ParameterAssignment,
     ) -> Result<BootFilePlan, BootError> {
-        if assignment.last {
+        if assignment.position == EntryPosition::Last {
             return plan_copies(host, assignment);
         }
         let mut plan = LINES.plan_files(host, assignment)?;

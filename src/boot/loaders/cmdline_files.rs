@@ -5,7 +5,8 @@ use super::{
     BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
 use crate::boot::error::BootError;
-use crate::boot::line;
+use crate::boot::reason::NextReason;
+use crate::boot::{BootWarning, line};
 use cpushield_linux::Host;
 use std::ops::Range;
 
@@ -30,7 +31,7 @@ pub(super) type CmdlineFileFault = (usize, &'static str);
 /// A loader of this kind.
 pub(super) struct CmdlineFileLoader {
     pub name: &'static str,
-    /// Its files, in the assignment of the menu.
+    /// Its files, in the order of the menu.
     pub files: fn(&Host) -> Vec<String>,
     /// Parses the kernels of one file.
     pub parse: fn(&str) -> Result<Vec<CmdlinePart>, CmdlineFileFault>,
@@ -124,9 +125,7 @@ impl BootLoader for CmdlineFileLoader {
                 let (id, place) = ((self.id)(&path, &part), format!("{path}:{}", part.line));
                 let Some(version) = part.version else {
                     let kernel = part.files.map(|it| it.kernel).unwrap_or_default();
-                    warnings.push(format!(
-                        "{place}: the version of {kernel} is unknown, so the entry stays as it is"
-                    ));
+                    warnings.push(BootWarning::VersionUnknown { place, kernel });
                     continue;
                 };
                 let args = text.get(part.args).unwrap_or_default().to_owned();
@@ -135,11 +134,9 @@ impl BootLoader for CmdlineFileLoader {
             }
         }
         let only = (entries.len() == 1).then_some(0);
-        let why = "it is the only entry".to_owned();
+        let why = NextReason::OnlyEntry;
         if !self.any_kernel {
-            let later = "a kernel that is installed later does not get them: after installing one, \
-                         run `cpushield boot undo` and apply again";
-            warnings.insert(0, later.to_owned());
+            warnings.insert(0, BootWarning::LaterKernelsLeftOut);
         }
         Ok(Some(FoundLoader { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
     }

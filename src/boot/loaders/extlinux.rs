@@ -13,11 +13,13 @@ use super::cmdline_files::{
     split_key, unparsable,
 };
 use super::{
-    BootFilePlan, BootLoader, EntryFiles, FoundLoader, ParameterAssignment, extlinux_adv, grub,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, ParameterAssignment,
+    extlinux_adv, grub,
 };
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
-use crate::boot::{kernel_file, line};
+use crate::boot::reason::NextReason;
+use crate::boot::{BootWarning, kernel_file, line};
 use cpushield_linux::Host;
 
 pub(super) const FILES: &[&str] = &[
@@ -78,7 +80,9 @@ impl BootLoader for ExtlinuxLoader {
         }
         let text = list_files(host).first().map(|path| host.read(path)).transpose()?;
         let (label, why) = match read_armed(host) {
-            Some(label) => (Some(label), "boot-once of ldlinux.sys, for one boot"),
+            Some(label) => {
+                (Some(label), NextReason::ForOneBoot { setting: "boot-once of ldlinux.sys" })
+            }
             None => find_default(&text.unwrap_or_default()),
         };
         found.next = match &label {
@@ -86,9 +90,9 @@ impl BootLoader for ExtlinuxLoader {
             None => (!found.entries.is_empty()).then_some(0),
         };
         if let (Some(label), None) = (label, found.next) {
-            found.warnings.push(format!("{why} is {label:?}, which is not a label with a kernel"));
+            found.warnings.push(BootWarning::NoSuchLabel { setting: why.to_string(), label });
         }
-        found.why = why.to_owned();
+        found.why = why;
         Ok(Some(found))
     }
 
@@ -103,10 +107,9 @@ impl BootLoader for ExtlinuxLoader {
             let text = without_ours(&old);
             let parts =
                 LINES.parse_parts(host, &path, &text).map_err(|fault| unparsable(&path, fault))?;
-            let new = if assignment.last {
-                with_copies(&text, &parts, assignment)
-            } else {
-                add_words(&text, parts, assignment)
+            let new = match assignment.position {
+                EntryPosition::Last => with_copies(&text, &parts, assignment),
+                EntryPosition::First => add_words(&text, parts, assignment),
             };
             if new != old {
                 plan.edits.push(edit_file(host, &path, new)?);
@@ -181,7 +184,7 @@ fn read_armed(host: &Host) -> Option<String> {
 }
 
 /// The label that boots by default, and why; `None` for the first one.
-fn find_default(text: &str) -> (Option<String>, &'static str) {
+fn find_default(text: &str) -> (Option<String>, NextReason) {
     let (mut default, mut marked, mut label) = (None, None, None);
     for (begin, _, line) in numbered_lines(text) {
         let (key, range) = split_key(begin, line);
@@ -198,9 +201,11 @@ fn find_default(text: &str) -> (Option<String>, &'static str) {
         }
     }
     match (default, marked) {
-        (Some(default), _) => (Some(default), "default of extlinux.conf"),
-        (None, Some(marked)) => (Some(marked), "menu default of extlinux.conf"),
-        (None, None) => (None, "it is the first label"),
+        (Some(default), _) => (Some(default), NextReason::configured("default of extlinux.conf")),
+        (None, Some(marked)) => {
+            (Some(marked), NextReason::configured("menu default of extlinux.conf"))
+        }
+        (None, None) => (None, NextReason::FirstLabel),
     }
 }
 

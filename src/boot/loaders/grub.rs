@@ -5,11 +5,14 @@
 //! its output, check it with `grub-script-check`, and replace the file as a whole.
 
 use super::{
-    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
+    ParameterAssignment,
 };
+use crate::boot::BootWarning;
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
+use crate::boot::reason::NextReason;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{Error, Host};
 
@@ -98,7 +101,11 @@ impl BootLoader for GrubLoader {
             });
         };
         let bytes = generator::script(assignment.rule, assignment.words).into_bytes();
-        let path = if assignment.last { LAST } else { FIRST }.to_owned();
+        let path = match assignment.position {
+            EntryPosition::First => FIRST,
+            EntryPosition::Last => LAST,
+        };
+        let path = path.to_owned();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
         let other = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
         let removed = other.map(str::to_owned).collect();
@@ -277,8 +284,8 @@ fn list_entries(
         });
     }
     let mut warnings = Vec::new();
-    if next.lost {
-        warnings.push(next.why.clone());
+    if matches!(next.why, NextReason::NotInMenu { .. }) {
+        warnings.push(BootWarning::DefaultGone { next: next.why.clone() });
     }
     let menu = describe_menu_access(text);
     FoundLoader { entries, next: next_index, why: next.why, warnings, menu }

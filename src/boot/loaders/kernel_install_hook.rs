@@ -41,8 +41,8 @@ pub(super) fn script(rule: &KernelRule, words: &[String]) -> String {
     };
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
-# A kernel that is installed gets more parameters when it is one of the chosen ones. Any other is
-# left without them, also where its entry was made of the command line of the running kernel.
+# Adds the parameters to the entry of a chosen kernel when that kernel is installed. Removes them
+# from the entry of any other kernel, which may have them from the running kernel's command line.
 [ "$1" = add ] || exit 0
 parameters='{words}'
 
@@ -53,7 +53,7 @@ chosen() {{ # version, image
 added=
 ! chosen "$2" "$4" || added="$parameters "
 
-# One entry without the parameters, and with them where they are to be.
+# Prints an entry without the parameters, or with them for a chosen kernel.
 edited() {{
     while IFS= read -r line || [ -n "$line" ]; do
         case $line in
@@ -79,7 +79,7 @@ for dir in "${{KERNEL_INSTALL_BOOT_ROOT:-/boot}}/loader/entries" /boot/loader/en
     for entry in "$dir"/*-"$2".conf "$dir"/*-"$2"+*.conf; do
         [ -f "$entry" ] || continue
         new=$dir/.cpushield-new
-        # A failure here must not keep the kernel from being installed: its entry stays then.
+        # After a failure here the entry stays as it is, so that the kernel is installed anyway.
         if edited <"$entry" >"$new" && ! cmp -s "$new" "$entry"; then
             chmod --reference="$entry" "$new" 2>/dev/null
             sync "$new" 2>/dev/null

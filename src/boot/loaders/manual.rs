@@ -48,7 +48,7 @@ const MANUALS: &[ManualLoader] = &[
                     "with GRUB: add to GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub: {words}"
                 ),
                 "proxmox-boot-tool refresh".to_owned(),
-                "every kernel gets them".to_owned(),
+                "every kernel gets the parameters".to_owned(),
             ]
         },
     },
@@ -97,7 +97,9 @@ fn menu_lst_steps(host: &Host, words: &[String]) -> Vec<String> {
         let kernel = line.split_whitespace().nth(1).and_then(version_of);
         let known = known_words(words, kernel.and_then(KernelVersion::from_release));
         steps.push(match known.is_empty() {
-            true => format!("line {}: no change, this kernel knows none of them", index + 1),
+            true => {
+                format!("line {}: no change, this kernel knows none of the parameters", index + 1)
+            }
             false => format!("line {}: {} {}", index + 1, line.trim(), known.join(" ")),
         });
     }

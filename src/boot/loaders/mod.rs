@@ -15,6 +15,8 @@ pub use manual::manual_steps;
 
 use super::error::BootError;
 use super::grub::generator::KernelRule;
+use super::reason::NextReason;
+use super::warnings::BootWarning;
 use cpushield_linux::Host;
 
 /// A kernel's entry in a menu.
@@ -53,9 +55,9 @@ pub struct FoundLoader {
     /// Which of them boots next.
     pub next: Option<usize>,
     /// Why that one.
-    pub why: String,
+    pub why: NextReason,
     /// What the user should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<BootWarning>,
     /// How to reach the menu while the machine boots.
     pub menu: String,
 }
@@ -92,8 +94,18 @@ pub struct ParameterAssignment<'a> {
     pub kernels: &'a [String],
     /// The words.
     pub words: &'a [String],
-    /// Whether new entries follow all others.
-    pub last: bool,
+    /// Where new entries come.
+    pub position: EntryPosition,
+}
+
+/// Where our entries come in a menu.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryPosition {
+    /// Before all others, so that one of them boots by default. Loaders that cannot do that add the
+    /// words to the existing entries.
+    First,
+    /// After all others, so that the default entry does not change.
+    Last,
 }
 
 /// One boot loader.

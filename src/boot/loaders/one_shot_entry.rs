@@ -8,6 +8,7 @@ use super::grub::{self, GrubLoader};
 use super::{BootLoader, LoaderEntry};
 use crate::boot::error::BootError;
 use crate::boot::grub::{env, generator};
+use crate::boot::reason::NextReason;
 use cpushield_linux::Host;
 
 /// The vendor of the Boot Loader Interface.
@@ -88,20 +89,26 @@ fn find_entry(entries: &[LoaderEntry], id: &str) -> Option<usize> {
 }
 
 /// Which entry boots next, and why.
-pub(super) fn find_next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>, String) {
+pub(super) fn find_next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>, NextReason) {
     let block = read_grub_variables(host);
-    let settings: [(Option<String>, &str); 5] = [
+    let settings: [(Option<String>, NextReason); 5] = [
         (
             read_efi_variable(host, "LoaderEntryOneShot"),
-            "EFI variable LoaderEntryOneShot, for one boot",
+            NextReason::ForOneBoot { setting: "EFI variable LoaderEntryOneShot" },
         ),
-        (read_efi_variable(host, "LoaderEntryDefault"), "EFI variable LoaderEntryDefault"),
-        (find_loader_conf_default(host, entries), "default of loader.conf"),
+        (
+            read_efi_variable(host, "LoaderEntryDefault"),
+            NextReason::configured("EFI variable LoaderEntryDefault"),
+        ),
+        (find_loader_conf_default(host, entries), NextReason::configured("default of loader.conf")),
         (
             env::value(&block, "next_entry").map(str::to_owned),
-            "next_entry of grubenv, for one boot",
+            NextReason::ForOneBoot { setting: "next_entry of grubenv" },
         ),
-        (env::value(&block, "saved_entry").map(str::to_owned), "saved_entry of grubenv"),
+        (
+            env::value(&block, "saved_entry").map(str::to_owned),
+            NextReason::configured("saved_entry of grubenv"),
+        ),
     ];
     let systemd_boot = is_systemd_boot(host);
     for (index, (id, why)) in settings.into_iter().enumerate() {
@@ -109,11 +116,12 @@ pub(super) fn find_next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>,
             continue;
         }
         if let Some(found) = id.and_then(|id| find_entry(entries, &id)) {
-            return (Some(found), why.to_owned());
+            return (Some(found), why);
         }
     }
-    let why = if entries.len() == 1 { "it is the only entry" } else { "it is the first entry" };
-    ((!entries.is_empty()).then_some(0), why.to_owned())
+    let is_only = entries.len() == 1;
+    let why = if is_only { NextReason::OnlyEntry } else { NextReason::FirstEntry };
+    ((!entries.is_empty()).then_some(0), why)
 }
 
 /// The first entry that matches the pattern `default` of `loader.conf`.

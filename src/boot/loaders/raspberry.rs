@@ -12,7 +12,8 @@ use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, unparsable,
 };
 use super::{
-    BootFilePlan, BootLoader, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment, grub,
+    BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
+    ParameterAssignment, grub,
 };
 use crate::boot::error::BootError;
 use crate::boot::line;
@@ -184,7 +185,7 @@ impl BootLoader for RaspberryLoader {
     ) -> Result<BootFilePlan, BootError> {
         let Some((dir, text, config)) = locate(host)? else { return Ok(BootFilePlan::default()) };
         let ours = [format!("{dir}/{TRYBOOT}"), format!("{dir}/{}", config.path_of(CMDLINE))];
-        if !assignment.last {
+        if assignment.position == EntryPosition::First {
             let ours = ours
                 .into_iter()
                 .filter(|path| host.read_bytes(path).is_ok_and(|bytes| self.is_ours(path, &bytes)));

@@ -7,6 +7,7 @@ mod power;
 mod watchdogs;
 
 use super::document::SkippedParameter;
+use super::reason::{SkipReason, UnknownReason};
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::CpuSet;
@@ -119,8 +120,8 @@ impl KernelParameter {
     }
 
     /// The document that says why it is left out.
-    pub(super) fn skip(&self, reason: String, on_request: bool) -> SkippedParameter {
-        SkippedParameter { name: self.name.to_owned(), reason, on_request }
+    pub(super) fn skip(&self, reason: SkipReason) -> SkippedParameter {
+        SkippedParameter { name: self.name.to_owned(), reason }
     }
 
     /// Why a kernel does not know it; `None` when it does, or when neither its configuration nor
@@ -132,23 +133,23 @@ impl KernelParameter {
         config: &BTreeMap<String, String>,
         arch: Option<&str>,
         version: Option<KernelVersion>,
-    ) -> Option<String> {
+    ) -> Option<UnknownReason> {
         if let Some(arch) =
             arch.filter(|arch| !self.arches.is_empty() && !self.arches.contains(arch))
         {
-            return Some(format!("{arch} has no such parameter"));
+            return Some(UnknownReason::Arch { arch: arch.to_owned() });
         }
         if let (true, Some(since), Some(version)) = (config.is_empty(), self.since, version)
             && version < since
         {
-            return Some(format!("it came with Linux {since}"));
+            return Some(UnknownReason::too_old(since));
         }
         if config.is_empty() || self.needs.is_empty() {
             return None;
         }
         let has_option =
             self.needs.iter().any(|option| config.get(*option).is_some_and(|value| value == "y"));
-        (!has_option).then(|| format!("built without {}", self.needs.join(" or ")))
+        (!has_option).then(|| UnknownReason::NotBuilt { options: self.needs.to_vec() })
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
             |config: BTreeMap<_, _>| cpus::NOHZ_FULL.unknown_to(&config, Some("x86_64"), None);
         assert_eq!(why(config("y")), None);
         assert_eq!(why(BTreeMap::new()), None);
-        assert_eq!(why(config("n")).unwrap(), "built without CONFIG_NO_HZ_FULL");
+        assert_eq!(why(config("n")).unwrap().to_string(), "built without CONFIG_NO_HZ_FULL");
         assert!(power::IDLE.unknown_to(&config("y"), Some("aarch64"), None).is_some());
     }
 }

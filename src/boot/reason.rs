@@ -1,0 +1,262 @@
+//! Why a boot plan is as it is: its CPUs and kernels, the parameters that it leaves out, and the
+//! entry that boots next. Pure.
+
+use crate::with_text;
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::kernel_version::KernelVersion;
+use serde::Serialize;
+use std::fmt;
+
+/// Why these CPUs, or these kernels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum BootReason {
+    /// The choice of the requested CPUs says it.
+    CpusRequested {
+        /// The sentence of the choice.
+        sentence: String,
+    },
+    /// No CPUs were requested, so all that can be shielded are prepared.
+    EveryShieldableCpu {
+        /// These CPUs.
+        cpus: CpuSet,
+    },
+    /// There are PREEMPT_RT kernels.
+    RealtimeKernels,
+    /// The installed kernels are unknown.
+    KernelsUnlisted,
+    /// There is no PREEMPT_RT kernel, and the default kernel is not the first one.
+    DefaultKernel {
+        /// What is known about PREEMPT_RT kernels.
+        realtime: RealtimeAbsence,
+        /// The version that boots by default.
+        version: String,
+        /// The version of the first entry.
+        first: String,
+    },
+    /// There is no PREEMPT_RT kernel, and the first kernel is the default.
+    FirstKernel {
+        /// What is known about PREEMPT_RT kernels.
+        realtime: RealtimeAbsence,
+    },
+}
+
+/// What is known where no PREEMPT_RT kernel was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RealtimeAbsence {
+    /// All kernels are known not to be one.
+    None,
+    /// Some kernels are unknown.
+    Unknown,
+}
+
+impl fmt::Display for RealtimeAbsence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RealtimeAbsence::None => "there is no PREEMPT_RT kernel",
+            RealtimeAbsence::Unknown => "no kernel is known to be a PREEMPT_RT kernel",
+        })
+    }
+}
+
+impl fmt::Display for BootReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BootReason::CpusRequested { sentence } => f.write_str(sentence),
+            BootReason::EveryShieldableCpu { cpus } => write!(
+                f,
+                "{} can be shielded at any time after this boot; the boot CPU's core, and a core \
+                 of each memory node, stay as they are",
+                crate::plan::named(cpus)
+            ),
+            BootReason::RealtimeKernels => {
+                f.write_str("PREEMPT_RT kernels get the parameters, all others stay as they are")
+            }
+            BootReason::KernelsUnlisted => f.write_str("could not list the installed kernels"),
+            BootReason::DefaultKernel { realtime, version, first } => write!(
+                f,
+                "{realtime}: {version}, which boots by default, gets the parameters; {first}, the \
+                 first one in the menu, does not"
+            ),
+            BootReason::FirstKernel { realtime } => {
+                write!(f, "{realtime}: the first one in the menu gets the parameters")
+            }
+        }
+    }
+}
+
+/// Why a parameter is not wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "skipped", rename_all = "kebab-case")]
+pub enum SkipReason {
+    /// The request switches it off.
+    SwitchedOff,
+    /// This tool never writes it.
+    Never {
+        /// Why.
+        why: &'static str,
+    },
+    /// It is for CPUs that the user names.
+    ForNamedCpus {
+        /// Its name for `--on`.
+        name: &'static str,
+    },
+    /// It is added only on request.
+    OnRequest {
+        /// Why.
+        why: &'static str,
+        /// Its name for `--on`.
+        name: &'static str,
+    },
+    /// None of the chosen kernels knows it.
+    UnknownToKernels {
+        /// Why not.
+        #[serde(with = "with_text")]
+        why: UnknownReason,
+    },
+    /// The running kernel does not know it, and the others are unknown.
+    UnknownToRunning {
+        /// Why not.
+        #[serde(with = "with_text")]
+        why: UnknownReason,
+    },
+}
+
+impl SkipReason {
+    /// Whether `--on NAME` adds the parameter.
+    #[must_use]
+    pub fn is_on_request(&self) -> bool {
+        matches!(self, SkipReason::ForNamedCpus { .. } | SkipReason::OnRequest { .. })
+    }
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SkipReason::SwitchedOff => f.write_str("switched off by the request"),
+            SkipReason::Never { why } => f.write_str(why),
+            SkipReason::ForNamedCpus { name } => {
+                write!(f, "only for CPUs that you name, --cpus LIST (--on {name})")
+            }
+            SkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
+            SkipReason::UnknownToKernels { why } => why.fmt(f),
+            SkipReason::UnknownToRunning { why } => {
+                write!(f, "the running kernel does not know it: {why}")
+            }
+        }
+    }
+}
+
+/// Why a kernel does not know a parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "unknown", rename_all = "kebab-case")]
+pub enum UnknownReason {
+    /// The architecture has no such parameter.
+    Arch {
+        /// The architecture, as in `uname -m`.
+        arch: String,
+    },
+    /// The kernel is too old.
+    TooOld {
+        /// The first kernel that knows it.
+        since: String,
+    },
+    /// The kernel was built without its option.
+    NotBuilt {
+        /// The options of which one must be set.
+        options: Vec<&'static str>,
+    },
+}
+
+impl UnknownReason {
+    /// The reason for a kernel older than this version.
+    pub(super) fn too_old(since: KernelVersion) -> UnknownReason {
+        UnknownReason::TooOld { since: since.to_string() }
+    }
+}
+
+impl fmt::Display for UnknownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnknownReason::Arch { arch } => write!(f, "{arch} has no such parameter"),
+            UnknownReason::TooOld { since } => write!(f, "it came with Linux {since}"),
+            UnknownReason::NotBuilt { options } => {
+                write!(f, "built without {}", options.join(" or "))
+            }
+        }
+    }
+}
+
+/// The entry that boots next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NextBoot {
+    /// Its title in the menu.
+    pub title: String,
+    /// Why that one.
+    #[serde(with = "with_text")]
+    pub why: NextReason,
+}
+
+impl fmt::Display for NextBoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.title, self.why)
+    }
+}
+
+/// Why an entry boots next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum NextReason {
+    /// There is no other.
+    OnlyEntry,
+    /// Nothing is configured.
+    #[default]
+    FirstEntry,
+    /// Nothing is configured in `extlinux.conf`.
+    FirstLabel,
+    /// GRUB boots the saved entry, and none is saved.
+    NothingSaved,
+    /// A setting names it.
+    Configured {
+        /// The setting.
+        setting: String,
+    },
+    /// A setting names it for one boot.
+    ForOneBoot {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The configured entry is not in the menu, so GRUB boots the first one.
+    NotInMenu {
+        /// The setting that names it.
+        setting: String,
+        /// The entry.
+        entry: String,
+    },
+}
+
+impl NextReason {
+    /// The reason for an entry that a setting names.
+    pub(super) fn configured(setting: &str) -> NextReason {
+        NextReason::Configured { setting: setting.to_owned() }
+    }
+}
+
+impl fmt::Display for NextReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NextReason::OnlyEntry => f.write_str("it is the only entry"),
+            NextReason::FirstEntry => f.write_str("it is the first entry"),
+            NextReason::FirstLabel => f.write_str("it is the first label"),
+            NextReason::NothingSaved => f.write_str("GRUB_DEFAULT=saved, and no entry is saved"),
+            NextReason::Configured { setting } => f.write_str(setting),
+            NextReason::ForOneBoot { setting } => write!(f, "{setting}, for one boot"),
+            NextReason::NotInMenu { setting, entry } => write!(
+                f,
+                "{setting} names {entry:?}, which is not in the menu: GRUB boots the first \
+                 entry"
+            ),
+        }
+    }
+}
