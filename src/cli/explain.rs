@@ -244,7 +244,7 @@ fn page_for_policy() -> ExplainPage {
     ExplainPage {
         name: "policy".into(),
         kind: "file",
-        summary: "the shields you want, kept in a file",
+        summary: "the file that describes your shields",
         text: POLICY.trim_start_matches("# The policy file\n").into(),
         removes: None,
         removed_by: None,

@@ -285,7 +285,10 @@ mod tests {
         // If the cycle is impossible, the reason is given. A CPU that does not tick needs none.
         machine.cgroup.mode = CgroupMode::V1;
         let warning = warned(&machine, false).unwrap();
-        assert!(warning.contains("Nothing moves them here: a v1 cpuset"), "{warning}");
+        assert!(
+            warning.contains("Nothing can move them on this machine: a v1 cpuset"),
+            "{warning}"
+        );
         machine.isolation.nohz_full = Some("3".parse().unwrap());
         assert_eq!(warned(&machine, false), None);
     }
