@@ -248,9 +248,9 @@ remove it.
 Processors count SMIs. Intel processors have a register (MSR 0x34, read through /dev/cpu/N/msr:
 `modprobe msr`). AMD processors have no such register. From Zen 2 on they have an event, which
 `verify` counts from just before the span to just after it (perf event `ls_smi_rx`, PMCx02B:
-tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6.12; it has not
-been tested on such a machine yet). Neither shows how long the firmware ran. Other processors, guests
-and AMD processors before Zen 2 show nothing. The witness there is `cpushield latency hardware`: a
+tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6.12; it has not been
+tested on such a machine yet). Neither shows how long the firmware ran. Other processors, guests and
+AMD processors before Zen 2 show nothing. The witness there is `cpushield latency hardware`: a
 kernel thread that reads the clock with interrupts off (hwlat), so that any missing time was taken
 below the kernel. It disturbs the CPU too much to run together with a workload.
 

@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(chosen(&four, &list("")), "the request names no CPU");
         assert_eq!(chosen(&four, &list("3,8")), "this machine has no CPU 8; it has CPU 0-5");
         assert_eq!(chosen(&four, &list("3-4")), "CPU 4 is offline");
-        assert!(chosen(&four, &list("0-3")).starts_with("all CPUs (0-3) cannot be shielded"));
+        assert!(chosen(&four, &list("0-3")).starts_with("cannot shield all CPUs (0-3)"));
         let boot = choose(&four, &list("0")).unwrap();
         assert!(boot.warnings[0].contains("boot CPU"));
         let two_nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
