@@ -79,8 +79,8 @@ fn text(document: &UndoDocument) -> String {
     text
 }
 
-/// Catches stop signals. Undo is short, and a half-restored machine is useless, so neither Ctrl-C nor
-/// a lost connection interrupts it.
+/// Catches stop signals. Undo is short, and a half-restored machine is useless. So neither Ctrl-C
+/// nor a lost connection interrupts it.
 ///
 /// # Errors
 /// The kernel refuses the signal handlers.
