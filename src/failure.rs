@@ -442,7 +442,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::machine(message).hint("start a trial: cpushield boot apply --trial")
             }
             BootError::NotBooted { .. } => {
-                Failure::machine(message).hint("reboot").hint("or give it up: cpushield boot undo")
+                Failure::machine(message).hint("reboot").hint("or abandon it: cpushield boot undo")
             }
             BootError::Wrong { hint: Some(hint), .. } => Failure::machine(message).hint(hint),
             BootError::Killed => Failure::new(FailureKind::Bug, message),

@@ -92,7 +92,7 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
         return Err(AmendError::Hog(hog));
     }
     let amendment = make_amendment(host, &journal, steps)?;
-    let opening = journal::amend(&amendment);
+    let opening = journal::amendment_line(&amendment);
     let whole = journal.whole;
     journal.amend(amendment);
     if let Some((step, why)) = journal.header.plan.unfit() {
@@ -116,7 +116,7 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
     let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
     let halted = make_steps(&mut run, &journal)?;
     let now = affinities::current_masks(host, plan, &intents)?;
-    run.log.add(&journal::applied(&masks_after_amendment(&journal, &before, now)))?;
+    run.log.add(&journal::applied_line(&masks_after_amendment(&journal, &before, now)))?;
     run.log.sync()?;
     Ok(AmendedShield { steps: run.steps, halted })
 }

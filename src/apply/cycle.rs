@@ -44,7 +44,7 @@ pub(super) fn make(host: &Host, cpu: usize) -> Result<PerformedChange> {
     }
     host.write(&path, "0")?;
     if let Some(reason) = write_until_online(host, &path)? {
-        let note = Some(format!("CPU {cpu} does not come online: {reason}"));
+        let note = Some(format!("CPU {cpu} did not come online: {reason}"));
         let broken = note.clone();
         return Ok(PerformedChange { note, broken, ..PerformedChange::changed("0".to_owned()) });
     }
@@ -60,7 +60,7 @@ pub(super) fn make(host: &Host, cpu: usize) -> Result<PerformedChange> {
 
 /// Describes the files that could not be restored.
 fn describe_unrestored(failed: &[UnrestoredFile]) -> String {
-    let first = failed.first().map(|file| format!("{} is not restored: {}", file.path, file.why));
+    let first = failed.first().map(|file| format!("{} was not restored: {}", file.path, file.why));
     let more = match failed.len() {
         0 | 1 => String::new(),
         n => format!(", and {} more files", n - 1),
@@ -145,5 +145,5 @@ pub(super) fn bring_online(host: &Host, cpu: usize) -> Result<Option<String>> {
         Ok(_) | Err(_) => return Ok(None),
     }
     let reason = write_until_online(host, &path)?;
-    Ok(reason.map(|reason| format!("CPU {cpu} does not come online: {reason}")))
+    Ok(reason.map(|reason| format!("CPU {cpu} did not come online: {reason}")))
 }

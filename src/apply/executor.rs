@@ -31,7 +31,7 @@ pub fn apply(
     let notes = check_no_shield(host, store)?;
     host.pin_current_thread(&plan.shield.housekeeping);
     let tasks = host.tasks()?;
-    let mut hogs = RtHogs::among(host, &tasks);
+    let mut hogs = RtHogs::find_among(host, &tasks);
     let mut blocker = hogs.above_rcu(host)?;
     if blocker.is_none() {
         blocker = hogs.above_rcu_after_move(host, plan)?;
@@ -47,7 +47,7 @@ pub fn apply(
         plan: plan.clone(),
     };
     let intents = original::read_originals(host, plan, &tasks)?;
-    let opening = journal::opening(&header, &intents);
+    let opening = journal::opening_lines(&header, &intents);
     let log = start_journal(store, &opening)?;
     let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
     let halt = run.make_all(progress).err();
@@ -154,7 +154,7 @@ fn hint(change: &Change, kind: RefusalKind) -> Option<&'static str> {
                 RefusalKind::NotExclusive => {
                     "another control group has these CPUs; `cpushield survey` names it"
                 }
-                _ => "`cpushield plan --off cpuset` shields without it, but keeps no program out",
+                _ => "`cpushield plan --off cpuset` plans a shield that keeps no other program out",
             })
         }
         Change::Write { path, .. } if kind == RefusalKind::Busy && path.contains("cpuset") => {
@@ -213,7 +213,7 @@ impl PlanExecution<'_> {
         }
         progress(ApplyProgress { done: total, total, what: "" });
         let masks = affinities::current_masks(self.host, self.plan, self.intents)?;
-        self.log.add(&journal::applied(&masks))?;
+        self.log.add(&journal::applied_line(&masks))?;
         self.log.sync()?;
         Ok(())
     }
@@ -256,7 +256,7 @@ impl PlanExecution<'_> {
         }
         let broken = made.broken.take();
         let done = made.of_step(intent.step);
-        self.log.add(&journal::outcome(&done))?;
+        self.log.add(&journal::outcome_line(&done))?;
         let (tunable, subject) = (step.tunable.clone(), step.change.subject());
         self.steps.push(AppliedStep { tunable, subject, done });
         Ok(broken)
@@ -278,13 +278,13 @@ impl PlanExecution<'_> {
         }
         let original = original::read_original(self.host, &step.change)?;
         let late = StepOriginal { step: intent.step, original: original.clone() };
-        self.log.add(&journal::late(&late))?;
+        self.log.add(&journal::late_original_line(&late))?;
         self.log.sync()?;
         Ok(original)
     }
 
     /// Whether a path is in a directory that the plan makes.
     fn is_in_new_dir(&self, path: &str) -> bool {
-        self.intents.iter().any(|intent| super::makes(self.plan, intent, path))
+        self.intents.iter().any(|intent| super::makes_directory_of(self.plan, intent, path))
     }
 }

@@ -35,8 +35,8 @@ pub struct BlockedBy {
 }
 
 impl RtHogs {
-    /// Finds the hogs in a fresh read_cpu_list of tasks.
-    pub fn among(host: &Host, tasks: &[Task]) -> RtHogs {
+    /// Finds the hogs in a fresh list of tasks.
+    pub fn find_among(host: &Host, tasks: &[Task]) -> RtHogs {
         RtHogs { found: Some((Instant::now(), host.hogs_among(tasks))) }
     }
 

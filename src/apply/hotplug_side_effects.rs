@@ -192,5 +192,5 @@ fn restore_file(host: &Host, cpu: usize, path: &str, text: &str) -> Result<Optio
     host.write(path, &value)?;
     let left = host.read_line(path)?;
     let same = left == value || left == text || ValueComparison::List.same(&left, &value);
-    Ok((!same).then(|| format!("the kernel made it {left:?}, it was {text:?}")))
+    Ok((!same).then(|| format!("the kernel set {left:?} instead of {text:?}")))
 }

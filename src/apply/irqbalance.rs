@@ -17,14 +17,14 @@ pub(super) fn original(host: &Host) -> Result<OriginalState> {
 pub(super) fn make(host: &Host, cpus: &CpuSet) -> Result<PerformedChange> {
     let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
     if cpus.is_subset(&balancer.banned) {
-        return Ok(PerformedChange::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
     }
     let all = balancer.banned.union(cpus);
     host.ban_from_irqbalance(&balancer, Some(&all))?;
-    Ok(PerformedChange::changed(left(&balancer.socket, &all)))
+    Ok(PerformedChange::changed(describe_ban(&balancer.socket, &all)))
 }
 
-fn left(socket: &str, cpus: &CpuSet) -> String {
+fn describe_ban(socket: &str, cpus: &CpuSet) -> String {
     format!("{socket} {cpus}")
 }
 
@@ -37,9 +37,9 @@ pub(super) fn restore(
     let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
     let ours = was.union(cpus);
     if let Some(recorded) = done.and_then(|done| done.left.as_deref())
-        && recorded != left(&balancer.socket, &ours)
+        && recorded != describe_ban(&balancer.socket, &ours)
     {
-        let note = Some("irqbalance was restarted since, and lost the setting".to_owned());
+        let note = Some("irqbalance was restarted and lost the setting".to_owned());
         return Ok(RevertedChange { fate: Some(ChangeFate::Gone), note });
     }
     if balancer.banned != ours && balancer.banned != *was {

@@ -282,7 +282,7 @@ fn encode(line: &JournalLine) -> Vec<u8> {
 
 /// The part of a journal that must be on the disk before the first write.
 #[must_use]
-pub fn opening(header: &JournalHeader, intents: &[StepOriginal]) -> Vec<u8> {
+pub fn opening_lines(header: &JournalHeader, intents: &[StepOriginal]) -> Vec<u8> {
     let mut bytes = encode(&JournalLine::Header(Box::new(header.clone())));
     for intent in intents {
         bytes.extend(encode(&JournalLine::Intent(intent.clone())));
@@ -293,43 +293,43 @@ pub fn opening(header: &JournalHeader, intents: &[StepOriginal]) -> Vec<u8> {
 
 /// The line of an original that was read late, because the file appeared while applying.
 #[must_use]
-pub fn late(intent: &StepOriginal) -> Vec<u8> {
+pub fn late_original_line(intent: &StepOriginal) -> Vec<u8> {
     encode(&JournalLine::Late(intent.clone()))
 }
 
 /// The line of an outcome.
 #[must_use]
-pub fn outcome(done: &StepDone) -> Vec<u8> {
+pub fn outcome_line(done: &StepDone) -> Vec<u8> {
     encode(&JournalLine::Outcome(done.clone()))
 }
 
 /// The line of an amendment.
 #[must_use]
-pub fn amend(amendment: &Amendment) -> Vec<u8> {
+pub fn amendment_line(amendment: &Amendment) -> Vec<u8> {
     encode(&JournalLine::Amend(amendment.clone()))
 }
 
 /// The line that ends a complete apply, or an amendment.
 #[must_use]
-pub fn applied(masks: &TaskMasks) -> Vec<u8> {
+pub fn applied_line(masks: &TaskMasks) -> Vec<u8> {
     encode(&JournalLine::Applied(CompleteLine { masks: masks.clone() }))
 }
 
 /// The line that begins an undo.
 #[must_use]
-pub fn undoing(undoing: &UndoDecision) -> Vec<u8> {
+pub fn undoing_line(undoing: &UndoDecision) -> Vec<u8> {
     encode(&JournalLine::Undoing(undoing.clone()))
 }
 
 /// The line that ends an undo.
 #[must_use]
-pub fn affinities_done(done: &AffinitiesDone) -> Vec<u8> {
+pub fn affinities_done_line(done: &AffinitiesDone) -> Vec<u8> {
     encode(&JournalLine::AffinitiesDone(done.clone()))
 }
 
 /// The line of what undo did with a step.
 #[must_use]
-pub fn undone(fated: &StepFate) -> Vec<u8> {
+pub fn undone_line(fated: &StepFate) -> Vec<u8> {
     encode(&JournalLine::Undone(fated.clone()))
 }
 
@@ -455,7 +455,7 @@ mod tests {
         };
         let text = OriginalState::Text { text: "f".to_owned() };
         let intents = [0, 2].map(|step| StepOriginal { step, original: text.clone() });
-        let mut bytes = opening(&header, &intents);
+        let mut bytes = opening_lines(&header, &intents);
         let id = TaskId { tid: 40, started: 4 };
         let masks = TaskMasks(BTreeMap::from([(id, CpuSet::single(1))]));
         let done = |step| StepDone {
@@ -465,16 +465,19 @@ mod tests {
             note: None,
             moved: None,
         };
-        bytes.extend(late(&StepOriginal { step: 2, original: OriginalState::Missing }));
-        bytes.extend(outcome(&done(0)));
-        bytes.extend(outcome(&done(2)));
-        bytes.extend(applied(&masks));
+        bytes.extend(late_original_line(&StepOriginal {
+            step: 2,
+            original: OriginalState::Missing,
+        }));
+        bytes.extend(outcome_line(&done(0)));
+        bytes.extend(outcome_line(&done(2)));
+        bytes.extend(applied_line(&masks));
         let added = AddedStep { step: written("/proc/irq/3/smp_affinity"), original: text };
-        bytes.extend(amend(&Amendment { again: vec![2], added: vec![added] }));
-        bytes.extend(outcome(&done(3)));
-        bytes.extend(applied(&masks));
+        bytes.extend(amendment_line(&Amendment { again: vec![2], added: vec![added] }));
+        bytes.extend(outcome_line(&done(3)));
+        bytes.extend(applied_line(&masks));
         let kept = masks.clone();
-        bytes.extend(undoing(&UndoDecision {
+        bytes.extend(undoing_line(&UndoDecision {
             masks,
             was: kept.clone(),
             limited: vec![id],
@@ -482,7 +485,7 @@ mod tests {
             drifted: vec![id],
         }));
         let fate = ChangeFate::Failed { reason: "EIO".to_owned() };
-        bytes.extend(undone(&StepFate { step: 2, fate, note: None }));
+        bytes.extend(undone_line(&StepFate { step: 2, fate, note: None }));
         bytes
     }
 

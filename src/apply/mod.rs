@@ -163,7 +163,7 @@ fn boot_id(host: &Host) -> Result<Option<String>, Error> {
 }
 
 /// Whether a step made a directory that contains `path`.
-fn makes(plan: &Plan, intent: &StepOriginal, path: &str) -> bool {
+fn makes_directory_of(plan: &Plan, intent: &StepOriginal, path: &str) -> bool {
     let dir = match plan.steps.get(intent.step).map(|step| &step.change) {
         Some(Change::MakeDir { path }) if intent.original == OriginalState::Missing => path.clone(),
         Some(Change::Slice { unit, .. }) if intent.original != OriginalState::Present => {

@@ -25,12 +25,12 @@ pub struct PerformedChange {
 }
 
 impl PerformedChange {
-    pub(super) fn plain(outcome: Outcome) -> PerformedChange {
+    pub(super) fn with_outcome(outcome: Outcome) -> PerformedChange {
         PerformedChange { outcome, left: None, note: None, moved: None, broken: None }
     }
 
     pub(super) fn changed(left: String) -> PerformedChange {
-        PerformedChange { left: Some(left), ..PerformedChange::plain(Outcome::Changed) }
+        PerformedChange { left: Some(left), ..PerformedChange::with_outcome(Outcome::Changed) }
     }
 
     /// A refusal that no code distinguishes.
@@ -40,7 +40,7 @@ impl PerformedChange {
 
     pub(super) fn refused_by(refusal: Refusal) -> PerformedChange {
         let Refusal { kind, reason } = refusal;
-        PerformedChange::plain(Outcome::Refused { kind, reason })
+        PerformedChange::with_outcome(Outcome::Refused { kind, reason })
     }
 
     /// The journal's record.
@@ -60,7 +60,7 @@ impl PerformedChange {
 fn outcome_of_error(answer: Result<PerformedChange>) -> Result<PerformedChange> {
     match answer {
         Err(error) if error.is_stop() => Err(error),
-        Err(error) if error.is_absent() => Ok(PerformedChange::plain(Outcome::Absent)),
+        Err(error) if error.is_absent() => Ok(PerformedChange::with_outcome(Outcome::Absent)),
         Err(error) => Ok(PerformedChange::refused_by(Refusal::from(&error))),
         made => made,
     }
@@ -73,7 +73,7 @@ fn outcome_of_error(answer: Result<PerformedChange>) -> Result<PerformedChange> 
 pub fn make(host: &Host, change: &Change, was: &OriginalState) -> Result<PerformedChange> {
     if let OriginalState::Unreadable { reason } = was {
         return Ok(PerformedChange::refused(format!(
-            "it could not be restored, because it cannot be read: {reason}"
+            "its original cannot be read, so undo could not restore it: {reason}"
         )));
     }
     let made = outcome_of_error(match change {
@@ -82,7 +82,7 @@ pub fn make(host: &Host, change: &Change, was: &OriginalState) -> Result<Perform
         Change::Affinity { task, cpus, .. } => affinity(host, *task, cpus),
         Change::Scheduling { task, policy, .. } => scheduling(host, *task, *policy),
         Change::MoveTasks { from, to } => move_tasks(host, from, to),
-        Change::KeepAffinities => Ok(PerformedChange::plain(Outcome::AlreadySo)),
+        Change::KeepAffinities => Ok(PerformedChange::with_outcome(Outcome::AlreadySo)),
         Change::BanFromIrqbalance { cpus } => irqbalance::make(host, cpus),
         Change::Slice { unit, cpus, mems } => slice::make(host, unit, cpus, mems, was),
         Change::CycleCpu { cpu } => cycle::make(host, *cpu),
@@ -122,7 +122,7 @@ fn write(
     if compare.already(&before, value) {
         return Ok(PerformedChange {
             left: Some(before),
-            ..PerformedChange::plain(Outcome::AlreadySo)
+            ..PerformedChange::with_outcome(Outcome::AlreadySo)
         });
     }
     if let Some(reason) = unbound::isolated_conflict(host, path, &before)? {
@@ -188,11 +188,11 @@ fn fall_back_to_root(
         host.write(path, "root")?;
         let fallback = host.read_line(path)?;
         if fallback == "root" {
-            let note = format!("the kernel says {left:?}, so the partition is a `root` one");
+            let note = format!("the kernel reports {left:?}, so the partition is of type `root`");
             return Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(fallback) });
         }
     }
-    let reason = format!("the kernel says {left:?}");
+    let reason = format!("the kernel reports {left:?}");
     refuse_and_restore(
         host,
         path,
@@ -244,30 +244,30 @@ pub fn is_original(compare: ValueComparison, now: &str, original: &str) -> bool 
 
 fn make_dir(host: &Host, path: &str) -> Result<PerformedChange> {
     if host.exists(path) {
-        return Ok(PerformedChange::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
     }
     host.make_dir(path)?;
-    Ok(PerformedChange::plain(Outcome::Changed))
+    Ok(PerformedChange::with_outcome(Outcome::Changed))
 }
 
 fn affinity(host: &Host, task: TaskId, cpus: &CpuSet) -> Result<PerformedChange> {
     original::check_same_task(host, task)?;
     if host.online_affinity(task.tid)? == *cpus {
-        return Ok(PerformedChange::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
     }
     host.set_affinity(task.tid, cpus)?;
     let left = host.online_affinity(task.tid)?;
     if left.is_subset(cpus) {
         Ok(PerformedChange::changed(left.to_string()))
     } else {
-        Ok(PerformedChange::refused(format!("the kernel made it {left}")))
+        Ok(PerformedChange::refused(format!("the kernel set {left} instead")))
     }
 }
 
 fn scheduling(host: &Host, task: TaskId, policy: SchedPolicy) -> Result<PerformedChange> {
     original::check_same_task(host, task)?;
     if host.scheduling(task.tid)? == policy {
-        return Ok(PerformedChange::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
     }
     host.set_scheduling(task.tid, policy)?;
     Ok(PerformedChange::changed(host.scheduling(task.tid)?.to_string()))
@@ -285,5 +285,5 @@ fn move_tasks(host: &Host, from: &str, to: &str) -> Result<PerformedChange> {
         _ if moved.moved == 0 => Outcome::AlreadySo,
         _ => Outcome::Changed,
     };
-    Ok(PerformedChange { moved: Some(moved), ..PerformedChange::plain(outcome) })
+    Ok(PerformedChange { moved: Some(moved), ..PerformedChange::with_outcome(outcome) })
 }

@@ -5,7 +5,7 @@ use super::journal::{ApplyJournal, ChangeFate, OriginalState, StayedTasks, StepD
 use super::moves::{self, MovedOut};
 use super::perform::{is_original, values_to_restore};
 use super::unbound::{self, shown_by};
-use super::{cycle, irqbalance, makes, slice};
+use super::{cycle, irqbalance, makes_directory_of, slice};
 use crate::change::{Change, Outcome, Refusal, ValueComparison};
 use crate::plan::Step;
 use cpushield_linux::{Host, Result, SchedPolicy, TaskId};
@@ -118,7 +118,11 @@ impl RestoredFile<'_> {
         let values = self.values_to_write(&now);
         if let Some(by) = group_using_cpusets(host, self.path, &values) {
             let within = format!("{by}/cpuset.cpus");
-            if journal.intents.iter().any(|intent| makes(&journal.header.plan, intent, &within)) {
+            if journal
+                .intents
+                .iter()
+                .any(|intent| makes_directory_of(&journal.header.plan, intent, &within))
+            {
                 let reason = format!("{by} could not be removed, and needs cpusets");
                 return Ok(ChangeFate::Failed { reason }.into());
             }
@@ -137,9 +141,9 @@ impl RestoredFile<'_> {
     }
 
     /// Writes the original again where the value differs. Returns the value that remains wrong.
-    fn write_again(&self, host: &Host, only_ours: bool) -> Result<Option<String>> {
+    fn write_again(&self, host: &Host, by: RestoringUndo) -> Result<Option<String>> {
         let Some(now) = self.wrong_value(host)? else { return Ok(None) };
-        if only_ours && !self.is_ours(&now) {
+        if by == RestoringUndo::Earlier && !self.is_ours(&now) {
             return Ok(None);
         }
         for value in self.values_to_write(&now) {
@@ -191,9 +195,29 @@ fn without_sign(word: &str) -> &str {
     word.trim_start_matches(['+', '-'])
 }
 
+/// The undo that restored a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoringUndo {
+    /// This one.
+    This,
+    /// An earlier one. Another process may have changed the file since, so it is written again
+    /// only where it has the value that apply left.
+    Earlier,
+}
+
+/// What the second look at a restored file found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileCheck {
+    /// The file has its original value, or another process has changed it since.
+    Settled,
+    /// The file has another value.
+    Wrong {
+        /// Why.
+        reason: String,
+    },
+}
+
 /// Checks that a restored file still has its original value, and writes it again when it does not.
-/// With `only_ours`, an earlier undo restored it, and it is written only where it has the value
-/// that apply left. The inner error says why it has another value.
 ///
 /// # Errors
 /// Only when a test stopped the host.
@@ -202,20 +226,22 @@ pub fn check_again(
     change: &Change,
     was: &OriginalState,
     done: Option<&StepDone>,
-    only_ours: bool,
-) -> Result<std::result::Result<(), String>> {
+    by: RestoringUndo,
+) -> Result<FileCheck> {
     let (Change::Write { path, compare, value }, OriginalState::Text { text }) = (change, was)
     else {
-        return Ok(Ok(()));
+        return Ok(FileCheck::Settled);
     };
     let left = done.and_then(|done| done.left.as_deref());
     let file = RestoredFile { path, value, compare: *compare, original: text, left };
-    match file.write_again(host, only_ours) {
-        Ok(None) => Ok(Ok(())),
-        Ok(Some(now)) => Ok(Err(format!("the kernel made it {now:?}, it was {text:?}"))),
+    match file.write_again(host, by) {
+        Ok(None) => Ok(FileCheck::Settled),
+        Ok(Some(now)) => {
+            Ok(FileCheck::Wrong { reason: format!("the kernel set {now:?} instead of {text:?}") })
+        }
         Err(error) if error.is_stop() => Err(error),
-        Err(error) if error.is_absent() => Ok(Ok(())),
-        Err(error) => Ok(Err(error.reason())),
+        Err(error) if error.is_absent() => Ok(FileCheck::Settled),
+        Err(error) => Ok(FileCheck::Wrong { reason: error.reason() }),
     }
 }
 
@@ -270,7 +296,9 @@ fn move_back(
     };
     let plan = &journal.header.plan;
     let within = format!("{to}/tasks");
-    if !host.exists(to) && journal.intents.iter().any(|intent| makes(plan, intent, &within)) {
+    if !host.exists(to)
+        && journal.intents.iter().any(|intent| makes_directory_of(plan, intent, &within))
+    {
         // An earlier undo has removed the group, so it was empty.
         return Ok(ChangeFate::Restored.into());
     }

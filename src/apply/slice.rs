@@ -71,7 +71,7 @@ pub(super) fn make(
         Ok((!ValueComparison::List.same(&shown, &cpus.to_string())).then_some(shown))
     });
     let reason = match started {
-        Ok(None) => return Ok(PerformedChange::plain(Outcome::Changed)),
+        Ok(None) => return Ok(PerformedChange::with_outcome(Outcome::Changed)),
         Err(error) if error.is_stop() => return Err(error),
         Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
         Err(error) => error.reason(),

@@ -9,7 +9,7 @@ use super::journal::{
     StepFate, StepOriginal,
 };
 use super::restore_affinities::{self, RestoredAffinities};
-use super::revert::{self, RevertedChange};
+use super::revert::{self, FileCheck, RestoringUndo, RevertedChange};
 use super::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
@@ -50,13 +50,13 @@ pub(super) fn undo_locked(
     };
     host.pin_current_thread(&journal.header.plan.shield.housekeeping);
     let tasks = host.tasks()?;
-    let mut hogs = RtHogs::among(host, &tasks);
+    let mut hogs = RtHogs::find_among(host, &tasks);
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(UndoError::Hog(hog));
     }
     let mut log = UndoLog::open(store, journal.whole);
     let undoing = affinities::decide(host, &journal, tasks)?;
-    log.add(&journal::undoing(&undoing));
+    log.add(&journal::undoing_line(&undoing));
     let mut run =
         UndoRun { host, journal: &journal, log, hogs, fated: Vec::new(), fresh: BTreeSet::new() };
     run.bring_cpus_online()?;
@@ -277,7 +277,7 @@ impl UndoRun<'_> {
     }
 
     fn record(&mut self, fated: StepFate) {
-        self.log.add(&journal::undone(&fated));
+        self.log.add(&journal::undone_line(&fated));
         self.fresh.insert(fated.step);
         self.fated.push(fated);
     }
@@ -296,12 +296,15 @@ impl UndoRun<'_> {
             let Some(step) = self.journal.step(intent) else { continue };
             let was = self.journal.original(intent);
             let done = self.journal.outcomes.get(&intent.step);
-            let only_ours = !self.fresh.contains(&intent.step);
-            let settled = match self.hogs.delay(self.host, &step.change, was)? {
-                Some(reason) => Err(reason),
-                None => revert::check_again(self.host, &step.change, was, done, only_ours)?,
+            let by = match self.fresh.contains(&intent.step) {
+                true => RestoringUndo::This,
+                false => RestoringUndo::Earlier,
             };
-            if let Err(reason) = settled {
+            let check = match self.hogs.delay(self.host, &step.change, was)? {
+                Some(reason) => FileCheck::Wrong { reason },
+                None => revert::check_again(self.host, &step.change, was, done, by)?,
+            };
+            if let FileCheck::Wrong { reason } = check {
                 let fated =
                     StepFate { step: intent.step, fate: ChangeFate::Failed { reason }, note: None };
                 self.fated.retain(|known| known.step != intent.step);
@@ -318,7 +321,7 @@ impl UndoRun<'_> {
     /// Records that everything was checked, and what is left to the next undo.
     fn record_end(&mut self, tasks: &RestoredAffinities) {
         let pending = restore_affinities::pending(self.host, tasks);
-        self.log.add(&journal::affinities_done(&AffinitiesDone { pending }));
+        self.log.add(&journal::affinities_done_line(&AffinitiesDone { pending }));
     }
 
     /// Records the fates of the steps that set affinities.

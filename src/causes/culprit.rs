@@ -3,6 +3,7 @@
 
 mod kernel;
 mod pattern;
+mod shown;
 
 pub use kernel::{
     KernelEvent, PageAccess, SOFTIRQS, SignalSender, TickDependency, is_exception_signal,

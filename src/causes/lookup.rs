@@ -2,9 +2,11 @@
 //! `verify`, `watch`, `latency --why` and `status` show them. Pure.
 
 use super::Cause;
-use super::culprit::{KernelEvent, PageAccess, SOFTIRQS};
+use super::culprit::{Culprit, KernelEvent, SignalSender};
 use super::known::{self, KnownCulprit};
-use super::purpose::{self, FunctionGroup};
+use super::purpose::{
+    self, FunctionGroup, IDLE_CPU, INTERRUPT_ON_CPU, InterruptPurpose, RESCHEDULE,
+};
 use super::topics::{self, Topic};
 use cpushield_linux::syscalls;
 
@@ -16,49 +18,35 @@ pub enum ExplainSubject {
     /// A function or thread of the kernel.
     Known(&'static KnownCulprit),
     /// A group of kernel functions that send interrupts to other CPUs.
-    Way(&'static FunctionGroup),
+    Sender(&'static FunctionGroup),
     /// A kind of interruption.
     Cause(Cause),
 }
 
-/// The first words of culprits that end with a name or a number, and their causes.
+/// Beginnings of such names and words.
 const BEGINNINGS: &[(&str, Cause)] = &[
-    ("IRQ ", Cause::Irq),
-    ("softirq ", Cause::Softirq),
-    ("an interrupt on CPU ", Cause::IpiCall),
-    ("raised by ", Cause::IpiIrqWork),
     ("kworker/", Cause::Workqueue),
-    ("system call ", Cause::Syscall),
-    ("SIG", Cause::Signal),
-    ("signal ", Cause::Signal),
-    ("bank ", Cause::MachineCheck),
+    (INTERRUPT_ON_CPU, Cause::IpiCall),
     // Rows of /proc/interrupts.
     ("Machine check", Cause::MachineCheck),
     ("Thermal ", Cause::MachineCheck),
     ("Threshold ", Cause::MachineCheck),
     ("Deferred Error", Cause::MachineCheck),
-    ("event number ", Cause::Unattributed),
-    ("a record of ", Cause::Unattributed),
 ];
 
-/// Culprits with a fixed name, and their causes.
+/// Names that the kernel gives, and other words of the tables, with their causes.
 const WORDS: &[(&str, Cause)] = &[
     ("tick_nohz_handler", Cause::Tick),
     ("tick_nohz_highres_handler", Cause::Tick),
     ("tick_sched_timer", Cause::Tick),
-    ("reschedule", Cause::IpiReschedule),
-    ("an idle CPU", Cause::IpiReschedule),
-    ("SIGILL", Cause::Exception),
-    ("SIGTRAP", Cause::Exception),
-    ("SIGBUS", Cause::Exception),
-    ("SIGFPE", Cause::Exception),
-    ("SIGSEGV", Cause::Exception),
-    ("firmware", Cause::Smi),
+    (RESCHEDULE, Cause::IpiReschedule),
+    (IDLE_CPU, Cause::IpiReschedule),
     ("gap", Cause::Smi),
     ("gaps", Cause::Smi),
-    ("hypervisor", Cause::Steal),
-    ("others", Cause::Unattributed),
 ];
+
+/// Signals that the kernel sends for an exception.
+const EXCEPTION_SIGNALS: &[&str] = &["SIGILL", "SIGTRAP", "SIGBUS", "SIGFPE", "SIGSEGV"];
 
 /// The cause that an event of the kernel is counted under.
 fn cause_of_event(event: KernelEvent) -> Cause {
@@ -83,9 +71,41 @@ fn cause_of_event(event: KernelEvent) -> Cause {
     }
 }
 
-/// Finds what explains a word in a table, with or without the name of its cause in front.
+/// The cause that a culprit is counted under; `None` where only the table of its name tells.
+fn cause_of_culprit(culprit: &Culprit) -> Option<Cause> {
+    Some(match culprit {
+        Culprit::Unknown
+        | Culprit::Interrupt { .. }
+        | Culprit::Function { .. }
+        | Culprit::Kthread { .. } => return None,
+        Culprit::Irq { .. } => Cause::Irq,
+        Culprit::Tick { .. } => Cause::Tick,
+        Culprit::Work { .. } => Cause::Workqueue,
+        Culprit::Task { .. } => Cause::UserTask,
+        Culprit::Softirq { .. } => Cause::Softirq,
+        Culprit::IrqWork { .. } => Cause::IpiIrqWork,
+        Culprit::PageFault { .. } => Cause::PageFault,
+        Culprit::Signal { name, sent_by: SignalSender::Unknown }
+            if EXCEPTION_SIGNALS.contains(&name.as_str()) =>
+        {
+            Cause::Exception
+        }
+        Culprit::Signal { .. } => Cause::Signal,
+        Culprit::MachineCheckBank { .. } => Cause::MachineCheck,
+        Culprit::Syscall { .. } => Cause::Syscall,
+        Culprit::Event { event } => cause_of_event(*event),
+        Culprit::UnexpectedRecord { .. } | Culprit::TruncatedRecord { .. } | Culprit::Others => {
+            Cause::Unattributed
+        }
+        Culprit::Firmware => Cause::Smi,
+        Culprit::Hypervisor => Cause::Steal,
+    })
+}
+
+/// Finds what explains a word in a table, with or without the name of its cause in front. The tags
+/// of JSON documents are found too.
 #[must_use]
-pub fn subject(shown: &str) -> Option<ExplainSubject> {
+pub fn find_subject(shown: &str) -> Option<ExplainSubject> {
     let shown = shown.trim();
     if let Some(cause) = Cause::named(shown) {
         return Some(ExplainSubject::Cause(cause));
@@ -93,17 +113,39 @@ pub fn subject(shown: &str) -> Option<ExplainSubject> {
     if let Some((first, rest)) = shown.split_once(' ')
         && let Some(cause) = cause_of_prefix(first)
     {
-        return subject(rest).or(Some(ExplainSubject::Cause(cause)));
+        return find_subject(rest).or(Some(ExplainSubject::Cause(cause)));
     }
-    let (head, _) = shown.split_once(", ").unwrap_or((shown, ""));
-    // `wb_workfn (unbound)`, `do_sync_core()`.
-    let function = head.split(' ').next().unwrap_or_default().trim_end_matches("()");
+    if let Some(InterruptPurpose::Operation { operation, .. }) = InterruptPurpose::from_shown(shown)
+        && let Some(group) = purpose::group_of_operation(operation)
+    {
+        return Some(subject_of_name(group.function).unwrap_or(ExplainSubject::Sender(group)));
+    }
+    match Culprit::from_shown(shown) {
+        None => subject_of_name(shown),
+        Some(culprit) => culprit
+            .kernel_function()
+            .and_then(subject_of_name)
+            .or_else(|| cause_of_culprit(&culprit).map(ExplainSubject::Cause)),
+    }
+}
+
+/// Finds what explains a name that the kernel gives, or another word of the tables.
+fn subject_of_name(name: &str) -> Option<ExplainSubject> {
+    // `do_sync_core()`, `do_sync_core: text patching`.
+    let function = name.split([' ', ':', ',']).next().unwrap_or_default().trim_end_matches("()");
     topics::find(function)
         .map(ExplainSubject::Topic)
-        .or_else(|| purpose::group_of_function(function).map(ExplainSubject::Way))
-        .or_else(|| purpose::group_of_text(shown).map(ExplainSubject::Way))
-        .or_else(|| cause_of_culprit(shown, head).map(ExplainSubject::Cause))
+        .or_else(|| purpose::group_of_function(function).map(ExplainSubject::Sender))
+        .or_else(|| cause_of_name(name).map(ExplainSubject::Cause))
         .or_else(|| known::find_by_name(function).map(ExplainSubject::Known))
+}
+
+fn cause_of_name(name: &str) -> Option<Cause> {
+    let word = WORDS.iter().find(|(word, _)| *word == name);
+    let beginning = BEGINNINGS.iter().find(|(beginning, _)| name.starts_with(beginning));
+    word.or(beginning)
+        .map(|(_, cause)| *cause)
+        .or_else(|| syscalls::is_known(name).then_some(Cause::Syscall))
 }
 
 /// The cause in front of a culprit, or the kind of context that runs a function.
@@ -111,37 +153,15 @@ fn cause_of_prefix(word: &str) -> Option<Cause> {
     Cause::named(word).or_else(|| (word == "work").then_some(Cause::Workqueue))
 }
 
-fn cause_of_culprit(shown: &str, head: &str) -> Option<Cause> {
-    let event = KernelEvent::ALL.iter().find(|event| shown.starts_with(event.text()));
-    let access = PageAccess::ALL
-        .iter()
-        .find(|access| **access != PageAccess::Unknown && shown.starts_with(access.text()));
-    let word = WORDS.iter().find(|(word, _)| *word == head);
-    let beginning = BEGINNINGS.iter().find(|(beginning, _)| head.starts_with(beginning));
-    event
-        .map(|event| cause_of_event(*event))
-        .or_else(|| access.map(|_| Cause::PageFault))
-        .or_else(|| word.or(beginning).map(|(_, cause)| *cause))
-        .or_else(|| SOFTIRQS.contains(&head).then_some(Cause::Softirq))
-        .or_else(|| syscalls::is_known(head).then_some(Cause::Syscall))
-        .or_else(|| is_task(shown).then_some(Cause::UserTask))
-}
-
-/// Whether this is a task, which is shown with its number: `load (9972)`.
-fn is_task(shown: &str) -> bool {
-    let number = shown.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn name(shown: &str) -> Option<&'static str> {
-        subject(shown).map(|subject| match subject {
+        find_subject(shown).map(|subject| match subject {
             ExplainSubject::Topic(topic) => topic.name,
             ExplainSubject::Known(known) => known.name,
-            ExplainSubject::Way(row) => row.function,
+            ExplainSubject::Sender(group) => group.function,
             ExplainSubject::Cause(cause) => cause.name(),
         })
     }
@@ -221,12 +241,18 @@ mod tests {
             ("work drain_vmap_area_work", "kernel-tlb-flush"),
             ("__purge_vmap_area_lazy()", "kernel-tlb-flush"),
             ("timer tcp_keepalive_timer", "tcp_*"),
-            ("loads a module (dummy), requested by ip (800)", "load_module"),
+            ("module load (dummy), requested by ip (800)", "load_module"),
+            ("module load", "load_module"),
+            ("module-load", "load_module"),
+            ("freeing kernel addresses (vmalloc)", "kernel-tlb-flush"),
+            ("do_sync_core: text patching (static key, BPF)", "do_sync_core"),
+            ("tlb-shootdown", "ipi-call"),
+            ("timer_create(2)", ""),
             ("system call madvise", "syscall"),
             ("an interrupt on CPU 2", "ipi-call"),
             ("modprobe (812)", "user-task"),
         ] {
-            assert_eq!(name(shown), Some(found), "{shown}");
+            assert_eq!(name(shown).unwrap_or_default(), found, "{shown}");
         }
         assert_eq!([name("nonsense"), name("linuxcnc"), name(""), name("(x)")], [None; 4]);
     }

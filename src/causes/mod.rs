@@ -1,6 +1,9 @@
 //! The catalogue of causes: every kind of thing that can run on a CPU instead of the workload's
 //! user code. Pure. `tunables/` knows what removes each, `verify/` counts them.
 
+#[macro_use]
+mod named;
+
 pub mod culprit;
 pub mod known;
 pub mod lookup;

@@ -27,14 +27,14 @@ impl Cause {
             Cause::UserTask => "another program",
             Cause::PageFault => "the workload accessed memory that was not mapped yet",
             Cause::Syscall => "the workload made a system call",
-            Cause::Exception => "another exception of the workload",
-            Cause::Signal => "a signal for the workload",
+            Cause::Exception => "the workload raised an exception other than a page fault",
+            Cause::Signal => "the workload received a signal",
             Cause::Nmi => "a non-maskable interrupt: watchdog, profiler, backtrace",
             Cause::MachineCheck => "a machine check or thermal interrupt",
             Cause::Frequency => "the frequency of a CPU was changed from this one",
             Cause::Smi => "firmware took the CPU (system management mode)",
             Cause::Steal => "the hypervisor ran something else",
-            Cause::Unattributed => "seen, but of an unknown kind",
+            Cause::Unattributed => "an interruption of an unknown kind",
         }
     }
 
@@ -71,15 +71,15 @@ const TICK: &str = "\
 The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000) to keep time, account
 CPU use and share the CPU among programs.
 
-At runtime nothing stops it on a busy CPU. That takes `nohz_full=` at boot and then a single
-runnable task on the CPU. Since 4.17 nothing of it remains there; once a second, another CPU runs a
-tick on its behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a
-`nohz_full` CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source,
-an RCU grace period that waits for the CPU, and the fair server (see `fair-server`). The kernel
-reports which of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and
-the culprit of the tick includes it: `kept for perf`.
+At runtime nothing stops it on a busy CPU. To stop it, boot with `nohz_full=` and run only one task
+on the CPU. Since 4.17 no part of it then remains there: once a second, another CPU runs a tick on
+its behalf (sched_tick_remote() in kernel/sched/core.c). On a `nohz_full` CPU these bring the tick
+back: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, an RCU grace
+period that waits for the CPU, and the fair server (see `fair-server`). The kernel reports which of
+them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and the culprit of
+the tick includes it: `kept for perf`.
 
-Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
+It appears as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` in the trace (`tick_nohz_highres_handler` in 6.7 and 6.8, `tick_sched_timer`
 before).
 
@@ -98,18 +98,19 @@ in kernel/sched/core.c (6.12).";
 
 const TIMER: &str = "\
 Timers of the timer wheel (kernel/time/timer.c): network retransmission, delayed work, device
-polling. A timer that was armed on a CPU before it was shielded stays there, and one that re-arms
-itself returns forever. Since 6.9 another CPU expires a global timer but re-arms it on its old base,
-which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves all of them
-away (`cpu-hotplug-cycle`).
+polling. A timer that was armed on a CPU before it was shielded stays there. One that re-arms itself
+keeps returning. Since 6.9 another CPU expires a global timer but re-arms it on its old base, which
+kicks a `nohz_full` CPU each time. To move all of them away, take the CPU offline and online once
+(`cpu-hotplug-cycle`).
 
 Source: __mod_timer(), trigger_dyntick_cpu() and timers_dead_cpu() in kernel/time/timer.c,
 kernel/time/timer_migration.c (6.12).";
 
 const IRQ: &str = "\
 A device raised an interrupt. It goes to a CPU in its mask, /proc/irq/N/smp_affinity_list;
-effective_affinity_list shows which one. Users cannot move per-CPU and managed interrupts. The boot
-parameter `isolcpus=managed_irq,…` sends managed interrupts that also serve other CPUs to those.
+effective_affinity_list shows which one. Users cannot move per-CPU and managed interrupts. Many
+managed interrupts also serve housekeeping CPUs: the boot parameter `isolcpus=managed_irq,…` sends
+them there.
 
 The name after the number is the one under which the driver requested the interrupt
 (/proc/interrupts). Most drivers use the name of the device and the queue.
@@ -157,10 +158,10 @@ kernel/time/tick-sched.c, the events irq_work_entry and irq_work_exit in
 arch/x86/include/asm/trace/irq_vectors.h (6.12).";
 
 const WORKQUEUE: &str = "\
-Kernel work that a kworker runs. Work of unbound queues runs where their mask allows
-(`workqueues`). Work of per-CPU queues runs on the CPU that queued it: vmstat_update
-(`vm-stat-interval`), lru_add_drain_per_cpu, drain of network or slab caches after something ran
-there.
+A work item of the kernel, run by a kworker. Work on unbound queues runs where their mask allows
+(`workqueues`). Work on per-CPU queues runs on the CPU that queued it: vmstat_update
+(`vm-stat-interval`), lru_add_drain_per_cpu, and the draining of network and slab caches after
+something ran there.
 
 Source: __queue_work() and wq_select_unbound_cpu() in kernel/workqueue.c (6.12),
 Documentation/core-api/workqueue.rst.";
@@ -191,8 +192,8 @@ mlockall(2).";
 
 const SYSCALL: &str = "\
 The workload made a system call. A periodic program sleeps this way; a polling program should make
-none while it works. Only `verify --syscalls` names them, because that slows every process on the
-machine.
+none while it works. Only `verify --syscalls` names system calls, because naming them slows every
+process on the machine.
 
 Source: raw_syscalls:sys_enter in include/trace/events/syscalls.h, syscall_trace_enter() in
 kernel/entry/common.c (6.12).";
@@ -217,9 +218,9 @@ Source: signal_wake_up_state() and get_signal() in kernel/signal.c, arm_timer() 
 kernel/time/posix-cpu-timers.c (6.12).";
 
 const FREQUENCY: &str = "\
-The kernel set a CPU's frequency from this CPU (`power:cpu_frequency`); the change itself may stop
+The kernel set a CPU's frequency from this CPU (`power:cpu_frequency`). The change itself may stop
 the clock of the core for some microseconds. A governor with a fixed frequency (`cpu-governor`)
-prevents this. Processors that choose their frequency themselves (HWP) change it unseen.
+prevents this. Processors that choose their own frequency (HWP) change it without an event.
 
 Source: cpufreq_notify_transition() and cpufreq_driver_fast_switch() in drivers/cpufreq/cpufreq.c
 (6.12), Documentation/admin-guide/pm/intel_pstate.rst.";
@@ -247,36 +248,37 @@ remove it.
 Processors count SMIs. Intel processors have a register (MSR 0x34, read through /dev/cpu/N/msr:
 `modprobe msr`). AMD processors have no such register. From Zen 2 on they have an event, which
 `verify` counts from just before the span to just after it (perf event `ls_smi_rx`, PMCx02B:
-tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6.12; it has not
-been tested on such a machine yet). Neither shows how long firmware took. Other processors, guests
-and AMD processors before Zen 2 show nothing. The witness there is `cpushield latency hardware`: a
+tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6.12; it has not been
+tested on such a machine yet). Neither shows how long the firmware ran. Other processors, guests and
+AMD processors before Zen 2 show nothing. The witness there is `cpushield latency hardware`: a
 kernel thread that reads the clock with interrupts off (hwlat), so that any missing time was taken
 below the kernel. It disturbs the CPU too much to run together with a workload.
 
-`verify` compares the gaps of its sampler with the kernel's trace. A gap is explained when the
-trace shows what ran in it, plus up to 10 µs for kernel entry and exit. The rest of other gaps was
-taken below the kernel. As many of these as the processor counted SMIs are attributed to firmware.
-When no SMI was counted and a gap of 10 µs or more remains, the verdict is `unknown`: something
-took the CPU, and no witness can tell what. In a guest, such gaps are shown and count only against
-`--max-gap`, because the hypervisor may take the CPU at any time. With your own program there is no
-sampler: `--max-gap` then holds only where no SMI was counted and there is no hypervisor.
+`verify` compares the gaps of its sampler with the kernel's trace. The trace explains a gap if it
+shows what ran in it; up to 10 µs more are allowed for kernel entry and exit. The unexplained part
+of any other gap was lost below the kernel. As many of these gaps as the processor counted SMIs are
+attributed to firmware. If no SMI was counted and a gap of 10 µs or more remains, the verdict is
+`unknown`: something took the CPU, and no witness can tell what. In a guest, such gaps are shown and
+count only against `--max-gap`, because the hypervisor may take the CPU at any time. There is no
+sampler if you watch your own program: `--max-gap` then holds only where no SMI was counted and
+there is no hypervisor.
 
 Source: MSR_SMI_COUNT in arch/x86/include/asm/msr-index.h and its use in
 tools/power/x86/turbostat/turbostat.c, Documentation/trace/hwlat_detector.rst (6.12).";
 
 const STEAL: &str = "\
-This machine is a guest: the host ran something else on the physical CPU, or handled an exit.
-Seen as `steal` in /proc/stat where the hypervisor reports it, else as missing time. The remedy is
-on the host: run the guest's CPUs on shielded CPUs.
+This machine is a guest: the host ran something else on the physical CPU, or handled an exit. It
+appears as `steal` in /proc/stat if the hypervisor reports it, otherwise as missing time. The remedy
+is on the host: run the guest's vCPUs on shielded CPUs.
 
 Source: `steal` in Documentation/filesystems/proc.rst, kvm_steal_clock() in arch/x86/kernel/kvm.c
 (6.12).";
 
 const UNATTRIBUTED: &str = "\
-Something was seen that is in no category: an entry into the kernel without an event, an unknown
-interrupt vector or row of /proc/interrupts, or a record of an event that was not enabled.
-`others` stands for all culprits beyond the first 4096 of a CPU. Save the evidence
-(`--json`) and report it.
+An interruption that fits no category: an entry into the kernel without an event, an unknown
+interrupt vector or row of /proc/interrupts, or a record of an event that was not enabled. `others`
+stands for all culprits beyond the first 4096 of a CPU. Save the evidence (`--json`) and report it
+as a bug.
 
 Source: vectors in arch/x86/include/asm/irq_vectors.h, rows in arch_show_interrupts() of
 arch/x86/kernel/irq.c, entries on `nohz_full` CPUs by context_tracking:user_exit in

@@ -1,31 +1,84 @@
 //! The purpose of an interrupt from another CPU, according to the call path that led to it, and
-//! what prevents it. One table; an interrupt that is not in it is named after the system call that
-//! sent it. Pure.
+//! what prevents it. An interrupt whose call path is not in the table is named after the system
+//! call that sent it. Pure.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// A reschedule IPI, as tables show it.
+pub const RESCHEDULE: &str = "reschedule";
+/// A sender that ran no task, as tables show it.
+pub const IDLE_CPU: &str = "an idle CPU";
+/// A sender that handled an interrupt, as tables show it, before the number of its CPU.
+pub const INTERRUPT_ON_CPU: &str = "an interrupt on CPU ";
+
+named! {
+    /// An operation of the kernel that interrupts other CPUs.
+    KernelOperation {
+        /// A module is loaded.
+        ModuleLoad => "module load",
+        /// A module is removed.
+        ModuleRemoval => "module removal",
+        /// The memory of a module's initialization is freed.
+        ModuleInitFree => "freeing the init memory of a module",
+        /// An io_uring is set up.
+        IoUringSetup => "io_uring setup",
+        /// An io_uring ends.
+        IoUringExit => "io_uring exit",
+        /// The first socket requests time stamps.
+        NetworkTimestampsStart => "enabling network time stamps",
+        /// Time stamps of packets are switched on or off.
+        NetworkTimestampsSwitch => "switching network time stamps on or off",
+        /// Trace events or tracers are switched on or off.
+        TracingSwitch => "switching tracing on or off",
+        /// A probe is registered.
+        ProbeRegistration => "probe registration",
+        /// A BPF program is loaded.
+        BpfLoad => "BPF program load",
+        /// A BPF program is freed.
+        BpfFree => "freeing a BPF program",
+        /// A perf event is opened.
+        PerfOpen => "perf_event_open(2)",
+        /// A perf counter is read.
+        PerfRead => "reading a perf counter",
+        /// A perf event is freed.
+        PerfFree => "freeing a perf event",
+        /// Freed kernel addresses are collected and flushed.
+        VmapFree => "freeing kernel addresses (vmalloc)",
+        /// Kernel memory is freed later than requested.
+        DelayedVfree => "freeing kernel memory (vmalloc)",
+        /// A network namespace is removed.
+        NetworkNamespaceRemoval => "network namespace removal",
+        /// A sysctl is written.
+        SysctlWrite => "sysctl write",
+    }
+}
 
 /// The purpose of an interrupt from another CPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "purpose", rename_all = "kebab-case")]
 pub enum InterruptPurpose {
-    /// A module is loaded.
-    ModuleLoad {
-        /// The module and the task that requested it; `None` when that was not seen.
+    /// An operation of the kernel.
+    Operation {
+        /// The operation.
+        operation: KernelOperation,
+        /// The module that is loaded, and the task that requested it; `None` when that was not
+        /// seen, and for every other operation.
         #[serde(default)]
-        asked_for: Option<ModuleRequest>,
-    },
-    /// One of [`ROWS`].
-    Known {
-        /// The purpose, in words.
-        what: String,
+        module: Option<ModuleRequest>,
     },
     /// A system call sent it.
     Syscall {
         /// Its name.
         name: String,
     },
+}
+
+impl From<KernelOperation> for InterruptPurpose {
+    fn from(operation: KernelOperation) -> InterruptPurpose {
+        InterruptPurpose::Operation { operation, module: None }
+    }
 }
 
 /// A module that a task requested.
@@ -41,13 +94,32 @@ pub struct ModuleRequest {
 impl fmt::Display for InterruptPurpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InterruptPurpose::ModuleLoad { asked_for: None } => f.write_str(LOADS),
-            InterruptPurpose::ModuleLoad { asked_for: Some(ModuleRequest { module, by }) } => {
-                write!(f, "{LOADS} ({module}), requested by {by}")
+            InterruptPurpose::Operation { operation, module: None } => operation.fmt(f),
+            InterruptPurpose::Operation { operation, module: Some(request) } => {
+                write!(f, "{operation} ({}), requested by {}", request.module, request.by)
             }
-            InterruptPurpose::Known { what } => f.write_str(what),
             InterruptPurpose::Syscall { name } => write!(f, "system call {name}"),
         }
+    }
+}
+
+impl InterruptPurpose {
+    /// The purpose that a report shows like this (the inverse of `Display`), or that has this tag
+    /// in a document; `None` for other words.
+    #[must_use]
+    pub fn from_shown(shown: &str) -> Option<InterruptPurpose> {
+        if let Some(name) = shown.strip_prefix("system call ") {
+            return Some(InterruptPurpose::Syscall { name: name.to_owned() });
+        }
+        if let Some((start, by)) = shown.split_once(", requested by ") {
+            let (operation, module) = start.strip_suffix(')')?.split_once(" (")?;
+            let request = ModuleRequest { module: module.to_owned(), by: by.to_owned() };
+            let operation = KernelOperation::from_text(operation)?;
+            return Some(InterruptPurpose::Operation { operation, module: Some(request) });
+        }
+        let operation =
+            KernelOperation::from_text(shown).or_else(|| KernelOperation::from_tag(shown));
+        operation.map(InterruptPurpose::from)
     }
 }
 
@@ -65,8 +137,8 @@ pub struct KnownPurpose {
 pub struct FunctionGroup {
     /// The name of the function; with a star at its end, a prefix.
     pub function: &'static str,
-    /// Its purpose.
-    pub what: &'static str,
+    /// The operation that it belongs to.
+    pub operation: KernelOperation,
     /// What prevents its calls; empty when nothing does.
     pub remedy: &'static str,
     /// Its file in the kernel.
@@ -75,17 +147,13 @@ pub struct FunctionGroup {
 
 const fn group(
     function: &'static str,
-    what: &'static str,
+    operation: KernelOperation,
     remedy: &'static str,
     source: &'static str,
 ) -> FunctionGroup {
-    FunctionGroup { function, what, remedy, source }
+    FunctionGroup { function, operation, remedy, source }
 }
 
-/// Functions that load a module.
-const LOADERS: &[&str] = &["load_module", "do_init_module"];
-
-const LOADS: &str = "loads a module";
 const MODULES: &str = "load it before the shield (modprobe); programs that create user namespaces \
                        may cause it: sysctl user.max_user_namespaces=0; sysctl \
                        kernel.modules_disabled=1 blocks modules until the next boot";
@@ -103,39 +171,50 @@ const PERF: &str = "do not use perf while the shield is up; to deny it to users,
                     no sysctl for it";
 
 /// Every known group (functions of 6.5 to 6.18).
-pub const ROWS: &[FunctionGroup] = &[
-    group("load_module", LOADS, MODULES, "kernel/module/main.c"),
-    group("do_init_module", LOADS, MODULES, "kernel/module/main.c"),
-    group("__do_sys_delete_module", "removes a module", MODULES, "kernel/module/main.c"),
-    group("do_free_init", "frees the init memory of a module", MODULES, "kernel/module/main.c"),
-    group("io_uring_setup", "sets up an io_uring", RINGS, "io_uring/io_uring.c"),
-    group("io_ring_exit_work", "an io_uring ends", RINGS, "io_uring/io_uring.c"),
-    group("net_enable_timestamp", "enables network time stamps", STAMPS, "net/core/dev.c"),
-    group("netstamp_clear", "switches network time stamps", STAMPS, "net/core/dev.c"),
-    group("tracepoint_probe_*", "switches tracing on or off", TRACING, "kernel/tracepoint.c"),
-    group("__ftrace_event_enable_disable", "switches tracing on or off", TRACING, "kernel/trace"),
-    group("ftrace_*", "switches tracing on or off", TRACING, "kernel/trace/ftrace.c"),
-    group("register_kprobe", "registers a probe", TRACING, "kernel/kprobes.c"),
-    group("bpf_prog_load", "loads a BPF program", PROGRAMS, "kernel/bpf/syscall.c"),
-    group("bpf_prog_free_deferred", "frees a BPF program", PROGRAMS, "kernel/bpf/core.c"),
-    group("__do_sys_perf_event_open", "perf_event_open(2)", PERF, "kernel/events/core.c"),
-    group("perf_read", "perf reads a counter", PERF, "kernel/events/core.c"),
-    group("_free_event", "frees a perf event", PERF, "kernel/events/core.c"),
-    group("drain_vmap_area_work", "frees kernel addresses (vmalloc)", FLUSHES, "mm/vmalloc.c"),
-    group("delayed_vfree_work", "frees kernel memory (vmalloc)", "", "mm/vmalloc.c"),
-    group("cleanup_net", "removes a network namespace", SPACES, "net/core/net_namespace.c"),
-    group("proc_sys_call_handler", "writes a sysctl", "", "fs/proc/proc_sysctl.c"),
+pub const FUNCTION_GROUPS: &[FunctionGroup] = &[
+    group("load_module", KernelOperation::ModuleLoad, MODULES, "kernel/module/main.c"),
+    group("do_init_module", KernelOperation::ModuleLoad, MODULES, "kernel/module/main.c"),
+    group(
+        "__do_sys_delete_module",
+        KernelOperation::ModuleRemoval,
+        MODULES,
+        "kernel/module/main.c",
+    ),
+    group("do_free_init", KernelOperation::ModuleInitFree, MODULES, "kernel/module/main.c"),
+    group("io_uring_setup", KernelOperation::IoUringSetup, RINGS, "io_uring/io_uring.c"),
+    group("io_ring_exit_work", KernelOperation::IoUringExit, RINGS, "io_uring/io_uring.c"),
+    group(
+        "net_enable_timestamp",
+        KernelOperation::NetworkTimestampsStart,
+        STAMPS,
+        "net/core/dev.c",
+    ),
+    group("netstamp_clear", KernelOperation::NetworkTimestampsSwitch, STAMPS, "net/core/dev.c"),
+    group("tracepoint_probe_*", KernelOperation::TracingSwitch, TRACING, "kernel/tracepoint.c"),
+    group("__ftrace_event_enable_disable", KernelOperation::TracingSwitch, TRACING, "kernel/trace"),
+    group("ftrace_*", KernelOperation::TracingSwitch, TRACING, "kernel/trace/ftrace.c"),
+    group("register_kprobe", KernelOperation::ProbeRegistration, TRACING, "kernel/kprobes.c"),
+    group("bpf_prog_load", KernelOperation::BpfLoad, PROGRAMS, "kernel/bpf/syscall.c"),
+    group("bpf_prog_free_deferred", KernelOperation::BpfFree, PROGRAMS, "kernel/bpf/core.c"),
+    group("__do_sys_perf_event_open", KernelOperation::PerfOpen, PERF, "kernel/events/core.c"),
+    group("perf_read", KernelOperation::PerfRead, PERF, "kernel/events/core.c"),
+    group("_free_event", KernelOperation::PerfFree, PERF, "kernel/events/core.c"),
+    group("drain_vmap_area_work", KernelOperation::VmapFree, FLUSHES, "mm/vmalloc.c"),
+    group("delayed_vfree_work", KernelOperation::DelayedVfree, "", "mm/vmalloc.c"),
+    group(
+        "cleanup_net",
+        KernelOperation::NetworkNamespaceRemoval,
+        SPACES,
+        "net/core/net_namespace.c",
+    ),
+    group("proc_sys_call_handler", KernelOperation::SysctlWrite, "", "fs/proc/proc_sysctl.c"),
 ];
 
 /// Finds the purpose of a call path, innermost function first; `None` when it is unknown.
 #[must_use]
-pub fn find(call_path: &[&str]) -> Option<KnownPurpose> {
+pub fn purpose_of_call_path(call_path: &[&str]) -> Option<KnownPurpose> {
     if let Some(group) = call_path.iter().find_map(|function| group_of_function(function)) {
-        let purpose = match LOADERS.contains(&group.function) {
-            true => InterruptPurpose::ModuleLoad { asked_for: None },
-            false => InterruptPurpose::Known { what: group.what.to_owned() },
-        };
-        return Some(KnownPurpose { purpose, remedy: group.remedy });
+        return Some(KnownPurpose { purpose: group.operation.into(), remedy: group.remedy });
     }
     let start = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__do_sys_"];
     let call =
@@ -146,16 +225,16 @@ pub fn find(call_path: &[&str]) -> Option<KnownPurpose> {
 /// The group of a function.
 #[must_use]
 pub fn group_of_function(function: &str) -> Option<&'static FunctionGroup> {
-    ROWS.iter().find(|group| matches(group.function, function))
+    FUNCTION_GROUPS.iter().find(|group| is_match(group.function, function))
 }
 
-/// The first group with this purpose, as reports show it: `loads a module (dummy), requested by`.
+/// The first group with this operation.
 #[must_use]
-pub fn group_of_text(text: &str) -> Option<&'static FunctionGroup> {
-    ROWS.iter().find(|group| text.starts_with(group.what))
+pub fn group_of_operation(operation: KernelOperation) -> Option<&'static FunctionGroup> {
+    FUNCTION_GROUPS.iter().find(|group| group.operation == operation)
 }
 
-fn matches(pattern: &str, function: &str) -> bool {
+fn is_match(pattern: &str, function: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => function.starts_with(start),
         // The compiler may have split the function: `load_module.isra.0`.
@@ -169,26 +248,56 @@ mod tests {
 
     #[test]
     fn the_innermost_known_function_decides_the_purpose() {
-        let what = |call_path: &[&str]| find(call_path).map(|known| known.purpose);
         let poke = "text_poke_bp_batch";
-        assert_eq!(
-            what(&[poke, "load_module.isra.0", "do_syscall_64"]),
-            Some(InterruptPurpose::ModuleLoad { asked_for: None })
-        );
-        assert_eq!(
-            what(&[poke, "static_key_enable", "__x64_sys_frob", "do_syscall_64"]),
-            Some(InterruptPurpose::Syscall { name: "frob".to_owned() })
-        );
-        assert_eq!(what(&[poke, "process_two_works"]), None);
-        assert_eq!(what(&[]), None);
+        for (call_path, purpose) in [
+            (
+                &[poke, "load_module.isra.0", "do_syscall_64"][..],
+                Some(KernelOperation::ModuleLoad.into()),
+            ),
+            (
+                &[poke, "static_key_enable", "__x64_sys_frob", "do_syscall_64"],
+                Some(InterruptPurpose::Syscall { name: "frob".to_owned() }),
+            ),
+            (&[poke, "process_two_works"], None),
+            (&[], None),
+        ] {
+            let found = purpose_of_call_path(call_path).map(|known| known.purpose);
+            assert_eq!(found, purpose, "{call_path:?}");
+        }
+    }
+
+    #[test]
+    fn every_purpose_is_read_back_from_its_text_and_its_tag() {
+        let operations = KernelOperation::ALL.iter().map(|operation| (*operation).into());
+        let others = [
+            InterruptPurpose::Syscall { name: "madvise".to_owned() },
+            InterruptPurpose::Operation {
+                operation: KernelOperation::ModuleLoad,
+                module: Some(ModuleRequest {
+                    module: "dummy".to_owned(),
+                    by: "ip (800)".to_owned(),
+                }),
+            },
+        ];
+        for purpose in operations.chain(others) {
+            assert_eq!(InterruptPurpose::from_shown(&purpose.to_string()), Some(purpose));
+        }
+        for operation in KernelOperation::ALL {
+            let tag = serde_json::to_value(operation).unwrap();
+            assert_eq!(KernelOperation::from_tag(tag.as_str().unwrap()), Some(*operation));
+        }
+        assert_eq!(InterruptPurpose::from_shown("module"), None);
     }
 
     #[test]
     fn every_group_has_a_source_and_is_listed_once() {
-        let mut names: Vec<_> = ROWS.iter().map(|group| group.function).collect();
+        let mut names: Vec<_> = FUNCTION_GROUPS.iter().map(|group| group.function).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), ROWS.len());
-        assert!(ROWS.iter().all(|group| group.source.contains('/')));
+        assert_eq!(names.len(), FUNCTION_GROUPS.len());
+        assert!(FUNCTION_GROUPS.iter().all(|group| group.source.contains('/')));
+        for operation in KernelOperation::ALL {
+            assert!(group_of_operation(*operation).is_some(), "{operation}");
+        }
     }
 }

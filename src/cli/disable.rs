@@ -1,5 +1,6 @@
 //! `cpushield disable`: stops applying a shield at every boot.
 
+use super::undo::UnrestoredChanges;
 use super::{GlobalArgs, undo};
 use crate::apply::{self, UndoneShield};
 use crate::boot::early::{self, Enabled};
@@ -48,7 +49,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failu
         true => Failure::from(error).hint("undo the active shield: cpushield undo"),
         false => Failure::from(error),
     })?;
-    let undone = args.now.then(|| undo::take_down(&host, &store, false)).transpose()?;
+    let undone =
+        args.now.then(|| undo::take_down(&host, &store, UnrestoredChanges::Keep)).transpose()?;
     let (active, active_unknown) = match args.now {
         true => (None, None),
         false => match apply::active(&host, &store) {

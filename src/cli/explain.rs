@@ -5,7 +5,7 @@ use super::completions::KnownWord;
 use crate::boot::parameters::{self, KernelParameter, PARAMETERS};
 use crate::causes::Cause;
 use crate::causes::known::KnownCulprit;
-use crate::causes::lookup::{self, ExplainSubject};
+use crate::causes::lookup::{ExplainSubject, find_subject};
 use crate::causes::purpose::FunctionGroup;
 use crate::causes::topics::{TOPICS, Topic};
 use crate::change::{EffectTime, Risk};
@@ -88,10 +88,10 @@ fn find_page(words: &str) -> Option<ExplainPage> {
         .or_else(|| instruments::by_name(name).map(page_for_instrument))
         .or_else(|| kinds::by_name(name).map(page_for_load))
         .or_else(|| {
-            Some(match lookup::subject(name)? {
+            Some(match find_subject(name)? {
                 ExplainSubject::Topic(topic) => page_for_topic(topic),
                 ExplainSubject::Known(known) => page_for_culprit(known),
-                ExplainSubject::Way(row) => page_for_sender(row),
+                ExplainSubject::Sender(group) => page_for_sender(group),
                 ExplainSubject::Cause(cause) => page_for_cause(cause),
             })
         })
@@ -190,19 +190,19 @@ fn page_for_culprit(known: &'static KnownCulprit) -> ExplainPage {
 }
 
 /// The page of a kernel function that interrupts other CPUs, and what avoids it.
-fn page_for_sender(row: &'static FunctionGroup) -> ExplainPage {
-    let remedy = match row.remedy {
+fn page_for_sender(group: &'static FunctionGroup) -> ExplainPage {
+    let remedy = match group.remedy {
         "" => "The only way to avoid these interrupts is to avoid the operation.".to_owned(),
         remedy => format!("Remedy: {remedy}."),
     };
     ExplainPage {
-        name: row.function.into(),
+        name: group.function.into(),
         kind: "sender",
-        summary: row.what,
+        summary: group.operation.text(),
         text: format!(
             "It makes other CPUs call a function; `cpushield explain ipi-call` describes how.\n\n\
              {remedy}\n\nSource: {}.",
-            row.source
+            group.source
         )
         .into(),
         removes: None,
@@ -244,7 +244,7 @@ fn page_for_policy() -> ExplainPage {
     ExplainPage {
         name: "policy".into(),
         kind: "file",
-        summary: "the shields you want, kept in a file",
+        summary: "the file that describes your shields",
         text: POLICY.trim_start_matches("# The policy file\n").into(),
         removes: None,
         removed_by: None,
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn every_page_names_its_sources() {
         let culprits = crate::causes::known::KNOWN.iter().map(page_for_culprit);
-        let senders = crate::causes::purpose::ROWS.iter().map(page_for_sender);
+        let senders = crate::causes::purpose::FUNCTION_GROUPS.iter().map(page_for_sender);
         let sourced = ["tunable", "boot parameter", "cause", "culprit", "sender", "instrument"];
         let pages = pages().into_iter().chain(culprits).chain(senders);
         let bare =

@@ -6,7 +6,10 @@ pub type HelpExample = (&'static str, &'static str);
 /// The exit codes, and what each means.
 pub const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "success: the operation is complete, the shield holds, or the shield is active"),
-    ("1", "negative or unknown result: the shield or a limit does not hold, or has changed"),
+    (
+        "1",
+        "negative or unknown result: the shield or a limit does not hold, or a setting has changed",
+    ),
     ("2", "invalid usage or input"),
     (
         "3",

@@ -33,8 +33,9 @@ struct CpuSetSpellings {
 /// # Errors
 /// A word is neither a list nor a mask.
 pub fn run(ui: &Ui, args: &MaskArgs) -> Result<(), Failure> {
+    let notation = if args.mask { WordNotation::Mask } else { WordNotation::Detected };
     let sets =
-        args.words.iter().map(|word| parse(word, args.mask)).collect::<Result<Vec<_>, _>>()?;
+        args.words.iter().map(|word| parse(word, notation)).collect::<Result<Vec<_>, _>>()?;
     let sets: Vec<CpuSetSpellings> = sets.into_iter().map(spell).collect();
     ui.show(&sets, || sets.iter().map(format_line).collect())
 }
@@ -48,9 +49,18 @@ fn spell(list: CpuSet) -> CpuSetSpellings {
     CpuSetSpellings { hex: format!("0x{}", mask.replace(',', "")), mask, count: list.len(), list }
 }
 
+/// The notation of the words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WordNotation {
+    /// Each word is a list or a mask, by its form.
+    Detected,
+    /// Every word is a mask.
+    Mask,
+}
+
 /// Parses a list or a mask. A word is a mask if it has `0x`, a hexadecimal letter, or an
 /// eight-digit group after a comma, which no list has.
-fn parse(word: &str, as_mask: bool) -> Result<CpuSet, Failure> {
+fn parse(word: &str, notation: WordNotation) -> Result<CpuSet, Failure> {
     let groups = word.contains(',')
         && word
             .split(',')
@@ -58,7 +68,7 @@ fn parse(word: &str, as_mask: bool) -> Result<CpuSet, Failure> {
             .all(|g| g.len() == 8 && g.bytes().all(|b| b.is_ascii_hexdigit()));
     let letters = word.bytes().all(|b| b.is_ascii_hexdigit() || b == b',')
         && word.bytes().any(|b| b.is_ascii_alphabetic());
-    let parsed = if as_mask || word.starts_with("0x") || groups || letters {
+    let parsed = if notation == WordNotation::Mask || word.starts_with("0x") || groups || letters {
         CpuSet::parse_mask(word)
     } else {
         CpuSet::parse_list(word, None)
@@ -88,12 +98,16 @@ mod tests {
             ("0-3,8", "0-3,8"),
             ("10,20", "10,20"),
         ] {
-            assert_eq!(parse(word, false).unwrap().to_string(), list, "{word}");
+            assert_eq!(parse(word, WordNotation::Detected).unwrap().to_string(), list, "{word}");
         }
-        assert_eq!(parse("80", true).unwrap().to_string(), "7");
-        assert!(parse("0x0", false).unwrap().is_empty());
+        assert_eq!(parse("80", WordNotation::Mask).unwrap().to_string(), "7");
+        assert!(parse("0x0", WordNotation::Detected).unwrap().is_empty());
         for wrong in ["x", "", " ", ","] {
-            assert!(parse(wrong, false).is_err() && parse(wrong, true).is_err(), "{wrong:?}");
+            assert!(
+                parse(wrong, WordNotation::Detected).is_err()
+                    && parse(wrong, WordNotation::Mask).is_err(),
+                "{wrong:?}"
+            );
         }
     }
 }

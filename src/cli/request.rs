@@ -28,10 +28,10 @@ pub struct RequestArgs {
     /// Choose CPUs of this NUMA node
     #[arg(long, value_name = "N", value_parser = input::node_number)]
     pub node: Option<usize>,
-    /// Only whole groups of CPUs that share no core, L2 or L3 with housekeeping CPUs
+    /// Shield whole groups only, so that housekeeping CPUs share no core, L2 or L3 with them
     #[arg(long, value_enum)]
     pub share: Option<ShareLevel>,
-    /// Accept single SMT siblings; the other sibling stays a housekeeping CPU
+    /// Allow shielding one SMT sibling of a core; the other stays a housekeeping CPU
     #[arg(long)]
     pub half_core: bool,
     /// Kind of workload that will run on the CPUs

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// Show the machine, its isolated CPUs and obstacles to isolation
 ///
-/// The survey changes nothing. As root it writes each interrupt's current affinity back, to find
+/// The survey changes nothing. As root, it rewrites each interrupt's current affinity to find
 /// out which interrupts can be moved. It lists what it could not read at the end, with the reasons.
 #[derive(Debug, clap::Args)]
 pub struct SurveyArgs {
@@ -58,7 +58,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failur
 /// Whether the machine is ready for a shield, the machine, and what to do next.
 fn describe_with_readiness(machine: &Machine, width: usize) -> String {
     let readiness = Readiness::assess(machine);
-    let next = readiness.next().map(|next| format!("\nNext: {next}\n")).unwrap_or_default();
+    let next = readiness.next_step().map(|next| format!("\nNext: {next}\n")).unwrap_or_default();
     let verdict = fold(&format!("Verdict   {readiness}\n"), width);
     verdict + &machine_text(machine, width) + &fold(&next, width)
 }

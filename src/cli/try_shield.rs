@@ -31,8 +31,8 @@ pub struct TryArgs {
     /// How long to watch without and with the shield, 1s to 10m
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = span)]
     pub time: Duration,
-    /// Also measure the cost to the rest of the system: throughput of a load before and under the
-    /// shield [default: messages]
+    /// Also measure the cost to the rest of the system: the throughput of a load without and with
+    /// the shield [default: messages]
     #[arg(long, value_name = "KINDS", num_args = 0..=1, value_delimiter = ',',
           default_missing_value = "messages")]
     pub price: Vec<String>,

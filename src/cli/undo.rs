@@ -28,6 +28,21 @@ pub struct UndoArgs {
     active: ActiveArgs,
 }
 
+impl UndoArgs {
+    fn unrestored_changes(&self) -> UnrestoredChanges {
+        if self.forget { UnrestoredChanges::Forget } else { UnrestoredChanges::Keep }
+    }
+}
+
+/// What happens to the record of changes that cannot be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnrestoredChanges {
+    /// The journal keeps them for another undo.
+    Keep,
+    /// The journal is archived, even if it cannot be read.
+    Forget,
+}
+
 /// What `--json` prints.
 #[derive(Serialize)]
 struct UndoDocument {
@@ -46,7 +61,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
     let store = global.store();
     args.active.check(&host, &store)?;
     catch_stops()?;
-    let undone = take_down(&host, &store, args.forget)?;
+    let undone = take_down(&host, &store, args.unrestored_changes())?;
     let document = UndoDocument { undone, at_every_boot: AtEveryBoot::read(&store) };
     ui.show(&document, || text(&document))?;
     if args.forget { Ok(()) } else { check_complete(&document.undone) }
@@ -77,13 +92,17 @@ pub(super) fn catch_stops() -> Result<(), Failure> {
 ///
 /// # Errors
 /// The journal cannot be used.
-pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<UndoneShield, Failure> {
+pub(super) fn take_down(
+    host: &Host,
+    store: &Store,
+    unrestored: UnrestoredChanges,
+) -> Result<UndoneShield, Failure> {
     let _hurry = sched::boost_priority();
     let tracer_note = latency::restore_tracer_settings(host, store);
     let swept = tracefs::remove_stale_instances(host);
     let released = run::release(host, store);
     let mut undone = match undo(host, store) {
-        Err(UndoError::Journal { .. }) if forget => {
+        Err(UndoError::Journal { .. }) if unrestored == UnrestoredChanges::Forget => {
             UndoneShield { journal: apply::forget(store)?, ..UndoneShield::nothing() }
         }
         result => result?,
@@ -107,7 +126,7 @@ pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<Undo
     if swept > 0 {
         undone.notes.push(format!("removed the traces of killed watches: {swept}"));
     }
-    if forget && !undone.is_complete() {
+    if unrestored == UnrestoredChanges::Forget && !undone.is_complete() {
         undone.journal = apply::forget(store)?;
     }
     Ok(undone)

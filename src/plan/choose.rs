@@ -123,7 +123,7 @@ fn check_whole_cores(
     let cores = groups(&machine.topology, CpuGroup::Core);
     for core in cores.iter().filter(|core| core.len() > 1 && core.is_subset(list)) {
         notes.warnings.push(format!(
-            "{} are SMT siblings of one core: two programs there slow each other; leave one of \
+            "{} are SMT siblings of one core: two programs there slow each other down; leave one of \
              them idle",
             named(core)
         ));
@@ -149,7 +149,7 @@ impl ChoiceNotes {
     pub(super) fn warn_of_half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
         self.warnings.push(format!(
             "{} shares a core with {}, a housekeeping CPU whose work slows it down \
-             (accepted with half a core)",
+             (accepted by --half-core)",
             named(cpus),
             named(siblings)
         ));
@@ -307,9 +307,9 @@ mod tests {
         four.topology.present = set("0-5");
         four.topology.offline = set("4-5");
         assert_eq!(chosen(&four, &list("")), "the request names no CPU");
-        assert_eq!(chosen(&four, &list("3,8")), "CPU 8 is not in this machine; it has 0-5");
+        assert_eq!(chosen(&four, &list("3,8")), "this machine has no CPU 8; it has CPU 0-5");
         assert_eq!(chosen(&four, &list("3-4")), "CPU 4 is offline");
-        assert!(chosen(&four, &list("0-3")).starts_with("all CPUs (0-3) cannot be shielded"));
+        assert!(chosen(&four, &list("0-3")).starts_with("cannot shield all CPUs (0-3)"));
         let boot = choose(&four, &list("0")).unwrap();
         assert!(boot.warnings[0].contains("boot CPU"));
         let two_nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);

@@ -264,7 +264,7 @@ mod tests {
                 ..ShieldRequest::default()
             };
             let plan = plan(machine, &request).unwrap();
-            plan.warnings.into_iter().find(|text| text.starts_with("timers and delayed works"))
+            plan.warnings.into_iter().find(|text| text.starts_with("timers and delayed work items"))
         };
         let mut machine = four();
         let online = "/sys/devices/system/cpu/cpu3/online".to_owned();
@@ -276,7 +276,7 @@ mod tests {
         machine.timers = Some(cpushield_linux::text::timer_list::parse(text));
         let warning = warned(&machine, false).unwrap();
         assert!(warning.contains("Seen: perf, psi_timer (2). "), "{warning}");
-        assert!(warning.contains("No kernel file shows delayed works"), "{warning}");
+        assert!(warning.contains("No kernel file shows delayed work items"), "{warning}");
         assert!(
             warning.contains("`--on cpu-hotplug-cycle`") && warning.contains("all CPUs stop"),
             "{warning}"
@@ -285,7 +285,10 @@ mod tests {
         // If the cycle is impossible, the reason is given. A CPU that does not tick needs none.
         machine.cgroup.mode = CgroupMode::V1;
         let warning = warned(&machine, false).unwrap();
-        assert!(warning.contains("Nothing moves them here: a v1 cpuset"), "{warning}");
+        assert!(
+            warning.contains("Nothing can move them on this machine: a v1 cpuset"),
+            "{warning}"
+        );
         machine.isolation.nohz_full = Some("3".parse().unwrap());
         assert_eq!(warned(&machine, false), None);
     }

@@ -41,13 +41,14 @@ impl Readiness {
 
     /// What to do next.
     #[must_use]
-    pub fn next(&self) -> Option<&'static str> {
+    pub fn next_step(&self) -> Option<&'static str> {
         match self {
             Readiness::Ready | Readiness::TickRemains => {
-                Some("`cpushield plan` shows the changes, `cpushield try` makes them for 5 seconds")
+                Some("`cpushield plan` shows the changes; `cpushield try` makes them for 5 seconds")
             }
             Readiness::AfterBoot { .. } => Some(
-                "`cpushield boot plan` shows the parameters, `cpushield plan` a shield for now",
+                "`cpushield boot plan` shows the boot parameters; `cpushield plan` shows a shield \
+                 without them",
             ),
             Readiness::Cannot { .. } => None,
         }
@@ -57,7 +58,7 @@ impl Readiness {
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Readiness::Ready => f.write_str("ready: a shield needs no other boot parameters"),
+            Readiness::Ready => f.write_str("ready: a shield needs no further boot parameters"),
             Readiness::AfterBoot { parameters } => {
                 let parameters = parameters.join(" ");
                 write!(f, "ready; some interruptions remain until a boot with {parameters}")

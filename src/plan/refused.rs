@@ -105,12 +105,12 @@ impl fmt::Display for PlanRefusal {
             }
             PlanRefusal::EmptyList => f.write_str("the request names no CPU"),
             PlanRefusal::NoSuchCpu { cpus, present } => {
-                write!(f, "CPU {cpus} is not in this machine; it has {present}")
+                write!(f, "this machine has no CPU {cpus}; it has CPU {present}")
             }
             PlanRefusal::Offline { cpus } => write!(f, "CPU {cpus} is offline"),
             PlanRefusal::AllCpus { online } => write!(
                 f,
-                "all CPUs ({online}) cannot be shielded; interrupts and other programs need one"
+                "cannot shield all CPUs ({online}): interrupts and other programs need at least one"
             ),
             PlanRefusal::HalfCore { cpus, siblings, .. } => write!(
                 f,
@@ -124,7 +124,7 @@ impl fmt::Display for PlanRefusal {
                 write!(f, "node {node} has no CPUs; nodes with CPUs: {}", comma_list(nodes))
             }
             PlanRefusal::NoSuchDevice { name, known } => {
-                write!(f, "device {name:?} is not in this machine; known: {}", comma_list(known))
+                write!(f, "this machine has no device {name:?}; it has {}", comma_list(known))
             }
             PlanRefusal::TooMany { possible: 0, place, .. } => write!(
                 f,
@@ -184,14 +184,14 @@ impl PlanRefusal {
     pub fn hints(&self) -> Vec<String> {
         match self {
             PlanRefusal::HalfCore { whole, .. } => {
-                let half = "or accept half a core: --half-core".to_owned();
+                let half = "or shield half of the core: --half-core".to_owned();
                 let whole =
                     whole.as_ref().map(|cpus| format!("take the whole core: --cpus {cpus}"));
                 whole.into_iter().chain([half]).collect()
             }
             PlanRefusal::Offline { cpus } => {
                 let cpu = cpus.first().unwrap_or_default();
-                vec![format!("bring it up: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
+                vec![format!("bring it online: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
             }
             PlanRefusal::AllCpus { online } => {
                 let first = CpuSet::single(online.first().unwrap_or_default());
@@ -202,7 +202,7 @@ impl PlanRefusal {
                 vec![format!("omit one of its CPUs, for example CPU {first}")]
             }
             PlanRefusal::TooMany { halves: true, .. } => {
-                vec!["accept single SMT siblings: --half-core".to_owned()]
+                vec!["shield single SMT siblings: --half-core".to_owned()]
             }
             PlanRefusal::NoSuchTunable { near, .. } => {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));

@@ -483,7 +483,7 @@ fn coverage(judged: &CpuVerdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::purpose::InterruptPurpose;
+    use crate::causes::purpose::{InterruptPurpose, KernelOperation};
     use crate::change::EffectTime;
     use crate::policy::VerifyLimits;
     use crate::tunables::RemedyAnswer;
@@ -643,7 +643,7 @@ mod tests {
             by: IpiOrigin::Task { pid: i32::try_from(n).unwrap(), comm: "modprobe".to_owned() },
             site: "text_poke_bp_batch".to_owned(),
             within: (n == 0).then(|| work("bpf_prog_free_deferred")),
-            purpose: (n == 1).then_some(InterruptPurpose::ModuleLoad { asked_for: None }),
+            purpose: (n == 1).then_some(KernelOperation::ModuleLoad.into()),
             remedy: if n == 1 { "load it before".to_owned() } else { String::new() },
             count: 3,
             stack: Vec::new(),
@@ -654,7 +654,7 @@ mod tests {
         };
         let text = senders(&seen);
         assert_eq!(text.lines().count(), SENDERS_MAX + 2);
-        let second = " by modprobe (1), loads a module, 3 times\n    remedy: load it before\n";
+        let second = " by modprobe (1), module load, 3 times\n    remedy: load it before\n";
         assert!(text.contains(second), "{text}");
         let first = "  sent from another CPU: do_sync_core: text patching (static key, BPF) by \
                      modprobe (0) in text_poke_bp_batch() for work bpf_prog_free_deferred, 3 times\n";
@@ -679,20 +679,19 @@ mod tests {
         let flush = row(Cause::IpiCall, "do_flush_tlb_all", 1, 0);
         let mut seen = evidence().cpus[0].clone();
         assert_eq!(sent_by(&flush, &seen), "");
-        let what = "gives back addresses of the kernel".to_owned();
-        let load = InterruptPurpose::ModuleLoad { asked_for: None };
+        let load: InterruptPurpose = KernelOperation::ModuleLoad.into();
         seen.senders = vec![
             sender(
                 "do_flush_tlb_all",
                 Some(work("drain_vmap_area_work")),
-                InterruptPurpose::Known { what },
+                KernelOperation::VmapFree.into(),
             ),
             sender("do_sync_core", None, load.clone()),
         ];
-        let drain = ", sent by work drain_vmap_area_work (gives back addresses of the kernel)";
+        let drain = ", sent by work drain_vmap_area_work (freeing kernel addresses (vmalloc))";
         assert_eq!(sent_by(&flush, &seen), drain);
         seen.senders.push(sender("do_flush_tlb_all", None, load));
-        assert_eq!(sent_by(&flush, &seen), ", sent by loads a module and 1 more");
+        assert_eq!(sent_by(&flush, &seen), ", sent by module load and 1 more");
         assert_eq!(sent_by(&row(Cause::Tick, "do_flush_tlb_all", 1, 0), &seen), "");
     }
 

@@ -55,7 +55,7 @@ pub fn add(
         CpuAssignment::All => place.cpus.clone(),
         CpuAssignment::One(cpu) => CpuSet::single(place.choose(host, cpu)?),
     };
-    let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::over(&cpus));
+    let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::new(&cpus));
     match move_in(host, &mut open, place, &task, &cpus, spread.as_mut()) {
         Ok((threads, notes)) => Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes }),
         Err(error) => {
@@ -89,7 +89,7 @@ fn check_task(host: &Host, place: &ShieldPlacement, tid: i32) -> Result<Task, Ru
         return refuse(tid, &why, Some(hint));
     }
     if place.members(host)?.contains(&tid) {
-        return refuse(tid, "is in the shield already", None);
+        return refuse(tid, "is already in the shield", None);
     }
     Ok(task)
 }

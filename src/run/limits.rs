@@ -58,7 +58,7 @@ pub fn sentences(host: &Host, cpus: &CpuSet) -> Vec<String> {
         cpus.iter().filter(|cpu| fair_runtime_ns(host, *cpu) == Some(0)).collect();
     if !served.is_empty() {
         sentences.push(format!(
-            "the fair server gives waiting ordinary threads some time of CPU {served}"
+            "the fair server gives waiting ordinary threads some time on CPU {served}"
         ));
     }
     if !unserved.is_empty() {

@@ -288,6 +288,6 @@ pub fn release(host: &Host, store: &Store) -> Result<ReleasedPrograms, RunError>
     let lowered = raise::lower_unneeded(host, &mut open, None)?;
     released.restored = lowered.restored;
     released.notes.extend(lowered.kept.iter().map(|kept| format!("still raised: {kept}")));
-    released.notes.extend(lowered.drifted.iter().map(|d| format!("left alone: {d}")));
+    released.notes.extend(lowered.drifted.iter().map(|d| format!("left unchanged: {d}")));
     Ok(released)
 }

@@ -16,9 +16,9 @@ pub struct ThreadSpread {
 }
 
 impl ThreadSpread {
-    /// Makes a spread over these CPUs.
+    /// A spread over these CPUs, with no thread yet.
     #[must_use]
-    pub fn over(cpus: &CpuSet) -> ThreadSpread {
+    pub fn new(cpus: &CpuSet) -> ThreadSpread {
         ThreadSpread { cpus: cpus.clone(), placed: BTreeMap::new() }
     }
 
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_next_thread_gets_the_cpu_with_the_fewest_threads() {
-        let mut spread = ThreadSpread::over(&"2-4".parse().unwrap());
+        let mut spread = ThreadSpread::new(&"2-4".parse().unwrap());
         let mut order = Vec::new();
         for tid in 0..4 {
             let cpu = spread.least_used_cpu().unwrap();

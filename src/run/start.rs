@@ -241,7 +241,7 @@ fn start_and_wait(
     let pid = process::fork(&inbox, || fail(become_program(host, start)))
         .map_err(|e| RunError::call("fork", e))?;
     let started = Instant::now();
-    let mut spread = care.spread.as_ref().map(ThreadSpread::over);
+    let mut spread = care.spread.as_ref().map(ThreadSpread::new);
     let mut check_memory = care.check_memory;
     loop {
         if let Some(ended) = process::try_wait(pid).map_err(|e| RunError::call("waitpid", e))? {

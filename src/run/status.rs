@@ -288,31 +288,39 @@ fn summarize(
     let shield = &plan.shield;
     let threads = threads_on(host, &shield.cpus, &place)?;
     let irqs = irqs_on(host, &shield.cpus)?;
-    let exclusion = exclusion(host, &place);
-    let mut cpus = Vec::new();
-    for cpu in shield.cpus.iter() {
-        let threads: Vec<OnThread> =
-            threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
-        let irqs: Vec<OnIrq> =
-            irqs.iter().filter(|(_, at)| at.contains(cpu)).map(|(irq, _)| irq.clone()).collect();
-        cpus.push(OnCpu {
-            cpu,
-            processes: processes(&exclusion, &threads),
-            interrupts: interrupts(&irqs),
-            tick: tick(cpu, nohz_full),
-            threads,
-            irqs,
-        });
-    }
+    let exclusion = find_exclusion(host, &place);
+    let cpus = shield.cpus.iter();
     Ok(ShieldSummary {
         name: shield.name.clone(),
-        cpus,
+        cpus: cpus.map(|cpu| describe_cpu(cpu, &exclusion, &threads, &irqs, nohz_full)).collect(),
         group: place.group,
         housekeeping: shield.housekeeping.clone(),
         idle_siblings: shield.idle_siblings.clone(),
         drift: Vec::new(),
         raised: record::read(host, store)?.raised,
     })
+}
+
+/// Describes one shielded CPU. `threads` and `irqs` are those of all shielded CPUs.
+fn describe_cpu(
+    cpu: usize,
+    exclusion: &CpuProtection,
+    threads: &[(usize, OnThread)],
+    irqs: &[(OnIrq, CpuSet)],
+    nohz_full: Option<&CpuSet>,
+) -> OnCpu {
+    let threads: Vec<OnThread> =
+        threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
+    let irqs: Vec<OnIrq> =
+        irqs.iter().filter(|(_, at)| at.contains(cpu)).map(|(irq, _)| irq.clone()).collect();
+    OnCpu {
+        cpu,
+        processes: describe_processes(exclusion, &threads),
+        interrupts: describe_interrupts(&irqs),
+        tick: describe_tick(cpu, nohz_full),
+        threads,
+        irqs,
+    }
 }
 
 /// Finds every thread whose last CPU is one of `cpus`, with that CPU; and every program of the
@@ -400,7 +408,7 @@ fn unprotected(how: &str) -> CpuProtection {
 }
 
 /// Checks what keeps other programs out of the shield's CPUs.
-fn exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
+fn find_exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
     let Some(group) = &place.group else {
         return unprotected("by affinity only: a program may still pin itself here");
     };
@@ -421,14 +429,14 @@ fn exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
     }
 }
 
-fn processes(exclusion: &CpuProtection, threads: &[OnThread]) -> CpuProtection {
+fn describe_processes(exclusion: &CpuProtection, threads: &[OnThread]) -> CpuProtection {
     match count_foreign(threads) {
         0 => exclusion.clone(),
         n => CpuProtection { holds: false, how: format!("{n} foreign tasks") },
     }
 }
 
-fn interrupts(irqs: &[OnIrq]) -> CpuProtection {
+fn describe_interrupts(irqs: &[OnIrq]) -> CpuProtection {
     let leaving = irqs.iter().filter(|irq| irq.leaving).count();
     let how = match (irqs.len() - leaving, leaving) {
         (0, 0) => "none delivered here".to_owned(),
@@ -438,7 +446,7 @@ fn interrupts(irqs: &[OnIrq]) -> CpuProtection {
     CpuProtection { holds: irqs.len() == leaving, how }
 }
 
-fn tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {
+fn describe_tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {
     match nohz_full {
         Some(cpus) if cpus.contains(cpu) => protected("stops while one thread runs"),
         Some(_) => unprotected("ticks; only nohz_full= at boot stops it"),

@@ -23,10 +23,10 @@ The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `n
 kernel stops it while only one task runs there. It must be set at boot (up to Linux 7.2), and
 the kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
 
-One prepared boot is enough: give `nohz_full=` every CPU that may ever be shielded, all but CPU
-0. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs:
-kernels from 6.7 to 6.17.2 then make no partition of them, and any program that pins itself runs
-there.
+One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded, all but CPU
+0. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs.
+With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
+itself to them runs there.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
@@ -50,8 +50,8 @@ Where the kernel does not trust the time stamp counter, a timer compares it with
 every half second, on each CPU in turn, including shielded ones (6.12; later kernels may use only
 one CPU). `tsc=reliable` stops it.
 
-Add it only if the trace shows `clocksource_watchdog` on the shield: on a machine whose counter
-really is unreliable, the clock then goes wrong unnoticed.
+Add it only if the trace shows `clocksource_watchdog` on the shield. If the counter really is
+unreliable, the clock then goes wrong and nothing reports it.
 
 Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.";

@@ -16,25 +16,25 @@ pub(super) struct CpuHotplugCycle;
 const KICK: &str = "nohz_full_kick_func";
 
 const PAGE: &str = "\
-Before a CPU was shielded it armed timers, queued work and ran other programs. A timer that re-arms
-itself stays on its CPU forever. Since 6.9 another CPU runs it, but arms it on the old base again,
-and each time sends an IPI to a `nohz_full` CPU. Taking the CPU offline moves all of that to other
-CPUs; after it is online again, nothing is left. In the guests of the benchmark the left-over was
-one IPI every 0.1 s (`nohz_full_kick_func`), and none after this step. `verify` names the sender
-and the timer; `verify --fix` performs this step on an active shield.
+Before a CPU was shielded, it armed timers, queued work and ran other programs. A timer that re-arms
+itself stays on its CPU forever. Since 6.9 another CPU runs it but re-arms it on the old base, and
+sends an IPI to a `nohz_full` CPU each time. Taking the CPU offline moves all of that to other CPUs;
+when it is online again, nothing is left. In the guests of the benchmark, one IPI every 0.1 s was
+left over (`nohz_full_kick_func`), and none after this step. `verify` names the sender and the
+timer; `verify --fix` performs this step on an active shield.
 
-It is done first, because it disturbs interrupts, threads and cpusets. By default it is done only
-on CPUs prepared with `nohz_full=`. Elsewhere the tick interrupts hundreds of times more often.
-There the plan names the high-resolution timers that the survey found armed (`/proc/timer_list`, as
-root) and offers `--on cpu-hotplug-cycle`. No kernel file shows delayed works and the timers of the
-timer wheel; seen on 6.12-rt were `neigh_periodic_work` and `psi_avgs_work`, 18 times in 20 s, and
-none after the cycle. Cpusets must be v2 (a v1 cpuset loses the CPU permanently), and the CPU must
-be able to go offline.
+This step comes first, because it disturbs interrupts, threads and cpusets. By default it is
+performed only on CPUs prepared with `nohz_full=`. On other CPUs the tick interrupts hundreds of
+times more often. For those, the plan names the armed high-resolution timers that the survey found
+(`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. No kernel file shows delayed work
+items and the timers of the timer wheel. On 6.12-rt, `neigh_periodic_work` and `psi_avgs_work` were
+seen 18 times in 20 s, and never after the cycle. The step requires cpusets of v2 (a v1 cpuset loses
+the CPU permanently) and a CPU that can go offline.
 
-Going offline has side effects: it changes masks of interrupts and of network queues that a driver
-spreads again, the CPU's resctrl group, partitions that have it, settings of its frequency, idle
-states and machine-check thresholds. All of these are read before and restored at once; failures
-are reported, and undo tries again.
+Taking a CPU offline has side effects. It changes the masks of interrupts, and those of network
+queues that a driver spreads again. It changes the CPU's resctrl group, the partitions that contain
+the CPU, and its settings for frequency, idle states and machine-check thresholds. All of these are
+read before and restored immediately after. Failures are reported, and undo tries again.
 
 Cost: all CPUs stop for a moment. Programs pinned to that CPU alone are moved; undo restores their
 affinity. Counters that `perf` keeps on that CPU alone end.

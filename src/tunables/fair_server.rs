@@ -76,7 +76,7 @@ impl Tunable for FairServer {
         match (wanted.is_empty(), machine.kernel.version) {
             (false, _) => WantedChanges::Changes(wanted),
             (true, Some(version)) if version < (6, 12) => {
-                WantedChanges::Nothing("kernels before Linux 6.12 have none".to_owned())
+                WantedChanges::Nothing("kernels before Linux 6.12 have no fair server".to_owned())
             }
             (true, _) => WantedChanges::Nothing(
                 "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or \

@@ -10,10 +10,10 @@ use crate::survey::Machine;
 pub(super) struct Irqbalance;
 
 const PAGE: &str = "\
-The daemon irqbalance checks the load of interrupts every ten seconds and moves them between CPUs.
+The daemon irqbalance checks the interrupt load every ten seconds and moves interrupts between CPUs.
 cpushield asks it over its socket not to use the shielded CPUs; it is neither stopped nor
-reconfigured. Undo lifts the ban. A daemon that is restarted meanwhile has lost it
-(`cpushield status` shows the drift).
+reconfigured. Undo lifts the ban. If the daemon is restarted, it loses the ban, and `cpushield
+status` shows the drift.
 
 Cost: none.
 

@@ -10,18 +10,21 @@ use crate::survey::Machine;
 pub(super) struct KeepAffinities;
 
 const PAGE: &str = "\
-When a cpuset changes, the kernel recomputes the affinity of every task in it. Before 6.2 a program
-that had pinned itself to one CPU then has all CPUs of its cpuset; since then the kernel remembers
-the affinity that the program requested (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a CPU
-offline has the same effect on programs pinned to it. So every affinity is written to the journal
-before the first change, and undo restores those that differ at the end.
+When a cpuset changes, the kernel recomputes the affinity of every task in it. Before 6.2, a program
+that had pinned itself to one CPU may then run on all CPUs of its cpuset. Since 6.2 the kernel
+remembers the affinity that the program requested (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a
+CPU offline has the same effect on programs pinned to it. So apply writes every affinity to the
+journal before the first change, and undo restores those that differ at the end.
 
-While the shield is active, a program may pin itself to exactly the CPUs that the shield leaves it.
-Since 6.2 undo can detect this. When the cpusets are gone, a program that only they had narrowed
-has its CPUs again. A program that has not requested its affinity itself (or its parent did), so it
-keeps the affinity and is counted. Where affinities were set task by task, and before 6.2, this
-cannot be known. Then the program gets its previous affinity, and a program started since gets
-that of the program that started it.
+While the shield is active, a program may request exactly the CPUs that the shield leaves it. Undo
+must not mistake that request for an effect of the shield. From 6.2 on, undo can tell the two apart
+once the cpusets are gone: a program that requested nothing then has its CPUs again. If a program
+does not, it (or its parent) requested its affinity. Undo then leaves the affinity and reports the
+program.
+
+Undo cannot tell the two apart before 6.2, or where apply set the affinity of the task itself. The
+program then gets its previous affinity. A program that was started after apply gets the previous
+affinity of the program that started it.
 
 Cost: some kilobytes of journal. It changes nothing and removes no interruption.
 

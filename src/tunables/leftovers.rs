@@ -43,7 +43,7 @@ impl Leftovers {
 impl fmt::Display for Leftovers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cpus = &self.cpus;
-        write!(f, "timers and delayed works that were armed on CPU {cpus} re-arm there. ")?;
+        write!(f, "timers and delayed work items that were armed on CPU {cpus} re-arm there. ")?;
         match &self.seen {
             None => write!(f, "Which ones is unknown: /proc/timer_list was not read. ")?,
             Some(seen) if seen.is_empty() => write!(f, "No high-resolution timer was seen. ")?,
@@ -62,14 +62,14 @@ impl fmt::Display for Leftovers {
                 }
             }
         }
-        write!(f, "No kernel file shows delayed works and timers of the timer wheel. ")?;
+        write!(f, "No kernel file shows delayed work items and timers of the timer wheel. ")?;
         match &self.cycle {
             Ok(()) => write!(
                 f,
                 "`--on cpu-hotplug-cycle` moves all of them: it takes the CPU offline and online. \
-                 Cost: all CPUs stop meanwhile (stop_machine), for an unknown time"
+                 Cost: all CPUs stop during that (stop_machine), for an unknown time"
             ),
-            Err(why) => write!(f, "Nothing moves them here: {why}"),
+            Err(why) => write!(f, "Nothing can move them on this machine: {why}"),
         }
     }
 }

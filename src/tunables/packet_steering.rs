@@ -31,9 +31,10 @@ Cost: packets are handled by fewer CPUs.
 Source: get_rps_cpu() in net/core/dev.c; Documentation/networking/scaling.rst.";
 
 const XPS_PAGE: &str = "\
-Transmit packet steering chooses a transmit queue by the CPU that sends. It sends no work to
-other CPUs, so it does not interrupt a shield by itself. On a queue that is shared with the shield,
-the shield's programs also send packets of other programs, and those wait for them.
+Transmit packet steering chooses a transmit queue by the CPU that sends. It sends no work to other
+CPUs, so it does not interrupt a shield by itself. If the shield shares a queue with other CPUs, the
+shield's programs also send packets of other programs, and other programs wait for packets of the
+shield.
 
 Off unless requested (`--on xps`): then no queue is bound to a shielded CPU, and programs there
 use any queue. For a program on the shield that sends a lot, bind a separate queue by hand instead.
@@ -46,7 +47,7 @@ impl Tunable for Rps {
     }
 
     fn summary(&self) -> &'static str {
-        "steer no received packets to the shield"
+        "do not steer received packets to the shield"
     }
 
     fn page(&self) -> &'static str {
@@ -88,7 +89,7 @@ impl Tunable for Xps {
     }
 
     fn summary(&self) -> &'static str {
-        "bind no transmit queue to a shielded CPU"
+        "do not bind transmit queues to shielded CPUs"
     }
 
     fn page(&self) -> &'static str {

@@ -62,7 +62,7 @@ impl Tunable for CpuIdle {
     }
 
     fn optional(&self, _workload: Workload) -> Option<&'static str> {
-        Some("it costs power and interrupts nothing")
+        Some("it costs power and removes no interruption")
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -326,7 +326,11 @@ fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     assert_eq!(surveyed.cgroup.no_partition, None);
     m.cgroup.no_partition = Some("the kernel says so".to_owned());
     let without = plan(&m, &request()).unwrap();
-    assert!(warned(&m).contains("makes no partition of it (the kernel says so)"), "{}", warned(&m));
+    assert!(
+        warned(&m).contains("cannot make it a partition (the kernel says so)"),
+        "{}",
+        warned(&m)
+    );
     complete_survey(&mut surveyed, &without, &[]);
     assert!(surveyed.cgroup.no_partition.is_some());
     // Other CPUs of the same machine are not affected.

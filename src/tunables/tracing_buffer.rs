@@ -12,14 +12,14 @@ use cpushield_linux::text::size::will_grow;
 pub(super) struct TracingBuffer;
 
 const PAGE: &str = "\
-`cpushield verify` reads the kernel's own trace. Below 6.7 the first event that any program enables
-since the boot makes the kernel enlarge its main buffer, with work on every CPU. On a CPU that a
-real-time task never leaves, that work never runs, and the task that enabled the event hangs. So the
-buffer is enlarged while the shield is still empty: a 0 is written over the 0 in the switch of an
-event. Nothing is traced.
+`cpushield verify` reads the kernel's own trace. Before 6.7, the first event that any program
+enables after boot makes the kernel enlarge its main buffer, with work on every CPU. On a CPU that a
+real-time task never leaves, that work never runs, and the task that enabled the event hangs. So
+apply enlarges the buffer while the shield is still empty: it writes 0 to the `enable` file of an
+event, which already reads 0. Nothing is traced.
 
 Since 6.7 (commit 6d98a0f2ac3c) the trace of `verify` has its own buffers from the start. Nothing
-needs to be done where the size of sub-buffers can be chosen, which came with 6.8.
+needs to be done where the size of sub-buffers can be chosen (6.8 and later).
 
 Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption.
 
@@ -80,7 +80,7 @@ impl Tunable for TracingBuffer {
         let reason = "the kernel enlarges its main buffer now, not when a trace starts";
         let switch = Some(switch.to_owned());
         let wanted = WantedChange::write(switch, &path, "0", ValueComparison::Again, reason);
-        WantedChanges::Changes(vec![wanted.already(!will_grow(size))])
+        WantedChanges::Changes(vec![wanted.already_if(!will_grow(size))])
     }
 }
 

@@ -62,8 +62,8 @@ impl WantedChange {
         )
     }
 
-    /// Marks whether the machine already has the change.
-    pub(super) fn already(self, already: bool) -> WantedChange {
+    /// Marks the change as one that the machine already has, if the condition is true.
+    pub(super) fn already_if(self, already: bool) -> WantedChange {
         WantedChange { already, ..self }
     }
 }
@@ -78,12 +78,12 @@ pub(super) fn settings<'a>(
     machine: &'a Machine,
     pattern: &'a str,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let read = machine.settings.iter().filter(move |(path, _)| matches(pattern, path));
+    let read = machine.settings.iter().filter(move |(path, _)| path_matches(pattern, path));
     read.filter_map(|(path, reading)| Some((path.as_str(), reading.value()?)))
 }
 
 /// Whether a path matches the pattern; `*` matches any text without a slash.
-fn matches(pattern: &str, path: &str) -> bool {
+fn path_matches(pattern: &str, path: &str) -> bool {
     let (mut words, mut names) = (pattern.split('/'), path.split('/'));
     loop {
         match (words.next(), names.next()) {
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_star_matches_one_name() {
-        assert!(matches("/sys/a*/cpumask", "/sys/ab/cpumask"));
-        assert!(matches("/proc/irq/*/smp", "/proc/irq/12/smp"));
-        assert!(!matches("/proc/irq/*/smp", "/proc/irq/1/2/smp"));
-        assert!(!matches("/proc/irq/*", "/proc/irq/1/2"));
-        assert!(!matches("/a/rx-*/b", "/a/tx-1/b"));
+        assert!(path_matches("/sys/a*/cpumask", "/sys/ab/cpumask"));
+        assert!(path_matches("/proc/irq/*/smp", "/proc/irq/12/smp"));
+        assert!(!path_matches("/proc/irq/*/smp", "/proc/irq/1/2/smp"));
+        assert!(!path_matches("/proc/irq/*", "/proc/irq/1/2"));
+        assert!(!path_matches("/a/rx-*/b", "/a/tx-1/b"));
     }
 }

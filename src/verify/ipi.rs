@@ -2,6 +2,7 @@
 //! Pure.
 
 use crate::causes::culprit::write_task;
+use crate::causes::purpose::{IDLE_CPU, INTERRUPT_ON_CPU, RESCHEDULE};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -22,7 +23,7 @@ pub enum SentIpi {
 impl fmt::Display for SentIpi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SentIpi::Reschedule => "reschedule",
+            SentIpi::Reschedule => RESCHEDULE,
             SentIpi::Call { function } => function,
         })
     }
@@ -53,8 +54,8 @@ impl fmt::Display for IpiOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             IpiOrigin::Task { pid, comm } => write_task(f, *pid, comm),
-            IpiOrigin::IdleCpu => f.write_str("an idle CPU"),
-            IpiOrigin::Interrupt { cpu } => write!(f, "an interrupt on CPU {cpu}"),
+            IpiOrigin::IdleCpu => f.write_str(IDLE_CPU),
+            IpiOrigin::Interrupt { cpu } => write!(f, "{INTERRUPT_ON_CPU}{cpu}"),
         }
     }
 }

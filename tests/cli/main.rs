@@ -90,7 +90,7 @@ impl Scratch {
 
 /// The message about a CPU that no machine has.
 fn present_as(list: &str) -> String {
-    format!("CPU 8191 is not in this machine; it has {list}")
+    format!("this machine has no CPU 8191; it has CPU {list}")
 }
 
 /// The same with the CPUs of this machine.

@@ -97,7 +97,7 @@ fn unrestored_side_effects_are_reported_and_undo_restores_only_those() {
             &Outcome::Changed,
             Some("1 but for\n/sys/class/net/eth0/queues/tx-0/xps_cpus"),
             Some(
-                "/sys/class/net/eth0/queues/tx-0/xps_cpus is not restored: EBUSY: Device or resource \
+                "/sys/class/net/eth0/queues/tx-0/xps_cpus was not restored: EBUSY: Device or resource \
                  busy; undo tries again"
             )
         )

@@ -17,7 +17,7 @@ case $kernel in
         'ls -d /sys/fs/cgroup/cpushield* 2>/dev/null || echo none'
     claim "and the kernel's answer is reported" grep 'partition config conflicts' /tmp/told
     claim "a plan during the shield knows it" \
-        sh -c 'cpushield plan --cpus 3 | grep "makes no partition of it (it refused"'
+        sh -c 'cpushield plan --cpus 3 | grep "cannot make it a partition (it refused"'
     is "others can enter" open enters
     ;;
 *)

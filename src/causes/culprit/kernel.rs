@@ -2,36 +2,6 @@
 //! softirqs, and events without a name of their own. Pure.
 
 use super::Culprit;
-use serde::{Deserialize, Serialize};
-use std::fmt;
-
-/// Makes a unit enum with a fixed text for each variant, and a list of all of them.
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $text:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[serde(rename_all = "kebab-case")]
-        pub enum $name { $($(#[$doc])* $variant,)* }
-
-        impl $name {
-            /// All values.
-            pub const ALL: &[$name] = &[$($name::$variant,)*];
-
-            /// The text in tables.
-            #[must_use]
-            pub fn text(self) -> &'static str {
-                match self { $($name::$variant => $text,)* }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.text())
-            }
-        }
-    };
-}
 
 named! {
     /// What keeps the tick (`enum tick_dep_bits`, include/linux/tick.h, 4.6 to 6.18).
@@ -216,6 +186,12 @@ const SIGNALS: &[&str] = &[
 pub fn signal_name(number: u8) -> String {
     let name = usize::from(number).checked_sub(1).and_then(|n| SIGNALS.get(n));
     name.map_or_else(|| format!("signal {number}"), |name| format!("SIG{name}"))
+}
+
+/// Whether this is the name of a signal, as [`signal_name`] returns it.
+pub(super) fn is_signal_name(name: &str) -> bool {
+    let number = name.strip_prefix("signal ").and_then(|number| number.parse::<u8>().ok());
+    number.is_some() || name.strip_prefix("SIG").is_some_and(|name| SIGNALS.contains(&name))
 }
 
 /// Whether the kernel sent the signal for an exception of the task: `si_code` is above 0

@@ -20,20 +20,20 @@ else keeps other programs out; an affinity or `isolcpus=` does not.
 
 cgroup v2: the group `cpushield` gets the CPUs exclusively (`cpuset.cpus.exclusive`, since 6.7)
 and becomes an `isolated` partition. The kernel's answer is read back; `isolated invalid (reason)`
-fails the shield with that reason. If systemd owns the tree, it creates the slice
-`cpushield.slice`, for this boot only, so that it does not remove the shield.
+fails the shield with that reason. If systemd owns the tree, systemd is asked to
+create the slice `cpushield.slice` for this boot only; otherwise it would remove the shield.
 
 cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
 `cpushield_housekeeping`, into which every program of the root is moved; load balancing of the
 root is switched off, because its domain would span the shield.
 
-Other cpusets with CPUs of the shield (containers, slices with AllowedCPUs=) lose them and get
-them back with undo.
+Other cpusets with CPUs of the shield (containers, slices with AllowedCPUs=) lose these CPUs; undo
+returns them.
 
-CPUs of `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels between them
-refuse it by mistake (`partition config conflicts with housekeeping setup`). apply tries it. If the
-kernel refuses, apply restores everything and starts again without a partition. Then, as on a
-machine without cpusets, programs are moved away one by one and nothing keeps them out.
+CPUs of `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels in between have a
+bug and refuse it (`partition config conflicts with housekeeping setup`). apply tries it on every
+kernel. If the kernel refuses, apply restores everything and starts again without a partition. Then,
+as on a machine without cpusets, programs are moved away one by one and nothing keeps them out.
 
 Cost: other programs have fewer CPUs. On v1, programs that pinned themselves have the affinity of
 their cpuset while the shield is active.
@@ -93,8 +93,8 @@ impl Tunable for Cpuset {
                     .to_owned(),
             ],
             ExclusionMethod::Refused => vec![format!(
-                "isolcpus= took CPU {} out of scheduling at boot, and this kernel makes no \
-                 partition of it ({}): any program can move itself onto the shield. To close the \
+                "isolcpus= removed CPU {} from scheduling at boot, and this kernel cannot make \
+                 it a partition ({}): any program can move itself onto the shield. To close the \
                  shield, boot without isolcpus= (or with isolcpus=managed_irq,… only)",
                 machine.isolation.isolcpus_domain.intersection(&shield.cpus),
                 machine.cgroup.no_partition.as_deref().unwrap_or("no reason given")
@@ -153,8 +153,8 @@ fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<String> {
         return None;
     }
     Some(format!(
-        "isolcpus= took CPU {} out of scheduling at boot; kernels from 6.7 to 6.17.2 make no \
-         partition of such a CPU. If this one refuses, apply starts again without a partition, and \
+        "isolcpus= removed CPU {} from scheduling at boot; kernels from 6.7 to 6.17.2 cannot make \
+         such a CPU a partition. If this one refuses, apply starts again without a partition, and \
          any program can move itself onto the shield. To close the shield, boot without isolcpus= \
          (or with isolcpus=managed_irq,… only)",
         machine.isolation.isolcpus_domain.intersection(&shield.cpus)

@@ -38,7 +38,7 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let change = Change::MoveTasks { from: mount.to_owned(), to: housekeeping_dir };
     let reason = "every program of the root moves to the housekeeping CPUs";
     let moved = up && movable_threads(machine, shield).next().is_none();
-    wanted.push(WantedChange::new(change, reason).already(moved).required());
+    wanted.push(WantedChange::new(change, reason).already_if(moved).required());
     wanted
 }
 
@@ -93,6 +93,6 @@ impl V1Cpuset<'_> {
         let reason = format!("the memory of {title}");
         let mems =
             WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, &reason);
-        [make.already(group.is_some()).required(), cpus.required(), mems.required()]
+        [make.already_if(group.is_some()).required(), cpus.required(), mems.required()]
     }
 }

@@ -65,7 +65,7 @@ fn make_slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -
     };
     let reason = "systemd owns the cgroup tree; a slice keeps it from removing the shield";
     let already = group.is_some_and(|group| group.cpus == shield.cpus);
-    WantedChange::new(change, reason).already(already).required()
+    WantedChange::new(change, reason).already_if(already).required()
 }
 
 fn make_group(
@@ -86,5 +86,5 @@ fn make_group(
     let list = shield.cpus.to_string();
     let cpus =
         WantedChange::write(now, &path, &list, ValueComparison::List, "the CPUs of the shield");
-    [enable.required(), make.already(group.is_some()).required(), cpus.required()]
+    [enable.required(), make.already_if(group.is_some()).required(), cpus.required()]
 }

@@ -8,7 +8,9 @@
 //! kernel. Several calls may arrive with one interrupt.
 
 use super::stacks::{self, StackForm, StackTable};
-use crate::causes::purpose::{self, InterruptPurpose, ModuleRequest};
+use crate::causes::purpose::{
+    InterruptPurpose, KernelOperation, ModuleRequest, purpose_of_call_path,
+};
 use crate::causes::{Cause, Culprit};
 use crate::verify::{
     BlindReason, DeferredBy, DeferredFunction, GapAttribution, InterruptSender, InterruptionCount,
@@ -261,13 +263,14 @@ impl SenderCounts {
         symbols: &KernelSymbols,
         comms: &HashMap<i32, String>,
     ) -> InterruptSender {
-        let known = purpose::find(call_path);
+        let known = purpose_of_call_path(call_path);
         let remedy = known.as_ref().map(|known| known.remedy).unwrap_or_default().to_owned();
         let mut purpose = known.map(|known| known.purpose);
-        if let Some(InterruptPurpose::ModuleLoad { asked_for, .. }) = &mut purpose
+        if let Some(InterruptPurpose::Operation { operation: KernelOperation::ModuleLoad, module }) =
+            &mut purpose
             && let Some(request) = sent.by.task().and_then(|pid| self.request_of(pid))
         {
-            *asked_for = Some(ModuleRequest {
+            *module = Some(ModuleRequest {
                 module: request.module.clone(),
                 by: task_origin(request.by, comms).to_string(),
             });
@@ -622,7 +625,7 @@ mod tests {
         assert_eq!(sent.len(), 1);
         assert_eq!(
             sent[0].purpose.as_ref().unwrap().to_string(),
-            "loads a module (dummy), requested by ip (800)"
+            "module load (dummy), requested by ip (800)"
         );
         assert!(sent[0].remedy.contains("modules_disabled"), "{sent:?}");
     }
