@@ -4,6 +4,9 @@
 //! On processors other than x86-64, a tick is a nanosecond of `CLOCK_MONOTONIC`, which the trace
 //! clock `mono` counts.
 
+use rustix::io::retry_on_intr;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -36,7 +39,7 @@ pub fn ticks() -> u64 {
 /// `CLOCK_MONOTONIC` in nanoseconds, which the trace clock `mono` counts.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    nanoseconds(libc::CLOCK_MONOTONIC)
+    nanoseconds(ClockId::Monotonic)
 }
 
 /// Sleeps until a time of `CLOCK_MONOTONIC`, in nanoseconds; returns at once if it has passed.
@@ -45,26 +48,23 @@ pub fn monotonic_ns() -> u64 {
 /// The kernel's error.
 #[inline]
 pub fn sleep_until(ns: u64) -> io::Result<()> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    time.tv_sec = (ns / 1_000_000_000).try_into().map_err(io::Error::other)?;
-    time.tv_nsec = (ns % 1_000_000_000).try_into().map_err(io::Error::other)?;
-    let (clock, absolute) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
-    loop {
-        let remaining = std::ptr::null_mut();
-        // SAFETY: `time` is valid for reads; nothing is written when the time is absolute.
-        match unsafe { libc::clock_nanosleep(clock, absolute, &raw const time, remaining) } {
-            0 => return Ok(()),
-            libc::EINTR => {}
-            number => return Err(io::Error::from_raw_os_error(number)),
-        }
-    }
+    let time = timespec(ns)?;
+    Ok(retry_on_intr(|| clock_nanosleep_absolute(ClockId::Monotonic, &time))?)
 }
 
-/// Reads a clock in nanoseconds. These clocks cannot fail (clock_gettime(2)).
-fn nanoseconds(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for the write.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
+/// Nanoseconds as seconds and nanoseconds.
+#[inline]
+pub(crate) fn timespec(ns: u64) -> io::Result<Timespec> {
+    let tv_sec = (ns / 1_000_000_000).try_into().map_err(io::Error::other)?;
+    let tv_nsec = (ns % 1_000_000_000).try_into().map_err(io::Error::other)?;
+    Ok(Timespec { tv_sec, tv_nsec })
+}
+
+/// Reads a clock in nanoseconds. These clocks cannot fail (clock_gettime(2)). They are read by the
+/// vDSO, which the first call in a process looks up.
+#[inline]
+pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
@@ -73,20 +73,20 @@ fn nanoseconds(clock: libc::clockid_t) -> u64 {
 /// set.
 #[must_use]
 pub fn realtime_offset_ns() -> i64 {
-    let (wall, since_boot) = (nanoseconds(libc::CLOCK_REALTIME), monotonic_ns());
+    let (wall, since_boot) = (nanoseconds(ClockId::Realtime), monotonic_ns());
     i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(since_boot)
 }
 
 /// Reads the counter and a clock in nanoseconds at the same moment. Returns both, and how many
 /// ticks apart they may have been read. Of several tries, the least disturbed one is used.
-pub(crate) fn read_with_ticks(clock: libc::clockid_t) -> (u64, u64, u64) {
+pub(crate) fn read_with_ticks(clock: ClockId) -> (u64, u64, u64) {
     let first = try_read_with_ticks(clock);
     (1..TRIES)
         .map(|_| try_read_with_ticks(clock))
         .fold(first, |best, next| if next.2 < best.2 { next } else { best })
 }
 
-fn try_read_with_ticks(clock: libc::clockid_t) -> (u64, u64, u64) {
+fn try_read_with_ticks(clock: ClockId) -> (u64, u64, u64) {
     let before = ticks();
     let ns = nanoseconds(clock);
     let apart = ticks().saturating_sub(before);
@@ -108,7 +108,7 @@ impl ClockReading {
     /// Reads both clocks now.
     #[must_use]
     pub fn now() -> ClockReading {
-        let (ticks, raw_ns, error_ticks) = read_with_ticks(libc::CLOCK_MONOTONIC_RAW);
+        let (ticks, raw_ns, error_ticks) = read_with_ticks(ClockId::MonotonicRaw);
         ClockReading { ticks, raw_ns, error_ticks }
     }
 }

@@ -3,6 +3,7 @@
 //! between two samples are interpolated linearly. Each result has an error bound.
 
 use crate::clock::read_with_ticks;
+use rustix::time::ClockId;
 use std::collections::VecDeque;
 
 /// The counter and `CLOCK_MONOTONIC`, which NTP speeds up and slows down, at the same moment.
@@ -20,7 +21,7 @@ impl ClockSample {
     /// Samples both clocks now.
     #[must_use]
     pub fn now() -> ClockSample {
-        let (ticks, monotonic_ns, error_ticks) = read_with_ticks(libc::CLOCK_MONOTONIC);
+        let (ticks, monotonic_ns, error_ticks) = read_with_ticks(ClockId::Monotonic);
         ClockSample { ticks, monotonic_ns, error_ticks }
     }
 

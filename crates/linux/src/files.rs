@@ -5,10 +5,9 @@
 use crate::atomic_file;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use std::ffi::CString;
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -101,15 +100,9 @@ impl Host {
         if !self.is_live() {
             return Ok(FreeSpace { free: None, read_only: false });
         }
-        let name = CString::new(self.local_path(path).as_os_str().as_bytes())
-            .map_err(|e| Error::io(Operation::Read, path, e.into()))?;
-        // SAFETY: the structure is plain data for which zeroes are a valid value.
-        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: `name` ends with a zero byte, `stat` is large enough, both outlive the call.
-        if unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } != 0 {
-            return Err(Error::io(Operation::Read, path, io::Error::last_os_error()));
-        }
-        let read_only = stat.f_flag & libc::ST_RDONLY != 0;
+        let stat = statvfs(self.local_path(path))
+            .map_err(|errno| Error::io(Operation::Read, path, errno.into()))?;
+        let read_only = stat.f_flag.contains(StatVfsMountFlags::RDONLY);
         let free = stat.f_bfree.saturating_mul(stat.f_frsize);
         Ok(FreeSpace { free: Some(free), read_only })
     }

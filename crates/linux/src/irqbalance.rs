@@ -9,8 +9,10 @@
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred, sendmsg};
+use rustix::process::{getgid, getpid, getuid};
+use std::io::{self, IoSlice, Read};
+use std::mem::MaybeUninit;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
@@ -144,33 +146,15 @@ fn parse_banned(answer: &str) -> Option<CpuSet> {
 
 /// Sends bytes with `SCM_CREDENTIALS` of this process (unix(7)), which irqbalance checks.
 fn send_with_credentials(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the calls take no pointers and cannot fail.
-    let (pid, uid, gid) = unsafe { (libc::getpid(), libc::getuid(), libc::getgid()) };
-    let credentials = libc::ucred { pid, uid, gid };
-    let size = u32::try_from(size_of::<libc::ucred>()).unwrap_or(0);
-    // Space for one control message; u64 gives it the alignment of `cmsghdr`.
-    let mut control = [0u64; 8];
-    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: an all-zero msghdr is a valid value; `CMSG_SPACE` of 12 bytes is 32, which fits into
-    // `control`; `CMSG_FIRSTHDR` then points into it, and its data part has `CMSG_LEN` bytes.
-    // `part`, `bytes` and `control` live until the call returns, which only reads them.
-    let sent = unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(size) as _;
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_CREDENTIALS;
-        (*header).cmsg_len = libc::CMSG_LEN(size) as _;
-        libc::CMSG_DATA(header).cast::<libc::ucred>().write_unaligned(credentials);
-        libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
-    };
-    match usize::try_from(sent) {
-        Ok(n) if n == bytes.len() => Ok(()),
-        Ok(_) => Err(io::Error::from_raw_os_error(libc::EIO)),
-        Err(_) => Err(io::Error::last_os_error()),
+    let credentials = UCred { pid: getpid(), uid: getuid(), gid: getgid() };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmCredentials(credentials)) {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    match sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)? {
+        sent if sent == bytes.len() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
     }
 }
 

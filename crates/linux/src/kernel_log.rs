@@ -4,6 +4,7 @@ use crate::error::{Error, Operation, Result};
 use crate::fast_read::open;
 use crate::host::Host;
 use crate::text::kmsg;
+use rustix::fs::OFlags;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -24,7 +25,7 @@ impl Host {
             let text = self.read(KMSG)?;
             return Ok(text.lines().filter_map(kmsg::kernel_message).map(str::to_owned).collect());
         }
-        let access = libc::O_RDONLY | libc::O_NONBLOCK;
+        let access = OFlags::RDONLY | OFlags::NONBLOCK;
         let mut file = open(Path::new(KMSG), access).map_err(Error::on(Operation::Read, KMSG))?;
         let (mut messages, mut record) = (Vec::new(), vec![0; RECORD_BYTES]);
         loop {

@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::host::Host;
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
 /// The memory of a process, in KiB (`/proc/<pid>/status`).
@@ -45,17 +47,9 @@ fn parse_kib(path: &str, text: &str, name: &'static str) -> Result<u64> {
 /// there is no limit.
 ///
 /// # Errors
-/// The kernel's error.
+/// None: getrlimit(2) always knows this limit.
 pub fn lock_limit() -> io::Result<Option<u64>> {
-    // SAFETY: an all-zero rlimit is a valid value, and the call writes one.
-    let (answer, limit) = unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        (libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), limit)
-    };
-    if answer != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
+    Ok(getrlimit(Resource::Memlock).current)
 }
 
 /// Removes the limit on locked memory from this process and the programs that it executes.
@@ -63,12 +57,7 @@ pub fn lock_limit() -> io::Result<Option<u64>> {
 /// # Errors
 /// The kernel's error: EPERM without the privilege.
 pub fn lift_lock_limit() -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the pointer is valid for the read of one limit.
-    match unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?)
 }
 
 /// Locks all present and future memory of this process.
@@ -76,11 +65,7 @@ pub fn lift_lock_limit() -> io::Result<()> {
 /// # Errors
 /// The kernel's error: ENOMEM or EPERM beyond the limit.
 pub fn lock_all() -> io::Result<()> {
-    // SAFETY: the call takes no pointers.
-    match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
 }
 
 #[cfg(test)]

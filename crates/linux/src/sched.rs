@@ -1,5 +1,5 @@
 //! Scheduling system calls, by number: musl's `sched_setscheduler` is a stub that answers ENOSYS,
-//! and no crate in use provides `sched_setattr`.
+//! and no crate in use provides `sched_setattr`. The CPU sets of rustix end at 1024 CPUs.
 
 use crate::cpuset::{CPUS_MAX, CpuSet};
 use crate::task::SchedPolicy;
@@ -142,6 +142,5 @@ impl Drop for PriorityBoost {
 /// The ID of the calling thread.
 #[must_use]
 pub fn thread_id() -> i32 {
-    // SAFETY: the call takes no pointers and cannot fail.
-    unsafe { libc::gettid() }
+    rustix::thread::gettid().as_raw_nonzero().get()
 }

@@ -4,9 +4,9 @@
 //! Elsewhere: how large it is, how often it is used.
 
 use crate::page_buffer::unnamed_file;
+use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl, fstatfs};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -95,26 +95,20 @@ impl ScratchFile {
 
     /// Drops the file from the page cache.
     fn drop_cache(&self) {
-        // SAFETY: a system call without pointers. It is only advice, so its result does not matter.
-        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        // It is only advice, so its result does not matter.
+        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 }
 
 /// Switches the open file to O_DIRECT.
 fn enable_direct_io(file: &File) -> io::Result<()> {
-    let fd = file.as_raw_fd();
-    // SAFETY: a system call without pointers.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    // SAFETY: as above.
-    if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_DIRECT) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let flags = fcntl_getfl(file)?;
+    fcntl_setfl(file, flags | OFlags::DIRECT)?;
     // Some file systems accept the flag and then refuse to read.
     let mut block = AlignedBlock::new();
     let answer = file.read_exact_at(&mut block.0, 0);
     if answer.is_err() {
-        // SAFETY: as above.
-        unsafe { libc::fcntl(fd, libc::F_SETFL, flags) };
+        let _ = fcntl_setfl(file, flags);
     }
     answer
 }
@@ -139,15 +133,9 @@ pub fn directory(preferred: &Path) -> PathBuf {
 /// The file system's error.
 pub fn is_in_memory(dir: &Path) -> io::Result<bool> {
     let dir = File::open(dir)?;
-    // SAFETY: an all-zero statfs is a valid value.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` is valid for the write of one structure.
-    if unsafe { libc::fstatfs(dir.as_raw_fd(), &raw mut stat) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    #[expect(clippy::allow_attributes, reason = "the type differs between C libraries")]
+    #[expect(clippy::allow_attributes, reason = "the type differs between processors")]
     #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
-    let kind = stat.f_type as i64;
+    let kind = fstatfs(dir)?.f_type as i64;
     Ok(IN_MEMORY.contains(&kind))
 }
 

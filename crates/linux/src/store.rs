@@ -7,9 +7,10 @@ use crate::atomic_file;
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::event_log::{EventLog, log_result};
 use crate::regular::{OpenError, open_regular};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -341,25 +342,13 @@ impl Store {
 /// Reserves disk space after the end of a file, so that appending works even if the disk fills up
 /// later. It is not an error if the file system cannot reserve space.
 fn reserve_space(file: &File, len: u64, spare: u64) -> io::Result<()> {
-    let (Ok(len), Ok(spare)) = (libc::off_t::try_from(len), libc::off_t::try_from(spare)) else {
-        return Ok(());
-    };
-    if spare == 0 {
+    // The kernel's lengths have a sign.
+    if spare == 0 || [len, spare].iter().any(|bytes| i64::try_from(*bytes).is_err()) {
         return Ok(());
     }
-    loop {
-        // SAFETY: the call takes no pointers, and the descriptor is open.
-        let answer =
-            unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, len, spare) };
-        if answer == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
-            _ => return Err(error),
-        }
+    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, len, spare)) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -24,9 +24,10 @@ use crate::ring_buffer::PageLayout;
 use crate::text::mounts;
 use crate::text::size::will_grow;
 use crate::text::trace_format::EventFormat;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -151,29 +152,14 @@ pub struct TraceTexts {
     pub saved_cmdlines: String,
 }
 
-/// The file descriptor that a system call returned.
-fn owned_fd(answer: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = i32::try_from(answer).unwrap_or(-1);
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 /// Mounts tracefs outside of the file tree.
 fn mount_detached() -> io::Result<OwnedFd> {
-    // SAFETY: the name is a C string that lives through the call; 1 is FSOPEN_CLOEXEC.
-    let context = owned_fd(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), 1) })?;
-    let none = std::ptr::null::<u8>();
-    // SAFETY: 6 is FSCONFIG_CMD_CREATE, which takes no pointers.
-    let created =
-        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), 6, none, none, 0) };
-    if created < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: no pointers; 1 is FSMOUNT_CLOEXEC, 0xe is nosuid, nodev and noexec.
-    owned_fd(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, 0xe) })
+    let context = fsopen(c"tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
 /// The settings of an instance.
