@@ -3,7 +3,7 @@
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,6 +12,24 @@ use std::os::fd::AsRawFd;
 /// initial RAM disk.
 const UNLOAD: libc::c_ulong = 1;
 const NO_INITRAMFS: libc::c_ulong = 4;
+
+fn kexec_file_load(
+    kernel: Option<&File>,
+    ramdisk: Option<&File>,
+    line: &CStr,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
+    let kernel = kernel.map_or(-1, AsRawFd::as_raw_fd);
+    let ramdisk = ramdisk.map_or(-1, AsRawFd::as_raw_fd);
+    let length = line.count_bytes() + 1;
+    let call = libc::SYS_kexec_file_load;
+    // SAFETY: the descriptors are open until the call returns, the text lives as long, and `length`
+    // is its length with the final zero.
+    match unsafe { libc::syscall(call, kernel, ramdisk, length, line.as_ptr(), flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 impl Host {
     /// Loads a kernel with its initial RAM disk and command line.
@@ -29,24 +47,8 @@ impl Host {
         let image = self.open_image(kernel)?;
         let ramdisk = initrd.map(|path| self.open_image(path)).transpose()?;
         let text = CString::new(line).map_err(|e| Error::io(Operation::Call, &name, e.into()))?;
-        let (ramdisk, flags) = match &ramdisk {
-            Some(file) => (file.as_raw_fd(), 0),
-            None => (-1, NO_INITRAMFS),
-        };
-        let length = text.as_bytes_with_nul().len();
-        // SAFETY: both descriptors are open until the call returns, `text` lives as long, and
-        // `length` is its length with the final zero.
-        let answer = unsafe {
-            libc::syscall(
-                libc::SYS_kexec_file_load,
-                image.as_raw_fd(),
-                ramdisk,
-                length,
-                text.as_ptr(),
-                flags,
-            )
-        };
-        self.check_kexec(name, answer)
+        let flags = if ramdisk.is_some() { 0 } else { NO_INITRAMFS };
+        self.check_kexec(name, kexec_file_load(Some(&image), ramdisk.as_ref(), &text, flags))
     }
 
     /// Unloads the kernel that a reboot would start; does nothing if none is loaded.
@@ -59,10 +61,7 @@ impl Host {
         if !self.is_live() {
             return self.query_program(&["kexec_file_load", "--unload"], b"").map(drop);
         }
-        let none = std::ptr::null::<libc::c_char>();
-        // SAFETY: with this flag the kernel reads neither files nor text.
-        let answer = unsafe { libc::syscall(libc::SYS_kexec_file_load, -1, -1, 0, none, UNLOAD) };
-        self.check_kexec(name, answer)
+        self.check_kexec(name, kexec_file_load(None, None, c"", UNLOAD))
     }
 
     fn open_image(&self, path: &str) -> Result<File> {
@@ -70,11 +69,8 @@ impl Host {
     }
 
     /// The result of the call; an error states the rule that forbids it, if that is known.
-    fn check_kexec(&self, name: String, answer: libc::c_long) -> Result<()> {
-        if answer == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
+    fn check_kexec(&self, name: String, answer: io::Result<()>) -> Result<()> {
+        let Err(error) = answer else { return Ok(()) };
         match self.forbidding_rule(&error) {
             Some(rule) => {
                 let cause = ErrorCause::Message(format!("{rule} ({error})"));

@@ -77,13 +77,14 @@ fn open_on(
     let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     let group = group.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: `attr` is valid for reads of the size that it states; the other arguments are
-    // numbers: any task, this CPU, the leader of a group or none, close on exec.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, 8) };
-    match i32::try_from(fd) {
-        // SAFETY: a new file descriptor with no other owner.
-        Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
+    // numbers: any task, this CPU, the leader of a group or none, close on exec. The answer is a new
+    // file descriptor with no other owner.
+    unsafe {
+        let answer = libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, 8);
+        match i32::try_from(answer) {
+            Ok(fd) if fd >= 0 => Ok(File::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -175,13 +175,13 @@ fn classify_access(events: ReadFlags, name: &str) -> Option<InstanceAccess> {
 fn fanotify_init() -> io::Result<File> {
     let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
     let open_flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE;
-    // SAFETY: the call takes two numbers.
-    let fd = unsafe { libc::fanotify_init(flags, open_flags.unsigned_abs()) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+    // SAFETY: the call takes two numbers. It returns a new file descriptor with no other owner.
+    unsafe {
+        match libc::fanotify_init(flags, open_flags.unsigned_abs()) {
+            fd @ 0.. => Ok(File::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
-    // SAFETY: a new file descriptor with no other owner.
-    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Makes the group report writes to the files of a directory. It does not report opening: the
@@ -202,16 +202,16 @@ fn fanotify_mark(group: &File, dir: &str) -> io::Result<()> {
 fn parse_fanotify_events(mut bytes: &[u8]) -> Vec<(File, i32)> {
     const SIZE: usize = size_of::<libc::fanotify_event_metadata>();
     let mut found = Vec::new();
-    while bytes.len() >= SIZE {
-        // SAFETY: there are enough bytes, all bytes are valid for this struct of integers, and the
-        // read is unaligned.
-        let event: libc::fanotify_event_metadata =
-            unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
-        if event.fd >= 0 {
+    while let Some(event) = bytes.first_chunk::<SIZE>() {
+        // Length (32 bits), versions and mask (96 bits), file descriptor, process.
+        let (words, _) = event.as_chunks::<4>();
+        let word = |at: usize| words.get(at).map_or(0, |word| i32::from_ne_bytes(*word));
+        let (len, fd, pid) = (word(0), word(4), word(5));
+        if fd >= 0 {
             // SAFETY: the kernel opened this file for this process, once for each event.
-            found.push((unsafe { File::from_raw_fd(event.fd) }, event.pid));
+            found.push((unsafe { File::from_raw_fd(fd) }, pid));
         }
-        let len = usize::try_from(event.event_len).unwrap_or(0).max(SIZE);
+        let len = usize::try_from(len).unwrap_or(0).max(SIZE);
         bytes = bytes.get(len..).unwrap_or_default();
     }
     found
