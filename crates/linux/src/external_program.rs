@@ -3,11 +3,14 @@
 //!
 //! Elsewhere: which programs, and what their output means.
 
+use crate::process::signal_at_parent_death;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// A file in memory that another process opens by a path.
@@ -20,13 +23,7 @@ impl MemoryFile {
     /// # Errors
     /// No memory.
     pub fn new() -> io::Result<MemoryFile> {
-        // SAFETY: the name is a C string that lives through the call.
-        let fd = unsafe { libc::memfd_create(c"cpushield".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor with no other owner.
-        Ok(MemoryFile(unsafe { File::from_raw_fd(fd) }))
+        Ok(MemoryFile(memfd_create(c"cpushield", MemfdFlags::CLOEXEC)?.into()))
     }
 
     /// Its path, which is valid while this process lives.
@@ -67,9 +64,8 @@ impl ExternalProgram {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
         command.stdout(output.0.try_clone()?).stderr(output.0.try_clone()?);
-        let signal = libc::c_ulong::try_from(signal).unwrap_or(0);
-        // SAFETY: between fork and exec it makes one system call and allocates nothing.
-        unsafe { command.pre_exec(move || signal_at_parent_death(signal)) };
+        let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
+        signal_at_parent_death(&mut command, signal);
         Ok(ExternalProgram { child: command.spawn()?, output })
     }
 
@@ -86,14 +82,6 @@ impl ExternalProgram {
     pub fn wait(mut self) -> io::Result<(ExitStatus, String)> {
         let status = self.child.wait()?;
         Ok((status, self.output.text()?))
-    }
-}
-
-fn signal_at_parent_death(signal: libc::c_ulong) -> io::Result<()> {
-    // SAFETY: this operation takes a number and no pointers.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -17,6 +17,7 @@ pub mod files;
 pub mod hogs;
 pub mod host;
 pub mod hpet;
+mod input_poll;
 pub mod irqbalance;
 mod kernel_log;
 pub mod kexec;

@@ -2,15 +2,10 @@
 //!
 //! Elsewhere: how often, and on which CPUs.
 
+use crate::process::{fork_child, wait_for_child};
+use rustix::thread::{MembarrierCommand, membarrier, set_current_timer_slack};
 use std::io;
-
-/// membarrier(2), include/uapi/linux/membarrier.h.
-const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-
-fn check(answer: libc::c_long) -> io::Result<()> {
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
+use std::num::NonZeroU64;
 
 /// Forks a child that ends at once, and waits for it.
 ///
@@ -19,21 +14,8 @@ fn check(answer: libc::c_long) -> io::Result<()> {
 pub fn fork_and_wait() -> io::Result<()> {
     // SAFETY: the child only ends, which is allowed after a fork of a process with several threads
     // (signal-safety(7)).
-    let pid = unsafe { libc::fork() };
-    match pid {
-        // SAFETY: ends the child; nothing of its parent is flushed or freed.
-        0 => unsafe { libc::_exit(0) },
-        1.. => {}
-        _ => return Err(io::Error::last_os_error()),
-    }
-    loop {
-        // SAFETY: a null pointer asks for no status.
-        match unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) } {
-            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            -1 => return Err(io::Error::last_os_error()),
-            _ => return Ok(()),
-        }
-    }
+    let child = unsafe { fork_child(|| 0) }?;
+    wait_for_child(child).map(drop)
 }
 
 /// Registers this process for [`barrier`]. Call it while the process has one thread: later the
@@ -42,8 +24,7 @@ pub fn fork_and_wait() -> io::Result<()> {
 /// # Errors
 /// The kernel's error: EINVAL before 4.14.
 pub fn register_barriers() -> io::Result<()> {
-    // SAFETY: the call takes no pointers.
-    check(unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) })
+    Ok(membarrier(MembarrierCommand::RegisterPrivateExpedited)?)
 }
 
 /// Interrupts every other CPU on which a thread of this process runs now.
@@ -52,8 +33,7 @@ pub fn register_barriers() -> io::Result<()> {
 /// The kernel's error.
 #[inline]
 pub fn barrier() -> io::Result<()> {
-    // SAFETY: the call takes no pointers.
-    check(unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) })
+    Ok(membarrier(MembarrierCommand::PrivateExpedited)?)
 }
 
 /// Sets the smallest timer slack for this thread and the threads that it starts: each sleep gets a
@@ -62,9 +42,7 @@ pub fn barrier() -> io::Result<()> {
 /// # Errors
 /// The kernel's error.
 pub fn minimize_timer_slack() -> io::Result<()> {
-    let slack_ns: libc::c_ulong = 1;
-    // SAFETY: this operation takes a number and no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) }.into())
+    Ok(set_current_timer_slack(Some(NonZeroU64::MIN))?)
 }
 
 #[cfg(test)]

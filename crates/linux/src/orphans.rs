@@ -42,10 +42,8 @@ impl OrphanTracker {
     /// # Errors
     /// The kernel's error.
     pub fn adopt() -> io::Result<OrphanTracker> {
-        // SAFETY: this operation takes a number and no pointers.
-        if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // Any process ID enables it.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let before = descendants(&Host::live()).into_iter().map(|task| task.pid).collect();
         Ok(OrphanTracker { before })
     }
@@ -136,6 +134,7 @@ fn descendants(host: &Host) -> Vec<Task> {
 
 /// A child that has ended and was not waited for.
 fn ended_child() -> Option<i32> {
+    // `WaitIdStatus` of rustix does not have the process ID.
     // SAFETY: an all-zero siginfo is a valid value; the call writes at most that one.
     let (answer, pid) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();

@@ -1,8 +1,13 @@
 //! Processes: fork, exec, wait, forwarded signals, and credentials.
 
+use crate::input_poll::wait_for_input;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getppid, pidfd_open,
+    set_parent_process_death_signal, test_kill_process, waitpid,
+};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -76,17 +81,45 @@ pub fn fork(signals: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
+    let child = || {
+        signals.restore();
+        child()
+    };
     // SAFETY: there is one thread, so the child's copy of the memory is consistent, and it may do
     // everything that the parent may.
+    Ok(unsafe { fork_child(child) }?.as_raw_nonzero().get())
+}
+
+/// Forks a child that runs `child` and exits with the status it returns.
+///
+/// # Errors
+/// The kernel's error.
+///
+/// # Safety
+/// In a process with other threads, `child` only does what is allowed in a signal handler
+/// (signal-safety(7)): a lock held by another thread stays held in the child forever.
+pub(crate) unsafe fn fork_child(child: impl FnOnce() -> u8) -> io::Result<Pid> {
+    // SAFETY: the caller promises that the child may do what it does.
     match check(unsafe { libc::fork() })? {
         0 => {
-            signals.restore();
             let status = child();
             // SAFETY: ends the child at once; no buffer of the parent is flushed twice.
             unsafe { libc::_exit(i32::from(status)) }
         }
-        pid => Ok(pid),
+        pid => Ok(existing(pid)?),
     }
+}
+
+/// A process ID; ESRCH for a number that no process has.
+fn existing(pid: i32) -> Result<Pid, Errno> {
+    Pid::from_raw(pid.max(0)).ok_or(Errno::SRCH)
+}
+
+/// Makes a program get this signal when the thread that starts it ends.
+pub(crate) fn signal_at_parent_death(command: &mut Command, signal: Signal) {
+    let request = move || Ok(set_parent_process_death_signal(Some(signal))?);
+    // SAFETY: between fork and exec it makes one system call and allocates nothing.
+    unsafe { command.pre_exec(request) };
 }
 
 /// Checks that a program exists and may be executed, as far as is possible without executing it.
@@ -138,12 +171,15 @@ pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io
 /// # Errors
 /// The kernel's error: EPERM without the privilege.
 pub fn become_user(user: &Credentials) -> io::Result<()> {
-    // SAFETY: the pointer is valid for as many entries as the call is given.
-    check(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
-    // SAFETY: the call takes no pointers.
-    check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
-    // SAFETY: the call takes no pointers.
-    check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) }).map(drop)
+    let Credentials { uid, gid, groups } = user;
+    // By the C library, which changes all threads; the system calls change only the calling one.
+    // SAFETY: the pointer is valid for as many entries as the call is given; the others take none.
+    unsafe {
+        check(libc::setgroups(groups.len(), groups.as_ptr()))?;
+        check(libc::setresgid(*gid, *gid, *gid))?;
+        check(libc::setresuid(*uid, *uid, *uid))?;
+    }
+    Ok(())
 }
 
 /// Whether the locale uses UTF-8. The first of these variables that is not empty counts
@@ -167,8 +203,7 @@ pub fn command_line() -> String {
 /// The effective user of this process.
 #[must_use]
 pub fn effective_user() -> u32 {
-    // SAFETY: the call takes no pointers and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// How a child ended, which is then reaped; `None` if it runs.
@@ -176,14 +211,26 @@ pub fn effective_user() -> u32 {
 /// # Errors
 /// The kernel's error: ECHILD if it is not a child.
 pub fn try_wait(pid: i32) -> io::Result<Option<ProcessEnd>> {
-    let mut status = 0;
-    // SAFETY: the pointer is valid for the write of one status.
-    match check(unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) })? {
-        0 => Ok(None),
-        _ if libc::WIFSIGNALED(status) => Ok(Some(ProcessEnd::Killed(libc::WTERMSIG(status)))),
-        _ => {
-            let code = libc::WEXITSTATUS(status) & 0xff;
-            Ok(Some(ProcessEnd::Exited(u8::try_from(code).unwrap_or(u8::MAX))))
+    let pid = existing(pid).map_err(|_| Errno::CHILD)?;
+    Ok(waitpid(Some(pid), WaitOptions::NOHANG)?.map(|(_, status)| process_end(status)))
+}
+
+/// Waits for the end of a child. Returns how it ended.
+///
+/// # Errors
+/// The kernel's error: ECHILD if it is not a child.
+pub(crate) fn wait_for_child(pid: Pid) -> io::Result<ProcessEnd> {
+    let ended = retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()))?;
+    // Without NOHANG there is always an answer.
+    ended.map(|(_, status)| process_end(status)).ok_or_else(|| Errno::CHILD.into())
+}
+
+fn process_end(status: WaitStatus) -> ProcessEnd {
+    match status.terminating_signal() {
+        Some(signal) => ProcessEnd::Killed(signal),
+        None => {
+            let code = status.exit_status().unwrap_or_default();
+            ProcessEnd::Exited(u8::try_from(code).unwrap_or(u8::MAX))
         }
     }
 }
@@ -191,10 +238,10 @@ pub fn try_wait(pid: i32) -> io::Result<Option<ProcessEnd>> {
 /// Sends a signal to one process.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error; EINVAL for a real-time signal.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
-    // SAFETY: the call takes no pointers.
-    check(unsafe { libc::kill(pid, signal) }).map(drop)
+    let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
+    Ok(rustix::process::kill_process(existing(pid)?, signal)?)
 }
 
 /// A queue of signals, from its opening until it is dropped: those that are forwarded to a child,
@@ -293,18 +340,15 @@ pub fn arguments() -> Vec<OsString> {
 /// # Errors
 /// The kernel's error.
 pub fn die_with_parent(parent: i32) -> io::Result<bool> {
-    // SAFETY: this operation takes a number and no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
-    // SAFETY: the call takes no pointers and cannot fail.
-    Ok(unsafe { libc::getppid() } == parent)
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    Ok(Pid::as_raw(getppid()) == parent)
 }
 
 /// Waits for the end of a process before 5.3, which has no `pidfd_open(2)`, by polling.
-fn poll_for_end(pid: i32, timeout: Duration) -> bool {
+fn poll_for_end(pid: Pid, timeout: Duration) -> bool {
     let until = std::time::Instant::now() + timeout;
     loop {
-        // SAFETY: signal 0 is not sent; the call takes numbers and no pointers.
-        if unsafe { libc::kill(pid, 0) } != 0 {
+        if test_kill_process(pid).is_err() {
             return true;
         }
         if std::time::Instant::now() >= until {
@@ -320,23 +364,13 @@ fn poll_for_end(pid: i32, timeout: Duration) -> bool {
 /// # Errors
 /// The kernel's error.
 pub fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
-    // SAFETY: the call takes numbers and no pointers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        let error = io::Error::last_os_error();
-        return match error.raw_os_error() {
-            Some(libc::ESRCH) => Ok(true),
-            Some(libc::ENOSYS) => Ok(poll_for_end(pid, timeout)),
-            _ => Err(error),
-        };
+    let Ok(process) = existing(pid) else { return Ok(true) };
+    match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(!wait_for_input(&pidfd, timeout)?.is_empty()),
+        Err(Errno::SRCH) => Ok(true),
+        Err(Errno::NOSYS) => Ok(poll_for_end(process, timeout)),
+        Err(errno) => Err(errno.into()),
     }
-    let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: `poll` is valid for reads and writes of the one entry that the call is given.
-    Ok(check(unsafe { libc::poll(&raw mut poll, 1, ms) })? > 0)
 }
 
 #[cfg(test)]

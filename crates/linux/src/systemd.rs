@@ -2,6 +2,8 @@
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
+use crate::process::signal_at_parent_death;
+use rustix::process::Signal;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -59,14 +61,8 @@ impl Host {
             // Ctrl-C at the terminal is for this program, which takes the request back.
             .process_group(0)
             .stdin(Stdio::null());
-        // SAFETY: prctl with these arguments takes no pointers and is async-signal-safe.
-        unsafe {
-            command.pre_exec(|| {
-                // Killed together with this program: a request that came later would not be undone.
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
+        // Killed together with this program: a request that came later would not be undone.
+        signal_at_parent_death(&mut command, Signal::KILL);
         let output = command.output().map_err(Error::on(Operation::Call, name))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -5,9 +5,11 @@
 //! interrupted call, and while a key is incomplete (src/event/source/unix/mio.rs). So no signal
 //! ends it. Here one wait is one poll(2) and at most one read(2).
 
+use crate::input_poll::wait_for_input;
+use rustix::event::PollFlags;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// The maximum size of a read: a key has a few bytes, and pasted text is not a key.
@@ -50,18 +52,14 @@ impl Keyboard {
     /// # Errors
     /// The kernel's error.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<TerminalInput> {
-        let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // Rounded up to a millisecond, or the last fraction would be spent in a busy loop.
-        let ms = i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-        // SAFETY: `poll` is valid for reads and writes of the one entry that the call is given.
-        match unsafe { libc::poll(&raw mut poll, 1, ms) } {
-            0 => return Ok(TerminalInput::Nothing),
-            n if n < 0 => return nothing_when_interrupted(io::Error::last_os_error()),
-            _ => {}
-        }
+        let seen = match wait_for_input(&self.file, timeout) {
+            Ok(seen) if seen.is_empty() => return Ok(TerminalInput::Nothing),
+            Ok(seen) => seen,
+            Err(error) => return nothing_when_interrupted(error),
+        };
         // A terminal that was hung up returns the end of file at every read
         // (drivers/tty/tty_io.c, hung_up_tty_read and hung_up_tty_poll, 6.12).
-        if poll.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
+        if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Ok(TerminalInput::Gone);
         }
         let mut bytes = vec![0; BYTES_MAX];

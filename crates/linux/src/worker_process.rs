@@ -4,10 +4,13 @@
 //!
 //! Elsewhere: what the lines or arguments mean.
 
+use crate::input_poll::wait_for_input;
 use crate::orphans::{LeftBehind, OrphanTracker};
+use crate::process;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -79,7 +82,7 @@ impl WorkerProcess {
             if left.is_zero() || self.received.len() > LINE_BYTES_MAX {
                 return Err(io::Error::from(io::ErrorKind::TimedOut));
             }
-            if is_readable(self.stdout.as_raw_fd(), left)? {
+            if is_readable(&self.stdout, left)? {
                 match self.stdout.read(&mut chunk)? {
                     0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
                     n => self.received.extend_from_slice(chunk.get(..n).unwrap_or_default()),
@@ -155,8 +158,8 @@ impl ChildCommand {
         if self.ended().is_some() {
             return;
         }
-        // SAFETY: a system call without pointers, on a child that was not waited for yet.
-        unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+        // It was not waited for yet, so the process ID is still its own.
+        let _ = process::kill(self.pid(), libc::SIGTERM);
         for _ in 0..400 {
             if self.ended().is_some() {
                 return;
@@ -175,15 +178,10 @@ impl Drop for ChildCommand {
 }
 
 /// Waits until there is something to read; returns false after this time or an interrupting signal.
-fn is_readable(fd: i32, wait: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let wait = libc::c_int::try_from(wait.as_millis().max(1)).unwrap_or(libc::c_int::MAX);
-    // SAFETY: one pollfd, valid for reads and writes.
-    match unsafe { libc::poll(&raw mut poll, 1, wait) } {
-        -1 if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted => {
-            Err(io::Error::last_os_error())
-        }
-        n => Ok(n > 0),
+fn is_readable(file: &impl AsFd, wait: Duration) -> io::Result<bool> {
+    match wait_for_input(file, wait) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        seen => Ok(!seen?.is_empty()),
     }
 }
 
@@ -195,8 +193,7 @@ impl WorkerEnd {
     /// Makes this process end with its parent.
     #[must_use]
     pub fn start() -> WorkerEnd {
-        // SAFETY: a system call without pointers.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
         WorkerEnd(())
     }
 
