@@ -1,11 +1,20 @@
 //! What a measuring thread can wait for besides sleeping: a timer file, the real-time clock, a
 //! futex in shared memory, an event file.
 
+use crate::clock::timespec;
+use crate::device_request::DeviceRequest;
 use crate::sched;
 use crate::task::SchedPolicy;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::thread::futex;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -21,21 +30,10 @@ impl TimerFile {
     /// # Errors
     /// The kernel's error.
     pub fn new(first_ns: u64, period_ns: u64) -> io::Result<TimerFile> {
-        // SAFETY: the call takes no pointers.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that has no other owner.
-        let file = unsafe { File::from_raw_fd(fd) };
-        let time =
-            libc::itimerspec { it_interval: timespec(period_ns)?, it_value: timespec(first_ns)? };
-        let (flags, old) = (libc::TFD_TIMER_ABSTIME, std::ptr::null_mut());
-        // SAFETY: `time` is valid for reads, and a null pointer asks for no old value.
-        match unsafe { libc::timerfd_settime(file.as_raw_fd(), flags, &raw const time, old) } {
-            0 => Ok(TimerFile { file }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let time = Itimerspec { it_interval: timespec(period_ns)?, it_value: timespec(first_ns)? };
+        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &time)?;
+        Ok(TimerFile { file: timer.into() })
     }
 
     /// Waits until it expires. Returns how often it has expired since the last call.
@@ -50,19 +48,6 @@ impl TimerFile {
     }
 }
 
-fn timespec(ns: u64) -> io::Result<libc::timespec> {
-    // SAFETY: an all-zero timespec is a valid value.
-    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    time.tv_sec = (ns / 1_000_000_000).try_into().map_err(io::Error::other)?;
-    time.tv_nsec = (ns % 1_000_000_000).try_into().map_err(io::Error::other)?;
-    Ok(time)
-}
-
-/// Requests of rtc(4) (include/uapi/linux/rtc.h): `_IOW('p', 0x0c, unsigned long)` and
-/// `_IO('p', 0x05)`, `_IO('p', 0x06)`.
-const RTC_IRQP_SET: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x700c;
-const RTC_PIE_ON: u64 = 0x7005;
-const RTC_PIE_OFF: u64 = 0x7006;
 /// How long the timer callback of the clock may take; usually it takes microseconds.
 const CALLBACK: Duration = Duration::from_millis(2);
 
@@ -90,7 +75,8 @@ impl RtcDevice {
     /// The kernel's error: EACCES above `/sys/class/rtc/rtc0/max_user_freq` without the privilege,
     /// EINVAL above 8192.
     pub fn set_rate(&mut self, hertz: u64) -> io::Result<()> {
-        self.ioctl(RTC_IRQP_SET, hertz)
+        let hertz = hertz.try_into().map_err(io::Error::other)?;
+        DeviceRequest::RtcRate(hertz).make(&self.file)
     }
 
     /// Starts the periodic events; the first one comes after one period. Takes long when another
@@ -100,16 +86,7 @@ impl RtcDevice {
     /// # Errors
     /// The kernel's error.
     pub fn start(&mut self) -> io::Result<()> {
-        self.ioctl(RTC_PIE_ON, 0)
-    }
-
-    fn ioctl(&self, request: u64, value: u64) -> io::Result<()> {
-        // SAFETY: these requests take a number and no pointer (drivers/rtc/dev.c,
-        // rtc_dev_ioctl()); both numbers are far below the limits of their types.
-        match unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, value) } {
-            0.. => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        DeviceRequest::RtcStart.make(&self.file)
     }
 
     /// Waits for a periodic event. Returns how many came since the last call.
@@ -153,7 +130,6 @@ impl RtcTicks {
 impl Drop for RtcDevice {
     fn drop(&mut self) {
         // rtc_irq_set_state() spins until the timer's callback is not running
-        // rtc_irq_set_state() spins until the timer's callback is not running
         // (drivers/rtc/interface.c, 2.6.38 to 6.12). On PREEMPT_RT the callback is a thread. A
         // real-time thread that it woke may have preempted it, and then neither would ever finish.
         // Closing the device does the same (rtc_dev_release()). So this thread gets an ordinary
@@ -165,7 +141,7 @@ impl Drop for RtcDevice {
             // A callback that it had preempted is done by then.
             std::thread::sleep(CALLBACK);
         }
-        let _ = self.ioctl(RTC_PIE_OFF, 0);
+        let _ = DeviceRequest::RtcStop.make(&self.file);
         if let (true, Ok(policy)) = (lowered, policy) {
             let _ = sched::set_policy(0, policy);
         }
@@ -184,8 +160,7 @@ impl EventFile {
     /// # Errors
     /// The kernel's error.
     pub fn new() -> io::Result<EventFile> {
-        // SAFETY: the call takes no pointers.
-        EventFile::from_fd(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })
+        Ok(EventFile { file: eventfd(0, EventfdFlags::CLOEXEC)?.into() })
     }
 
     /// Opens the one with this file descriptor of another process (pidfd_getfd(2), Linux 5.6). It
@@ -194,22 +169,10 @@ impl EventFile {
     /// # Errors
     /// The kernel's error: ENOSYS before 5.6, EPERM where ptrace(2) would not be allowed either.
     pub fn open(pid: i32, number: i32) -> io::Result<EventFile> {
-        // SAFETY: the call takes no pointers.
-        let process = fd_result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-        // SAFETY: a new descriptor that has no other owner.
-        let process = unsafe { OwnedFd::from_raw_fd(process) };
-        // SAFETY: the call takes no pointers.
-        let answer =
-            unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
-        EventFile::from_fd(fd_result(answer)?)
-    }
-
-    fn from_fd(fd: i32) -> io::Result<EventFile> {
-        match fd {
-            // SAFETY: a new descriptor that has no other owner.
-            0.. => Ok(EventFile { file: unsafe { File::from_raw_fd(fd) } }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let pid = Pid::from_raw(pid.max(0)).ok_or(Errno::SRCH)?;
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        let file = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
+        Ok(EventFile { file: file.into() })
     }
 
     /// Its file descriptor, by which another process of the same user opens it.
@@ -239,14 +202,6 @@ impl EventFile {
     }
 }
 
-/// The file descriptor that a system call returned.
-fn fd_result(answer: libc::c_long) -> io::Result<i32> {
-    match answer {
-        0.. => i32::try_from(answer).map_err(io::Error::other),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Sleeps until [`wake`] is called on the word; returns at once if the word has another value. The
 /// caller of [`wake`] may be in another process. May return spuriously.
 ///
@@ -254,25 +209,18 @@ fn fd_result(answer: libc::c_long) -> io::Result<i32> {
 /// The kernel's error.
 #[inline]
 pub fn wait_while(word: &AtomicU32, value: u32) -> io::Result<()> {
-    let forever = std::ptr::null::<libc::timespec>();
-    // SAFETY: the word is valid through the call; there is no timeout.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
-    if answer == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EINTR) => Ok(()),
-        _ => Err(error),
+    // Without PRIVATE, because the other process has another address for the word.
+    match futex::wait(word, futex::Flags::empty(), value, None) {
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
     }
 }
 
 /// Wakes a thread that sleeps on the word.
 #[inline]
 pub fn wake(word: &AtomicU32) {
-    // SAFETY: the word is valid through the call. Waking no thread is not an error.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+    // Waking no thread is not an error.
+    let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
 #[cfg(test)]

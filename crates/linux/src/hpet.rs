@@ -3,17 +3,17 @@
 //!
 //! Elsewhere: what the difference of the two means.
 
-use crate::shared_memory::{MappingAccess, SharedMemory};
+use crate::device_request::DeviceRequest;
+use crate::input_poll::wait_for_input;
+use crate::shared_memory::{MappingAccess, MemoryMapping};
+use rustix::event::PollFlags;
+use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::time::Duration;
 
-/// Requests of include/uapi/linux/hpet.h: `_IO('h', 1)`, `_IOR('h', 3, struct hpet_info)`,
-/// `_IO('h', 4)`, `_IOW('h', 6, unsigned long)`.
-const HPET_IE_ON: u64 = 0x6801;
-const HPET_INFO: u64 = (2 << 30) | ((size_of::<HpetInfo>() as u64) << 16) | 0x6803;
-const HPET_EPI: u64 = 0x6804;
-const HPET_IRQFREQ: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x6806;
+/// `_IOR('h', 3, struct hpet_info)` in include/uapi/linux/hpet.h.
+const HPET_INFO: Opcode = opcode::read::<HpetInfo>(b'h', 3);
 
 /// The size that the driver maps, exactly.
 const PAGE_BYTES: usize = 4096;
@@ -60,13 +60,9 @@ impl HpetTimer {
     /// The kernel's error: EACCES if it was booted or built without `hpet_mmap=1`, ENOSYS if it was
     /// built without `CONFIG_HPET_MMAP` or the registers share their page.
     pub fn page(&self) -> io::Result<HpetPage> {
-        let mut info = HpetInfo { hz: 0, flags: 0, block: 0, timer: 0 };
-        // SAFETY: the request writes one `struct hpet_info`, which lives through the call.
-        let answer = unsafe { libc::ioctl(self.file.as_raw_fd(), HPET_INFO as _, &raw mut info) };
-        if answer < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let region = SharedMemory::map(&self.file, PAGE_BYTES, MappingAccess::Read)?;
+        // SAFETY: the request writes one `struct hpet_info`.
+        let info = unsafe { ioctl(&self.file, Getter::<HPET_INFO, HpetInfo>::new()) }?;
+        let region = MemoryMapping::map(&self.file, PAGE_BYTES, MappingAccess::Read)?;
         let comparator = COMPARATOR + EACH_TIMER * usize::from(info.timer);
         let page = HpetPage { region, comparator, timer: info.timer };
         match page.period_fs() {
@@ -82,22 +78,14 @@ impl HpetTimer {
     /// The kernel's error: EACCES above `dev.hpet.max-user-freq` (64) without `CAP_SYS_RESOURCE`,
     /// EIO if its interrupt is not free.
     pub fn start(&mut self, hertz: u64) -> io::Result<bool> {
-        self.ioctl(HPET_IRQFREQ, hertz)?;
-        let repeats = match self.ioctl(HPET_EPI, 0) {
+        let hertz = hertz.try_into().map_err(io::Error::other)?;
+        DeviceRequest::HpetRate(hertz).make(&self.file)?;
+        let repeats = match DeviceRequest::HpetPeriodic.make(&self.file) {
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => false,
             answer => answer.map(|()| true)?,
         };
-        self.ioctl(HPET_IE_ON, 0)?;
+        DeviceRequest::HpetStart.make(&self.file)?;
         Ok(repeats)
-    }
-
-    fn ioctl(&self, request: u64, value: u64) -> io::Result<()> {
-        // SAFETY: these requests take a number and no pointer (hpet_ioctl_common(),
-        // drivers/char/hpet.c); both numbers are far below the limits of their types.
-        match unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, value) } {
-            0.. => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
     }
 
     /// Waits for an interrupt. Returns how many came since the last call.
@@ -116,19 +104,14 @@ impl HpetTimer {
     /// # Errors
     /// The kernel's error.
     pub fn is_pending(&self) -> io::Result<bool> {
-        let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, valid for reads and writes.
-        match unsafe { libc::poll(&raw mut poll, 1, 0) } {
-            0.. => Ok(poll.revents & libc::POLLIN != 0),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(wait_for_input(&self.file, Duration::ZERO)?.contains(PollFlags::IN))
     }
 }
 
 /// The registers of the HPET, mapped for reading.
 #[derive(Debug)]
 pub struct HpetPage {
-    region: SharedMemory,
+    region: MemoryMapping,
     comparator: usize,
     /// The number of the timer; its interrupt is called `hpetN`.
     pub timer: u16,
@@ -158,10 +141,8 @@ impl HpetPage {
 
     #[inline]
     fn register(&self, offset: usize) -> u32 {
-        // SAFETY: the offset is a multiple of four below the length of the mapping, which lives as
-        // long as `self`. These registers change by themselves, so the read is volatile; reading
-        // them has no side effect.
-        unsafe { self.region.start().byte_add(offset).cast::<u32>().read_volatile() }
+        // Reading these registers has no side effect.
+        self.region.register(offset)
     }
 }
 
@@ -170,9 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_requests_are_those_of_the_header() {
+    fn the_request_is_that_of_the_header() {
         if size_of::<libc::c_ulong>() == 8 {
-            assert_eq!((HPET_INFO, HPET_IRQFREQ), (0x8018_6803, 0x4008_6806));
+            assert_eq!(HPET_INFO, 0x8018_6803);
         }
     }
 

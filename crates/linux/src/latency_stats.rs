@@ -17,9 +17,8 @@ pub use deferred_recorder::DeferredRecorder;
 pub use peaks::{LatencyPeak, MOMENT_NS};
 pub use trigger::{FutexWait, TriggerListener, TriggerSignal, WakeMethod};
 
-#[cfg(target_arch = "x86_64")]
-use cpu::cpu_number;
-use cpu::has_cpu_number;
+use crate::shared_memory::AtomicCells;
+use cpu::CpuNumberReader;
 use overrun::OverrunDetector;
 use peaks::LatencyPeaks;
 use std::io;
@@ -150,6 +149,9 @@ pub struct LatencyStats {
     peaks: LatencyPeaks,
     counts: [AtomicU64; COUNTERS],
 }
+
+// SAFETY: it consists of atomic numbers only.
+unsafe impl AtomicCells for LatencyStats {}
 
 /// A copy of the figures in a tally.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -300,7 +302,7 @@ impl LatencyStats {
             looked_ns: read(&self.looked_ns),
             slow: read(&self.trigger.slow),
             slowest_ns: read(&self.trigger.slowest_ns),
-            elsewhere: has_cpu_number().then(|| read(&self.elsewhere)),
+            elsewhere: CpuNumberReader::find().map(|_| read(&self.elsewhere)),
             sum_ns: read(&self.sum),
             min_ns: read(&self.min),
             max_ns: read(&self.max),
@@ -345,9 +347,8 @@ struct LatencyRecorder<'a> {
     moment: u64,
     /// When the last event was seen; 0 before the first.
     last: u64,
-    /// [`has_cpu_number`], called once: in a guest, CPUID causes an exit to the hypervisor.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "asked on x86 alone"))]
-    has_cpu_number: bool,
+    /// Found once, before the loop: in a guest, CPUID causes an exit to the hypervisor.
+    cpu_number: Option<CpuNumberReader>,
 }
 
 impl LatencyRecorder<'_> {
@@ -391,9 +392,9 @@ impl LatencyRecorder<'_> {
         if late > self.worst_threshold || (first && late == 0) {
             self.replace_least_worst(WorstMoment { due_ns: wake.due_ns, late_ns: late });
         }
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `has_cpu_number` was called when the loop began.
-        if self.has_cpu_number && unsafe { cpu_number() } != self.settings.cpu {
+        if let Some(reader) = self.cpu_number
+            && reader.read() != self.settings.cpu
+        {
             add(&tally.elsewhere, 1);
         }
         self.record_interval(wake.woke_ns);
@@ -442,7 +443,7 @@ pub fn measure(source: &mut impl EventSource, tally: &LatencyStats, settings: Th
         worst_threshold: 0,
         moment: 0,
         last: 0,
-        has_cpu_number: has_cpu_number(),
+        cpu_number: CpuNumberReader::find(),
     };
     let mut overrun = OverrunDetector::default();
     let stage = loop {
@@ -471,6 +472,7 @@ pub fn measure(source: &mut impl EventSource, tally: &LatencyStats, settings: Th
 mod tests {
     use super::*;
     use crate::clock;
+    use crate::process::ProcessEnd;
     use crate::sampler::tests::{allocations, without_other_calls_than};
     use proptest::prelude::*;
 
@@ -671,6 +673,8 @@ mod tests {
         if !["tsc", "arch_sys_counter"].contains(&source.trim()) {
             allowed.push(libc::SYS_clock_gettime);
         }
+        // The first reading in a process looks up the vDSO by system calls.
+        let _ = clock::monotonic_ns();
         for (allowed, samples) in [(&allowed[..], 50), (&allowed[1..], 0)] {
             let board = LatencyBoard::new(1).unwrap();
             let tally = &board.tallies()[0];
@@ -679,7 +683,10 @@ mod tests {
                 true
             };
             let ended = without_other_calls_than(allowed, body);
-            assert_eq!((ended == 0, tally.figures().samples), (samples > 0, samples));
+            assert_eq!(
+                (ended == ProcessEnd::Exited(0), tally.figures().samples),
+                (samples > 0, samples)
+            );
         }
     }
 

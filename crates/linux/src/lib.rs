@@ -7,6 +7,7 @@ mod atomic_file;
 pub mod clock;
 pub mod clock_sync;
 pub mod cpuset;
+mod device_request;
 pub mod documents;
 pub mod error;
 pub mod event_log;

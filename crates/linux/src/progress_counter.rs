@@ -3,7 +3,7 @@
 //!
 //! Elsewhere: what is counted.
 
-use crate::shared_memory::{MappingAccess, SharedMemory};
+use crate::shared_memory::{AtomicCells, MappingAccess, MemoryMapping};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +16,9 @@ pub struct ProgressCounter {
     /// 0: waiting, 1: working, 2: ended, 3 and above: failed with this number minus 3.
     state: AtomicU64,
 }
+
+// SAFETY: it consists of atomic numbers only.
+unsafe impl AtomicCells for ProgressCounter {}
 
 /// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +73,7 @@ impl ProgressCounter {
 /// The counters of all workers, in memory that another process opens by its file descriptor.
 #[derive(Debug)]
 pub struct ProgressCounters {
-    region: SharedMemory,
+    region: MemoryMapping,
     workers: usize,
     /// The file of the memory; `None` in a process that did not create it.
     file: Option<OwnedFd>,
@@ -82,7 +85,7 @@ impl ProgressCounters {
     /// # Errors
     /// No memory.
     pub fn new(workers: usize) -> io::Result<ProgressCounters> {
-        let (region, file) = SharedMemory::create(shared_bytes(workers))?;
+        let (region, file) = MemoryMapping::create(shared_bytes(workers))?;
         Ok(ProgressCounters { region, workers, file: Some(file) })
     }
 
@@ -91,7 +94,7 @@ impl ProgressCounters {
     /// # Errors
     /// The process or its file is gone, or this process has no permission.
     pub fn open(pid: i32, number: i32, workers: usize) -> io::Result<ProgressCounters> {
-        let region = SharedMemory::open(pid, number, shared_bytes(workers), MappingAccess::Read)?;
+        let region = MemoryMapping::open(pid, number, shared_bytes(workers), MappingAccess::Read)?;
         Ok(ProgressCounters { region, workers, file: None })
     }
 
@@ -104,18 +107,17 @@ impl ProgressCounters {
     /// The counter of one worker.
     #[must_use]
     pub fn get(&self, worker: usize) -> Option<&ProgressCounter> {
-        if worker >= self.workers {
-            return None;
-        }
-        // SAFETY: the region lives as long as `self`, is aligned to pages and holds that many
-        // counters. They consist of atomics only, for which all bytes are valid. A process that
-        // opened it for reading never calls `add`; a write there would only end that process.
-        Some(unsafe { &*self.region.start().cast::<ProgressCounter>().as_ptr().add(worker) })
+        self.counters().get(worker)
     }
 
     /// The counter of each worker.
     pub fn each(&self) -> impl Iterator<Item = &ProgressCounter> {
-        (0..self.workers).filter_map(|worker| self.get(worker))
+        self.counters().iter()
+    }
+
+    /// A process that opened them for reading never calls [`ProgressCounter::add`].
+    fn counters(&self) -> &[ProgressCounter] {
+        self.region.cells(0, self.workers)
     }
 
     /// The sum of all counts.

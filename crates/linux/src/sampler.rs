@@ -9,8 +9,14 @@ mod ring;
 
 pub use ring::{GapRing, GapRingReader, GapSink};
 
+use crate::clock;
+use crate::process::wait_for_child;
+use crate::shared_memory::{AtomicCells, MemoryMapping};
+use rustix::process::{self, Pid, Signal, WaitId, WaitIdOptions};
+use rustix::thread::{MembarrierCommand, membarrier, sched_yield};
+use rustix::time::ClockId;
 use std::io;
-use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A gap: the time between two clock reads, if it was longer than the threshold; in ticks.
@@ -84,11 +90,7 @@ pub fn ticks() -> u64 {
 /// `CLOCK_MONOTONIC_RAW` in nanoseconds: what [`ticks`] are measured against.
 #[must_use]
 pub fn raw_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is valid for writes of a timespec. The clock exists since Linux 2.6.28.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut now) };
-    let (seconds, rest) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
-    seconds.unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(rest.unwrap_or(0))
+    clock::nanoseconds(ClockId::MonotonicRaw)
 }
 
 /// The hot loop. It allocates nothing, takes no lock and calls nothing; `phase` is the only shared
@@ -142,18 +144,56 @@ pub enum LoopPhase {
     End = 4,
 }
 
-/// Memory that the spinner shares with its parent, which initialises it before the spinner starts.
+/// The state that the spinner shares with its parent, which writes it before the spinner starts.
+#[derive(Debug)]
 #[repr(C)]
-struct SpinnerMemory {
+struct SpinnerState {
     phase: AtomicU32,
     /// The last phase whose sample is written.
     done: AtomicU32,
-    deadline: u64,
+    deadline: AtomicU64,
     /// Thresholds of control and span in ticks.
-    thresholds: [u64; 2],
-    samples: [LoopSample; 2],
+    thresholds: [AtomicU64; 2],
+    samples: [SharedSample; 2],
+}
+
+// SAFETY: it consists of atomic numbers only.
+unsafe impl AtomicCells for SpinnerState {}
+
+/// A [`LoopSample`] in shared memory, which the spinner writes once.
+#[derive(Debug)]
+#[repr(C)]
+struct SharedSample([AtomicU64; 8]);
+
+impl SharedSample {
+    fn store(&self, sample: LoopSample) {
+        let LoopSample { first, last, loops, gaps, max, sum, longest, backwards } = sample;
+        let values = [first, last, loops, gaps, max, sum, longest, backwards];
+        for (cell, value) in self.0.iter().zip(values) {
+            cell.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn load(&self) -> LoopSample {
+        let [first, last, loops, gaps, max, sum, longest, backwards] =
+            self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        LoopSample { first, last, loops, gaps, max, sum, longest, backwards }
+    }
+}
+
+/// Memory of this process that the spinner uses as well.
+#[derive(Debug)]
+struct SpinnerMemory {
+    /// The stack, and after it the state.
+    memory: MemoryMapping,
     /// Where the gaps of control and span go.
-    rings: [*const GapRing; 2],
+    rings: [GapRing; 2],
+}
+
+impl SpinnerMemory {
+    fn state(&self) -> &SpinnerState {
+        self.memory.cell(STACK_BYTES)
+    }
 }
 
 /// The settings of a spinner.
@@ -172,11 +212,9 @@ pub struct SpinnerSettings {
 /// A process that runs the loop in this process's memory.
 #[derive(Debug)]
 pub struct Spinner {
-    tid: i32,
-    shared: NonNull<SpinnerMemory>,
-    memory: AnonymousMemory,
-    /// The gaps of control and span, in a box so that they do not move.
-    rings: Box<[GapRing; 2]>,
+    process: Pid,
+    /// Freed after the process has ended, see `drop`.
+    shared: Arc<SpinnerMemory>,
     /// Whether the memory could be locked; otherwise it is only touched beforehand.
     pub locked: bool,
 }
@@ -189,69 +227,50 @@ impl Spinner {
     /// # Errors
     /// No memory or no process.
     pub fn start(settings: SpinnerSettings) -> io::Result<Spinner> {
-        let bytes = STACK_BYTES + size_of::<SpinnerMemory>() + 128;
-        let memory = AnonymousMemory::new(bytes)?;
-        let rings = Box::new([
-            GapRing::new(settings.ring_capacity)?,
-            GapRing::new(settings.ring_capacity)?,
-        ]);
+        let memory = MemoryMapping::anonymous(STACK_BYTES + size_of::<SpinnerState>())?;
+        let rings = [GapRing::new(settings.ring_capacity)?, GapRing::new(settings.ring_capacity)?];
         let locked = memory.lock() && rings.iter().all(|ring| ring.locked);
-        let base = memory.start.cast::<u8>();
-        // SAFETY: the offset lies inside the mapping of `bytes` bytes, which holds the stack and
-        // the state with space to align; mappings are aligned to pages.
-        let shared = unsafe { base.add(STACK_BYTES).cast::<SpinnerMemory>() };
-        // SAFETY: `shared` is aligned, writable and not shared yet; the rings live as long as the
-        // spinner.
-        unsafe {
-            shared.write(SpinnerMemory {
-                phase: AtomicU32::new(LoopPhase::Parked as u32),
-                done: AtomicU32::new(LoopPhase::Parked as u32),
-                deadline: settings.deadline,
-                thresholds: [settings.control_threshold, settings.span_threshold],
-                samples: [LoopSample::default(); 2],
-                rings: [&raw const rings[0], &raw const rings[1]],
-            });
-        }
+        let shared = Arc::new(SpinnerMemory { memory, rings });
+        let state = shared.state();
+        state.phase.store(LoopPhase::Parked as u32, Ordering::Relaxed);
+        state.done.store(LoopPhase::Parked as u32, Ordering::Relaxed);
+        state.deadline.store(settings.deadline, Ordering::Relaxed);
+        state.thresholds[0].store(settings.control_threshold, Ordering::Relaxed);
+        state.thresholds[1].store(settings.span_threshold, Ordering::Relaxed);
+        let stack_top = shared.memory.start().wrapping_byte_add(STACK_BYTES);
+        let argument = Arc::as_ptr(&shared).cast_mut().cast();
         // SAFETY: the stack grows down from a 16-byte aligned address inside the mapping, which
         // lives until the process was waited for (Drop). The process only runs `run`, which uses
-        // `shared`, its stack and three system calls that need no thread-local memory.
-        let tid = unsafe {
-            libc::clone(
-                run,
-                base.add(STACK_BYTES).as_ptr().cast(),
-                libc::CLONE_VM | libc::SIGCHLD,
-                shared.as_ptr().cast(),
-            )
-        };
-        if tid < 0 {
-            return Err(io::Error::last_os_error());
+        // `shared`, its stack and two system calls of rustix. These need no thread-local memory:
+        // they store no errno, which would be that of the calling thread.
+        let tid = unsafe { libc::clone(run, stack_top, libc::CLONE_VM | libc::SIGCHLD, argument) };
+        match Pid::from_raw(tid.max(0)) {
+            Some(process) => Ok(Spinner { process, shared, locked }),
+            None => Err(io::Error::last_os_error()),
         }
-        Ok(Spinner { tid, shared, memory, rings, locked })
     }
 
     /// The ID of its process and of its only thread.
     #[must_use]
     pub fn tid(&self) -> i32 {
-        self.tid
+        self.process.as_raw_nonzero().get()
     }
 
     /// Sets the phase, which takes effect at the next clock read.
     pub fn set_phase(&self, phase: LoopPhase) {
-        // SAFETY: written before the process started, mapped as long as `self` lives, and atomic.
-        let word = unsafe { &(*self.shared.as_ptr()).phase };
-        word.store(phase as u32, Ordering::Release);
+        self.shared.state().phase.store(phase as u32, Ordering::Release);
     }
 
     /// Its last clock read, in ticks; 0 before the first.
     #[must_use]
     pub fn last_tick(&self) -> u64 {
-        self.rings[1].last_tick().load(Ordering::Relaxed)
+        self.shared.rings[1].last_tick().load(Ordering::Relaxed)
     }
 
     /// The file descriptor by which another process opens the gaps of the span.
     #[must_use]
     pub fn ring_number(&self) -> i32 {
-        self.rings[1].number()
+        self.shared.rings[1].number()
     }
 
     /// The result of [`LoopPhase::Control`] or [`LoopPhase::Span`] once that phase is over; for the
@@ -259,49 +278,33 @@ impl Spinner {
     #[must_use]
     pub fn sample(&self, phase: LoopPhase) -> Option<(LoopSample, Vec<Gap>)> {
         let at = sample_index(phase as u32)?;
-        let shared = self.shared.as_ptr();
-        // SAFETY: as in `set_phase`.
-        if unsafe { &(*shared).done }.load(Ordering::Acquire) < phase as u32 {
+        let state = self.shared.state();
+        if state.done.load(Ordering::Acquire) < phase as u32 {
             return None;
         }
-        // SAFETY: `done` says that the process has written this sample. It never writes it again,
-        // because its parent enters each phase once.
-        let sample = unsafe { (*shared).samples[at] };
-        let ring = self.rings.get(at)?;
+        // `done` says that the process has written this sample. It never writes it again, because
+        // its parent enters each phase once.
+        let sample = state.samples.get(at)?.load();
+        let ring = self.shared.rings.get(at)?;
         Some((sample, if at == 0 { ring.newest() } else { Vec::new() }))
     }
 
     /// Whether it still runs; it ends at its deadline or when it is killed.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        let mut info: libc::siginfo_t = zeroed_info();
-        let id = self.tid.unsigned_abs();
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-        // SAFETY: `info` is valid for writes.
-        let answer = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, flags) };
-        // SAFETY: `si_pid` is set by waitid, or zero as initialised if no process ended.
-        answer == 0 && unsafe { info.si_pid() } == 0
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(process::waitid(WaitId::Pid(self.process), options), Ok(None))
     }
-}
-
-fn zeroed_info() -> libc::siginfo_t {
-    // SAFETY: all-zero bytes are a valid siginfo_t.
-    unsafe { std::mem::zeroed() }
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
         self.set_phase(LoopPhase::End);
-        // SAFETY: plain system calls on a child of this process that was not waited for yet; the
-        // memory it runs on is unmapped only afterwards (field `memory`).
-        unsafe {
-            // A parked or starved spinner might not see the phase for a long time.
-            libc::kill(self.tid, libc::SIGKILL);
-            while libc::waitpid(self.tid, std::ptr::null_mut(), libc::__WALL) < 0
-                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-            {}
-        }
-        debug_assert!(self.memory.bytes > 0);
+        // A parked or starved spinner might not see the phase for a long time. It was not waited
+        // for yet, so the process ID is still its own.
+        let _ = process::kill_process(self.process, Signal::KILL);
+        // The memory that it runs on is unmapped only afterwards (field `shared`).
+        let _ = wait_for_child(self.process);
     }
 }
 
@@ -315,94 +318,46 @@ fn sample_index(phase: u32) -> Option<usize> {
 
 /// The main function of the spinner's process.
 extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
-    let shared = shared.cast::<SpinnerMemory>();
-    // SAFETY: system calls without pointers; this process dies with its parent.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-    // SAFETY: the parent keeps the memory and the rings until this process has ended. It wrote them
-    // completely before, and reads `samples` only after `done` was stored.
-    unsafe {
-        let phase = &(*shared).phase;
-        let (control, span) = (&*(*shared).rings[0], &*(*shared).rings[1]);
-        let last_tick = span.last_tick();
-        let deadline = (*shared).deadline;
-        while phase.load(Ordering::Acquire) == LoopPhase::Parked as u32 {
-            libc::sched_yield();
-            if ticks() >= deadline {
-                return 1;
-            }
-        }
-        loop {
-            let now = phase.load(Ordering::Acquire);
-            if now >= LoopPhase::End as u32 || ticks() >= deadline {
-                return 0;
-            }
-            let Some(at) = sample_index(now) else {
-                let limits = LoopLimits { phase: now, deadline, threshold: u64::MAX };
-                spin(phase, last_tick, limits, control.gaps());
-                continue;
-            };
-            let threshold = if at == 0 { (*shared).thresholds[0] } else { (*shared).thresholds[1] };
-            let ring = if at == 0 { control } else { span };
-            let limits = LoopLimits { phase: now, deadline, threshold };
-            let seen = spin(phase, last_tick, limits, ring.gaps());
-            let sample = (&raw mut (*shared).samples).cast::<LoopSample>();
-            sample.add(at).write(seen);
-            (*shared).done.store(now, Ordering::Release);
+    // SAFETY: the parent passes this type and wrote it completely before. It keeps the memory until
+    // this process has ended, and changes only atomic numbers.
+    let shared = unsafe { &*shared.cast::<SpinnerMemory>() };
+    // This process dies with its parent.
+    let _ = process::set_parent_process_death_signal(Some(Signal::KILL));
+    let state = shared.state();
+    let phase = &state.phase;
+    let [control, span] = &shared.rings;
+    let last_tick = span.last_tick();
+    let deadline = state.deadline.load(Ordering::Relaxed);
+    while phase.load(Ordering::Acquire) == LoopPhase::Parked as u32 {
+        sched_yield();
+        if ticks() >= deadline {
+            return 1;
         }
     }
-}
-
-/// Anonymous memory, unmapped when dropped.
-#[derive(Debug)]
-struct AnonymousMemory {
-    start: NonNull<libc::c_void>,
-    bytes: usize,
-}
-
-impl AnonymousMemory {
-    fn new(bytes: usize) -> io::Result<AnonymousMemory> {
-        // SAFETY: a new private mapping at an address of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
+    loop {
+        let now = phase.load(Ordering::Acquire);
+        if now >= LoopPhase::End as u32 || ticks() >= deadline {
+            return 0;
+        }
+        let Some(at) = sample_index(now) else {
+            let limits = LoopLimits { phase: now, deadline, threshold: u64::MAX };
+            spin(phase, last_tick, limits, control.gaps());
+            continue;
         };
-        match NonNull::new(start) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED => {
-                Ok(AnonymousMemory { start, bytes })
-            }
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    fn lock(&self) -> bool {
-        // SAFETY: the range is this mapping's.
-        unsafe { libc::mlock(self.start.as_ptr(), self.bytes) == 0 }
+        let ring = if at == 0 { control } else { span };
+        let threshold = state.thresholds[at].load(Ordering::Relaxed);
+        let limits = LoopLimits { phase: now, deadline, threshold };
+        state.samples[at].store(spin(phase, last_tick, limits, ring.gaps()));
+        state.done.store(now, Ordering::Release);
     }
 }
-
-impl Drop for AnonymousMemory {
-    fn drop(&mut self) {
-        // SAFETY: the range is this mapping's, and nothing uses it any more.
-        unsafe { libc::munmap(self.start.as_ptr(), self.bytes) };
-    }
-}
-
-/// `membarrier(2)` commands (include/uapi/linux/membarrier.h; private expedited since 4.14).
-const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 /// Registers this process's memory for [`barrier`]; call it before the first spinner starts.
 ///
 /// # Errors
 /// The kernel's error: ENOSYS without `CONFIG_MEMBARRIER`.
 pub fn register_barrier() -> io::Result<()> {
-    membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED)
+    Ok(membarrier(MembarrierCommand::RegisterPrivateExpedited)?)
 }
 
 /// Sends one function-call IPI to every other CPU on which this process's memory is in use, and
@@ -411,20 +366,13 @@ pub fn register_barrier() -> io::Result<()> {
 /// # Errors
 /// The kernel's error: EPERM when not registered.
 pub fn barrier() -> io::Result<()> {
-    membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
-}
-
-fn membarrier(command: libc::c_int) -> io::Result<()> {
-    // SAFETY: the call takes no pointers.
-    match unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(membarrier(MembarrierCommand::PrivateExpedited)?)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::process::{ProcessEnd, fork_child};
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::cell::Cell;
 
@@ -488,20 +436,20 @@ pub(crate) mod tests {
         assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
     }
 
-    /// Installs a filter of `seccomp(2)` that kills at every system call but `exit` and these. (The
-    /// strict mode of seccomp would also forbid the time stamp counter.)
+    /// Installs a filter of `seccomp(2)` that kills at every system call but these and those that
+    /// end the process. (The strict mode of seccomp would also forbid the time stamp counter.)
     fn forbid_other_calls_than(allowed: &[libc::c_long]) -> libc::c_long {
         let mut program = vec![bpf_instruction(0x20, 0, 0, 0)];
-        for call in allowed.iter().chain(&[libc::SYS_exit]) {
+        for call in allowed.iter().chain(&[libc::SYS_exit, libc::SYS_exit_group]) {
             program.push(bpf_instruction(0x15, 0, 1, u32::try_from(*call).unwrap()));
             program.push(bpf_instruction(0x06, 0, 0, libc::SECCOMP_RET_ALLOW));
         }
         program.push(bpf_instruction(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
         let len = u16::try_from(program.len()).unwrap();
         let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
-        // SAFETY: the filter and its program live until the calls return.
+        rustix::thread::set_no_new_privs(true).unwrap();
+        // SAFETY: the filter and its program live until the call returns.
         let answer = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
         };
         // Freeing the memory may take a system call.
@@ -513,29 +461,22 @@ pub(crate) mod tests {
         libc::sock_filter { code, jt, jf, k }
     }
 
-    /// The exit status of a child that runs `body` and may make only these system calls; 159 and
-    /// more means that it was killed.
+    /// How a child ends that runs `body` and may make only these system calls.
     pub(crate) fn without_other_calls_than(
         allowed: &[libc::c_long],
         body: impl Fn() -> bool,
-    ) -> libc::c_int {
+    ) -> ProcessEnd {
+        let child = || match forbid_other_calls_than(allowed) {
+            0 => u8::from(!body()),
+            _ => 2,
+        };
         // SAFETY: the child makes no call that needs a lock which another thread may have held at
         // the fork, except for memory, which both C libraries keep usable across a fork.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            let ready = forbid_other_calls_than(allowed) == 0;
-            let code = if ready { libc::c_int::from(!body()) } else { 2 };
-            // SAFETY: the one call that the filter always allows; it does not return.
-            unsafe { libc::syscall(libc::SYS_exit, code) };
-        }
-        let mut status = 0;
-        // SAFETY: `status` is valid for writes.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        status
+        let child = unsafe { fork_child(child) }.unwrap();
+        wait_for_child(child).unwrap()
     }
 
-    fn without_system_calls(body: fn() -> bool) -> libc::c_int {
+    fn without_system_calls(body: fn() -> bool) -> ProcessEnd {
         without_other_calls_than(&[], body)
     }
 
@@ -546,10 +487,10 @@ pub(crate) mod tests {
             let limits = LoopLimits { phase: 3, deadline: ticks() + 20_000_000, threshold: 1 };
             spin(&phase, &last_tick, limits, NO_RING).loops > 0
         };
-        assert_eq!(without_system_calls(spin_briefly), 0);
-        // SAFETY: a system call without arguments.
-        let call_kernel = || unsafe { libc::syscall(libc::SYS_getppid) } > 0;
-        assert_ne!(without_system_calls(call_kernel), 0, "the filter did not kill");
+        assert_eq!(without_system_calls(spin_briefly), ProcessEnd::Exited(0));
+        let call_kernel = || process::getppid().is_some();
+        let killed = ProcessEnd::Killed(libc::SIGSYS);
+        assert_eq!(without_system_calls(call_kernel), killed, "the filter did not kill");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The tallies of all measuring threads, in memory that several processes share.
 
 use super::LatencyStats;
-use crate::shared_memory::{MappingAccess, SharedMemory};
+use crate::shared_memory::{MappingAccess, MemoryMapping};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The tallies of all threads, in shared memory that another process opens by its file descriptor.
 #[derive(Debug)]
 pub struct LatencyBoard {
-    region: SharedMemory,
+    region: MemoryMapping,
     threads: usize,
     /// The file of the memory; `None` in a process that did not create it.
     file: Option<OwnedFd>,
@@ -23,7 +23,7 @@ impl LatencyBoard {
     /// No memory.
     pub fn new(threads: usize) -> io::Result<LatencyBoard> {
         let (region, file) =
-            SharedMemory::create(threads.saturating_mul(size_of::<LatencyStats>()))?;
+            MemoryMapping::create(threads.saturating_mul(size_of::<LatencyStats>()))?;
         let locked = region.lock();
         Ok(LatencyBoard { region, threads, file: Some(file), locked })
     }
@@ -34,7 +34,7 @@ impl LatencyBoard {
     /// The process or its file is gone, or this process has no permission.
     pub fn open(pid: i32, number: i32, threads: usize) -> io::Result<LatencyBoard> {
         let bytes = threads.saturating_mul(size_of::<LatencyStats>());
-        let region = SharedMemory::open(pid, number, bytes, MappingAccess::Write)?;
+        let region = MemoryMapping::open(pid, number, bytes, MappingAccess::Write)?;
         Ok(LatencyBoard { region, threads, file: None, locked: false })
     }
 
@@ -47,13 +47,6 @@ impl LatencyBoard {
     /// The tally of each thread.
     #[must_use]
     pub fn tallies(&self) -> &[LatencyStats] {
-        // SAFETY: the region lives as long as `self`, is aligned to pages and holds that many
-        // tallies. They consist of atomics only, for which all bytes are valid.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.region.start().cast::<LatencyStats>().as_ptr(),
-                self.threads,
-            )
-        }
+        self.region.cells(0, self.threads)
     }
 }

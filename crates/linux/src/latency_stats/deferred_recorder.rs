@@ -24,9 +24,9 @@ impl DeferredRecorder {
     pub fn record(&mut self, tally: &LatencyStats, wake: WakeEvent) {
         let DeferredRecorder { settings, worst_threshold, last } = *self;
         // The CPU of this process says nothing about the CPU of the event.
-        let has_cpu_number = false;
+        let cpu_number = None;
         let mut recorder =
-            LatencyRecorder { tally, settings, worst_threshold, moment: 0, last, has_cpu_number };
+            LatencyRecorder { tally, settings, worst_threshold, moment: 0, last, cpu_number };
         recorder.record(wake);
         (self.worst_threshold, self.last) = (recorder.worst_threshold, recorder.last);
     }

@@ -5,7 +5,7 @@
 //! may interrupt the CPUs on which its spinners run.
 
 use super::Gap;
-use crate::shared_memory::{MappingAccess, SharedMemory};
+use crate::shared_memory::{AtomicCells, MappingAccess, MemoryMapping};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -32,6 +32,11 @@ struct RingHeader {
     /// Gaps written so far.
     written: CacheLine,
 }
+
+// SAFETY: both consist of atomic numbers only.
+unsafe impl AtomicCells for GapSlot {}
+// SAFETY: as above.
+unsafe impl AtomicCells for RingHeader {}
 
 /// Where the loop writes its gaps.
 #[derive(Debug, Clone, Copy)]
@@ -83,24 +88,17 @@ impl GapSink<'_> {
 /// The memory of a ring, shared by the processes that open its file.
 #[derive(Debug)]
 struct RingMemory {
-    region: SharedMemory,
+    region: MemoryMapping,
     capacity: usize,
 }
 
 impl RingMemory {
     fn header(&self) -> &RingHeader {
-        // SAFETY: the region lives as long as `self`, is aligned to pages and larger than the
-        // header. It holds only atomics, for which all bytes are valid.
-        unsafe { self.region.start().cast::<RingHeader>().as_ref() }
+        self.region.cell(0)
     }
 
     fn gaps(&self) -> GapSink<'_> {
-        // SAFETY: the slots follow the header inside the region, see `ring_bytes`; the rest as
-        // above.
-        let slots = unsafe {
-            let first = self.region.start().cast::<RingHeader>().add(1).cast::<GapSlot>();
-            std::slice::from_raw_parts(first.as_ptr(), self.capacity)
-        };
+        let slots = self.region.cells(size_of::<RingHeader>(), self.capacity);
         GapSink { written: &self.header().written.0, slots }
     }
 }
@@ -124,7 +122,7 @@ impl GapRing {
     /// # Errors
     /// No memory.
     pub fn new(capacity: usize) -> io::Result<GapRing> {
-        let (region, file) = SharedMemory::create(ring_bytes(capacity))?;
+        let (region, file) = MemoryMapping::create(ring_bytes(capacity))?;
         let locked = region.lock();
         let shared = RingMemory { region, capacity };
         Ok(GapRing { shared, file, locked })
@@ -169,7 +167,7 @@ impl GapRingReader {
     /// # Errors
     /// The process or its file is gone, or this process has no permission.
     pub fn open(pid: i32, number: i32, capacity: usize) -> io::Result<GapRingReader> {
-        let region = SharedMemory::open(pid, number, ring_bytes(capacity), MappingAccess::Read)?;
+        let region = MemoryMapping::open(pid, number, ring_bytes(capacity), MappingAccess::Read)?;
         Ok(GapRingReader { shared: RingMemory { region, capacity }, next: 0, lost: 0 })
     }
 
