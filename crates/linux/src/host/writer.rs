@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::error::{Error, Operation, Result};
-use crate::fast_read::open;
+use crate::files::fast_read::open;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! Files that the user names: policies, plans, reports. Their paths are those of the computer the
 //! program runs on, never inside a recorded machine.
 
-use crate::atomic_file;
 use crate::error::{Error, Operation, Result};
+use crate::files::atomic_file;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@
 //!
 //! Elsewhere: what the lines or arguments mean.
 
-use crate::input_poll::wait_for_input;
 use crate::orphans::{LeftBehind, OrphanTracker};
 use crate::process;
+use crate::sys::input_poll::wait_for_input;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};

@@ -3,9 +3,9 @@
 //! is decided elsewhere. Paths are those of the computer the program runs on, even when a
 //! [`crate::Host`] shows another machine.
 
-use crate::atomic_file;
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::event_log::{EventLog, log_result};
+use crate::files::atomic_file;
 use crate::regular::{OpenError, open_regular};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};

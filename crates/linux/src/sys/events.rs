@@ -2,8 +2,8 @@
 //! futex in shared memory, an event file.
 
 use crate::clock::timespec;
-use crate::device_request::DeviceRequest;
 use crate::sched;
+use crate::sys::device_request::DeviceRequest;
 use crate::task::SchedPolicy;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;

@@ -2,8 +2,8 @@
 //! They are replaced atomically, keep their owner and permissions, and are synced to the disk.
 //! Paths are those of the machine that a [`Host`] shows.
 
-use crate::atomic_file;
 use crate::error::{Error, Operation, Result};
+use crate::files::atomic_file;
 use crate::host::Host;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::fs;

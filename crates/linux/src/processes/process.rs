@@ -1,6 +1,6 @@
 //! Processes: fork, exec, wait, forwarded signals, and credentials.
 
-use crate::input_poll::wait_for_input;
+use crate::sys::input_poll::wait_for_input;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getppid, pidfd_open,

@@ -5,7 +5,7 @@
 //! interrupted call, and while a key is incomplete (src/event/source/unix/mio.rs). So no signal
 //! ends it. Here one wait is one poll(2) and at most one read(2).
 
-use crate::input_poll::wait_for_input;
+use crate::sys::input_poll::wait_for_input;
 use rustix::event::PollFlags;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};

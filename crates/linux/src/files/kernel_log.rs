@@ -1,7 +1,7 @@
 //! Reading the kernel's log.
 
 use crate::error::{Error, Operation, Result};
-use crate::fast_read::open;
+use crate::files::fast_read::open;
 use crate::host::Host;
 use crate::text::kmsg;
 use rustix::fs::OFlags;

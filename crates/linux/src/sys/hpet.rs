@@ -3,9 +3,9 @@
 //!
 //! Elsewhere: what the difference of the two means.
 
-use crate::device_request::DeviceRequest;
-use crate::input_poll::wait_for_input;
 use crate::shared_memory::{MappingAccess, MemoryMapping};
+use crate::sys::device_request::DeviceRequest;
+use crate::sys::input_poll::wait_for_input;
 use rustix::event::PollFlags;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
