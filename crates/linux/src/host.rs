@@ -9,9 +9,10 @@ pub use writer::FileWriter;
 use crate::cpuset::CpuSet;
 use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::event_log::EventLog;
-use crate::fast_read::{is_whole_at_first_read, open};
+use crate::files::fast_read::{is_whole_at_first_read, open};
 use crate::record::MachineRecorder;
-use crate::root_dir::{self, Listed, RecordedOutcome, RootDir, parse_errors};
+use crate::recording::root_dir::{self, Listed, RecordedOutcome, RootDir, parse_errors};
+use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -328,7 +329,7 @@ impl Host {
         self.count_operation();
         match &self.recorded {
             Some(dir) => dir.read(path),
-            None => open(&self.local_path(path), libc::O_RDONLY),
+            None => open(&self.local_path(path), OFlags::RDONLY),
         }
     }
 
@@ -362,7 +363,7 @@ impl Host {
         self.count_operation();
         let names = match &self.recorded {
             Some(dir) => dir.list(path, listed),
-            None => open(&self.local_path(path), libc::O_RDONLY | libc::O_DIRECTORY)
+            None => open(&self.local_path(path), OFlags::RDONLY | OFlags::DIRECTORY)
                 .and_then(|dir| root_dir::names(dir.into(), listed)),
         };
         let mut names = names.map_err(|e| Error::io(Operation::Read, path, e))?;
@@ -445,7 +446,7 @@ impl Host {
 
     fn write_live(&self, path: &str, value: &str) -> Result<()> {
         let bytes = if value.is_empty() { "\n" } else { value };
-        let mut file = open(&self.local_path(path), libc::O_WRONLY)
+        let mut file = open(&self.local_path(path), OFlags::WRONLY)
             .map_err(Error::on(Operation::Write, path))?;
         file.write_all(bytes.as_bytes()).map_err(Error::on(Operation::Write, path))
     }

@@ -2,62 +2,41 @@
 //!
 //! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small
 //! wrappers of system calls. Nothing here decides what to do.
+//!
+//! The modules are grouped by idea. The groups are private: a module has its name at the root.
 
-mod atomic_file;
-pub mod clock;
-pub mod clock_sync;
 pub mod cpuset;
-pub mod documents;
 pub mod error;
-pub mod event_log;
-pub mod events;
-pub mod external_program;
-mod fast_read;
-pub mod files;
-pub mod hogs;
+mod files;
 pub mod host;
-pub mod hpet;
-pub mod irqbalance;
-mod kernel_log;
-pub mod kexec;
-pub mod latency_stats;
-pub mod load_syscalls;
-pub mod memory;
-pub mod orphans;
-pub mod page_buffer;
-pub mod perf;
-pub mod process;
-pub mod programs;
-pub mod progress_counter;
-pub mod record;
-pub mod redaction;
-pub mod regular;
-pub mod ring_buffer;
-mod root_dir;
-pub mod sampler;
-pub mod sched;
-pub mod scratch_file;
+mod processes;
+mod recording;
 mod shared_memory;
-pub mod signal;
-mod simulate;
-pub mod store;
-pub mod syscalls;
-mod systemd;
-pub mod task;
-pub mod terminal;
+mod sys;
 pub mod text;
-pub mod tracefs;
-pub mod worker_process;
+mod trace;
+
+pub use files::{documents, event_log, machine_files, regular, scratch_file, store};
+pub use processes::{
+    external_program, hogs, irqbalance, orphans, process, programs, task, worker_process,
+};
+pub use recording::{record, redaction};
+pub use shared_memory::{latency_stats, progress_counter, sampler};
+pub use sys::{
+    clock, clock_sync, events, hpet, kexec, load_syscalls, memory, perf, sched, signal, syscalls,
+    terminal,
+};
+pub use trace::{page_buffer, ring_buffer, tracefs};
 
 pub use cpuset::CpuSet;
 pub use documents::{can_write, keep_document, read_document, write_document, write_stream};
 pub use error::{Error, Operation, Result};
 pub use event_log::EventLog;
-pub use files::{FileAttributes, FreeSpace};
 pub use hogs::RtHog;
 pub use host::{FileWriter, Host, InjectedFault};
+pub use machine_files::{FileAttributes, FreeSpace};
 pub use programs::CommandOutput;
+pub use recording::root_dir::RecordedOutcome;
 pub use regular::FileKind;
-pub use root_dir::RecordedOutcome;
 pub use store::{Store, StoreLock};
 pub use task::{SchedPolicy, Task, TaskId};

@@ -2,7 +2,8 @@
 
 use super::Host;
 use crate::error::{Error, Operation, Result};
-use crate::fast_read::open;
+use crate::files::fast_read::open;
+use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::Write;
 
@@ -28,7 +29,7 @@ impl FileWriter<'_> {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
-                let file = open(&self.host.local_path(self.path), libc::O_WRONLY);
+                let file = open(&self.host.local_path(self.path), OFlags::WRONLY);
                 none.insert(file.map_err(failed)?)
             }
         };

@@ -1,0 +1,121 @@
+//! Files that the user names: policies, plans, reports. Their paths are those of the computer the
+//! program runs on, never inside a recorded machine.
+
+use crate::error::{Error, Operation, Result};
+use crate::files::atomic_file;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The maximum size of a document; a plan for a machine with thousands of CPUs has a few MiB.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Reads a whole document.
+///
+/// # Errors
+/// The kernel's error; EFBIG if it is too large to be a document; text that is not UTF-8.
+pub fn read_document(path: &Path) -> Result<String> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(Error::on(Operation::Read, &name))?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Error::on(Operation::Read, &name))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(Error::os(Operation::Read, &name, libc::EFBIG));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        let (before, rest) = e.as_bytes().split_at(at);
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let byte = rest.first().copied().unwrap_or_default();
+        Error::malformed(&name, line, "UTF-8 text", &format!("byte {byte:#04x} at offset {at}"))
+    })
+}
+
+/// Writes a document: it is complete or does not exist.
+///
+/// # Errors
+/// The kernel's error.
+pub fn write_document(path: &Path, text: &str) -> Result<()> {
+    write_stream(path, &mut |out| out.write_all(text.as_bytes()))
+}
+
+/// Whether a document can be written there; checked before the work whose result it will hold.
+///
+/// # Errors
+/// The kernel's error in the same steps as those of [`write_stream`].
+pub fn can_write(path: &Path) -> Result<()> {
+    if is_special(path) {
+        return Ok(());
+    }
+    let name = path.display().to_string();
+    let temporary = temporary_path(path);
+    fs::File::create(&temporary)
+        .and_then(|_| fs::remove_file(&temporary))
+        .map_err(|e| Error::io(Operation::Write, &name, e))
+}
+
+/// The temporary name of a document while it is written.
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    PathBuf::from(name)
+}
+
+/// Writes a document piece by piece: it is complete or does not exist.
+///
+/// # Errors
+/// The kernel's error, or that of `fill`.
+pub fn write_stream(
+    path: &Path,
+    fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    if is_special(path) {
+        return write_special(path, fill);
+    }
+    atomic_file::put(path, &temporary_path(path), 0o666, &mut |file| buffered(file, fill))
+        .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
+}
+
+/// Writes a document, which is on the disk when this returns. The previous one remains until then,
+/// even if this program or the machine crashes.
+///
+/// # Errors
+/// The kernel's error.
+pub fn keep_document(path: &Path, text: &str) -> Result<()> {
+    if is_special(path) {
+        return write_special(path, &mut |out| out.write_all(text.as_bytes()));
+    }
+    // Always the same name, so that the next write replaces what a killed writer left.
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    atomic_file::put(path, Path::new(&temporary), 0o666, &mut |file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    })
+    .and_then(|()| atomic_file::sync_dir_of(path))
+    .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
+}
+
+/// Whether it is a device or a pipe, which a rename would replace.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file())
+}
+
+/// Writes to a device or a pipe.
+fn write_special(
+    path: &Path,
+    fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    File::create(path)
+        .and_then(|mut file| buffered(&mut file, fill))
+        .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
+}
+
+fn buffered(
+    file: &mut File,
+    fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    out.flush()
+}

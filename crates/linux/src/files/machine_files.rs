@@ -1,0 +1,144 @@
+//! Files of the machine other than kernel files: those of a boot loader and of the distribution.
+//! They are replaced atomically, keep their owner and permissions, and are synced to the disk.
+//! Paths are those of the machine that a [`Host`] shows.
+
+use crate::error::{Error, Operation, Result};
+use crate::files::atomic_file;
+use crate::host::Host;
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// Owner and permissions of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileAttributes {
+    /// Permission bits, `0o755`.
+    pub mode: u32,
+    /// User and group; `None` for those of the writing process.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// What a file system can still store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeSpace {
+    /// Free bytes for root; `None` if unknown (a recorded machine).
+    pub free: Option<u64>,
+    /// Whether it is mounted read-only.
+    pub read_only: bool,
+}
+
+impl Host {
+    /// Reads owner and permissions of a file.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn access(&self, path: &str) -> Result<FileAttributes> {
+        let metadata =
+            fs::metadata(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
+        let owner = Some((metadata.uid(), metadata.gid()));
+        Ok(FileAttributes { mode: metadata.permissions().mode() & 0o7777, owner })
+    }
+
+    /// Resolves the symbolic links of a path; returns the path itself if it does not exist.
+    #[must_use]
+    pub fn resolve_links(&self, path: &str) -> String {
+        let Ok(real) = self.local_path(path).canonicalize() else { return path.to_owned() };
+        match real.strip_prefix(self.local_path("/")) {
+            Ok(inside) => format!("/{}", inside.display()),
+            Err(_) => path.to_owned(),
+        }
+    }
+
+    /// Replaces a file atomically: it has the old bytes or the new ones. They are on the disk when
+    /// this returns.
+    ///
+    /// # Errors
+    /// The file system's error. The old file is unchanged, unless only syncing its directory
+    /// failed.
+    pub fn replace_file(&self, path: &str, bytes: &[u8], access: FileAttributes) -> Result<()> {
+        self.before_write(Operation::Write, path)?;
+        let local = self.local_path(path);
+        let answer = atomic_file::put(&local, &temporary_path(&local), 0o600, &mut |file| {
+            file.write_all(bytes)?;
+            if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
+                // File systems without owners (FAT) refuse this; that is not an error.
+                match fchown(&*file, Some(uid), Some(gid)) {
+                    Err(e) if e.raw_os_error() != Some(libc::EPERM) => return Err(e),
+                    _ => {}
+                }
+            }
+            file.set_permissions(fs::Permissions::from_mode(access.mode))?;
+            file.sync_all()
+        })
+        .and_then(|()| atomic_file::sync_dir_of(&local))
+        .map_err(|e| Error::io(Operation::Write, path, e));
+        self.log_result(Operation::Write, path, None, answer)
+    }
+
+    /// Removes a file; that is on the disk when this returns. The file need not exist.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn erase_file(&self, path: &str) -> Result<()> {
+        self.before_write(Operation::Remove, path)?;
+        let local = self.local_path(path);
+        let failed = Error::on(Operation::Remove, path);
+        match fs::remove_file(&local) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            answer => self.log_result(Operation::Remove, path, None, answer.map_err(failed))?,
+        }
+        atomic_file::sync_dir_of(&local).map_err(failed)
+    }
+
+    /// The free space of the file system that contains a path.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn free_space(&self, path: &str) -> Result<FreeSpace> {
+        if !self.is_live() {
+            return Ok(FreeSpace { free: None, read_only: false });
+        }
+        let stat = statvfs(self.local_path(path))
+            .map_err(|errno| Error::io(Operation::Read, path, errno.into()))?;
+        let read_only = stat.f_flag.contains(StatVfsMountFlags::RDONLY);
+        let free = stat.f_bfree.saturating_mul(stat.f_frsize);
+        Ok(FreeSpace { free: Some(free), read_only })
+    }
+}
+
+/// The temporary name of a file while it is written. It starts with a dot, so that programs which
+/// run or read every file matching `*` in a directory (grub-mkconfig, run-parts) do not see it.
+fn temporary_path(local: &Path) -> PathBuf {
+    let name = local.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    local.with_file_name(format!(".{name}.cpushield-new"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::InjectedFault;
+
+    #[test]
+    fn a_file_is_replaced_with_its_permissions_or_not_at_all() {
+        let dir = std::env::temp_dir().join(format!("cpushield-files-{}", std::process::id()));
+        fs::create_dir_all(dir.join("etc")).unwrap();
+        fs::write(dir.join("etc/a"), "old").unwrap();
+        fs::write(dir.join("etc/.a.cpushield-new"), "left by a killed writer").unwrap();
+        let host = Host::recorded(&dir).unwrap();
+        let access = FileAttributes { mode: 0o755, owner: None };
+        host.replace_file("/etc/a", b"new", access).unwrap();
+        assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
+        assert_eq!(host.access("/etc/a").unwrap().mode, 0o755);
+        let full =
+            Host::recorded(&dir).unwrap().failing(InjectedFault::Refuse { at: 0, errno: 28 });
+        assert!(full.replace_file("/etc/a", b"newer", access).is_err());
+        assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
+        assert_eq!(host.list("/etc").unwrap(), ["a"]);
+        host.erase_file("/etc/a").unwrap();
+        host.erase_file("/etc/a").unwrap();
+        assert!(host.list("/etc").unwrap().is_empty());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

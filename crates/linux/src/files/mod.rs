@@ -1,0 +1,11 @@
+//! Files: opened safely, replaced atomically, and kept so that they survive a crash.
+
+pub(crate) mod atomic_file;
+pub mod documents;
+pub mod event_log;
+pub(crate) mod fast_read;
+mod kernel_log;
+pub mod machine_files;
+pub mod regular;
+pub mod scratch_file;
+pub mod store;

@@ -1,0 +1,11 @@
+//! Tasks and processes of the machine, and the programs that this one starts or talks to.
+
+pub mod external_program;
+pub mod hogs;
+pub mod irqbalance;
+pub mod orphans;
+pub mod process;
+pub mod programs;
+mod systemd;
+pub mod task;
+pub mod worker_process;

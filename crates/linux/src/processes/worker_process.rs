@@ -1,0 +1,219 @@
+//! Other processes of this program. A [`WorkerProcess`] is started with hidden arguments and
+//! exchanges lines with its parent; it exists where a job needs separate memory or a cgroup. A
+//! [`ChildCommand`] runs a subcommand next to this one, and is only started, observed and ended.
+//!
+//! Elsewhere: what the lines or arguments mean.
+
+use crate::orphans::{LeftBehind, OrphanTracker};
+use crate::process;
+use crate::sys::input_poll::wait_for_input;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::ffi::OsString;
+use std::io::{self, BufRead, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The maximum length of a line; a line is one small document.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// The parent's end of a worker process.
+#[derive(Debug)]
+pub struct WorkerProcess {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: ChildStdout,
+    received: Vec<u8>,
+}
+
+impl WorkerProcess {
+    /// Starts this program again with these arguments. It gets a separate process group, so that a
+    /// Ctrl-C for its parent does not end it before it has sent its results.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(words: &[&str]) -> io::Result<WorkerProcess> {
+        let mut child = Command::new("/proc/self/exe")
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .process_group(0)
+            .spawn()?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (stdin @ Some(_), Some(stdout)) => {
+                Ok(WorkerProcess { child, stdin, stdout, received: Vec::new() })
+            }
+            _ => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+        }
+    }
+
+    /// Its process ID.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    }
+
+    /// Sends one line.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn send(&mut self, line: &str) -> io::Result<()> {
+        match &mut self.stdin {
+            Some(stdin) => stdin.write_all(format!("{line}\n").as_bytes()),
+            None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+        }
+    }
+
+    /// Waits for a line from the process.
+    ///
+    /// # Errors
+    /// It is gone, or sends no line in that time (`TimedOut`).
+    pub fn receive(&mut self, wait: Duration) -> io::Result<String> {
+        let until = Instant::now() + wait;
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
+                return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.received.len() > LINE_BYTES_MAX {
+                return Err(io::Error::from(io::ErrorKind::TimedOut));
+            }
+            if is_readable(&self.stdout, left)? {
+                match self.stdout.read(&mut chunk)? {
+                    0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                    n => self.received.extend_from_slice(chunk.get(..n).unwrap_or_default()),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        // A process that does not end at the end of its input is killed.
+        self.stdin = None;
+        for _ in 0..100 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It is our child and was not waited for, so the process ID is still its own.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A subcommand that runs next to this one, with all processes that it starts.
+#[derive(Debug)]
+pub struct ChildCommand {
+    child: Child,
+    orphans: OrphanTracker,
+}
+
+impl ChildCommand {
+    /// Starts this program again with these arguments. Its standard output goes to standard error,
+    /// because standard output is for the result of this process. It gets a separate process group,
+    /// so that it does not end with Ctrl-C before the other witnesses were read.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(words: &[OsString]) -> io::Result<ChildCommand> {
+        let errors = io::stderr().as_fd().try_clone_to_owned()?;
+        let orphans = OrphanTracker::adopt()?;
+        let child = Command::new("/proc/self/exe")
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(errors)
+            .process_group(0)
+            .spawn()?;
+        Ok(ChildCommand { child, orphans })
+    }
+
+    /// Its process ID.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    }
+
+    /// How it ended, as text; `None` while it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        self.orphans.reap(self.pid());
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+}
+
+impl ChildCommand {
+    /// Ends it, together with the processes that it started and left behind.
+    pub fn end(&mut self) -> LeftBehind {
+        self.end_child();
+        self.orphans.end()
+    }
+
+    fn end_child(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        // It was not waited for yet, so the process ID is still its own.
+        let _ = process::kill(self.pid(), libc::SIGTERM);
+        for _ in 0..400 {
+            if self.ended().is_some() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for ChildCommand {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Waits until there is something to read; returns false after this time or an interrupting signal.
+fn is_readable(file: &impl AsFd, wait: Duration) -> io::Result<bool> {
+    match wait_for_input(file, wait) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        seen => Ok(!seen?.is_empty()),
+    }
+}
+
+/// The worker's own end.
+#[derive(Debug, Default)]
+pub struct WorkerEnd(());
+
+impl WorkerEnd {
+    /// Makes this process end with its parent.
+    #[must_use]
+    pub fn start() -> WorkerEnd {
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
+        WorkerEnd(())
+    }
+
+    /// The next line from the parent; `None` if there will be no more.
+    #[must_use]
+    pub fn next(&self) -> Option<String> {
+        let mut line = String::new();
+        match io::stdin().lock().read_line(&mut line) {
+            Ok(n) if n > 0 => Some(line.trim_end().to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Sends one line to the parent.
+    ///
+    /// # Errors
+    /// The parent is gone.
+    pub fn answer(&self, line: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(format!("{line}\n").as_bytes())?;
+        out.flush()
+    }
+}

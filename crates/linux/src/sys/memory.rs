@@ -1,0 +1,86 @@
+//! Locked memory: how much a process has locked, and how much it may lock.
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+
+/// The memory of a process, in KiB (`/proc/<pid>/status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// `VmLck`: locked.
+    pub locked_kib: u64,
+    /// `VmRSS`: resident.
+    pub resident_kib: u64,
+    /// `VmSwap`: swapped out.
+    pub swapped_kib: u64,
+}
+
+impl Host {
+    /// The memory that a process has locked, resident and swapped out.
+    ///
+    /// # Errors
+    /// The process is gone, or is a kernel thread, which has no such lines.
+    pub fn memory_use(&self, pid: i32) -> Result<MemoryUse> {
+        let path = format!("/proc/{pid}/status");
+        let text = self.read(&path)?;
+        Ok(MemoryUse {
+            locked_kib: parse_kib(&path, &text, "VmLck:")?,
+            resident_kib: parse_kib(&path, &text, "VmRSS:")?,
+            swapped_kib: parse_kib(&path, &text, "VmSwap:")?,
+        })
+    }
+}
+
+fn parse_kib(path: &str, text: &str, name: &'static str) -> Result<u64> {
+    for (i, line) in text.lines().enumerate() {
+        if let Some(rest) = line.strip_prefix(name) {
+            let number = rest.split_whitespace().next().and_then(|word| word.parse().ok());
+            return number.ok_or_else(|| Error::malformed(path, i + 1, "a number of kB", line));
+        }
+    }
+    Err(Error::malformed(path, 0, name, ""))
+}
+
+/// How many bytes this process may lock without privilege (`RLIMIT_MEMLOCK`, soft limit); `None` if
+/// there is no limit.
+///
+/// # Errors
+/// None: getrlimit(2) always knows this limit.
+pub fn lock_limit() -> io::Result<Option<u64>> {
+    Ok(getrlimit(Resource::Memlock).current)
+}
+
+/// Removes the limit on locked memory from this process and the programs that it executes.
+///
+/// # Errors
+/// The kernel's error: EPERM without the privilege.
+pub fn lift_lock_limit() -> io::Result<()> {
+    Ok(setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?)
+}
+
+/// Locks all present and future memory of this process.
+///
+/// # Errors
+/// The kernel's error: ENOMEM or EPERM beyond the limit.
+pub fn lock_all() -> io::Result<()> {
+    Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `/proc/self/status` of Linux 6.12, shortened.
+    const STATUS: &str =
+        "Name:\tcat\nVmPeak:\t    3312 kB\nVmLck:\t      64 kB\nVmRSS:\t    1792 kB\n";
+
+    #[test]
+    fn locked_memory_is_parsed_and_a_missing_line_is_an_error() {
+        assert_eq!(parse_kib("f", STATUS, "VmLck:").unwrap(), 64);
+        assert!(parse_kib("f", STATUS, "VmSwap:").unwrap_err().to_string().contains("VmSwap:"));
+        let torn = parse_kib("f", "VmLck:\t kB\n", "VmLck:").unwrap_err();
+        assert!(torn.to_string().contains("line 1"), "{torn}");
+    }
+}
