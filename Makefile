@@ -1,6 +1,6 @@
 # `make try` and `make test` install missing tools, with a message.
 .DEFAULT_GOAL := help
-.PHONY: help try test check build bench fuzz install pages uninstall guests clean
+.PHONY: help try test test-all check build bench fuzz install pages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
@@ -14,8 +14,9 @@ endif
 
 help:
 	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
-	@echo 'make test     run everything: format, lints, tests, guests with real kernels'
-	@echo 'make check    run the same without guests'
+	@echo 'make check    run format, lints and tests; no guests'
+	@echo 'make test     run the same, and guests with real kernels, each claim once'
+	@echo 'make test-all run everything, with the long and slow guests (about two hours)'
 	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
 	@echo 'make guests   build the guests (kernels and a root from Debian, cached)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS (60)'
@@ -33,11 +34,15 @@ build:
 
 test:
 	@scripts/need rust tests
-	@scripts/test
+	@scripts/test test
+
+test-all:
+	@scripts/need rust tests
+	@scripts/test all
 
 check:
 	@scripts/need rust tests
-	@scripts/test --no-guests
+	@scripts/test check
 
 guests:
 	@vm/build

@@ -25,7 +25,7 @@ pub struct RunArgs {
     /// The shared directory /host, kept afterwards (default: a temporary one)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Print how long the guest took
+    /// Print `# times boot_s=… guest_s=…`: until the script began, and the whole guest
     #[arg(long)]
     times: bool,
     /// A kernel that vm/build made
@@ -93,8 +93,8 @@ pub fn run(args: &RunArgs) -> VmResult<ExitCode> {
     }
     if args.times {
         let seconds = begin.elapsed().as_secs_f64();
-        let uptime = dir.read("uptime").unwrap_or_else(|| "never".to_owned());
-        say(format!("status {status} after {seconds:.1} s, script began at uptime {uptime}"));
+        let boot = dir.read("uptime").unwrap_or_else(|| "none".to_owned());
+        println!("# times boot_s={boot} guest_s={seconds:.1}");
     }
     Ok(ExitCode::from(status))
 }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, sleep};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs all scenarios, or the named ones, in their guests. A guest that dies, hangs, or makes no
 /// claim counts as one failure. The last line is `N passed, N failed, N skipped`
@@ -185,8 +185,9 @@ fn run_guest(args: &TestArgs, job: &GuestJob, logs: &Path) -> VmResult<GuestResu
     let ClaimCounts { ok, not_ok, skipped } = counts;
     let seconds = begin.elapsed().as_secs();
     let title = &job.title;
-    report += &format!("{title}: {ok} ok, {not_ok} not ok, {skipped} skipped, {seconds} s\n");
     let output = read_text(&log);
+    let boot = boot_seconds(&output).map_or_else(String::new, |boot| format!(" ({boot} s boot)"));
+    report += &format!("{title}: {ok} ok, {not_ok} not ok, {skipped} skipped, {seconds} s{boot}\n");
     let mut failures = None;
     if args.verbose {
         report += &output;
@@ -232,6 +233,13 @@ fn wait_for(child: &mut Child) -> VmResult<Option<i32>> {
     }
 }
 
+/// How long the guest took until the script began, from the line of `vm run --times`.
+fn boot_seconds(output: &str) -> Option<u64> {
+    let times = output.lines().rev().find_map(|line| line.strip_prefix("# times boot_s="))?;
+    let seconds: f64 = times.split(' ').next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok().map(|time| time.as_secs())
+}
+
 fn read_text(file: &Path) -> String {
     String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
 }
@@ -253,6 +261,12 @@ fn log_name(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_the_boot_is_read_from_the_log() {
+        assert_eq!(boot_seconds("ok - a\n# times boot_s=6.57 guest_s=8.6\n"), Some(6));
+        assert_eq!(boot_seconds("# times boot_s=none guest_s=8.6\n"), None);
+    }
 
     #[test]
     fn a_log_is_named_after_its_guest() {
