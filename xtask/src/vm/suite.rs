@@ -4,7 +4,7 @@ use super::claims::{self, ClaimCounts};
 use super::scenario::{Scenario, ScenarioGuest};
 use super::{VmResult, places, stop};
 use clap::Args;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -87,29 +87,31 @@ pub fn run(args: &TestArgs) -> VmResult<ExitCode> {
 }
 
 /// The guests that run, and the titles of the slow ones that do not.
-fn choose_guests(args: &TestArgs) -> VmResult<(VecDeque<GuestJob>, Vec<String>)> {
+fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
     let scenarios = if args.scenarios.is_empty() {
         Scenario::all()?
     } else {
         args.scenarios.iter().map(|name| Scenario::find(name)).collect::<VmResult<Vec<_>>>()?
     };
     let runs_slow = args.slow || !args.scenarios.is_empty();
-    let (mut jobs, mut left_out) = (VecDeque::new(), Vec::new());
+    let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
     for scenario in scenarios {
         for guest in scenario.guests {
             let title = format!("{} on {}", scenario.name, guest.words);
             if guest.is_slow && !runs_slow {
                 left_out.push(title);
             } else {
-                jobs.push_back(GuestJob { scenario: scenario.script.clone(), guest, title });
+                jobs.push(GuestJob { scenario: scenario.script.clone(), guest, title });
             }
         }
     }
+    // A long guest that begins last would run alone. The time limit tells which ones are long.
+    jobs.sort_by_key(|job| Reverse(job.guest.line.options.timeout));
     Ok((jobs, left_out))
 }
 
 /// Runs the guests. Each report is printed when its guest and all before it have ended.
-fn run_all(args: &TestArgs, jobs: &VecDeque<GuestJob>, logs: &Path) -> Vec<GuestResult> {
+fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> Vec<GuestResult> {
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<GuestResult>>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let shown = Mutex::new(0);
@@ -133,7 +135,7 @@ fn run_all(args: &TestArgs, jobs: &VecDeque<GuestJob>, logs: &Path) -> Vec<Guest
 
 fn store_and_show(
     job: &GuestJob,
-    jobs: &VecDeque<GuestJob>,
+    jobs: &[GuestJob],
     result: GuestResult,
     results: &Mutex<Vec<Option<GuestResult>>>,
     shown: &Mutex<usize>,
