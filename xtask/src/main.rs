@@ -3,6 +3,7 @@
 
 mod docs;
 mod man;
+mod policy_page;
 mod vm;
 
 use clap::{Parser, Subcommand};
