@@ -1,6 +1,6 @@
 # `make try` and `make test` install missing tools, with a message.
 .DEFAULT_GOAL := help
-.PHONY: help try test check build bench fuzz install pages uninstall guests clean
+.PHONY: help try test test-all check build bench fuzz install pages packages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
@@ -14,13 +14,15 @@ endif
 
 help:
 	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
-	@echo 'make test     run everything: format, lints, tests, guests with real kernels'
-	@echo 'make check    run the same without guests'
+	@echo 'make check    run format, lints and tests; no guests'
+	@echo 'make test     run the same, and guests with real kernels, each claim once'
+	@echo 'make test-all run everything, with the long and slow guests (about two hours)'
 	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
 	@echo 'make guests   build the guests (kernels and a root from Debian, cached)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make build    build the static binary'
 	@echo 'make install  install the binary, man pages and completions in PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
+	@echo 'make packages make a .deb, an .rpm and a tarball in target/packages'
 	@echo 'make uninstall  restore everything that cpushield changed, boot files too, and remove it'
 
 try:
@@ -33,11 +35,15 @@ build:
 
 test:
 	@scripts/need rust tests
-	@scripts/test
+	@scripts/test test
+
+test-all:
+	@scripts/need rust tests
+	@scripts/test all
 
 check:
 	@scripts/need rust tests
-	@scripts/test --no-guests
+	@scripts/test check
 
 guests:
 	@vm/build
@@ -53,7 +59,7 @@ fuzz:
 
 install:
 	@$(NEED)
-	@set -e; binary=$$(scripts/static); made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	@set -e; binary=$${BINARY:-$$(scripts/static)}; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
 	$(SUDO) install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"; \
 	$(PAGES)
 
@@ -61,10 +67,15 @@ pages:
 	@$(NEED)
 	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; $(PAGES)
 
+packages:
+	@scripts/need rust packages
+	@scripts/packages
+
 # The task that makes them is built like the binary, so most of it is built already.
 PAGES = scripts/static xtask man "$$made/man"; scripts/static xtask completions "$$made/completions"; \
 	cd "$$made"; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*; \
+	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*.1; \
+	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man5" man/*.5; \
 	$(SUDO) install -D -m 644 completions/cpushield.bash "$(SHARE)/bash-completion/completions/cpushield"; \
 	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \
 	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
@@ -75,7 +86,7 @@ uninstall:
 	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; $(SUDO) "$$binary" disable --now; $(SUDO) "$$binary" boot undo; \
 	    $(SUDO) rm -f $$state/lock $$state/boot-trial.json $$state/programs.json $$state/*journal-*.json*; \
 	    [ ! -d $$state ] || $(SUDO) rmdir $$state 2>/dev/null || echo "left: $$state"; }; \
-	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 \
+	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 "$(SHARE)/man/man5/cpushield-policy.5" \
 	    "$(SHARE)/bash-completion/completions/cpushield" "$(SHARE)/zsh/site-functions/_cpushield" \
 	    "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
 

@@ -1,4 +1,4 @@
-# guest: 6.12-rt smp=2 grub one-thread reset-after=90 timeout=600
+# guest: 6.12-rt --smp 2 --grub --one-thread --reset-after 90 --timeout 600
 # slow: three boots on one thread
 # The running kernel starts the chosen one with its parameters. The boot loader is not involved in that trial.
 . /host/lib.sh

@@ -1,4 +1,4 @@
-# guest: 6.12-rt efi timeout=600
+# guest: 6.12-rt --efi --timeout 600
 # slow: five boots
 # Kernel parameters with a real systemd-boot, started by real firmware: a trial that boots once and is not the
 # default, entries of the RT kernel only, kernels that kernel-install adds later, and restored files.

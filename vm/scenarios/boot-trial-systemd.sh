@@ -1,4 +1,4 @@
-# guest: 6.12-rt grub timeout=900
+# guest: 6.12-rt --grub --timeout 900
 # slow: five boots of systemd
 # An unattended trial boot under systemd. The unit verifies the parameters and makes them permanent. It reverts a
 # trial whose parameters differ from the requested ones.

@@ -1,4 +1,4 @@
-# guest: 6.12-rt grub init-roots timeout=900
+# guest: 6.12-rt --grub --init-roots --timeout 900
 # slow: three boots
 # The scripts of `cpushield enable` without systemd are started by the programs that start them on a real machine:
 # OpenRC and sysvinit's rc of Debian, in separate roots, each after a boot.

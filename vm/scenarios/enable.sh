@@ -1,4 +1,4 @@
-# guest: 6.12-rt grub timeout=600
+# guest: 6.12-rt --grub --timeout 600
 # slow: four boots, two of systemd
 # The shield of `cpushield enable` is active before services start, with a sysvinit script and with systemd. undo
 # leaves it enabled; disable removes every file of it.

@@ -1,4 +1,4 @@
-# guest: 6.12-rt grub timeout=1500
+# guest: 6.12-rt --grub --timeout 1500
 # slow: six boots of systemd
 # An experiment under systemd, with a row on the running kernel and one with a kernel parameter that boots once. It is
 # killed in the first and loses power in the second. Its unit resumes it, and it ends with the original boot entry and

@@ -1,8 +1,8 @@
 # A CPU of isolcpus= can be shielded: as a partition if the kernel accepts one, otherwise by affinities. Only apply can
 # find out. In both cases undo leaves what isolcpus= did at boot.
-# guest: 6.1-rt append="isolcpus=3"
-# guest: 6.12-rt append="isolcpus=3"
-# guest: 6.12 systemd append="isolcpus=3"
+# guest: 6.1-rt --append "isolcpus=3"
+# guest: 6.12-rt --append "isolcpus=3"
+# guest: 6.12 --systemd --append "isolcpus=3"
 . /host/lib.sh
 partition() { cat /sys/fs/cgroup/cpushield*/cpuset.cpus.partition; }
 # Whether an unrelated program can move there.

@@ -1,8 +1,8 @@
 # Each cause is provoked on purpose on a shielded CPU, a known number of times. `verify` names it with the same
 # count, and names nothing else.
 # slow: it takes minutes on a loaded host
-# guest: 6.12-rt timeout=900 append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
-# guest: 6.12-rt timeout=400 append="irqaffinity=0"
+# guest: 6.12-rt --timeout 900 --append "nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
+# guest: 6.12-rt --timeout 400 --append "irqaffinity=0"
 . /host/lib.sh
 needs apply add run verify
 echo 1 >/proc/sys/kernel/printk # backtraces of NMIs would use the serial line

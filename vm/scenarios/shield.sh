@@ -1,10 +1,10 @@
 # A shield does what it says, according to the kernel's own files, and undo leaves no trace of it.
 # guest: 6.12-rt
-# guest: 6.12-rt systemd
-# guest: 6.1-rt cgroup=v1
-# guest: 6.1-rt cgroup=hybrid systemd
-# guest: 6.12 smp=8,cores=4,threads=2
-# guest: 6.12-rt numa=2 nvme net-queues=4
+# guest: 6.12-rt --systemd
+# guest: 6.1-rt --cgroup v1
+# guest: 6.1-rt --cgroup hybrid --systemd
+# guest: 6.12 --smp 8,cores=4,threads=2
+# guest: 6.12-rt --numa 2 --nvme --net-queues 4
 . /host/lib.sh
 needs apply undo
 cpus=3

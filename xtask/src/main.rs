@@ -1,8 +1,10 @@
 //! Project tasks: generated documents, man pages and completions. All are derived from the
-//! definitions in the tool.
+//! definitions in the tool. `vm` runs guests with real kernels.
 
 mod docs;
 mod man;
+mod policy_page;
+mod vm;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -34,19 +36,27 @@ enum Task {
         /// The directory to write to
         dir: PathBuf,
     },
+    /// Run guests with real kernels
+    #[command(subcommand)]
+    Vm(Box<vm::VmTask>),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
-        Task::Docs { dir } => docs::write(&dir),
-        Task::Man { dir } => man::write_pages(&dir),
-        Task::Completions { dir } => man::write_completions(&dir),
+        Task::Docs { dir } => written(docs::write(&dir)),
+        Task::Man { dir } => written(man::write_pages(&dir)),
+        Task::Completions { dir } => written(man::write_completions(&dir)),
+        Task::Vm(task) => vm::run(&task),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn written(result: std::io::Result<()>) -> vm::VmResult<ExitCode> {
+    Ok(result.map(|()| ExitCode::SUCCESS)?)
 }

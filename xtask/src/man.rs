@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The last section of every page.
-const FILES: &str = ".SH FILES
+pub const FILES: &str = ".SH FILES
 .TP
 .I /var/lib/cpushield/journal.jsonl
 the original values of everything that was changed; exists while a shield is active
@@ -17,7 +17,7 @@ the original values of everything that was changed; exists while a shield is act
 the policy of the user
 ";
 
-/// Writes `cpushield.1` and a page for each subcommand.
+/// Writes `cpushield.1`, a page for each subcommand, and `cpushield-policy.5`.
 pub fn write_pages(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let mut command = cpushield::cli::command();
@@ -33,7 +33,7 @@ pub fn write_pages(dir: &Path) -> io::Result<()> {
             }
         }
     }
-    Ok(())
+    super::policy_page::write(dir)
 }
 
 fn write_page(dir: &Path, command: &clap::Command, name: Option<&str>) -> io::Result<()> {
@@ -102,13 +102,13 @@ fn final_sections(name: Option<&str>) -> String {
 }
 
 /// Escapes text for troff.
-fn roff(text: &str) -> String {
+pub fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
 /// The day of the last commit, or no date without git: the same source makes the same page.
-fn date() -> String {
+pub fn date() -> String {
     let git = Command::new("git").args(["log", "-1", "--format=%cs"]).output();
     git.map_or_else(
         |_| String::new(),

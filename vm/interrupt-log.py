@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""outside.py DIR: compares what cpushield recorded about a CPU with what QEMU logged about that vCPU. It runs on the host
-after the guest has ended. DIR has `trace.dat` and `verdict` (of `cpushield verify`), `provoked` (of vm/guest/outside.py), and
+"""interrupt-log.py DIR: compares what cpushield recorded about a CPU with what QEMU logged about that vCPU. It runs on the host
+after the guest has ended. DIR has `trace.dat` and `verdict` (of `cpushield verify`), `provoked` (of vm/guest/interrupt_log.py), and
 `vcpu.TID`, the logs of QEMU's threads (`-d int,tid`).
 
 It prints claims in TAP: the interrupts and page faults of the trace are a contiguous part of the log of one vCPU, in

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""outside.py CPU ENTRIES OUT: provokes many kinds of kernel entries at the same time on a shielded CPU, while `cpushield
+"""interrupt_log.py CPU ENTRIES OUT: provokes many kinds of kernel entries at the same time on a shielded CPU, while `cpushield
 verify` watches and QEMU logs every interrupt and exception of that CPU. It writes to OUT the output of `verify`
-(`verdict`), the trace that it read (`trace.dat`), and what was provoked (`provoked`); vm/outside.py on the host compares
+(`verdict`), the trace that it read (`trace.dat`), and what was provoked (`provoked`); vm/interrupt-log.py on the host compares
 them.
 
 A program on the CPU takes page faults, exceptions and system calls. Meanwhile other CPUs patch the kernel's code,

@@ -1,0 +1,277 @@
+//! `cargo xtask vm test`: runs scenarios, several guests at a time, and counts their claims.
+
+use super::claims::{self, ClaimCounts};
+use super::scenario::{Scenario, ScenarioGuest};
+use super::{VmResult, places, stop};
+use clap::Args;
+use std::cmp::Reverse;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// Runs all scenarios, or the named ones, in their guests. A guest that dies, hangs, or makes no
+/// claim counts as one failure. The last line is `N passed, N failed, N skipped`
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// The number of guests at a time; a guest with 4 CPUs uses about 1.5 CPUs of the host
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// Also run the slow guests
+    #[arg(long)]
+    slow: bool,
+    /// Print the whole output of each guest
+    #[arg(long, short)]
+    verbose: bool,
+    /// The program /host/cpushield (default: CPUSHIELD_BINARY, otherwise the newest static build)
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Names or files of scenarios; all their guests run, slow ones too
+    scenarios: Vec<String>,
+}
+
+/// A fault of the emulator says nothing about cpushield. The guest is run again.
+const RUNS: usize = 3;
+/// The exit status of `vm run` after such a fault.
+const EMULATOR_FAULT: i32 = 126;
+
+/// A guest that is to run.
+#[derive(Debug)]
+struct GuestJob {
+    scenario: PathBuf,
+    guest: ScenarioGuest,
+    /// What the reports call it.
+    title: String,
+}
+
+/// What a guest's run said.
+#[derive(Debug)]
+struct GuestResult {
+    counts: ClaimCounts,
+    /// One line, and what else is shown at once.
+    report: String,
+    /// The failures, which are shown again at the end.
+    failures: Option<String>,
+}
+
+pub fn run(args: &TestArgs) -> VmResult<ExitCode> {
+    let (jobs, left_out) = choose_guests(args)?;
+    let logs = places::target().join("guests");
+    fs::create_dir_all(&logs)?;
+    let results = run_all(args, &jobs, &logs);
+    if stop::is_requested() {
+        return Ok(ExitCode::from(stop::INTERRUPTED));
+    }
+    let mut counts = ClaimCounts::default();
+    let mut failures = Vec::new();
+    for result in results {
+        counts += result.counts;
+        failures.extend(result.failures);
+    }
+    counts.skipped += left_out.len();
+    if !left_out.is_empty() {
+        let count = left_out.len();
+        println!("\n!! NOT RUN: {count} slow guests. Run them with: cargo xtask vm test --slow");
+        left_out.iter().for_each(|title| println!("!!   {title}"));
+        println!();
+    }
+    if !failures.is_empty() {
+        println!("Failures:\n{}", failures.join("\n"));
+    }
+    println!("{} passed, {} failed, {} skipped", counts.ok, counts.not_ok, counts.skipped);
+    Ok(if counts.not_ok == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The guests that run, and the titles of the slow ones that do not.
+fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
+    let scenarios = if args.scenarios.is_empty() {
+        Scenario::all()?
+    } else {
+        args.scenarios.iter().map(|name| Scenario::find(name)).collect::<VmResult<Vec<_>>>()?
+    };
+    let runs_slow = args.slow || !args.scenarios.is_empty();
+    let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
+    for scenario in scenarios {
+        for guest in scenario.guests {
+            let title = format!("{} on {}", scenario.name, guest.words);
+            if guest.is_slow && !runs_slow {
+                left_out.push(title);
+            } else {
+                jobs.push(GuestJob { scenario: scenario.script.clone(), guest, title });
+            }
+        }
+    }
+    // A long guest that begins last would run alone. The time limit tells which ones are long.
+    jobs.sort_by_key(|job| Reverse(job.guest.line.options.timeout));
+    Ok((jobs, left_out))
+}
+
+/// Runs the guests. Each report is printed when its guest and all before it have ended.
+fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> Vec<GuestResult> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<GuestResult>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let shown = Mutex::new(0);
+    thread::scope(|scope| {
+        for _ in 0..args.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if stop::is_requested() {
+                        return;
+                    }
+                    let result = run_guest(args, job, logs)
+                        .unwrap_or_else(|error| GuestResult::broken(job, &error.to_string()));
+                    store_and_show(job, jobs, result, &results, &shown);
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().flatten().collect()
+}
+
+fn store_and_show(
+    job: &GuestJob,
+    jobs: &[GuestJob],
+    result: GuestResult,
+    results: &Mutex<Vec<Option<GuestResult>>>,
+    shown: &Mutex<usize>,
+) {
+    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(at) = jobs.iter().position(|other| std::ptr::eq(other, job)) {
+        results[at] = Some(result);
+    }
+    while let Some(Some(result)) = results.get(*shown) {
+        print!("{}", result.report);
+        let _ = std::io::stdout().flush();
+        *shown += 1;
+    }
+}
+
+impl GuestResult {
+    /// A guest that could not be started.
+    fn broken(job: &GuestJob, error: &str) -> GuestResult {
+        let report = format!("{}: not started: {error}\n", job.title);
+        let counts = ClaimCounts { not_ok: 1, ..ClaimCounts::default() };
+        GuestResult { counts, failures: Some(report.clone()), report }
+    }
+}
+
+fn run_guest(args: &TestArgs, job: &GuestJob, logs: &Path) -> VmResult<GuestResult> {
+    let begin = Instant::now();
+    let log = logs.join(log_name(&job.title));
+    let mut report = String::new();
+    let mut status = None;
+    for _ in 0..RUNS {
+        status = wait_for(&mut start_guest(args, job, &log)?)?;
+        if status != Some(EMULATOR_FAULT) {
+            break;
+        }
+        let output = read_text(&log);
+        report += &format!("{}: ended by a fault of the emulator, restarting\n", job.title);
+        report += &claims::failures(&output).join("\n");
+        report.push('\n');
+    }
+    let mut counts = claims::count(&read_text(&log));
+    // A problem without a failed claim counts as one failure.
+    if counts.not_ok == 0 && (status != Some(0) || counts.ok + counts.skipped == 0) {
+        let status = status.map_or_else(|| "a signal".to_owned(), |status| status.to_string());
+        let mut file = OpenOptions::new().append(true).open(&log)?;
+        writeln!(file, "not ok - the guest succeeds and makes a claim (exit status {status})")?;
+        counts.not_ok = 1;
+    }
+    let ClaimCounts { ok, not_ok, skipped } = counts;
+    let seconds = begin.elapsed().as_secs();
+    let title = &job.title;
+    let output = read_text(&log);
+    let boot = boot_seconds(&output).map_or_else(String::new, |boot| format!(" ({boot} s boot)"));
+    report += &format!("{title}: {ok} ok, {not_ok} not ok, {skipped} skipped, {seconds} s{boot}\n");
+    let mut failures = None;
+    if args.verbose {
+        report += &output;
+    }
+    if not_ok != 0 {
+        let lines = claims::failures(&output).join("\n");
+        let place = format!("(the whole log: {})", log.display());
+        report += &format!("{lines}\n{place}\n");
+        failures = Some(format!("{title}\n{lines}\n{place}"));
+    } else if !args.verbose {
+        claims::skipped(&output).iter().for_each(|line| report += &format!("{line}\n"));
+    }
+    Ok(GuestResult { counts, report, failures })
+}
+
+/// Starts `vm run` for a guest; its output goes to the log.
+fn start_guest(args: &TestArgs, job: &GuestJob, log: &Path) -> VmResult<Child> {
+    let output = File::create(log)?;
+    let words = shlex::split(&job.guest.words).unwrap_or_default();
+    let (kernel, options) = words.split_first().ok_or("a guest needs a kernel")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["vm", "run", "--times"]).args(options);
+    if let Some(binary) = &args.binary {
+        command.arg("--binary").arg(binary);
+    }
+    command.arg(kernel).arg(&job.scenario);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    Ok(command.spawn()?)
+}
+
+/// Waits for a child, and ends it when the task is interrupted. Returns the exit status; `None`
+/// means a signal.
+fn wait_for(child: &mut Child) -> VmResult<Option<i32>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        if stop::is_requested() {
+            stop::terminate(child);
+            return Ok(child.wait()?.code());
+        }
+        sleep(stop::POLL);
+    }
+}
+
+/// How long the guest took until the script began, from the line of `vm run --times`.
+fn boot_seconds(output: &str) -> Option<u64> {
+    let times = output.lines().rev().find_map(|line| line.strip_prefix("# times boot_s="))?;
+    let seconds: f64 = times.split(' ').next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok().map(|time| time.as_secs())
+}
+
+fn read_text(file: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
+}
+
+/// A file name for a title: at most 100 characters, of letters, digits, dots and dashes.
+fn log_name(title: &str) -> String {
+    let mut name = String::new();
+    for letter in title.chars() {
+        if letter.is_ascii_alphanumeric() || letter == '.' {
+            name.push(letter);
+        } else if !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    name.truncate(100);
+    name + ".log"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_boot_is_read_from_the_log() {
+        assert_eq!(boot_seconds("ok - a\n# times boot_s=6.57 guest_s=8.6\n"), Some(6));
+        assert_eq!(boot_seconds("# times boot_s=none guest_s=8.6\n"), None);
+    }
+
+    #[test]
+    fn a_log_is_named_after_its_guest() {
+        assert_eq!(log_name("undo on 6.1-rt --cgroup v1"), "undo-on-6.1-rt-cgroup-v1.log");
+    }
+}
