@@ -119,7 +119,10 @@ impl fmt::Display for BootWarning {
             )?,
             BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
             BootWarning::ManagedIrqs { parameter } => {
-                write!(f, "this machine has interrupts that only {parameter} keeps off these CPUs")?
+                write!(
+                    f,
+                    "this machine has interrupts that only {parameter} keeps off these CPUs"
+                )?;
             }
         }
         self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))

@@ -267,7 +267,7 @@ mod tests {
         let pause = MeasurementPause::Same { pause_ns: 7_000_000_000 };
         let lost = Some(LostPart::LastSecond);
         let resumed = LatencyNote::Resumed { part: 2, pause, lost };
-        assert_eq!(found.notes, [resumed.clone()]);
+        assert_eq!(found.notes, std::slice::from_ref(&resumed));
         assert_eq!(
             resumed.to_string(),
             "part 2 began 7s after the one before it ended; the last second of the part before \

@@ -112,7 +112,8 @@ pub struct CountedTime {
     pub running_ns: u64,
 }
 
-/// The doubt about counters that did not count for the whole span, in nanoseconds of the trace; `None` when they did.
+/// The doubt about counters that did not count for the whole span, in nanoseconds of the trace;
+/// `None` when they did.
 #[must_use]
 pub fn check_coverage(counted: CountedTime, span_ns: u64) -> Option<WitnessDoubt> {
     let CountedTime { enabled_ns, running_ns } = counted;

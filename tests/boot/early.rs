@@ -146,7 +146,7 @@ fn the_boot_command_repeats_the_request() {
     assert!(apply_arguments(&near)[2].starts_with('/'), "{:?}", apply_arguments(&near));
 }
 
-/// `vm/test init-scripts` runs the script with the real OpenRC.
+/// `cargo xtask vm test enable-init-scripts` runs the script with the real OpenRC.
 #[test]
 fn openrc_gets_the_script_in_the_runlevel_that_sets_up_the_machine() {
     for (debian, level) in [(false, "boot"), (true, "sysinit")] {

@@ -1,6 +1,7 @@
 //! The scripts of `cpushield enable` with the real init programs: OpenRC, and insserv with
 //! sysvinit's rc, as Debian packages them. `vm/init-roots` makes their root file systems. The
-//! programs run here in separate namespaces; `vm/test init-scripts` lets them shield a CPU.
+//! programs run here in separate namespaces; `cargo xtask vm test enable-init-scripts` lets them
+//! shield a CPU.
 
 use cpushield::boot::early::{self, InitSystem, StartCommand};
 use cpushield_linux::{CommandOutput, Host, Store};

@@ -266,8 +266,8 @@ impl SenderCounts {
         let known = purpose_of_call_path(call_path);
         let remedy = known.as_ref().map(|known| known.remedy).unwrap_or_default().to_owned();
         let mut purpose = known.map(|known| known.purpose);
-        if let Some(InterruptPurpose::Operation { operation: KernelOperation::ModuleLoad, module }) =
-            &mut purpose
+        if let Some(InterruptPurpose::Operation { operation, module }) = &mut purpose
+            && *operation == KernelOperation::ModuleLoad
             && let Some(request) = sent.by.task().and_then(|pid| self.request_of(pid))
         {
             *module = Some(ModuleRequest {

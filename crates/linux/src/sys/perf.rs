@@ -77,8 +77,8 @@ fn open_on(
     let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     let group = group.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: `attr` is valid for reads of the size that it states; the other arguments are
-    // numbers: any task, this CPU, the leader of a group or none, close on exec. The answer is a new
-    // file descriptor with no other owner.
+    // numbers: any task, this CPU, the leader of a group or none, close on exec. The answer is a
+    // new file descriptor with no other owner.
     unsafe {
         let answer = libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, 8);
         match i32::try_from(answer) {
