@@ -440,7 +440,7 @@ mod tests {
         json!({
             "schema": experiment::SCHEMA, "name": "a", "version": "0", "state": "finished", "began_s": 0,
             "ended_s": 1, "cpus": "3", "span_ns": 1, "warmup_ns": 1, "repeats": 1, "boots": 1,
-            "scene": experiment::ExperimentSetup::default(), "rows": [], "columns": [], "cells": [], "best": [],
+            "setup": experiment::ExperimentSetup::default(), "rows": [], "columns": [], "cells": [], "best": [],
             "effects": [], "notes": [],
         })
     }

@@ -534,7 +534,7 @@ instrument = "spin"
             (format!("{row}{column}[[row]]\nname = \"\"\n"), "m.toml:7:8: expected a name of 1 to"),
             (
                 format!("{row}{column}load = [\"bricks\"]\n"),
-                "m.toml:6:9: no load \"bricks\"; there are",
+                "m.toml:6:9: there is no load \"bricks\"; the loads are",
             ),
             ("[[row]".to_owned(), "m.toml:1:"),
         ] {

@@ -1,23 +1,27 @@
 """validate.py SCHEMA: reads one JSON document for each line of its input and says for each whether
 it is of that form, strictly: what the schema does not name must not be there."""
 
+import copy
 import json
 import sys
 
 from jsonschema import Draft202012Validator
 
 
-def close(schema, alternative=False):
-    """A schema for readers lets later versions add fields; a test does not. Fields beside alternatives belong to
-    each of them."""
+def close(schema, is_part=False):
+    """A schema for readers lets later versions add fields; a test does not. The fields of a whole with parts
+    (alternatives, or a value and its sentence) belong to each part, so only the whole is closed."""
     if isinstance(schema, dict):
-        beside = "oneOf" in schema and "properties" in schema
-        if "properties" in schema and not alternative:
-            schema.setdefault("unevaluatedProperties" if beside else "additionalProperties", False)
+        has_parts = "properties" in schema and ("oneOf" in schema or "allOf" in schema)
+        if "properties" in schema and not is_part:
+            schema.setdefault("unevaluatedProperties" if has_parts else "additionalProperties", False)
         for name, inner in schema.items():
-            if beside and name == "oneOf":
+            if name == "oneOf" and (has_parts or is_part):
                 for one in inner:
-                    close(one, alternative=True)
+                    close(one, is_part=True)
+            elif name == "$defs":
+                for definition, one in inner.items():
+                    close(one, is_part=definition.endswith(PART))
             else:
                 close(inner)
     elif isinstance(schema, list):
@@ -25,9 +29,24 @@ def close(schema, alternative=False):
             close(inner)
 
 
+# The end of the names of definitions that are parts of a whole.
+PART = "(part)"
+
+
+def separate_parts(form):
+    """A type that is part of a whole gets a second definition, because elsewhere it is a whole."""
+    definitions = form.get("$defs", {})
+    for whole in list(definitions.values()):
+        for part in whole.get("allOf", []):
+            name = part["$ref"].removeprefix("#/$defs/")
+            definitions[name + PART] = copy.deepcopy(definitions[name])
+            part["$ref"] += PART
+
+
 with open(sys.argv[1], encoding="utf-8") as file:
     form = json.load(file)
 Draft202012Validator.check_schema(form)
+separate_parts(form)
 close(form)
 for line in sys.stdin:
     errors = Draft202012Validator(form).iter_errors(json.loads(line))
