@@ -60,7 +60,7 @@ pub fn image(host: &Host, written: &WrittenParameters) -> Result<KexecImage, Boo
     });
     let image = match entry {
         Some(entry) => find_image(host, entry),
-        None => Err("no entry of the menu has the parameters".to_owned()),
+        None => Err("no menu entry has the parameters".to_owned()),
     };
     image.map_err(|why| BootError::Wrong { why, hint: None })
 }

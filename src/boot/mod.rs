@@ -49,7 +49,7 @@ pub fn journal(store: &Store) -> Result<Option<BootJournal>, BootError> {
         .map_err(|error| invalid_journal(store, error.to_string()))?;
     if journal.journal != "cpushield-boot" || journal.schema != SCHEMA {
         let form = format!("{} {}", journal.journal, journal.schema);
-        return Err(invalid_journal(store, format!("a journal of form {form}")));
+        return Err(invalid_journal(store, format!("a journal of schema {form}")));
     }
     Ok(Some(journal))
 }

@@ -115,7 +115,7 @@ impl fmt::Display for BootWarning {
             BootWarning::IsolcpusBooted { cpus } => write!(
                 f,
                 "the running kernel has isolcpus={cpus}: a shield does not need it, and kernels \
-                 from 6.7 to 6.17.2 make no cpuset partition there"
+                 from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
             )?,
             BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
             BootWarning::ManagedIrqs { parameter } => {

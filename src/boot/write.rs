@@ -363,7 +363,7 @@ fn check_other_entries(path: &str, original: &[u8], others: &[u8]) -> Result<(),
     let (was, is) = (String::from_utf8_lossy(original), String::from_utf8_lossy(others));
     let same = was.lines().zip(is.lines()).take_while(|(a, b)| a == b).count();
     let why = format!(
-        "{path} would change beyond our own entries\n  line {}: {}\n  would be: {}",
+        "{path} would also change outside cpushield's entries\n  line {}: {}\n  would be: {}",
         same + 1,
         was.lines().nth(same).unwrap_or("(the end)").trim(),
         is.lines().nth(same).unwrap_or("(the end)").trim()

@@ -254,7 +254,7 @@ fn identify_kind(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentK
         KINDS.iter().filter(|kind| kind.keys.iter().all(|key| top.contains_key(*key))).collect();
     match found.as_slice() {
         [kind] => Ok(kind),
-        [] => Err("expected a document of cpushield, found other keys".to_owned()),
+        [] => Err("expected a cpushield document, found other keys".to_owned()),
         many => {
             let names: Vec<&str> = many.iter().map(|kind| kind.command).collect();
             Err(format!("expected one document, found keys of several: {}", names.join(", ")))

@@ -144,7 +144,7 @@ impl fmt::Display for PairNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PairNote::OnlyInOneGroup { group, role } => {
-                write!(f, "only {group} has {role}; they are left out")
+                write!(f, "only {group} has {role}; so they are not compared")
             }
             PairNote::RunCountsDiffer { base, other } => write!(
                 f,

@@ -270,7 +270,7 @@ fn collect_tids(
     let mut tids = vec![0; threads];
     for _ in 0..threads {
         let (i, tid) = ready.recv_timeout(TIMEOUT / 2).map_err(|e| MeasurementReply::Failed {
-            why: format!("a thread does not start: {e}"),
+            why: format!("could not start a thread: {e}"),
         })?;
         if let Some(place) = tids.get_mut(i) {
             *place = tid?;

@@ -232,7 +232,7 @@ impl fmt::Display for LatencyNote {
                  trace on the measured CPUs",
             ),
             LatencyNote::CausesUnknown { why } => {
-                write!(f, "the causes are unknown, because there was no trace: {why}")
+                write!(f, "the causes are unknown, because nothing was traced: {why}")
             }
             LatencyNote::FrequentInterrupts { cpu, interrupts } => {
                 let interrupts: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
@@ -245,13 +245,13 @@ impl fmt::Display for LatencyNote {
             }
             LatencyNote::NotSaved { why, times } => write!(
                 f,
-                "the document could not be saved {times} times ({why}); a power cut at that time \
-                 would have lost it"
+                "saving the document failed {times} times ({why}); a power failure then would \
+                 have lost the measurement since the last save"
             ),
             LatencyNote::SavedSlowly { longest_s } => write!(
                 f,
-                "the disk took {longest_s} s to save the document; a power cut at that time would \
-                 have lost as much"
+                "the disk took {longest_s} s to save the document; a power failure then would \
+                 have lost that much of the measurement"
             ),
             LatencyNote::ChangeRefused { tunable } => {
                 write!(f, "the kernel refused a change of {tunable}")

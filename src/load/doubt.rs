@@ -81,7 +81,7 @@ impl fmt::Display for LoadDoubt {
             }
             LoadDoubt::NotCounted => f.write_str("the kernel has no counter for its work"),
             LoadDoubt::DidNothing => f.write_str("it did nothing"),
-            LoadDoubt::NothingFinished => f.write_str("it finished nothing before the end"),
+            LoadDoubt::NothingFinished => f.write_str("it completed nothing in the measured time"),
             LoadDoubt::ThreadsIdle { count, of } => {
                 write!(f, "{count} of {of} threads never started")
             }

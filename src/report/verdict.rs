@@ -385,7 +385,7 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
                      hardware --cpus {}` measures with interrupts off",
             seen.cpu
         ),
-        (n, _) if n == gaps.count => "cause: firmware, by the SMI counter".to_owned(),
+        (n, _) if n == gaps.count => "cause: firmware, according to the SMI counter".to_owned(),
         (n, _) => format!(
             "cause: firmware for {n}, by the SMI counter; the cause of the others is unknown"
         ),
@@ -608,7 +608,7 @@ mod tests {
         let stolen = Some(90_000);
         for (smis, steal_ns, guest, cause) in [
             (Some(0), None, None, "cause unknown: no SMI was counted"),
-            (Some(9), None, None, "cause: firmware, by the SMI counter"),
+            (Some(9), None, None, "cause: firmware, according to the SMI counter"),
             (
                 Some(1),
                 None,

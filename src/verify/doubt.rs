@@ -143,7 +143,7 @@ impl fmt::Display for CpuDoubt {
                 after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
             }
             CpuDoubt::WorkloadDidNotRun => {
-                f.write_str("no event was seen, but the workload did not run either")
+                f.write_str("no event was seen, and the workload did not run")
             }
             CpuDoubt::ClockInaccurate { error_ppm } => {
                 write!(f, "the rate of the trace clock is known only to {error_ppm:.0} ppm")

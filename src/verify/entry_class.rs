@@ -123,8 +123,8 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "device interrupts",
         events: &["irq:irq_handler_entry"],
         rows: &["those with a number"],
-        missing: "An interrupt that several devices share has one event for each handler \
-                  (kernel/irq/handle.c, 6.12). One that no handler takes has none.",
+        missing: "A shared interrupt has one event for each handler (kernel/irq/handle.c, \
+                  6.12). An unhandled interrupt has none.",
     },
     ClassWitnesses {
         class: EntryClass::PageFault,

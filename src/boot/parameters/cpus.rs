@@ -57,7 +57,7 @@ Cost: the housekeeping CPUs are never idle for long.
 Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Kthread],
     risk: Risk::Low,
-    offer: ParameterOffer::OnRequest("it keeps waking housekeeping CPUs"),
+    offer: ParameterOffer::OnRequest("it keeps the housekeeping CPUs from idling"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
     arches: &[],
@@ -74,8 +74,7 @@ The default affinity of new interrupts. At runtime the tunable `irq-affinity` mo
 interrupts and sets the same mask for later ones. The parameter sets it before the first driver is
 loaded.
 
-It is proposed only when the user names CPUs. When the tool prepares all CPUs, all interrupts would
-stay on few CPUs although nothing is shielded.
+It is proposed only when the user names CPUs. When cpushield prepares all CPUs, all interrupts would stay on a few CPUs even though nothing is shielded.
 
 Cost: managed interrupts (queues of NVMe and network cards) do not follow it.
 
@@ -99,8 +98,7 @@ The kernel places managed interrupts itself and refuses to move them. With `isol
 it prefers housekeeping CPUs for each queue that has one among its CPUs. A queue whose CPUs are all
 shielded still interrupts them when a program there does I/O.
 
-The flag `domain` is left out on purpose: kernels from 6.7 to 6.17.2 make no cpuset partition of its
-CPUs (commit 216217ebee16 fixes that), so programs that pin themselves can still run there. Without
+The flag `domain` is omitted on purpose: kernels from 6.7 to 6.17.2 cannot make its CPUs a cpuset partition (commit 216217ebee16 fixes that), so programs that pin themselves can still run there. Without
 the flag, shields can be applied and removed at runtime.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
@@ -138,7 +136,7 @@ Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueu
 pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     name: "kthread-cpus",
     keyword: "kthread_cpus",
-    summary: "not a parameter of mainline kernels",
+    summary: "never written: mainline kernels do not have this parameter",
     page: "\
 Guides for some vendors' kernels recommend it. It was proposed for mainline and not accepted;
 mainline kernels pass the word to init. `nohz_full=` has the intended effect: kernel threads that

@@ -53,7 +53,7 @@ Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
 pub(super) const MAX_CSTATE: KernelParameter = KernelParameter {
     name: "processor-max-cstate",
     keyword: "processor.max_cstate",
-    summary: "only shallow sleep states on all CPUs, ACPI driver",
+    summary: "allow only shallow sleep states on all CPUs (ACPI driver)",
     page: "\
 Limits the sleep states that the ACPI driver uses; `cpu-idle` limits those of the shielded CPUs at
 runtime. Where the driver is intel_idle, give `intel-idle-max-cstate` too.

@@ -92,7 +92,8 @@ impl Instrument for DeviceTimer {
     fn check_period(&self, period_ns: u64) -> Result<(), String> {
         if !SECOND_NS.is_multiple_of(period_ns.max(1)) || period_ns == 0 {
             return Err(
-                "its period must be a whole part of a second, such as 1ms or 10ms".to_owned()
+                "its period must be a second divided by a whole number, such as 1ms or 10ms"
+                    .to_owned(),
             );
         }
         Ok(())

@@ -25,7 +25,7 @@ impl Instrument for KernelInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "the kernel's own measure (timerlat), separately for interrupt, thread and user return"
+        "the kernel's own measurement (timerlat): interrupt, thread and return to user mode separately"
     }
 
     fn page(&self) -> &'static str {

@@ -64,7 +64,7 @@ impl Instrument for RealTimeClock {
     fn check_period(&self, period_ns: u64) -> Result<(), String> {
         if !SECOND_NS.is_multiple_of(period_ns.max(1)) || SECOND_NS / period_ns.max(1) > HERTZ_MAX {
             return Err(
-                "its period must be a whole part of a second, at least 1/8192, such as 1ms or 10ms"
+                "its period must be a second divided by a whole number up to 8192, such as 1ms or 10ms"
                     .to_owned(),
             );
         }

@@ -30,15 +30,14 @@ impl Instrument for TimerInstrument {
          A thread that is late by more than its period sleeps until the next point in the future; \
          the points in between are counted as missed and are no samples. Percentiles and --over \
          include them, each as late as it would have been: leaving them out would count one long \
-         wait as one event (coordinated omission). A real-time thread that is late by a period \
-         again and again for a second ends itself, as it would starve every other task of its \
-         CPU.\n\n\
+         wait as one event (coordinated omission). A real-time thread that stays late by a \
+         period for a second ends itself, because it would starve every other task of its CPU.\n\n\
          Threads that are not real-time may be woken later by their timer slack (50 us by \
          default), as any program is; on PREEMPT_RT their timers expire in a softirq thread, those \
          of real-time threads in the interrupt. A nohz_full CPU does not always take the \
          interrupt itself: with kernel.timer_migration=1, the default, the kernel starts its timer \
          on a housekeeping CPU, unless it would be the next to expire there. The figure then \
-         includes the way from that CPU to this one, and everything that delayed that CPU.\n\n\
+         includes the wakeup from that CPU to this one, and everything that delayed that CPU.\n\n\
          With a thread of 100 us or less and one of 500 us or more (--thread 25us --thread 1ms, \
          the base and servo threads of LinuxCNC's latency test), it rates the max jitter of the \
          first as LinuxCNC does: up to 20 us is very good for software step generation, up to 50 \
