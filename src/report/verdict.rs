@@ -387,7 +387,7 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
         ),
         (n, _) if n == gaps.count => "cause: firmware, according to the SMI counter".to_owned(),
         (n, _) => format!(
-            "cause: firmware for {n}, by the SMI counter; the cause of the others is unknown"
+            "cause: firmware for {n}, according to the SMI counter; the cause of the others is unknown"
         ),
     }
 }
@@ -613,7 +613,7 @@ mod tests {
                 Some(1),
                 None,
                 None,
-                "cause: firmware for 1, by the SMI counter; the cause of the others is unknown",
+                "cause: firmware for 1, according to the SMI counter; the cause of the others is unknown",
             ),
             (None, None, Some(true), "cause: the hypervisor or its firmware"),
             (None, None, Some(false), hwlat),

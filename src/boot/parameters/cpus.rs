@@ -74,7 +74,8 @@ The default affinity of new interrupts. At runtime the tunable `irq-affinity` mo
 interrupts and sets the same mask for later ones. The parameter sets it before the first driver is
 loaded.
 
-It is proposed only when the user names CPUs. When cpushield prepares all CPUs, all interrupts would stay on a few CPUs even though nothing is shielded.
+It is proposed only when the user names CPUs. When cpushield prepares all CPUs, all interrupts would
+stay on a few CPUs even though nothing is shielded.
 
 Cost: managed interrupts (queues of NVMe and network cards) do not follow it.
 
@@ -98,8 +99,9 @@ The kernel places managed interrupts itself and refuses to move them. With `isol
 it prefers housekeeping CPUs for each queue that has one among its CPUs. A queue whose CPUs are all
 shielded still interrupts them when a program there does I/O.
 
-The flag `domain` is omitted on purpose: kernels from 6.7 to 6.17.2 cannot make its CPUs a cpuset partition (commit 216217ebee16 fixes that), so programs that pin themselves can still run there. Without
-the flag, shields can be applied and removed at runtime.
+The flag `domain` is omitted on purpose: kernels from 6.7 to 6.17.2 cannot make its CPUs a cpuset
+partition (commit 216217ebee16 fixes that), so programs that pin themselves can still run there.
+Without the flag, shields can be applied and removed at runtime.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
 kernel/irq/manage.c (6.12).",
