@@ -1,6 +1,6 @@
 # `make try` and `make test` install missing tools, with a message.
 .DEFAULT_GOAL := help
-.PHONY: help try test test-all check build bench fuzz install pages packages uninstall guests clean
+.PHONY: help try test test-all check build bench fuzz book install pages packages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
@@ -19,6 +19,7 @@ help:
 	@echo 'make test-all run everything, with the long and slow guests (about two hours)'
 	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
 	@echo 'make guests   build the guests (kernels and a root from Debian, cached)'
+	@echo 'make book     make the book of docs/ in target/book (needs mdbook)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make build    build the static binary'
 	@echo 'make install  install the binary, man pages and completions in PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
@@ -52,6 +53,10 @@ bench:
 	@scripts/need rust
 	@vm/build
 	@CPUSHIELD_BINARY=$$(scripts/static) && export CPUSHIELD_BINARY && vm/bench/bench
+
+book:
+	@command -v mdbook >/dev/null || { echo "mdbook is missing: cargo install mdbook" >&2; exit 1; }
+	@mdbook build
 
 fuzz:
 	@scripts/need rust

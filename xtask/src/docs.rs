@@ -1,4 +1,5 @@
-//! Generates `docs/tunables.md`, `docs/boot.md`, `docs/causes.md` and `docs/witnesses.md` from the
+//! Generates `docs/tunables.md`, `docs/boot.md`, `docs/causes.md`, `docs/instruments.md`
+//! and `docs/witnesses.md` from the
 //! catalogues in the tool, and the JSON schemas of its output from the definitions of the
 //! documents.
 
@@ -10,8 +11,9 @@ use cpushield::cli::report::DocumentBundle;
 use cpushield::cli::verify::VerifyOutput;
 use cpushield::compare::Comparison;
 use cpushield::experiment::Experiment;
-use cpushield::latency::LatencyMeasurement;
+use cpushield::latency::{INSTRUMENTS, LatencyMeasurement};
 use cpushield::live::LiveFrame;
+use cpushield::load::KINDS;
 use cpushield::policy::Workload;
 use cpushield::report::fix_report::FixReport;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
@@ -31,12 +33,13 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// The names and texts of the generated documents.
-fn files() -> [(&'static str, String); 11] {
+fn files() -> [(&'static str, String); 12] {
     [
         ("tunables.md", tunables_page()),
         ("boot.md", parameters_page()),
         ("causes.md", causes_page()),
         ("witnesses.md", witnesses_page()),
+        ("instruments.md", instruments_page()),
         ("verify.schema.json", schema::<VerifyOutput<'_>>("cpushield verify --json")),
         ("fix.schema.json", schema::<FixReport>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<LatencyMeasurement>("cpushield latency --json")),
@@ -176,6 +179,33 @@ fn causes_page() -> String {
     }
     for topic in TOPICS {
         text.push_str(&format!("\n## {}\n\n{}\n", topic.name, topic.text));
+    }
+    text
+}
+
+fn instruments_page() -> String {
+    let mut text = format!(
+        "# Instruments and loads\n\n{NOTE}\n\nAn instrument of `cpushield latency` selects what its \
+         threads wait for. A load keeps other CPUs busy during a measurement (`--load`). \
+         `cpushield explain latency-NAME` and `cpushield explain load-NAME` show the same \
+         pages.\n\n\
+         | instrument | what it measures |\n|---|---|\n"
+    );
+    for instrument in INSTRUMENTS {
+        let (name, summary) = (instrument.name(), instrument.summary());
+        text.push_str(&format!("| [{name}](#latency-{name}) | {summary} |\n"));
+    }
+    text.push_str("\n| load | what it does |\n|---|---|\n");
+    for kind in KINDS {
+        let (name, summary) = (kind.name(), kind.summary());
+        text.push_str(&format!("| [{name}](#load-{name}) | {summary} |\n"));
+    }
+    for instrument in INSTRUMENTS {
+        let (name, page) = (instrument.name(), instrument.page());
+        text.push_str(&format!("\n## latency-{name}\n\n{page}\n"));
+    }
+    for kind in KINDS {
+        text.push_str(&format!("\n## load-{}\n\n{}\n", kind.name(), kind.page()));
     }
     text
 }

@@ -20,7 +20,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Write docs/tunables.md, docs/boot.md, docs/causes.md and the schemas
+    /// Write the generated pages of docs/ and the schemas
     Docs {
         /// The directory to write to
         #[arg(default_value = "docs")]

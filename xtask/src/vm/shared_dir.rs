@@ -49,6 +49,7 @@ impl SharedDir {
         copy_tree(&places::vm("guest"), &dir.file("guest"))?;
         fs::copy(places::vm("guest/lib.sh"), dir.file("lib.sh"))?;
         copy_tree(&places::cache("tools"), &dir.file("tools"))?;
+        copy_tree(&places::tree().join("docs"), &dir.file("docs"))?;
         if options.init_roots {
             for name in ["openrc.tar", "sysv-rc.tar"] {
                 fs::copy(places::cache("init").join(name), dir.file(name))?;

@@ -1,0 +1,86 @@
+//! The book in `docs/` and README: every command is one that the program accepts, every link leads
+//! to a file, and every page is in the contents.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The pages of the book, and README.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![root().join("README.md")];
+    for dir in ["docs", "docs/guides", "docs/explanation"] {
+        for entry in fs::read_dir(root().join(dir)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
+}
+
+/// The commands of a page: lines of its `sh` blocks that begin with cpushield.
+fn commands(text: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut is_shell = false;
+    for line in text.lines() {
+        if let Some(language) = line.strip_prefix("```") {
+            is_shell = language.split(' ').next() == Some("sh");
+            continue;
+        }
+        let line = line.strip_prefix("sudo ").unwrap_or(line);
+        if is_shell && line.starts_with("cpushield ") {
+            commands.push(line.split(" #").next().unwrap_or(line).trim_end().to_owned());
+        }
+    }
+    commands
+}
+
+fn check_command(command: &str) -> Result<(), String> {
+    let words = command.split_whitespace();
+    cpushield::cli::command().try_get_matches_from(words).map(drop).map_err(|e| e.to_string())
+}
+
+#[test]
+fn every_command_of_the_book_is_accepted() {
+    let mut count = 0;
+    for page in pages() {
+        for command in commands(&fs::read_to_string(&page).unwrap()) {
+            count += 1;
+            check_command(&command)
+                .unwrap_or_else(|error| panic!("{}: {command}: {error}", page.display()));
+        }
+    }
+    assert!(count > 40, "only {count} commands were found");
+    assert!(check_command("cpushield verify --fro 30s").is_err());
+}
+
+/// The targets of links to files.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| {
+        let target = rest.split(')').next()?.split('#').next()?;
+        (!target.is_empty() && !target.contains("://")).then_some(target)
+    })
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_every_page_is_in_the_contents() {
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in links(&text) {
+            let target = page.parent().unwrap().join(link);
+            assert!(target.exists(), "{}: {link} does not exist", page.display());
+        }
+    }
+    let contents = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<PathBuf> =
+        links(&contents).map(|link| root().join("docs").join(link)).collect();
+    for page in pages() {
+        let is_contents = page.ends_with("SUMMARY.md") || page.ends_with("README.md");
+        assert!(is_contents || listed.contains(&page), "{} is not in SUMMARY.md", page.display());
+    }
+}
