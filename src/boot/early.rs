@@ -4,10 +4,10 @@
 //! The initramfs needs no part of it: its programs have exited when the root file system takes
 //! over.
 
+use super::document::{Enabled, InitSystem};
 use super::error::BootError;
 use super::trial::quote_for_unit;
 use cpushield_linux::{FileAttributes, Host, Store};
-use serde::{Deserialize, Serialize};
 
 /// The journal of what was written, in the state directory.
 pub const JOURNAL: &str = "at-boot.json";
@@ -17,30 +17,6 @@ pub const UNIT: &str = "cpushield.service";
 pub const MARK: &str = "# Made by cpushield; `cpushield disable` removes it.\n";
 /// The script for init systems other than systemd.
 const SCRIPT: &str = "/etc/init.d/cpushield";
-
-/// The init system that applies the shield at boot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InitSystem {
-    /// systemd.
-    Systemd,
-    /// OpenRC.
-    Openrc,
-    /// Scripts with LSB headers, as Debian's and Devuan's sysvinit runs them.
-    Sysv,
-}
-
-/// The shield that is applied at every boot: what `cpushield enable` wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Enabled {
-    /// The init system.
-    pub init: InitSystem,
-    /// The file that was written.
-    pub path: String,
-    /// The arguments of `cpushield`.
-    pub words: Vec<String>,
-}
 
 /// The command line that the init system runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

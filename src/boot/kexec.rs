@@ -3,8 +3,7 @@
 //! because the next reboot by systemd starts a loaded kernel (`reboot` in systemctl(1),
 //! SYSTEMCTL_SKIP_AUTO_KEXEC).
 
-use super::difference::UndoNote;
-use super::document::{BootJournal, BootPlan, WrittenParameters};
+use super::document::{BootJournal, BootPlan, UndoNote, WrittenParameters};
 use super::error::BootError;
 use super::loaders::{self, LoaderEntry};
 use super::{kernel_file, line, write};

@@ -7,20 +7,18 @@
 //! survives it.
 
 mod by_hand;
-mod difference;
 mod document;
-pub mod doubt;
 pub mod early;
 pub mod error;
 pub mod grub;
 mod kernel_file;
+pub mod kernel_glob;
 mod kernels;
 pub mod kexec;
 pub mod line;
 pub mod loaders;
 pub mod parameters;
 pub mod plan;
-pub mod reason;
 mod refusals;
 mod restore;
 pub mod status;
@@ -28,11 +26,8 @@ pub mod trial;
 mod warnings;
 pub mod write;
 
-pub use difference::{BootDifference, UndoNote};
 pub use document::*;
-pub use doubt::{TrialDoubt, TrialReason};
 pub use error::BootError;
-pub use warnings::BootWarning;
 
 use cpushield_linux::Store;
 

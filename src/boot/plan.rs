@@ -3,14 +3,16 @@
 //! nothing itself.
 
 use super::by_hand;
-use super::document::{BootKernel, BootPlan, SCHEMA, SkippedParameter, WantedParameter};
+use super::document::{
+    BootKernel, BootPlan, BootReason, KernelRule, NextBoot, RealtimeAbsence, SCHEMA, SkipReason,
+    SkippedParameter, WantedParameter,
+};
 use super::error::BootError;
-use super::grub::generator::{self, KernelRule};
+use super::kernel_glob;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
-use super::reason::{BootReason, NextBoot, RealtimeAbsence, SkipReason};
 use super::status;
 use super::warnings;
 use crate::plan::{PlanRefusal, Shield, choose};
@@ -218,7 +220,7 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
         }
     }
     match &request.kernels {
-        Some(glob) if !generator::is_plain_glob(glob) => {
+        Some(glob) if !kernel_glob::is_plain(glob) => {
             Err(BootError::NotPlain { what: "--kernels".to_owned(), text: glob.clone() })
         }
         _ => Ok(()),

@@ -1,8 +1,7 @@
 //! Restores what [`super::write`] wrote: each boot file to its original bytes, as its journal has
 //! them. A file that another program changed since loses our parameters only.
 
-use super::difference::UndoNote;
-use super::document::{BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile};
+use super::document::{BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile, UndoNote};
 use super::error::BootError;
 use super::loaders::{self, BootLoader};
 use super::write::write_error;

@@ -1,8 +1,7 @@
 //! Which parameters are written, booted and in force: compares the journal, the loader's menu,
 //! `/proc/cmdline` and the kernel's files. Writes nothing.
 
-use super::difference::BootDifference;
-use super::document::{BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
+use super::document::{BootDifference, BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
 use super::error::BootError;
 use super::{early, line, loaders, plan, refusals, trial, write};
 use crate::survey::{CommandLineFault, isolation_setup};

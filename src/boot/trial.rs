@@ -6,8 +6,7 @@
 //! The trial's entries follow all others, so neither a number nor a lost `saved_entry` can make
 //! them the default.
 
-use super::document::{BootJournal, SettledAs, TrialEnd};
-use super::doubt::{TrialDoubt, TrialReason};
+use super::document::{BootJournal, SettledAs, TrialDoubt, TrialEnd, TrialReason};
 use super::error::BootError;
 use super::loaders::{self, BootLoader};
 use super::restore::restore_all;

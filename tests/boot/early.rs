@@ -4,8 +4,8 @@
 use super::grub::Machine;
 use clap::Parser;
 use cpushield::apply;
-use cpushield::boot::early::{self, InitSystem, StartCommand};
-use cpushield::boot::{BootError, write};
+use cpushield::boot::early::{self, StartCommand};
+use cpushield::boot::{BootError, InitSystem, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
 use cpushield::cli::request::RequestArgs;

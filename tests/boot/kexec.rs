@@ -5,9 +5,8 @@ use super::grub::{LOADED, Machine};
 use super::make_plan;
 use cpushield::boot::kexec::{self, KexecImage};
 use cpushield::boot::plan::BootRequest;
-use cpushield::boot::reason::NextReason;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, WrittenParameters, journal, loaders};
+use cpushield::boot::{BootError, NextReason, WrittenParameters, journal, loaders};
 use cpushield_linux::InjectedFault;
 
 const RT: &str = "6.12.9-rt-amd64";

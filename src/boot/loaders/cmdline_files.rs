@@ -4,9 +4,9 @@
 use super::{
     BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
+use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
-use crate::boot::reason::NextReason;
-use crate::boot::{BootWarning, line};
+use crate::boot::line;
 use cpushield_linux::Host;
 use std::ops::Range;
 

@@ -16,10 +16,10 @@ use super::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, ParameterAssignment,
     extlinux_adv, grub,
 };
+use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
-use crate::boot::reason::NextReason;
-use crate::boot::{BootWarning, kernel_file, line};
+use crate::boot::{kernel_file, line};
 use cpushield_linux::Host;
 
 pub(super) const FILES: &[&str] = &[

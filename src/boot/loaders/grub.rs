@@ -8,11 +8,10 @@ use super::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
     ParameterAssignment,
 };
-use crate::boot::BootWarning;
+use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
-use crate::boot::reason::NextReason;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{Error, Host};
 

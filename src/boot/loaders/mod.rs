@@ -13,10 +13,8 @@ mod raspberry;
 
 pub use manual::manual_steps;
 
+use super::document::{BootWarning, KernelRule, NextReason};
 use super::error::BootError;
-use super::grub::generator::KernelRule;
-use super::reason::NextReason;
-use super::warnings::BootWarning;
 use cpushield_linux::Host;
 
 /// A kernel's entry in a menu.

@@ -6,9 +6,10 @@
 
 use super::grub::{self, GrubLoader};
 use super::{BootLoader, LoaderEntry};
+use crate::boot::document::NextReason;
 use crate::boot::error::BootError;
-use crate::boot::grub::{env, generator};
-use crate::boot::reason::NextReason;
+use crate::boot::grub::env;
+use crate::boot::kernel_glob;
 use cpushield_linux::Host;
 
 /// The vendor of the Boot Loader Interface.
@@ -130,7 +131,7 @@ fn find_loader_conf_default(host: &Host, entries: &[LoaderEntry]) -> Option<Stri
     let text = dirs.iter().find_map(|dir| host.read(&format!("{dir}/loader/loader.conf")).ok())?;
     let glob = text.lines().find_map(|line| line.trim().strip_prefix("default"))?.trim();
     let mut ids = entries.iter().filter_map(|it| it.id.as_deref());
-    ids.find(|id| generator::matches(glob, &format!("{id}.conf"))).map(str::to_owned)
+    ids.find(|id| kernel_glob::matches(glob, &format!("{id}.conf"))).map(str::to_owned)
 }
 
 /// Makes an entry boot once.

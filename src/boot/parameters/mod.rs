@@ -6,8 +6,7 @@ mod cpus;
 mod power;
 mod watchdogs;
 
-use super::document::SkippedParameter;
-use super::reason::{SkipReason, UnknownReason};
+use super::document::{SkipReason, SkippedParameter, UnknownReason};
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::CpuSet;
