@@ -11,6 +11,7 @@ use super::error::BootError;
 use super::loaders::{self, BootLoader};
 use super::restore::restore_all;
 use super::{line, refusals, status, write};
+use crate::quote::quote_for_unit;
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// The result of the last trial, in the state directory.
@@ -48,14 +49,6 @@ pub fn unit(program: &str, state: &str) -> String {
         quote_for_unit(program),
         quote_for_unit(state)
     )
-}
-
-/// Quotes a word for a command line in a unit: `%` and `$` are doubled (systemd.service(5),
-/// "Command lines").
-#[must_use]
-pub fn quote_for_unit(word: &str) -> String {
-    let word = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
-    format!("\"{}\"", word.replace('$', "$$"))
 }
 
 /// What this boot shows about a trial before the shield is watched.
@@ -206,17 +199,5 @@ pub fn remove_stale_unit(host: &Host, store: &Store) -> Result<(), BootError> {
     match super::journal(store)?.and_then(|journal| journal.trial) {
         Some(_) => Ok(()),
         None => remove_unit(host),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quoting_for_a_unit_keeps_every_character() {
-        assert_eq!(quote_for_unit("/usr/bin/cpushield"), "\"/usr/bin/cpushield\"");
-        assert_eq!(quote_for_unit(r#"/a b/$x/100%"\"#), r#""/a b/$$x/100%%\"\\""#);
-        assert!(unit("/x", "/y").contains("ExecStart=\"/x\" --state \"/y\" boot conclude\n"));
     }
 }
