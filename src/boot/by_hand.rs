@@ -6,7 +6,7 @@ use super::document::{UnknownReason, WantedParameter};
 use super::line::{self, ParameterConflict};
 use super::loaders;
 use super::parameters::KernelParameter;
-use super::status::possible_cpus;
+use super::running_kernel::possible_cpus;
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;

@@ -11,6 +11,7 @@ mod document;
 pub mod early;
 pub mod error;
 pub mod grub;
+mod journal;
 mod kernel_file;
 pub mod kernel_glob;
 mod kernels;
@@ -21,34 +22,13 @@ pub mod parameters;
 pub mod plan;
 mod refusals;
 mod restore;
+pub mod running_kernel;
 pub mod status;
 pub mod trial;
+mod trial_unit;
 mod warnings;
 pub mod write;
 
 pub use document::*;
 pub use error::BootError;
-
-use cpushield_linux::Store;
-
-/// The journal of boot files in the state directory.
-pub const JOURNAL: &str = "boot.json";
-
-/// The journal; `None` when nothing is written.
-///
-/// # Errors
-/// It cannot be read, or is not a journal of this form.
-pub fn journal(store: &Store) -> Result<Option<BootJournal>, BootError> {
-    let Some(bytes) = store.read(JOURNAL)? else { return Ok(None) };
-    let journal: BootJournal = serde_json::from_slice(&bytes)
-        .map_err(|error| invalid_journal(store, error.to_string()))?;
-    if journal.journal != "cpushield-boot" || journal.schema != SCHEMA {
-        let form = format!("{} {}", journal.journal, journal.schema);
-        return Err(invalid_journal(store, format!("a journal of form {form}")));
-    }
-    Ok(Some(journal))
-}
-
-fn invalid_journal(store: &Store, why: String) -> BootError {
-    BootError::Journal { path: store.path(JOURNAL), why }
-}
+pub use journal::{JOURNAL, read_journal};

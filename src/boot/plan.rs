@@ -4,7 +4,7 @@
 
 use super::by_hand;
 use super::document::{
-    BootKernel, BootPlan, BootReason, KernelRule, NextBoot, RealtimeAbsence, SCHEMA, SkipReason,
+    BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, SkipReason,
     SkippedParameter, WantedParameter,
 };
 use super::error::BootError;
@@ -13,7 +13,7 @@ use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
-use super::status;
+use super::running_kernel::possible_cpus;
 use super::warnings;
 use crate::plan::{PlanRefusal, Shield, choose};
 use crate::policy::ShieldRequest;
@@ -90,13 +90,13 @@ pub fn plan(
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
-        covers_later: menu.is_some_and(|(loader, _)| loader.covers_later(host)),
+        covers_later: found.covers_later,
         proves: trial_cpus(&target, origin),
         cpus: target.cpus,
         housekeeping: target.rest,
         why,
         skipped,
-        next: next_boot(found),
+        next: found.next_boot(),
         warnings,
         rule: kernels.rule,
         instructions,
@@ -159,7 +159,7 @@ pub fn for_words(
         why: Vec::new(),
         skipped: Vec::new(),
         rule: KernelRule::Matching { glob: version },
-        next: next_boot(found),
+        next: found.next_boot(),
         warnings: found.warnings.clone(),
         instructions: match menu {
             Some(_) => Vec::new(),
@@ -195,12 +195,6 @@ fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootEr
     let known = entries.iter().map(|entry| entry.version.clone()).collect();
     let asked = request.kernels.clone().unwrap_or_else(|| "a PREEMPT_RT kernel".to_owned());
     BootError::NoKernel { asked, known }
-}
-
-/// Which entry boots next, and why.
-pub(super) fn next_boot(found: &FoundLoader) -> Option<NextBoot> {
-    let entry = found.entries.get(found.next?)?;
-    Some(NextBoot { title: entry.title.clone(), why: found.why.clone() })
 }
 
 fn check_names(request: &BootRequest) -> Result<(), BootError> {
@@ -363,7 +357,7 @@ fn check_lists(
     words: &[String],
 ) -> Result<(), BootError> {
     let Some(version) = KernelVersion::from_release(&entry.version) else { return Ok(()) };
-    let possible = status::possible_cpus(host);
+    let possible = possible_cpus(host);
     match line::first_ignored(&entry.args, words, &possible, Some(version)) {
         None => Ok(()),
         Some(fault @ CommandLineFault::BeyondLast { .. }) => {
