@@ -2,8 +2,9 @@
 //! removed again, byte for byte. `Machine` + `ShieldRequest` + the loader's menu → [`BootPlan`] →
 //! files and a [`BootJournal`] → [`BootStatus`].
 //!
-//! `line`, `grub` and `parameters` are pure; `loaders` only read; `write` and `restore` write, and
-//! know no particular loader. The journal of the runtime shield ends with the boot; this one
+//! Imports point down: documents and errors, then lines and GRUB's texts, then parameters and
+//! loaders, then plan, write, restore, trial and status. `line`, `grub` and `parameters` are pure;
+//! `loaders` only read; `write` and `restore` write, and know no particular loader. The journal of the runtime shield ends with the boot; this one
 //! survives it.
 
 mod by_hand;

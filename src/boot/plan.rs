@@ -284,7 +284,7 @@ fn choose_rule(
     } else {
         RealtimeAbsence::Unknown
     };
-    let default = found.next.and_then(|index| found.entries.get(index));
+    let default = found.next_entry();
     let first = found.entries.iter().find(|entry| !entry.ours);
     match (default, first) {
         (_, None) => {
