@@ -1,6 +1,7 @@
 //! The closed list of changes that cpushield makes to a machine. A [`Change`] is data: one executor
 //! writes, reads back and journals it, one undo restores it (`apply/`). Pure.
 
+use crate::quote::quote_for_shell;
 use cpushield_linux::{CpuSet, Error, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -295,9 +296,9 @@ impl Change {
     pub fn shell(&self) -> String {
         match self {
             Change::Write { path, value, .. } => {
-                format!("echo {} > {}", quote(value), quote(path))
+                format!("echo {} > {}", quote_for_shell(value), quote_for_shell(path))
             }
-            Change::MakeDir { path } => format!("mkdir {}", quote(path)),
+            Change::MakeDir { path } => format!("mkdir {}", quote_for_shell(path)),
             Change::Affinity { task, comm, cpus } => {
                 format!("taskset -pc {cpus} {} > /dev/null  # {}", task.tid, escape_comment(comm))
             }
@@ -305,7 +306,7 @@ impl Change {
                 format!("{} {}  # {}", chrt(*policy), task.tid, escape_comment(comm))
             }
             Change::MoveTasks { from, to } => {
-                let (from, to) = (quote(from), quote(to));
+                let (from, to) = (quote_for_shell(from), quote_for_shell(to));
                 // v1 moves threads, v2 processes; bound kernel threads cannot move.
                 format!(
                     "f=tasks; [ -e {from}/$f ] || f=cgroup.procs; \
@@ -347,16 +348,6 @@ fn chrt(policy: SchedPolicy) -> String {
 /// Makes a text safe for a shell comment: the name of a task may contain any byte.
 fn escape_comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-/// Quotes a word for the shell if it needs quotes.
-fn quote(word: &str) -> String {
-    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_,./+:=".contains(c));
-    if !word.is_empty() && is_plain {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod live;
 pub mod load;
 pub mod plan;
 pub mod policy;
+pub mod quote;
 pub mod report;
 pub mod run;
 pub mod screen;

@@ -12,9 +12,10 @@ const COLUMNS_MAX: usize = 100;
 
 /// The modules of `src/` and what each may import; only `cli` imports freely.
 const IMPORTS: &[(&str, &[&str])] = &[
-    ("boot", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
+    ("boot", &["causes", "change", "plan", "policy", "quote", "survey", "tunables", "with_text"]),
     ("causes", &["with_text"]),
-    ("change", &[]),
+    ("change", &["quote"]),
+    ("quote", &[]),
     ("with_text", &[]),
     ("compare", &["latency", "load", "verify", "with_text"]),
     ("export", &["causes", "verify"]),
@@ -55,18 +56,24 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "experiment",
             "latency",
             "plan",
+            "quote",
             "run",
             "survey",
             "verify",
         ],
     ),
-    ("experiment", &["boot", "compare", "latency", "load", "policy", "tunables", "with_text"]),
+    (
+        "experiment",
+        &["boot", "compare", "latency", "load", "policy", "quote", "tunables", "with_text"],
+    ),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
 ];
 
 /// Pure modules: they may not use the machine.
-const PURE: &[&str] =
-    &["causes", "change", "compare", "export", "live", "plan", "policy", "report", "tunables"];
+const PURE: &[&str] = &[
+    "causes", "change", "compare", "export", "live", "plan", "policy", "quote", "report",
+    "tunables",
+];
 
 struct Source {
     path: String,

@@ -2,12 +2,11 @@
 //! replaces the menu's entries: its configuration and its command line. Pure except for the
 //! loaders' traces, which [`loaders::manual_steps`] looks for.
 
-use super::document::WantedParameter;
+use super::document::{UnknownReason, WantedParameter};
 use super::line::{self, ParameterConflict};
 use super::loaders;
 use super::parameters::KernelParameter;
-use super::reason::UnknownReason;
-use super::status::possible_cpus;
+use super::running_kernel::possible_cpus;
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;

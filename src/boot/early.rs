@@ -4,10 +4,10 @@
 //! The initramfs needs no part of it: its programs have exited when the root file system takes
 //! over.
 
+use super::document::{Enabled, InitSystem};
 use super::error::BootError;
-use super::trial::quote_for_unit;
+use crate::quote::{quote_for_shell, quote_for_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
-use serde::{Deserialize, Serialize};
 
 /// The journal of what was written, in the state directory.
 pub const JOURNAL: &str = "at-boot.json";
@@ -17,30 +17,6 @@ pub const UNIT: &str = "cpushield.service";
 pub const MARK: &str = "# Made by cpushield; `cpushield disable` removes it.\n";
 /// The script for init systems other than systemd.
 const SCRIPT: &str = "/etc/init.d/cpushield";
-
-/// The init system that applies the shield at boot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InitSystem {
-    /// systemd.
-    Systemd,
-    /// OpenRC.
-    Openrc,
-    /// Scripts with LSB headers, as Debian's and Devuan's sysvinit runs them.
-    Sysv,
-}
-
-/// The shield that is applied at every boot: what `cpushield enable` wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Enabled {
-    /// The init system.
-    pub init: InitSystem,
-    /// The file that was written.
-    pub path: String,
-    /// The arguments of `cpushield`.
-    pub words: Vec<String>,
-}
 
 /// The command line that the init system runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +35,6 @@ impl StartCommand {
         let words = head.into_iter().chain(self.words.iter().map(String::as_str));
         words.map(quote).collect::<Vec<_>>().join(" ")
     }
-}
-
-/// Quotes a word for `sh`.
-fn quote_for_sh(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The path, the text and the permissions of the file for an init system.
@@ -106,7 +77,7 @@ fn unit(call: &StartCommand) -> String {
 /// The OpenRC script. It runs after the services that mount file systems, by OpenRC's own names and
 /// by Debian's. It uses no `need`: OpenRC 0.56 does not start a service that needs a missing one.
 fn openrc(call: &StartCommand) -> String {
-    let (line, program) = (call.command_line(quote_for_sh), quote_for_sh(&call.program));
+    let (line, program) = (call.command_line(quote_for_shell), quote_for_shell(&call.program));
     format!(
         "#!/sbin/openrc-run\n{MARK}\
          description='shield CPUs before services start'\n\n\
@@ -118,7 +89,7 @@ fn openrc(call: &StartCommand) -> String {
 }
 
 fn sysv(call: &StartCommand) -> String {
-    let (line, program) = (call.command_line(quote_for_sh), quote_for_sh(&call.program));
+    let (line, program) = (call.command_line(quote_for_shell), quote_for_shell(&call.program));
     format!(
         "#!/bin/sh\n### BEGIN INIT INFO\n\
          # Provides:          cpushield\n\
@@ -178,7 +149,7 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
             why: "this machine's init system is unknown".to_owned(),
             instructions: vec![
                 "run this at boot, before other programs start:".to_owned(),
-                format!("    {}", call.command_line(quote_for_sh)),
+                format!("    {}", call.command_line(quote_for_shell)),
             ],
         });
     };

@@ -145,6 +145,25 @@ pub enum BootError {
     Killed,
 }
 
+impl BootError {
+    /// The loader's files or its menu are not as expected.
+    pub(super) fn wrong(why: String, hint: Option<&str>) -> BootError {
+        BootError::Wrong { why, hint: hint.map(str::to_owned) }
+    }
+
+    /// The loader cannot boot an entry just once.
+    pub(super) fn cannot_boot_once(why: impl fmt::Display) -> BootError {
+        BootError::Wrong {
+            why: format!("this machine cannot boot a trial: {why}"),
+            hint: Some(
+                "to bypass the loader: --trial --kexec; or without a trial, in addition to the \
+                 current entry: cpushield boot apply --keep-default"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
 impl From<Error> for BootError {
     fn from(error: Error) -> BootError {
         if error.is_stop() { BootError::Killed } else { BootError::Access(error) }

@@ -1,12 +1,10 @@
 //! The kernels of a boot menu: what each was built with, which of them get the parameters, and
 //! which parameters they know. Takes the menu's entries and reads the files of these kernels.
 
-use super::document::{BootKernel, UnknownParameter};
-use super::grub::generator::{self, KernelRule};
-use super::kernel_file;
+use super::document::{BootKernel, KernelRule, UnknownParameter, UnknownReason};
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::KernelParameter;
-use super::reason::UnknownReason;
+use super::{kernel_file, kernel_glob};
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -89,7 +87,7 @@ impl<'a> SelectedKernels<'a> {
         match &self.rule {
             KernelRule::Realtime => self.realtime(entry) == Some(true),
             KernelRule::First => index == 0,
-            KernelRule::Matching { glob } => generator::matches(glob, &entry.version),
+            KernelRule::Matching { glob } => kernel_glob::matches(glob, &entry.version),
         }
     }
 

@@ -3,11 +3,12 @@
 //! because the next reboot by systemd starts a loaded kernel (`reboot` in systemctl(1),
 //! SYSTEMCTL_SKIP_AUTO_KEXEC).
 
-use super::difference::UndoNote;
-use super::document::{BootJournal, BootPlan, WrittenParameters};
+use super::document::{BootJournal, BootPlan, UndoNote, WrittenParameters};
 use super::error::BootError;
+use super::journal::{read_journal, save_journal};
+use super::kernel_file;
 use super::loaders::{self, LoaderEntry};
-use super::{kernel_file, line, write};
+use super::running_kernel::boot_id;
 use cpushield_linux::{Host, Store};
 
 /// A kernel that can be loaded.
@@ -54,10 +55,10 @@ pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
 /// It has no such entry, its files are not found, or the loader computes its command line.
 pub fn image(host: &Host, written: &WrittenParameters) -> Result<KexecImage, BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    let entry = found.entries.iter().find(|entry| {
-        written.kernels.contains(&entry.version)
-            && written.words.iter().all(|word| line::has(&entry.args, word))
-    });
+    let entry = found
+        .entries
+        .iter()
+        .find(|entry| written.kernels.contains(&entry.version) && entry.has_words(&written.words));
     let image = match entry {
         Some(entry) => find_image(host, entry),
         None => Err("no menu entry has the parameters".to_owned()),
@@ -222,15 +223,11 @@ fn is_loaded(host: &Host) -> bool {
     host.read_line("/sys/kernel/kexec_loaded").is_ok_and(|loaded| loaded.trim() == "1")
 }
 
-fn boot_id(host: &Host) -> Option<String> {
-    host.read_line("/proc/sys/kernel/random/boot_id").ok()
-}
-
 /// Records in the journal which boot has loaded a kernel with the words; `None`: none has.
 fn record_loaded_kernel(store: &Store, boot_id: Option<String>) -> Result<(), BootError> {
-    let Some(mut journal) = super::journal(store)? else { return Ok(()) };
+    let Some(mut journal) = read_journal(store)? else { return Ok(()) };
     journal.loaded = boot_id;
-    write::save_journal(store, &journal)
+    save_journal(store, &journal)
 }
 
 /// Unloads the kernel that this boot loaded. Returns a note for the user when that is refused.

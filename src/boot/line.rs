@@ -2,11 +2,11 @@
 //! that contradict, and the limit of its length. Pure. The other words stay as they are, byte for
 //! byte.
 
-use crate::survey::{CommandLineFault, LIST_PER_KIND_SINCE, isolation_setup};
+use super::document::DifferentLists;
+use crate::survey::{CommandLineFault, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
-use serde::Serialize;
 use std::fmt;
 
 /// Parameters whose values are CPU lists: equal sets are equal values.
@@ -142,33 +142,6 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
     let added: usize = merged.add.iter().map(|word| word.len() + 1).sum();
     let bytes = line.trim_end().len() + added + 1;
     if bytes > limit { Err(ParameterConflict::TooLong { bytes, limit }) } else { Ok(merged) }
-}
-
-/// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes
-/// both.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DifferentLists {
-    /// `isolcpus=…`, which is on the line.
-    pub isolcpus: String,
-    /// `nohz_full=…`, the word to add.
-    pub nohz_full: String,
-    /// Whether this kernel is known to take both.
-    pub both_taken: bool,
-}
-
-impl fmt::Display for DifferentLists {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DifferentLists { isolcpus, nohz_full, both_taken } = self;
-        write!(f, "{nohz_full} and {isolcpus} are different lists: ")?;
-        match both_taken {
-            true => f.write_str("this kernel takes both"),
-            false => write!(
-                f,
-                "kernels before {LIST_PER_KIND_SINCE} ignore {isolcpus}, later ones take both; \
-                 the version of this one is unknown"
-            ),
-        }
-    }
 }
 
 /// The two different lists that the line has with these words; `None` when there are none.

@@ -2,58 +2,34 @@
 //! removed again, byte for byte. `Machine` + `ShieldRequest` + the loader's menu → [`BootPlan`] →
 //! files and a [`BootJournal`] → [`BootStatus`].
 //!
-//! `line`, `grub` and `parameters` are pure; `loaders` only read; `write` and `restore` write, and
-//! know no particular loader. The journal of the runtime shield ends with the boot; this one
+//! Imports point down: documents and errors, then lines and GRUB's texts, then parameters and
+//! loaders, then plan, write, restore, trial and status. `line`, `grub` and `parameters` are pure;
+//! `loaders` only read; `write` and `restore` write, and know no particular loader. The journal of the runtime shield ends with the boot; this one
 //! survives it.
 
 mod by_hand;
-mod difference;
 mod document;
-pub mod doubt;
 pub mod early;
 pub mod error;
 pub mod grub;
+mod journal;
 mod kernel_file;
+pub mod kernel_glob;
 mod kernels;
 pub mod kexec;
 pub mod line;
 pub mod loaders;
 pub mod parameters;
 pub mod plan;
-pub mod reason;
 mod refusals;
 mod restore;
+pub mod running_kernel;
 pub mod status;
 pub mod trial;
+mod trial_unit;
 mod warnings;
 pub mod write;
 
-pub use difference::{BootDifference, UndoNote};
 pub use document::*;
-pub use doubt::{TrialDoubt, TrialReason};
 pub use error::BootError;
-pub use warnings::BootWarning;
-
-use cpushield_linux::Store;
-
-/// The journal of boot files in the state directory.
-pub const JOURNAL: &str = "boot.json";
-
-/// The journal; `None` when nothing is written.
-///
-/// # Errors
-/// It cannot be read, or is not a journal of this form.
-pub fn journal(store: &Store) -> Result<Option<BootJournal>, BootError> {
-    let Some(bytes) = store.read(JOURNAL)? else { return Ok(None) };
-    let journal: BootJournal = serde_json::from_slice(&bytes)
-        .map_err(|error| invalid_journal(store, error.to_string()))?;
-    if journal.journal != "cpushield-boot" || journal.schema != SCHEMA {
-        let form = format!("{} {}", journal.journal, journal.schema);
-        return Err(invalid_journal(store, format!("a journal of schema {form}")));
-    }
-    Ok(Some(journal))
-}
-
-fn invalid_journal(store: &Store, why: String) -> BootError {
-    BootError::Journal { path: store.path(JOURNAL), why }
-}
+pub use journal::{JOURNAL, read_journal};

@@ -3,15 +3,17 @@
 //! nothing itself.
 
 use super::by_hand;
-use super::document::{BootKernel, BootPlan, SCHEMA, SkippedParameter, WantedParameter};
+use super::document::{
+    BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, SkipReason,
+    SkippedParameter, WantedParameter,
+};
 use super::error::BootError;
-use super::grub::generator::{self, KernelRule};
+use super::kernel_glob;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
-use super::reason::{BootReason, NextBoot, RealtimeAbsence, SkipReason};
-use super::status;
+use super::running_kernel::possible_cpus;
 use super::warnings;
 use crate::plan::{PlanRefusal, Shield, choose};
 use crate::policy::ShieldRequest;
@@ -88,13 +90,13 @@ pub fn plan(
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
-        covers_later: menu.is_some_and(|(loader, _)| loader.covers_later(host)),
+        covers_later: found.covers_later,
         proves: trial_cpus(&target, origin),
         cpus: target.cpus,
         housekeeping: target.rest,
         why,
         skipped,
-        next: next_boot(found),
+        next: found.next_boot(),
         warnings,
         rule: kernels.rule,
         instructions,
@@ -157,7 +159,7 @@ pub fn for_words(
         why: Vec::new(),
         skipped: Vec::new(),
         rule: KernelRule::Matching { glob: version },
-        next: next_boot(found),
+        next: found.next_boot(),
         warnings: found.warnings.clone(),
         instructions: match menu {
             Some(_) => Vec::new(),
@@ -195,12 +197,6 @@ fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootEr
     BootError::NoKernel { asked, known }
 }
 
-/// Which entry boots next, and why.
-pub(super) fn next_boot(found: &FoundLoader) -> Option<NextBoot> {
-    let entry = found.entries.get(found.next?)?;
-    Some(NextBoot { title: entry.title.clone(), why: found.why.clone() })
-}
-
 fn check_names(request: &BootRequest) -> Result<(), BootError> {
     for (name, on) in &request.shield.tunables {
         match super::parameters::named(name) {
@@ -218,7 +214,7 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
         }
     }
     match &request.kernels {
-        Some(glob) if !generator::is_plain_glob(glob) => {
+        Some(glob) if !kernel_glob::is_plain(glob) => {
             Err(BootError::NotPlain { what: "--kernels".to_owned(), text: glob.clone() })
         }
         _ => Ok(()),
@@ -288,7 +284,7 @@ fn choose_rule(
     } else {
         RealtimeAbsence::Unknown
     };
-    let default = found.next.and_then(|index| found.entries.get(index));
+    let default = found.next_entry();
     let first = found.entries.iter().find(|entry| !entry.ours);
     match (default, first) {
         (_, None) => {
@@ -361,7 +357,7 @@ fn check_lists(
     words: &[String],
 ) -> Result<(), BootError> {
     let Some(version) = KernelVersion::from_release(&entry.version) else { return Ok(()) };
-    let possible = status::possible_cpus(host);
+    let possible = possible_cpus(host);
     match line::first_ignored(&entry.args, words, &possible, Some(version)) {
         None => Ok(()),
         Some(fault @ CommandLineFault::BeyondLast { .. }) => {

@@ -1,13 +1,21 @@
 //! Restores what [`super::write`] wrote: each boot file to its original bytes, as its journal has
 //! them. A file that another program changed since loses our parameters only.
 
-use super::difference::UndoNote;
-use super::document::{BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile};
+use super::document::{BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile, UndoNote};
 use super::error::BootError;
+use super::journal::{invalid_journal, remove_journal};
 use super::loaders::{self, BootLoader};
-use super::write::write_error;
-use super::{JOURNAL, trial};
+use super::trial_unit;
 use cpushield_linux::{Host, Store};
+
+/// Cancels the one boot of the trial's entry.
+pub(super) fn disarm_trial(
+    host: &Host,
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+) -> Result<(), BootError> {
+    journal.trial.as_ref().map_or(Ok(()), |trial| loader.cancel_boot_once(host, &trial.entry))
+}
 
 /// Restores every file of the journal, then removes the journal.
 pub(super) fn restore_all(
@@ -15,12 +23,12 @@ pub(super) fn restore_all(
     store: &Store,
     journal: &BootJournal,
 ) -> Result<RemovedParameters, BootError> {
-    let loader = loaders::named(&journal.loader).ok_or_else(|| BootError::Journal {
-        path: store.path(JOURNAL),
-        why: format!("this version knows no boot loader {:?}", journal.loader),
+    let loader = loaders::named(&journal.loader).ok_or_else(|| {
+        let why = format!("this version knows no boot loader {:?}", journal.loader);
+        invalid_journal(store, why)
     })?;
     let mut undone = RemovedParameters::default();
-    let unit = trial::unit_path();
+    let unit = trial_unit::path();
     let (unit, files): (Vec<_>, Vec<_>) = journal.files.iter().partition(|it| it.path == unit);
     for saved in files {
         let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
@@ -33,11 +41,11 @@ pub(super) fn restore_all(
     }
     // The unit comes last: after a kill before this, the next boot restores the rest.
     for saved in unit {
-        trial::disable(host);
+        trial_unit::disable(host);
         let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
     }
-    store.remove(JOURNAL)?;
+    remove_journal(store)?;
     Ok(undone)
 }
 
@@ -57,7 +65,7 @@ fn restore_file(
     let original = saved.original.as_ref().and_then(FileBytes::get);
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
     if now.is_none() && original.is_some() && !host.exists(dir) {
-        return Err(write_error(
+        return Err(BootError::wrong(
             format!("{dir} does not exist, so {path} cannot be restored"),
             Some("mount its file system, then: cpushield boot undo"),
         ));
@@ -94,7 +102,7 @@ fn restore_file(
     // The file was generated again since, for example after a kernel was installed.
     let generated = loader.generate(host, path)?;
     if loader.without_ours(&generated) != generated {
-        return Err(write_error(format!("{path} would still contain our entries"), None));
+        return Err(BootError::wrong(format!("{path} would still contain our entries"), None));
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
     host.replace_file(path, &generated, access)?;

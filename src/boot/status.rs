@@ -1,21 +1,21 @@
 //! Which parameters are written, booted and in force: compares the journal, the loader's menu,
 //! `/proc/cmdline` and the kernel's files. Writes nothing.
 
-use super::difference::BootDifference;
-use super::document::{BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
+use super::document::{BootDifference, BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
 use super::error::BootError;
-use super::{early, line, loaders, plan, refusals, trial, write};
+use super::journal::{read_journal, read_last_trial};
+use super::running_kernel::{boot_id, possible_cpus, read_effect};
+use super::{early, line, loaders, refusals};
 use crate::survey::{CommandLineFault, isolation_setup};
-use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
-use cpushield_linux::{CpuSet, Host, Store};
+use cpushield_linux::{Host, Store};
 
 /// Reads the status of the boot parameters.
 ///
 /// # Errors
 /// The journal or a file of the loader cannot be read or parsed.
 pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
-    let journal = super::journal(store)?;
+    let journal = read_journal(store)?;
     let menu = loaders::find(host)?;
     let booted = host.read_line("/proc/cmdline").unwrap_or_default();
     let running = host.read_line("/proc/sys/kernel/osrelease").ok();
@@ -24,7 +24,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let mut kernels: Vec<String> = Vec::new();
     for entry in &found.entries {
         let new = !kernels.contains(&entry.version);
-        let has = !words.is_empty() && write::find_entry(&found, &entry.version, &words).is_some();
+        let has = !words.is_empty() && found.entry_with(&entry.version, &words).is_some();
         if new && has {
             kernels.push(entry.version.clone());
         }
@@ -48,18 +48,17 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         .map(|journal| differences(journal, &words, &kernels, running.as_deref()))
         .unwrap_or_default();
     let trial = journal.as_ref().and_then(|journal| journal.trial.clone());
-    let last_trial = store.read(trial::TRIAL)?.and_then(|text| serde_json::from_slice(&text).ok());
     Ok(BootStatus {
         schema: SCHEMA,
-        covers_later: menu.as_ref().is_some_and(|(loader, _)| loader.covers_later(host)),
+        covers_later: found.covers_later,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         words,
         rule: journal.map(|journal| journal.rule),
         kernels,
-        next: plan::next_boot(&found),
+        next: found.next_boot(),
         trial,
         trial_state,
-        last_trial,
+        last_trial: read_last_trial(store)?,
         enabled: early::installed(store)?,
         faults: command_line_faults(host, &booted, running.as_deref()),
         differs,
@@ -75,14 +74,13 @@ fn trial_state(
     found: &loaders::FoundLoader,
 ) -> Option<TrialState> {
     let trial = journal.trial.as_ref()?;
-    if host.read_line("/proc/sys/kernel/random/boot_id").ok() == journal.boot_id {
+    if boot_id(host) == journal.boot_id {
         return Some(TrialState::Armed);
     }
     if words.iter().all(|word| word.booted) {
         return Some(TrialState::Booted);
     }
-    let next = found.next.and_then(|index| found.entries.get(index));
-    if next.is_some_and(|entry| entry.id.as_ref() == Some(&trial.entry)) {
+    if found.boots_next(&trial.entry) {
         return Some(TrialState::NotTaken);
     }
     let stat = host.read("/proc/stat").unwrap_or_default();
@@ -94,11 +92,6 @@ fn trial_state(
 fn command_line_faults(host: &Host, line: &str, release: Option<&str>) -> Vec<CommandLineFault> {
     let version = release.and_then(KernelVersion::from_release);
     isolation_setup(line, &possible_cpus(host), version).faults
-}
-
-pub(super) fn possible_cpus(host: &Host) -> CpuSet {
-    let text = host.read_line("/sys/devices/system/cpu/possible").unwrap_or_default();
-    text.parse().unwrap_or_default()
 }
 
 /// What differs from what was written, and what to do.
@@ -136,37 +129,4 @@ fn differences(
         }));
     }
     differs
-}
-
-/// Reads what the kernel shows for a word, and whether that is what the word requests; `None` where
-/// it shows nothing.
-#[must_use]
-pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
-    let path = match name {
-        "nohz_full" => "/sys/devices/system/cpu/nohz_full",
-        "irqaffinity" => "/proc/irq/default_smp_affinity",
-        "workqueue.unbound_cpus" => "/sys/devices/virtual/workqueue/cpumask",
-        "nosmt" => "/sys/devices/system/cpu/smt/control",
-        "clocksource" => "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-        _ => return (None, None),
-    };
-    let Ok(text) = host.read_line(path) else { return (None, None) };
-    let text = text.trim();
-    let wanted = value.parse::<CpuSet>().ok();
-    let (found, same) = match name {
-        "nohz_full" => {
-            let set = text.parse::<CpuSet>().ok();
-            (text.to_owned(), set.is_some() && set == wanted)
-        }
-        // The masks have existing CPUs only; the parameter may name more.
-        "irqaffinity" | "workqueue.unbound_cpus" => match CpuSet::parse_mask(text) {
-            Ok(set) => (set.to_string(), wanted.is_some_and(|wanted| set.is_subset(&wanted))),
-            Err(_) => (text.to_owned(), false),
-        },
-        "nosmt" => (text.to_owned(), ["off", "forceoff", "notsupported"].contains(&text)),
-        _ => (text.to_owned(), text == value),
-    };
-    let name = if cmdline::same_name(name, "nosmt") { "smt" } else { name };
-    (Some(format!("{name}: {found}")), Some(same))
 }

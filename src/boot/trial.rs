@@ -6,58 +6,13 @@
 //! The trial's entries follow all others, so neither a number nor a lost `saved_entry` can make
 //! them the default.
 
-use super::document::{BootJournal, SettledAs, TrialEnd};
-use super::doubt::{TrialDoubt, TrialReason};
+use super::document::{BootJournal, SettledAs, TrialDoubt, TrialEnd, TrialReason};
 use super::error::BootError;
-use super::loaders::{self, BootLoader};
-use super::restore::restore_all;
-use super::{line, refusals, status, write};
+use super::journal::{read_journal, save_last_trial};
+use super::restore::{disarm_trial, restore_all};
+use super::running_kernel::{boot_id, read_effect};
+use super::{line, loaders, refusals, trial_unit, write};
 use cpushield_linux::{CpuSet, Error, Host, Store};
-
-/// The result of the last trial, in the state directory.
-pub const TRIAL: &str = "boot-trial.json";
-
-/// The systemd unit that concludes a trial after its boot.
-pub const UNIT: &str = "cpushield-trial.service";
-
-/// Lets a kernel that panics reboot the machine after 30 seconds.
-pub const PANIC: &str = "panic=30";
-
-/// The first words of the unit.
-const MARK: &str = "# Made by cpushield;";
-
-/// The path of the unit.
-#[must_use]
-pub fn unit_path() -> String {
-    format!("/etc/systemd/system/{UNIT}")
-}
-
-/// The unit: it runs once after the trial's boot. It is `simple`, so the boot does not wait for the
-/// watch to finish.
-#[must_use]
-pub fn unit(program: &str, state: &str) -> String {
-    format!(
-        "{MARK} `cpushield boot undo` removes it.\n\
-         [Unit]\n\
-         Description=cpushield: keep or remove the boot parameters of this trial boot\n\
-         After=multi-user.target\n\n\
-         [Service]\n\
-         Type=simple\n\
-         ExecStart={} --state {} boot conclude\n\n\
-         [Install]\n\
-         WantedBy=multi-user.target\n",
-        quote_for_unit(program),
-        quote_for_unit(state)
-    )
-}
-
-/// Quotes a word for a command line in a unit: `%` and `$` are doubled (systemd.service(5),
-/// "Command lines").
-#[must_use]
-pub fn quote_for_unit(word: &str) -> String {
-    let word = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
-    format!("\"{}\"", word.replace('$', "$$"))
-}
 
 /// What this boot shows about a trial before the shield is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,10 +28,9 @@ pub struct TrialObservation {
 /// # Errors
 /// There is no trial, or the machine was not rebooted since it was armed.
 pub fn observe(host: &Host, store: &Store) -> Result<TrialObservation, BootError> {
-    let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
+    let Some(journal) = read_journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = &journal.trial else { return Err(BootError::NoTrial) };
-    let now = host.read_line("/proc/sys/kernel/random/boot_id").ok();
-    if now == journal.boot_id {
+    if boot_id(host) == journal.boot_id {
         return Err(BootError::NotBooted { entry: trial.entry.clone() });
     }
     let mut against = missing_words(host, &journal)?;
@@ -105,12 +59,12 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
     let mut against = observe(host, store)?.against;
     let booted = against.is_empty();
     against.extend_from_slice(doubts);
-    let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
+    let Some(journal) = read_journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = journal.trial.clone() else { return Err(BootError::NoTrial) };
     let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
     // First: whatever happens later, the trial does not boot again. The unit is removed last, so
     // that the next boot concludes a trial whose end was interrupted.
-    disarm(host, loader, &journal)?;
+    disarm_trial(host, loader, &journal)?;
     let mut files = None;
     if against.is_empty() {
         match write::make_permanent(host, store, journal.clone()) {
@@ -132,7 +86,7 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
                 (false, _) => TrialReason::NotAsWanted { doubts: against },
             };
             // The journal on disk has the files that making it permanent has changed.
-            let journal = super::journal(store)?.unwrap_or(journal);
+            let journal = read_journal(store)?.unwrap_or(journal);
             let undone = restore_all(host, store, &journal).map_err(|error| match error {
                 BootError::Killed => BootError::Killed,
                 error => {
@@ -144,9 +98,8 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
             TrialEnd { entry, end: SettledAs::TakenBack, why, files }
         }
     };
-    let text = serde_json::to_string_pretty(&end).unwrap_or_default();
-    store.replace(TRIAL, text.as_bytes())?;
-    remove_unit(host)?;
+    save_last_trial(store, &end)?;
+    trial_unit::remove(host)?;
     Ok(end)
 }
 
@@ -156,7 +109,7 @@ fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<TrialDoubt>, 
     let log = host.kernel_log().unwrap_or_default();
     let mut missing = Vec::new();
     for word in &journal.words {
-        let (shows, in_force) = status::read_effect(host, word);
+        let (shows, in_force) = read_effect(host, word);
         if !line::has(&booted, word) {
             missing.push(TrialDoubt::NotBooted { word: word.clone() });
         } else if in_force == Some(false) {
@@ -171,53 +124,14 @@ fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<TrialDoubt>, 
     Ok(missing)
 }
 
-/// Cancels the one boot of the trial's entry.
-pub(super) fn disarm(
-    host: &Host,
-    loader: &dyn BootLoader,
-    journal: &BootJournal,
-) -> Result<(), BootError> {
-    journal.trial.as_ref().map_or(Ok(()), |trial| loader.cancel_boot_once(host, &trial.entry))
-}
-
-/// Disables the unit while its file exists, which names the link.
-pub(super) fn disable(host: &Host) {
-    if host.exists(&unit_path()) {
-        // An error is fine: the link may already be gone.
-        let _ = host.systemctl(&["disable", UNIT]);
-    }
-}
-
-/// Removes the unit.
-fn remove_unit(host: &Host) -> Result<(), BootError> {
-    let path = unit_path();
-    if host.read(&path).is_ok_and(|text| text.starts_with(MARK)) {
-        disable(host);
-        host.erase_file(&path)?;
-    }
-    Ok(())
-}
-
 /// Removes the unit when there is no trial: the process that concluded one was killed at the end.
 ///
 /// # Errors
 /// The journal cannot be read, or the file cannot be removed.
 pub fn remove_stale_unit(host: &Host, store: &Store) -> Result<(), BootError> {
     let _lock = store.lock()?;
-    match super::journal(store)?.and_then(|journal| journal.trial) {
+    match read_journal(store)?.and_then(|journal| journal.trial) {
         Some(_) => Ok(()),
-        None => remove_unit(host),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quoting_for_a_unit_keeps_every_character() {
-        assert_eq!(quote_for_unit("/usr/bin/cpushield"), "\"/usr/bin/cpushield\"");
-        assert_eq!(quote_for_unit(r#"/a b/$x/100%"\"#), r#""/a b/$$x/100%%\"\\""#);
-        assert!(unit("/x", "/y").contains("ExecStart=\"/x\" --state \"/y\" boot conclude\n"));
+        None => trial_unit::remove(host),
     }
 }

@@ -7,17 +7,22 @@ use super::document::{
     WrittenParameters,
 };
 use super::error::BootError;
+use super::journal::{read_journal, save_journal};
 use super::loaders::{
-    self, BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, ParameterAssignment,
+    self, BootFilePlan, BootLoader, EntryPosition, FileEdit, ParameterAssignment,
 };
 use super::parameters::{ParameterOffer, named};
-use super::restore::restore_all;
-use super::{JOURNAL, kexec, line, plan, trial};
+use super::restore::{disarm_trial, restore_all};
+use super::running_kernel::boot_id;
+use super::{kexec, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
 
 /// Bytes that must be free in addition to what is written: a file system that is full to the last
 /// block fails in unpredictable ways.
 const SPARE: u64 = 256 << 10;
+
+/// Lets a kernel that panics in a trial reboot the machine after 30 seconds.
+pub const PANIC: &str = "panic=30";
 
 /// The words of a plan that are still to be written.
 #[must_use]
@@ -103,7 +108,7 @@ pub fn write(
     let words = words(plan);
     let kernels = chosen_kernels(plan);
     let _lock = store.lock()?;
-    match super::journal(store)? {
+    match read_journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if journal.words == words && journal.rule == plan.rule => {
             return summarize(host, loader, journal, Vec::new());
@@ -114,7 +119,7 @@ pub fn write(
     let mut boot_words = words.clone();
     let panics = plan.kernels.iter().any(|it| it.chosen && it.panics);
     if mode.trial && !panics {
-        boot_words.push(trial::PANIC.to_owned());
+        boot_words.push(PANIC.to_owned());
     }
     let mut file_plan = {
         let (words, position) = (&boot_words, mode.position());
@@ -123,15 +128,15 @@ pub fn write(
         loader.plan_files(host, &assignment)?
     };
     if let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) {
-        let bytes = trial::unit(program, state).into_bytes();
-        file_plan.edits.push(FileEdit { path: trial::unit_path(), bytes, mode: 0o644 });
+        let bytes = trial_unit::text(program, state).into_bytes();
+        file_plan.edits.push(FileEdit { path: trial_unit::path(), bytes, mode: 0o644 });
     }
     let files = read_originals(host, loader, &file_plan)?;
     let mut journal = BootJournal {
         journal: "cpushield-boot".to_owned(),
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        boot_id: host.read_line("/proc/sys/kernel/random/boot_id").ok(),
+        boot_id: boot_id(host),
         loader: loader.name().to_owned(),
         rule: plan.rule.clone(),
         words: words.clone(),
@@ -158,7 +163,7 @@ pub fn write(
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let disarmed = trial::disarm(host, loader, &journal);
+            let disarmed = disarm_trial(host, loader, &journal);
             let undo_error = disarmed.and(restore_all(host, store, &journal).map(drop)).err();
             Err(BootError::Failed {
                 why: error.to_string(),
@@ -179,7 +184,7 @@ fn arm_trial(
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
     let Some(entry) = found.entries.iter().find(|it| it.ours).and_then(|it| it.id.clone()) else {
-        return Err(write_error("the menu has no entry of cpushield".to_owned(), None));
+        return Err(BootError::wrong("the menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.unit.is_some();
     let keep_default = mode.keep_default;
@@ -190,7 +195,7 @@ fn arm_trial(
     journal.trial = Some(trial);
     save_journal(store, journal)?;
     if unit {
-        host.systemctl(&["enable", trial::UNIT])?;
+        host.systemctl(&["enable", trial_unit::UNIT])?;
     }
     if mode.kexec { Ok(()) } else { loader.boot_once(host, &entry) }
 }
@@ -209,7 +214,7 @@ pub(super) fn make_permanent(
     journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));
     if journal.kernels.is_empty() {
         let why = "none of the kernels that were to get the parameters is in the menu any more";
-        return Err(write_error(why.to_owned(), None));
+        return Err(BootError::wrong(why.to_owned(), None));
     }
     let file_plan = {
         let (kernels, words) = (&journal.kernels, &journal.words);
@@ -245,14 +250,6 @@ fn hint_of(error: &BootError) -> Option<String> {
         BootError::Wrong { hint, .. } => hint.clone(),
         _ => None,
     }
-}
-
-pub(super) fn save_journal(store: &Store, journal: &BootJournal) -> Result<(), BootError> {
-    let text = serde_json::to_string_pretty(journal).map_err(|error| BootError::Journal {
-        path: store.path(JOURNAL),
-        why: error.to_string(),
-    })?;
-    Ok(store.replace(JOURNAL, (text + "\n").as_bytes())?)
 }
 
 /// Reads every file that will be written, and checks that all of them can be.
@@ -335,24 +332,23 @@ fn write_files(
         check_other_entries(path, &original, &loader.without_ours(&generated))?;
         host.replace_file(path, &generated, saved.access())?;
         if host.read_bytes(path)? != generated {
-            return Err(write_error(format!("{path} does not contain what was written"), None));
+            return Err(BootError::wrong(
+                format!("{path} does not contain what was written"),
+                None,
+            ));
         }
         saved.left = Some(FileBytes::new(&generated));
     }
     let Some(found) = loader.find(host)? else {
-        return Err(write_error("the boot menu is gone".to_owned(), None));
+        return Err(BootError::wrong("the boot menu is gone".to_owned(), None));
     };
     for version in &journal.kernels {
-        if find_entry(&found, version, &journal.words).is_none() {
+        if found.entry_with(version, &journal.words).is_none() {
             let why = format!("no entry with the parameters was made for {version}");
-            return Err(write_error(why, None));
+            return Err(BootError::wrong(why, None));
         }
     }
     Ok(())
-}
-
-pub(super) fn write_error(why: String, hint: Option<&str>) -> BootError {
-    BootError::Wrong { why, hint: hint.map(str::to_owned) }
 }
 
 /// Checks that everything except our own entries is unchanged.
@@ -370,20 +366,7 @@ fn check_other_entries(path: &str, original: &[u8], others: &[u8]) -> Result<(),
     );
     let hint = "the file differs from what its configuration generates now: run update-grub (or \
                 grub-mkconfig), check the menu, and try again";
-    Err(write_error(why, Some(hint)))
-}
-
-/// The entry of a kernel that has all words.
-pub(super) fn find_entry<'a>(
-    found: &'a FoundLoader,
-    version: &str,
-    words: &[String],
-) -> Option<&'a loaders::LoaderEntry> {
-    found.entries.iter().find(|entry| entry.version == version && has_words(entry, words))
-}
-
-fn has_words(entry: &loaders::LoaderEntry, words: &[String]) -> bool {
-    words.iter().all(|word| line::has(&entry.args, word))
+    Err(BootError::wrong(why, Some(hint)))
 }
 
 fn summarize(
@@ -394,13 +377,12 @@ fn summarize(
 ) -> Result<WrittenParameters, BootError> {
     let BootJournal { words, kernels, trial, .. } = journal;
     let found = loader.find(host)?.unwrap_or_default();
-    let next = found.next.and_then(|index| found.entries.get(index));
-    let ours = found.entries.iter().find(|entry| entry.ours && has_words(entry, &words));
+    let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&words));
     let entry = ours.and_then(|entry| entry.id.clone());
     Ok(WrittenParameters {
         loader: loader.name().to_owned(),
-        next: plan::next_boot(&found),
-        next_has: next.is_some_and(|entry| has_words(entry, &words)),
+        next: found.next_boot(),
+        next_has: found.next_entry().is_some_and(|entry| entry.has_words(&words)),
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
@@ -417,9 +399,9 @@ fn summarize(
 /// A file cannot be restored; the journal is kept then.
 pub fn undo(host: &Host, store: &Store) -> Result<Option<RemovedParameters>, BootError> {
     let _lock = store.lock()?;
-    let Some(journal) = super::journal(store)? else { return Ok(None) };
+    let Some(journal) = read_journal(store)? else { return Ok(None) };
     if let Some(loader) = loaders::named(&journal.loader) {
-        trial::disarm(host, loader, &journal)?;
+        disarm_trial(host, loader, &journal)?;
     }
     let note = kexec::unload(host, &journal)?;
     let mut undone = restore_all(host, store, &journal)?;

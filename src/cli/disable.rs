@@ -3,7 +3,7 @@
 use super::undo::UnrestoredChanges;
 use super::{GlobalArgs, undo};
 use crate::apply::{self, UndoneShield};
-use crate::boot::early::{self, Enabled};
+use crate::boot::{Enabled, early};
 use crate::failure::Failure;
 use crate::plan::{Shield, named};
 use crate::report::undone_text;

@@ -3,7 +3,8 @@
 use super::request::RequestArgs;
 use super::{GlobalArgs, apply, undo};
 use crate::apply::AppliedPlan;
-use crate::boot::early::{self, Enabled, StartCommand};
+use crate::boot::Enabled;
+use crate::boot::early::{self, StartCommand};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{applied_text, enabled_text};

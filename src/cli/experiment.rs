@@ -224,7 +224,7 @@ fn check_unshielded(
     if reboot == RebootPermission::Denied || !matrix.has_boots() {
         return Ok(());
     }
-    if boot::journal(store)?.is_some() {
+    if boot::read_journal(store)?.is_some() {
         return Err(Failure::machine(
             "the boot loader already has kernel parameters from cpushield",
         )

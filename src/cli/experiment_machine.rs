@@ -8,7 +8,7 @@ use super::standing;
 use super::undo_watchdog::UndoWatchdog;
 use crate::apply::{self, ApplyError};
 use crate::boot::loaders::EntryPosition;
-use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, trial, write};
+use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
 use crate::change::Outcome;
 use crate::experiment::matrix::CPUS;
 use crate::experiment::{
@@ -237,7 +237,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
         for parameter in &wanted {
-            if let (shows, Some(false)) = status::read_effect(self.host, parameter) {
+            if let (shows, Some(false)) = running_kernel::read_effect(self.host, parameter) {
                 let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
                 return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
             }
@@ -247,7 +247,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             self.home.as_deref().unwrap_or_default().split_whitespace().collect();
         let mut added: Vec<&str> = now.difference(&home).copied().collect();
         added.retain(|word| {
-            let is_trial = !wanted.is_empty() && *word == trial::PANIC;
+            let is_trial = !wanted.is_empty() && *word == write::PANIC;
             !is_trial && !wanted.iter().any(|parameter| parameter == word)
         });
         let removed: Vec<&str> = home.difference(&now).copied().collect();
@@ -287,7 +287,8 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
 
     fn restore_boot_files(&mut self) -> Result<(), Failure> {
         // Keep parameters that `boot apply` wrote.
-        if !boot::journal(&self.store)?.is_some_and(|journal| self.wrote_boot_parameters(&journal))
+        if !boot::read_journal(&self.store)?
+            .is_some_and(|journal| self.wrote_boot_parameters(&journal))
         {
             return Ok(());
         }
@@ -307,7 +308,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         self.ui.status("rebooting …");
         if self.has_systemd() {
             // Some loaders take the entry of a one-time boot as an argument of the reboot.
-            let entry = boot::journal(&self.store)?.and_then(|journal| journal.trial?.reboot);
+            let entry = boot::read_journal(&self.store)?.and_then(|journal| journal.trial?.reboot);
             let argument = entry.map(|entry| format!("--reboot-argument={entry}"));
             let args: Vec<&str> = ["reboot"].into_iter().chain(argument.as_deref()).collect();
             return Ok(self.host.systemctl(&args)?);

@@ -1,6 +1,6 @@
 //! The systemd unit that resumes an experiment after each boot.
 
-use crate::boot::trial::quote_for_unit;
+use crate::quote::quote_for_unit;
 use cpushield_linux::{Error, FileAttributes, Host};
 
 /// The name of the unit.

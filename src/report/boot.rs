@@ -2,11 +2,9 @@
 
 use super::moment::moment;
 use super::table::{Align, fit, fold, lay_out};
-use crate::boot::early::Enabled;
-use crate::boot::grub::generator::KernelRule;
 use crate::boot::{
-    BootPlan, BootStatus, FileFate, RemovedParameters, SettledAs, TrialBoot, TrialEnd, TrialState,
-    WrittenParameters,
+    BootPlan, BootStatus, Enabled, FileFate, KernelRule, RemovedParameters, SettledAs, TrialBoot,
+    TrialEnd, TrialState, WrittenParameters,
 };
 use crate::plan::named;
 

@@ -3,7 +3,8 @@
 //! programs run here in separate namespaces; `cargo xtask vm test enable-init-scripts` lets them
 //! shield a CPU.
 
-use cpushield::boot::early::{self, InitSystem, StartCommand};
+use cpushield::boot::InitSystem;
+use cpushield::boot::early::{self, StartCommand};
 use cpushield_linux::{CommandOutput, Host, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;

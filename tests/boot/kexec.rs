@@ -5,9 +5,8 @@ use super::grub::{LOADED, Machine};
 use super::make_plan;
 use cpushield::boot::kexec::{self, KexecImage};
 use cpushield::boot::plan::BootRequest;
-use cpushield::boot::reason::NextReason;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, WrittenParameters, journal, loaders};
+use cpushield::boot::{BootError, NextReason, WrittenParameters, loaders, read_journal};
 use cpushield_linux::InjectedFault;
 
 const RT: &str = "6.12.9-rt-amd64";
@@ -161,7 +160,7 @@ fn after_a_refusal_no_kernel_stays_loaded_and_the_loader_boots_the_trial_once() 
             let (_, hint) = split_error(&error);
             assert!(hint.ends_with("reboot instead"), "{hint}");
             assert!(!init || machine.read(LOADED) == "0\n");
-            assert_eq!(journal(&machine.store()).unwrap().unwrap().loaded, None);
+            assert_eq!(read_journal(&machine.store()).unwrap().unwrap().loaded, None);
             let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
             assert!(found.entries[found.next.unwrap()].ours, "{}", found.why);
             let is_once = matches!(found.why, NextReason::ForOneBoot { .. });

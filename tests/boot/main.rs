@@ -13,11 +13,11 @@ mod others;
 mod settle;
 mod trial;
 
-use cpushield::boot::grub::generator::{self, KernelRule};
+use cpushield::boot::grub::generator;
 use cpushield::boot::loaders::EntryPosition;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, loaders, status};
+use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
 use cpushield::policy::ShieldRequest;
 use cpushield::survey::survey;
 use cpushield_linux::{Host, InjectedFault};

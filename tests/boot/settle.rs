@@ -5,7 +5,7 @@ use super::grub::Machine;
 use super::make_plan;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, SettledAs, TrialEnd, journal, loaders, trial};
+use cpushield::boot::{BootError, SettledAs, TrialEnd, loaders, read_journal, trial};
 use cpushield_linux::{Host, InjectedFault};
 
 const UNIT: &str = "etc/systemd/system/cpushield-trial.service";
@@ -107,7 +107,7 @@ fn the_next_call_concludes_a_trial_whose_end_was_killed_or_refused_at_any_write(
         let killed = machine.host().failing(InjectedFault::Stop { at });
         conclude(&machine, &killed).unwrap_err();
         // The unit that would conclude it at the next boot is still enabled.
-        let journal = journal(&machine.store()).unwrap();
+        let journal = read_journal(&machine.store()).unwrap();
         if journal.is_some_and(|journal| journal.trial.is_some()) {
             assert!(machine.path(LINK).exists(), "killed at write {at}");
         }

@@ -4,10 +4,9 @@
 use super::grub::Machine;
 use super::{make_plan, request_cpus};
 use cpushield::boot::plan::BootRequest;
-use cpushield::boot::reason::NextReason;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{
-    BootError, SettledAs, TrialDoubt, TrialReason, TrialState, loaders, status, trial,
+    BootError, NextReason, SettledAs, TrialDoubt, TrialReason, TrialState, loaders, status, trial,
 };
 use cpushield_linux::InjectedFault;
 

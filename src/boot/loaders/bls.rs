@@ -3,14 +3,13 @@
 //! entries that follow all others, get separate files. Kernels that `kernel-install` adds later get
 //! the words from our hook.
 
+use super::boot_loader::{
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, ParameterAssignment,
+};
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, split_key,
 };
-use super::kernel_install_hook;
-use super::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader,
-    ParameterAssignment, one_shot_entry,
-};
+use super::{kernel_install_hook, one_shot_entry};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::line;
@@ -27,7 +26,7 @@ const OURS: &str = "a-cpushield-";
 /// The first line of our own entries.
 const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 
-pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
+static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "bls",
     files: list_files,
     parse,
@@ -75,6 +74,7 @@ impl BootLoader for BlsLoader {
             entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
         }
         if kernel_install_hook::is_used(host) {
+            found.covers_later = true;
             found.warnings.clear();
         }
         (found.next, found.why) = one_shot_entry::find_next(host, &found.entries);
@@ -124,10 +124,6 @@ impl BootLoader for BlsLoader {
         stripped
     }
 
-    fn covers_later(&self, host: &Host) -> bool {
-        kernel_install_hook::is_used(host)
-    }
-
     fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
         bytes.starts_with(MARK.as_bytes())
             || bytes.starts_with(kernel_install_hook::MARK.as_bytes())
@@ -136,13 +132,11 @@ impl BootLoader for BlsLoader {
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         one_shot_entry::arm(host, entry)?;
         // Checks what the loader will boot, not what was written.
-        let found = self.find(host)?.unwrap_or_default();
-        let next = found.next.and_then(|index| found.entries.get(index));
-        if next.is_some_and(|next| next.id.as_deref() == Some(entry)) {
+        if self.find(host)?.unwrap_or_default().boots_next(entry) {
             return Ok(());
         }
         one_shot_entry::disarm(host, entry)?;
-        Err(super::grub::trial_error(format!("the loader would not boot {entry} next")))
+        Err(BootError::cannot_boot_once(format!("the loader would not boot {entry} next")))
     }
 
     fn boot_instructions(&self, host: &Host, entry: &str) -> String {
@@ -155,6 +149,10 @@ impl BootLoader for BlsLoader {
 
     fn creates(&self, path: &str) -> bool {
         is_ours(path) || path == kernel_install_hook::PATH
+    }
+
+    fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
+        LINES.check_round_trip(bytes, words);
     }
 }
 
@@ -240,7 +238,7 @@ fn split_step(text: &str) -> (Option<u64>, &str) {
 }
 
 /// Parses one entry. Of several `options` lines, which the loader joins, it takes the first.
-pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
+fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let (mut title, mut version, mut args, mut kernel) = (None, None, None, None);
     let (mut is_linux, mut ramdisks) = (false, Vec::new());
     for (begin, number, line) in numbered_lines(text) {

@@ -1,12 +1,12 @@
 //! Loaders whose files have each kernel's command line as plain text. Words are put in front of it,
 //! and nothing else in the file changes. A file that cannot be parsed is not written.
 
-use super::{
-    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
+use super::boot_loader::{
+    BootFilePlan, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
+use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
-use crate::boot::reason::NextReason;
-use crate::boot::{BootWarning, line};
+use crate::boot::line;
 use cpushield_linux::Host;
 use std::ops::Range;
 
@@ -86,34 +86,7 @@ pub(super) fn running_release(host: &Host, _path: &str, _part: &CmdlinePart) -> 
 }
 
 impl CmdlineFileLoader {
-    /// Adds words to every line of a text, removes them, and asserts that the text is unchanged.
-    pub(super) fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
-        let Ok(text) = std::str::from_utf8(bytes) else { return };
-        let Ok(parts) = (self.parse)(text) else { return };
-        if parts
-            .iter()
-            .any(|part| line::without(&text[part.args.clone()], words) != text[part.args.clone()])
-        {
-            return;
-        }
-        let mut new = text.to_owned();
-        for part in parts.into_iter().rev() {
-            let args = line::with_words(&text[part.args.clone()], words);
-            new.replace_range(part.args, &args);
-        }
-        if new != text {
-            let back = self.strip_words(new.as_bytes(), words);
-            assert_eq!(back.as_deref(), Some(bytes), "{}", self.name);
-        }
-    }
-}
-
-impl BootLoader for CmdlineFileLoader {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
+    pub(super) fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let files = (self.files)(host);
         if files.is_empty() {
             return Ok(None);
@@ -138,10 +111,11 @@ impl BootLoader for CmdlineFileLoader {
         if !self.any_kernel {
             warnings.insert(0, BootWarning::LaterKernelsLeftOut);
         }
-        Ok(Some(FoundLoader { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
+        let (menu, covers_later) = (self.menu.to_owned(), self.any_kernel);
+        Ok(Some(FoundLoader { entries, next: only, why, warnings, menu, covers_later }))
     }
 
-    fn plan_files(
+    pub(super) fn plan_files(
         &self,
         host: &Host,
         assignment: &ParameterAssignment,
@@ -157,7 +131,7 @@ impl BootLoader for CmdlineFileLoader {
         Ok(plan)
     }
 
-    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+    pub(super) fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
         let text = std::str::from_utf8(now).ok()?;
         let mut new = text.to_owned();
         for part in (self.parse)(text).ok()?.into_iter().rev() {
@@ -167,16 +141,25 @@ impl BootLoader for CmdlineFileLoader {
         (new != text).then(|| new.into_bytes())
     }
 
-    fn covers_later(&self, _host: &Host) -> bool {
-        self.any_kernel
-    }
-
-    fn boot_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
-        Err(super::grub::trial_error(format!("{} cannot boot an entry just once", self.name)))
-    }
-
-    fn boot_instructions(&self, _host: &Host, entry: &str) -> String {
-        format!("choose {entry} in the menu")
+    /// Adds words to every line of a text, removes them, and asserts that the text is unchanged.
+    pub(super) fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
+        let Ok(text) = std::str::from_utf8(bytes) else { return };
+        let Ok(parts) = (self.parse)(text) else { return };
+        if parts
+            .iter()
+            .any(|part| line::without(&text[part.args.clone()], words) != text[part.args.clone()])
+        {
+            return;
+        }
+        let mut new = text.to_owned();
+        for part in parts.into_iter().rev() {
+            let args = line::with_words(&text[part.args.clone()], words);
+            new.replace_range(part.args, &args);
+        }
+        if new != text {
+            let back = self.strip_words(new.as_bytes(), words);
+            assert_eq!(back.as_deref(), Some(bytes), "{}", self.name);
+        }
     }
 }
 

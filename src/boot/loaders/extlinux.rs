@@ -8,18 +8,18 @@
 //! EXTLINUX can boot a label once (`extlinux --once`, kept in `ldlinux.sys` next to the file).
 //! U-Boot cannot: it uses `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
+use super::boot_loader::{
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, ParameterAssignment,
+};
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, add_words, edit_file, numbered_lines,
     split_key, unparsable,
 };
-use super::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, ParameterAssignment,
-    extlinux_adv, grub,
-};
+use super::extlinux_adv;
+use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
-use crate::boot::reason::NextReason;
-use crate::boot::{BootWarning, kernel_file, line};
+use crate::boot::{kernel_file, line};
 use cpushield_linux::Host;
 
 pub(super) const FILES: &[&str] = &[
@@ -51,7 +51,7 @@ const COPIED: &[&str] = &[
     "sysappend",
 ];
 
-pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
+static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "extlinux",
     files: list_files,
     parse,
@@ -125,15 +125,10 @@ impl BootLoader for ExtlinuxLoader {
         stripped.or_else(|| (others != text).then(|| others.into_bytes()))
     }
 
-    fn covers_later(&self, _host: &Host) -> bool {
-        false
-    }
-
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         let Some((dir, vector)) = locate(host) else {
-            return Err(grub::trial_error(
-                "U-Boot boots the label of `default` each time and cannot boot another one once"
-                    .to_owned(),
+            return Err(BootError::cannot_boot_once(
+                "U-Boot boots the label of `default` each time and cannot boot another one once",
             ));
         };
         host.run_program(&["extlinux", &format!("--once={entry}"), &dir])?;
@@ -144,7 +139,9 @@ impl BootLoader for ExtlinuxLoader {
             return Ok(());
         }
         self.cancel_boot_once(host, entry)?;
-        Err(grub::trial_error(format!("{vector} does not have {entry} for the next boot")))
+        Err(BootError::cannot_boot_once(format!(
+            "{vector} does not have {entry} for the next boot"
+        )))
     }
 
     fn boot_instructions(&self, host: &Host, entry: &str) -> String {
@@ -162,6 +159,10 @@ impl BootLoader for ExtlinuxLoader {
             host.run_program(&["extlinux", "--clear-once", &dir])?;
         }
         Ok(())
+    }
+
+    fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
+        LINES.check_round_trip(bytes, words);
     }
 }
 
@@ -275,7 +276,7 @@ struct ExtlinuxLabel {
 }
 
 /// Parses the labels that load a Linux kernel.
-pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
+fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let mut labels: Vec<ExtlinuxLabel> = Vec::new();
     for (begin, number, line) in numbered_lines(text) {
         let (key, range) = split_key(begin, line);

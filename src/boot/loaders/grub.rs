@@ -4,17 +4,18 @@
 //! `grub-mkconfig -o` overwrites `grub.cfg` in place, so a crash can leave half of it. We capture
 //! its output, check it with `grub-script-check`, and replace the file as a whole.
 
-use super::{
+use super::boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
     ParameterAssignment,
 };
-use crate::boot::BootWarning;
+use super::grub_environment::{self, locate, read_if_present};
+use super::systemd_boot::is_started_by_systemd_boot;
+use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
-use crate::boot::reason::NextReason;
+use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
-use cpushield_linux::{Error, Host};
 
 /// Before `10_linux`: our entry is the first one, which boots unless another is configured.
 const FIRST: &str = "/etc/grub.d/07_cpushield";
@@ -23,23 +24,8 @@ const LAST: &str = "/etc/grub.d/42_cpushield";
 /// The distribution's own script, which ours runs.
 const TEN: &str = "/etc/grub.d/10_linux";
 
-const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2", "grub2-mkconfig")];
-
 #[derive(Debug)]
 pub(super) struct GrubLoader;
-
-/// The directory of `grub.cfg`, and the program that generates it.
-pub(super) fn locate(host: &Host) -> Option<(&'static str, &'static str)> {
-    DIRS.iter().find(|(dir, _)| host.exists(&format!("{dir}/grub.cfg"))).copied()
-}
-
-fn read_if_present(host: &Host, path: &str) -> Result<Option<Vec<u8>>, Error> {
-    match host.read_bytes(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
 
 /// How to reach the menu, from the timeout in `grub.cfg`.
 fn describe_menu_access(cfg: &str) -> String {
@@ -59,7 +45,7 @@ impl BootLoader for GrubLoader {
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         // GRUB may be installed on a machine that another loader started.
-        if super::one_shot_entry::is_started_by_systemd_boot(host) == Some(true) {
+        if is_started_by_systemd_boot(host) == Some(true) {
             return Ok(None);
         }
         // Without 10_linux, `grub.cfg` has no kernel entries: GRUB reads BLS files.
@@ -156,41 +142,21 @@ impl BootLoader for GrubLoader {
     }
 
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        arm(host, entry)?;
+        grub_environment::arm(host, entry)?;
         // Checks what GRUB will boot, not what was written.
-        let found = self.find(host)?.unwrap_or_default();
-        let next = found.next.and_then(|index| found.entries.get(index));
-        if next.is_some_and(|next| next.id.as_deref() == Some(entry)) {
+        if self.find(host)?.unwrap_or_default().boots_next(entry) {
             return Ok(());
         }
         self.cancel_boot_once(host, entry)?;
-        Err(trial_error(format!("GRUB would not boot {entry} next")))
+        Err(BootError::cannot_boot_once(format!("GRUB would not boot {entry} next")))
     }
 
     fn boot_instructions(&self, host: &Host, entry: &str) -> String {
-        let (_, program) = locate(host).unwrap_or(("", "grub-mkconfig"));
-        let [once, always] = ["reboot", "set-default"].map(|it| program.replace("mkconfig", it));
-        format!("once: {once} {entry}; always: {always} {entry}, with GRUB_DEFAULT=saved")
+        grub_environment::boot_instructions(host, entry)
     }
 
     fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        let Some((dir, program)) = locate(host) else { return Ok(()) };
-        let block = format!("{dir}/grubenv");
-        let Some(bytes) = read_if_present(host, &block)? else { return Ok(()) };
-        let variables = env::parse(&bytes).unwrap_or_default();
-        // GRUB empties the variable when it has used it, and keeps the line.
-        let is_ours = variables
-            .iter()
-            .any(|(name, value)| name == "next_entry" && (value.is_empty() || value == entry));
-        if is_ours {
-            host.run_program(&[
-                &program.replace("mkconfig", "editenv"),
-                &block,
-                "unset",
-                "next_entry",
-            ])?;
-        }
-        Ok(())
+        grub_environment::disarm(host, entry)
     }
 
     fn creates(&self, _path: &str) -> bool {
@@ -208,52 +174,6 @@ fn sets_parameter(line: &str, keyword: &str) -> bool {
     let params = cmdline::parse(value.trim_matches(['"', '\'']));
     line.starts_with("GRUB_CMDLINE")
         && params.iter().any(|param| cmdline::same_name(&param.name, keyword))
-}
-
-/// Sets `next_entry` in GRUB's environment block.
-pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
-    let Some((dir, program)) = locate(host) else { return Err(BootError::NoTrial) };
-    check_grub_can_write(host, dir, program)?;
-    let (editor, block) = (program.replace("mkconfig", "editenv"), format!("{dir}/grubenv"));
-    let text = host.read(&format!("{dir}/grub.cfg"))?;
-    if !menu::parse(&text).is_ok_and(|menu| menu.honours_next) {
-        return Err(trial_error(format!("{dir}/grub.cfg does not use next_entry")));
-    }
-    host.run_program(&[&editor, &block, "set", &format!("next_entry={entry}")])?;
-    Ok(())
-}
-
-pub(super) fn trial_error(why: String) -> BootError {
-    BootError::Wrong {
-        why: format!("this machine cannot boot a trial: {why}"),
-        hint: Some(
-            "to bypass the loader: --trial --kexec; or without a trial, in addition to the current \
-             entry: cpushield boot apply --keep-default"
-                .to_owned(),
-        ),
-    }
-}
-
-/// Checks that GRUB can empty `next_entry` while it boots, or the trial would boot forever. It
-/// writes blocks of plain disks only (`check_writable` in util/grub.d/00_header.in of Debian,
-/// 2.06; save_env in docs/grub.texi).
-fn check_grub_can_write(host: &Host, dir: &str, program: &str) -> Result<(), BootError> {
-    let program = program.replace("mkconfig", "probe");
-    let layers = probe(host, &program, "abstraction", dir)?;
-    let file_system = probe(host, &program, "fs", dir)?;
-    if !layers.is_empty() {
-        return Err(trial_error(format!("GRUB cannot write to {dir}, which is on {layers}")));
-    }
-    match file_system.as_str() {
-        "ext2" | "fat" | "xfs" => Ok(()),
-        other => Err(trial_error(format!("GRUB is not known to write to {dir} ({other})"))),
-    }
-}
-
-/// Runs `grub-probe`.
-fn probe(host: &Host, program: &str, target: &str, dir: &str) -> Result<String, Error> {
-    let output = host.query_program(&[program, &format!("--target={target}"), dir], b"")?;
-    Ok(String::from_utf8_lossy(&output.out).trim().to_owned())
 }
 
 fn list_entries(
@@ -288,5 +208,5 @@ fn list_entries(
         warnings.push(BootWarning::DefaultGone { next: next.why.clone() });
     }
     let menu = describe_menu_access(text);
-    FoundLoader { entries, next: next_index, why: next.why, warnings, menu }
+    FoundLoader { entries, next: next_index, why: next.why, warnings, menu, covers_later: true }
 }

@@ -5,7 +5,7 @@
 //! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
 
-use crate::boot::grub::generator::KernelRule;
+use crate::boot::document::KernelRule;
 use cpushield_linux::Host;
 
 const DIR: &str = "/etc/kernel/install.d";

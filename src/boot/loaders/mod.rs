@@ -1,212 +1,27 @@
-//! Boot loaders, one file each. A loader reads its own menu and plans what to write. It writes no
-//! file itself: [`super::write`] does, for all of them, with the journal.
+//! Boot loaders, one file each, and the slice [`LOADERS`]. A loader reads its own menu and plans what
+//! to write. It writes no file itself: [`super::write`] does, for all of them, with the journal.
 
 mod bls;
+mod boot_loader;
 mod cmdline_files;
 mod extlinux;
 mod extlinux_adv;
 mod grub;
+mod grub_environment;
 mod kernel_install_hook;
 mod manual;
 mod one_shot_entry;
 mod raspberry;
+mod systemd_boot;
 
+pub use boot_loader::{
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
+    ParameterAssignment,
+};
 pub use manual::manual_steps;
 
 use super::error::BootError;
-use super::grub::generator::KernelRule;
-use super::reason::NextReason;
-use super::warnings::BootWarning;
 use cpushield_linux::Host;
-
-/// A kernel's entry in a menu.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoaderEntry {
-    /// The kernel's version.
-    pub version: String,
-    /// What the menu shows.
-    pub title: String,
-    /// The loader's name for it.
-    pub id: Option<String>,
-    /// The kernel's command line.
-    pub args: String,
-    /// Whether this tool made it.
-    pub ours: bool,
-    /// The files that it loads; `None` when its file does not name them.
-    pub files: Option<EntryFiles>,
-    /// Its file and line, `/boot/grub/grub.cfg:87`.
-    pub place: String,
-}
-
-/// The files of an entry as the loader names them, relative to the root of their file system.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryFiles {
-    /// The kernel.
-    pub kernel: String,
-    /// Initial RAM disks, in order; empty when there are none.
-    pub ramdisks: Vec<String>,
-}
-
-/// A loader's menu on this machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FoundLoader {
-    /// Entries with a kernel, in the order of the menu.
-    pub entries: Vec<LoaderEntry>,
-    /// Which of them boots next.
-    pub next: Option<usize>,
-    /// Why that one.
-    pub why: NextReason,
-    /// What the user should know.
-    pub warnings: Vec<BootWarning>,
-    /// How to reach the menu while the machine boots.
-    pub menu: String,
-}
-
-/// A file to write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileEdit {
-    /// The file.
-    pub path: String,
-    /// Its new bytes.
-    pub bytes: Vec<u8>,
-    /// Permission bits for a new file.
-    pub mode: u32,
-}
-
-/// What to write, in order: edited files, then those that the loader's own program generates from
-/// them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BootFilePlan {
-    /// Files with their new bytes.
-    pub edits: Vec<FileEdit>,
-    /// Files of ours to remove, before others are generated.
-    pub removed: Vec<String>,
-    /// Files that [`BootLoader::generate`] generates.
-    pub generated: Vec<String>,
-}
-
-/// Which words to give to which kernels.
-#[derive(Debug, Clone, Copy)]
-pub struct ParameterAssignment<'a> {
-    /// Which kernels, including those installed later.
-    pub rule: &'a KernelRule,
-    /// The versions that the rule chooses now.
-    pub kernels: &'a [String],
-    /// The words.
-    pub words: &'a [String],
-    /// Where new entries come.
-    pub position: EntryPosition,
-}
-
-/// Where our entries come in a menu.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryPosition {
-    /// Before all others, so that one of them boots by default. Loaders that cannot do that add the
-    /// words to the existing entries.
-    First,
-    /// After all others, so that the default entry does not change.
-    Last,
-}
-
-/// One boot loader.
-pub trait BootLoader: Sync {
-    /// Its name.
-    fn name(&self) -> &'static str;
-
-    /// Reads its menu; `None` when this machine does not use it.
-    ///
-    /// # Errors
-    /// Its files cannot be read or parsed.
-    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError>;
-
-    /// Plans what to write.
-    ///
-    /// # Errors
-    /// Nothing can be written here.
-    fn plan_files(
-        &self,
-        host: &Host,
-        assignment: &ParameterAssignment,
-    ) -> Result<BootFilePlan, BootError>;
-
-    /// The file and line that give a kernel this parameter, for a user who wants to change it.
-    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
-        None
-    }
-
-    /// Generates a file with the loader's own program, without writing it.
-    ///
-    /// # Errors
-    /// There is no such program, or it fails.
-    fn generate(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
-        Err(BootError::Wrong { why: format!("no program generates {path}"), hint: None })
-    }
-
-    /// A generated file without our entries.
-    fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
-        generated.to_vec()
-    }
-
-    /// A file that another program changed since, without these words; `None` when it has none of
-    /// them, or when this loader adds no words to existing files.
-    fn strip_words(&self, _now: &[u8], _words: &[String]) -> Option<Vec<u8>> {
-        None
-    }
-
-    /// Files with our words that are not in the journal (`known`), because they were created
-    /// later; each with its bytes without the words.
-    fn strip_later_files(
-        &self,
-        _host: &Host,
-        _known: &[&str],
-        _words: &[String],
-    ) -> Vec<(String, Vec<u8>)> {
-        Vec::new()
-    }
-
-    /// Whether a kernel that is installed later is covered too.
-    fn covers_later(&self, _host: &Host) -> bool {
-        true
-    }
-
-    /// Whether an existing file is one of ours.
-    fn is_ours(&self, _path: &str, _bytes: &[u8]) -> bool {
-        false
-    }
-
-    /// Makes this entry boot once, and reads back that it will.
-    ///
-    /// # Errors
-    /// The loader cannot boot an entry just once, or refuses to.
-    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
-
-    /// The argument of the reboot that starts the entry of [`BootLoader::boot_once`], for loaders
-    /// that need one.
-    fn reboot_argument(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// How the user can boot this entry.
-    fn boot_instructions(&self, host: &Host, entry: &str) -> String;
-
-    /// Cancels [`BootLoader::boot_once`] if the entry has not booted yet.
-    ///
-    /// # Errors
-    /// The loader refuses it.
-    fn cancel_boot_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
-        Ok(())
-    }
-
-    /// Whether an edit creates this file, so that it must not exist before.
-    fn creates(&self, _path: &str) -> bool {
-        false
-    }
-
-    /// Whether [`BootLoader::generate`] generates this file.
-    fn is_generated(&self, _path: &str) -> bool {
-        false
-    }
-}
 
 /// Parses bytes as a file of each loader that has command lines as text, adds words, removes them,
 /// and checks that nothing else has changed; for fuzzing.
@@ -215,9 +30,7 @@ pub trait BootLoader: Sync {
 /// Something else has changed.
 pub fn check_round_trip(bytes: &[u8]) {
     let words = ["nohz_full=2-3".to_owned()];
-    for lines in [&bls::LINES, &extlinux::LINES, &raspberry::LINES] {
-        lines.check_round_trip(bytes, &words);
-    }
+    LOADERS.iter().for_each(|loader| loader.check_round_trip(bytes, &words));
 }
 
 /// Every loader, the one with the most reliable signs first.

@@ -4,51 +4,18 @@
 //! Sources: the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE), `bootctl(1)`; 10_linux
 //! and blscfg.c of Fedora's GRUB 2.06.
 
-use super::grub::{self, GrubLoader};
-use super::{BootLoader, LoaderEntry};
+use super::boot_loader::LoaderEntry;
+use super::grub_environment;
+use super::systemd_boot::{is_systemd_boot, read_efi_variable};
+use crate::boot::document::NextReason;
 use crate::boot::error::BootError;
-use crate::boot::grub::{env, generator};
-use crate::boot::reason::NextReason;
+use crate::boot::grub::env;
+use crate::boot::kernel_glob;
 use cpushield_linux::Host;
-
-/// The vendor of the Boot Loader Interface.
-const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
-
-/// Reads an EFI variable that systemd-boot and `bootctl` share; `None` when it is not set.
-fn read_efi_variable(host: &Host, name: &str) -> Option<String> {
-    let bytes = host.read_bytes(&format!("/sys/firmware/efi/efivars/{name}-{VENDOR}")).ok()?;
-    // Four bytes of attributes, then UTF-16 with a zero at its end (efivarfs, Linux).
-    let units = bytes.get(4..)?.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-    let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
-    Some(String::from_utf16_lossy(&units)).filter(|text| !text.is_empty())
-}
-
-/// Whether systemd-boot started this machine: by its own EFI variable, or by the running kernel's
-/// command line. GRUB's begins with `BOOT_IMAGE=` (grub-core/loader/i386/linux.c); systemd-boot's
-/// may have a file with backslashes (`initrd=\`, src/boot/boot.c of systemd). `None` when unknown.
-pub(super) fn is_started_by_systemd_boot(host: &Host) -> Option<bool> {
-    if let Some(info) = read_efi_variable(host, "LoaderInfo") {
-        return Some(info.starts_with("systemd-boot"));
-    }
-    let line = host.read_line("/proc/cmdline").unwrap_or_default();
-    let grub = line.starts_with("BOOT_IMAGE=");
-    (grub || line.contains("initrd=\\")).then_some(!grub)
-}
-
-/// Whether systemd-boot started this machine; when unknown, whether its program is installed.
-fn is_systemd_boot(host: &Host) -> bool {
-    match is_started_by_systemd_boot(host) {
-        Some(started) => started,
-        None => ["/boot", "/boot/efi", "/efi"].iter().any(|dir| {
-            let names = host.list(&format!("{dir}/EFI/systemd")).unwrap_or_default();
-            names.iter().any(|name| name.starts_with("systemd-boot"))
-        }),
-    }
-}
 
 /// The variables of GRUB's environment block and of `grub.cfg`, which entries use as `$name`.
 pub(super) fn read_grub_variables(host: &Host) -> Vec<(String, String)> {
-    let Some((dir, _)) = grub::locate(host) else { return Vec::new() };
+    let Some((dir, _)) = grub_environment::locate(host) else { return Vec::new() };
     let block = host.read_bytes(&format!("{dir}/grubenv")).unwrap_or_default();
     let mut known = env::parse(&block).unwrap_or_default();
     let text = host.read(&format!("{dir}/grub.cfg")).unwrap_or_default();
@@ -130,7 +97,7 @@ fn find_loader_conf_default(host: &Host, entries: &[LoaderEntry]) -> Option<Stri
     let text = dirs.iter().find_map(|dir| host.read(&format!("{dir}/loader/loader.conf")).ok())?;
     let glob = text.lines().find_map(|line| line.trim().strip_prefix("default"))?.trim();
     let mut ids = entries.iter().filter_map(|it| it.id.as_deref());
-    ids.find(|id| generator::matches(glob, &format!("{id}.conf"))).map(str::to_owned)
+    ids.find(|id| kernel_glob::matches(glob, &format!("{id}.conf"))).map(str::to_owned)
 }
 
 /// Makes an entry boot once.
@@ -139,15 +106,14 @@ pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
         // A PREEMPT_RT kernel does not call the firmware after boot, because a call may take long
         // (EFI_DISABLE_RUNTIME in drivers/firmware/efi/Kconfig, 6.12).
         if read_efi_variable(host, "LoaderInfo").is_none() {
-            return Err(grub::trial_error(
-                "the running kernel shows no EFI variables (a PREEMPT_RT kernel needs efi=runtime)"
-                    .to_owned(),
+            return Err(BootError::cannot_boot_once(
+                "the running kernel shows no EFI variables (a PREEMPT_RT kernel needs efi=runtime)",
             ));
         }
         host.run_program(&["bootctl", "set-oneshot", &format!("{entry}.conf")])?;
         return Ok(());
     }
-    grub::arm(host, entry)
+    grub_environment::arm(host, entry)
 }
 
 /// How the user can boot an entry.
@@ -157,7 +123,7 @@ pub(super) fn boot_instructions(host: &Host, entry: &str) -> String {
             "once: bootctl set-oneshot {entry}.conf; always: bootctl set-default {entry}.conf"
         );
     }
-    GrubLoader.boot_instructions(host, entry)
+    grub_environment::boot_instructions(host, entry)
 }
 
 /// Cancels [`arm`] if the entry has not booted yet.
@@ -166,5 +132,5 @@ pub(super) fn disarm(host: &Host, entry: &str) -> Result<(), BootError> {
     if once.is_some_and(|id| id.trim_end_matches(".conf") == entry) {
         host.run_program(&["bootctl", "set-oneshot", ""])?;
     }
-    if is_systemd_boot(host) { Ok(()) } else { GrubLoader.cancel_boot_once(host, entry) }
+    if is_systemd_boot(host) { Ok(()) } else { grub_environment::disarm(host, entry) }
 }

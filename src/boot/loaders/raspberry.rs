@@ -8,12 +8,12 @@
 //! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
+use super::boot_loader::{
+    BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
+    ParameterAssignment,
+};
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, unparsable,
-};
-use super::{
-    BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    ParameterAssignment, grub,
 };
 use crate::boot::error::BootError;
 use crate::boot::line;
@@ -32,7 +32,7 @@ const ARGUMENT: &str = "0 tryboot";
 /// Where the firmware shows that flag; older ones do not.
 const FLAG: &str = "/proc/device-tree/chosen/bootloader/tryboot";
 
-pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
+static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "raspberry-pi",
     files: list_files,
     parse,
@@ -221,32 +221,31 @@ impl BootLoader for RaspberryLoader {
     fn boot_once(&self, host: &Host, _entry: &str) -> Result<(), BootError> {
         let Some((dir, _, config)) = locate(host)? else { return Err(BootError::NoTrial) };
         if let Some((name, line)) = config.tryboot {
-            return Err(grub::trial_error(format!(
+            return Err(BootError::cannot_boot_once(format!(
                 "{dir}/{name} has a section [tryboot] in line {line}, so another program uses that \
                  flag"
             )));
         }
         let autoboot = host.read(&format!("{dir}/autoboot.txt")).unwrap_or_default();
         if autoboot.lines().any(|line| line.replace(' ', "") == "tryboot_a_b=1") {
-            return Err(grub::trial_error(format!(
+            return Err(BootError::cannot_boot_once(format!(
                 "with tryboot_a_b=1 in {dir}/autoboot.txt the firmware does not read {TRYBOOT}"
             )));
         }
         if !host.exists(FLAG) {
-            return Err(grub::trial_error(format!(
+            return Err(BootError::cannot_boot_once(format!(
                 "the firmware shows no {FLAG}: a system update installs a firmware that does"
             )));
         }
         if !host.read("/proc/kallsyms").is_ok_and(|it| it.contains("rpi_firmware_notify_reboot")) {
-            return Err(grub::trial_error(
+            return Err(BootError::cannot_boot_once(
                 "the running kernel does not pass the reboot argument to the firmware; Raspberry \
-                 Pi's own kernels do"
-                    .to_owned(),
+                 Pi's own kernels do",
             ));
         }
         if !host.exists("/run/systemd/system") {
-            return Err(grub::trial_error(
-                "only systemd is known to reboot with an argument".to_owned(),
+            return Err(BootError::cannot_boot_once(
+                "only systemd is known to reboot with an argument",
             ));
         }
         Ok(())
@@ -263,10 +262,14 @@ impl BootLoader for RaspberryLoader {
     fn creates(&self, path: &str) -> bool {
         path.ends_with(TRYBOOT) || path.ends_with(CMDLINE)
     }
+
+    fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
+        LINES.check_round_trip(bytes, words);
+    }
 }
 
 /// Parses the only line.
-pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
+fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let line = text.lines().next().unwrap_or("");
     let from = line.len() - line.trim_start().len();
     let args = from..from + line.trim().len();

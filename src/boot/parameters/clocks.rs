@@ -1,6 +1,6 @@
 //! Parameters for the tick's phase and the clock source.
 
-use super::{KernelParameter, ParameterOffer};
+use super::kernel_parameter::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables::CLOCKSOURCE_PAGE;

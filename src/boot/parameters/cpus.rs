@@ -1,6 +1,6 @@
 //! Parameters that name CPUs: the tick, RCU callbacks, interrupts, work queues.
 
-use super::{KernelParameter, ParameterOffer, ParameterTarget};
+use super::kernel_parameter::{KernelParameter, ParameterOffer, ParameterTarget};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables::{NOCBS_PAGE, NOHZ_PAGE};

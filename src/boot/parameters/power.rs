@@ -1,6 +1,6 @@
 //! Parameters for power and SMT siblings, and others that tuning guides recommend.
 
-use super::{KernelParameter, ParameterOffer};
+use super::kernel_parameter::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
 

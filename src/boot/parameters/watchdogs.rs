@@ -1,6 +1,6 @@
 //! Parameters that switch off the periodic checks on every CPU.
 
-use super::{KernelParameter, ParameterOffer};
+use super::kernel_parameter::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
 

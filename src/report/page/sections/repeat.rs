@@ -2,6 +2,7 @@
 //! order, with the shield undone at the end.
 
 use crate::latency::LatencyMeasurement;
+use crate::quote::quote_for_shell;
 use crate::report::page::block::ReportBlock;
 use crate::report::page::material::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
@@ -272,12 +273,7 @@ fn exact(ns: u64) -> String {
     fits.map_or_else(|| format!("{ns}ns"), |(size, unit)| format!("{}{unit}", ns / size))
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word for a shell, on one line.
 fn quoted(word: &str) -> String {
-    let word = word.replace(char::is_control, "_");
-    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c));
-    if !word.is_empty() && is_plain {
-        return word;
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    quote_for_shell(&word.replace(char::is_control, "_"))
 }

@@ -1,12 +1,19 @@
 //! The documents about booting: the wanted parameters ([`BootPlan`]), the original files
-//! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data.
+//! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data; these files import no other
+//! file of the room.
 
-use super::difference::{BootDifference, UndoNote};
-use super::doubt::TrialReason;
-use super::early::Enabled;
-use super::grub::generator::KernelRule;
-use super::reason::{BootReason, NextBoot, SkipReason, UnknownReason};
-use super::warnings::BootWarning;
+mod difference;
+mod doubt;
+mod kernel_rule;
+mod reason;
+mod warning;
+
+pub use difference::{BootDifference, UndoNote};
+pub use doubt::{TrialDoubt, TrialReason};
+pub use kernel_rule::KernelRule;
+pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
+pub use warning::{BootWarning, DifferentLists};
+
 use crate::survey::CommandLineFault;
 use crate::with_text;
 use cpushield_linux::{CpuSet, FileAttributes};
@@ -245,7 +252,7 @@ impl SavedFile {
     }
 }
 
-/// What [`super::write::write`] did.
+/// What [`crate::boot::write::write`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WrittenParameters {
     /// The boot loader.
@@ -271,7 +278,7 @@ pub struct WrittenParameters {
     pub trial: Option<TrialBoot>,
 }
 
-/// What [`super::write::undo`] did.
+/// What [`crate::boot::write::undo`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RemovedParameters {
     /// The files, each with its fate.
@@ -293,6 +300,30 @@ pub enum FileFate {
     MadeAnew,
     /// Another program changed it since, so it was left alone.
     Drifted,
+}
+
+/// The init system that applies the shield at boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InitSystem {
+    /// systemd.
+    Systemd,
+    /// OpenRC.
+    Openrc,
+    /// Scripts with LSB headers, as Debian's and Devuan's sysvinit runs them.
+    Sysv,
+}
+
+/// The shield that is applied at every boot: what `cpushield enable` wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enabled {
+    /// The init system.
+    pub init: InitSystem,
+    /// The file that was written.
+    pub path: String,
+    /// The arguments of `cpushield`.
+    pub words: Vec<String>,
 }
 
 /// Which parameters are written, booted and in force.

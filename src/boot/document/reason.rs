@@ -171,7 +171,7 @@ pub enum UnknownReason {
 
 impl UnknownReason {
     /// The reason for a kernel older than this version.
-    pub(super) fn too_old(since: KernelVersion) -> UnknownReason {
+    pub(crate) fn too_old(since: KernelVersion) -> UnknownReason {
         UnknownReason::TooOld { since: since.to_string() }
     }
 }
@@ -238,7 +238,7 @@ pub enum NextReason {
 
 impl NextReason {
     /// The reason for an entry that a setting names.
-    pub(super) fn configured(setting: &str) -> NextReason {
+    pub(crate) fn configured(setting: &str) -> NextReason {
         NextReason::Configured { setting: setting.to_owned() }
     }
 }

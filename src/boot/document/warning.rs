@@ -1,0 +1,149 @@
+//! What the user should know before boot files are changed. Pure.
+
+use super::reason::{NextReason, UnknownReason};
+use crate::survey::LIST_PER_KIND_SINCE;
+use crate::with_text;
+use cpushield_linux::CpuSet;
+use serde::Serialize;
+use std::fmt;
+
+/// What the user should know before boot files are changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "warning", rename_all = "kebab-case")]
+pub enum BootWarning {
+    /// A kernel that is installed later does not get the parameters.
+    LaterKernelsLeftOut,
+    /// The version of an entry's kernel is unknown.
+    VersionUnknown {
+        /// The file and line of the entry.
+        place: String,
+        /// The kernel's file.
+        kernel: String,
+    },
+    /// The configured entry is not in the menu.
+    DefaultGone {
+        /// What the loader does then.
+        #[serde(with = "with_text")]
+        next: NextReason,
+    },
+    /// The configured label loads no kernel, or does not exist.
+    NoSuchLabel {
+        /// The setting that names it.
+        setting: String,
+        /// The label.
+        label: String,
+    },
+    /// A chosen kernel does not know a parameter.
+    ParameterUnknown {
+        /// The kernel's version.
+        version: String,
+        /// The parameter's name.
+        parameter: String,
+        /// Why not.
+        #[serde(with = "with_text")]
+        why: UnknownReason,
+    },
+    /// The options of a chosen kernel are unknown.
+    OptionsUnknown {
+        /// The kernel's version.
+        version: String,
+    },
+    /// The running kernel was booted with `isolcpus=`.
+    IsolcpusBooted {
+        /// Its CPUs.
+        cpus: CpuSet,
+    },
+    /// A chosen kernel would have two different lists.
+    ListsDiffer {
+        /// The kernel's version.
+        version: String,
+        /// The lists, and what the kernel does with them.
+        #[serde(with = "with_text")]
+        lists: DifferentLists,
+    },
+    /// Only a parameter that was not requested keeps some interrupts off these CPUs.
+    ManagedIrqs {
+        /// The parameter.
+        parameter: String,
+    },
+}
+
+impl BootWarning {
+    /// What to do, where that is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            BootWarning::LaterKernelsLeftOut => {
+                Some("after installing one, run `cpushield boot undo` and apply again")
+            }
+            BootWarning::IsolcpusBooted { .. } => Some("remove it from the loader's configuration"),
+            BootWarning::ManagedIrqs { .. } => Some("--on isolcpus-managed-irq adds it"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for BootWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BootWarning::LaterKernelsLeftOut => {
+                f.write_str("a kernel that is installed later does not get the parameters")?;
+            }
+            BootWarning::VersionUnknown { place, kernel } => write!(
+                f,
+                "{place}: the version of {kernel} is unknown, so the entry stays as it is"
+            )?,
+            BootWarning::DefaultGone { next } => next.fmt(f)?,
+            BootWarning::NoSuchLabel { setting, label } => {
+                write!(f, "{setting} is {label:?}, which is not a label with a kernel")?;
+            }
+            BootWarning::ParameterUnknown { version, parameter, why } => {
+                write!(f, "kernel {version} does not know {parameter}: {why}")?;
+            }
+            BootWarning::OptionsUnknown { version } => write!(
+                f,
+                "the options of kernel {version} are unknown: there is no /boot/config-{version}"
+            )?,
+            BootWarning::IsolcpusBooted { cpus } => write!(
+                f,
+                "the running kernel has isolcpus={cpus}: a shield does not need it, and kernels \
+                 from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
+            )?,
+            BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
+            BootWarning::ManagedIrqs { parameter } => {
+                write!(
+                    f,
+                    "this machine has interrupts that only {parameter} keeps off these CPUs"
+                )?;
+            }
+        }
+        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    }
+}
+
+/// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes
+/// both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DifferentLists {
+    /// `isolcpus=…`, which is on the line.
+    pub isolcpus: String,
+    /// `nohz_full=…`, the word to add.
+    pub nohz_full: String,
+    /// Whether this kernel is known to take both.
+    pub both_taken: bool,
+}
+
+impl fmt::Display for DifferentLists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DifferentLists { isolcpus, nohz_full, both_taken } = self;
+        write!(f, "{nohz_full} and {isolcpus} are different lists: ")?;
+        match both_taken {
+            true => f.write_str("this kernel takes both"),
+            false => write!(
+                f,
+                "kernels before {LIST_PER_KIND_SINCE} ignore {isolcpus}, later ones take both; \
+                 the version of this one is unknown"
+            ),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a boot loader is: the trait that each of them implements, and the data that it takes and
+//! returns. A loader reads, and writes no file itself.
+
+use crate::boot::document::{BootWarning, KernelRule, NextBoot, NextReason};
+use crate::boot::error::BootError;
+use crate::boot::line;
+use cpushield_linux::Host;
+
+/// A kernel's entry in a menu.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoaderEntry {
+    /// The kernel's version.
+    pub version: String,
+    /// What the menu shows.
+    pub title: String,
+    /// The loader's name for it.
+    pub id: Option<String>,
+    /// The kernel's command line.
+    pub args: String,
+    /// Whether this tool made it.
+    pub ours: bool,
+    /// The files that it loads; `None` when its file does not name them.
+    pub files: Option<EntryFiles>,
+    /// Its file and line, `/boot/grub/grub.cfg:87`.
+    pub place: String,
+}
+
+/// The files of an entry as the loader names them, relative to the root of their file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryFiles {
+    /// The kernel.
+    pub kernel: String,
+    /// Initial RAM disks, in order; empty when there are none.
+    pub ramdisks: Vec<String>,
+}
+
+/// A loader's menu on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoundLoader {
+    /// Entries with a kernel, in the order of the menu.
+    pub entries: Vec<LoaderEntry>,
+    /// Which of them boots next.
+    pub next: Option<usize>,
+    /// Why that one.
+    pub why: NextReason,
+    /// What the user should know.
+    pub warnings: Vec<BootWarning>,
+    /// How to reach the menu while the machine boots.
+    pub menu: String,
+    /// Whether a kernel that is installed later is covered too.
+    pub covers_later: bool,
+}
+
+impl LoaderEntry {
+    /// Whether the command line has all these words.
+    #[must_use]
+    pub fn has_words(&self, words: &[String]) -> bool {
+        words.iter().all(|word| line::has(&self.args, word))
+    }
+}
+
+impl FoundLoader {
+    /// The entry that boots next.
+    #[must_use]
+    pub fn next_entry(&self) -> Option<&LoaderEntry> {
+        self.entries.get(self.next?)
+    }
+
+    /// The title of the entry that boots next, and why that one.
+    #[must_use]
+    pub fn next_boot(&self) -> Option<NextBoot> {
+        let entry = self.next_entry()?;
+        Some(NextBoot { title: entry.title.clone(), why: self.why.clone() })
+    }
+
+    /// Whether the entry of this id boots next.
+    #[must_use]
+    pub fn boots_next(&self, id: &str) -> bool {
+        self.next_entry().is_some_and(|entry| entry.id.as_deref() == Some(id))
+    }
+
+    /// The entry of a kernel that has all words.
+    #[must_use]
+    pub fn entry_with(&self, version: &str, words: &[String]) -> Option<&LoaderEntry> {
+        self.entries.iter().find(|entry| entry.version == version && entry.has_words(words))
+    }
+}
+
+/// A file to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEdit {
+    /// The file.
+    pub path: String,
+    /// Its new bytes.
+    pub bytes: Vec<u8>,
+    /// Permission bits for a new file.
+    pub mode: u32,
+}
+
+/// What to write, in order: edited files, then those that the loader's own program generates from
+/// them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BootFilePlan {
+    /// Files with their new bytes.
+    pub edits: Vec<FileEdit>,
+    /// Files of ours to remove, before others are generated.
+    pub removed: Vec<String>,
+    /// Files that [`BootLoader::generate`] generates.
+    pub generated: Vec<String>,
+}
+
+/// Which words to give to which kernels.
+#[derive(Debug, Clone, Copy)]
+pub struct ParameterAssignment<'a> {
+    /// Which kernels, including those installed later.
+    pub rule: &'a KernelRule,
+    /// The versions that the rule chooses now.
+    pub kernels: &'a [String],
+    /// The words.
+    pub words: &'a [String],
+    /// Where new entries come.
+    pub position: EntryPosition,
+}
+
+/// Where our entries come in a menu.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryPosition {
+    /// Before all others, so that one of them boots by default. Loaders that cannot do that add the
+    /// words to the existing entries.
+    First,
+    /// After all others, so that the default entry does not change.
+    Last,
+}
+
+/// One boot loader.
+pub trait BootLoader: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Reads its menu; `None` when this machine does not use it.
+    ///
+    /// # Errors
+    /// Its files cannot be read or parsed.
+    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError>;
+
+    /// Plans what to write.
+    ///
+    /// # Errors
+    /// Nothing can be written here.
+    fn plan_files(
+        &self,
+        host: &Host,
+        assignment: &ParameterAssignment,
+    ) -> Result<BootFilePlan, BootError>;
+
+    /// The file and line that give a kernel this parameter, for a user who wants to change it.
+    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
+        None
+    }
+
+    /// Generates a file with the loader's own program, without writing it.
+    ///
+    /// # Errors
+    /// There is no such program, or it fails.
+    fn generate(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
+        Err(BootError::Wrong { why: format!("no program generates {path}"), hint: None })
+    }
+
+    /// A generated file without our entries.
+    fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
+        generated.to_vec()
+    }
+
+    /// A file that another program changed since, without these words; `None` when it has none of
+    /// them, or when this loader adds no words to existing files.
+    fn strip_words(&self, _now: &[u8], _words: &[String]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Files with our words that are not in the journal (`known`), because they were created
+    /// later; each with its bytes without the words.
+    fn strip_later_files(
+        &self,
+        _host: &Host,
+        _known: &[&str],
+        _words: &[String],
+    ) -> Vec<(String, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// Whether an existing file is one of ours.
+    fn is_ours(&self, _path: &str, _bytes: &[u8]) -> bool {
+        false
+    }
+
+    /// Makes this entry boot once, and reads back that it will.
+    ///
+    /// # Errors
+    /// The loader cannot boot an entry just once, or refuses to.
+    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
+
+    /// The argument of the reboot that starts the entry of [`BootLoader::boot_once`], for loaders
+    /// that need one.
+    fn reboot_argument(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// How the user can boot this entry.
+    fn boot_instructions(&self, host: &Host, entry: &str) -> String;
+
+    /// Cancels [`BootLoader::boot_once`] if the entry has not booted yet.
+    ///
+    /// # Errors
+    /// The loader refuses it.
+    fn cancel_boot_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
+        Ok(())
+    }
+
+    /// Whether an edit creates this file, so that it must not exist before.
+    fn creates(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// Whether [`BootLoader::generate`] generates this file.
+    fn is_generated(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// Parses bytes as one of its files, adds words, removes them, and asserts that nothing else
+    /// has changed; for fuzzing. A loader without command lines as text has nothing to check.
+    fn check_round_trip(&self, _bytes: &[u8], _words: &[String]) {}
+}
