@@ -1,7 +1,8 @@
 //! The documents of this stage: [`AppliedPlan`] and [`UndoneShield`].
 
 use super::hogs::BlockedBy;
-use super::journal::{ChangeFate, JournalError, StepDone};
+use super::journal::JournalError;
+use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Refusal, RefusalKind};
 use crate::plan::Shield;
 use cpushield_linux::{Error, TaskId};

@@ -6,21 +6,25 @@
 
 mod affinities;
 mod amend;
-mod cycle;
+mod blocking_writes;
 mod document;
 mod executor;
 mod fair_server;
+mod groups;
 mod hogs;
 mod hotplug_side_effects;
-mod irqbalance;
 pub mod journal;
+mod kind;
+mod kinds;
 mod moves;
 mod original;
 mod perform;
 mod presence;
+mod read_originals;
 mod restore_affinities;
 mod revert;
-mod slice;
+mod step_result;
+mod task_masks;
 mod unbound;
 mod undo;
 
@@ -28,15 +32,18 @@ pub use amend::{AmendError, AmendedShield, amend};
 pub use document::*;
 pub use executor::{apply, check};
 pub use hogs::BlockedBy;
-pub use journal::{ChangeFate, JournalError, MovedTasks, StepDone};
+pub use journal::JournalError;
+pub use kind::DriftedValue;
+pub use kinds::slice_dir;
+pub use original::OriginalState;
 pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
-pub use slice::dir as slice_dir;
+pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
 pub use undo::undo;
 
 use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
-use journal::{ApplyJournal, JournalOrigin, OriginalState, StepOriginal};
+use journal::{ApplyJournal, JournalOrigin};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The journal of the active shield.
@@ -162,14 +169,9 @@ fn boot_id(host: &Host) -> Result<Option<String>, Error> {
     }
 }
 
-/// Whether a step made a directory that contains `path`.
-fn makes_directory_of(plan: &Plan, intent: &StepOriginal, path: &str) -> bool {
-    let dir = match plan.steps.get(intent.step).map(|step| &step.change) {
-        Some(Change::MakeDir { path }) if intent.original == OriginalState::Missing => path.clone(),
-        Some(Change::Slice { unit, .. }) if intent.original != OriginalState::Present => {
-            slice::dir(unit)
-        }
-        _ => return false,
-    };
-    path.strip_prefix(dir.as_str()).is_some_and(|rest| rest.starts_with('/'))
+/// Returns the difference between what a change left and the current value, where the machine
+/// shows one.
+#[must_use]
+pub fn find_drift(host: &Host, change: &Change, left: Option<&str>) -> Option<DriftedValue> {
+    kinds::kind_of(change).find_drift(host, left)
 }
