@@ -66,7 +66,7 @@ pub enum Change {
     /// Make systemd create and own a slice that is confined to these CPUs (`AllowedCPUs=`), at
     /// runtime only.
     Slice {
-        /// The unit's name, [`crate::plan::Shield::group`] with `.slice`.
+        /// The unit's name, [`crate::documents::plan::Shield::group`] with `.slice`.
         unit: String,
         /// `AllowedCPUs=` and `AllowedMemoryNodes=` of the slice.
         cpus: CpuSet,

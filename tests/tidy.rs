@@ -15,6 +15,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("boot", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
     ("causes", &["with_text"]),
     ("change", &[]),
+    ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
     ("compare", &["latency", "load", "verify", "with_text"]),
     ("export", &["causes", "verify"]),
@@ -36,10 +37,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("ui", &["failure"]),
     ("survey", &[]),
     ("policy", &[]),
-    ("tunables", &["causes", "change", "plan", "policy", "survey"]),
-    ("plan", &["causes", "change", "policy", "survey", "tunables", "with_text"]),
-    ("apply", &["change", "plan"]),
-    ("run", &["apply", "change", "plan"]),
+    ("tunables", &["causes", "change", "documents", "policy", "survey"]),
+    ("plan", &["causes", "change", "documents", "policy", "survey", "tunables"]),
+    ("apply", &["change", "documents"]),
+    ("run", &["apply", "change", "documents"]),
     ("latency", &["causes", "load", "policy", "survey", "verify", "with_text"]),
     ("live", &["causes", "survey", "verify", "with_text"]),
     ("load", &["with_text"]),
@@ -65,8 +66,18 @@ const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Pure modules: they may not use the machine.
-const PURE: &[&str] =
-    &["causes", "change", "compare", "export", "live", "plan", "policy", "report", "tunables"];
+const PURE: &[&str] = &[
+    "causes",
+    "change",
+    "compare",
+    "documents",
+    "export",
+    "live",
+    "plan",
+    "policy",
+    "report",
+    "tunables",
+];
 
 struct Source {
     path: String,
@@ -145,7 +156,8 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 fn wrong_imports(source: &Source) -> Vec<String> {
     let Some(module) = source.module() else { return Vec::new() };
-    if ["cli", "lib", "main"].contains(&module) {
+    // Tests may use later stages; `code` leaves out those at the end of a file.
+    if ["cli", "lib", "main"].contains(&module) || source.path.ends_with("/tests.rs") {
         return Vec::new();
     }
     let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == module) else {
@@ -168,6 +180,8 @@ fn wrong_imports(source: &Source) -> Vec<String> {
 fn imports_point_one_way() {
     check("imports that point the wrong way (see ARCHITECTURE.md)", wrong_imports);
     assert_eq!(wrong_imports(&sample("src/plan/x.rs", "use crate::apply::Applied;\n")).len(), 1);
+    let engine = sample("src/tunables/x.rs", "use crate::plan::plan;\n");
+    assert_eq!(wrong_imports(&engine).len(), 1);
     assert_eq!(wrong_imports(&sample("src/newroom.rs", "")).len(), 1);
 }
 

@@ -16,7 +16,7 @@ use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
 use crate::change::Change;
-use crate::plan::{Plan, Shield};
+use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host, Result, Task, TaskId};
 use std::collections::BTreeMap;
 

@@ -7,10 +7,10 @@ use super::executor::PlanExecution;
 use super::hogs::{BlockedBy, RtHogs};
 use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
 use super::kinds::kind_of;
+use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::task_masks::TaskMasks;
-use super::{FoundJournal, JOURNAL, JournalLoadError, load};
 use crate::change::Change;
-use crate::plan::Step;
+use crate::documents::plan::Step;
 use cpushield_linux::{CpuSet, Error, Host, Store, TaskId, signal};
 use std::fmt;
 
@@ -48,12 +48,6 @@ pub enum AmendError {
 impl From<Error> for AmendError {
     fn from(error: Error) -> AmendError {
         if error.is_stop() { AmendError::Killed } else { AmendError::Load(error.into()) }
-    }
-}
-
-impl From<Error> for JournalLoadError {
-    fn from(error: Error) -> JournalLoadError {
-        JournalLoadError::Access(error)
     }
 }
 

@@ -8,12 +8,13 @@ use super::hogs::RtHogs;
 use super::journal::{self, JournalHeader, StepOriginal};
 use super::kind::{self, PerformedChange};
 use super::kinds::kind_of;
+use super::load::{FoundJournal, JOURNAL, JournalLoadError, boot_id, load};
 use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
-use super::{FoundJournal, JOURNAL, boot_id, load, undo};
+use super::undo;
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
-use crate::plan::{Plan, Step};
+use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Host, Store, signal};
 
@@ -112,10 +113,8 @@ fn check_no_shield(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError
                  its journal is now {kept}"
             )])
         }
-        Err(super::JournalLoadError::Access(error)) => Err(error.into()),
-        Err(super::JournalLoadError::Journal { path, error }) => {
-            Err(ApplyError::Journal { path, error })
-        }
+        Err(JournalLoadError::Access(error)) => Err(error.into()),
+        Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
     }
 }
 
@@ -125,8 +124,9 @@ fn check_no_shield(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError
 /// # Errors
 /// A step is not allowed, the plan is stale, or the machine cannot be identified.
 pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
-    if plan.schema != crate::plan::SCHEMA {
-        let why = format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA);
+    if plan.schema != crate::documents::plan::SCHEMA {
+        let why =
+            format!("the plan has schema {}, not {}", plan.schema, crate::documents::plan::SCHEMA);
         return Err(ApplyError::Stale { why });
     }
     if let Some((step, why)) = plan.unfit() {

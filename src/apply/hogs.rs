@@ -9,7 +9,7 @@ use super::fair_server::FAIR_SERVER;
 use super::kinds::kind_of;
 use super::original::OriginalState;
 use crate::change::Change;
-use crate::plan::Plan;
+use crate::documents::plan::Plan;
 use cpushield_linux::{CpuSet, Host, Result, RtHog, Task};
 use std::time::{Duration, Instant};
 

@@ -15,7 +15,7 @@ use super::original::OriginalState;
 use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use crate::change::{Change, Outcome};
-use crate::plan::{Plan, Step};
+use crate::documents::plan::{Plan, Step};
 use cpushield_linux::TaskId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -295,7 +295,7 @@ impl ApplyJournal {
 mod tests {
     use super::*;
     use crate::change::{EffectTime, Risk, ValueComparison};
-    use crate::plan::Shield;
+    use crate::documents::plan::Shield;
     use cpushield_linux::CpuSet;
     use proptest::prelude::*;
 
@@ -328,7 +328,7 @@ mod tests {
         };
         let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
         let plan = Plan {
-            schema: crate::plan::SCHEMA,
+            schema: crate::documents::plan::SCHEMA,
             boot_id: Some("one".to_owned()),
             kernel: None,
             shield,

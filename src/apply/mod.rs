@@ -16,6 +16,7 @@ mod hotplug_side_effects;
 pub mod journal;
 mod kind;
 mod kinds;
+mod load;
 mod moves;
 mod original;
 mod perform;
@@ -35,58 +36,17 @@ pub use hogs::BlockedBy;
 pub use journal::JournalError;
 pub use kind::DriftedValue;
 pub use kinds::slice_dir;
+pub use load::{JOURNAL, JournalLoadError};
 pub use original::OriginalState;
 pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
 pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
 pub use undo::undo;
 
 use crate::change::{Change, Outcome};
-use crate::plan::{Plan, Step};
+use crate::documents::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
-use journal::{ApplyJournal, JournalOrigin};
+use load::{FoundJournal, load};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The journal of the active shield.
-pub const JOURNAL: &str = "journal.jsonl";
-
-/// Why a journal cannot be loaded.
-#[derive(Debug)]
-pub enum JournalLoadError {
-    /// It cannot be read.
-    Access(Error),
-    /// It is not a journal.
-    Journal {
-        /// Its path.
-        path: String,
-        /// What is wrong.
-        error: JournalError,
-    },
-}
-
-/// The journal that was found.
-enum FoundJournal {
-    Nothing,
-    /// A journal of another boot: the kernel forgot all changes. The rest of the file is not
-    /// parsed.
-    OtherBoot(Box<JournalOrigin>),
-    Here(Box<ApplyJournal>),
-}
-
-/// Loads the journal of the active shield. The boot in its first line is checked first: a damaged
-/// journal does not matter after a reboot.
-fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLoadError> {
-    let Some(bytes) = store.read(JOURNAL).map_err(JournalLoadError::Access)? else {
-        return Ok(FoundJournal::Nothing);
-    };
-    let boot = boot_id(host).map_err(JournalLoadError::Access)?;
-    match JournalOrigin::parse(&bytes) {
-        Some(origin) if origin.boot_id != boot => Ok(FoundJournal::OtherBoot(Box::new(origin))),
-        _ => match ApplyJournal::parse(&bytes) {
-            Ok(journal) => Ok(FoundJournal::Here(Box::new(journal))),
-            Err(error) => Err(JournalLoadError::Journal { path: store.path(JOURNAL), error }),
-        },
-    }
-}
 
 /// Returns the plan of this boot's journal, with its boot, even if it was not fully applied
 /// ([`find_shield`] checks that); `None` when no shield was made in this boot.
@@ -157,15 +117,6 @@ pub fn forget(store: &Store) -> Result<Option<String>, Error> {
     match store.read(JOURNAL)? {
         Some(_) => store.archive(JOURNAL, "forgotten-journal", "jsonl").map(Some),
         None => Ok(None),
-    }
-}
-
-/// Reads the boot ID; `None` on a recorded machine without one.
-fn boot_id(host: &Host) -> Result<Option<String>, Error> {
-    match host.read_line("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => Ok(Some(id)),
-        Err(error) if error.is_absent() && !host.is_live() => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -7,7 +7,7 @@ use super::kinds::kind_of;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
 use crate::change::Change;
-use crate::plan::Plan;
+use crate::documents::plan::Plan;
 use cpushield_linux::{Host, Result, Task};
 
 /// Reads the originals of all runtime steps, in order. `tasks` is a fresh list.

@@ -4,7 +4,7 @@
 use super::affinities::{follows_interrupt, is_widened, present};
 use super::journal::UndoDecision;
 use super::task_masks::TaskMasks;
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,7 @@
 //! [`Plan::parse`]: reads saved plans, which a user may have edited. A plan with one error is
 //! refused completely. Pure.
 
-use super::document::{Plan, SCHEMA, Shield, Step};
-use crate::change::Change;
+use crate::documents::plan::{Plan, SCHEMA, Shield};
 use crate::tunables;
 use std::fmt;
 
@@ -33,25 +32,6 @@ impl Plan {
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
         parse_and_check(text).map_err(|(line, why)| PlanError { file: file.to_owned(), line, why })
     }
-
-    /// The first step that no plan may contain, counted from 0, and why.
-    #[must_use]
-    pub fn unfit(&self) -> Option<(usize, String)> {
-        let mut steps = self.steps.iter().enumerate();
-        let invalid =
-            steps.find_map(|(n, step)| Some((n, check_change(step, &self.shield).err()?)));
-        invalid.or_else(|| self.loses_affinities())
-    }
-
-    /// A step that takes a CPU offline before a step saves the affinities of tasks. Tasks that may
-    /// only run on that CPU would never return to it.
-    fn loses_affinities(&self) -> Option<(usize, String)> {
-        let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
-        let mut cycles =
-            before.enumerate().filter(|(_, step)| matches!(step.change, Change::CycleCpu { .. }));
-        let why = "expected an earlier step that saves the affinities of tasks, found none";
-        cycles.next().map(|(n, _)| (n, why.to_owned()))
-    }
 }
 
 /// Parses and checks a plan. An error has its line.
@@ -71,7 +51,7 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, String)> {
     for (n, step) in plan.steps.iter().enumerate() {
         let checked = match tunables::named(&step.tunable) {
             None => Err(format!("there is no tunable {:?}", step.tunable)),
-            Some(_) => check_change(step, &plan.shield),
+            Some(_) => step.check(&plan.shield),
         };
         checked
             .map_err(|why| (line_of_key(text, "change", n), format!("step {}: {why}", n + 1)))?;
@@ -96,10 +76,6 @@ fn check_shield(shield: &Shield) -> Result<(), String> {
     Ok(())
 }
 
-fn check_change(step: &Step, shield: &Shield) -> Result<(), String> {
-    step.change.check(&shield.cpus, &shield.group())
-}
-
 /// The line of the n-th occurrence of a key, from 1; 1 if there is none.
 fn line_of_key(text: &str, key: &str, n: usize) -> usize {
     let quoted = format!("\"{key}\"");
@@ -116,6 +92,7 @@ mod tests {
     use super::super::fake::plain;
     use super::super::plan;
     use super::*;
+    use crate::change::Change;
     use crate::policy::ShieldRequest;
     use proptest::prelude::*;
 
