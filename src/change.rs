@@ -1,7 +1,13 @@
 //! The closed list of changes that cpushield makes to a machine. A [`Change`] is data: one executor
 //! writes, reads back and journals it, one undo restores it (`apply/`). Pure.
 
+mod check;
+mod comparison;
+
+pub use comparison::{ValueComparison, chosen_word};
+
 use crate::quote::quote_for_shell;
+use check::{check_cpus, check_path, check_task, check_value};
 use cpushield_linux::{CpuSet, Error, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +67,7 @@ pub enum Change {
     /// Make systemd create and own a slice that is confined to these CPUs (`AllowedCPUs=`), at
     /// runtime only.
     Slice {
-        /// The unit's name, [`crate::plan::Shield::group`] with `.slice`.
+        /// The unit's name, [`crate::documents::plan::Shield::group`] with `.slice`.
         unit: String,
         /// `AllowedCPUs=` and `AllowedMemoryNodes=` of the slice.
         cpus: CpuSet,
@@ -73,71 +79,6 @@ pub enum Change {
         /// The CPU.
         cpu: usize,
     },
-}
-
-/// How a value read back is compared with the value written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ValueComparison {
-    /// The same text, without the white space around it.
-    Text,
-    /// The same set in list form (`0-2,5`).
-    List,
-    /// The same set in mask form, whatever the leading zeros (`00000007`, `7`).
-    Mask,
-    /// The bracketed word of a choice (`always [madvise] never`), or the first word of the text
-    /// (`15 (expanded: 1408)`), is the value.
-    Word,
-    /// After a write of `+word`, the file contains the word (`cgroup.subtree_control`). After
-    /// `-word`, it does not.
-    Member,
-    /// The same text, but it is written even if it is already there, because the kernel acts on
-    /// each write.
-    Again,
-}
-
-impl ValueComparison {
-    /// Whether a file that shows `found` already has the wanted value and need not be written.
-    #[must_use]
-    pub fn already(self, found: &str, wanted: &str) -> bool {
-        self != ValueComparison::Again && self.same(found, wanted)
-    }
-
-    /// Whether `found` (read back) means the same as `wanted` (written).
-    #[must_use]
-    pub fn same(self, found: &str, wanted: &str) -> bool {
-        let (found, wanted) = (found.trim(), wanted.trim());
-        match self {
-            ValueComparison::Text | ValueComparison::Again => found == wanted,
-            ValueComparison::List => match (found.parse::<CpuSet>(), wanted.parse::<CpuSet>()) {
-                (Ok(a), Ok(b)) => a == b,
-                _ => false,
-            },
-            ValueComparison::Mask => {
-                match (CpuSet::parse_mask(found), CpuSet::parse_mask(wanted)) {
-                    (Ok(a), Ok(b)) => a == b,
-                    _ => false,
-                }
-            }
-            ValueComparison::Word => chosen_word(found) == wanted,
-            ValueComparison::Member => wanted.split_whitespace().all(|word| {
-                let (present, name) = match word.strip_prefix('-') {
-                    Some(name) => (false, name),
-                    None => (true, word.trim_start_matches('+')),
-                };
-                found.split_whitespace().any(|known| known == name) == present
-            }),
-        }
-    }
-}
-
-/// The word in brackets, or else the first word.
-#[must_use]
-pub fn chosen_word(text: &str) -> &str {
-    match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
-        Some((word, _)) => word,
-        None => text.split_whitespace().next().unwrap_or(""),
-    }
 }
 
 /// The kind of a refusal, as far as it decides what to do next.
@@ -291,6 +232,50 @@ impl Change {
         }
     }
 
+    /// Checks a change from a saved plan for a shield with these CPUs and this cgroup.
+    ///
+    /// # Errors
+    /// No plan may contain it; the text says what was expected.
+    pub fn check(&self, shielded: &CpuSet, group: &str) -> Result<(), String> {
+        match self {
+            Change::Write { path, value, compare } => {
+                check_path(path)?;
+                check_value(value, *compare)
+            }
+            Change::MakeDir { path } => check_path(path),
+            Change::MoveTasks { from, to } => check_path(&format!("{from}/")).and(check_path(to)),
+            Change::Affinity { task, cpus, .. } => check_task(task.tid).and(check_cpus(cpus)),
+            Change::Scheduling { task, .. } => check_task(task.tid),
+            Change::KeepAffinities => Ok(()),
+            Change::BanFromIrqbalance { cpus } => check_cpus(cpus),
+            Change::Slice { unit, cpus, .. } => {
+                let wanted = format!("{group}.slice");
+                if *unit != wanted {
+                    return Err(format!("expected the slice {wanted:?}, found {unit:?}"));
+                }
+                check_cpus(cpus)
+            }
+            Change::CycleCpu { cpu } if shielded.contains(*cpu) => Ok(()),
+            Change::CycleCpu { cpu } => Err(format!("CPU {cpu} is not shielded")),
+        }
+    }
+
+    /// The value that it sets, for tables.
+    #[must_use]
+    pub fn requested_value(&self) -> String {
+        match self {
+            Change::Write { value, .. } => value.clone(),
+            Change::MakeDir { .. } => "created".to_owned(),
+            Change::Affinity { cpus, .. } => format!("CPU {cpus}"),
+            Change::Scheduling { policy, .. } => policy.to_string(),
+            Change::MoveTasks { .. } => "moved".to_owned(),
+            Change::KeepAffinities => "saved".to_owned(),
+            Change::BanFromIrqbalance { cpus } => format!("avoids CPU {cpus}"),
+            Change::Slice { cpus, mems, .. } => format!("CPU {cpus}, memory {mems}"),
+            Change::CycleCpu { .. } => "done".to_owned(),
+        }
+    }
+
     /// The equivalent shell command, for `apply --dry-run`.
     #[must_use]
     pub fn shell(&self) -> String {
@@ -348,23 +333,4 @@ fn chrt(policy: SchedPolicy) -> String {
 /// Makes a text safe for a shell comment: the name of a task may contain any byte.
 fn escape_comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_read_back_are_compared_by_meaning() {
-        assert!(ValueComparison::Mask.same("00000000,00000007\n", "7"));
-        assert!(!ValueComparison::Mask.same("f", "7"));
-        assert!(ValueComparison::List.same("0-2\n", "0,1,2"));
-        assert!(ValueComparison::Word.same("always [madvise] never\n", "madvise"));
-        assert!(!ValueComparison::Word.same("always [madvise] never\n", "never"));
-        assert!(ValueComparison::Word.same("1408 (expanded: 1408)", "1408"));
-        assert!(ValueComparison::Text.same("-1\n", "-1"));
-        assert!(ValueComparison::Member.same("cpu cpuset io\n", "+cpuset"));
-        assert!(!ValueComparison::Member.same("cpu io\n", "+cpuset"));
-        assert!(ValueComparison::Member.same("cpu io\n", "-cpuset"));
-    }
 }

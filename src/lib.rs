@@ -10,6 +10,7 @@ pub mod causes;
 pub mod change;
 pub mod cli;
 pub mod compare;
+pub mod documents;
 pub mod experiment;
 pub mod export;
 pub mod failure;

@@ -16,6 +16,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("causes", &["with_text"]),
     ("change", &["quote"]),
     ("quote", &[]),
+    ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
     ("compare", &["latency", "load", "verify", "with_text"]),
     ("export", &["causes", "verify"]),
@@ -37,10 +38,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("ui", &["failure"]),
     ("survey", &[]),
     ("policy", &[]),
-    ("tunables", &["causes", "change", "plan", "policy", "survey"]),
-    ("plan", &["causes", "change", "policy", "survey", "tunables", "with_text"]),
-    ("apply", &["change", "plan"]),
-    ("run", &["apply", "change", "plan"]),
+    ("tunables", &["causes", "change", "documents", "policy", "survey"]),
+    ("plan", &["causes", "change", "documents", "policy", "survey", "tunables"]),
+    ("apply", &["change", "documents"]),
+    ("run", &["apply", "change", "documents"]),
     ("latency", &["causes", "load", "policy", "survey", "verify", "with_text"]),
     ("live", &["causes", "survey", "verify", "with_text"]),
     ("load", &["with_text"]),
@@ -71,7 +72,16 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Pure modules: they may not use the machine.
 const PURE: &[&str] = &[
-    "causes", "change", "compare", "export", "live", "plan", "policy", "quote", "report",
+    "causes",
+    "change",
+    "compare",
+    "documents",
+    "export",
+    "live",
+    "plan",
+    "policy",
+    "quote",
+    "report",
     "tunables",
 ];
 
@@ -152,7 +162,8 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 fn wrong_imports(source: &Source) -> Vec<String> {
     let Some(module) = source.module() else { return Vec::new() };
-    if ["cli", "lib", "main"].contains(&module) {
+    // Tests may use later stages; `code` leaves out those at the end of a file.
+    if ["cli", "lib", "main"].contains(&module) || source.path.ends_with("/tests.rs") {
         return Vec::new();
     }
     let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == module) else {
@@ -175,6 +186,8 @@ fn wrong_imports(source: &Source) -> Vec<String> {
 fn imports_point_one_way() {
     check("imports that point the wrong way (see ARCHITECTURE.md)", wrong_imports);
     assert_eq!(wrong_imports(&sample("src/plan/x.rs", "use crate::apply::Applied;\n")).len(), 1);
+    let engine = sample("src/tunables/x.rs", "use crate::plan::plan;\n");
+    assert_eq!(wrong_imports(&engine).len(), 1);
     assert_eq!(wrong_imports(&sample("src/newroom.rs", "")).len(), 1);
 }
 

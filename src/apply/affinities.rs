@@ -12,46 +12,13 @@
 //! step of the plan narrowed, or a child of one, cannot be distinguished from one that asked for
 //! the same mask, and gets its original.
 
-use super::journal::{ApplyJournal, OriginalState, StepOriginal, UndoDecision};
+use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
+use super::original::OriginalState;
+use super::task_masks::TaskMasks;
 use crate::change::Change;
-use crate::plan::{Plan, Shield};
+use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host, Result, Task, TaskId};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The affinity masks of tasks; on disk grouped by mask.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<TasksWithMask>", into = "Vec<TasksWithMask>")]
-pub struct TaskMasks(pub BTreeMap<TaskId, CpuSet>);
-
-/// Tasks with one mask.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TasksWithMask {
-    cpus: CpuSet,
-    tasks: Vec<(i32, u64)>,
-}
-
-impl From<Vec<TasksWithMask>> for TaskMasks {
-    fn from(groups: Vec<TasksWithMask>) -> TaskMasks {
-        let mut masks = BTreeMap::new();
-        for TasksWithMask { cpus, tasks } in groups {
-            let ids = tasks.into_iter().map(|(tid, started)| TaskId { tid, started });
-            masks.extend(ids.map(|id| (id, cpus.clone())));
-        }
-        TaskMasks(masks)
-    }
-}
-
-impl From<TaskMasks> for Vec<TasksWithMask> {
-    fn from(masks: TaskMasks) -> Vec<TasksWithMask> {
-        let mut groups: BTreeMap<CpuSet, Vec<(i32, u64)>> = BTreeMap::new();
-        for (id, cpus) in masks.0 {
-            groups.entry(cpus).or_default().push((id.tid, id.started));
-        }
-        groups.into_iter().map(|(cpus, tasks)| TasksWithMask { cpus, tasks }).collect()
-    }
-}
 
 /// Reads the masks of these tasks, except those that are gone.
 fn read_masks(host: &Host, tasks: impl Iterator<Item = TaskId>) -> Result<TaskMasks> {

@@ -1,14 +1,16 @@
 //! Amends an active shield through its journal. A step about something that the shield has changed
 //! before keeps its first original, so that undo restores the state before the shield.
 
-use super::affinities::{self, TaskMasks};
+use super::affinities;
 use super::document::AppliedStep;
 use super::executor::PlanExecution;
 use super::hogs::{BlockedBy, RtHogs};
 use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
-use super::{FoundJournal, JOURNAL, JournalLoadError, cycle, load, original};
+use super::kinds::kind_of;
+use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
+use super::task_masks::TaskMasks;
 use crate::change::Change;
-use crate::plan::Step;
+use crate::documents::plan::Step;
 use cpushield_linux::{CpuSet, Error, Host, Store, TaskId, signal};
 use std::fmt;
 
@@ -49,12 +51,6 @@ impl From<Error> for AmendError {
     }
 }
 
-impl From<Error> for JournalLoadError {
-    fn from(error: Error) -> JournalLoadError {
-        JournalLoadError::Access(error)
-    }
-}
-
 impl fmt::Display for AmendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -83,7 +79,7 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
         FoundJournal::Here(journal) => *journal,
         FoundJournal::Nothing | FoundJournal::OtherBoot(_) => return Err(AmendError::NoShield),
     };
-    if journal.applied.is_none() || journal.undoing.is_some() || cycle::was_interrupted(&journal) {
+    if journal.applied.is_none() || journal.undoing.is_some() || was_interrupted(&journal) {
         return Err(AmendError::Unfinished);
     }
     host.pin_current_thread(&journal.header.plan.shield.housekeeping);
@@ -119,6 +115,15 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
     run.log.add(&journal::applied_line(&masks_after_amendment(&journal, &before, now)))?;
     run.log.sync()?;
     Ok(AmendedShield { steps: run.steps, halted })
+}
+
+/// Whether a change was interrupted that only undo can complete.
+fn was_interrupted(journal: &ApplyJournal) -> bool {
+    journal.intents.iter().any(|intent| {
+        let step = journal.step(intent);
+        step.is_some_and(|step| kind_of(&step.change).needs_undo_when_interrupted())
+            && !journal.outcomes.contains_key(&intent.step)
+    })
 }
 
 /// Returns the masks that are ours after an amendment. A mask that changed during the amendment is
@@ -160,7 +165,7 @@ fn make_amendment(
                 amendment.added.push(AddedStep { step: optional(step), original });
             }
             None => {
-                let original = original::read_original(host, &step.change)?;
+                let original = kind_of(&step.change).read_original(host)?;
                 amendment.added.push(AddedStep { step: optional(step), original });
             }
         }

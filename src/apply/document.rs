@@ -1,9 +1,10 @@
 //! The documents of this stage: [`AppliedPlan`] and [`UndoneShield`].
 
 use super::hogs::BlockedBy;
-use super::journal::{ChangeFate, JournalError, StepDone};
+use super::journal::JournalError;
+use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Refusal, RefusalKind};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use cpushield_linux::{Error, TaskId};
 use serde::Serialize;
 use std::fmt;

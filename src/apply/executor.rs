@@ -4,12 +4,17 @@
 
 use super::affinities;
 use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
-use super::hogs::{self, RtHogs};
-use super::journal::{self, JournalHeader, OriginalState, StepOriginal};
-use super::perform::{self, PerformedChange};
-use super::{FoundJournal, JOURNAL, boot_id, load, original, undo};
+use super::hogs::RtHogs;
+use super::journal::{self, JournalHeader, StepOriginal};
+use super::kind::{self, PerformedChange};
+use super::kinds::kind_of;
+use super::load::{FoundJournal, JOURNAL, JournalLoadError, boot_id, load};
+use super::original::OriginalState;
+use super::perform::perform;
+use super::read_originals::read_originals;
+use super::undo;
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
-use crate::plan::{Plan, Step};
+use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Host, Store, signal};
 
@@ -46,7 +51,7 @@ pub fn apply(
         boot_id: boot,
         plan: plan.clone(),
     };
-    let intents = original::read_originals(host, plan, &tasks)?;
+    let intents = read_originals(host, plan, &tasks)?;
     let opening = journal::opening_lines(&header, &intents);
     let log = start_journal(store, &opening)?;
     let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
@@ -108,10 +113,8 @@ fn check_no_shield(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError
                  its journal is now {kept}"
             )])
         }
-        Err(super::JournalLoadError::Access(error)) => Err(error.into()),
-        Err(super::JournalLoadError::Journal { path, error }) => {
-            Err(ApplyError::Journal { path, error })
-        }
+        Err(JournalLoadError::Access(error)) => Err(error.into()),
+        Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
     }
 }
 
@@ -121,8 +124,9 @@ fn check_no_shield(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError
 /// # Errors
 /// A step is not allowed, the plan is stale, or the machine cannot be identified.
 pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
-    if plan.schema != crate::plan::SCHEMA {
-        let why = format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA);
+    if plan.schema != crate::documents::plan::SCHEMA {
+        let why =
+            format!("the plan has schema {}, not {}", plan.schema, crate::documents::plan::SCHEMA);
         return Err(ApplyError::Stale { why });
     }
     if let Some((step, why)) = plan.unfit() {
@@ -140,33 +144,6 @@ pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
         return Err(ApplyError::Stale { why });
     }
     Ok(boot)
-}
-
-/// A hint about a change that failed.
-fn hint(change: &Change, kind: RefusalKind) -> Option<&'static str> {
-    match change {
-        Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition") => {
-            Some(match kind {
-                RefusalKind::IsolatedAtBoot => {
-                    "these CPUs are isolated by isolcpus= at boot; boot without it, or shield \
-                 others; `cpushield apply` without a saved plan shields them without a partition"
-                }
-                RefusalKind::NotExclusive => {
-                    "another control group has these CPUs; `cpushield survey` names it"
-                }
-                _ => "`cpushield plan --off cpuset` plans a shield that keeps no other program out",
-            })
-        }
-        Change::Write { path, .. } if kind == RefusalKind::Busy && path.contains("cpuset") => {
-            Some("another control group has these CPUs; `cpushield survey` names it")
-        }
-        Change::Slice { .. } => Some("`systemctl status cpushield.slice` may show the cause"),
-        Change::MoveTasks { .. } if kind == RefusalKind::NoSpace => {
-            Some("that cpuset has no CPUs or no memory nodes")
-        }
-        Change::CycleCpu { .. } => Some("`dmesg` shows why; `cpushield undo` tries again"),
-        _ => None,
-    }
 }
 
 /// Why the executor stopped early.
@@ -233,7 +210,7 @@ impl PlanExecution<'_> {
         };
         match failure {
             Some(refusal) => {
-                let hint = hint(&step.change, refusal.kind).map(str::to_owned);
+                let hint = kind_of(&step.change).hint(refusal.kind).map(str::to_owned);
                 Err(ExecutionStop::Failed { subject: subject.clone(), refusal, hint })
             }
             None => Ok(()),
@@ -249,9 +226,9 @@ impl PlanExecution<'_> {
         let original = self.read_late_original(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => PerformedChange::refused(reason),
-            None => perform::make(self.host, &step.change, &original)?,
+            None => perform(self.host, &step.change, &original)?,
         };
-        if hogs::moves_tasks(&step.change) {
+        if kind_of(&step.change).moves_tasks() {
             self.hogs.forget();
         }
         let broken = made.broken.take();
@@ -276,7 +253,7 @@ impl PlanExecution<'_> {
         {
             return Ok(intent.original.clone());
         }
-        let original = original::read_original(self.host, &step.change)?;
+        let original = kind_of(&step.change).read_original(self.host)?;
         let late = StepOriginal { step: intent.step, original: original.clone() };
         self.log.add(&journal::late_original_line(&late))?;
         self.log.sync()?;
@@ -285,6 +262,10 @@ impl PlanExecution<'_> {
 
     /// Whether a path is in a directory that the plan makes.
     fn is_in_new_dir(&self, path: &str) -> bool {
-        self.intents.iter().any(|intent| super::makes_directory_of(self.plan, intent, path))
+        self.intents.iter().any(|intent| {
+            let step = self.plan.steps.get(intent.step);
+            let dir = step.and_then(|step| kind_of(&step.change).made_dir(&intent.original));
+            dir.is_some_and(|dir| kind::is_below(path, &dir))
+        })
     }
 }

@@ -8,12 +8,14 @@
 //! that. Nothing is done about it: a share that was taken back in a partition that is `root` for a
 //! moment could not be given again by undo (seen on 6.12-rt).
 
-use super::hogs::FAIR_SERVER;
-use crate::change::{Change, RefusalKind};
+use crate::change::RefusalKind;
+
+/// The directories of the servers, up to the number of the CPU.
+pub(super) const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu";
 
 /// Explains a refusal; `None` where it has another cause.
-pub(super) fn explain_refusal(change: &Change, kind: RefusalKind, reason: &str) -> Option<String> {
-    let of_server = matches!(change, Change::Write { path, .. } if path.starts_with(FAIR_SERVER));
+pub(super) fn explain_refusal(path: &str, kind: RefusalKind, reason: &str) -> Option<String> {
+    let of_server = path.starts_with(FAIR_SERVER);
     (of_server && kind == RefusalKind::Busy).then(|| {
         format!(
             "{reason}: when scheduling domains were rebuilt, this kernel forgot the share of this \

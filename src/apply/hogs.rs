@@ -1,25 +1,24 @@
-//! Finds steps that would wait forever because a real-time task keeps a CPU describe_hog. Some
+//! Finds steps that would wait forever because a real-time task keeps a CPU busy. Some
 //! writes make the kernel wait for an ordinary thread on a certain CPU, and on PREEMPT_RT nearly
 //! everything waits for RCU. The writing process would then be in state D, hold locks that others
 //! need, and be unkillable. So such a write is not made. This module gives the reason; the executor
 //! and undo decide.
 
-use super::journal::OriginalState;
-use super::perform::is_original;
-use crate::change::{Change, ValueComparison};
-use crate::plan::Plan;
+use super::blocking_writes::{CPU, read_cpu_list, value_to_replace};
+use super::fair_server::FAIR_SERVER;
+use super::kinds::kind_of;
+use super::original::OriginalState;
+use crate::change::Change;
+use crate::documents::plan::Plan;
 use cpushield_linux::{CpuSet, Host, Result, RtHog, Task};
 use std::time::{Duration, Instant};
 
-const WATCHDOG_CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-pub(super) const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu";
-const CPU: &str = "/sys/devices/system/cpu";
 
 /// How long a scan of all tasks stays valid.
 const SCAN_VALID: Duration = Duration::from_secs(1);
 
-/// The real-time tasks that keep a CPU describe_hog, found when a step needs them.
+/// The real-time tasks that keep a CPU busy, found when a step needs them.
 #[derive(Debug, Default)]
 pub struct RtHogs {
     found: Option<(Instant, Vec<RtHog>)>,
@@ -78,7 +77,7 @@ impl RtHogs {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn above_rcu_after_move(&mut self, host: &Host, plan: &Plan) -> Result<Option<BlockedBy>> {
-        if !plan.steps.iter().any(|step| is_cpuset(&step.change)) {
+        if !plan.steps.iter().any(|step| kind_of(&step.change).sets_cpuset()) {
             return Ok(None);
         }
         let shield = &plan.shield;
@@ -105,17 +104,7 @@ impl RtHogs {
                 format!("{}, and {words}; {}", describe_hog(hog), remedy(hog))
             }));
         }
-        let cpus = match change {
-            Change::Write { path, value, compare } if waits_for_threads(path) => {
-                value_to_replace(host, path, value, *compare)
-                    .and_then(|now| cpus_to_wait_for(host, path, &now, value))
-            }
-            // The CPU's own `cpuhp/N`, and a kworker on another one (cpu_down_maps_locked() in
-            // kernel/cpu.c, 6.6).
-            Change::CycleCpu { .. } => read_cpu_list(host, &format!("{CPU}/online")),
-            _ => None,
-        };
-        self.endless_wait(host, cpus)
+        self.endless_wait(host, kind_of(change).waits_for(host))
     }
 
     /// Returns why a file cannot be restored now.
@@ -128,16 +117,7 @@ impl RtHogs {
         change: &Change,
         was: &OriginalState,
     ) -> Result<Option<String>> {
-        let cpus = match (change, was) {
-            (Change::Write { path, compare, .. }, OriginalState::Text { text })
-                if waits_for_threads(path) =>
-            {
-                let now = host.read_line(path).ok().filter(|now| !is_original(*compare, now, text));
-                now.and_then(|now| cpus_to_wait_for(host, path, &now, text))
-            }
-            _ => None,
-        };
-        self.endless_wait(host, cpus)
+        self.endless_wait(host, kind_of(change).waits_for_revert(host, was))
     }
 
     /// Returns why a wait for a thread on one of these CPUs would never end.
@@ -187,56 +167,6 @@ fn describe_hog(hog: &RtHog) -> String {
 
 fn remedy(hog: &RtHog) -> String {
     format!("stop it, or make it an ordinary task (chrt -o -p 0 {})", hog.task.id.tid)
-}
-
-fn read_cpu_list(host: &Host, path: &str) -> Option<CpuSet> {
-    host.read_line(path).ok()?.parse().ok()
-}
-
-/// Whether a change may send tasks to other CPUs.
-pub fn moves_tasks(change: &Change) -> bool {
-    is_cpuset(change) || !matches!(change, Change::Write { .. } | Change::MakeDir { .. })
-}
-
-fn is_cpuset(change: &Change) -> bool {
-    match change {
-        Change::Write { path, .. } => {
-            path.contains("/cpuset.") || path.ends_with("/cpus") || path.ends_with("exclusive")
-        }
-        Change::Slice { .. } => true,
-        _ => false,
-    }
-}
-
-/// Returns the content of a file if writing the value would change it.
-fn value_to_replace(
-    host: &Host,
-    path: &str,
-    value: &str,
-    compare: ValueComparison,
-) -> Option<String> {
-    host.read_line(path).ok().filter(|now| !compare.already(now, value))
-}
-
-/// The switch of an event: the first write after boot expands the main trace buffer.
-const SWITCH: &str = "/events/sched/sched_switch/enable";
-
-/// Whether a write to this file may wait for a thread on a certain CPU.
-fn waits_for_threads(path: &str) -> bool {
-    path == WATCHDOG_CPUS || path.ends_with(SWITCH)
-}
-
-/// The CPUs on each of which the kernel needs an ordinary thread before a write returns.
-/// `watchdog_cpumask`: smp_call_on_cpu() for all CPUs of the old and the new mask
-/// (softlockup_stop_all() and softlockup_start_all() in kernel/watchdog.c, 4.19 to 6.12). The trace
-/// buffer: schedule_work_on() for every CPU (ring_buffer_resize(), kernel/trace/ring_buffer.c,
-/// 6.1).
-fn cpus_to_wait_for(host: &Host, path: &str, now: &str, value: &str) -> Option<CpuSet> {
-    if path.ends_with(SWITCH) {
-        return read_cpu_list(host, &format!("{CPU}/online"));
-    }
-    let sets = [now, value].map(|text| text.parse::<CpuSet>().unwrap_or_default());
-    Some(sets[0].union(&sets[1]))
 }
 
 /// Whether ordinary threads get some time on a CPU despite real-time tasks: from the fair server

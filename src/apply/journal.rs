@@ -11,10 +11,12 @@ mod parse;
 
 pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
-use super::affinities::TaskMasks;
-use crate::change::{Change, Outcome, Refusal};
-use crate::plan::{Plan, Step};
-use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
+use super::original::OriginalState;
+use super::step_result::{ChangeFate, StepDone};
+use super::task_masks::TaskMasks;
+use crate::change::{Change, Outcome};
+use crate::documents::plan::{Plan, Step};
+use cpushield_linux::TaskId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,51 +39,6 @@ pub struct JournalHeader {
     pub plan: Plan,
 }
 
-/// The state before a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "was", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum OriginalState {
-    /// The text of a file, without its line end.
-    Text {
-        /// The text.
-        text: String,
-    },
-    /// The file, directory or task was not there.
-    Missing,
-    /// It exists but could not be read, so it is never written.
-    Unreadable {
-        /// The kernel's answer.
-        reason: String,
-    },
-    /// The directory existed, or the service answered.
-    Present,
-    /// A set of CPUs: the affinity of a task, or the CPUs banned from irqbalance.
-    Cpus {
-        /// The set.
-        cpus: CpuSet,
-    },
-    /// The scheduling policy of a task.
-    Scheduling {
-        /// The policy.
-        policy: SchedPolicy,
-    },
-    /// Tasks that were in the group before others were moved there.
-    Members {
-        /// The tasks.
-        tasks: Vec<TaskId>,
-    },
-    /// The affinity of every task.
-    Affinities {
-        /// The masks.
-        masks: TaskMasks,
-    },
-    /// The contents of files that the step changes as a side effect.
-    Files {
-        /// Path and text.
-        files: BTreeMap<String, String>,
-    },
-}
-
 /// The original of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,42 +55,6 @@ pub struct StepOriginal {
 struct BeginLine {
     /// The number of originals.
     intents: usize,
-}
-
-/// The result of one step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StepDone {
-    /// The index of the step in the plan.
-    pub step: usize,
-    /// Its outcome.
-    pub outcome: Outcome,
-    /// The value that was read back; `None` where there is none.
-    pub left: Option<String>,
-    /// A note, about a fallback for example.
-    pub note: Option<String>,
-    /// Tasks that were moved.
-    pub moved: Option<MovedTasks>,
-}
-
-/// How many tasks were moved, and why some stayed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MovedTasks {
-    /// Tasks moved.
-    pub moved: usize,
-    /// Tasks that stayed, by the kernel's answer.
-    pub stayed: Vec<StayedTasks>,
-}
-
-/// Tasks that could not be moved for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StayedTasks {
-    /// The kernel's answer.
-    pub refusal: Refusal,
-    /// Their number.
-    pub tasks: usize,
 }
 
 /// The line that ends a complete apply.
@@ -202,30 +123,6 @@ pub struct StepFate {
     pub fate: ChangeFate,
     /// A note.
     pub note: Option<String>,
-}
-
-/// The fate of a change in an undo.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "fate", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum ChangeFate {
-    /// The original was restored.
-    Restored,
-    /// Another process changed the value, so it was left alone.
-    Drifted {
-        /// The current value.
-        now: String,
-        /// The value that apply left.
-        ours: String,
-        /// The original value.
-        original: String,
-    },
-    /// The file, directory or task is gone, or the machine was rebooted.
-    Gone,
-    /// It could not be restored.
-    Failed {
-        /// Why.
-        reason: String,
-    },
 }
 
 /// One line of the file.
@@ -398,7 +295,8 @@ impl ApplyJournal {
 mod tests {
     use super::*;
     use crate::change::{EffectTime, Risk, ValueComparison};
-    use crate::plan::Shield;
+    use crate::documents::plan::Shield;
+    use cpushield_linux::CpuSet;
     use proptest::prelude::*;
 
     fn written(path: &str) -> Step {
@@ -430,7 +328,7 @@ mod tests {
         };
         let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
         let plan = Plan {
-            schema: crate::plan::SCHEMA,
+            schema: crate::documents::plan::SCHEMA,
             boot_id: Some("one".to_owned()),
             kernel: None,
             shield,

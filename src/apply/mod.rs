@@ -6,21 +6,26 @@
 
 mod affinities;
 mod amend;
-mod cycle;
+mod blocking_writes;
 mod document;
 mod executor;
 mod fair_server;
+mod groups;
 mod hogs;
 mod hotplug_side_effects;
-mod irqbalance;
 pub mod journal;
+mod kind;
+mod kinds;
+mod load;
 mod moves;
 mod original;
 mod perform;
 mod presence;
+mod read_originals;
 mod restore_affinities;
 mod revert;
-mod slice;
+mod step_result;
+mod task_masks;
 mod unbound;
 mod undo;
 
@@ -28,58 +33,20 @@ pub use amend::{AmendError, AmendedShield, amend};
 pub use document::*;
 pub use executor::{apply, check};
 pub use hogs::BlockedBy;
-pub use journal::{ChangeFate, JournalError, MovedTasks, StepDone};
+pub use journal::JournalError;
+pub use kind::DriftedValue;
+pub use kinds::slice_dir;
+pub use load::{JOURNAL, JournalLoadError};
+pub use original::OriginalState;
 pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
-pub use slice::dir as slice_dir;
+pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
 pub use undo::undo;
 
 use crate::change::{Change, Outcome};
-use crate::plan::{Plan, Step};
+use crate::documents::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
-use journal::{ApplyJournal, JournalOrigin, OriginalState, StepOriginal};
+use load::{FoundJournal, load};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The journal of the active shield.
-pub const JOURNAL: &str = "journal.jsonl";
-
-/// Why a journal cannot be loaded.
-#[derive(Debug)]
-pub enum JournalLoadError {
-    /// It cannot be read.
-    Access(Error),
-    /// It is not a journal.
-    Journal {
-        /// Its path.
-        path: String,
-        /// What is wrong.
-        error: JournalError,
-    },
-}
-
-/// The journal that was found.
-enum FoundJournal {
-    Nothing,
-    /// A journal of another boot: the kernel forgot all changes. The rest of the file is not
-    /// parsed.
-    OtherBoot(Box<JournalOrigin>),
-    Here(Box<ApplyJournal>),
-}
-
-/// Loads the journal of the active shield. The boot in its first line is checked first: a damaged
-/// journal does not matter after a reboot.
-fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLoadError> {
-    let Some(bytes) = store.read(JOURNAL).map_err(JournalLoadError::Access)? else {
-        return Ok(FoundJournal::Nothing);
-    };
-    let boot = boot_id(host).map_err(JournalLoadError::Access)?;
-    match JournalOrigin::parse(&bytes) {
-        Some(origin) if origin.boot_id != boot => Ok(FoundJournal::OtherBoot(Box::new(origin))),
-        _ => match ApplyJournal::parse(&bytes) {
-            Ok(journal) => Ok(FoundJournal::Here(Box::new(journal))),
-            Err(error) => Err(JournalLoadError::Journal { path: store.path(JOURNAL), error }),
-        },
-    }
-}
 
 /// Returns the plan of this boot's journal, with its boot, even if it was not fully applied
 /// ([`find_shield`] checks that); `None` when no shield was made in this boot.
@@ -153,23 +120,9 @@ pub fn forget(store: &Store) -> Result<Option<String>, Error> {
     }
 }
 
-/// Reads the boot ID; `None` on a recorded machine without one.
-fn boot_id(host: &Host) -> Result<Option<String>, Error> {
-    match host.read_line("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => Ok(Some(id)),
-        Err(error) if error.is_absent() && !host.is_live() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a step made a directory that contains `path`.
-fn makes_directory_of(plan: &Plan, intent: &StepOriginal, path: &str) -> bool {
-    let dir = match plan.steps.get(intent.step).map(|step| &step.change) {
-        Some(Change::MakeDir { path }) if intent.original == OriginalState::Missing => path.clone(),
-        Some(Change::Slice { unit, .. }) if intent.original != OriginalState::Present => {
-            slice::dir(unit)
-        }
-        _ => return false,
-    };
-    path.strip_prefix(dir.as_str()).is_some_and(|rest| rest.starts_with('/'))
+/// Returns the difference between what a change left and the current value, where the machine
+/// shows one.
+#[must_use]
+pub fn find_drift(host: &Host, change: &Change, left: Option<&str>) -> Option<DriftedValue> {
+    kinds::kind_of(change).find_drift(host, left)
 }

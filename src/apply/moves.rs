@@ -1,7 +1,7 @@
 //! Moves every task of one cgroup into another, repeatedly until no movable task is left, as tasks
 //! fork meanwhile. Bound kernel threads stay; they are counted and are not a failure.
 
-use super::journal::{MovedTasks, StayedTasks};
+use super::step_result::{MovedTasks, StayedTasks};
 use crate::change::{Refusal, RefusalKind};
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,86 +1,64 @@
-//! Reads the originals: the state before each step of a plan, before the first write. It writes
-//! nothing.
+//! [`OriginalState`]: the state before a step, as the journal stores it. Each kind of change reads
+//! its own (`kinds`).
 
-use super::affinities::{self, TaskMasks};
-use super::journal::{OriginalState, StepOriginal};
-use super::moves;
-use super::{cycle, irqbalance, slice};
-use crate::change::Change;
-use crate::plan::Plan;
-use cpushield_linux::{Error, Host, Result, Task, TaskId};
+use super::task_masks::TaskMasks;
+use cpushield_linux::{CpuSet, Result, SchedPolicy, TaskId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// Reads the originals of all runtime steps, in order. `tasks` is a fresh list.
-///
-/// # Errors
-/// `/proc` cannot be read at all.
-pub fn read_originals(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<Vec<StepOriginal>> {
-    let mut intents: Vec<StepOriginal> = Vec::new();
-    let mut kept: Option<TaskMasks> = None;
-    for (step, wanted) in plan.steps.iter().enumerate().filter(|(_, s)| s.is_runtime()) {
-        let original = match (&wanted.change, &kept) {
-            // It was read together with all others a moment ago.
-            (Change::Affinity { task, .. }, Some(kept)) if kept.0.contains_key(task) => {
-                let cpus = kept.0.get(task).cloned().unwrap_or_default();
-                OriginalState::Cpus { cpus }
-            }
-            (Change::KeepAffinities, _) => {
-                OriginalState::Affinities { masks: affinities::read_movable(host, tasks)? }
-            }
-            (change, _) => read_original(host, change)?,
-        };
-        if let OriginalState::Affinities { masks } = &original {
-            kept = Some(masks.clone());
-        }
-        intents.push(StepOriginal { step, original });
-    }
-    Ok(intents)
+/// The state before a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "was", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum OriginalState {
+    /// The text of a file, without its line end.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The file, directory or task was not there.
+    Missing,
+    /// It exists but could not be read, so it is never written.
+    Unreadable {
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// The directory existed, or the service answered.
+    Present,
+    /// A set of CPUs: the affinity of a task, or the CPUs banned from irqbalance.
+    Cpus {
+        /// The set.
+        cpus: CpuSet,
+    },
+    /// The scheduling policy of a task.
+    Scheduling {
+        /// The policy.
+        policy: SchedPolicy,
+    },
+    /// Tasks that were in the group before others were moved there.
+    Members {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+    },
+    /// The affinity of every task.
+    Affinities {
+        /// The masks.
+        masks: TaskMasks,
+    },
+    /// The contents of files that the step changes as a side effect.
+    Files {
+        /// Path and text.
+        files: BTreeMap<String, String>,
+    },
 }
 
-/// Reads the state before one change.
-///
-/// # Errors
-/// `/proc` cannot be read at all.
-pub fn read_original(host: &Host, change: &Change) -> Result<OriginalState> {
-    Ok(match change {
-        Change::Write { path, .. } => {
-            let shown_by = super::unbound::shown_by(host, path);
-            original_or_reason(host.read_line(shown_by).map(|text| OriginalState::Text { text }))
+impl OriginalState {
+    /// The original that was read. What does not exist is missing; any other error is stored with
+    /// its reason.
+    pub(super) fn from_reading(reading: Result<OriginalState>) -> OriginalState {
+        match reading {
+            Ok(original) => original,
+            Err(error) if error.is_absent() => OriginalState::Missing,
+            Err(error) => OriginalState::Unreadable { reason: error.reason() },
         }
-        Change::MakeDir { path } if host.exists(path) => OriginalState::Present,
-        Change::MakeDir { .. } => OriginalState::Missing,
-        Change::Affinity { task, .. } => {
-            original_or_reason(check_same_task(host, *task).and_then(|()| {
-                let cpus = host.affinity(task.tid)?;
-                Ok(OriginalState::Cpus { cpus })
-            }))
-        }
-        Change::Scheduling { task, .. } => {
-            original_or_reason(check_same_task(host, *task).and_then(|()| {
-                let policy = host.scheduling(task.tid)?;
-                Ok(OriginalState::Scheduling { policy })
-            }))
-        }
-        Change::MoveTasks { to, .. } => original_or_reason(
-            moves::members(host, to).map(|tasks| OriginalState::Members { tasks }),
-        ),
-        Change::KeepAffinities => {
-            OriginalState::Affinities { masks: affinities::read_movable(host, &host.tasks()?)? }
-        }
-        Change::BanFromIrqbalance { .. } => original_or_reason(irqbalance::original(host)),
-        Change::Slice { unit, .. } => original_or_reason(slice::original(host, unit)),
-        Change::CycleCpu { cpu } => original_or_reason(cycle::original(host, *cpu)),
-    })
-}
-
-/// Fails with the kernel's error when the number belongs to another task now.
-pub fn check_same_task(host: &Host, task: TaskId) -> Result<()> {
-    if host.is_same_task(task) { Ok(()) } else { Err(Error::no_task(task.tid)) }
-}
-
-fn original_or_reason(reading: Result<OriginalState>) -> OriginalState {
-    match reading {
-        Ok(original) => original,
-        Err(error) if error.is_absent() => OriginalState::Missing,
-        Err(error) => OriginalState::Unreadable { reason: error.reason() },
     }
 }

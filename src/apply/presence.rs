@@ -2,7 +2,7 @@
 //! reports a partial shield as an active one. `status` shows the state of the machine.
 
 use super::journal::ApplyJournal;
-use super::{FoundJournal, JournalLoadError, load};
+use super::load::{FoundJournal, JournalLoadError, load};
 use cpushield_linux::{Host, Store};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -137,14 +137,5 @@ fn work_on(journal: &ApplyJournal) -> ShieldWork {
         ShieldWork::Apply
     } else {
         ShieldWork::Change
-    }
-}
-
-impl fmt::Display for JournalLoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JournalLoadError::Access(error) => error.fmt(f),
-            JournalLoadError::Journal { path, error } => write!(f, "{path}: {error}"),
-        }
     }
 }

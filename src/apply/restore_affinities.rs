@@ -1,9 +1,10 @@
 //! Restores the affinities of tasks as undo decided ([`super::affinities::decide`]): writes a mask
 //! only where a task still has the mask that was seen then, or one that the kernel made of it.
 
-use super::affinities::{TaskMasks, follows_interrupt, is_widened, present};
+use super::affinities::{follows_interrupt, is_widened, present};
 use super::journal::UndoDecision;
-use crate::plan::Shield;
+use super::task_masks::TaskMasks;
+use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 

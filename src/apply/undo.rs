@@ -2,18 +2,19 @@
 //! Affinities come last, because the kernel changes them when cpusets are removed. Undo continues
 //! after a failure. It can be killed and called again at any time: it decides by the current state.
 
+use super::affinities;
 use super::document::{UndoError, UndoneShield, UndoneStep};
 use super::hogs::RtHogs;
-use super::journal::{
-    self, AffinitiesDone, ApplyJournal, ChangeFate, JournalOrigin, OriginalState, StepDone,
-    StepFate, StepOriginal,
-};
+use super::journal::{self, AffinitiesDone, ApplyJournal, JournalOrigin, StepFate, StepOriginal};
+use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
+use super::kinds::kind_of;
+use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
+use super::original::OriginalState;
 use super::restore_affinities::{self, RestoredAffinities};
-use super::revert::{self, FileCheck, RestoringUndo, RevertedChange};
-use super::{FoundJournal, JOURNAL, JournalLoadError, load};
-use super::{affinities, cycle};
+use super::revert::{self, FileCheck};
+use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome};
-use crate::plan::Step;
+use crate::documents::plan::Step;
 use cpushield_linux::store::{Appender, StoreLock};
 use cpushield_linux::{Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
@@ -57,9 +58,16 @@ pub(super) fn undo_locked(
     let mut log = UndoLog::open(store, journal.whole);
     let undoing = affinities::decide(host, &journal, tasks)?;
     log.add(&journal::undoing_line(&undoing));
-    let mut run =
-        UndoRun { host, journal: &journal, log, hogs, fated: Vec::new(), fresh: BTreeSet::new() };
-    run.bring_cpus_online()?;
+    let mut run = UndoRun {
+        host,
+        journal: &journal,
+        shield: revert::shield_changes(&journal),
+        log,
+        hogs,
+        fated: Vec::new(),
+        fresh: BTreeSet::new(),
+    };
+    run.prepare()?;
     run.revert_all()?;
     run.check_restored_files()?;
     let tasks = restore_affinities::restore(
@@ -201,6 +209,7 @@ fn undone_step(journal: &ApplyJournal, fated: StepFate) -> Option<UndoneStep> {
 struct UndoRun<'a> {
     host: &'a Host,
     journal: &'a ApplyJournal,
+    shield: ShieldChanges<'a>,
     log: UndoLog,
     hogs: RtHogs,
     fated: Vec<StepFate>,
@@ -209,16 +218,14 @@ struct UndoRun<'a> {
 }
 
 impl UndoRun<'_> {
-    /// Brings CPUs online that were left offline: until then, masks with only such a CPU are
-    /// refused.
-    fn bring_cpus_online(&mut self) -> Result<(), UndoError> {
+    /// Does what must be done before any change is reverted.
+    fn prepare(&mut self) -> Result<(), UndoError> {
         for intent in &self.journal.intents {
             let done = self.journal.outcomes.get(&intent.step);
-            if let Some(Change::CycleCpu { cpu }) = self.journal.step(intent).map(|s| &s.change)
-                && !cycle::is_finished(done)
+            if let Some(step) = self.journal.step(intent)
                 && self.earlier_fate(intent.step).is_none()
             {
-                cycle::bring_online(self.host, *cpu)?;
+                kind_of(&step.change).prepare_revert(self.host, done)?;
             }
         }
         Ok(())
@@ -263,7 +270,7 @@ impl UndoRun<'_> {
         let was = self.journal.original(intent);
         let done = self.journal.outcomes.get(&intent.step);
         let RevertedChange { fate, note } =
-            revert::restore(self.host, self.journal, step, was, done)?;
+            revert::revert(self.host, &self.shield, &step.change, was, done)?;
         if let Some(fate) = fate {
             self.record(StepFate { step: intent.step, fate, note });
         }

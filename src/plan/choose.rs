@@ -6,11 +6,11 @@
 //! (`nohz_full=`) first; big cores first; away from interrupts that cannot be moved; inside one
 //! NUMA node; whole level-2 clusters; the highest number.
 
-use super::document::Shield;
 use super::groups::{CpuGroup, groups, named, touched_groups, union_of};
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::sites::{boot_cpu, choose_mems, exhausted_node};
+use crate::documents::plan::Shield;
 use crate::policy::ShieldRequest;
 use crate::survey::{CoreKind, Machine};
 use cpushield_linux::CpuSet;

@@ -2,7 +2,6 @@
 //! that tunables want. Pure: it reads no machine and writes nothing.
 
 mod choose;
-mod document;
 #[cfg(test)]
 pub(crate) mod fake;
 mod groups;
@@ -15,8 +14,8 @@ mod readiness;
 mod refused;
 mod sites;
 
+pub use crate::documents::plan::*;
 pub use choose::{CpuChoice, check_online, choose};
-pub use document::*;
 pub use groups::named;
 pub use missing::missing;
 pub use parse::PlanError;

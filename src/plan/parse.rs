@@ -1,16 +1,9 @@
 //! [`Plan::parse`]: reads saved plans, which a user may have edited. A plan with one error is
 //! refused completely. Pure.
 
-use super::document::{Plan, SCHEMA, Shield};
-use crate::change::{Change, ValueComparison};
+use crate::documents::plan::{Plan, SCHEMA, Shield};
 use crate::tunables;
-use cpushield_linux::CpuSet;
 use std::fmt;
-
-/// Where a plan may write and create directories: kernel interfaces, never files on a disk.
-const WRITES: &[&str] = &["/sys/", "/proc/sys/", "/proc/irq/", "/dev/cpuset/"];
-/// The longest value that a kernel file accepts in one write.
-const VALUE_BYTES_MAX: usize = 4096;
 
 /// Why a plan is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,25 +32,6 @@ impl Plan {
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
         parse_and_check(text).map_err(|(line, why)| PlanError { file: file.to_owned(), line, why })
     }
-
-    /// The first step that no plan may contain, counted from 0, and why.
-    #[must_use]
-    pub fn unfit(&self) -> Option<(usize, String)> {
-        let mut steps = self.steps.iter().enumerate();
-        let invalid =
-            steps.find_map(|(n, step)| Some((n, check_change(&step.change, &self.shield).err()?)));
-        invalid.or_else(|| self.loses_affinities())
-    }
-
-    /// A step that takes a CPU offline before a step saves the affinities of tasks. Tasks that may
-    /// only run on that CPU would never return to it.
-    fn loses_affinities(&self) -> Option<(usize, String)> {
-        let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
-        let mut cycles =
-            before.enumerate().filter(|(_, step)| matches!(step.change, Change::CycleCpu { .. }));
-        let why = "expected an earlier step that saves the affinities of tasks, found none";
-        cycles.next().map(|(n, _)| (n, why.to_owned()))
-    }
 }
 
 /// Parses and checks a plan. An error has its line.
@@ -77,7 +51,7 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, String)> {
     for (n, step) in plan.steps.iter().enumerate() {
         let checked = match tunables::named(&step.tunable) {
             None => Err(format!("there is no tunable {:?}", step.tunable)),
-            Some(_) => check_change(&step.change, &plan.shield),
+            Some(_) => step.check(&plan.shield),
         };
         checked
             .map_err(|why| (line_of_key(text, "change", n), format!("step {}: {why}", n + 1)))?;
@@ -102,64 +76,6 @@ fn check_shield(shield: &Shield) -> Result<(), String> {
     Ok(())
 }
 
-fn check_change(change: &Change, shield: &Shield) -> Result<(), String> {
-    match change {
-        Change::Write { path, value, compare } => {
-            check_path(path)?;
-            check_value(value, *compare)
-        }
-        Change::MakeDir { path } => check_path(path),
-        Change::MoveTasks { from, to } => check_path(&format!("{from}/")).and(check_path(to)),
-        Change::Affinity { task, cpus, .. } => check_task(task.tid).and(check_cpus(cpus)),
-        Change::Scheduling { task, .. } => check_task(task.tid),
-        Change::KeepAffinities => Ok(()),
-        Change::BanFromIrqbalance { cpus } => check_cpus(cpus),
-        Change::Slice { unit, cpus, .. } => {
-            let wanted = format!("{}.slice", shield.group());
-            if *unit != wanted {
-                return Err(format!("expected the slice {wanted:?}, found {unit:?}"));
-            }
-            check_cpus(cpus)
-        }
-        Change::CycleCpu { cpu } if shield.cpus.contains(*cpu) => Ok(()),
-        Change::CycleCpu { cpu } => Err(format!("CPU {cpu} is not shielded")),
-    }
-}
-
-fn check_path(path: &str) -> Result<(), String> {
-    let inside = WRITES.iter().any(|prefix| path.starts_with(prefix));
-    let direct = path.split('/').skip(1).all(|name| name != "." && name != "..");
-    let clean = !path.contains("//") && !path.chars().any(char::is_control);
-    if inside && direct && clean {
-        return Ok(());
-    }
-    let places = WRITES.join(", ");
-    Err(format!("expected a path below {places} without . and .., found {path:?}"))
-}
-
-fn check_value(value: &str, compare: ValueComparison) -> Result<(), String> {
-    if value.len() > VALUE_BYTES_MAX || value.chars().any(char::is_control) {
-        return Err("expected one line of at most 4096 bytes as the value".to_owned());
-    }
-    let fits = match compare {
-        ValueComparison::List => value.parse::<CpuSet>().is_ok(),
-        ValueComparison::Mask => CpuSet::parse_mask(value).is_ok(),
-        ValueComparison::Member => {
-            value.split_whitespace().all(|word| word.starts_with(['+', '-']))
-        }
-        ValueComparison::Text | ValueComparison::Word | ValueComparison::Again => !value.is_empty(),
-    };
-    if fits { Ok(()) } else { Err(format!("{value:?} is not a value of the kind {compare:?}")) }
-}
-
-fn check_task(tid: i32) -> Result<(), String> {
-    if tid > 0 { Ok(()) } else { Err(format!("expected the number of a task, found {tid}")) }
-}
-
-fn check_cpus(cpus: &CpuSet) -> Result<(), String> {
-    if cpus.is_empty() { Err("expected at least one CPU".to_owned()) } else { Ok(()) }
-}
-
 /// The line of the n-th occurrence of a key, from 1; 1 if there is none.
 fn line_of_key(text: &str, key: &str, n: usize) -> usize {
     let quoted = format!("\"{key}\"");
@@ -176,6 +92,7 @@ mod tests {
     use super::super::fake::plain;
     use super::super::plan;
     use super::*;
+    use crate::change::Change;
     use crate::policy::ShieldRequest;
     use proptest::prelude::*;
 

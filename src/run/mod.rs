@@ -42,7 +42,7 @@ pub use status::*;
 pub use user::{RunUser, look_up};
 
 use crate::apply::{self, ShieldPresence};
-use crate::plan::Plan;
+use crate::documents::plan::Plan;
 use cpushield_linux::{Host, Store};
 
 /// Returns the plan of the active shield.

@@ -2,7 +2,7 @@
 
 use super::RunError;
 use crate::change::Change;
-use crate::plan::{Plan, Shield};
+use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 

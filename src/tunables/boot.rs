@@ -4,7 +4,7 @@ use super::{Tunable, UnresolvedCause, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{EffectTime, Risk};
-use crate::plan::{BootAdvice, Shield};
+use crate::documents::plan::{BootAdvice, Shield};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 

@@ -5,7 +5,7 @@ use super::want::setting;
 use super::{Remedy, RemedyAnswer, Tunable, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::survey::{CgroupMode, Machine};
 
 #[derive(Debug)]

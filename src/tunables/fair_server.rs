@@ -5,7 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{Risk, ValueComparison};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::survey::Machine;
 
 const FILES: &str = "/sys/kernel/debug/sched/fair_server/cpu*/runtime";

@@ -6,7 +6,7 @@ use super::{Remedy, RemedyAnswer, Tunable, UnresolvedCause, WantedChange, Wanted
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
-use crate::plan::{
+use crate::documents::plan::{
     BootAdvice, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Shield, Step,
     StepReason,
 };

@@ -3,7 +3,7 @@
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::survey::Machine;
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::Risk;
-use crate::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
+use crate::documents::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
 use crate::survey::{Machine, PlacedThread};
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! [`Leftovers`]: timers that were armed on CPUs before they are shielded. Pure.
 
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;

@@ -37,7 +37,7 @@ pub use want::WantedChange;
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk};
-use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
+use crate::documents::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
 use crate::survey::Machine;
 

@@ -4,7 +4,7 @@ use super::irq_affinity;
 use super::{InForce, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::survey::Machine;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::policy::Workload;
 use crate::survey::{Machine, TunableReading};
 

@@ -4,7 +4,7 @@ use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::survey::{Machine, TunableReading};
 use cpushield_linux::text::size::will_grow;
 

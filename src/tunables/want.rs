@@ -1,7 +1,7 @@
 //! [`WantedChange`]: a change with its current value and its reason, and its constructors. Pure.
 
 use crate::change::{Change, ValueComparison};
-use crate::plan::StepReason;
+use crate::documents::plan::StepReason;
 use crate::survey::{Machine, PlacedThread, TunableReading};
 use cpushield_linux::CpuSet;
 
@@ -107,7 +107,7 @@ fn path_matches(pattern: &str, path: &str) -> bool {
 }
 
 /// `cpus` without the shield; the housekeeping CPUs when none would be left.
-pub(super) fn keep_off_shield(cpus: &CpuSet, shield: &crate::plan::Shield) -> CpuSet {
+pub(super) fn keep_off_shield(cpus: &CpuSet, shield: &crate::documents::plan::Shield) -> CpuSet {
     let rest = cpus.difference(&shield.cpus);
     if rest.is_empty() { shield.housekeeping.clone() } else { rest }
 }

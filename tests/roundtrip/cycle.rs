@@ -2,7 +2,8 @@
 
 use super::bench::{Bench, Tree, same};
 use super::trees;
-use cpushield::apply::journal::{ApplyJournal, OriginalState};
+use cpushield::apply::OriginalState;
+use cpushield::apply::journal::ApplyJournal;
 use cpushield::apply::{self, AppliedPlan};
 use cpushield::change::{Change, Outcome, RefusalKind};
 use cpushield::plan::Plan;

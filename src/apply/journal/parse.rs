@@ -2,7 +2,7 @@
 //! because of it, and tolerates what a crash may have torn.
 
 use super::{ApplyJournal, JournalHeader, JournalLine, SCHEMA};
-use crate::plan::Plan;
+use crate::documents::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -180,7 +180,7 @@ fn parse_header(lines: &mut RemainingLines<'_>) -> Result<JournalHeader, Journal
         JournalLine::Header(header)
             if header.journal == "cpushield"
                 && header.schema == SCHEMA
-                && header.plan.schema == crate::plan::SCHEMA =>
+                && header.plan.schema == crate::documents::plan::SCHEMA =>
         {
             Ok(*header)
         }

@@ -7,7 +7,7 @@ use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
-use crate::plan::{Plan, Shield, Step};
+use crate::documents::plan::{Plan, Shield, Step};
 use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 
 #[derive(Debug)]

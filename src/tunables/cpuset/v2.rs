@@ -4,7 +4,7 @@ use super::super::WantedChange;
 use super::super::want::setting;
 use super::{group_of, overlapping};
 use crate::change::{Change, ValueComparison};
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::survey::{CpusetGroup, Machine};
 
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {

@@ -62,7 +62,7 @@ pub use record_window::ReadSpan;
 use recording::RecordingSpool;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use tasks::{cpu_time, look_up_task, ran_mostly};
+use tasks::{look_up_task, ran_mostly};
 
 /// What to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -421,7 +421,7 @@ impl<'h> TraceRecorder<'h> {
             let Ok(task) = self.host.task(*tid, *tid) else { continue };
             let channel = self.channels.iter_mut().find(|channel| channel.cpu == task.cpu);
             if let (Some(channel), 'R', Some(time)) =
-                (channel, task.state, cpu_time(self.host, *tid))
+                (channel, task.state, self.host.cpu_ticks(*tid).ok())
             {
                 channel.runner = Some((*tid, time));
             }

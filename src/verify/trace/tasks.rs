@@ -17,18 +17,10 @@ pub fn look_up_task(host: &Host, tasks: &mut HashMap<i32, TaskName>, pid: i32) {
     }
 }
 
-/// User and system time of a thread in clock ticks of 10 ms, fields 14 and 15 of `stat`. On CPUs
-/// without a tick, the kernel computes it on each read (kernel/sched/cputime.c).
-pub fn cpu_time(host: &Host, tid: i32) -> Option<u64> {
-    let text = host.read(&format!("/proc/{tid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    Some(words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?)
-}
-
 /// Whether the thread ran for at least half of the time; `None` when that is unknown.
 pub fn ran_mostly(host: &Host, runner: Option<(i32, u64)>, span_ns: u64) -> Option<bool> {
     let (tid, before) = runner?;
-    let took_ns = cpu_time(host, tid)?.saturating_sub(before) * 10_000_000;
+    // A clock tick of user space is 10 ms.
+    let took_ns = host.cpu_ticks(tid).ok()?.saturating_sub(before) * 10_000_000;
     Some(took_ns + 20_000_000 >= span_ns / 2)
 }

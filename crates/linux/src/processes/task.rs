@@ -134,6 +134,14 @@ impl Task {
     }
 }
 
+/// Parses the `stat` of a process or thread.
+fn parse_stat(path: &str, text: &[u8]) -> Result<procfs_core::process::Stat> {
+    procfs_core::process::Stat::from_read(text).map_err(|_| {
+        let found = String::from_utf8_lossy(text);
+        Error::malformed(path, 1, "the fields of proc_pid_stat(5)", &found)
+    })
+}
+
 impl Host {
     /// Reads one thread's `stat`.
     ///
@@ -152,14 +160,7 @@ impl Host {
             }
             other => other?,
         };
-        let stat = procfs_core::process::Stat::from_read(text.as_slice()).map_err(|_| {
-            Error::malformed(
-                &path,
-                1,
-                "the fields of proc_pid_stat(5)",
-                &String::from_utf8_lossy(&text),
-            )
-        })?;
+        let stat = parse_stat(&path, &text)?;
         let task = Task {
             id: TaskId { tid, started: stat.starttime },
             pid,
@@ -175,6 +176,17 @@ impl Host {
             policy: stat.policy.unwrap_or(0),
         };
         Ok((task, stat.num_threads))
+    }
+
+    /// Reads the user and system time of a process, in clock ticks of user space. On CPUs without a
+    /// tick, the kernel computes it on each read (kernel/sched/cputime.c).
+    ///
+    /// # Errors
+    /// The process is gone, or the text does not have the format of `stat`.
+    pub fn cpu_ticks(&self, pid: i32) -> Result<u64> {
+        let path = format!("/proc/{pid}/stat");
+        let stat = parse_stat(&path, &self.read_bytes(&path)?)?;
+        Ok(stat.utime.saturating_add(stat.stime))
     }
 
     /// Reads every thread of the machine, in the order of their IDs; those that end meanwhile are

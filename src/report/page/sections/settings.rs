@@ -142,16 +142,10 @@ fn change_row(settings: &PlanWithOutcome, step: &Step) -> Vec<TableCell> {
 
 /// The value that a change sets.
 fn requested_value(change: &Change) -> String {
+    let value = change.requested_value();
     match change {
-        Change::Write { value, .. } => truncate(value),
-        Change::MakeDir { .. } => "created".to_owned(),
-        Change::Affinity { cpus, .. } => format!("CPU {cpus}"),
-        Change::Scheduling { policy, .. } => policy.to_string(),
-        Change::MoveTasks { .. } => "moved".to_owned(),
-        Change::KeepAffinities => "saved".to_owned(),
-        Change::BanFromIrqbalance { cpus } => format!("avoids CPU {cpus}"),
-        Change::Slice { cpus, mems, .. } => format!("CPU {cpus}, memory {mems}"),
-        Change::CycleCpu { .. } => "done".to_owned(),
+        Change::Write { .. } => truncate(&value),
+        _ => value,
     }
 }
 

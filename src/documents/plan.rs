@@ -258,11 +258,39 @@ pub struct BootAdvice {
     pub reason: String,
 }
 
+impl Plan {
+    /// The first step that no plan may contain, counted from 0, and why.
+    #[must_use]
+    pub fn unfit(&self) -> Option<(usize, String)> {
+        let mut steps = self.steps.iter().enumerate();
+        let invalid = steps.find_map(|(n, step)| Some((n, step.check(&self.shield).err()?)));
+        invalid.or_else(|| self.loses_affinities())
+    }
+
+    /// A step that takes a CPU offline before a step saves the affinities of tasks. Tasks that may
+    /// only run on that CPU would never return to it.
+    fn loses_affinities(&self) -> Option<(usize, String)> {
+        let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
+        let mut cycles =
+            before.enumerate().filter(|(_, step)| matches!(step.change, Change::CycleCpu { .. }));
+        let why = "expected an earlier step that saves the affinities of tasks, found none";
+        cycles.next().map(|(n, _)| (n, why.to_owned()))
+    }
+}
+
 impl Step {
     /// Whether it takes effect on the running kernel.
     #[must_use]
     pub fn is_runtime(&self) -> bool {
         self.when == EffectTime::Runtime
+    }
+
+    /// Checks whether a plan for this shield may contain the step.
+    ///
+    /// # Errors
+    /// It may not; the text says what was expected.
+    pub fn check(&self, shield: &Shield) -> Result<(), String> {
+        self.change.check(&shield.cpus, &shield.group())
     }
 }
 

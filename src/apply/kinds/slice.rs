@@ -1,11 +1,12 @@
 //! The shield's slice. systemd makes it, so that systemd does not remove it. systemd also removes
 //! it at the end, after the programs in it were moved out, because stopping a slice kills them.
 
-use super::journal::{ChangeFate, OriginalState, StepDone};
-use super::moves::MovedOut;
-use super::perform::{PerformedChange, values_to_restore};
-use super::revert::{RevertedChange, group_using_cpusets, remove_below};
-use crate::change::{Outcome, ValueComparison};
+use super::super::groups::{group_using_cpusets, remove_below};
+use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::moves::MovedOut;
+use super::super::original::OriginalState;
+use super::super::step_result::{ChangeFate, StepDone};
+use crate::change::{Outcome, RefusalKind, ValueComparison};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 
@@ -38,7 +39,68 @@ fn find_unit_file(host: &Host, unit: &str) -> Option<String> {
     files.into_iter().find(|file| host.exists(file))
 }
 
-pub(super) fn original(host: &Host, unit: &str) -> Result<OriginalState> {
+/// A slice of systemd, with its CPUs and memory nodes.
+pub struct ShieldSlice<'a> {
+    pub unit: &'a str,
+    pub cpus: &'a CpuSet,
+    pub mems: &'a CpuSet,
+}
+
+impl ChangeKind for ShieldSlice<'_> {
+    fn read_original(&self, host: &Host) -> Result<OriginalState> {
+        Ok(OriginalState::from_reading(read_original(host, self.unit)))
+    }
+
+    fn perform(&self, host: &Host, was: &OriginalState) -> Result<PerformedChange> {
+        let ShieldSlice { unit, cpus, mems } = *self;
+        if *was == OriginalState::Present {
+            return Ok(PerformedChange::refused(format!(
+                "{} already exists, and does not belong to this shield",
+                dir(unit)
+            )));
+        }
+        let (cpus_set, mems_set) =
+            (format!("AllowedCPUs={cpus}"), format!("AllowedMemoryNodes={mems}"));
+        host.systemctl(&["set-property", "--runtime", unit, &cpus_set, &mems_set])?;
+        let started = host.systemctl(&["start", unit]).and_then(|()| {
+            let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
+            Ok((!ValueComparison::List.same(&shown, &cpus.to_string())).then_some(shown))
+        });
+        let reason = match started {
+            Ok(None) => return Ok(PerformedChange::with_outcome(Outcome::Changed)),
+            Err(error) if error.is_stop() => return Err(error),
+            Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
+            Err(error) => error.reason(),
+        };
+        stop_and_forget(host, unit)?;
+        Ok(PerformedChange::refused(reason))
+    }
+
+    fn revert(
+        &self,
+        host: &Host,
+        _: &ShieldChanges<'_>,
+        was: &OriginalState,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
+        let OriginalState::Files { files } = was else { return Ok(NOTHING) };
+        restore(host, self.unit, files, done)
+    }
+
+    fn sets_cpuset(&self) -> bool {
+        true
+    }
+
+    fn made_dir(&self, was: &OriginalState) -> Option<String> {
+        (*was != OriginalState::Present).then(|| dir(self.unit))
+    }
+
+    fn hint(&self, _: RefusalKind) -> Option<&'static str> {
+        Some("`systemctl status cpushield.slice` may show the cause")
+    }
+}
+
+fn read_original(host: &Host, unit: &str) -> Result<OriginalState> {
     if host.exists(&dir(unit)) {
         return Ok(OriginalState::Present);
     }
@@ -48,36 +110,6 @@ pub(super) fn original(host: &Host, unit: &str) -> Result<OriginalState> {
     }
     let text = host.read_line(CONTROL)?;
     Ok(OriginalState::Files { files: BTreeMap::from([(CONTROL.to_owned(), text)]) })
-}
-
-pub(super) fn make(
-    host: &Host,
-    unit: &str,
-    cpus: &CpuSet,
-    mems: &CpuSet,
-    was: &OriginalState,
-) -> Result<PerformedChange> {
-    if *was == OriginalState::Present {
-        return Ok(PerformedChange::refused(format!(
-            "{} already exists, and does not belong to this shield",
-            dir(unit)
-        )));
-    }
-    let (cpus_set, mems_set) =
-        (format!("AllowedCPUs={cpus}"), format!("AllowedMemoryNodes={mems}"));
-    host.systemctl(&["set-property", "--runtime", unit, &cpus_set, &mems_set])?;
-    let started = host.systemctl(&["start", unit]).and_then(|()| {
-        let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
-        Ok((!ValueComparison::List.same(&shown, &cpus.to_string())).then_some(shown))
-    });
-    let reason = match started {
-        Ok(None) => return Ok(PerformedChange::with_outcome(Outcome::Changed)),
-        Err(error) if error.is_stop() => return Err(error),
-        Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
-        Err(error) => error.reason(),
-    };
-    stop_and_forget(host, unit)?;
-    Ok(PerformedChange::refused(reason))
 }
 
 /// Whether a directory exists and is empty.
@@ -108,7 +140,7 @@ fn stop_and_forget(host: &Host, unit: &str) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn restore(
+fn restore(
     host: &Host,
     unit: &str,
     files: &BTreeMap<String, String>,
@@ -129,7 +161,7 @@ pub(super) fn restore(
     }
     let mut note = moved.note(TREE);
     for (path, text) in files {
-        let words = values_to_restore(ValueComparison::Member, text, &host.read_line(path)?);
+        let words = ValueComparison::Member.values_to_restore(text, &host.read_line(path)?);
         // Only cpusets were enabled for the slice; other controllers belong to systemd.
         let words: Vec<String> = words.into_iter().filter(|word| word == "-cpuset").collect();
         match group_using_cpusets(host, path, &words) {

@@ -1,0 +1,61 @@
+//! Cgroups that undo removes, and groups of other programs that need what undo would disable.
+
+use super::moves::MovedOut;
+use cpushield_linux::{Host, Result};
+use std::time::Duration;
+
+/// How often to retry while exiting tasks keep a cgroup busy, with pauses of [`BUSY_STEP`].
+const BUSY_TRIES: usize = 100;
+const BUSY_STEP: Duration = Duration::from_millis(10);
+
+/// The maximum depth of groups in ours.
+const DEPTH_MAX: usize = 32;
+
+fn is_group(host: &Host, dir: &str) -> bool {
+    host.exists(&format!("{dir}/cgroup.procs"))
+}
+
+/// Removes a group, with the groups below it. Tasks in them move to the group `above`.
+pub(super) fn remove_below(
+    host: &Host,
+    path: &str,
+    above: &str,
+    moved: &mut MovedOut,
+    depth: usize,
+) -> Result<()> {
+    if depth < DEPTH_MAX && is_group(host, path) {
+        for name in host.list_directories(path)? {
+            let below = format!("{path}/{name}");
+            if is_group(host, &below) {
+                remove_below(host, &below, above, moved, depth + 1)?;
+            }
+        }
+    }
+    for _ in 0..BUSY_TRIES {
+        if is_group(host, path) {
+            moved.move_out(host, path, above)?;
+        }
+        match host.remove_dir(path) {
+            Err(error) if error.is_busy() && host.is_live() => std::thread::sleep(BUSY_STEP),
+            answer => return answer,
+        }
+    }
+    host.remove_dir(path)
+}
+
+/// Finds a group that would lose its CPUs if cpusets were disabled for the groups below a
+/// directory.
+pub(super) fn group_using_cpusets(host: &Host, path: &str, words: &[String]) -> Option<String> {
+    let dir = path.strip_suffix("/cgroup.subtree_control")?;
+    if !words.iter().any(|word| word == "-cpuset") {
+        return None;
+    }
+    let groups = host.list(dir).ok()?.into_iter().map(|name| format!("{dir}/{name}"));
+    let mut users = groups.filter(|group| {
+        let cpus = host.read_line(&format!("{group}/cpuset.cpus"));
+        let below = host.read_line(&format!("{group}/cgroup.subtree_control"));
+        cpus.is_ok_and(|text| !text.is_empty())
+            || below.is_ok_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
+    });
+    users.next()
+}

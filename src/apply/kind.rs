@@ -1,0 +1,224 @@
+//! [`ChangeKind`]: what apply and undo need to know about a kind of change. Each kind is one file
+//! in `kinds`. A kind reads and writes the machine; it does not read or write the journal.
+
+use super::original::OriginalState;
+use super::step_result::{ChangeFate, MovedTasks, StepDone};
+use crate::change::{Change, Outcome, Refusal, RefusalKind};
+use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
+
+/// One kind of change, with the values of one change.
+pub trait ChangeKind {
+    /// Reads the state before the change, and writes nothing.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read at all.
+    fn read_original(&self, host: &Host) -> Result<OriginalState>;
+
+    /// Makes the change: skips what is already as wanted, writes, reads back. When the kernel made
+    /// something else of a value, the value right before the write is restored.
+    ///
+    /// # Errors
+    /// The kernel's answer; it becomes the outcome.
+    fn perform(&self, host: &Host, was: &OriginalState) -> Result<PerformedChange>;
+
+    /// Restores the original, depending on the current value. The original: nothing to do. The
+    /// value that apply left: the original is written. Any other value belongs to another process
+    /// and stays.
+    ///
+    /// # Errors
+    /// The kernel's answer; it becomes the fate of the change.
+    fn revert(
+        &self,
+        host: &Host,
+        shield: &ShieldChanges<'_>,
+        was: &OriginalState,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange>;
+
+    /// What must be done before undo reverts any change.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    fn prepare_revert(&self, _host: &Host, _done: Option<&StepDone>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Checks at the end of undo that the original is still there, and writes it again when it is
+    /// not. Returns the reason if it is wrong.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    fn restore_again(
+        &self,
+        _host: &Host,
+        _was: &OriginalState,
+        _done: Option<&StepDone>,
+        _by: RestoringUndo,
+    ) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// The CPUs on each of which the kernel needs an ordinary thread before the change returns.
+    fn waits_for(&self, _host: &Host) -> Option<CpuSet> {
+        None
+    }
+
+    /// The same for the restoration of the original.
+    fn waits_for_revert(&self, _host: &Host, _was: &OriginalState) -> Option<CpuSet> {
+        None
+    }
+
+    /// Whether it sets the CPUs of a cgroup.
+    fn sets_cpuset(&self) -> bool {
+        false
+    }
+
+    /// Whether it may send tasks to other CPUs.
+    fn moves_tasks(&self) -> bool {
+        true
+    }
+
+    /// The directory that it made, if that did not exist before.
+    fn made_dir(&self, _was: &OriginalState) -> Option<String> {
+        None
+    }
+
+    /// Whether only an undo can complete the change when it was interrupted.
+    fn needs_undo_when_interrupted(&self) -> bool {
+        false
+    }
+
+    /// A hint about a refusal.
+    fn hint(&self, _kind: RefusalKind) -> Option<&'static str> {
+        None
+    }
+
+    /// The difference between what apply left and the current value. A value that was not recorded
+    /// or cannot be read is no drift.
+    fn find_drift(&self, _host: &Host, _left: Option<&str>) -> Option<DriftedValue> {
+        None
+    }
+}
+
+/// What a kind may know about the other changes of the shield.
+#[derive(Debug, Default)]
+pub struct ShieldChanges<'a> {
+    /// All changes, in the order of the plan.
+    pub changes: Vec<&'a Change>,
+    /// The first change without an outcome: it may have been interrupted.
+    pub first_unfinished: Option<&'a Change>,
+    /// The directories that the shield made.
+    pub new_dirs: Vec<String>,
+}
+
+impl ShieldChanges<'_> {
+    /// Whether the shield made a directory that contains `path`.
+    #[must_use]
+    pub fn made_directory_of(&self, path: &str) -> bool {
+        self.new_dirs.iter().any(|dir| is_below(path, dir))
+    }
+}
+
+/// Whether a path is inside a directory.
+#[must_use]
+pub fn is_below(path: &str, dir: &str) -> bool {
+    path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// The undo that restored a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoringUndo {
+    /// This one.
+    This,
+    /// An earlier one. Another process may have changed the file since, so it is written again
+    /// only where it has the value that apply left.
+    Earlier,
+}
+
+/// A value that changed since apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriftedValue {
+    /// The value that apply left.
+    pub left: String,
+    /// The current value; `None` when it is gone.
+    pub now: Option<String>,
+}
+
+/// The result of one change, without its step.
+#[derive(Debug)]
+pub struct PerformedChange {
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// The value that was read back.
+    pub left: Option<String>,
+    /// A note.
+    pub note: Option<String>,
+    /// Tasks moved.
+    pub moved: Option<MovedTasks>,
+    /// Why the machine is worse than before, so that everything must be undone.
+    pub broken: Option<String>,
+}
+
+impl PerformedChange {
+    pub(super) fn with_outcome(outcome: Outcome) -> PerformedChange {
+        PerformedChange { outcome, left: None, note: None, moved: None, broken: None }
+    }
+
+    pub(super) fn changed(left: String) -> PerformedChange {
+        PerformedChange { left: Some(left), ..PerformedChange::with_outcome(Outcome::Changed) }
+    }
+
+    /// A refusal that no code distinguishes.
+    pub(super) fn refused(reason: impl Into<String>) -> PerformedChange {
+        PerformedChange::refused_by(Refusal { kind: RefusalKind::Other, reason: reason.into() })
+    }
+
+    pub(super) fn refused_by(refusal: Refusal) -> PerformedChange {
+        let Refusal { kind, reason } = refusal;
+        PerformedChange::with_outcome(Outcome::Refused { kind, reason })
+    }
+
+    /// Turns a kernel error about one change into an outcome; only a stopped host is an error.
+    pub(super) fn from_answer(answer: Result<PerformedChange>) -> Result<PerformedChange> {
+        match answer {
+            Err(error) if error.is_stop() => Err(error),
+            Err(error) if error.is_absent() => Ok(PerformedChange::with_outcome(Outcome::Absent)),
+            Err(error) => Ok(PerformedChange::refused_by(Refusal::from(&error))),
+            made => made,
+        }
+    }
+
+    /// The journal's record.
+    #[must_use]
+    pub fn of_step(self, step: usize) -> StepDone {
+        StepDone {
+            step,
+            outcome: self.outcome,
+            left: self.left,
+            note: self.note,
+            moved: self.moved,
+        }
+    }
+}
+
+/// The result of reverting a change.
+#[derive(Debug)]
+pub struct RevertedChange {
+    /// The fate of the change; `None` when it had changed nothing.
+    pub fate: Option<ChangeFate>,
+    /// A note.
+    pub note: Option<String>,
+}
+
+impl From<ChangeFate> for RevertedChange {
+    fn from(fate: ChangeFate) -> RevertedChange {
+        RevertedChange { fate: Some(fate), note: None }
+    }
+}
+
+pub(super) const NOTHING: RevertedChange = RevertedChange { fate: None, note: None };
+
+/// Fails with the kernel's error when the number belongs to another task now.
+pub(super) fn check_same_task(host: &Host, task: TaskId) -> Result<()> {
+    if host.is_same_task(task) { Ok(()) } else { Err(Error::no_task(task.tid)) }
+}

@@ -1,0 +1,69 @@
+//! Restricts one task to CPUs. Undo restores all affinities together (`restore_affinities`).
+
+use super::super::kind::{
+    ChangeKind, DriftedValue, NOTHING, PerformedChange, RevertedChange, ShieldChanges,
+    check_same_task,
+};
+use super::super::original::OriginalState;
+use super::super::step_result::StepDone;
+use crate::change::Outcome;
+use cpushield_linux::{CpuSet, Host, Result, TaskId};
+
+/// The CPUs of a task.
+pub struct TaskAffinity<'a> {
+    pub task: TaskId,
+    pub comm: &'a str,
+    pub cpus: &'a CpuSet,
+}
+
+impl ChangeKind for TaskAffinity<'_> {
+    fn read_original(&self, host: &Host) -> Result<OriginalState> {
+        let cpus = check_same_task(host, self.task).and_then(|()| host.affinity(self.task.tid));
+        Ok(OriginalState::from_reading(cpus.map(|cpus| OriginalState::Cpus { cpus })))
+    }
+
+    fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
+        check_same_task(host, self.task)?;
+        if host.online_affinity(self.task.tid)? == *self.cpus {
+            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+        }
+        host.set_affinity(self.task.tid, self.cpus)?;
+        let left = host.online_affinity(self.task.tid)?;
+        if left.is_subset(self.cpus) {
+            Ok(PerformedChange::changed(left.to_string()))
+        } else {
+            Ok(PerformedChange::refused(format!("the kernel set {left} instead")))
+        }
+    }
+
+    fn revert(
+        &self,
+        _: &Host,
+        _: &ShieldChanges<'_>,
+        _: &OriginalState,
+        _: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
+        Ok(NOTHING)
+    }
+
+    fn find_drift(&self, host: &Host, _: Option<&str>) -> Option<DriftedValue> {
+        if !host.is_same_task(self.task) {
+            return None;
+        }
+        let now = host.affinity(self.task.tid).ok()?;
+        let same = now == *self.cpus || is_of_interrupt(host, self.comm, &now);
+        (!same).then(|| DriftedValue { left: self.cpus.to_string(), now: Some(now.to_string()) })
+    }
+}
+
+/// Whether an interrupt's thread has the CPUs of its interrupt. The kernel sets those when the
+/// thread wakes after the interrupt was moved (`irq_thread_check_affinity()` in
+/// kernel/irq/manage.c, 6.12: the effective affinity), so they are no drift.
+fn is_of_interrupt(host: &Host, comm: &str, now: &CpuSet) -> bool {
+    let digits = comm.strip_prefix("irq/").and_then(|rest| rest.split('-').next());
+    let Some(irq) = digits.and_then(|digits| digits.parse::<u32>().ok()) else { return false };
+    ["effective_affinity_list", "smp_affinity_list"].iter().any(|name| {
+        let text = host.read_line(&format!("/proc/irq/{irq}/{name}"));
+        text.ok().and_then(|text| text.parse::<CpuSet>().ok()).as_ref() == Some(now)
+    })
+}

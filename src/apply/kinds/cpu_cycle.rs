@@ -1,0 +1,173 @@
+//! Takes a CPU offline and online again. The side effects of that are read before and restored
+//! after (`hotplug_side_effects`). What cannot be restored is reported, and undo tries again.
+
+use super::super::hotplug_side_effects::{
+    UnrestoredFile, cpuset_to_be_emptied, read_side_effects, restore_side_effects,
+};
+use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::original::OriginalState;
+use super::super::step_result::{ChangeFate, StepDone};
+use crate::change::{Change, Outcome, RefusalKind};
+use cpushield_linux::{CpuSet, Host, Result};
+use std::time::Duration;
+
+/// How often to try to bring a CPU online, and the pause between tries.
+const TRIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The result when the CPU is online and every side effect restored.
+const BACK: &str = "1";
+/// The result when it is online and some files could not be restored; they follow, a line each.
+const BACK_EXCEPT: &str = "1 but for\n";
+
+fn online_file(cpu: usize) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/online")
+}
+
+/// A CPU to take offline and online.
+pub struct CpuCycle {
+    pub cpu: usize,
+}
+
+impl ChangeKind for CpuCycle {
+    fn read_original(&self, host: &Host) -> Result<OriginalState> {
+        Ok(OriginalState::from_reading(
+            host.read_line(&online_file(self.cpu))
+                .map(|_| OriginalState::Files { files: read_side_effects(host, self.cpu) }),
+        ))
+    }
+
+    fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
+        let CpuCycle { cpu } = *self;
+        let path = online_file(cpu);
+        let now = host.read_line(&path)?;
+        if now != "1" {
+            return Ok(PerformedChange::refused(format!("it is offline: {path} reads {now:?}")));
+        }
+        let files = read_side_effects(host, cpu);
+        if let Some(group) = cpuset_to_be_emptied(cpu, &files) {
+            return Ok(PerformedChange::refused(format!(
+                "{group} has no other CPU: the kernel would permanently move its programs out of it"
+            )));
+        }
+        host.write(&path, "0")?;
+        if let Some(reason) = write_until_online(host, &path)? {
+            let note = Some(format!("CPU {cpu} did not come online: {reason}"));
+            let broken = note.clone();
+            return Ok(PerformedChange {
+                note,
+                broken,
+                ..PerformedChange::changed("0".to_owned())
+            });
+        }
+        let failed = restore_side_effects(host, cpu, &files)?;
+        if failed.is_empty() {
+            return Ok(PerformedChange::changed(BACK.to_owned()));
+        }
+        let paths: Vec<&str> = failed.iter().map(|file| file.path.as_str()).collect();
+        let left = format!("{BACK_EXCEPT}{}", paths.join("\n"));
+        let note = Some(format!("{}; undo tries again", describe_unrestored(&failed)));
+        Ok(PerformedChange { note, ..PerformedChange::changed(left) })
+    }
+
+    fn revert(
+        &self,
+        host: &Host,
+        shield: &ShieldChanges<'_>,
+        was: &OriginalState,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
+        let CpuCycle { cpu } = *self;
+        let OriginalState::Files { files } = was else { return Ok(NOTHING) };
+        // The CPU may have been taken offline if its step is the first without an outcome.
+        let may_have_begun = shield.first_unfinished == Some(&Change::CycleCpu { cpu });
+        if is_finished(done) || (done.is_none() && !may_have_begun) {
+            return Ok(NOTHING);
+        }
+        if let Some(reason) = bring_online(host, cpu)? {
+            return Ok(ChangeFate::Failed { reason }.into());
+        }
+        let left = done.and_then(|done| done.left.as_deref());
+        let unrestored = left.and_then(|left| left.strip_prefix(BACK_EXCEPT)).map(|paths| {
+            let ours = files.iter().filter(|(path, _)| paths.lines().any(|line| line == *path));
+            ours.map(|(path, text)| (path.clone(), text.clone())).collect()
+        });
+        let mut failed = restore_side_effects(host, cpu, unrestored.as_ref().unwrap_or(files))?;
+        // A file that is gone cannot be restored.
+        failed.retain(|file| host.exists(&file.path));
+        Ok(match failed.as_slice() {
+            [] => ChangeFate::Restored.into(),
+            failed => ChangeFate::Failed { reason: describe_unrestored(failed) }.into(),
+        })
+    }
+
+    /// Brings a CPU online that was left offline: until then, masks with only such a CPU are
+    /// refused.
+    fn prepare_revert(&self, host: &Host, done: Option<&StepDone>) -> Result<()> {
+        if !is_finished(done) {
+            bring_online(host, self.cpu)?;
+        }
+        Ok(())
+    }
+
+    /// The CPU's own `cpuhp/N`, and a kworker on another one (cpu_down_maps_locked() in
+    /// kernel/cpu.c, 6.6).
+    fn waits_for(&self, host: &Host) -> Option<CpuSet> {
+        host.read_line("/sys/devices/system/cpu/online").ok()?.parse().ok()
+    }
+
+    /// Only the journal has the contents of the CPU's files.
+    fn needs_undo_when_interrupted(&self) -> bool {
+        true
+    }
+
+    fn hint(&self, _: RefusalKind) -> Option<&'static str> {
+        Some("`dmesg` shows why; `cpushield undo` tries again")
+    }
+}
+
+/// Describes the files that could not be restored.
+fn describe_unrestored(failed: &[UnrestoredFile]) -> String {
+    let first = failed.first().map(|file| format!("{} was not restored: {}", file.path, file.why));
+    let more = match failed.len() {
+        0 | 1 => String::new(),
+        n => format!(", and {} more files", n - 1),
+    };
+    first.unwrap_or_default() + &more
+}
+
+/// Tries to bring a CPU online; returns the reason when it stays offline.
+fn write_until_online(host: &Host, path: &str) -> Result<Option<String>> {
+    let mut reason = None;
+    for n in 0..TRIES {
+        match host.write(path, "1") {
+            Err(error) if error.is_stop() => return Err(error),
+            Err(error) => reason = Some(error.reason()),
+            Ok(()) => reason = Some("it stays offline".to_owned()),
+        }
+        if host.read_line(path)? == "1" {
+            return Ok(None);
+        }
+        if host.is_live() && n + 1 < TRIES {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(reason)
+}
+
+/// Whether the CPU came online again; if it is offline now, another process took it offline.
+fn is_finished(done: Option<&StepDone>) -> bool {
+    done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some(BACK))
+}
+
+/// Brings a CPU online that was left offline; returns the reason when it stays offline.
+fn bring_online(host: &Host, cpu: usize) -> Result<Option<String>> {
+    let path = online_file(cpu);
+    match host.read_line(&path) {
+        Ok(text) if text == "0" => {}
+        // The CPU is online, or has no such file.
+        Ok(_) | Err(_) => return Ok(None),
+    }
+    let reason = write_until_online(host, &path)?;
+    Ok(reason.map(|reason| format!("CPU {cpu} did not come online: {reason}")))
+}

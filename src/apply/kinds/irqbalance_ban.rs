@@ -1,0 +1,70 @@
+//! Bans the shielded CPUs from irqbalance, and restores the previous ban. irqbalance shows a ban
+//! only after its next scan, so its answer is used only to detect drift.
+
+use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::original::OriginalState;
+use super::super::step_result::{ChangeFate, StepDone};
+use crate::change::Outcome;
+use cpushield_linux::{CpuSet, Error, Host, Result};
+
+/// CPUs that irqbalance must not use.
+pub struct IrqbalanceBan<'a> {
+    pub cpus: &'a CpuSet,
+}
+
+impl ChangeKind for IrqbalanceBan<'_> {
+    fn read_original(&self, host: &Host) -> Result<OriginalState> {
+        Ok(OriginalState::from_reading(host.irqbalance().map(|balancer| match balancer {
+            Some(balancer) => OriginalState::Cpus { cpus: balancer.banned },
+            None => OriginalState::Missing,
+        })))
+    }
+
+    fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
+        let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
+        if self.cpus.is_subset(&balancer.banned) {
+            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+        }
+        let all = balancer.banned.union(self.cpus);
+        host.ban_from_irqbalance(&balancer, Some(&all))?;
+        Ok(PerformedChange::changed(describe_ban(&balancer.socket, &all)))
+    }
+
+    fn revert(
+        &self,
+        host: &Host,
+        _: &ShieldChanges<'_>,
+        was: &OriginalState,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
+        let OriginalState::Cpus { cpus: was } = was else { return Ok(NOTHING) };
+        let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
+        let ours = was.union(self.cpus);
+        if let Some(recorded) = done.and_then(|done| done.left.as_deref())
+            && recorded != describe_ban(&balancer.socket, &ours)
+        {
+            let note = Some("irqbalance was restarted and lost the setting".to_owned());
+            return Ok(RevertedChange { fate: Some(ChangeFate::Gone), note });
+        }
+        if balancer.banned != ours && balancer.banned != *was {
+            let (now, original) = (balancer.banned.to_string(), was.to_string());
+            return Ok(ChangeFate::Drifted { now, ours: ours.to_string(), original }.into());
+        }
+        if done.is_none() && balancer.banned == *was {
+            // It has no ban, or has not scanned yet: restoring the previous ban does no harm.
+            host.ban_from_irqbalance(&balancer, previous_ban(host, was))?;
+            return Ok(NOTHING);
+        }
+        host.ban_from_irqbalance(&balancer, previous_ban(host, was))?;
+        Ok(ChangeFate::Restored.into())
+    }
+}
+
+fn describe_ban(socket: &str, cpus: &CpuSet) -> String {
+    format!("{socket} {cpus}")
+}
+
+/// The ban to set so that irqbalance skips the same CPUs as before.
+fn previous_ban<'a>(host: &Host, was: &'a CpuSet) -> Option<&'a CpuSet> {
+    (*was != host.irqbalance_default()).then_some(was)
+}

@@ -1,0 +1,78 @@
+//! Moves every task of one cgroup to another. Undo moves all of them back, including tasks created
+//! since.
+
+use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::moves;
+use super::super::original::OriginalState;
+use super::super::step_result::{ChangeFate, StayedTasks, StepDone};
+use crate::change::{Outcome, Refusal, RefusalKind};
+use cpushield_linux::{Error, Host, Result, TaskId};
+use std::collections::BTreeSet;
+
+/// The directories of the cgroup that tasks leave, and of the one that they join.
+pub struct TaskMove<'a> {
+    pub from: &'a str,
+    pub to: &'a str,
+}
+
+impl ChangeKind for TaskMove<'_> {
+    fn read_original(&self, host: &Host) -> Result<OriginalState> {
+        let members = moves::members(host, self.to);
+        Ok(OriginalState::from_reading(members.map(|tasks| OriginalState::Members { tasks })))
+    }
+
+    fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
+        let TaskMove { from, to } = *self;
+        if !host.exists(to) {
+            return Err(Error::absent(to));
+        }
+        let moved = moves::move_all(host, from, to, &BTreeSet::new())?;
+        let outcome = match moves::failure(&moved) {
+            Some(Refusal { kind, reason }) if moved.moved == 0 => {
+                Outcome::Refused { kind: *kind, reason: reason.clone() }
+            }
+            _ if moved.moved == 0 => Outcome::AlreadySo,
+            _ => Outcome::Changed,
+        };
+        Ok(PerformedChange { moved: Some(moved), ..PerformedChange::with_outcome(outcome) })
+    }
+
+    fn revert(
+        &self,
+        host: &Host,
+        shield: &ShieldChanges<'_>,
+        was: &OriginalState,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
+        let TaskMove { from, to } = *self;
+        let already_there: BTreeSet<TaskId> = match was {
+            OriginalState::Members { tasks } => tasks.iter().copied().collect(),
+            OriginalState::Unreadable { .. } => return Ok(NOTHING),
+            _ => BTreeSet::new(),
+        };
+        if !host.exists(to) && shield.made_directory_of(&format!("{to}/tasks")) {
+            // An earlier undo has removed the group, so it was empty.
+            return Ok(ChangeFate::Restored.into());
+        }
+        let moved = moves::move_all(host, to, from, &already_there)?;
+        let stayed: usize = moved.stayed.iter().map(|stayed| stayed.tasks).sum();
+        if done.is_none() && moved.moved == 0 {
+            return Ok(NOTHING);
+        }
+        if let Some(refusal) = moves::failure(&moved) {
+            let reason = format!("tasks stay in {to}: {}", refusal.reason);
+            return Ok(ChangeFate::Failed { reason }.into());
+        }
+        let note = match moved.stayed.first() {
+            Some(StayedTasks { refusal: Refusal { reason, .. }, .. }) => {
+                format!("tasks moved back: {}; {stayed} stayed: {reason}", moved.moved)
+            }
+            None => format!("tasks moved back: {}", moved.moved),
+        };
+        Ok(RevertedChange { fate: Some(ChangeFate::Restored), note: Some(note) })
+    }
+
+    fn hint(&self, kind: RefusalKind) -> Option<&'static str> {
+        (kind == RefusalKind::NoSpace).then_some("that cpuset has no CPUs or no memory nodes")
+    }
+}

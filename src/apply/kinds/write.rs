@@ -1,0 +1,342 @@
+//! Writes a value to a kernel file that exists.
+
+use super::super::blocking_writes::{cpus_to_wait_for, value_to_replace, waits_for_threads};
+use super::super::fair_server;
+use super::super::groups::group_using_cpusets;
+use super::super::kind::{
+    ChangeKind, DriftedValue, NOTHING, PerformedChange, RestoringUndo, RevertedChange,
+    ShieldChanges,
+};
+use super::super::original::OriginalState;
+use super::super::step_result::{ChangeFate, StepDone};
+use super::super::unbound::{self, shown_by};
+use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison};
+use cpushield_linux::{CpuSet, Host, Result};
+use std::collections::BTreeSet;
+
+/// A file, the value to write, and how the value read back is compared with it.
+pub struct FileWrite<'a> {
+    pub path: &'a str,
+    pub value: &'a str,
+    pub compare: ValueComparison,
+}
+
+impl ChangeKind for FileWrite<'_> {
+    fn read_original(&self, host: &Host) -> Result<OriginalState> {
+        let text = host.read_line(shown_by(host, self.path));
+        Ok(OriginalState::from_reading(text.map(|text| OriginalState::Text { text })))
+    }
+
+    fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
+        let made = write(host, self.path, self.value, self.compare);
+        let made = PerformedChange::from_answer(made)?;
+        let Outcome::Refused { kind, reason } = &made.outcome else { return Ok(made) };
+        Ok(match fair_server::explain_refusal(self.path, *kind, reason) {
+            Some(reason) => PerformedChange::refused_by(Refusal { kind: *kind, reason }),
+            None => made,
+        })
+    }
+
+    fn revert(
+        &self,
+        host: &Host,
+        shield: &ShieldChanges<'_>,
+        was: &OriginalState,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
+        match self.with_original(was, done) {
+            Some(file) => file.restore(host, shield, done),
+            None => Ok(NOTHING),
+        }
+    }
+
+    fn restore_again(
+        &self,
+        host: &Host,
+        was: &OriginalState,
+        done: Option<&StepDone>,
+        by: RestoringUndo,
+    ) -> Result<Option<String>> {
+        let Some(file) = self.with_original(was, done) else { return Ok(None) };
+        let wrong = file.write_again(host, by)?;
+        Ok(wrong.map(|now| format!("the kernel set {now:?} instead of {:?}", file.original)))
+    }
+
+    fn waits_for(&self, host: &Host) -> Option<CpuSet> {
+        if !waits_for_threads(self.path) {
+            return None;
+        }
+        value_to_replace(host, self.path, self.value, self.compare)
+            .and_then(|now| cpus_to_wait_for(host, self.path, &now, self.value))
+    }
+
+    fn waits_for_revert(&self, host: &Host, was: &OriginalState) -> Option<CpuSet> {
+        let OriginalState::Text { text } = was else { return None };
+        if !waits_for_threads(self.path) {
+            return None;
+        }
+        let now = host.read_line(self.path).ok()?;
+        if self.compare.is_original(&now, text) {
+            return None;
+        }
+        cpus_to_wait_for(host, self.path, &now, text)
+    }
+
+    fn sets_cpuset(&self) -> bool {
+        let path = self.path;
+        path.contains("/cpuset.") || path.ends_with("/cpus") || path.ends_with("exclusive")
+    }
+
+    fn moves_tasks(&self) -> bool {
+        self.sets_cpuset()
+    }
+
+    fn hint(&self, kind: RefusalKind) -> Option<&'static str> {
+        match kind {
+            RefusalKind::IsolatedAtBoot if is_partition(self.path) => Some(
+                "these CPUs are isolated by isolcpus= at boot; boot without it, or shield \
+                 others; `cpushield apply` without a saved plan shields them without a partition",
+            ),
+            RefusalKind::NotExclusive if is_partition(self.path) => {
+                Some("another control group has these CPUs; `cpushield survey` names it")
+            }
+            _ if is_partition(self.path) => {
+                Some("`cpushield plan --off cpuset` plans a shield that keeps no other program out")
+            }
+            RefusalKind::Busy if self.path.contains("cpuset") => {
+                Some("another control group has these CPUs; `cpushield survey` names it")
+            }
+            _ => None,
+        }
+    }
+
+    fn find_drift(&self, host: &Host, left: Option<&str>) -> Option<DriftedValue> {
+        let left = left?;
+        let now = match host.read_line(self.path) {
+            Ok(text) => Some(text),
+            Err(error) if error.is_absent() => None,
+            Err(_) => return None,
+        };
+        let same = now
+            .as_deref()
+            .is_some_and(|now| now.trim() == left.trim() || self.compare.same(now, left));
+        (!same).then(|| DriftedValue { left: left.to_owned(), now })
+    }
+}
+
+impl<'a> FileWrite<'a> {
+    /// The file with its original; `None` if that is not known.
+    fn with_original(
+        &self,
+        was: &'a OriginalState,
+        done: Option<&'a StepDone>,
+    ) -> Option<RestoredFile<'a>> {
+        let OriginalState::Text { text: original } = was else { return None };
+        let left = done.and_then(|done| done.left.as_deref());
+        let FileWrite { path, value, compare } = *self;
+        Some(RestoredFile { path, value, compare, original, left })
+    }
+}
+
+fn write(
+    host: &Host,
+    path: &str,
+    value: &str,
+    compare: ValueComparison,
+) -> Result<PerformedChange> {
+    let before = host.read_line(path)?;
+    if compare.already(&before, value) {
+        return Ok(PerformedChange {
+            left: Some(before),
+            ..PerformedChange::with_outcome(Outcome::AlreadySo)
+        });
+    }
+    if let Some(reason) = unbound::isolated_conflict(host, path, &before)? {
+        return Ok(PerformedChange::refused(reason));
+    }
+    match host.write(path, value) {
+        // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
+        // kernel/cgroup/cpuset.c, 5.10 and 5.15) and answers EINVAL to `isolated`.
+        Err(error) if is_partition(path) && error.is_invalid() => {
+            return fall_back_to_root(host, path, value, &before, &Refusal::from(&error));
+        }
+        answer => answer?,
+    }
+    let left = host.read_line(path)?;
+    if compare.same(&left, value) || compare.is_narrowed(&left, value) {
+        return Ok(PerformedChange::changed(left));
+    }
+    if is_partition(path) {
+        let kind = RefusalKind::from_partition(&left);
+        return fall_back_to_root(host, path, value, &before, &Refusal { kind, reason: left });
+    }
+    let verb = if compare.same(&left, &before) { "kept" } else { "made it" };
+    let reason = format!("the kernel {verb} {left:?}");
+    refuse_and_restore(host, path, compare, &before, Refusal { kind: RefusalKind::Other, reason })
+}
+
+/// Restores the value right before the write. Where that fails the file stays ours, so that undo
+/// tries again.
+fn refuse_and_restore(
+    host: &Host,
+    path: &str,
+    compare: ValueComparison,
+    before: &str,
+    refusal: Refusal,
+) -> Result<PerformedChange> {
+    match restore_value(host, path, compare, before) {
+        Ok(()) => Ok(PerformedChange::refused_by(refusal)),
+        Err(error) if error.is_stop() => Err(error),
+        Err(error) => {
+            let left = host.read_line(path)?;
+            let Refusal { reason, .. } = refusal;
+            let note = format!("{reason}, and {:?} cannot be restored: {}", before, error.reason());
+            Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(left) })
+        }
+    }
+}
+
+fn is_partition(path: &str) -> bool {
+    path.ends_with("/cpuset.cpus.partition")
+}
+
+/// Tries `root` where the kernel refuses `isolated` or makes it invalid. `root` keeps other tasks
+/// out, too, but the scheduler still balances between its CPUs.
+fn fall_back_to_root(
+    host: &Host,
+    path: &str,
+    value: &str,
+    before: &str,
+    refusal: &Refusal,
+) -> Result<PerformedChange> {
+    let left = &refusal.reason;
+    if value == "isolated" {
+        host.write(path, "root")?;
+        let fallback = host.read_line(path)?;
+        if fallback == "root" {
+            let note = format!("the kernel reports {left:?}, so the partition is of type `root`");
+            return Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(fallback) });
+        }
+    }
+    let reason = format!("the kernel reports {left:?}");
+    refuse_and_restore(
+        host,
+        path,
+        ValueComparison::Text,
+        before,
+        Refusal { kind: refusal.kind, reason },
+    )
+}
+
+fn restore_value(host: &Host, path: &str, compare: ValueComparison, before: &str) -> Result<()> {
+    let now = host.read_line(path)?;
+    for value in compare.values_to_restore(before, &now) {
+        host.write(path, &value)?;
+    }
+    Ok(())
+}
+
+/// A file that was written.
+struct RestoredFile<'a> {
+    path: &'a str,
+    value: &'a str,
+    compare: ValueComparison,
+    original: &'a str,
+    left: Option<&'a str>,
+}
+
+impl RestoredFile<'_> {
+    fn restore(
+        &self,
+        host: &Host,
+        shield: &ShieldChanges<'_>,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
+        let changed = done.is_some_and(|done| done.outcome == Outcome::Changed);
+        let now = host.read_line(shown_by(host, self.path))?;
+        if self.compare.is_original(&now, self.original) {
+            return Ok(if changed { ChangeFate::Restored.into() } else { NOTHING });
+        }
+        if done.is_none() && self.was_set_by_other_step(shield, &now) {
+            return Ok(NOTHING);
+        }
+        if !self.is_ours(&now) {
+            let drifted = ChangeFate::Drifted {
+                now,
+                ours: self.left.unwrap_or(self.value).to_owned(),
+                original: self.original.to_owned(),
+            };
+            return Ok(drifted.into());
+        }
+        let values = self.values_to_write(&now);
+        if let Some(by) = group_using_cpusets(host, self.path, &values) {
+            if shield.made_directory_of(&format!("{by}/cpuset.cpus")) {
+                let reason = format!("{by} could not be removed, and needs cpusets");
+                return Ok(ChangeFate::Failed { reason }.into());
+            }
+            let drifted = ChangeFate::Drifted {
+                now,
+                ours: self.value.to_owned(),
+                original: self.original.to_owned(),
+            };
+            let note = format!("{by} now has its own CPUs, so cpusets stay enabled");
+            return Ok(RevertedChange { fate: Some(drifted), note: Some(note) });
+        }
+        for value in values {
+            host.write(self.path, &value)?;
+        }
+        Ok(ChangeFate::Restored.into())
+    }
+
+    /// Writes the original again where the value differs. Returns the value that remains wrong.
+    fn write_again(&self, host: &Host, by: RestoringUndo) -> Result<Option<String>> {
+        let Some(now) = self.wrong_value(host)? else { return Ok(None) };
+        if by == RestoringUndo::Earlier && !self.is_ours(&now) {
+            return Ok(None);
+        }
+        for value in self.values_to_write(&now) {
+            host.write(self.path, &value)?;
+        }
+        self.wrong_value(host)
+    }
+
+    /// The current value, if it is not the original.
+    fn wrong_value(&self, host: &Host) -> Result<Option<String>> {
+        let now = host.read_line(shown_by(host, self.path))?;
+        if self.values_to_write(&now).is_empty() {
+            unbound::stale(host, self.path)
+        } else {
+            Ok(Some(now))
+        }
+    }
+
+    fn is_ours(&self, now: &str) -> bool {
+        self.compare.same(now, self.value)
+            || self.left.is_some_and(|left| self.compare.is_original(now, left))
+    }
+
+    /// Whether another step set the current value; then this step was not reached.
+    fn was_set_by_other_step(&self, shield: &ShieldChanges<'_>, now: &str) -> bool {
+        let mut values = shield.changes.iter().filter_map(|change| match change {
+            Change::Write { path, value, .. } if path == self.path => Some(value),
+            _ => None,
+        });
+        !self.compare.same(now, self.value) && values.any(|value| self.compare.same(now, value))
+    }
+
+    /// Returns the values to write. Words that other processes added stay; all other files get the
+    /// original.
+    fn values_to_write(&self, now: &str) -> Vec<String> {
+        let words = self.compare.values_to_restore(self.original, now);
+        if self.compare != ValueComparison::Member {
+            return words;
+        }
+        let ours: BTreeSet<&str> = self.value.split_whitespace().map(without_sign).collect();
+        words.into_iter().filter(|word| ours.contains(without_sign(word))).collect()
+    }
+}
+
+/// A word of a list without the sign that adds or removes it.
+fn without_sign(word: &str) -> &str {
+    word.trim_start_matches(['+', '-'])
+}

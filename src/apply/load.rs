@@ -1,0 +1,71 @@
+//! Loads the journal of the active shield.
+
+use super::journal::{ApplyJournal, JournalError, JournalOrigin};
+use cpushield_linux::{Error, Host, Store};
+use std::fmt;
+
+/// The journal of the active shield.
+pub const JOURNAL: &str = "journal.jsonl";
+
+/// Why a journal cannot be loaded.
+#[derive(Debug)]
+pub enum JournalLoadError {
+    /// It cannot be read.
+    Access(Error),
+    /// It is not a journal.
+    Journal {
+        /// Its path.
+        path: String,
+        /// What is wrong.
+        error: JournalError,
+    },
+}
+
+/// The journal that was found.
+pub(super) enum FoundJournal {
+    Nothing,
+    /// A journal of another boot: the kernel forgot all changes. The rest of the file is not
+    /// parsed.
+    OtherBoot(Box<JournalOrigin>),
+    Here(Box<ApplyJournal>),
+}
+
+/// Loads the journal of the active shield. The boot in its first line is checked first: a damaged
+/// journal does not matter after a reboot.
+pub(super) fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLoadError> {
+    let Some(bytes) = store.read(JOURNAL).map_err(JournalLoadError::Access)? else {
+        return Ok(FoundJournal::Nothing);
+    };
+    let boot = boot_id(host).map_err(JournalLoadError::Access)?;
+    match JournalOrigin::parse(&bytes) {
+        Some(origin) if origin.boot_id != boot => Ok(FoundJournal::OtherBoot(Box::new(origin))),
+        _ => match ApplyJournal::parse(&bytes) {
+            Ok(journal) => Ok(FoundJournal::Here(Box::new(journal))),
+            Err(error) => Err(JournalLoadError::Journal { path: store.path(JOURNAL), error }),
+        },
+    }
+}
+
+/// Reads the boot ID; `None` on a recorded machine without one.
+pub(super) fn boot_id(host: &Host) -> Result<Option<String>, Error> {
+    match host.read_line("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => Ok(Some(id)),
+        Err(error) if error.is_absent() && !host.is_live() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl From<Error> for JournalLoadError {
+    fn from(error: Error) -> JournalLoadError {
+        JournalLoadError::Access(error)
+    }
+}
+
+impl fmt::Display for JournalLoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JournalLoadError::Access(error) => error.fmt(f),
+            JournalLoadError::Journal { path, error } => write!(f, "{path}: {error}"),
+        }
+    }
+}

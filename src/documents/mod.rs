@@ -1,0 +1,4 @@
+//! Documents that several stages exchange. They lie below all stages: a stage imports a document,
+//! and a document imports no stage. Pure data.
+
+pub mod plan;
