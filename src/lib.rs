@@ -28,3 +28,4 @@ pub mod tunables;
 pub mod ui;
 pub mod verify;
 pub mod with_text;
+pub mod workflow;

@@ -3,6 +3,7 @@
 
 use crate::failure::{Failure, FailureKind};
 use anstyle::{AnsiColor, Style};
+use cpushield_linux::process;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::cell::Cell;
@@ -164,6 +165,12 @@ impl Ui {
     #[must_use]
     pub fn is_coloured(&self) -> bool {
         anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+    }
+
+    /// Whether the locale has characters beyond ASCII.
+    #[must_use]
+    pub fn is_unicode(&self) -> bool {
+        process::locale_is_utf8()
     }
 
     /// The columns of the terminal; `None` when standard output is not a terminal.

@@ -1,10 +1,11 @@
 //! `cpushield add`: moves running processes into the shield.
 
-use super::standing::ActiveArgs;
-use super::{GlobalArgs, input, undo};
+use super::active::ActiveArgs;
+use super::{GlobalArgs, input};
 use crate::failure::Failure;
-use crate::run::{self, CpuAssignment, MovedProcess, ShieldPlacement};
+use crate::run::{CpuAssignment, MovedProcess};
 use crate::ui::Ui;
+use crate::workflow::membership::add_processes;
 
 /// Move running processes into the shield
 ///
@@ -33,16 +34,10 @@ pub struct AddArgs {
 /// There is no shield, or a task cannot be moved. Tasks that were moved before it stay in the
 /// shield.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    let store = global.store();
-    args.active.check(&host, &store)?;
-    undo::catch_stops()?;
-    let place = ShieldPlacement::new(&host, &run::shield(&host, &store)?);
+    let work = global.open(ui)?;
+    args.active.check(&work)?;
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
-    let mut moved = Vec::new();
-    for tid in &args.tids {
-        moved.push(run::add(&host, &store, &place, *tid, assignment)?);
-    }
+    let moved = add_processes(&work, &args.tids, assignment)?;
     ui.show(&moved, || moved.iter().map(|moved| describe_move(moved, "in the shield")).collect())
 }
 

@@ -2,15 +2,15 @@
 
 use super::GlobalArgs;
 use super::request::RequestArgs;
-use crate::boot::loaders::EntryPosition;
-use crate::boot::plan::{BootRequest, plan};
-use crate::boot::{BootPlan, WordStatus, WrittenParameters, kexec, loaders, status, write};
-use crate::change::EffectTime;
 use crate::failure::{Failure, FailureKind};
-use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
+use crate::report::{
+    boot_plan_text, boot_status_text, boot_trial_text, boot_undone_text, boot_written_text,
+};
 use crate::ui::Ui;
-use cpushield_linux::{Host, Store};
-use std::path::absolute;
+use crate::workflow::boot_parameters::{
+    BootOrder, plan_boot, preview_boot, read_boot_status, start_kernel, undo_boot, write_boot,
+};
+use crate::workflow::conclude::conclude_trial;
 use std::process::ExitCode;
 
 /// Plan, write, show and remove kernel parameters for the next boot
@@ -102,26 +102,13 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
     Ok(ExitCode::SUCCESS)
 }
 
-fn plan_boot(
-    host: &Host,
-    store: &Store,
-    request: &RequestArgs,
-    args: &KernelArgs,
-) -> Result<BootPlan, Failure> {
-    let machine = super::survey_machine(host, store);
-    let request = request.resolve(host, &machine, EffectTime::Boot)?.request;
-    let request = BootRequest { shield: request, kernels: args.kernels.clone() };
-    let menu = loaders::find(host)?;
-    Ok(plan(host, &machine, &request, menu.as_ref())?)
-}
-
 /// Runs `boot plan`.
 ///
 /// # Errors
 /// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
 fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    let plan = plan_boot(&host, &global.store(), &args.request, &args.kernels)?;
+    let work = global.open(ui)?;
+    let plan = plan_boot(&work, &args.request.options(), args.kernels.kernels.as_deref())?;
     ui.show(&plan, || boot_plan_text(&plan, ui.width()))
 }
 
@@ -130,20 +117,19 @@ fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure
 /// # Errors
 /// As [`show`], or the boot loader's files cannot be written.
 fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    if !host.is_live() && !args.dry_run {
+    let work = global.open(ui)?;
+    if !work.host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot boot")
             .hint("--dry-run prints the files that would be written"));
     }
-    let store = global.store();
-    let plan = plan_boot(&host, &store, &args.request, &args.kernels)?;
+    let plan = plan_boot(&work, &args.request.options(), args.kernels.kernels.as_deref())?;
+    let order = BootOrder { keep_default: args.keep_default, trial: args.trial, kexec: args.kexec };
     if args.dry_run {
-        let position = if args.keep_default { EntryPosition::Last } else { EntryPosition::First };
-        let recipe = write::preview(&host, &plan, position)?;
+        let recipe = preview_boot(&work, &plan, &order)?;
         return ui.show(&plan, || {
-            if write::words(&plan).is_empty() {
+            let Some(recipe) = &recipe else {
                 return "# nothing to write: every parameter is already present\n".to_owned();
-            }
+            };
             let mut text = "# dry run: nothing was changed\n".to_owned();
             for edit in &recipe.edits {
                 let bytes = String::from_utf8_lossy(&edit.bytes);
@@ -155,22 +141,9 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
             text
         });
     }
-    if args.kexec {
-        kexec::possible(&host, &plan)?;
-    }
-    ui.status("writing boot files …");
-    let program =
-        host.read_link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
-    let state = absolute(global.state_dir()).unwrap_or(global.state_dir()).display().to_string();
-    let mode = write::WriteMode {
-        keep_default: args.keep_default,
-        trial: args.trial,
-        kexec: args.kexec,
-        unit: program.map(|program| (program, state)),
-    };
-    let written = write::write(&host, &store, &plan, &mode)?;
+    let written = write_boot(&work, &plan, &order)?;
     ui.show(&written, || boot_written_text(&written))?;
-    if args.kexec { start(ui, &host, &store, &written) } else { Ok(()) }
+    if args.kexec { start_kernel(&work, &written) } else { Ok(()) }
 }
 
 /// Runs `boot conclude`.
@@ -178,25 +151,12 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
 /// # Errors
 /// There is no trial boot, or its end cannot be written.
 fn conclude(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    if !host.is_live() {
+    let work = global.open(ui)?;
+    if !work.host.is_live() {
         return Err(Failure::usage("a recorded machine has no boot"));
     }
-    super::conclude::run(ui, global, &host, &global.store())
-}
-
-/// Starts the kernel that the parameters were written for, with kexec.
-fn start(ui: &Ui, host: &Host, store: &Store, written: &WrittenParameters) -> Result<(), Failure> {
-    let started = kexec::start(host, store, written)?;
-    ui.status(&match started.now {
-        true => format!("starting {}", started.image.kernel),
-        false => format!(
-            "{} is loaded: it starts when your init system reboots with kexec, or with `kexec -e` \
-             after all programs have ended and all file systems are unmounted",
-            started.image.kernel
-        ),
-    });
-    Ok(())
+    let end = conclude_trial(&work)?;
+    ui.show(&end, || boot_trial_text(&end))
 }
 
 /// Runs `boot undo`.
@@ -204,18 +164,12 @@ fn start(ui: &Ui, host: &Host, store: &Store, written: &WrittenParameters) -> Re
 /// # Errors
 /// A file could not be restored.
 fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    if !host.is_live() {
+    let work = global.open(ui)?;
+    if !work.host.is_live() {
         return Err(Failure::usage("a recorded machine cannot boot"));
     }
-    let undone = write::undo(&host, &global.store())?;
+    let undone = undo_boot(&work)?;
     ui.show(&undone, || boot_undone_text(undone.as_ref()))
-}
-
-/// Whether a parameter is in force. If the kernel does not show that, the booted command line
-/// decides.
-fn is_in_force(word: &WordStatus) -> bool {
-    word.written && word.booted && word.in_force != Some(false)
 }
 
 /// Runs `boot status`. The exit code is 0 when every parameter is in force, 1 when one is not,
@@ -224,12 +178,15 @@ fn is_in_force(word: &WordStatus) -> bool {
 /// # Errors
 /// The journal or the loader's files cannot be read.
 fn status(ui: &Ui, global: &GlobalArgs) -> Result<ExitCode, Failure> {
-    let host = global.host()?;
-    let status = status::status(&host, &global.store())?;
+    let work = global.open(ui)?;
+    let status = read_boot_status(&work)?;
     ui.show(&status, || boot_status_text(&status))?;
+    // If the kernel does not show whether a parameter is in force, the booted line decides.
+    let mut words = status.words.iter();
+    let in_force = words.all(|word| word.written && word.booted && word.in_force != Some(false));
     Ok(match status.words.as_slice() {
         [] => ExitCode::from(FailureKind::Machine.code()),
-        words if words.iter().all(is_in_force) => ExitCode::SUCCESS,
+        _ if in_force => ExitCode::SUCCESS,
         _ => ExitCode::from(FailureKind::DoesNotHold.code()),
     })
 }

@@ -1,10 +1,12 @@
 //! The subcommands that only cpushield itself calls. They have a separate command line, so no
 //! help, completion, list or suggestion shows them.
 
-use super::{GlobalArgs, load_worker, sampler_worker, undo_watchdog};
+use super::GlobalArgs;
 use crate::failure::Failure;
+use crate::ui::Ui;
+use crate::workflow::internal::{self, NAMES, WorkerProcess};
 use clap::{Parser, Subcommand};
-use cpushield_linux::Host;
+use cpushield_linux::CpuSet;
 use std::ffi::OsString;
 
 /// Internal subcommands
@@ -19,52 +21,54 @@ pub struct InternalArgs {
 
 #[derive(Debug, Subcommand)]
 enum InternalCommand {
-    #[command(name = undo_watchdog::HIDDEN)]
-    Guard(undo_watchdog::GuardArgs),
-    #[command(name = crate::load::HIDDEN)]
-    Load(load_worker::BusyArgs),
+    /// Undo a temporary shield if its process dies
+    #[command(name = NAMES.watchdog)]
+    Guard {
+        /// The process to watch
+        pid: i32,
+    },
+    /// Keep CPUs modestly busy
+    #[command(name = NAMES.gentle_load)]
+    Load {
+        /// The CPUs
+        cpus: CpuSet,
+        /// Exit when this process exits
+        parent: i32,
+        /// Exit after this many seconds
+        seconds: u64,
+    },
     /// A load of `latency`
-    #[command(name = crate::load::WORKER)]
+    #[command(name = NAMES.load)]
     Work,
     /// The gap sampler of `verify`
-    #[command(name = crate::verify::SAMPLER)]
+    #[command(name = NAMES.sampler)]
     Sample,
     /// The threads of `latency`
-    #[command(name = crate::latency::HIDDEN)]
+    #[command(name = NAMES.measure)]
     Measure,
 }
 
 /// Whether the command line calls an internal subcommand, whose name always comes first.
 pub(super) fn is_internal(args: &[OsString]) -> bool {
-    let names = [
-        undo_watchdog::HIDDEN,
-        crate::load::HIDDEN,
-        crate::load::WORKER,
-        crate::verify::SAMPLER,
-        crate::latency::HIDDEN,
-    ];
-    args.get(1).is_some_and(|arg| names.iter().any(|name| arg == name))
+    let arg = args.get(1).and_then(|arg| arg.to_str());
+    arg.is_some_and(|arg| NAMES.contains(arg))
 }
 
 /// Runs the subcommand.
 ///
 /// # Errors
 /// The subcommand failed.
-pub(super) fn run(inner: &InternalArgs) -> Result<(), Failure> {
-    match &inner.command {
-        InternalCommand::Guard(args) => undo_watchdog::run(&inner.global, args),
-        InternalCommand::Load(args) => load_worker::run(args),
-        InternalCommand::Work => {
-            crate::load::serve_kind(&Host::live());
-            Ok(())
+pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
+    let worker = match &inner.command {
+        InternalCommand::Guard { pid } => {
+            return internal::guard(&inner.global.open(ui)?, *pid);
         }
-        InternalCommand::Sample => {
-            sampler_worker::run();
-            Ok(())
+        InternalCommand::Load { cpus, parent, seconds } => {
+            WorkerProcess::GentleLoad { cpus: cpus.clone(), parent: *parent, seconds: *seconds }
         }
-        InternalCommand::Measure => {
-            crate::latency::serve(&Host::live());
-            Ok(())
-        }
-    }
+        InternalCommand::Work => WorkerProcess::Load,
+        InternalCommand::Sample => WorkerProcess::Sampler,
+        InternalCommand::Measure => WorkerProcess::Measure,
+    };
+    internal::serve(worker)
 }

@@ -1,29 +1,12 @@
-//! Parses values of the command line and reads the files that it names: numbers, CPU lists and
-//! documents. An error here is wrong input (exit code 2) in every subcommand.
+//! Parses values of the command line: numbers, times and CPU lists. An error here is wrong input
+//! (exit code 2) in every subcommand.
 
-use crate::failure::{Failure, FailureKind};
-use crate::plan::PlanRefusal;
 use crate::policy::parse_span;
-use cpushield_linux::{CpuSet, Host, read_document};
+use crate::workflow::shield_options::mask_hint;
+use cpushield_linux::CpuSet;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// The hint that shows the form of a CPU list.
-pub(super) const LIST_HINT: &str = "a list looks like 3, 2-3 or 2-N";
-
-/// Reads a file that the user named.
-///
-/// # Errors
-/// The file does not exist, is not text, or cannot be read.
-pub(super) fn read_file(file: &Path) -> Result<String, Failure> {
-    read_document(file).map_err(|error| {
-        let denied = matches!(error.errno(), Some(1 | 13));
-        let failure = Failure::from(error);
-        if denied { failure } else { Failure { kind: FailureKind::Usage, ..failure } }
-    })
-}
 
 /// Parses a CPU list.
 ///
@@ -40,30 +23,6 @@ pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
             None => Err(format!("{error}; a list looks like 3 or 2-3")),
         },
     }
-}
-
-/// The hint for a hexadecimal mask where a list is expected.
-pub(super) fn mask_hint(text: &str) -> Option<String> {
-    let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
-    Some(format!("it is a mask, of the list {cpus}; to convert masks: cpushield mask {text}"))
-}
-
-/// Checks that the machine has these CPUs and that they are online.
-///
-/// # Errors
-/// Names the CPUs that are absent or offline.
-pub(super) fn check_cpus(host: &Host, cpus: &CpuSet) -> Result<(), Failure> {
-    let online = host.online_cpus()?;
-    let present = host.read_line("/sys/devices/system/cpu/present");
-    let present: CpuSet = present.ok().and_then(|text| text.parse().ok()).unwrap_or_default();
-    let present = present.union(&online);
-    if !cpus.is_subset(&present) {
-        return Err(PlanRefusal::NoSuchCpu { cpus: cpus.difference(&present), present }.into());
-    }
-    if !cpus.is_subset(&online) {
-        return Err(PlanRefusal::Offline { cpus: cpus.difference(&online) }.into());
-    }
-    Ok(())
 }
 
 /// Parses the number of a process or a thread.

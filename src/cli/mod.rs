@@ -1,54 +1,42 @@
 //! The command line: one file per subcommand, with its `Args` (their docs are the help) and `run`.
 
+mod active;
 pub mod add;
 pub mod apply;
-mod apply_with_fallback;
 pub mod boot;
-mod checkpoint;
 pub mod compare;
 pub mod completions;
-mod conclude;
 pub mod disable;
 pub mod enable;
-pub mod exit_status;
 pub mod experiment;
-mod experiment_machine;
 pub mod explain;
-pub mod fix;
 pub mod help;
 mod inner;
 mod input;
 pub mod latency;
-pub mod load_worker;
 mod loads;
 pub mod mask;
+mod paint;
 pub mod plan;
-mod price;
 pub mod remove;
 pub mod report;
 pub mod request;
 pub mod run;
-pub mod sampler_worker;
-pub mod saved_document;
-pub mod standing;
 pub mod status;
 pub mod survey;
 pub mod try_shield;
 pub mod undo;
-pub mod undo_watchdog;
 pub mod verify;
 pub mod watch;
-mod watch_target;
 
 use crate::failure::{Failure, FailureKind};
-use crate::plan::Plan;
-use crate::survey::{Machine, survey_with_shield};
-use crate::tunables;
 use crate::ui::{OutputFormat, StatusLines, Ui};
+use crate::workflow::WorkContext;
+use crate::workflow::run_program::fail_before_start;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use cpushield_linux::{EventLog, Host, Store, process};
+use cpushield_linux::{EventLog, process};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Isolate CPUs for a workload, and prove that nothing interrupts it
@@ -96,9 +84,6 @@ pub struct GlobalArgs {
     event_log: Option<EventLog>,
 }
 
-/// The default state directory, relative to the machine's root.
-const STATE: &str = "var/lib/cpushield";
-
 impl GlobalArgs {
     /// Whether status lines are shown.
     const fn status_lines(&self) -> StatusLines {
@@ -106,20 +91,6 @@ impl GlobalArgs {
             true => StatusLines::Suppressed,
             false => StatusLines::Shown,
         }
-    }
-
-    /// The state directory: `--state`, or the machine's own. A recorded machine has its own, so
-    /// the live machine's shield is never read for it.
-    #[must_use]
-    pub fn state_dir(&self) -> PathBuf {
-        let root = self.root.as_deref().unwrap_or(Path::new("/"));
-        self.state.clone().unwrap_or_else(|| root.join(STATE))
-    }
-
-    /// The files in the state directory.
-    #[must_use]
-    pub fn store(&self) -> Store {
-        Store::new(&self.state_dir()).logging(self.event_log.clone())
     }
 
     /// Opens the `--log` file and logs the command line.
@@ -131,65 +102,13 @@ impl GlobalArgs {
         Ok(())
     }
 
-    /// The machine to work on: the live one, or the recorded one of `--root`.
+    /// Opens the machine to work on: the live one, or the recorded one of `--root`.
     ///
     /// # Errors
     /// The recording cannot be read, or the directory is not a recording.
-    pub fn host(&self) -> Result<Host, Failure> {
-        match &self.root {
-            None => Ok(Host::live().logging(self.event_log.clone())),
-            Some(dir) => {
-                let host = match Host::recorded(dir) {
-                    Err(error) if error.is_absent() => {
-                        let message = format!(
-                            "{} does not exist, so it is not a recorded machine",
-                            dir.display()
-                        );
-                        let hint = "record one: cpushield survey --record DIR";
-                        return Err(Failure::usage(message).hint(hint));
-                    }
-                    host => host?.logging(self.event_log.clone()),
-                };
-                // The boot commands need nothing else of a recording.
-                if ["/proc", "/sys", "/boot"].iter().any(|dir| host.exists(dir)) {
-                    return Ok(host);
-                }
-                let name = dir.display();
-                let failure = Failure::usage(format!(
-                    "{name} is not a recorded machine: it has no proc, sys or boot"
-                ));
-                Err(failure.hint(if host.exists("/root/proc") {
-                    format!("use the directory below it: --root {}", dir.join("root").display())
-                } else {
-                    "record one: cpushield survey --record DIR".to_owned()
-                }))
-            }
-        }
+    fn open<'a>(&self, ui: &'a Ui) -> Result<WorkContext<'a>, Failure> {
+        WorkContext::open(ui, self.root.as_deref(), self.state.as_deref(), self.event_log.as_ref())
     }
-}
-
-/// Surveys the machine. While a shield, or a part of one, is active, the survey skips everything
-/// that would interrupt its CPUs.
-pub(crate) fn survey_machine(host: &Host, store: &Store) -> Machine {
-    survey_under(host, store, crate::apply::active(host, store).ok().flatten().as_ref())
-}
-
-/// Like [`survey_machine`], when the caller already knows the active shield.
-fn survey_under(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
-    match active {
-        Some(plan) if host.is_live() => survey_shielded(host, store, plan),
-        _ => crate::survey::survey(host, &tunables::reads()),
-    }
-}
-
-/// Surveys the machine while this shield is active. The shield's journal supplies what is known
-/// about interrupts.
-pub(crate) fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
-    let mut machine = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
-    // Without outcomes in the journal, the plan is all that is known.
-    let outcomes = crate::apply::outcomes(host, store).unwrap_or_default();
-    tunables::complete_survey(&mut machine, plan, &outcomes);
-    machine
 }
 
 /// The subcommands. The help of each is the doc of its `Args`; a doc here would replace it
@@ -225,7 +144,7 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
         let ui = Ui::new(OutputFormat::Text, StatusLines::Shown);
         return show_and_exit(
             &ui,
-            inner::run(&inner::InternalArgs::parse_from(args)).map(|()| ExitCode::SUCCESS),
+            inner::run(&ui, &inner::InternalArgs::parse_from(args)).map(|()| ExitCode::SUCCESS),
         );
     }
     match parse(args) {
@@ -240,7 +159,7 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
                 && args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json") =>
         {
             let failure = Failure::from(error);
-            let failure = if is_run(args) { run::fail_before_start(failure) } else { failure };
+            let failure = if is_run(args) { fail_before_start(failure) } else { failure };
             show_and_exit(&Ui::new(OutputFormat::Json, StatusLines::Shown), Err(failure))
         }
         Err(error) if error.use_stderr() && is_run(args) => {
@@ -331,7 +250,7 @@ fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Add(args) => add::run(ui, &cli.global, &args),
         CliCommand::Remove(args) => remove::run(ui, &cli.global, &args),
         CliCommand::Run(args) => {
-            return run::run(ui, &cli.global, &args).map_err(run::fail_before_start);
+            return run::run(ui, &cli.global, &args).map_err(fail_before_start);
         }
         CliCommand::Status(args) => return status::run(ui, &cli.global, &args),
         CliCommand::Boot(args) => return boot::run(ui, &cli.global, &args),

@@ -5,6 +5,7 @@ use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
 use crate::report::{PlanDetail, plan_text};
 use crate::ui::Ui;
+use crate::workflow::apply_shield::plan_options;
 use cpushield_linux::write_document;
 use std::path::PathBuf;
 
@@ -29,9 +30,8 @@ pub struct PlanArgs {
 /// # Errors
 /// The request is wrong, unsafe or impossible, or the plan cannot be saved.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    let machine = super::survey_machine(&host, &global.store());
-    let (plan, _) = args.request.plan(&host, &machine)?;
+    let work = global.open(ui)?;
+    let (plan, _) = plan_options(&work, &args.request.options())?;
     if let Some(file) = &args.output {
         let text = serde_json::to_string_pretty(&plan)
             .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;

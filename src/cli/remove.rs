@@ -1,10 +1,10 @@
 //! `cpushield remove`: moves processes out of the shield.
 
-use super::standing::ActiveArgs;
-use super::{GlobalArgs, add, input, undo};
+use super::active::ActiveArgs;
+use super::{GlobalArgs, add, input};
 use crate::failure::Failure;
-use crate::run::{self, ShieldPlacement};
 use crate::ui::Ui;
+use crate::workflow::membership::remove_processes;
 
 /// Move processes out of the shield
 ///
@@ -25,14 +25,8 @@ pub struct RemoveArgs {
 /// # Errors
 /// There is no shield, or a task is not in it or cannot be moved.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    let store = global.store();
-    args.active.check(&host, &store)?;
-    undo::catch_stops()?;
-    let place = ShieldPlacement::new(&host, &run::shield(&host, &store)?);
-    let mut moved = Vec::new();
-    for tid in &args.tids {
-        moved.push(run::remove(&host, &store, &place, *tid)?);
-    }
+    let work = global.open(ui)?;
+    args.active.check(&work)?;
+    let moved = remove_processes(&work, &args.tids)?;
     ui.show(&moved, || moved.iter().map(|m| add::describe_move(m, "out of the shield")).collect())
 }

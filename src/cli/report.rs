@@ -2,30 +2,17 @@
 //! Markdown, one JSON document, or plots on the terminal.
 
 use super::GlobalArgs;
-use super::saved_document::{NamedDocument, SavedDocument, VerifyDocument};
-use super::standing::ActiveArgs;
-use crate::apply;
-use crate::compare::Comparison;
-use crate::experiment::Experiment;
+use super::active::ActiveArgs;
+use super::paint::paint_report;
 use crate::failure::{Failure, FailureKind};
-use crate::latency::LatencyMeasurement;
-use crate::plan::Plan;
-use crate::report::fix_report::FixReport;
-use crate::report::page::{
-    self, LabelledDocument, PlanWithOutcome, Report, ReportMaterial, TextTone, WatchCommand,
-    WatchWithVerdict,
-};
-use crate::report::try_report::TryReport;
-use crate::run::{self, ShieldStatus};
-use crate::survey::Machine;
+use crate::report::page::{self, Report};
 use crate::ui::{self, Ui};
+use crate::workflow::document_bundle::DocumentBundle;
+use crate::workflow::report_material::collect_material;
+use crate::workflow::saved_document::NamedDocument;
 use clap::ValueEnum;
-use cpushield_linux::{Host, Store, can_write, process, write_document};
-use serde::Serialize;
+use cpushield_linux::{can_write, write_document};
 use std::path::{Path, PathBuf};
-
-/// The schema version of `report --json`.
-pub const SCHEMA: u32 = 1;
 
 /// Make a report: the machine, the changes and the remaining interruptions
 ///
@@ -73,110 +60,19 @@ enum ReportFormat {
     Text,
 }
 
-/// What `report --json` prints: the given documents, unchanged.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DocumentBundle<'a> {
-    /// The schema version: [`SCHEMA`].
-    schema: u32,
-    /// The title of the report.
-    title: String,
-    /// The documents, in the given order.
-    documents: Vec<BundleEntry<'a>>,
-}
-
-/// A document, with its label and the command that prints this kind of document.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "from")]
-enum BundleEntry<'a> {
-    /// The machine, as `survey::Machine`.
-    #[serde(rename = "survey --json")]
-    Machine {
-        label: &'a str,
-        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
-        document: &'a Machine,
-    },
-    /// A plan, as `plan::Plan`.
-    #[serde(rename = "plan -o FILE")]
-    Plan {
-        label: &'a str,
-        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
-        document: &'a Plan,
-    },
-    /// What interrupted the CPUs, and the verdict.
-    #[serde(rename = "verify --json")]
-    Verdict { label: &'a str, document: &'a VerifyDocument },
-    /// A latency measurement.
-    #[serde(rename = "latency --json")]
-    Latency { label: &'a str, document: &'a LatencyMeasurement },
-    /// A tried shield, as `report::try_report::TryReport`.
-    #[serde(rename = "try --json")]
-    Attempt {
-        label: &'a str,
-        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
-        document: &'a TryReport,
-    },
-    /// What `verify --fix` changed.
-    #[serde(rename = "verify --fix --json")]
-    Fixed { label: &'a str, document: &'a FixReport },
-    /// A comparison of measurements.
-    #[serde(rename = "compare --json")]
-    Comparison { label: &'a str, document: &'a Comparison },
-    /// An experiment with many configurations.
-    #[serde(rename = "experiment --json")]
-    Experiment { label: &'a str, document: &'a Experiment },
-    /// The active shield, as `run::ShieldStatus`.
-    #[serde(rename = "status --json")]
-    Status {
-        label: &'a str,
-        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
-        document: &'a ShieldStatus,
-    },
-}
-
-/// An object that the schema does not describe further.
-#[cfg(feature = "schema")]
-type Unspecified = std::collections::BTreeMap<String, serde_json::Value>;
-
-impl<'a> BundleEntry<'a> {
-    fn new(named: &'a NamedDocument) -> BundleEntry<'a> {
-        let label = named.label.as_str();
-        match &named.saved {
-            SavedDocument::Machine(document) => BundleEntry::Machine { label, document },
-            SavedDocument::Plan(document) => BundleEntry::Plan { label, document },
-            SavedDocument::Verdict(document) => BundleEntry::Verdict { label, document },
-            SavedDocument::Latency(document) => BundleEntry::Latency { label, document },
-            SavedDocument::Attempt(document) => BundleEntry::Attempt { label, document },
-            SavedDocument::Fixed(document) => BundleEntry::Fixed { label, document },
-            SavedDocument::Comparison(document) => BundleEntry::Comparison { label, document },
-            SavedDocument::Experiment(document) => BundleEntry::Experiment { label, document },
-            SavedDocument::Status(document) => BundleEntry::Status { label, document },
-        }
-    }
-}
-
 /// Runs the subcommand.
 ///
 /// # Errors
 /// A file is not a document of cpushield, or the report cannot be written.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failure> {
-    args.active.check(&global.host()?, &global.store())?;
+    let work = global.open(ui)?;
+    args.active.check(&work)?;
     let format = choose_format(ui, args)?;
     let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
     target.map_or(Ok(()), can_write)?;
-    let (documents, doubts) = match args.files.as_slice() {
-        [] => current_documents(global)?,
-        files => (
-            files.iter().map(|file| NamedDocument::read(file)).collect::<Result<_, _>>()?,
-            Vec::new(),
-        ),
-    };
-    let mut material = collect_material(&documents, global)?;
-    material.doubts.extend(doubts);
+    let (mut material, documents) = collect_material(&work, &args.files)?;
     material.title.clone_from(&args.title);
     material.output = args.output.as_ref().map(|file| file.display().to_string());
-    material.live = args.files.is_empty();
     let report = page::report(&material);
     let text = match format {
         ReportFormat::Html => page::page(&report),
@@ -184,11 +80,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
         ReportFormat::Md => page::markdown(&report),
         ReportFormat::Json => bundle(&report, &documents)?,
         ReportFormat::Text => {
-            let characters = match process::locale_is_utf8() {
+            let characters = match ui.is_unicode() {
                 true => page::CharacterSet::Unicode,
                 false => page::CharacterSet::Ascii,
             };
-            page::terminal(&report, ui.width(), characters, &paint)
+            page::terminal(&report, ui.width(), characters, &paint_report)
         }
     };
     match target {
@@ -238,89 +134,6 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
     Ok(format)
 }
 
-/// The documents of this machine and its active shield, with doubts about them.
-fn current_documents(global: &GlobalArgs) -> Result<(Vec<NamedDocument>, Vec<String>), Failure> {
-    let host = global.host()?;
-    let store = global.store();
-    let machine = super::survey_machine(&host, &store);
-    let mut found = vec![("now", SavedDocument::Machine(Box::new(machine)))];
-    let mut doubts = Vec::new();
-    match run::active(&host, &store) {
-        Ok(Some(plan)) => found.push(("shield", SavedDocument::Plan(Box::new(plan)))),
-        Ok(None) => {}
-        // Without root the journal cannot be read. The report shows everything else.
-        Err(error) => {
-            let why = Failure::from(error).message.replace('\n', ";");
-            doubts.push(format!("it is unknown whether a shield is in force: {why}"));
-        }
-    }
-    let documents = found
-        .into_iter()
-        .map(|(label, saved)| NamedDocument { label: label.to_owned(), file: String::new(), saved })
-        .collect();
-    Ok((documents, doubts))
-}
-
-/// Sorts the documents by kind.
-fn collect_material(
-    documents: &[NamedDocument],
-    global: &GlobalArgs,
-) -> Result<ReportMaterial, Failure> {
-    let mut material = ReportMaterial::default();
-    for NamedDocument { label, file, saved } in documents {
-        match saved.clone() {
-            SavedDocument::Machine(machine) => {
-                material.machines.push(LabelledDocument::new(label, *machine));
-            }
-            SavedDocument::Plan(plan) if file.is_empty() => {
-                let settings = read_outcomes(&global.host()?, &global.store(), *plan)?;
-                material.settings.push(LabelledDocument::new(label, settings));
-            }
-            SavedDocument::Plan(plan) => {
-                material
-                    .settings
-                    .push(LabelledDocument::new(label, PlanWithOutcome::planned(*plan)));
-            }
-            SavedDocument::Verdict(verify) => {
-                let (evidence, verdict) = (verify.evidence, Some(verify.verdict));
-                let watch = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
-                material.observations.push(LabelledDocument::new(label, watch));
-            }
-            SavedDocument::Latency(latency) => {
-                material.latencies.push(LabelledDocument::new(label, *latency));
-            }
-            SavedDocument::Attempt(report) => material.add_attempt(label, *report),
-            SavedDocument::Fixed(report) => material.add_fixed(label, *report),
-            SavedDocument::Comparison(comparison) => {
-                material.comparisons.push(LabelledDocument::new(label, *comparison));
-            }
-            SavedDocument::Experiment(experiment) => {
-                material.experiments.push(LabelledDocument::new(label, *experiment));
-            }
-            other => {
-                return Err(Failure::usage(format!(
-                    "{file}: a report cannot show output of `cpushield {}`",
-                    other.command()
-                ))
-                .hint("show the active shield without any file: cpushield report"));
-            }
-        }
-    }
-    Ok(material)
-}
-
-/// Reads the outcome of each step of the active shield, and what has changed since.
-fn read_outcomes(
-    host: &Host,
-    store: &Store,
-    plan: crate::plan::Plan,
-) -> Result<PlanWithOutcome, Failure> {
-    let outcomes = apply::outcomes(host, store)?;
-    let ShieldStatus { shield, .. } = run::status(host, store)?;
-    let drift = shield.map(|shield| shield.drift).unwrap_or_default();
-    Ok(PlanWithOutcome { plan, outcomes, drift, undone: false })
-}
-
 /// The picture of this name, or the first one.
 ///
 /// # Errors
@@ -344,18 +157,8 @@ fn choose_picture<'a>(
 
 /// Writes all documents as one JSON document.
 fn bundle(report: &Report, documents: &[NamedDocument]) -> Result<String, Failure> {
-    let documents = documents.iter().map(BundleEntry::new).collect();
-    let bundle = DocumentBundle { schema: SCHEMA, title: report.title.clone(), documents };
+    let bundle = DocumentBundle::new(report.title.clone(), documents);
     let json = serde_json::to_string_pretty(&bundle)
         .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
     Ok(json + "\n")
-}
-
-fn paint(tone: TextTone, text: &str) -> String {
-    match tone {
-        TextTone::Plain => text.to_owned(),
-        TextTone::Good => ui::Emphasis::Good.paint(text),
-        TextTone::Bad => ui::Emphasis::Bad.paint(text),
-        TextTone::Doubt => ui::Emphasis::Doubt.paint(text),
-    }
 }

@@ -1,12 +1,12 @@
 //! `cpushield run`: runs a program in the shield.
 
-use super::standing::ActiveArgs;
+use super::active::ActiveArgs;
 use super::{GlobalArgs, input};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::policy::parse_span;
-use crate::run::{self, ProgramStart, ShieldPlacement, Supervision};
 use crate::ui::Ui;
-use cpushield_linux::{CpuSet, Host, SchedPolicy, Store};
+use crate::workflow::run_program::{ProgramCpus, ProgramRequest, run_program};
+use cpushield_linux::SchedPolicy;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -69,90 +69,22 @@ pub struct RunArgs {
 /// # Errors
 /// There is no shield, or the program cannot be started with these options.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Failure> {
-    let host = global.host()?;
-    if !host.is_live() {
+    let work = global.open(ui)?;
+    if !work.host.is_live() {
         return Err(
             Failure::usage("a program cannot run on a recorded machine").hint("omit --root")
         );
     }
-    let store = global.store();
-    let (start, supervision) = prepare(ui, &host, &store, args)?;
-    if !supervision.is_needed() {
-        return Err(run::become_program(&host, &start).into());
-    }
-    let ended = run::supervise(
-        &host,
-        &store,
-        &start,
-        &supervision,
-        &mut |line: String| ui.status(&line),
-        |error: run::RunError| {
-            let failure = fail_before_start(Failure::from(error));
-            ui.show_failure(&failure);
-            failure.kind.code()
-        },
-    )?;
-    Ok(ExitCode::from(ended.status()))
-}
-
-/// Gives a failure before the program ran an exit code that is reserved for cpushield.
-pub(super) fn fail_before_start(failure: Failure) -> Failure {
-    let kind = match failure.kind {
-        FailureKind::NotFound | FailureKind::NotExecutable | FailureKind::Bug => failure.kind,
-        _ => FailureKind::NotStarted,
-    };
-    Failure { kind, ..failure }
-}
-
-fn prepare(
-    ui: &Ui,
-    host: &Host,
-    store: &Store,
-    args: &RunArgs,
-) -> Result<(ProgramStart, Supervision), Failure> {
-    args.active.check(host, store)?;
-    let plan = run::shield(host, store)?;
-    let place = ShieldPlacement::new(host, &plan);
-    let requested = requested_policy(args);
-    let cpus = match requested {
-        _ if args.spread => place.cpus.clone(),
-        // The kernel allows SCHED_DEADLINE only for tasks that may run on all CPUs of their domain.
-        Some(SchedPolicy::Deadline { .. }) if args.cpu.is_none() => place.cpus.union(&place.idle),
-        _ => CpuSet::single(place.choose(host, args.cpu)?),
-    };
-    let user = args.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
-    let ceiling = match (requested, args.own_priority) {
-        (None, Some(priority)) => SchedPolicy::Fifo { priority },
-        (requested, _) => requested.unwrap_or(SchedPolicy::Other { nice: 0 }),
-    };
-    run::check_policy(ceiling)?;
-    let threads = match ceiling.rt_priority() {
-        0 => Vec::new(),
-        _ => run::threads(host, &cpus)?,
-    };
-    let order = run::order(ceiling, &cpus, &threads);
-    for sentence in order.sentences(ceiling) {
-        ui.status(&sentence);
-    }
-    if ceiling.rt_priority() > 0 {
-        run::limits(host, &cpus).iter().for_each(|sentence| ui.status(sentence));
-    }
-    if !args.lock_memory
-        && let Some(user) = &user
-    {
-        run::lock_limit(user).iter().for_each(|sentence| ui.status(sentence));
-    }
-    let policy = requested.map(|_| order.policy).or_else(|| run::ordinary(host));
-    let spread = args.spread.then(|| place.cpus.clone());
-    let start = ProgramStart {
-        place,
-        cpus,
-        policy,
-        user,
+    args.active.check(&work)?;
+    let request = ProgramRequest {
+        cpus: if args.spread { ProgramCpus::Spread } else { ProgramCpus::One(args.cpu) },
+        policy: requested_policy(args),
+        own_priority: args.own_priority,
+        user: args.user.clone(),
         lock_memory: args.lock_memory,
         command: args.command.clone(),
     };
-    Ok((start, Supervision { order, spread, check_memory: args.lock_memory }))
+    run_program(&work, &request)
 }
 
 /// The scheduling policy that an option requests.

@@ -1,15 +1,14 @@
 //! `cpushield status`: shows the active shield and everything that is on its CPUs.
 
 use super::GlobalArgs;
-use super::enable::AtEveryBoot;
-use super::standing::ActiveArgs;
+use super::active::ActiveArgs;
 use crate::failure::{Failure, FailureKind};
-use crate::latency;
-use crate::run::{
-    self, CpuProtection, OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole,
-};
+use crate::run::{CpuProtection, OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole};
 use crate::ui::{Emphasis, Ui};
-use cpushield_linux::{CpuSet, process};
+use crate::workflow::every_boot::AtEveryBoot;
+use crate::workflow::runs_as_root;
+use crate::workflow::standing::read_status;
+use cpushield_linux::CpuSet;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -43,14 +42,10 @@ struct StatusDocument {
 /// # Errors
 /// `/proc` cannot be read.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let host = global.host()?;
-    let store = global.store();
-    args.active.check(&host, &store)?;
-    if let Some(note) = latency::restore_tracer_settings(&host, &store) {
-        ui.status(&note);
-    }
-    let status = run::status(&host, &store)?;
-    let document = StatusDocument { status, at_every_boot: AtEveryBoot::read(&store) };
+    let work = global.open(ui)?;
+    args.active.check(&work)?;
+    let status = read_status(&work)?;
+    let document = StatusDocument { status, at_every_boot: AtEveryBoot::read(&work.store) };
     ui.show(&document, || text(&document))?;
     Ok(match document.status.state.state {
         ShieldState::InForce => ExitCode::SUCCESS,
@@ -84,9 +79,9 @@ fn text(document: &StatusDocument) -> String {
         );
     }
     if matches!(status.state.state, ShieldState::Unknown { .. }) {
-        out.push_str(match process::effective_user() {
-            0 => "Next: `cpushield undo` reports what can be done.\n",
-            _ => "Next: sudo cpushield status\n",
+        out.push_str(match runs_as_root() {
+            true => "Next: `cpushield undo` reports what can be done.\n",
+            false => "Next: sudo cpushield status\n",
         });
     }
     out

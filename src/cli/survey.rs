@@ -1,13 +1,13 @@
 //! `cpushield survey`: shows the machine, its isolated CPUs and the obstacles to isolation.
 
 use super::GlobalArgs;
-use crate::apply;
 use crate::failure::Failure;
 use crate::plan::Readiness;
 use crate::report::machine_text;
 use crate::report::table::fold;
 use crate::survey::Machine;
 use crate::ui::Ui;
+use crate::workflow::machine_survey::{ShieldKnowledge, survey_with_state};
 use std::path::PathBuf;
 
 /// Show the machine, its isolated CPUs and obstacles to isolation
@@ -30,24 +30,21 @@ pub struct SurveyArgs {
 /// # Errors
 /// The recording cannot be read or created.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failure> {
-    let mut host = global.host()?;
+    let mut work = global.open(ui)?;
     if let Some(dir) = &args.record {
-        host = host.recording(dir).map_err(|error| {
+        work.host = work.host.recording(dir).map_err(|error| {
             let failure = Failure::from(error);
             failure.hint("use a new or empty directory: cpushield survey --record DIR")
         })?;
     }
-    let store = global.store();
-    let active = apply::active(&host, &store);
-    let shield = active.as_ref().ok().and_then(Option::as_ref);
-    let machine = super::survey_under(&host, &store, shield);
-    ui.show(&machine, || match active {
-        Ok(None) => describe_with_readiness(&machine, ui.width()),
+    let (machine, shield) = survey_with_state(&work.host, &work.store);
+    ui.show(&machine, || match shield {
+        ShieldKnowledge::Absent => describe_with_readiness(&machine, ui.width()),
         // On a machine that is already shielded, a plan for another shield proves nothing.
-        Ok(Some(_)) | Err(_) => machine_text(&machine, ui.width()),
+        ShieldKnowledge::PresentOrUnknown => machine_text(&machine, ui.width()),
     })?;
     if let Some(dir) = &args.record {
-        match host.recording_failure() {
+        match work.host.recording_failure() {
             Some(failure) => ui.warn(&format!("the recording is incomplete: {failure}")),
             None => ui.status(&format!("recorded in {}", dir.display())),
         }

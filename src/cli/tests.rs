@@ -39,18 +39,6 @@ fn subcommands_are_listed_in_the_order_of_the_readme() {
     assert!(toured.len() >= 9, "{toured:?}");
 }
 
-#[test]
-fn a_recorded_machine_has_its_own_state_directory() {
-    for (words, dir) in [
-        ("cpushield plan", "/var/lib/cpushield"),
-        ("cpushield plan --root REC", "REC/var/lib/cpushield"),
-        ("cpushield plan --root REC --state DIR", "DIR"),
-    ] {
-        let cli = Cli::try_parse_from(words.split(' ')).unwrap();
-        assert_eq!(cli.global.state_dir(), Path::new(dir), "{words}");
-    }
-}
-
 /// The long options of a subcommand by heading, in the order of its help.
 fn options(sub: &clap::Command) -> Vec<(&str, Vec<&str>)> {
     // Those without a heading come first.
@@ -158,18 +146,4 @@ fn the_help_of_a_priority_states_the_accepted_range() {
             assert_eq!(help.contains("99 becomes 98"), lowered, "{sub} --{flag}: {help}");
         }
     }
-}
-
-#[test]
-fn a_directory_that_is_not_a_recording_is_refused_and_one_below_it_is_named() {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let open = |root: PathBuf| GlobalArgs { root: Some(root), ..GlobalArgs::default() }.host();
-    assert!(open(machines.join("6.1-rt-v1/root")).is_ok());
-    let near = open(machines.join("6.1-rt-v1")).unwrap_err();
-    assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");
-    let far = open(machines.clone()).unwrap_err();
-    assert!(far.hints.concat().contains("survey --record"), "{far:?}");
-    let nowhere = open(machines.join("nowhere")).unwrap_err();
-    assert!(nowhere.hints.concat().contains("survey --record"), "{nowhere:?}");
-    assert_eq!((far.kind, nowhere.kind), (FailureKind::Usage, FailureKind::Usage));
 }

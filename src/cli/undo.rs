@@ -1,16 +1,15 @@
 //! `cpushield undo`: takes the active shield down.
 
 use super::GlobalArgs;
-use super::enable::AtEveryBoot;
-use super::standing::ActiveArgs;
-use crate::apply::{self, UndoError, UndoneShield, undo};
+use super::active::ActiveArgs;
+use crate::apply::UndoneShield;
 use crate::failure::{Failure, FailureKind};
-use crate::latency;
 use crate::report::table::many;
 use crate::report::undone_text;
-use crate::run;
 use crate::ui::Ui;
-use cpushield_linux::{Host, Store, sched, signal, tracefs};
+use crate::workflow::catch_stops;
+use crate::workflow::every_boot::AtEveryBoot;
+use crate::workflow::take_down::{UnrestoredChanges, take_down};
 use serde::Serialize;
 
 /// Take the shield down and restore the original settings
@@ -34,15 +33,6 @@ impl UndoArgs {
     }
 }
 
-/// What happens to the record of changes that cannot be undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnrestoredChanges {
-    /// The journal keeps them for another undo.
-    Keep,
-    /// The journal is archived, even if it cannot be read.
-    Forget,
-}
-
 /// What `--json` prints.
 #[derive(Serialize)]
 struct UndoDocument {
@@ -57,12 +47,11 @@ struct UndoDocument {
 /// # Errors
 /// The journal cannot be used, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure> {
-    let host = global.host()?;
-    let store = global.store();
-    args.active.check(&host, &store)?;
+    let work = global.open(ui)?;
+    args.active.check(&work)?;
     catch_stops()?;
-    let undone = take_down(&host, &store, args.unrestored_changes())?;
-    let document = UndoDocument { undone, at_every_boot: AtEveryBoot::read(&store) };
+    let undone = take_down(&work, args.unrestored_changes())?;
+    let document = UndoDocument { undone, at_every_boot: AtEveryBoot::read(&work.store) };
     ui.show(&document, || text(&document))?;
     if args.forget { Ok(()) } else { check_complete(&document.undone) }
 }
@@ -77,59 +66,6 @@ fn text(document: &UndoDocument) -> String {
         None => text.push_str(&document.at_every_boot.text()),
     }
     text
-}
-
-/// Catches stop signals. A command that ends soon by itself completes its changes: neither Ctrl-C
-/// nor a lost connection leaves half of them.
-///
-/// # Errors
-/// The kernel refuses the signal handlers.
-pub(super) fn catch_stops() -> Result<(), Failure> {
-    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))
-}
-
-/// Takes the shield down, releases the programs in it, and removes leftover traces.
-///
-/// # Errors
-/// The journal cannot be used.
-pub(super) fn take_down(
-    host: &Host,
-    store: &Store,
-    unrestored: UnrestoredChanges,
-) -> Result<UndoneShield, Failure> {
-    let _hurry = sched::boost_priority();
-    let tracer_note = latency::restore_tracer_settings(host, store);
-    let swept = tracefs::remove_stale_instances(host);
-    let released = run::release(host, store);
-    let mut undone = match undo(host, store) {
-        Err(UndoError::Journal { .. }) if unrestored == UnrestoredChanges::Forget => {
-            UndoneShield { journal: apply::forget(store)?, ..UndoneShield::nothing() }
-        }
-        result => result?,
-    };
-    undone.notes.extend(tracer_note);
-    match released {
-        Ok(released) => {
-            undone.notes.extend(released.back.iter().map(|moved| {
-                format!("{} ({}) is back in its previous place", moved.comm, moved.tid)
-            }));
-            undone.notes.extend(
-                released
-                    .disarmed
-                    .iter()
-                    .map(|program| format!("{program} continues as an ordinary program")),
-            );
-            undone.notes.extend(released.notes);
-        }
-        Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
-    }
-    if swept > 0 {
-        undone.notes.push(format!("removed the traces of killed watches: {swept}"));
-    }
-    if unrestored == UnrestoredChanges::Forget && !undone.is_complete() {
-        undone.journal = apply::forget(store)?;
-    }
-    Ok(undone)
 }
 
 /// Checks that every change was undone.

@@ -1,5 +1,5 @@
 //! Live: consecutive readings of the machine → a [`LiveFrame`] each, and its view on a terminal.
-//! Pure: `cli/watch.rs` reads the machine, and [`crate::screen`] owns the terminal.
+//! Pure: `workflow/live_view.rs` reads the machine, and [`crate::screen`] owns the terminal.
 
 mod model;
 mod view;

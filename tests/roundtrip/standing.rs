@@ -4,7 +4,7 @@
 use super::bench::{Bench, same};
 use super::trees::{v2, v2_plan};
 use cpushield::apply::ShieldPresence;
-use cpushield::cli::standing::{find_settled_shield, refuse_active, undo_named};
+use cpushield::workflow::standing::{find_settled_shield, refuse_active, undo_named};
 use cpushield_linux::InjectedFault;
 use std::process::{Command, Stdio};
 use std::time::Duration;

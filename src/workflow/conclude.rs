@@ -1,20 +1,19 @@
-//! `cpushield boot conclude`: ends a trial boot. If the parameters are in force and a shield holds,
-//! they stay. Otherwise all of them are removed.
+//! Concludes a trial boot. If the parameters are in force and a shield holds, they stay. Otherwise
+//! all of them are removed.
 
-use super::request::RequestArgs;
+use super::shield_options::ShieldOptions;
 use super::try_shield::{self, TryRequest};
-use super::{GlobalArgs, exit_status, standing};
+use super::{WorkContext, catch_stops, standing, verdict_check};
 use crate::apply::ShieldPresence;
-use crate::boot::{TrialDoubt, trial};
+use crate::boot::{TrialDoubt, TrialEnd, trial};
 use crate::change::EffectTime;
 use crate::failure::{Failure, FailureKind};
 use crate::policy::ShieldRequest;
-use crate::report::boot_trial_text;
 use crate::survey::survey;
 use crate::tunables;
-use crate::ui::Ui;
 use crate::verify::Verdict;
-use cpushield_linux::{CpuSet, Host, Store, process, signal};
+use cpushield_linux::{CpuSet, process, signal};
+use std::path::Path;
 use std::time::Duration;
 
 /// How often the shield is watched. Right after a boot the system is still settling, so a shield
@@ -23,12 +22,13 @@ const ATTEMPTS: u32 = 3;
 /// How long each attempt watches, in seconds.
 const SECONDS: u64 = 10;
 
-/// Runs the subcommand.
+/// Concludes the trial boot.
 ///
 /// # Errors
 /// There is no trial, the machine has not been rebooted since, or a boot file cannot be written.
-pub(super) fn run(ui: &Ui, global: &GlobalArgs, host: &Host, store: &Store) -> Result<(), Failure> {
-    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+pub fn conclude_trial(work: &WorkContext<'_>) -> Result<TrialEnd, Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    catch_stops()?;
     trial::remove_stale_unit(host, store)?;
     let seen = trial::observe(host, store)?;
     let mut doubts = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn run(ui: &Ui, global: &GlobalArgs, host: &Host, store: &Store) -> R
             "watching a shield on CPU {}, attempt {attempt} of {ATTEMPTS}",
             seen.proves
         ));
-        doubts = find_doubt(ui, global, host, store, &seen.proves).into_iter().collect();
+        doubts = find_doubt(work, &seen.proves).into_iter().collect();
         if let Some(signal) = signal::stopped_by() {
             // The trial stays open. A reboot without a decision boots the old entry.
             let stopped = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
@@ -51,24 +51,18 @@ pub(super) fn run(ui: &Ui, global: &GlobalArgs, host: &Host, store: &Store) -> R
             break;
         }
     }
-    let end = trial::conclude(host, store, &doubts)?;
-    ui.show(&end, || boot_trial_text(&end))
+    Ok(trial::conclude(host, store, &doubts)?)
 }
 
 /// Watches a shield on these CPUs. Returns why it does not hold; `None` if it holds.
-fn find_doubt(
-    ui: &Ui,
-    global: &GlobalArgs,
-    host: &Host,
-    store: &Store,
-    cpus: &CpuSet,
-) -> Option<TrialDoubt> {
+fn find_doubt(work: &WorkContext<'_>, cpus: &CpuSet) -> Option<TrialDoubt> {
+    let WorkContext { host, store, .. } = work;
     match standing::find_settled_shield(host, store) {
         // A shield that the boot restored is the one to watch.
         Ok(ShieldPresence::Whole(journal)) => {
             let active = journal.plan();
             return trial::why_unproved(cpus, &active.shield.cpus)
-                .or_else(|| verify_active(global));
+                .or_else(|| verify_active(&work.state_dir));
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
             return Some(TrialDoubt::ShieldIncomplete { unfinished: unfinished.to_string() });
@@ -77,7 +71,7 @@ fn find_doubt(
         Err(error) => return Some(not_watched(Failure::from(error))),
     }
     let machine = survey(host, &tunables::reads());
-    let resolved = match RequestArgs::default().resolve(host, &machine, EffectTime::Runtime) {
+    let resolved = match ShieldOptions::default().resolve(host, &machine, EffectTime::Runtime) {
         Ok(resolved) => resolved,
         Err(failure) => return Some(not_watched(failure)),
     };
@@ -96,7 +90,7 @@ fn find_doubt(
         span: Duration::from_secs(SECONDS),
         price: Vec::new(),
     };
-    match try_shield::attempt_guarded(ui, global, host, store, &trying) {
+    match try_shield::attempt_guarded(work, &trying) {
         Ok(attempt) if attempt.verdict.holds() => None,
         Ok(attempt) => Some(TrialDoubt::ShieldLeaks { verdict: describe_leaks(&attempt.verdict) }),
         Err(failure) => Some(not_watched(failure)),
@@ -108,8 +102,8 @@ fn not_watched(failure: Failure) -> TrialDoubt {
 }
 
 /// Verifies the active shield in a separate `verify` process. Returns why it does not hold.
-fn verify_active(global: &GlobalArgs) -> Option<TrialDoubt> {
-    let (state, time) = (global.state_dir().display().to_string(), format!("{SECONDS}s"));
+fn verify_active(state_dir: &Path) -> Option<TrialDoubt> {
+    let (state, time) = (state_dir.display().to_string(), format!("{SECONDS}s"));
     let ended = process::spawn_self(&["--state", &state, "verify", "--for", &time])
         .and_then(|mut child| child.wait());
     match ended {
@@ -121,7 +115,8 @@ fn verify_active(global: &GlobalArgs) -> Option<TrialDoubt> {
 
 /// Summarizes a verdict, with each leak and each unknown.
 fn describe_leaks(verdict: &Verdict) -> String {
-    let mut parts = vec![exit_status::summary(verdict, exit_status::VerdictSubject::FixedShield)];
+    let mut parts =
+        vec![verdict_check::summary(verdict, verdict_check::VerdictSubject::FixedShield)];
     for cpu in &verdict.cpus {
         parts.extend(cpu.leaks.iter().map(|leak| {
             let seen = &leak.interruptions;

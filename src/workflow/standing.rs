@@ -2,35 +2,26 @@
 //! [`apply::find_shield`] tells a whole shield from an incomplete one and from one that another
 //! process is changing.
 
+use super::WorkContext;
 use crate::apply::{self, JournalLoadError, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
-use crate::run::{self, RunError};
+use crate::latency;
+use crate::run::{self, RunError, ShieldStatus};
 use cpushield_linux::{Host, Store};
 use std::time::Duration;
 
-/// The active shield
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct ActiveArgs {
-    /// Fail unless the active shield has this name
-    #[arg(long, value_name = "NAME", help_heading = "The active shield")]
-    pub shield: Option<String>,
-}
-
-impl ActiveArgs {
-    /// Checks that the active shield, whole or incomplete, has the name given by `--shield`.
-    ///
-    /// # Errors
-    /// It has another name, there is none, or the journal cannot be read.
-    pub fn check(&self, host: &Host, store: &Store) -> Result<(), Failure> {
-        let Some(name) = &self.shield else { return Ok(()) };
-        let active = apply::active(host, store)?.ok_or(RunError::NoShield)?.shield.name;
-        if *name == active {
-            return Ok(());
-        }
-        Err(Failure::machine(format!("the active shield is named {active:?}, not {name:?}"))
-            .hint(format!("give its name: --shield {active}"))
-            .hint("or omit --shield"))
+/// Checks that the active shield, whole or incomplete, has this name.
+///
+/// # Errors
+/// It has another name, there is none, or the journal cannot be read.
+pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
+    let active = apply::active(host, store)?.ok_or(RunError::NoShield)?.shield.name;
+    if *name == active {
+        return Ok(());
     }
+    Err(Failure::machine(format!("the active shield is named {active:?}, not {name:?}"))
+        .hint(format!("give its name: --shield {active}"))
+        .hint("or omit --shield"))
 }
 
 /// How long to wait for another process that is changing the shield.
@@ -82,4 +73,15 @@ pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Fail
         apply::undo(host, store)?;
     }
     Ok(())
+}
+
+/// Reads the status of the shield. First restores what a killed measurement left changed.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn read_status(work: &WorkContext<'_>) -> Result<ShieldStatus, Failure> {
+    if let Some(note) = latency::restore_tracer_settings(&work.host, &work.store) {
+        work.ui.status(&note);
+    }
+    Ok(run::status(&work.host, &work.store)?)
 }

@@ -1,13 +1,12 @@
 //! `try --price`: measures the throughput of a load on the CPUs that are left outside the shield.
 
-use super::GlobalArgs;
-use super::loads::{LoadArgs, LoadCpus};
+use super::WorkContext;
+use super::load_options::{LoadCpus, LoadOptions};
 use crate::failure::{Failure, FailureKind};
 use crate::load::{LoadGenerator, LoadRequest};
 use crate::report::price::PriceWindow;
-use crate::ui::Ui;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::{CpuSet, Host, signal};
+use cpushield_linux::{CpuSet, signal};
 use std::time::{Duration, Instant};
 
 /// Warm-up: how long the load runs before it is counted.
@@ -21,14 +20,13 @@ const STEP: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// There is no such load, or no CPU for it.
-pub(super) fn load_request(
-    host: &Host,
-    global: &GlobalArgs,
+pub fn load_request(
+    work: &WorkContext<'_>,
     kinds: &[String],
     shielded: &CpuSet,
 ) -> Result<LoadRequest, Failure> {
-    let args = LoadArgs { load: kinds.to_vec(), load_cpus: LoadCpus::All };
-    let request = args.request(host, global, &CpuSet::new(), shielded)?;
+    let options = LoadOptions { kinds: kinds.to_vec(), cpus: LoadCpus::All };
+    let request = options.request(work, &CpuSet::new(), shielded)?;
     if request.wanted.is_empty() {
         return Err(Failure::usage("--price none measures nothing")
             .hint("omit --price")
@@ -41,13 +39,13 @@ pub(super) fn load_request(
 ///
 /// # Errors
 /// The load cannot run, or a signal stopped it.
-pub(super) fn measure_window(
-    ui: &Ui,
-    host: &Host,
+pub fn measure_window(
+    work: &WorkContext<'_>,
     request: &LoadRequest,
     span: Duration,
     what: &str,
 ) -> Result<PriceWindow, Failure> {
+    let WorkContext { ui, host, .. } = work;
     let bar = ui.bar();
     bar.show_task(what);
     let mut generator = LoadGenerator::start(request)?;

@@ -1,21 +1,20 @@
 //! The CPUs that a command watches: those named by `--cpus`, or those of the active shield.
 
-use super::input;
 use crate::apply;
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanRefusal};
 use crate::run::{self, RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Host, Store};
 
 /// The CPUs to watch, and their shield.
 #[derive(Debug)]
-pub(super) struct WatchTarget {
+pub struct WatchTarget {
     /// The plan of the active shield; `None` if there is none, or if this user cannot read it.
-    pub(super) active: Option<Plan>,
+    pub active: Option<Plan>,
     /// The placement of that shield's programs.
-    pub(super) place: Option<ShieldPlacement>,
+    pub place: Option<ShieldPlacement>,
     /// The CPUs. Either all of them are in the active shield, or none is.
-    pub(super) cpus: CpuSet,
+    pub cpus: CpuSet,
 }
 
 impl WatchTarget {
@@ -23,7 +22,7 @@ impl WatchTarget {
     ///
     /// # Errors
     /// The CPUs are unknown, or only some of them are shielded.
-    pub(super) fn find(
+    pub fn find(
         host: &Host,
         store: &Store,
         cpus: Option<&CpuSet>,
@@ -39,7 +38,7 @@ impl WatchTarget {
         let place = active.as_ref().map(|plan| ShieldPlacement::new(host, plan));
         let cpus = match (cpus, &place) {
             (Some(cpus), _) => {
-                input::check_cpus(host, cpus)?;
+                check_cpus(host, cpus)?;
                 cpus.clone()
             }
             (None, Some(place)) => place.cpus.clone(),
@@ -68,18 +67,18 @@ impl WatchTarget {
     }
 
     /// The placement of the active shield, if the watched CPUs are in it.
-    pub(super) fn own_shield(&self) -> Option<&ShieldPlacement> {
+    pub fn own_shield(&self) -> Option<&ShieldPlacement> {
         self.place.as_ref().filter(|place| place.cpus.intersects(&self.cpus))
     }
 
     /// The cgroup of that shield's programs.
-    pub(super) fn group(&self) -> Option<String> {
+    pub fn group(&self) -> Option<String> {
         self.own_shield().and_then(|place| place.group.clone())
     }
 }
 
 /// The active shield, if this user can read it.
-pub(super) enum ActiveShield {
+pub enum ActiveShield {
     /// The plan of the active shield.
     Plan(Box<Plan>),
     /// No shield is active.
@@ -90,7 +89,7 @@ pub(super) enum ActiveShield {
 
 impl ActiveShield {
     /// The plan, if there is one that this user can read.
-    pub(super) fn plan(self) -> Option<Plan> {
+    pub fn plan(self) -> Option<Plan> {
         match self {
             ActiveShield::Plan(plan) => Some(*plan),
             ActiveShield::Absent | ActiveShield::Denied => None,
@@ -99,7 +98,7 @@ impl ActiveShield {
 }
 
 /// Finds the active shield. A normal user cannot read the journal, but can watch CPUs by number.
-pub(super) fn active_shield(host: &Host, store: &Store) -> Result<ActiveShield, Failure> {
+pub fn active_shield(host: &Host, store: &Store) -> Result<ActiveShield, Failure> {
     match run::active(host, store) {
         Ok(Some(plan)) => Ok(ActiveShield::Plan(Box::new(plan))),
         Ok(None) => Ok(ActiveShield::Absent),
@@ -110,4 +109,22 @@ pub(super) fn active_shield(host: &Host, store: &Store) -> Result<ActiveShield, 
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Checks that the machine has these CPUs and that they are online.
+///
+/// # Errors
+/// Names the CPUs that are absent or offline.
+pub fn check_cpus(host: &Host, cpus: &CpuSet) -> Result<(), Failure> {
+    let online = host.online_cpus()?;
+    let present = host.read_line("/sys/devices/system/cpu/present");
+    let present: CpuSet = present.ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let present = present.union(&online);
+    if !cpus.is_subset(&present) {
+        return Err(PlanRefusal::NoSuchCpu { cpus: cpus.difference(&present), present }.into());
+    }
+    if !cpus.is_subset(&online) {
+        return Err(PlanRefusal::Offline { cpus: cpus.difference(&online) }.into());
+    }
+    Ok(())
 }

@@ -1,11 +1,10 @@
 //! The live machine of an experiment: applies the configuration of a row, measures a column and
 //! undoes everything. It also boots with other parameters and returns to the original boot.
 
-use super::GlobalArgs;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
-use super::loads::{LoadArgs, LoadCpus};
-use super::standing;
-use super::undo_watchdog::UndoWatchdog;
+use super::load_options::{LoadCpus, LoadOptions};
+use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
+use super::{WorkContext, standing};
 use crate::apply::{self, ApplyError};
 use crate::boot::loaders::EntryPosition;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
@@ -26,24 +25,18 @@ use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::survey::survey;
 use crate::tunables;
-use crate::ui::Ui;
-use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, sched, signal};
+use cpushield_linux::{CpuSet, SchedPolicy, sched, signal};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::absolute;
 use std::time::Duration;
 
-/// The name of its shields. The watchdog recognizes them by this name.
-pub(super) const NAME: &str = "experiment";
 /// The priority of the thread with the shortest period.
 const PRIORITY: u32 = 80;
 
 /// The machine that an experiment runs on.
-pub(super) struct LiveExperimentMachine<'a> {
-    pub ui: &'a Ui,
-    pub global: &'a GlobalArgs,
-    pub host: &'a Host,
-    pub store: Store,
+pub struct LiveExperimentMachine<'a> {
+    pub work: &'a WorkContext<'a>,
     pub matrix: &'a Matrix,
     pub schedule: &'a Schedule,
     /// CPUs of the shield in rows that have one.
@@ -62,7 +55,7 @@ impl LiveExperimentMachine<'_> {
         cpus: Option<CpuSet>,
     ) -> ShieldRequest {
         ShieldRequest {
-            name: NAME.to_owned(),
+            name: EXPERIMENT_SHIELD.to_owned(),
             cpus,
             half_core: matrix.half_core,
             workload: matrix.workload,
@@ -80,16 +73,16 @@ impl LiveExperimentMachine<'_> {
     /// Checks that the boot loader can be given these parameters, without writing anything.
     pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
         let plan = self.boot_plan(&self.parameters(parameters))?;
-        write::preview(self.host, &plan, EntryPosition::Last).map(drop)
+        write::preview(&self.work.host, &plan, EntryPosition::Last).map(drop)
     }
 
     fn boot_plan(&self, parameters: &[String]) -> Result<boot::BootPlan, BootError> {
-        let menu = loaders::find(self.host)?;
-        boot_plan::for_words(self.host, parameters, menu.as_ref())
+        let menu = loaders::find(&self.work.host)?;
+        boot_plan::for_words(&self.work.host, parameters, menu.as_ref())
     }
 
     fn has_systemd(&self) -> bool {
-        self.host.exists("/run/systemd/system")
+        self.work.host.exists("/run/systemd/system")
     }
 
     /// Measures a column in the shield of a row.
@@ -98,13 +91,13 @@ impl LiveExperimentMachine<'_> {
         row: &ExperimentRow,
         column: &ExperimentColumn,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
-        let machine = survey(self.host, &tunables::reads());
+        let machine = survey(&self.work.host, &tunables::reads());
         let request =
             LiveExperimentMachine::request_for_row(self.matrix, row, Some(self.shielded.clone()));
         let plan = plan(&machine, &request)
             .map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
         pin_to(&machine.topology.online.difference(&plan.shield.cpus))?;
-        let watchdog = UndoWatchdog::start(self.global)?;
+        let watchdog = UndoWatchdog::start(self.work)?;
         let origin = PlanOrigin { machine: &machine, request: &request };
         let latency = self.apply_and_measure(plan, &origin, row, column);
         // When this process ends, the watchdog undoes what could not be undone here.
@@ -123,12 +116,12 @@ impl LiveExperimentMachine<'_> {
         column: &ExperimentColumn,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let (applied, plan) =
-            apply_or_fall_back(self.host, &self.store, plan, Some(origin), &mut |_| {})
+            apply_or_fall_back(&self.work.host, &self.work.store, plan, Some(origin), &mut |_| {})
                 .map_err(classify_apply_error)?;
-        let place = ShieldPlacement::new(self.host, &plan);
+        let place = ShieldPlacement::new(&self.work.host, &plan);
         let latency = self.measure_cell(row, column, Some(place));
         // Take the shield down first, even if the measurement failed.
-        let undone = apply::undo(self.host, &self.store).map_err(Failure::from)?;
+        let undone = apply::undo(&self.work.host, &self.work.store).map_err(Failure::from)?;
         if !undone.is_complete() {
             let failed = undone.failed().map(|step| step.subject.clone()).collect::<Vec<_>>();
             let message = format!("could not restore: {}", failed.join(", "));
@@ -157,19 +150,19 @@ impl LiveExperimentMachine<'_> {
         };
         let what = format!("{} × {}", row.name, column.name);
         // The load runs where ordinary programs run: on every CPU outside the shield.
-        let load = LoadArgs { load: column.load.clone(), load_cpus: LoadCpus::All };
+        let load = LoadOptions { kinds: column.load.clone(), cpus: LoadCpus::All };
         let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.shielded.clone());
         let load = load
-            .request(self.host, self.global, &self.cpus, &shielded)
+            .request(self.work, &self.cpus, &shielded)
             .map_err(|failure| MachineTrouble::Cell(failure.message))?;
-        let bar = self.ui.bar();
+        let bar = self.work.ui.bar();
         let worst = Cell::new(None::<u64>);
         let group = place.as_ref().and_then(|place| place.group.clone());
         let guard = place.map(|place| {
-            latency::ShieldMonitor::new(self.host, place.name, place.group, self.cpus.clone())
+            latency::ShieldMonitor::new(&self.work.host, place.name, place.group, self.cpus.clone())
         });
         let measured = latency::measure(
-            self.host,
+            &self.work.host,
             &MeasureRequest {
                 instrument,
                 cpus: self.cpus.clone(),
@@ -180,7 +173,7 @@ impl LiveExperimentMachine<'_> {
                 max_ns: None,
                 cgroup: group,
                 guard,
-                store: self.store.clone(),
+                store: self.work.store.clone(),
                 load,
                 autosave: None,
                 force: false,
@@ -220,24 +213,24 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     type Error = Failure;
 
     fn read_boot_id(&self) -> Result<String, Failure> {
-        Ok(self.host.read_line("/proc/sys/kernel/random/boot_id")?)
+        Ok(self.work.host.read_line("/proc/sys/kernel/random/boot_id")?)
     }
 
     fn undo_shield(&mut self) -> Result<(), Failure> {
-        standing::undo_named(self.host, &self.store, &[NAME])
+        standing::undo_named(&self.work.host, &self.work.store, &[EXPERIMENT_SHIELD])
     }
 
     fn find_boot_mismatch(
         &mut self,
         parameters: &[String],
     ) -> Result<Option<BootMismatch>, Failure> {
-        let now = self.host.read_line("/proc/cmdline")?;
+        let now = self.work.host.read_line("/proc/cmdline")?;
         let wanted = self.parameters(parameters);
         if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
             return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
         for parameter in &wanted {
-            if let (shows, Some(false)) = running_kernel::read_effect(self.host, parameter) {
+            if let (shows, Some(false)) = running_kernel::read_effect(&self.work.host, parameter) {
                 let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
                 return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
             }
@@ -262,22 +255,23 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         if !self.has_systemd() {
             return Ok(());
         }
-        let state = absolute(self.global.state_dir()).unwrap_or(self.global.state_dir());
-        let program = self.host.read_link("/proc/self/exe")?;
-        Ok(unit::install(self.host, &program, &state.display().to_string())?)
+        let state_dir = &self.work.state_dir;
+        let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone());
+        let program = self.work.host.read_link("/proc/self/exe")?;
+        Ok(unit::install(&self.work.host, &program, &state.display().to_string())?)
     }
 
     fn disable_resume_at_boot(&mut self) -> Result<(), Failure> {
-        Ok(unit::remove(self.host)?)
+        Ok(unit::remove(&self.work.host)?)
     }
 
     fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
         let parameters = self.parameters(parameters);
-        self.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
+        self.work.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
         let mode = write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None };
         let written = self
             .boot_plan(&parameters)
-            .and_then(|plan| write::write(self.host, &self.store, &plan, &mode))
+            .and_then(|plan| write::write(&self.work.host, &self.work.store, &plan, &mode))
             .map_err(classify_boot_error)?;
         match written.trial {
             Some(_) => Ok(()),
@@ -287,33 +281,36 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
 
     fn restore_boot_files(&mut self) -> Result<(), Failure> {
         // Keep parameters that `boot apply` wrote.
-        if !boot::read_journal(&self.store)?
+        if !boot::read_journal(&self.work.store)?
             .is_some_and(|journal| self.wrote_boot_parameters(&journal))
         {
             return Ok(());
         }
-        let undone = write::undo(self.host, &self.store)?.unwrap_or_default();
+        let undone = write::undo(&self.work.host, &self.work.store)?.unwrap_or_default();
         for (path, fate) in &undone.files {
             if *fate == boot::FileFate::Drifted {
-                self.ui.warn(&format!("another process changed {path}, so it is left as it is"));
+                self.work
+                    .ui
+                    .warn(&format!("another process changed {path}, so it is left as it is"));
             }
         }
         for note in &undone.notes {
-            self.ui.warn(&note.to_string());
+            self.work.ui.warn(&note.to_string());
         }
         Ok(())
     }
 
     fn reboot(&mut self) -> Result<(), Failure> {
-        self.ui.status("rebooting …");
+        self.work.ui.status("rebooting …");
         if self.has_systemd() {
             // Some loaders take the entry of a one-time boot as an argument of the reboot.
-            let entry = boot::read_journal(&self.store)?.and_then(|journal| journal.trial?.reboot);
+            let entry =
+                boot::read_journal(&self.work.store)?.and_then(|journal| journal.trial?.reboot);
             let argument = entry.map(|entry| format!("--reboot-argument={entry}"));
             let args: Vec<&str> = ["reboot"].into_iter().chain(argument.as_deref()).collect();
-            return Ok(self.host.systemctl(&args)?);
+            return Ok(self.work.host.systemctl(&args)?);
         }
-        Ok(self.host.run_program(&["reboot"]).map(drop)?)
+        Ok(self.work.host.run_program(&["reboot"]).map(drop)?)
     }
 
     fn measure(

@@ -4,7 +4,7 @@
 //! document that matches no kind, or several, is refused, so none is mistaken for another. The
 //! schema version is checked first, because a newer version may use the same keys differently.
 
-use super::input;
+use super::given_file::read_file;
 use crate::compare::{self, Comparison};
 use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
@@ -204,7 +204,7 @@ impl SavedDocument {
     /// As [`SavedDocument::read`]. The hint names only the wanted commands.
     pub fn read_for(file: &Path, wanted: &[&str]) -> Result<SavedDocument, Failure> {
         let name = file.display().to_string();
-        Ok(SavedDocument::parse_for(&input::read_file(file)?, &name, wanted)?)
+        Ok(SavedDocument::parse_for(&read_file(file)?, &name, wanted)?)
     }
 
     /// The command that prints this kind: `latency --json`.

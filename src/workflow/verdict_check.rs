@@ -1,14 +1,13 @@
-//! The exit code of `cpushield verify`, the reason for it, and the colours of a verdict.
+//! Whether a verdict makes `cpushield verify` succeed, and the reason if it does not.
 
 use crate::change::EffectTime;
 use crate::failure::{Failure, FailureKind};
-use crate::ui::Emphasis;
 use crate::verify::{Leak, Verdict, VerdictState};
 use cpushield_linux::CpuSet;
 
 /// What a verdict is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum VerdictSubject {
+pub enum VerdictSubject {
     /// CPUs of the shield that is in force.
     Shield,
     /// CPUs of that shield after `--fix` did what it could.
@@ -21,7 +20,7 @@ pub(super) enum VerdictSubject {
 ///
 /// # Errors
 /// It does not hold, or that is unknown.
-pub(super) fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> {
+pub fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> {
     if verdict.holds() {
         return Ok(());
     }
@@ -37,18 +36,9 @@ fn can_be_fixed_now(leak: &Leak) -> bool {
     leak.remedy.as_ref().is_some_and(|remedy| remedy.when == EffectTime::Runtime)
 }
 
-/// Colours a verdict.
-pub(super) fn paint(state: VerdictState, words: &str) -> String {
-    let tone = match state {
-        VerdictState::Holds => Emphasis::Good,
-        VerdictState::Leaks => Emphasis::Bad,
-        VerdictState::Unknown => Emphasis::Doubt,
-    };
-    tone.paint(words)
-}
-
 /// Why the exit code is 1.
-pub(super) fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
+#[must_use]
+pub fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
     let broken: Vec<String> = verdict
         .gates
         .iter()

@@ -1,5 +1,5 @@
-//! `-o FILE` and `--resume FILE` of `cpushield latency`: saves the document during the measurement,
-//! and resumes a saved one.
+//! Saves a latency measurement while it runs (`-o FILE`), and resumes a saved one
+//! (`--resume FILE`).
 
 use super::saved_document::SavedDocument;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use std::time::Duration;
 const SPAN: Duration = Duration::from_secs(10);
 
 /// The file that a measurement is saved in, and the earlier parts of a resumed measurement.
-pub(super) struct MeasurementCheckpoint<'a> {
+pub struct MeasurementCheckpoint<'a> {
     path: PathBuf,
     before: Option<Box<LatencyMeasurement>>,
     max_ns: Option<u64>,
@@ -32,7 +32,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     ///
     /// # Errors
     /// The file cannot be written or resumed, or `-o` names an unfinished measurement.
-    pub(super) fn open(
+    pub fn open(
         ui: &'a Ui,
         output: Option<&Path>,
         resume: Option<&Path>,
@@ -62,7 +62,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     ///
     /// # Errors
     /// The two differ.
-    pub(super) fn instrument<'b>(
+    pub fn instrument<'b>(
         &'b self,
         requested: Option<&'b str>,
     ) -> Result<Option<&'b str>, Failure> {
@@ -75,7 +75,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     }
 
     /// How much of a resumed measurement is done, and its worst latency in nanoseconds.
-    pub(super) fn progress_before(&self) -> (Duration, Option<u64>) {
+    pub fn progress_before(&self) -> (Duration, Option<u64>) {
         self.before.as_ref().map_or((Duration::ZERO, None), |before| {
             let worst = before.worst().map(|(_, worst)| worst.late_ns);
             (Duration::from_nanos(before.span_ns), worst)
@@ -86,11 +86,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     ///
     /// # Errors
     /// An option or the machine differs.
-    pub(super) fn check_resumable(
-        &self,
-        host: &Host,
-        order: &MeasureRequest<'_>,
-    ) -> Result<(), Failure> {
+    pub fn check_resumable(&self, host: &Host, order: &MeasureRequest<'_>) -> Result<(), Failure> {
         let Some(before) = &self.before else { return Ok(()) };
         let kernel = host.read_line("/proc/sys/kernel/osrelease").ok();
         let cmdline = host.read_line("/proc/cmdline").ok();
@@ -110,7 +106,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     }
 
     /// Saves the results so far. Warns once if they cannot be saved.
-    pub(super) fn save(&self, latency: LatencyMeasurement) {
+    pub fn save(&self, latency: LatencyMeasurement) {
         let error = match self.join_with_before(latency) {
             Ok(whole) => self.autosave.borrow_mut().offer(&whole),
             Err(failure) => Some(failure.message),
@@ -135,7 +131,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     }
 
     /// Saves and returns the whole document. The second value says why it could not be saved.
-    pub(super) fn finish(
+    pub fn finish(
         self,
         latency: LatencyMeasurement,
     ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
@@ -171,7 +167,7 @@ fn read_measurement(path: &Path) -> Result<Box<LatencyMeasurement>, Failure> {
 ///
 /// # Errors
 /// The measurement is complete.
-pub(super) fn remaining_span(
+pub fn remaining_span(
     checkpoint: Option<&MeasurementCheckpoint<'_>>,
     requested: Option<Duration>,
 ) -> Result<Duration, Failure> {

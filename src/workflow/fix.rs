@@ -1,9 +1,10 @@
-//! `cpushield verify --fix`: watches, makes the changes that remove leaks and restore what the
+//! Fixes a shield: watches, makes the changes that remove leaks and restore what the
 //! shield lacks, and watches again. Through the journal, the changes become part of the active
 //! shield.
 
-use super::exit_status;
-use super::verify::{self, EvidenceRequest, SurveyWhen, VerifyOutput, VerifyResult};
+use super::WorkContext;
+use super::machine_survey::survey_shielded;
+use super::verify_shield::{SurveyWhen, VerifyResult, VerifySession};
 use crate::apply;
 use crate::change::{Change, EffectTime};
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ use crate::run;
 use crate::survey::Machine;
 use crate::verify::Verdict;
 use crate::verify::trace::recording::TraceRecording;
-use cpushield_linux::{Store, signal};
+use cpushield_linux::signal;
 use std::collections::BTreeSet;
 
 /// Rounds at most. If more are needed, something keeps reverting the changes.
@@ -25,41 +26,36 @@ const REPEATS_MAX: usize = 2;
 /// How often the same change is made when it is missing again.
 const TRIES_MAX: usize = 2;
 
-/// Runs the subcommand.
+/// Watches and fixes until the shield holds or nothing more can be done.
 ///
 /// # Errors
-/// There is no shield to change, its journal cannot be used, or the last verification does not
-/// hold.
-pub(super) fn run(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
-    check_target(order)?;
-    let mut fix_loop = FixLoop { order, store: order.global.store(), tried: Vec::new() };
-    let (fixed, recording) = fix_loop.run_rounds()?;
-    order.ui.show(&fixed, || fixed.text(&exit_status::paint, order.ui.width()))?;
-    let Some(FixRound { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
-    verify::export(order.ui, order.args, recording, &VerifyOutput { evidence, verdict })?;
-    exit_status::check(verdict, exit_status::VerdictSubject::FixedShield)
+/// There is no shield to change, or its journal cannot be used.
+pub fn fix(session: &VerifySession<'_>) -> Result<(FixReport, Option<TraceRecording>), Failure> {
+    check_target(session)?;
+    FixLoop { session, tried: Vec::new() }.run_rounds()
 }
 
 /// Refuses CPUs outside the active shield, because every change goes into its journal.
-fn check_target(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
-    let shield = order.target.active.as_ref().map(|plan| &plan.shield);
+fn check_target(session: &VerifySession<'_>) -> Result<(), Failure> {
+    let shield = session.target.active.as_ref().map(|plan| &plan.shield);
     match shield {
         None => Err(Failure::machine("no shield is in force, so --fix has nothing to change")
             .hint("apply one: cpushield apply")
             .hint("or show what each CPU needs: cpushield verify --cpus LIST")),
-        Some(shield) if !order.target.cpus.is_subset(&shield.cpus) => Err(Failure::usage(format!(
-            "--fix changes the active shield, and CPU {} is not part of it",
-            order.target.cpus.difference(&shield.cpus)
-        ))
-        .hint(format!("use CPUs of the shield: {}", shield.cpus))),
+        Some(shield) if !session.target.cpus.is_subset(&shield.cpus) => {
+            Err(Failure::usage(format!(
+                "--fix changes the active shield, and CPU {} is not part of it",
+                session.target.cpus.difference(&shield.cpus)
+            ))
+            .hint(format!("use CPUs of the shield: {}", shield.cpus)))
+        }
         Some(_) => Ok(()),
     }
 }
 
 /// Rounds of watching and fixing.
 struct FixLoop<'a> {
-    order: &'a EvidenceRequest<'a>,
-    store: Store,
+    session: &'a VerifySession<'a>,
     /// The changes that were tried, with what became of each.
     tried: Vec<(Change, AppliedFix)>,
 }
@@ -70,7 +66,7 @@ impl FixLoop<'_> {
         let (mut rounds, mut repeats) = (Vec::new(), 0);
         loop {
             let VerifyResult { evidence, verdict, recording, known } =
-                self.order.watch_and_judge(SurveyWhen::Always)?;
+                self.session.watch_and_judge(SurveyWhen::Always)?;
             let missing = match &known {
                 Some((machine, _)) => self.find_missing(machine, &verdict)?,
                 None => Vec::new(),
@@ -106,8 +102,9 @@ impl FixLoop<'_> {
 
     /// The steps that the shield lacks, and those that would remove the leaks.
     fn find_missing(&self, machine: &Machine, verdict: &Verdict) -> Result<Vec<Step>, Failure> {
-        let Some(plan) = run::active(self.order.host, &self.store)? else { return Ok(Vec::new()) };
-        let outcomes = apply::outcomes(self.order.host, &self.store)?;
+        let WorkContext { host, store, .. } = self.session.work;
+        let Some(plan) = run::active(host, store)? else { return Ok(Vec::new()) };
+        let outcomes = apply::outcomes(host, store)?;
         let leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
         let remedies = leaks.filter_map(|leak| leak.remedy.as_ref());
         let now = remedies.filter(|remedy| remedy.when == EffectTime::Runtime);
@@ -145,8 +142,8 @@ impl FixLoop<'_> {
         if !matches!(change, Change::CycleCpu { .. }) {
             return None;
         }
-        let host = self.order.host;
-        let members = self.order.target.place.as_ref()?.members(host).ok()?;
+        let host = &self.session.work.host;
+        let members = self.session.target.place.as_ref()?.members(host).ok()?;
         let program = members.iter().filter_map(|tid| host.task(*tid, *tid).ok());
         let program = program.filter(|task| !task.has_ended()).find(|task| !task.kthread)?;
         Some(format!(
@@ -163,7 +160,7 @@ impl FixLoop<'_> {
         round: &mut FixRound,
         mut todo: Vec<Step>,
     ) -> Result<Option<FixEnd>, Failure> {
-        let ui = self.order.ui;
+        let WorkContext { ui, host, store, .. } = self.session.work;
         let sum = round.summary(&|_, word| word.to_owned());
         ui.status(&format!("round {number}: {sum}; changes to make: {}", todo.len()));
         while !todo.is_empty() {
@@ -171,7 +168,7 @@ impl FixLoop<'_> {
             if todo.iter().any(cycles_cpu) {
                 todo.retain(cycles_cpu);
             }
-            let amended = apply::amend(self.order.host, &self.store, &todo)?;
+            let amended = apply::amend(host, store, &todo)?;
             let fixes: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::from_step).collect();
             for step in todo {
                 let subject = step.change.subject();
@@ -186,8 +183,8 @@ impl FixLoop<'_> {
                 let stopped = signal::stopped_by().is_some();
                 return Ok(Some(if stopped { FixEnd::Stopped } else { FixEnd::NothingMore }));
             }
-            let Some(plan) = &self.order.target.active else { break };
-            let machine = super::survey_shielded(self.order.host, &self.store, plan);
+            let Some(plan) = &self.session.target.active else { break };
+            let machine = survey_shielded(host, store, plan);
             (todo, _) = self.partition_possible(self.find_missing(&machine, &round.verdict)?);
         }
         Ok(None)

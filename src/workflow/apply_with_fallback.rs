@@ -8,7 +8,7 @@ use crate::survey::Machine;
 use cpushield_linux::{Host, Store};
 
 /// What a plan was made from, to make another plan if the kernel refuses a partition.
-pub(super) struct PlanOrigin<'a> {
+pub struct PlanOrigin<'a> {
     /// The machine before the shield.
     pub machine: &'a Machine,
     /// The requested shield.
@@ -19,7 +19,7 @@ pub(super) struct PlanOrigin<'a> {
 ///
 /// # Errors
 /// The shield cannot be applied. Nothing was changed, or every change was undone.
-pub(super) fn apply_or_fall_back(
+pub fn apply_or_fall_back(
     host: &Host,
     store: &Store,
     first: Plan,

@@ -1,7 +1,7 @@
 //! The watchdog of `try` and `experiment`: a separate process that survives `kill -9` of the main
 //! one. If the main process ends without dismissing it, it undoes the shield.
 
-use super::{GlobalArgs, experiment_machine, standing, try_shield};
+use super::{WorkContext, standing};
 use crate::failure::Failure;
 use cpushield_linux::{Error, Operation, process, tracefs};
 use std::process::Child;
@@ -10,12 +10,10 @@ use std::time::Duration;
 /// The internal subcommand that runs the watchdog.
 pub const HIDDEN: &str = "__guard";
 
-/// Undo a temporary shield if its process dies
-#[derive(Debug, clap::Args)]
-pub struct GuardArgs {
-    /// The process to watch
-    pid: i32,
-}
+/// The name of the shield of `try`.
+pub const TRY_SHIELD: &str = "try";
+/// The name of the shields of `experiment`.
+pub const EXPERIMENT_SHIELD: &str = "experiment";
 
 /// A running watchdog process.
 #[derive(Debug)]
@@ -28,8 +26,8 @@ impl UndoWatchdog {
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn start(global: &GlobalArgs) -> Result<UndoWatchdog, Failure> {
-        let state = global.state_dir().display().to_string();
+    pub fn start(work: &WorkContext<'_>) -> Result<UndoWatchdog, Failure> {
+        let state = work.state_dir.display().to_string();
         let pid = std::process::id().to_string();
         process::spawn_self(&[HIDDEN, "--state", &state, &pid])
             .map(|child| UndoWatchdog { child })
@@ -44,19 +42,18 @@ impl UndoWatchdog {
     }
 }
 
-/// Runs the subcommand.
+/// Waits until this process ends, then undoes its temporary shield.
 ///
 /// # Errors
-/// The main process cannot be waited for, or undo failed.
-pub fn run(global: &GlobalArgs, args: &GuardArgs) -> Result<(), Failure> {
-    while !process::wait_for_end(args.pid, Duration::from_secs(60))
-        .map_err(|e| Error::io(Operation::Call, &format!("/proc/{}", args.pid), e))?
+/// The process cannot be waited for, or undo failed.
+pub fn guard(work: &WorkContext<'_>, pid: i32) -> Result<(), Failure> {
+    while !process::wait_for_end(pid, Duration::from_secs(60))
+        .map_err(|e| Error::io(Operation::Call, &format!("/proc/{pid}"), e))?
     {}
-    let host = global.host()?;
-    let store = global.store();
+    let WorkContext { host, store, .. } = work;
     // Undo would show this note to the user, but the watchdog has no output.
-    let _ = crate::latency::restore_tracer_settings(&host, &store);
-    tracefs::remove_stale_instances(&host);
+    let _ = crate::latency::restore_tracer_settings(host, store);
+    tracefs::remove_stale_instances(host);
     // A shield with another name belongs to another command.
-    standing::undo_named(&global.host()?, &store, &[try_shield::NAME, experiment_machine::NAME])
+    standing::undo_named(host, store, &[TRY_SHIELD, EXPERIMENT_SHIELD])
 }

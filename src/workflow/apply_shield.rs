@@ -1,0 +1,173 @@
+//! Applies a saved plan, or plans a request and applies that plan.
+
+use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
+use super::given_file::read_file;
+use super::machine_survey::survey_machine;
+use super::saved_document::SavedDocument;
+use super::shield_options::ShieldOptions;
+use super::{WorkContext, catch_stops};
+use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, check};
+use crate::change::EffectTime;
+use crate::failure::Failure;
+use crate::plan::Plan;
+use crate::policy::ShieldRequest;
+use crate::survey::Machine;
+use cpushield_linux::sched;
+use std::path::{Path, PathBuf};
+
+/// What a plan was made from.
+pub type PlanInputs = (Machine, ShieldRequest);
+
+/// Where a plan comes from.
+#[derive(Debug, Clone)]
+pub enum PlanSource {
+    /// A saved plan; `-` is standard input.
+    File(PathBuf),
+    /// A request, which is planned on this machine.
+    Options(ShieldOptions),
+}
+
+/// The plan that [`apply_source`] would apply. It refuses the plans that applying would refuse.
+///
+/// # Errors
+/// The request or the plan is wrong.
+pub fn preview_source(work: &WorkContext<'_>, source: &PlanSource) -> Result<Plan, Failure> {
+    let (plan, _) = load_plan(work, source)?;
+    if matches!(source, PlanSource::File(_)) {
+        check(&work.host, &plan).map_err(|error| {
+            let stale = matches!(error, ApplyError::Stale { .. });
+            let failure = Failure::from(error);
+            let hint = "or name the machine that the plan is for: --root DIR";
+            if stale { failure.hint(hint) } else { failure }
+        })?;
+    }
+    Ok(plan)
+}
+
+/// Applies the plan. Returns the plan that is now in force.
+///
+/// # Errors
+/// The request or the plan is wrong, or the shield could not be applied and was undone.
+pub fn apply_source(
+    work: &WorkContext<'_>,
+    source: &PlanSource,
+) -> Result<(AppliedPlan, Plan), Failure> {
+    let _hurry = sched::boost_priority();
+    let (plan, inputs) = load_plan(work, source)?;
+    catch_stops()?;
+    apply_with_progress(work, plan, inputs.as_ref())
+}
+
+/// Applies a plan with a progress bar. Returns the plan that is now in force.
+///
+/// # Errors
+/// The shield could not be applied and was undone.
+pub fn apply_with_progress(
+    work: &WorkContext<'_>,
+    plan: Plan,
+    origin: Option<&PlanInputs>,
+) -> Result<(AppliedPlan, Plan), Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    let bar = ui.bar();
+    let origin = origin.map(|(machine, request)| PlanOrigin { machine, request });
+    let applied =
+        apply_or_fall_back(host, store, plan, origin.as_ref(), &mut |progress: ApplyProgress<
+            '_,
+        >| {
+            if !progress.what.is_empty() {
+                bar.show_task(&format!("shielding: {}", progress.what));
+            }
+        });
+    bar.end();
+    Ok(applied?)
+}
+
+/// Plans a request. Also returns what the plan was made from.
+///
+/// # Errors
+/// The request is wrong, or this machine cannot have such a shield.
+pub fn plan_options(
+    work: &WorkContext<'_>,
+    options: &ShieldOptions,
+) -> Result<(Plan, PlanInputs), Failure> {
+    let machine = survey_machine(&work.host, &work.store);
+    let request = options.resolve(&work.host, &machine, EffectTime::Runtime)?.request;
+    Ok((crate::plan::plan(&machine, &request)?, (machine, request)))
+}
+
+/// Reads the saved plan, or plans the request and also returns what that plan was made from.
+fn load_plan(
+    work: &WorkContext<'_>,
+    source: &PlanSource,
+) -> Result<(Plan, Option<PlanInputs>), Failure> {
+    let file = match source {
+        PlanSource::File(file) => file,
+        PlanSource::Options(options) => {
+            let (plan, inputs) = plan_options(work, options)?;
+            return Ok((plan, Some(inputs)));
+        }
+    };
+    let stdin = Path::new("/dev/stdin");
+    let (file, name) = match file.as_os_str() == "-" {
+        true => (stdin, "standard input".to_owned()),
+        false => (file.as_path(), file.display().to_string()),
+    };
+    Ok((parse_saved_plan(&read_file(file)?, &name)?, None))
+}
+
+/// Parses a saved plan. The error says so if the text is another cpushield document, or none.
+fn parse_saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
+    Plan::parse(text, name).map_err(|error| match SavedDocument::parse(text, name) {
+        Ok(SavedDocument::Plan(_)) => error.into(),
+        Ok(other) => Failure::usage(format!(
+            "{name} is not a plan: it is output of `cpushield {}`",
+            other.command()
+        ))
+        .hint("make a plan: cpushield plan -o FILE"),
+        Err(_) if !text.trim_start().starts_with('{') => {
+            Failure::usage(format!("{name} is not a cpushield plan"))
+                .hint("make a plan: cpushield plan -o FILE")
+        }
+        Err(_) => error.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::{OutputFormat, StatusLines, Ui};
+
+    #[test]
+    fn a_dry_run_refuses_a_plan_that_apply_would_refuse() {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let scratch = format!("cpushield-dry-run-{}", std::process::id());
+        let scratch = std::env::temp_dir().join(scratch);
+        std::fs::create_dir_all(&scratch).unwrap();
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let recorded = |name: &str| {
+            let root = machines.join(name).join("root");
+            WorkContext::open(&ui, Some(&root), Some(&scratch), None).unwrap()
+        };
+        let (here, there) = (recorded("6.12-rt-4"), recorded("6.1-rt-v1"));
+        let options = ShieldOptions { cpus: Some("3".to_owned()), ..ShieldOptions::default() };
+        let planned = preview_source(&here, &PlanSource::Options(options)).unwrap();
+        let file = scratch.join("plan.json");
+        let saved = PlanSource::File(file.clone());
+        let shown = |cpus: &str, work: &WorkContext<'_>| {
+            let mut edited = planned.clone();
+            edited.shield.cpus = cpus.parse().unwrap();
+            std::fs::write(&file, serde_json::to_string(&edited).unwrap()).unwrap();
+            preview_source(work, &saved).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(shown("3", &here), Ok(planned.clone()));
+        let elsewhere = shown("3", &there).unwrap_err();
+        assert!(elsewhere.contains("another machine"), "{elsewhere}");
+        assert!(elsewhere.contains("--root DIR"), "{elsewhere}");
+        let missing = shown("77", &here).unwrap_err();
+        assert!(
+            missing.starts_with("the plan shields CPU 77, which is not online (online: 0-3)"),
+            "{missing}"
+        );
+        std::fs::remove_dir_all(&scratch).unwrap();
+    }
+}

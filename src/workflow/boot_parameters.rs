@@ -1,0 +1,114 @@
+//! Plans and writes kernel parameters for the next boot, and starts a kernel with them.
+
+use super::WorkContext;
+use super::machine_survey::survey_machine;
+use super::shield_options::ShieldOptions;
+use crate::boot::loaders::{BootFilePlan, EntryPosition};
+use crate::boot::plan::{BootRequest, plan};
+use crate::boot::{
+    BootPlan, BootStatus, RemovedParameters, WrittenParameters, kexec, loaders, status, write,
+};
+use crate::change::EffectTime;
+use crate::failure::Failure;
+use std::path::absolute;
+
+/// Plans the parameters that this shield needs; `kernels` is a version glob.
+///
+/// # Errors
+/// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
+pub fn plan_boot(
+    work: &WorkContext<'_>,
+    options: &ShieldOptions,
+    kernels: Option<&str>,
+) -> Result<BootPlan, Failure> {
+    let WorkContext { host, store, .. } = work;
+    let machine = survey_machine(host, store);
+    let shield = options.resolve(host, &machine, EffectTime::Boot)?.request;
+    let request = BootRequest { shield, kernels: kernels.map(str::to_owned) };
+    let menu = loaders::find(host)?;
+    Ok(plan(host, &machine, &request, menu.as_ref())?)
+}
+
+/// How the parameters are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BootOrder {
+    /// Whether the default entry of the boot loader stays.
+    pub keep_default: bool,
+    /// Whether the machine boots with them only once at first.
+    pub trial: bool,
+    /// Whether the kernel is started with kexec.
+    pub kexec: bool,
+}
+
+/// What [`write_boot`] would write; `None` if every parameter is already present.
+///
+/// # Errors
+/// Nothing can be written here.
+pub fn preview_boot(
+    work: &WorkContext<'_>,
+    plan: &BootPlan,
+    order: &BootOrder,
+) -> Result<Option<BootFilePlan>, Failure> {
+    let position = if order.keep_default { EntryPosition::Last } else { EntryPosition::First };
+    let recipe = write::preview(&work.host, plan, position)?;
+    Ok((!write::words(plan).is_empty()).then_some(recipe))
+}
+
+/// Writes the parameters into the boot loader's files.
+///
+/// # Errors
+/// The files cannot be written, or kexec is impossible.
+pub fn write_boot(
+    work: &WorkContext<'_>,
+    plan: &BootPlan,
+    order: &BootOrder,
+) -> Result<WrittenParameters, Failure> {
+    let WorkContext { ui, host, store, state_dir } = work;
+    if order.kexec {
+        kexec::possible(host, plan)?;
+    }
+    ui.status("writing boot files …");
+    let program =
+        host.read_link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
+    let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
+    let mode = write::WriteMode {
+        keep_default: order.keep_default,
+        trial: order.trial,
+        kexec: order.kexec,
+        unit: program.map(|program| (program, state)),
+    };
+    Ok(write::write(host, store, plan, &mode)?)
+}
+
+/// Starts the kernel that the parameters were written for, with kexec.
+///
+/// # Errors
+/// The kernel cannot be loaded.
+pub fn start_kernel(work: &WorkContext<'_>, written: &WrittenParameters) -> Result<(), Failure> {
+    let started = kexec::start(&work.host, &work.store, written)?;
+    work.ui.status(&match started.now {
+        true => format!("starting {}", started.image.kernel),
+        false => format!(
+            "{} is loaded: it starts when your init system reboots with kexec, or with `kexec -e` \
+             after all programs have ended and all file systems are unmounted",
+            started.image.kernel
+        ),
+    });
+    Ok(())
+}
+
+/// Removes the parameters that [`write_boot`] wrote; `None` if there are none.
+///
+/// # Errors
+/// A file could not be restored.
+pub fn undo_boot(work: &WorkContext<'_>) -> Result<Option<RemovedParameters>, Failure> {
+    Ok(write::undo(&work.host, &work.store)?)
+}
+
+/// Reads which parameters were requested, written and booted, and which are in force.
+///
+/// # Errors
+/// The journal or the loader's files cannot be read.
+pub fn read_boot_status(work: &WorkContext<'_>) -> Result<BootStatus, Failure> {
+    Ok(status::status(&work.host, &work.store)?)
+}

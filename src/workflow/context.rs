@@ -1,0 +1,115 @@
+//! What every workflow works on and reports to.
+
+use crate::failure::Failure;
+use crate::ui::Ui;
+use cpushield_linux::{EventLog, Host, Store, process, signal};
+use std::path::{Path, PathBuf};
+
+/// The default state directory, relative to the machine's root.
+const STATE: &str = "var/lib/cpushield";
+
+/// The machine, its journals, and the place where progress is shown.
+#[derive(Debug)]
+pub struct WorkContext<'a> {
+    /// Shows status lines, warnings and progress.
+    pub ui: &'a Ui,
+    /// The machine: the live one or a recorded one.
+    pub host: Host,
+    /// The files in the state directory.
+    pub store: Store,
+    /// The state directory.
+    pub state_dir: PathBuf,
+}
+
+impl<'a> WorkContext<'a> {
+    /// Opens the live machine, or the machine recorded in `root`.
+    ///
+    /// # Errors
+    /// The recording cannot be read, or the directory is not a recording.
+    pub fn open(
+        ui: &'a Ui,
+        root: Option<&Path>,
+        state: Option<&Path>,
+        log: Option<&EventLog>,
+    ) -> Result<WorkContext<'a>, Failure> {
+        let host = open_host(root, log)?;
+        let state_dir = find_state_dir(root, state);
+        let store = Store::new(&state_dir).logging(log.cloned());
+        Ok(WorkContext { ui, host, store, state_dir })
+    }
+}
+
+/// The state directory: the given one, or the machine's own. A recorded machine has its own, so
+/// the live machine's shield is never read for it.
+fn find_state_dir(root: Option<&Path>, state: Option<&Path>) -> PathBuf {
+    let own = || root.unwrap_or(Path::new("/")).join(STATE);
+    state.map_or_else(own, Path::to_owned)
+}
+
+fn open_host(root: Option<&Path>, log: Option<&EventLog>) -> Result<Host, Failure> {
+    let Some(dir) = root else { return Ok(Host::live().logging(log.cloned())) };
+    let host = match Host::recorded(dir) {
+        Err(error) if error.is_absent() => {
+            let message =
+                format!("{} does not exist, so it is not a recorded machine", dir.display());
+            let hint = "record one: cpushield survey --record DIR";
+            return Err(Failure::usage(message).hint(hint));
+        }
+        host => host?.logging(log.cloned()),
+    };
+    // The boot commands need nothing else of a recording.
+    if ["/proc", "/sys", "/boot"].iter().any(|dir| host.exists(dir)) {
+        return Ok(host);
+    }
+    let name = dir.display();
+    let failure =
+        Failure::usage(format!("{name} is not a recorded machine: it has no proc, sys or boot"));
+    Err(failure.hint(if host.exists("/root/proc") {
+        format!("use the directory below it: --root {}", dir.join("root").display())
+    } else {
+        "record one: cpushield survey --record DIR".to_owned()
+    }))
+}
+
+/// Catches stop signals. A command that ends soon by itself completes its changes: neither Ctrl-C
+/// nor a lost connection leaves half of them.
+///
+/// # Errors
+/// The kernel refuses the signal handlers.
+pub fn catch_stops() -> Result<(), Failure> {
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))
+}
+
+/// Whether this process may change the machine.
+#[must_use]
+pub fn runs_as_root() -> bool {
+    process::effective_user() == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FailureKind;
+
+    #[test]
+    fn a_recorded_machine_has_its_own_state_directory() {
+        let (root, state) = (Some(Path::new("REC")), Some(Path::new("DIR")));
+        assert_eq!(find_state_dir(None, None), Path::new("/var/lib/cpushield"));
+        assert_eq!(find_state_dir(root, None), Path::new("REC/var/lib/cpushield"));
+        assert_eq!(find_state_dir(root, state), Path::new("DIR"));
+    }
+
+    #[test]
+    fn a_directory_that_is_not_a_recording_is_refused_and_one_below_it_is_named() {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let open = |dir: &str| open_host(Some(&machines.join(dir)), None);
+        assert!(open("6.1-rt-v1/root").is_ok());
+        let near = open("6.1-rt-v1").unwrap_err();
+        assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");
+        let far = open("").unwrap_err();
+        assert!(far.hints.concat().contains("survey --record"), "{far:?}");
+        let nowhere = open("nowhere").unwrap_err();
+        assert!(nowhere.hints.concat().contains("survey --record"), "{nowhere:?}");
+        assert_eq!((far.kind, nowhere.kind), (FailureKind::Usage, FailureKind::Usage));
+    }
+}

@@ -1,0 +1,429 @@
+//! The pages of `cpushield explain`: finds the page about a tunable, a cause, an instrument, a
+//! load, or any name that a table shows. Pages link to each other by name.
+
+use super::page_text::render_body;
+use crate::boot::parameters::{self, KernelParameter, PARAMETERS};
+use crate::causes::Cause;
+use crate::causes::known::KnownCulprit;
+use crate::causes::lookup::{ExplainSubject, find_subject};
+use crate::causes::purpose::FunctionGroup;
+use crate::causes::topics::{TOPICS, Topic};
+use crate::change::{EffectTime, Risk};
+use crate::failure::Failure;
+use crate::latency::{INSTRUMENTS, Instrument, instruments};
+use crate::load::{self, KINDS, kinds};
+use crate::report::table::{Align, fit, fold};
+use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// The page about the policy file.
+const POLICY: &str = include_str!("../../docs/policy.md");
+/// Columns of a page at most; wider prose is hard to read.
+const COLUMNS_MAX: usize = 80;
+
+/// One page.
+#[derive(Debug, Serialize)]
+pub struct ExplainPage {
+    name: Cow<'static, str>,
+    kind: &'static str,
+    summary: &'static str,
+    text: Cow<'static, str>,
+    /// Causes that a tunable removes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removes: Option<Vec<&'static str>>,
+    /// Tunables and boot parameters that remove a cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed_by: Option<Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    risk: Option<Risk>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<EffectTime>,
+}
+
+/// The page about a name, or about a word that a table shows.
+///
+/// # Errors
+/// There is no such name.
+pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
+    if words.trim().is_empty() {
+        return Err(Failure::usage("the name to explain is empty")
+            .hint("list all names: cpushield explain"));
+    }
+    find_page(words).map(with_instrument_link).ok_or_else(|| unknown_name(words))
+}
+
+/// Finds the page for a name, or for a word that a table shows.
+fn find_page(words: &str) -> Option<ExplainPage> {
+    let name = page_name_of(words);
+    named(name)
+        .map(page_for_tunable)
+        .or_else(|| parameters::named(name).map(page_for_parameter))
+        .or_else(|| Cause::named(name).map(page_for_cause))
+        .or_else(|| {
+            name.strip_prefix("latency-").and_then(instruments::by_name).map(page_for_instrument)
+        })
+        .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_for_load))
+        .or_else(|| (name == "policy").then(page_for_policy))
+        // Last, the plain names of instruments and loads, if nothing else has the name.
+        .or_else(|| instruments::by_name(name).map(page_for_instrument))
+        .or_else(|| kinds::by_name(name).map(page_for_load))
+        .or_else(|| {
+            Some(match find_subject(name)? {
+                ExplainSubject::Topic(topic) => page_for_topic(topic),
+                ExplainSubject::Known(known) => page_for_culprit(known),
+                ExplainSubject::Sender(group) => page_for_sender(group),
+                ExplainSubject::Cause(cause) => page_for_cause(cause),
+            })
+        })
+}
+
+/// Adds a link to the instrument of the same name, if there is one.
+fn with_instrument_link(mut page: ExplainPage) -> ExplainPage {
+    if let Some(instrument) = instruments::by_name(&page.name) {
+        let other = page_for_instrument(instrument).name;
+        let link = format!("\n\nThe instrument of this name: `cpushield explain {other}`.");
+        page.text.to_mut().push_str(&link);
+    }
+    page
+}
+
+/// Names that shells complete.
+#[must_use]
+pub fn static_names() -> Vec<&'static str> {
+    let tunables = TUNABLES.iter().map(|tunable| tunable.name());
+    let parameters = boot_only_parameters().map(|parameter| parameter.name);
+    let causes = Cause::ALL.iter().map(|cause| cause.name());
+    let instruments = INSTRUMENTS.iter().map(|instrument| instrument.name());
+    let loads = KINDS.iter().map(|kind| kind.name());
+    let known = tunables.chain(parameters).chain(causes).chain(["policy"]);
+    let mut names: Vec<&str> = known.chain(instruments).chain(loads).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    names
+}
+
+/// Every page, in the order of the list.
+#[must_use]
+pub fn pages() -> Vec<ExplainPage> {
+    let tunables = TUNABLES.iter().copied().map(page_for_tunable);
+    let parameters = boot_only_parameters().map(page_for_parameter);
+    let causes = Cause::ALL.iter().copied().map(page_for_cause);
+    let instruments = INSTRUMENTS.iter().copied().map(page_for_instrument);
+    let loads = KINDS.iter().copied().map(page_for_load);
+    let topics = TOPICS.iter().map(page_for_topic);
+    let causes = causes.chain(topics);
+    tunables.chain(parameters).chain(causes).chain(instruments).chain(loads).collect()
+}
+
+fn page_for_tunable(tunable: &dyn Tunable) -> ExplainPage {
+    ExplainPage {
+        name: tunable.name().into(),
+        kind: "tunable",
+        summary: tunable.summary(),
+        text: tunable.page().into(),
+        removes: Some(tunable.removes().iter().map(|cause| cause.name()).collect()),
+        removed_by: None,
+        risk: Some(tunable.risk()),
+        when: Some(tunable.when()),
+    }
+}
+
+/// Boot parameters that are not also tunables of the running kernel.
+fn boot_only_parameters() -> impl Iterator<Item = &'static KernelParameter> {
+    PARAMETERS.iter().copied().filter(|parameter| named(parameter.name).is_none())
+}
+
+fn page_for_parameter(parameter: &'static KernelParameter) -> ExplainPage {
+    ExplainPage {
+        name: parameter.name.into(),
+        kind: "boot parameter",
+        summary: parameter.summary,
+        text: parameter.page.into(),
+        removes: Some(parameter.removes.iter().map(|cause| cause.name()).collect()),
+        removed_by: None,
+        risk: Some(parameter.risk),
+        when: Some(EffectTime::Boot),
+    }
+}
+
+/// The page of a culprit: one line, its cause, and the tunables that name it.
+fn page_for_culprit(known: &'static KnownCulprit) -> ExplainPage {
+    let culprit = known.culprit();
+    let removers: Vec<_> = TUNABLES
+        .iter()
+        .filter(|tunable| tunable.culprits().iter().any(|named| named.matches(&culprit)))
+        .map(|tunable| tunable.name())
+        .collect();
+    let KnownCulprit { name, what, source, cause } = known;
+    ExplainPage {
+        name: (*name).into(),
+        kind: "culprit",
+        summary: what,
+        text: format!(
+            "It is counted as `{cause}`, {}; `cpushield explain {cause}` describes that cause and \
+             what removes it.\n\nSource: {source}.",
+            cause.summary()
+        )
+        .into(),
+        removes: None,
+        removed_by: (!removers.is_empty()).then_some(removers),
+        risk: None,
+        when: None,
+    }
+}
+
+/// The page of a kernel function that interrupts other CPUs, and what avoids it.
+fn page_for_sender(group: &'static FunctionGroup) -> ExplainPage {
+    let remedy = match group.remedy {
+        "" => "The only way to avoid these interrupts is to avoid the operation.".to_owned(),
+        remedy => format!("Remedy: {remedy}."),
+    };
+    ExplainPage {
+        name: group.function.into(),
+        kind: "sender",
+        summary: group.operation.text(),
+        text: format!(
+            "It makes other CPUs call a function; `cpushield explain ipi-call` describes how.\n\n\
+             {remedy}\n\nSource: {}.",
+            group.source
+        )
+        .into(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+/// The page of a topic: kernel work that has several names.
+fn page_for_topic(topic: &'static Topic) -> ExplainPage {
+    ExplainPage {
+        name: topic.name.into(),
+        kind: "cause",
+        summary: topic.summary,
+        text: topic.text.into(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+/// The name of the page about a boot parameter, given with or without a value. Other words are
+/// returned unchanged.
+fn page_name_of(word: &str) -> &str {
+    let (parameter, value) = word.split_once('=').unwrap_or((word, ""));
+    match parameter {
+        "isolcpus" if value.starts_with("managed_irq") => "irq-affinity",
+        "managed_irq" => "irq-affinity",
+        "isolcpus" => "cpuset",
+        "nohz_full" => "nohz-full",
+        "rcu_nocbs" => "rcu-nocbs",
+        _ => word,
+    }
+}
+
+fn page_for_policy() -> ExplainPage {
+    ExplainPage {
+        name: "policy".into(),
+        kind: "file",
+        summary: "the file that describes your shields",
+        text: POLICY.trim_start_matches("# The policy file\n").into(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+fn page_for_instrument(instrument: &'static dyn Instrument) -> ExplainPage {
+    ExplainPage {
+        // A cause may have the same name.
+        name: format!("latency-{}", instrument.name()).into(),
+        kind: "instrument",
+        summary: instrument.summary(),
+        text: instrument.page().into(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+fn page_for_load(kind: &'static dyn load::LoadKind) -> ExplainPage {
+    ExplainPage {
+        name: format!("load-{}", kind.name()).into(),
+        kind: "load",
+        summary: kind.summary(),
+        text: kind.page().into(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+fn page_for_cause(cause: Cause) -> ExplainPage {
+    let mut removed_by = removers(cause);
+    if cause == Cause::Irq {
+        removed_by.push("isolcpus=managed_irq (at boot)");
+    }
+    ExplainPage {
+        name: cause.name().into(),
+        kind: "cause",
+        summary: cause.summary(),
+        text: cause.page().into(),
+        removes: None,
+        removed_by: Some(removed_by),
+        risk: None,
+        when: None,
+    }
+}
+
+impl ExplainPage {
+    /// The page, for a terminal of this width.
+    #[must_use]
+    pub fn text(&self, width: usize) -> String {
+        let width = width.min(COLUMNS_MAX);
+        let head = format!("{} ({}): {}\n", self.name, self.kind, self.summary);
+        let mut footer = String::new();
+        if let Some(causes) = &self.removes {
+            footer.push_str(&name_line("removes", causes));
+        }
+        if let Some(tunables) = &self.removed_by {
+            footer.push_str(&name_line("removed by", tunables));
+        }
+        if let Some(risk) = self.risk {
+            footer.push_str(&format!("risk: {}\n", risk.word()));
+        }
+        let mut parts = vec![fold(&head, width), render_body(&self.text, width)];
+        parts.push(fold(&footer, width));
+        parts.retain(|part| !part.is_empty());
+        parts.join("\n")
+    }
+}
+
+fn name_line(title: &str, names: &[&str]) -> String {
+    match names {
+        [] => format!("{title}: nothing\n"),
+        names => format!("{title}: {}\n", names.join(", ")),
+    }
+}
+
+/// The names and summaries of all pages, by kind.
+#[must_use]
+pub fn list_pages(pages: &[ExplainPage], width: usize) -> String {
+    let sections = [
+        ("Tunables, in the order of their changes", "tunable"),
+        ("Boot parameters (boot plan)", "boot parameter"),
+        ("Causes of interruptions", "cause"),
+        ("Instruments (latency)", "instrument"),
+        ("Loads (latency --load)", "load"),
+    ];
+    sections.map(|(title, kind)| format!("{title}\n{}", list_kind(pages, kind, width))).join("\n")
+}
+
+fn list_kind(pages: &[ExplainPage], kind: &str, width: usize) -> String {
+    let pages = pages.iter().filter(|page| page.kind == kind);
+    let rows: Vec<Vec<String>> =
+        pages.map(|page| vec![page.name.to_string(), page.summary.to_owned()]).collect();
+    fit("  ", &[Align::Left, Align::Left], &rows, width)
+}
+
+fn unknown_name(name: &str) -> Failure {
+    let pages = pages();
+    let known: Vec<&str> = pages.iter().map(|page| page.name.as_ref()).collect();
+    let mut failure = Failure::usage(format!("there is no page about {name:?}"));
+    if name.contains('_') {
+        failure = failure.hint(format!(
+            "name the cause of a kernel function too: cpushield explain workqueue {name}"
+        ));
+    }
+    for near in nearest(name, &known) {
+        failure = failure.hint(format!("did you mean {near}?"));
+    }
+    failure.hint("list all names: cpushield explain")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_the_screens_have_pages() {
+        for (word, name) in [
+            ("isolcpus", "cpuset"),
+            ("isolcpus=3", "cpuset"),
+            ("isolcpus=managed_irq,3", "irq-affinity"),
+            ("managed_irq", "irq-affinity"),
+            ("nohz_full", "nohz-full"),
+            ("nohz_full=3", "nohz-full"),
+            ("rcu_nocbs", "rcu-nocbs"),
+        ] {
+            assert_eq!(page_name_of(word), name);
+            let found = pages().into_iter().find(|page| page.name == name).unwrap();
+            let about = word.trim_end_matches('s').split('=').next().unwrap();
+            assert!(found.text.contains(about), "{word}: {}", found.text);
+        }
+        for (words, name) in [
+            ("gaps", "smi"),
+            ("IRQ 24 eth0", "irq"),
+            ("tick tick_nohz_handler", "tick"),
+            ("load (9972)", "user-task"),
+            ("refresh_vm_stats", "refresh_vm_stats"),
+            ("do_flush_tlb_all", "kernel-tlb-flush"),
+            ("bpf_prog_load", "bpf_prog_load"),
+        ] {
+            assert_eq!(find_page(words).map(|page| page.name), Some(name.into()), "{words}");
+        }
+        assert!(find_page("nonsense").is_none() && find_page("linuxcnc").is_none());
+        let names: Vec<_> = pages().into_iter().map(|page| page.name).collect();
+        assert!(names.iter().any(|name| name == "latency-timer"));
+        assert!(names.iter().any(|name| name == "load-messages"));
+        assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
+        let irq = page_for_cause(Cause::Irq).text(80);
+        assert!(irq.contains("irq-affinity, isolcpus=managed_irq"), "{irq}");
+    }
+
+    #[test]
+    fn the_page_about_policies_has_every_key_and_its_example_parses() {
+        let text = page_for_policy().text(80);
+        let (intro, example) = text.split_once("\n    # The lathe").unwrap();
+        assert!(intro.contains("/etc/cpushield/policy.toml"), "{text}");
+        let (example, keys) = example.split_once("\n  key ").unwrap();
+        let policy =
+            crate::workflow::shield_options::read_policy(&format!("#{example}"), "policy.toml")
+                .unwrap();
+        assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
+        for key in ["cpus", "count", "share", "near", "node", "half_core", "workload", "limits"] {
+            assert!(keys.lines().any(|line| line.starts_with(&format!("  `{key}` "))), "{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn every_page_names_its_sources() {
+        let culprits = crate::causes::known::KNOWN.iter().map(page_for_culprit);
+        let senders = crate::causes::purpose::FUNCTION_GROUPS.iter().map(page_for_sender);
+        let sourced = ["tunable", "boot parameter", "cause", "culprit", "sender", "instrument"];
+        let pages = pages().into_iter().chain(culprits).chain(senders);
+        let bare =
+            pages.filter(|page| sourced.contains(&page.kind) && !page.text.contains("Source"));
+        assert_eq!(bare.map(|page| page.name).collect::<Vec<_>>(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_page_and_the_list_fit_the_terminal() {
+        for width in [60, 80] {
+            let texts = pages().into_iter().map(|page| page.text(width));
+            for text in texts.chain([list_pages(&pages(), width)]) {
+                // A word that is longer than the width is alone on its line.
+                let fits =
+                    |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
+                let wide = text.lines().find(|line| !fits(line));
+                assert_eq!(wide, None, "at {width}");
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The live view of all CPUs: reads counters and the trace, and draws a frame per interval.
+
+use super::watch_target::{ActiveShield, active_shield, check_cpus};
+use super::{WorkContext, catch_stops};
+use crate::failure::Failure;
+use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
+use crate::run::ShieldPlacement;
+use crate::screen::{Screen, UserAction};
+use crate::survey;
+use crate::ui::{OutputFormat, Ui};
+use crate::verify::counters;
+use crate::verify::trace::{RecordRequest, TraceRecorder};
+use cpushield_linux::{CpuSet, Host, sched, signal};
+use std::time::{Duration, Instant};
+
+/// The first interval is short, so that the view appears soon.
+const FIRST_INTERVAL: Duration = Duration::from_millis(400);
+/// How often the trace is read and signals are checked.
+const STEP: Duration = Duration::from_millis(100);
+/// Columns if there is no terminal.
+const COLUMNS: u16 = 120;
+
+/// What the view shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveRequest {
+    /// Time between two updates.
+    pub interval: Duration,
+    /// Whether the view ends after one frame.
+    pub once: bool,
+    /// CPUs to treat as shielded; those of the active shield if `None`.
+    pub cpus: Option<CpuSet>,
+    /// Whether the shielded CPUs are traced.
+    pub trace: bool,
+}
+
+/// Shows the view: on a terminal until the user quits, else one frame, or a line of JSON per
+/// interval.
+///
+/// # Errors
+/// The machine cannot be read, or the terminal cannot be used.
+pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(), Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    if let Some(cpus) = &request.cpus {
+        check_cpus(host, cpus)?;
+    }
+    // A normal user cannot read the journal, but can watch all CPUs.
+    let active = active_shield(host, store).unwrap_or_else(|failure| {
+        ui.warn(&failure.message);
+        ActiveShield::Denied
+    });
+    let unread = matches!(active, ActiveShield::Denied) && request.cpus.is_none();
+    let place = active.plan().map(|plan| ShieldPlacement::new(host, &plan));
+    let mut setup = LiveSetup { unread, ..live_setup(host, request, place.as_ref()) };
+    setup.from = leave_shielded_cpus(&setup);
+    setup.topology = survey::topology(host);
+    catch_stops()?;
+    let recorder = request.trace.then(|| start_trace(ui, host, &setup.shielded)).flatten();
+    let started = Instant::now();
+    let mut reader = LiveReader { host, place, cpus: setup.shielded.clone(), recorder, started };
+    let first = reader.read();
+    let model = LiveModel::new(setup, first);
+    if ui.format == OutputFormat::Json {
+        print_json_lines(ui, request, reader, model)
+    } else if request.once || !ui.is_terminal() {
+        print_one_frame(ui, request, reader, model)
+    } else {
+        run_on_screen(ui, request, reader, model)
+    }
+}
+
+fn live_setup(host: &Host, request: &LiveRequest, place: Option<&ShieldPlacement>) -> LiveSetup {
+    let idle = place.map(|place| place.idle.clone()).unwrap_or_default();
+    let in_shield = place.map(|place| place.cpus.union(&idle)).unwrap_or_default();
+    let watched = request.cpus.clone().unwrap_or(in_shield);
+    let shielded = watched.intersection(&read_cpu_list(host, "online"));
+    let at_boot = read_cpu_list(host, "isolated").union(&read_cpu_list(host, "nohz_full"));
+    let isolated = at_boot.difference(&shielded);
+    LiveSetup { idle: idle.intersection(&shielded), shielded, isolated, ..LiveSetup::default() }
+}
+
+/// A CPU list of `/sys/devices/system/cpu`; empty if it cannot be read.
+fn read_cpu_list(host: &Host, name: &str) -> CpuSet {
+    let text = host.read_line(&format!("/sys/devices/system/cpu/{name}"));
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// Moves this process, which has one thread, off all shielded and isolated CPUs. Returns where it
+/// may now run; `None` if there is nothing to avoid, or if it cannot move.
+fn leave_shielded_cpus(setup: &LiveSetup) -> Option<CpuSet> {
+    let avoid = setup.shielded.union(&setup.isolated);
+    if avoid.is_empty() {
+        return None;
+    }
+    let allowed = sched::affinity(0).ok()?.difference(&avoid);
+    // If every CPU is shielded or isolated, there is no other place to run.
+    (!allowed.is_empty() && sched::set_affinity(0, &allowed).is_ok()).then_some(allowed)
+}
+
+/// Starts a trace. Without one, warns why; the view then uses counters only.
+fn start_trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecorder<'h>> {
+    if cpus.is_empty() {
+        ui.warn("no trace, because no CPU is shielded; name CPUs with --cpus");
+        return None;
+    }
+    let armed = TraceRecorder::arm(
+        host,
+        &RecordRequest { cpus: cpus.clone(), syscalls: false, stacks: false },
+    );
+    let started = armed.map_err(|absent| absent.to_string()).and_then(|mut recorder| {
+        recorder.start().map_err(|error| error.to_string())?;
+        Ok(recorder)
+    });
+    started.inspect_err(|why| ui.warn(&format!("no trace: {why}"))).ok()
+}
+
+/// Reads the counters and the trace.
+struct LiveReader<'h> {
+    host: &'h Host,
+    place: Option<ShieldPlacement>,
+    /// The shielded CPUs.
+    cpus: CpuSet,
+    recorder: Option<TraceRecorder<'h>>,
+    started: Instant,
+}
+
+impl LiveReader<'_> {
+    fn read(&mut self) -> LiveReading {
+        let place = self.place.as_ref();
+        let members = place.and_then(|place| place.members(self.host).ok()).unwrap_or_default();
+        let mut traced = Vec::new();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.set_workload(&members);
+            // An error ends the trace; from then on only counters are shown.
+            match recorder.end_phase() {
+                Ok(interruptions) => traced = interruptions,
+                Err(_) => self.recorder = None,
+            }
+        }
+        let counters = counters::take(self.host, &self.cpus);
+        LiveReading { at: self.started.elapsed(), counters, traced, own: members }
+    }
+
+    fn poll(&mut self) {
+        if self.recorder.as_mut().is_some_and(|recorder| recorder.poll().is_err()) {
+            self.recorder = None;
+        }
+    }
+
+    /// Waits and reads the trace meanwhile. Returns `false` if a signal stopped it.
+    fn wait(&mut self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if signal::stopped_by().is_some() {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(STEP));
+            self.poll();
+        }
+    }
+}
+
+/// Prints a line of JSON for every interval, or for one.
+fn print_json_lines(
+    ui: &Ui,
+    request: &LiveRequest,
+    mut reader: LiveReader<'_>,
+    mut model: LiveModel,
+) -> Result<(), Failure> {
+    while reader.wait(request.interval) {
+        let has_reader = ui.line(&model.next(reader.read()))?;
+        if request.once || !has_reader {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Prints one frame as text.
+fn print_one_frame(
+    ui: &Ui,
+    request: &LiveRequest,
+    mut reader: LiveReader<'_>,
+    mut model: LiveModel,
+) -> Result<(), Failure> {
+    if !reader.wait(request.interval) {
+        return Ok(());
+    }
+    let frame = model.next(reader.read());
+    let columns = ui.columns().unwrap_or(COLUMNS);
+    ui.show(&frame, || live::plain_lines(&frame, usize::from(columns)).join("\n"))
+}
+
+/// Draws frames on the terminal until the user quits.
+fn run_on_screen(
+    ui: &Ui,
+    request: &LiveRequest,
+    mut reader: LiveReader<'_>,
+    mut model: LiveModel,
+) -> Result<(), Failure> {
+    let mut screen = Screen::take().map_err(terminal_failure)?;
+    let mut options = ViewOptions { colour: ui.is_coloured(), ..ViewOptions::default() };
+    let mut until = Instant::now() + FIRST_INTERVAL.min(request.interval);
+    let mut frame: Option<LiveFrame> = None;
+    while signal::stopped_by().is_none() {
+        let left = until.saturating_duration_since(Instant::now());
+        let key = screen.wait(left.min(STEP)).map_err(terminal_failure)?;
+        reader.poll();
+        match key {
+            Some(UserAction::Quit | UserAction::Gone) => break,
+            Some(UserAction::Up(lines)) => {
+                let lines_in_all = frame.as_ref().map_or(0, |frame| 2 * frame.cpus.len());
+                let scroll = options.scroll.saturating_add_signed(lines.saturating_neg());
+                options.scroll = scroll.min(lines_in_all);
+            }
+            Some(UserAction::Letter('s')) => {
+                let shielded_only = !options.shielded_only;
+                options = ViewOptions { shielded_only, scroll: 0, ..options };
+            }
+            Some(UserAction::Redraw | UserAction::Letter(_)) => {}
+            None if Instant::now() < until => continue,
+            None => {}
+        }
+        if Instant::now() >= until {
+            frame = Some(model.next(reader.read()));
+            until = Instant::now() + request.interval;
+        }
+        if let Some(frame) = &frame {
+            screen.draw(|on| live::draw(on, frame, options)).map_err(terminal_failure)?;
+        }
+    }
+    Ok(())
+}
+
+fn terminal_failure(error: std::io::Error) -> Failure {
+    Failure::machine(format!("cannot use the terminal: {error}"))
+}

@@ -1,0 +1,123 @@
+//! The load that runs during a measurement, and the CPUs that it runs on.
+
+use super::WorkContext;
+use crate::failure::Failure;
+use crate::load::{KINDS, LoadRequest, parse_loads};
+use cpushield_linux::{CpuSet, scratch_file};
+
+/// The requested loads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Names of loads; `none` is no load.
+    pub kinds: Vec<String>,
+    /// The CPUs that they run on.
+    pub cpus: LoadCpus,
+}
+
+/// The CPUs of a load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadCpus {
+    /// Every CPU except the measured and the shielded ones.
+    Rest,
+    /// Every CPU except the shielded ones.
+    All,
+    /// The CPUs of a list.
+    These(CpuSet),
+}
+
+/// The names of all loads, `all` and `none`.
+#[must_use]
+pub fn load_names() -> Vec<&'static str> {
+    ["all", "none"].into_iter().chain(KINDS.iter().map(|kind| kind.name())).collect()
+}
+
+impl LoadOptions {
+    /// Whether a load is requested.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.kinds.iter().any(|word| word != "none")
+    }
+
+    /// Checks the names of the loads.
+    ///
+    /// # Errors
+    /// There is no such load.
+    pub fn check(&self) -> Result<(), Failure> {
+        Ok(parse_loads(&self.kinds).map(drop)?)
+    }
+
+    /// The load to run while `measured` CPUs are measured and `shielded` CPUs are shielded.
+    ///
+    /// # Errors
+    /// There is no such load, or no CPU for it.
+    pub fn request(
+        &self,
+        work: &WorkContext<'_>,
+        measured: &CpuSet,
+        shielded: &CpuSet,
+    ) -> Result<LoadRequest, Failure> {
+        let wanted = parse_loads(&self.kinds)?;
+        if wanted.is_empty() {
+            return Ok(LoadRequest::none());
+        }
+        let host = &work.host;
+        let isolated = host.read_line("/sys/devices/system/cpu/isolated").ok();
+        let isolated: CpuSet = isolated.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let taken = shielded.union(&isolated);
+        let cpus = self.cpus.select(&host.online_cpus()?, &taken, measured)?;
+        Ok(LoadRequest { wanted, cpus, dir: scratch_file::directory(&work.state_dir) })
+    }
+}
+
+impl LoadCpus {
+    /// Selects CPUs from the online ones. `taken` CPUs are shielded or isolated.
+    fn select(
+        &self,
+        online: &CpuSet,
+        taken: &CpuSet,
+        measured: &CpuSet,
+    ) -> Result<CpuSet, Failure> {
+        let free = online.difference(taken);
+        let cpus = match self {
+            LoadCpus::Rest => free.difference(measured),
+            LoadCpus::All => free,
+            LoadCpus::These(cpus) if cpus.intersects(taken) => {
+                let both = cpus.intersection(taken);
+                return Err(Failure::usage(format!("CPU {both} is shielded from all load"))
+                    .hint("remove it from --load-cpus")
+                    .hint("or take the shield down: cpushield undo"));
+            }
+            LoadCpus::These(cpus) => cpus.clone(),
+        };
+        if cpus.is_empty() {
+            return Err(Failure::usage("no CPU is left for the load")
+                .hint("measure fewer CPUs")
+                .hint("or run the load on the measured CPUs too: --load-cpus all"));
+        }
+        Ok(cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_avoids_the_shielded_and_the_measured_cpus() {
+        let set = |text: &str| text.parse::<CpuSet>().unwrap();
+        let select = |load_cpus: LoadCpus, taken: &str, measured: &str| {
+            load_cpus.select(&set("0-3"), &set(taken), &set(measured)).map_err(|e| e.message)
+        };
+        assert_eq!(select(LoadCpus::Rest, "", "3"), Ok(set("0-2")));
+        assert_eq!(select(LoadCpus::Rest, "2-3", "3"), Ok(set("0-1")));
+        assert_eq!(select(LoadCpus::All, "", "3"), Ok(set("0-3")));
+        assert_eq!(select(LoadCpus::All, "2-3", "3"), Ok(set("0-1")));
+        assert_eq!(select(LoadCpus::These(set("1,3")), "2", "3"), Ok(set("1,3")));
+        assert!(
+            select(LoadCpus::These(set("1-2")), "2", "3")
+                .unwrap_err()
+                .contains("CPU 2 is shielded")
+        );
+        assert!(select(LoadCpus::Rest, "", "0-3").unwrap_err().contains("no CPU is left"));
+    }
+}

@@ -1,0 +1,53 @@
+//! Surveys the machine with what the journal of the active shield knows.
+
+use crate::apply;
+use crate::plan::Plan;
+use crate::survey::{Machine, survey, survey_with_shield};
+use crate::tunables;
+use cpushield_linux::{Host, Store};
+
+/// Surveys the machine. While a shield, or a part of one, is active, the survey skips everything
+/// that would interrupt its CPUs.
+#[must_use]
+pub fn survey_machine(host: &Host, store: &Store) -> Machine {
+    survey_with_state(host, store).0
+}
+
+/// What is known about an active shield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShieldKnowledge {
+    /// No shield is active.
+    Absent,
+    /// A shield is active, or that is unknown.
+    PresentOrUnknown,
+}
+
+/// Like [`survey_machine`]. Also returns whether a shield is active.
+#[must_use]
+pub fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
+    let active = apply::active(host, store);
+    let machine = survey_under(host, store, active.as_ref().ok().and_then(Option::as_ref));
+    let knowledge = match active {
+        Ok(None) => ShieldKnowledge::Absent,
+        Ok(Some(_)) | Err(_) => ShieldKnowledge::PresentOrUnknown,
+    };
+    (machine, knowledge)
+}
+
+fn survey_under(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
+    match active {
+        Some(plan) if host.is_live() => survey_shielded(host, store, plan),
+        _ => survey(host, &tunables::reads()),
+    }
+}
+
+/// Surveys the machine while this shield is active. The shield's journal supplies what is known
+/// about interrupts.
+#[must_use]
+pub fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
+    let mut machine = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
+    // Without outcomes in the journal, the plan is all that is known.
+    let outcomes = apply::outcomes(host, store).unwrap_or_default();
+    tunables::complete_survey(&mut machine, plan, &outcomes);
+    machine
+}

@@ -1,0 +1,364 @@
+//! Measures the wake-up latency of threads on shielded CPUs.
+
+use super::checkpoint::{self, MeasurementCheckpoint};
+use super::load_options::LoadOptions;
+use super::verify_shield::find_remedy_target;
+use super::watch_target::WatchTarget;
+use super::{WorkContext, catch_stops};
+use crate::failure::{Failure, FailureKind};
+use crate::latency::{
+    self, INSTRUMENTS, Instrument, LatencyMeasurement, MeasureProgress, MeasureRequest,
+    ShieldMonitor, ThreadSpec, instruments,
+};
+use crate::load;
+use crate::report::table;
+use crate::run::ShieldPlacement;
+use crate::tunables;
+use crate::ui::Ui;
+use crate::verify::TimeShare;
+use cpushield_linux::latency_stats::LIMITS;
+use cpushield_linux::{CpuSet, Host, SchedPolicy, can_write, signal, write_stream};
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The default period of a thread.
+const PERIOD_NS: u64 = 1_000_000;
+/// The default warm-up.
+const WARMUP: Duration = Duration::from_millis(200);
+/// The default warm-up with a load, which first has to fill its buffers.
+const WARMUP_LOADED: Duration = Duration::from_secs(1);
+/// The default priority of the thread with the shortest period.
+const PRIORITY: u32 = 80;
+
+/// What to measure, how, and which files to write.
+#[derive(Debug, Clone)]
+pub struct LatencyRequest {
+    /// The name of the instrument; that of the resumed measurement if `None`.
+    pub instrument: Option<String>,
+    /// The CPUs; those of the active shield if `None`.
+    pub cpus: Option<CpuSet>,
+    /// How long to measure, with all earlier parts.
+    pub span: Option<Duration>,
+    /// The file that the measurement is saved in.
+    pub output: Option<PathBuf>,
+    /// The saved measurement to resume.
+    pub resume: Option<PathBuf>,
+    /// How long the threads run before the measurement.
+    pub warmup: Option<Duration>,
+    /// The period of each thread on a CPU, in nanoseconds; one default thread if empty.
+    pub periods_ns: Vec<u64>,
+    /// The priority of the thread with the shortest period.
+    pub fifo: Option<u32>,
+    /// Whether the threads are ordinary ones.
+    pub other: bool,
+    /// Latencies longer than these are counted, in nanoseconds.
+    pub over_ns: Vec<u64>,
+    /// The limit, in nanoseconds.
+    pub max_ns: Option<u64>,
+    /// Whether the CPUs are traced, to name what ran during the worst latencies.
+    pub why: bool,
+    /// Further files to write.
+    pub files: LatencyFiles,
+    /// The load on the rest of the machine.
+    pub load: LoadOptions,
+    /// Whether real-time threads may run on every CPU of the machine.
+    pub force: bool,
+    /// The cgroup that the threads join, if another tool made the shield.
+    pub cgroup: Option<String>,
+}
+
+/// The files of a measurement in formats of other programs.
+#[derive(Debug, Clone, Default)]
+pub struct LatencyFiles {
+    /// The histogram, in the format of cyclictest.
+    pub histogram: Option<PathBuf>,
+    /// The histograms, as an HDR log.
+    pub hdr: Option<PathBuf>,
+}
+
+/// The CPUs to measure, with their shield and the load.
+struct LatencyTarget {
+    watch: WatchTarget,
+    cgroup: Option<String>,
+    guard: Option<ShieldMonitor>,
+    load: load::LoadRequest,
+}
+
+/// Measures the CPUs. If the document could not be saved, the failure comes with it.
+///
+/// # Errors
+/// The CPUs cannot be measured.
+pub fn measure_latency(
+    work: &WorkContext<'_>,
+    request: &LatencyRequest,
+) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
+    let (output, resume) = (request.output.as_deref(), request.resume.as_deref());
+    let checkpoint = MeasurementCheckpoint::open(work.ui, output, resume, request.max_ns)?;
+    let instrument = choose_instrument(request, checkpoint.as_ref())?;
+    let threads = thread_specs(request, instrument)?;
+    request.load.check()?;
+    let LatencyFiles { histogram, hdr } = &request.files;
+    [histogram, hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
+    let target = find_target(work, request, instrument)?;
+    catch_stops()?;
+    let mut latency = measure(work, request, instrument, threads, &target, checkpoint.as_ref())?;
+    name_remedies(&mut latency, work, &target);
+    match checkpoint {
+        Some(checkpoint) => checkpoint.finish(latency),
+        None => Ok((latency, None)),
+    }
+}
+
+fn measure(
+    work: &WorkContext<'_>,
+    request: &LatencyRequest,
+    instrument: &'static dyn Instrument,
+    threads: Vec<ThreadSpec>,
+    target: &LatencyTarget,
+    checkpoint: Option<&MeasurementCheckpoint<'_>>,
+) -> Result<LatencyMeasurement, Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    let bar = ui.bar();
+    let (done_before, worst_before) =
+        checkpoint.map_or((Duration::ZERO, None), MeasurementCheckpoint::progress_before);
+    let worst = Cell::new(worst_before);
+    let save = |latency| {
+        if let Some(checkpoint) = checkpoint {
+            checkpoint.save(latency);
+        }
+    };
+    let order = MeasureRequest {
+        instrument,
+        cpus: target.watch.cpus.clone(),
+        threads,
+        span: checkpoint::remaining_span(checkpoint, request.span)?,
+        warmup: request.warmup.unwrap_or(if request.load.any() { WARMUP_LOADED } else { WARMUP }),
+        over_ns: request.over_ns.clone(),
+        max_ns: request.max_ns,
+        cgroup: target.cgroup.clone(),
+        guard: target.guard.clone(),
+        store: store.clone(),
+        load: target.load.clone(),
+        force: request.force,
+        why: request.why,
+        progress: &|progress| match progress {
+            MeasureProgress::Starting => bar.show_task("getting ready"),
+            MeasureProgress::Measuring { done, of, worst_ns } => {
+                worst.set(worst.get().max(worst_ns));
+                let so_far = worst
+                    .get()
+                    .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
+                bar.show_progress(
+                    &format!("measuring{so_far}"),
+                    done_before + done,
+                    done_before + of,
+                );
+            }
+        },
+        autosave: checkpoint.is_some().then_some(&save),
+        stop: &|| signal::stopped_by().is_some(),
+    };
+    checkpoint.map_or(Ok(()), |checkpoint| checkpoint.check_resumable(host, &order))?;
+    let latency = latency::measure(host, &order);
+    bar.end();
+    Ok(latency?)
+}
+
+/// The requested instrument, or the instrument of the resumed measurement.
+fn choose_instrument(
+    request: &LatencyRequest,
+    checkpoint: Option<&MeasurementCheckpoint<'_>>,
+) -> Result<&'static dyn Instrument, Failure> {
+    let requested = request.instrument.as_deref();
+    let name = match checkpoint {
+        Some(checkpoint) => checkpoint.instrument(requested)?,
+        None => requested,
+    };
+    name.and_then(instruments::by_name).ok_or_else(no_instrument)
+}
+
+/// The failure when no instrument is named. It lists all instruments.
+fn no_instrument() -> Failure {
+    let mut message = "no instrument is named; it selects what the threads wait for".to_owned();
+    for instrument in INSTRUMENTS {
+        message.push_str(&format!("\n  {:<9} {}", instrument.name(), instrument.summary()));
+    }
+    Failure::usage(message)
+        .hint("start with: cpushield latency timer")
+        .hint("or read about an instrument: cpushield explain latency-timer")
+}
+
+/// The threads on each CPU. As in LinuxCNC, a shorter period gets a higher priority.
+fn thread_specs(
+    request: &LatencyRequest,
+    instrument: &dyn Instrument,
+) -> Result<Vec<ThreadSpec>, Failure> {
+    if request.over_ns.len() > LIMITS {
+        return Err(Failure::usage(format!("--over can be given at most {LIMITS} times")));
+    }
+    if instrument.is_endless() {
+        if request.fifo.is_some() || !request.periods_ns.is_empty() {
+            let name = instrument.name();
+            return Err(Failure::usage(format!(
+                "a thread of {name} never sleeps, so it has no period"
+            ))
+            .hint("omit --thread and --fifo; a real-time priority would starve kernel threads"));
+        }
+        return Ok(vec![ThreadSpec { period_ns: 0, policy: SchedPolicy::Other { nice: 0 } }]);
+    }
+    let mut periods = request.periods_ns.clone();
+    if periods.is_empty() {
+        periods.push(PERIOD_NS);
+    }
+    periods.sort_unstable();
+    if periods.windows(2).any(|pair| pair.first() == pair.get(1)) {
+        return Err(Failure::usage(
+            "two threads with the same period on one CPU would hide each other's latency",
+        )
+        .hint("give each --thread a different period"));
+    }
+    let ranked = (0..).zip(periods);
+    Ok(ranked
+        .map(|(rank, period_ns): (u32, u64)| {
+            let priority = request.fifo.unwrap_or(PRIORITY).saturating_sub(rank).max(1);
+            let policy = if request.other {
+                SchedPolicy::Other { nice: 0 }
+            } else {
+                SchedPolicy::Fifo { priority }
+            };
+            ThreadSpec { period_ns, policy }
+        })
+        .collect())
+}
+
+fn find_target(
+    work: &WorkContext<'_>,
+    request: &LatencyRequest,
+    instrument: &dyn Instrument,
+) -> Result<LatencyTarget, Failure> {
+    let host = &work.host;
+    let command = format!("latency {}", instrument.name());
+    let watch = WatchTarget::find(host, &work.store, request.cpus.as_ref(), &command)?;
+    if let Some(place) = watch.own_shield() {
+        check_idle(host, place, &watch.cpus)?;
+    }
+    let shielded = watch.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
+    let load = request.load.request(work, &watch.cpus, &shielded)?;
+    let cgroup = request.cgroup.clone().or_else(|| watch.group());
+    let guard = watch
+        .own_shield()
+        .cloned()
+        .map(|place| ShieldMonitor::new(host, place.name, place.group, watch.cpus.clone()));
+    Ok(LatencyTarget { watch, cgroup, guard, load })
+}
+
+/// Names the remedies for what ran during the worst latencies.
+fn name_remedies(latency: &mut LatencyMeasurement, work: &WorkContext<'_>, target: &LatencyTarget) {
+    let series = latency.series.iter_mut();
+    let worst = series.flat_map(|series| &mut series.worst);
+    let shares: Vec<&mut TimeShare> =
+        worst.filter_map(|worst| worst.why.as_mut()).flat_map(|why| &mut why.shares).collect();
+    if shares.is_empty() {
+        return;
+    }
+    let WatchTarget { active, cpus, .. } = &target.watch;
+    let remedy_target = find_remedy_target(&work.host, &work.store, active.as_ref(), cpus);
+    let Some((machine, shield)) = remedy_target else { return };
+    for share in shares {
+        share.remedy = tunables::remedy(&machine, &shield, share.cause, &share.culprit).remedy();
+    }
+}
+
+/// Refuses to measure while a program runs on the CPUs: it would change every result and would run
+/// late itself.
+fn check_idle(host: &Host, place: &ShieldPlacement, cpus: &CpuSet) -> Result<(), Failure> {
+    for tid in place.members(host)? {
+        let Ok(task) = host.task(tid, tid) else { continue };
+        if task.state == 'R' && cpus.contains(task.cpu) {
+            return Err(Failure::machine(format!(
+                "{} ({tid}) is running on CPU {}, and the measuring threads would delay it",
+                task.comm, task.cpu
+            ))
+            .hint("measure before it starts")
+            .hint("or measure another CPU of the shield: --cpus LIST"));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the measurement in formats of other programs.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_files(
+    ui: &Ui,
+    files: &LatencyFiles,
+    latency: &LatencyMeasurement,
+) -> Result<(), Failure> {
+    if let Some(file) = &files.histogram {
+        let text =
+            latency::cyclictest(latency).map_err(|why| Failure::new(FailureKind::Bug, why))?;
+        write_stream(file, &mut |out| out.write_all(text.as_bytes()))?;
+        ui.status(&format!("wrote {}", file.display()));
+    }
+    if let Some(file) = &files.hdr {
+        let log = latency::hdr_log(latency).map_err(|why| Failure::new(FailureKind::Bug, why))?;
+        write_stream(file, &mut |out| out.write_all(&log))?;
+        ui.status(&format!("wrote {}", file.display()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workflow::load_options::LoadCpus;
+
+    /// The threads of an instrument with these periods.
+    fn specs(
+        name: &str,
+        periods_ns: &[u64],
+        change: impl FnOnce(&mut LatencyRequest),
+    ) -> Option<Vec<ThreadSpec>> {
+        let mut request = LatencyRequest {
+            instrument: Some(name.to_owned()),
+            cpus: None,
+            span: None,
+            output: None,
+            resume: None,
+            warmup: None,
+            periods_ns: periods_ns.to_vec(),
+            fifo: None,
+            other: false,
+            over_ns: Vec::new(),
+            max_ns: None,
+            why: false,
+            files: LatencyFiles::default(),
+            load: LoadOptions { kinds: Vec::new(), cpus: LoadCpus::Rest },
+            force: false,
+            cgroup: None,
+        };
+        change(&mut request);
+        thread_specs(&request, choose_instrument(&request, None).ok()?).ok()
+    }
+
+    #[test]
+    fn the_shorter_the_period_the_higher_the_priority() {
+        let threads = specs("timer", &[1_000_000, 25_000], |request| request.fifo = Some(90));
+        let fifo =
+            |period_ns, priority| ThreadSpec { period_ns, policy: SchedPolicy::Fifo { priority } };
+        assert_eq!(threads, Some(vec![fifo(25_000, 90), fifo(1_000_000, 89)]));
+    }
+
+    #[test]
+    fn contradictory_options_are_refused() {
+        assert_eq!(specs("timer", &[], |request| request.instrument = None), None);
+        assert_eq!(specs("timer", &[1_000_000, 1_000_000], |_| {}), None);
+        assert_eq!(specs("timer", &[], |request| request.over_ns = vec![1_000; 9]), None);
+        assert_eq!(specs("spin", &[], |request| request.fifo = Some(3)), None);
+        assert_eq!(specs("spin", &[1_000_000], |_| {}), None);
+        let policy = SchedPolicy::Other { nice: 0 };
+        assert_eq!(specs("spin", &[], |_| {}), Some(vec![ThreadSpec { period_ns: 0, policy }]));
+    }
+}

@@ -1,0 +1,112 @@
+//! Collects the material of a report: saved documents, or this machine and its active shield.
+
+use super::WorkContext;
+use super::machine_survey::survey_machine;
+use super::saved_document::{NamedDocument, SavedDocument};
+use crate::apply;
+use crate::failure::Failure;
+use crate::plan::Plan;
+use crate::report::page::{
+    LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
+};
+use crate::run::{self, ShieldStatus};
+use cpushield_linux::{Host, Store};
+
+/// Reads these documents, or those of this machine if there are none, and sorts them by kind.
+///
+/// # Errors
+/// A file is not a document of cpushield, or a report cannot show it.
+pub fn collect_material(
+    work: &WorkContext<'_>,
+    files: &[String],
+) -> Result<(ReportMaterial, Vec<NamedDocument>), Failure> {
+    let (documents, doubts) = match files {
+        [] => current_documents(work),
+        files => {
+            let documents = files.iter().map(|file| NamedDocument::read(file));
+            (documents.collect::<Result<_, _>>()?, Vec::new())
+        }
+    };
+    let mut material = sort_documents(work, &documents)?;
+    material.doubts.extend(doubts);
+    material.live = files.is_empty();
+    Ok((material, documents))
+}
+
+/// The documents of this machine and its active shield, with doubts about them.
+fn current_documents(work: &WorkContext<'_>) -> (Vec<NamedDocument>, Vec<String>) {
+    let WorkContext { host, store, .. } = work;
+    let machine = survey_machine(host, store);
+    let mut found = vec![("now", SavedDocument::Machine(Box::new(machine)))];
+    let mut doubts = Vec::new();
+    match run::active(host, store) {
+        Ok(Some(plan)) => found.push(("shield", SavedDocument::Plan(Box::new(plan)))),
+        Ok(None) => {}
+        // Without root the journal cannot be read. The report shows everything else.
+        Err(error) => {
+            let why = Failure::from(error).message.replace('\n', ";");
+            doubts.push(format!("it is unknown whether a shield is in force: {why}"));
+        }
+    }
+    let documents = found
+        .into_iter()
+        .map(|(label, saved)| NamedDocument { label: label.to_owned(), file: String::new(), saved })
+        .collect();
+    (documents, doubts)
+}
+
+/// Sorts the documents by kind.
+fn sort_documents(
+    work: &WorkContext<'_>,
+    documents: &[NamedDocument],
+) -> Result<ReportMaterial, Failure> {
+    let mut material = ReportMaterial::default();
+    for NamedDocument { label, file, saved } in documents {
+        match saved.clone() {
+            SavedDocument::Machine(machine) => {
+                material.machines.push(LabelledDocument::new(label, *machine));
+            }
+            SavedDocument::Plan(plan) if file.is_empty() => {
+                let settings = read_outcomes(&work.host, &work.store, *plan)?;
+                material.settings.push(LabelledDocument::new(label, settings));
+            }
+            SavedDocument::Plan(plan) => {
+                material
+                    .settings
+                    .push(LabelledDocument::new(label, PlanWithOutcome::planned(*plan)));
+            }
+            SavedDocument::Verdict(verify) => {
+                let (evidence, verdict) = (verify.evidence, Some(verify.verdict));
+                let watch = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
+                material.observations.push(LabelledDocument::new(label, watch));
+            }
+            SavedDocument::Latency(latency) => {
+                material.latencies.push(LabelledDocument::new(label, *latency));
+            }
+            SavedDocument::Attempt(report) => material.add_attempt(label, *report),
+            SavedDocument::Fixed(report) => material.add_fixed(label, *report),
+            SavedDocument::Comparison(comparison) => {
+                material.comparisons.push(LabelledDocument::new(label, *comparison));
+            }
+            SavedDocument::Experiment(experiment) => {
+                material.experiments.push(LabelledDocument::new(label, *experiment));
+            }
+            other => {
+                return Err(Failure::usage(format!(
+                    "{file}: a report cannot show output of `cpushield {}`",
+                    other.command()
+                ))
+                .hint("show the active shield without any file: cpushield report"));
+            }
+        }
+    }
+    Ok(material)
+}
+
+/// Reads the outcome of each step of the active shield, and what has changed since.
+fn read_outcomes(host: &Host, store: &Store, plan: Plan) -> Result<PlanWithOutcome, Failure> {
+    let outcomes = apply::outcomes(host, store)?;
+    let ShieldStatus { shield, .. } = run::status(host, store)?;
+    let drift = shield.map(|shield| shield.drift).unwrap_or_default();
+    Ok(PlanWithOutcome { plan, outcomes, drift, undone: false })
+}

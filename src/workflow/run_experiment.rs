@@ -1,0 +1,491 @@
+//! Runs an experiment: plans its schedule, checks what can be checked in advance, runs it across
+//! reboots, and stops it.
+
+use super::experiment_machine::LiveExperimentMachine;
+use super::given_file::read_file;
+use super::machine_survey::survey_machine;
+use super::undo_watchdog::EXPERIMENT_SHIELD;
+use super::{WorkContext, catch_stops, runs_as_root, standing};
+use crate::boot::{self, early};
+use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
+use crate::experiment::{
+    self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, RebootPermission, Schedule,
+    make_schedule,
+};
+use crate::failure::{Failure, FailureKind};
+use crate::latency::instruments;
+use crate::plan::{Step, check_online, plan};
+use crate::run::ShieldPlacement;
+use crate::survey::{Machine, survey};
+use crate::tunables;
+use cpushield_linux::{CpuSet, Host, Store, StoreLock, can_write, process, signal, write_document};
+use std::path::{Path, absolute};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long a running experiment may take to end after it is stopped.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The matrix of an experiment, and its file.
+#[derive(Debug)]
+pub struct ExperimentFile {
+    name: String,
+    text: String,
+    matrix: Matrix,
+}
+
+impl ExperimentFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not a matrix.
+    pub fn read(file: &Path) -> Result<ExperimentFile, Failure> {
+        let (text, name) = (read_file(file)?, file.display().to_string());
+        Ok(ExperimentFile { matrix: Matrix::parse(&text, &name)?, name, text })
+    }
+}
+
+/// Describes what an experiment would do, without doing it.
+///
+/// # Errors
+/// This machine cannot run it.
+pub fn dry_run(
+    work: &WorkContext<'_>,
+    file: &ExperimentFile,
+    reboot: RebootPermission,
+) -> Result<DryRun, Failure> {
+    make_dry_run(work, &file.matrix, &make_schedule(&file.matrix, reboot))
+}
+
+/// Runs an experiment. Returns its results; `None` if it continues after a reboot.
+///
+/// # Errors
+/// This machine cannot run it, it was interrupted, or a change cannot be undone.
+pub fn start(
+    work: &WorkContext<'_>,
+    file: ExperimentFile,
+    reboot: RebootPermission,
+    output: Option<&Path>,
+) -> Result<Option<Experiment>, Failure> {
+    let _lock = claim_experiment(&work.store, "an experiment is running")?;
+    let ExperimentFile { name, text, matrix } = file;
+    let journal = ExperimentJournal {
+        reboot,
+        output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
+        ..ExperimentJournal::new(name, text, CpuSet::new(), now_s())
+    };
+    let journal = check_and_begin(work, &matrix, output, journal)?;
+    run_schedule(work, journal)
+}
+
+/// Resumes an interrupted experiment. Returns as [`start`].
+///
+/// # Errors
+/// There is none, or as [`start`].
+pub fn resume(work: &WorkContext<'_>) -> Result<Option<Experiment>, Failure> {
+    let _lock = claim_experiment(&work.store, "it is already running")?;
+    match experiments(work).load()? {
+        Some(journal) => run_schedule(work, journal),
+        None => Err(no_experiment()),
+    }
+}
+
+/// Reads the results of the current or the last experiment.
+///
+/// # Errors
+/// There is none, or its journal cannot be read.
+pub fn read_results(work: &WorkContext<'_>) -> Result<Experiment, Failure> {
+    let experiments = experiments(work);
+    let Some(journal) = experiments.load()? else { return Err(no_experiment()) };
+    let matrix = journal.parse_matrix()?;
+    Ok(experiment::collect_results(&journal, &matrix, &experiments))
+}
+
+fn experiments(work: &WorkContext<'_>) -> ExperimentStore {
+    ExperimentStore::new(&work.state_dir)
+}
+
+/// Plans an experiment, and checks everything that can be checked without changing anything.
+fn make_dry_run(
+    work: &WorkContext<'_>,
+    matrix: &Matrix,
+    schedule: &Schedule,
+) -> Result<DryRun, Failure> {
+    let host = &work.host;
+    let machine = survey_machine(host, &work.store);
+    let (shielded, cpus) = choose_cpus(host, &machine, matrix)?;
+    // A recording, or an ordinary user, cannot show everything that these checks need.
+    if host.is_live() && runs_as_root() {
+        let journal = ExperimentJournal::new(String::new(), String::new(), cpus.clone(), 0);
+        let journal =
+            ExperimentJournal { setup: describe_setup(host, &machine), shielded, ..journal };
+        check_possible(&make_machine(work, matrix, schedule, &journal))?;
+    }
+    Ok(experiment::describe_dry_run(matrix, schedule, cpus))
+}
+
+fn no_experiment() -> Failure {
+    Failure::machine("there is no experiment").hint("start one: cpushield experiment FILE")
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Takes the lock for experiments; `held` is the message when another process holds it.
+fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, Failure> {
+    store.claim(EXPERIMENT_SHIELD).map_err(|error| match error.is_held() {
+        true => Failure::machine(format!("{held}: {}", error.reason()))
+            .hint("show its results: cpushield experiment --status")
+            .hint("or stop it: cpushield experiment --stop"),
+        false => error.into(),
+    })
+}
+
+/// Checks everything that can be checked in advance, then writes the first journal.
+fn check_and_begin(
+    work: &WorkContext<'_>,
+    matrix: &Matrix,
+    output: Option<&Path>,
+    journal: ExperimentJournal,
+) -> Result<ExperimentJournal, Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    let (experiments, reboot) = (experiments(work), journal.reboot);
+    let old = experiments.load()?;
+    if let Some(old) = old.as_ref().filter(|old| old.phase == ExperimentPhase::Running) {
+        let done = old.ends.len();
+        return Err(Failure::machine(format!(
+            "an experiment is unfinished: {} ({done} steps)",
+            old.file
+        ))
+        .hint("resume it: cpushield experiment --resume")
+        .hint("or stop it and undo every change: cpushield experiment --stop"));
+    }
+    check_unshielded(host, store, matrix, reboot)?;
+    output.map_or(Ok(()), can_write)?;
+    let machine = survey(host, &tunables::reads());
+    let (shielded, cpus) = choose_cpus(host, &machine, matrix)?;
+    let journal =
+        ExperimentJournal { setup: describe_setup(host, &machine), shielded, cpus, ..journal };
+    let schedule = make_schedule(matrix, reboot);
+    check_possible(&make_machine(work, matrix, &schedule, &journal))?;
+    if reboot == RebootPermission::Denied && matrix.has_boots() {
+        ui.warn("rows with kernel parameters are skipped, because they need --reboot");
+    }
+    if schedule.steps.is_empty() {
+        return Err(Failure::usage("nothing is left to measure").hint("allow reboots: --reboot"));
+    }
+    let old_steps = old.and_then(|old| {
+        Some(
+            experiment::make_schedule(&old.parse_matrix().ok()?, RebootPermission::Granted)
+                .steps
+                .len(),
+        )
+    });
+    experiments.clear(old_steps.unwrap_or(0).max(schedule.steps.len()))?;
+    experiments.save(&journal)?;
+    Ok(journal)
+}
+
+/// Checks that the boot loader accepts the parameters and that each column can be measured.
+fn check_possible(machine: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
+    for parameters in machine.schedule.boots.iter().skip(1) {
+        machine.check_boot(parameters)?;
+    }
+    for column in &machine.matrix.columns {
+        let instrument = instruments::by_name(&column.instrument);
+        if let Some(Err(why)) = instrument.map(|instrument| instrument.possible(&machine.work.host))
+        {
+            let why = format!("`latency {}` cannot run here: {why}", column.instrument);
+            return Err(Failure::machine(format!("column {:?}: {why}", column.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no shield and no kernel parameters of cpushield are active or enabled.
+fn check_unshielded(
+    host: &Host,
+    store: &Store,
+    matrix: &Matrix,
+    reboot: RebootPermission,
+) -> Result<(), Failure> {
+    if !runs_as_root() {
+        return Err(Failure::machine("only root can shield CPUs").hint("run it as root"));
+    }
+    standing::refuse_active(host, store, "take that shield down first: cpushield undo")?;
+    if reboot == RebootPermission::Denied || !matrix.has_boots() {
+        return Ok(());
+    }
+    if boot::read_journal(store)?.is_some() {
+        return Err(Failure::machine(
+            "the boot loader already has kernel parameters from cpushield",
+        )
+        .hint("show them: cpushield boot status")
+        .hint("or remove them first: cpushield boot undo"));
+    }
+    if let Some(enabled) = early::installed(store)? {
+        let message =
+            format!("every boot applies a shield ({}), which would affect every row", enabled.path);
+        return Err(Failure::machine(message).hint("disable it first: cpushield disable"));
+    }
+    Ok(())
+}
+
+/// Chooses the shielded CPUs, and those of them that are measured.
+fn choose_cpus(
+    host: &Host,
+    machine: &Machine,
+    matrix: &Matrix,
+) -> Result<(CpuSet, CpuSet), Failure> {
+    let present = machine.topology.present.union(&machine.topology.online);
+    let given = matrix
+        .cpus
+        .as_ref()
+        .map(|list| CpuSet::parse_list(list, present.last()))
+        .transpose()
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    given.as_ref().map_or(Ok(()), |cpus| check_online(machine, cpus))?;
+    let mut chosen = given.map(|cpus| (cpus.clone(), cpus));
+    let mut planned: Vec<(&experiment::ExperimentRow, Vec<Step>)> = Vec::new();
+    // Every shield is planned first, so that an impossible one is reported before any change.
+    for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
+        let shielded = chosen.as_ref().map(|(shielded, _)| shielded.clone());
+        let request = LiveExperimentMachine::request_for_row(matrix, row, shielded);
+        let plan = plan(machine, &request).map_err(|refused| {
+            let failure = Failure::from(refused);
+            Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
+        })?;
+        if let Some((other, _)) =
+            planned.iter().find(|(other, steps)| other.boot == row.boot && *steps == plan.steps)
+        {
+            let message =
+                format!("rows {:?} and {:?} make the same shield here", other.name, row.name);
+            return Err(Failure::usage(message).hint(
+                "see what each row changes: cpushield plan; some tunables are off by default here",
+            ));
+        }
+        planned.push((row, plan.steps.clone()));
+        if n == 0 {
+            chosen = Some((plan.shield.cpus.clone(), ShieldPlacement::new(host, &plan).cpus));
+        }
+    }
+    chosen.ok_or_else(|| {
+        Failure::usage("cannot choose the CPUs to measure: no row has a shield")
+            .hint("name them in the file: cpus = \"3\"")
+    })
+}
+
+/// Describes the hardware and the system, so that a reader can repeat the experiment.
+fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
+    let os = host.read("/etc/os-release").unwrap_or_default();
+    let pretty = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let guest = machine.virt.guest == Some(true);
+    ExperimentSetup {
+        machine: read_dmi(host, ["sys_vendor", "product_name"]),
+        board: read_dmi(host, ["board_vendor", "board_name"]),
+        firmware: read_dmi(host, ["bios_version", "bios_date"]),
+        processor: machine.topology.model.clone(),
+        distribution: pretty.map(|name| name.trim_matches(['"', '\'']).to_owned()),
+        kernel: machine.kernel.release.clone(),
+        realtime: machine.kernel.realtime,
+        cmdline: machine.kernel.cmdline.clone(),
+        hypervisor: machine.virt.hypervisor.clone().or(guest.then(|| "unknown".to_owned())),
+        settings: machine.firmware.iter().map(|finding| finding.seen.clone()).collect(),
+    }
+}
+
+/// Two DMI fields, joined; `None` when both are absent or empty.
+fn read_dmi(host: &Host, names: [&str; 2]) -> Option<String> {
+    let fields: Vec<String> = names
+        .into_iter()
+        .filter_map(|name| host.read_line(&format!("/sys/class/dmi/id/{name}")).ok())
+        .collect();
+    let text = fields.join(" ").trim().to_owned();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn make_machine<'a>(
+    work: &'a WorkContext<'a>,
+    matrix: &'a Matrix,
+    schedule: &'a Schedule,
+    journal: &ExperimentJournal,
+) -> LiveExperimentMachine<'a> {
+    LiveExperimentMachine {
+        work,
+        matrix,
+        schedule,
+        shielded: journal.shielded.clone(),
+        cpus: journal.cpus.clone(),
+        home: journal.setup.cmdline.clone(),
+    }
+}
+
+/// Runs the rest of the schedule and shows the results when it is finished.
+fn run_schedule(
+    work: &WorkContext<'_>,
+    mut journal: ExperimentJournal,
+) -> Result<Option<Experiment>, Failure> {
+    let WorkContext { ui, host, .. } = work;
+    let experiments = experiments(work);
+    catch_stops()?;
+    let matrix = journal.parse_matrix()?;
+    let schedule = make_schedule(&matrix, journal.reboot);
+    let mut machine = make_machine(work, &matrix, &schedule, &journal);
+    let resume = "the results so far are saved; resume: cpushield experiment --resume";
+    let end = experiment::run_remaining(&mut machine, &experiments, &mut journal, &schedule)
+        .map_err(|failure| failure.hint(resume).hint("or stop it: cpushield experiment --stop"))?;
+    match end {
+        ExperimentEnd::Finished => {}
+        ExperimentEnd::Rebooting => {
+            ui.status(match host.exists("/run/systemd/system") {
+                true => {
+                    "the experiment resumes automatically after the reboot; \
+                         show its results: cpushield experiment --status"
+                }
+                false => "resume after the reboot: cpushield experiment --resume",
+            });
+            return Ok(None);
+        }
+        ExperimentEnd::Interrupted => {
+            let signal = signal::stopped_by().unwrap_or(0);
+            let failure = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
+            return Err(failure.hint(resume).hint("or stop it: cpushield experiment --stop"));
+        }
+        ExperimentEnd::Elsewhere(mismatch) => return Err(machine_changed(&mismatch.to_string())),
+        ExperimentEnd::NotReturned { reboots } => {
+            return Err(machine_changed(&format!("it was rebooted {reboots} times to get back")));
+        }
+    }
+    if journal.ended_s.is_none() {
+        journal.ended_s = Some(now_s());
+        experiments.save(&journal)?;
+    }
+    let experiment = experiment::collect_results(&journal, &matrix, &experiments);
+    if let Some(file) = &journal.output {
+        let text = serde_json::to_string_pretty(&experiment).unwrap_or_default();
+        write_document(Path::new(file), &(text + "\n"))?;
+        ui.status(&format!("wrote {file}"));
+    }
+    Ok(Some(experiment))
+}
+
+fn machine_changed(why: &str) -> Failure {
+    Failure::machine(format!("the machine has changed since the experiment began: {why}"))
+        .hint("boot the original boot entry, then: cpushield experiment --resume")
+        .hint("or stop the experiment: cpushield experiment --stop")
+}
+
+/// Stops an experiment and undoes every change. Returns its results; `None` if its journal cannot
+/// be read.
+///
+/// # Errors
+/// There is none, or a change cannot be undone.
+pub fn stop(work: &WorkContext<'_>) -> Result<Option<Experiment>, Failure> {
+    let WorkContext { ui, store, .. } = work;
+    let experiments = experiments(work);
+    let _lock = stop_running(store)?;
+    catch_stops()?;
+    let mut journal = match experiments.load() {
+        Ok(Some(journal)) => journal,
+        Ok(None) => return Err(no_experiment()),
+        Err(experiment::journal::ExperimentJournalError::Damaged { .. }) => {
+            forget_journal(work, &experiments)?;
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let matrix = journal.parse_matrix()?;
+    if journal.phase == ExperimentPhase::Running {
+        let schedule = make_schedule(&matrix, journal.reboot);
+        let mut machine = make_machine(work, &matrix, &schedule, &journal);
+        let needs_reboot = experiment::stop(&mut machine, &experiments, &mut journal, now_s())?;
+        ui.status("stopped; all changes are undone");
+        if needs_reboot {
+            ui.warn(
+                "the kernel still runs with parameters of the experiment; reboot to remove them",
+            );
+        }
+    }
+    Ok(Some(experiment::collect_results(&journal, &matrix, &experiments)))
+}
+
+/// Moves an unreadable journal away and undoes what does not need it.
+fn forget_journal(work: &WorkContext<'_>, experiments: &ExperimentStore) -> Result<(), Failure> {
+    let WorkContext { ui, host, .. } = work;
+    experiment::unit::remove(host)?;
+    let moved_to = experiments.archive_journal()?;
+    ui.status(&format!("the journal cannot be read; it was moved to {moved_to}"));
+    ui.warn(
+        "a shield and kernel parameters may remain; remove them: cpushield undo; \
+         cpushield boot undo",
+    );
+    Ok(())
+}
+
+/// Stops a running experiment and takes its lock.
+fn stop_running(store: &Store) -> Result<StoreLock, Failure> {
+    let step = Duration::from_millis(100);
+    let mut waited = Duration::ZERO;
+    loop {
+        let error = match store.claim(EXPERIMENT_SHIELD) {
+            Ok(lock) => return Ok(lock),
+            Err(error) => error,
+        };
+        match error.holder().filter(|_| waited < STOP_TIMEOUT) {
+            // It may have ended already; then the next attempt takes the lock.
+            Some(pid) => drop(process::kill(pid, 15)),
+            None => return Err(error.into()),
+        }
+        std::thread::sleep(step);
+        waited += step;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::experiment as report;
+    use crate::ui::{OutputFormat, StatusLines, Ui};
+
+    /// The dry run of a matrix with these first lines on a recorded machine with 4 CPUs.
+    fn dry_run(head: &str) -> Result<DryRun, String> {
+        dry_run_with(head, "")
+    }
+
+    /// The dry run with additional rows.
+    fn dry_run_with(head: &str, more: &str) -> Result<DryRun, String> {
+        let rows = "[[row]]\nname = \"as it is\"\n[[row]]\nname = \"shield\"\nshield = true\n\
+                    [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
+        let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
+        let matrix = Matrix::parse(&format!("{head}\n{rows}{more}{column}"), "m.toml").unwrap();
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+        let state = std::env::temp_dir().join("cpushield-no-experiment");
+        let work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
+        let schedule = make_schedule(&matrix, RebootPermission::Denied);
+        make_dry_run(&work, &matrix, &schedule).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn a_dry_run_chooses_the_cpus_and_refuses_what_the_experiment_would() {
+        assert_eq!(dry_run("cpus = \"2\"").unwrap().cpus, CpuSet::single(2));
+        let chosen = dry_run("").unwrap();
+        assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);
+        let text = report::dry_run_text(&chosen, 120);
+        assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
+        let missing = dry_run("cpus = \"99\"").unwrap_err();
+        assert_eq!(missing, "this machine has no CPU 99; it has CPU 0-3");
+        // irqbalance does not run on this machine, so these two rows make the same shield. With
+        // different kernel parameters they differ.
+        let row = |boot: &str| {
+            format!(
+                "[[row]]\nname = \"again\"\nshield = true\ntunables = {{ irqbalance = false }}\n{boot}"
+            )
+        };
+        let twice = dry_run_with("", &row("")).unwrap_err();
+        assert_eq!(twice, "rows \"shield\" and \"again\" make the same shield here");
+        assert!(dry_run_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
+        let all = dry_run("cpus = \"0-3\"").unwrap_err();
+        assert!(all.starts_with("row \"shield\": cannot shield all CPUs (0-3)"), "{all}");
+    }
+}

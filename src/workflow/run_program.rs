@@ -1,0 +1,121 @@
+//! Starts a program in the shield and supervises it.
+
+use super::WorkContext;
+use crate::failure::{Failure, FailureKind};
+use crate::run::{self, ProgramStart, ShieldPlacement, Supervision};
+use cpushield_linux::{CpuSet, SchedPolicy};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The program, and how it runs.
+#[derive(Debug, Clone)]
+pub struct ProgramRequest {
+    /// The CPUs of its threads.
+    pub cpus: ProgramCpus,
+    /// Its scheduling policy; that of ordinary programs if `None`.
+    pub policy: Option<SchedPolicy>,
+    /// The highest priority that the program sets by itself.
+    pub own_priority: Option<u32>,
+    /// Its user and group.
+    pub user: Option<String>,
+    /// Whether it may lock any amount of memory.
+    pub lock_memory: bool,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+/// The CPUs of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramCpus {
+    /// One CPU: this one, or the one with the fewest programs.
+    One(Option<usize>),
+    /// All shielded CPUs, with a thread on each.
+    Spread,
+}
+
+/// Runs a program in the shield. Returns only if the program could not be started, or if this
+/// process stayed as its parent.
+///
+/// # Errors
+/// There is no shield, or the program cannot be started with these options.
+pub fn run_program(work: &WorkContext<'_>, request: &ProgramRequest) -> Result<ExitCode, Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    let (start, supervision) = prepare(work, request)?;
+    if !supervision.is_needed() {
+        return Err(run::become_program(host, &start).into());
+    }
+    let ended = run::supervise(
+        host,
+        store,
+        &start,
+        &supervision,
+        &mut |line: String| ui.status(&line),
+        |error: run::RunError| {
+            let failure = fail_before_start(Failure::from(error));
+            ui.show_failure(&failure);
+            failure.kind.code()
+        },
+    )?;
+    Ok(ExitCode::from(ended.status()))
+}
+
+/// Gives a failure before the program ran an exit code that is reserved for cpushield.
+#[must_use]
+pub fn fail_before_start(failure: Failure) -> Failure {
+    let kind = match failure.kind {
+        FailureKind::NotFound | FailureKind::NotExecutable | FailureKind::Bug => failure.kind,
+        _ => FailureKind::NotStarted,
+    };
+    Failure { kind, ..failure }
+}
+
+fn prepare(
+    work: &WorkContext<'_>,
+    request: &ProgramRequest,
+) -> Result<(ProgramStart, Supervision), Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    let plan = run::shield(host, store)?;
+    let place = ShieldPlacement::new(host, &plan);
+    let requested = request.policy;
+    let cpus = match (request.cpus, requested) {
+        (ProgramCpus::Spread, _) => place.cpus.clone(),
+        // The kernel allows SCHED_DEADLINE only for tasks that may run on all CPUs of their domain.
+        (ProgramCpus::One(None), Some(SchedPolicy::Deadline { .. })) => {
+            place.cpus.union(&place.idle)
+        }
+        (ProgramCpus::One(cpu), _) => CpuSet::single(place.choose(host, cpu)?),
+    };
+    let user = request.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
+    let ceiling = match (requested, request.own_priority) {
+        (None, Some(priority)) => SchedPolicy::Fifo { priority },
+        (requested, _) => requested.unwrap_or(SchedPolicy::Other { nice: 0 }),
+    };
+    run::check_policy(ceiling)?;
+    let threads = match ceiling.rt_priority() {
+        0 => Vec::new(),
+        _ => run::threads(host, &cpus)?,
+    };
+    let order = run::order(ceiling, &cpus, &threads);
+    for sentence in order.sentences(ceiling) {
+        ui.status(&sentence);
+    }
+    if ceiling.rt_priority() > 0 {
+        run::limits(host, &cpus).iter().for_each(|sentence| ui.status(sentence));
+    }
+    if !request.lock_memory
+        && let Some(user) = &user
+    {
+        run::lock_limit(user).iter().for_each(|sentence| ui.status(sentence));
+    }
+    let policy = requested.map(|_| order.policy).or_else(|| run::ordinary(host));
+    let spread = (request.cpus == ProgramCpus::Spread).then(|| place.cpus.clone());
+    let start = ProgramStart {
+        place,
+        cpus,
+        policy,
+        user,
+        lock_memory: request.lock_memory,
+        command: request.command.clone(),
+    };
+    Ok((start, Supervision { order, spread, check_memory: request.lock_memory }))
+}

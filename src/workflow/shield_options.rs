@@ -1,0 +1,323 @@
+//! Resolves the options that request a shield, and the policy file that completes them, into a
+//! [`ShieldRequest`].
+
+use super::given_file::read_file;
+use crate::boot::parameters::{self, PARAMETERS};
+use crate::change::EffectTime;
+use crate::failure::Failure;
+use crate::policy::{DEFAULT_PATH, PolicyFile, ShareLevel, ShieldRequest, VerifyLimits, Workload};
+use crate::survey::Machine;
+use crate::tunables::{self, TUNABLES, nearest};
+use cpushield_linux::{CpuSet, Host};
+use std::path::Path;
+
+/// The requested shield, as given on the command line. Everything is optional.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShieldOptions {
+    /// CPUs to shield, as a list; `N` is the last CPU.
+    pub cpus: Option<String>,
+    /// Number of CPUs to choose.
+    pub count: Option<usize>,
+    /// A device that the CPUs are near to.
+    pub near: Option<String>,
+    /// The NUMA node of the CPUs.
+    pub node: Option<usize>,
+    /// What housekeeping CPUs may not share with them.
+    pub share: Option<ShareLevel>,
+    /// Whether one SMT sibling of a core may be shielded.
+    pub half_core: bool,
+    /// The kind of workload.
+    pub workload: Option<Workload>,
+    /// Tunables to enable.
+    pub on: Vec<String>,
+    /// Tunables to disable.
+    pub off: Vec<String>,
+    /// The policy file; the default one if `None`.
+    pub policy: Option<String>,
+    /// The name of the shield in the policy file.
+    pub shield: Option<String>,
+}
+
+/// A request, and the limits of the same policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestWithLimits {
+    /// The requested shield.
+    pub request: ShieldRequest,
+    /// The limits that `verify` checks.
+    pub limits: VerifyLimits,
+}
+
+impl ShieldOptions {
+    /// Resolves the request for the running kernel or the next boot. Flags override the policy.
+    ///
+    /// # Errors
+    /// The policy cannot be read or parsed, or an option is wrong.
+    pub fn resolve(
+        &self,
+        host: &Host,
+        machine: &Machine,
+        when: EffectTime,
+    ) -> Result<RequestWithLimits, Failure> {
+        self.check_switches(when)?;
+        let present = machine.topology.present.union(&machine.topology.online);
+        let mut resolved = self.resolve_policy(host, present.last())?;
+        let request = &mut resolved.request;
+        // A policy may also name boot parameters, which do not apply to the running kernel.
+        request
+            .tunables
+            .retain(|name, _| when == EffectTime::Boot || tunables::named(name).is_some());
+        if let Some(list) = &self.cpus {
+            let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
+                let hint = mask_hint(list);
+                Failure::usage(error.to_string()).hint(hint.unwrap_or_else(|| LIST_HINT.to_owned()))
+            })?;
+            if list.is_empty() {
+                return Err(Failure::usage("--cpus names no CPU").hint(LIST_HINT));
+            }
+            // The list on the command line replaces every choice of the policy.
+            *request = ShieldRequest {
+                cpus: Some(list),
+                count: None,
+                share: None,
+                near: None,
+                ..request.clone()
+            };
+            request.node = None;
+        } else if self.has_choice() {
+            request.cpus = None;
+        }
+        request.count = self.count.or(request.count);
+        request.near = self.near.clone().or(request.near.take());
+        request.node = self.node.or(request.node);
+        request.share = self.share.or(request.share);
+        request.half_core |= self.half_core;
+        request.workload = self.workload.unwrap_or(request.workload);
+        request.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
+        request.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));
+        Ok(resolved)
+    }
+
+    /// Checks that `--on` and `--off` do not contradict each other, and that each name exists at
+    /// this time: on the running kernel, or at boot.
+    fn check_switches(&self, when: EffectTime) -> Result<(), Failure> {
+        if let Some(both) = self.on.iter().find(|name| self.off.contains(name)) {
+            let why = format!("--on {both} and --off {both} contradict each other");
+            return Err(Failure::usage(why).hint("omit one of them"));
+        }
+        let on = self.on.iter().map(|name| ("--on", name));
+        for (flag, name) in on.chain(self.off.iter().map(|name| ("--off", name))) {
+            let now = tunables::named(name).is_some();
+            let boot = parameters::named(name).is_some();
+            let (why, hint) = match when {
+                EffectTime::Runtime if boot && !now => (
+                    "is a boot parameter, not a tunable of the running kernel",
+                    format!("cpushield boot plan {flag} {name}"),
+                ),
+                EffectTime::Boot if now && !boot => (
+                    "is a tunable of the running kernel, not a boot parameter",
+                    format!("cpushield plan {flag} {name}"),
+                ),
+                _ => continue,
+            };
+            return Err(Failure::usage(format!("{name} {why}")).hint(hint));
+        }
+        Ok(())
+    }
+
+    /// Whether an option limits the choice of CPUs.
+    fn has_choice(&self) -> bool {
+        self.count.is_some() || self.near.is_some() || self.node.is_some() || self.share.is_some()
+    }
+
+    /// The request of the policy file, or the default request without a policy.
+    fn resolve_policy(
+        &self,
+        host: &Host,
+        last: Option<usize>,
+    ) -> Result<RequestWithLimits, Failure> {
+        let file = match (&self.policy, &self.shield) {
+            (Some(file), _) => file.as_str(),
+            (None, Some(_)) if !host.exists(DEFAULT_PATH) => {
+                let message =
+                    format!("--shield needs a policy file, and {DEFAULT_PATH} does not exist");
+                return Err(Failure::usage(message).hint("name the policy: --policy FILE"));
+            }
+            (None, Some(_)) => DEFAULT_PATH,
+            // Options that select CPUs replace the default policy.
+            (None, None) if self.cpus.is_some() || self.has_choice() => {
+                return Ok(RequestWithLimits::default());
+            }
+            (None, None) if host.exists(DEFAULT_PATH) => DEFAULT_PATH,
+            (None, None) => return Ok(RequestWithLimits::default()),
+        };
+        let text = match &self.policy {
+            Some(file) => read_file(Path::new(file))?,
+            None => host.read(file)?,
+        };
+        let policy = read_policy(&text, file)?;
+        let (name, shield) = policy
+            .shield(self.shield.as_deref(), file)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let request = shield.request(name, last);
+        let request = request.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
+        Ok(RequestWithLimits { request, limits: shield.limits })
+    }
+}
+
+/// The names that `--on` and `--off` accept: tunables and boot parameters.
+#[must_use]
+pub fn switchable_names() -> Vec<&'static str> {
+    let runtime = TUNABLES.iter().map(|tunable| tunable.name());
+    let boot = PARAMETERS.iter().map(|parameter| parameter.name);
+    runtime.chain(boot.filter(|name| tunables::named(name).is_none())).collect()
+}
+
+/// The hint that shows the form of a CPU list.
+const LIST_HINT: &str = "a list looks like 3, 2-3 or 2-N";
+
+/// The hint for a hexadecimal mask where a list is expected.
+#[must_use]
+pub fn mask_hint(text: &str) -> Option<String> {
+    let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
+    Some(format!("it is a mask, of the list {cpus}; to convert masks: cpushield mask {text}"))
+}
+
+/// Parses a policy file and checks that every tunable in it exists.
+///
+/// # Errors
+/// It is not a policy, or names an unknown tunable.
+pub fn read_policy(text: &str, file: &str) -> Result<PolicyFile, Failure> {
+    let checked = PolicyFile::parse(text, file)
+        .and_then(|policy| policy.check_tunables(text, file, &why_unknown).map(|()| policy));
+    checked.map_err(|error| {
+        Failure::usage(error.to_string()).hint("list all keys: cpushield explain policy")
+    })
+}
+
+/// Why `--on` and `--off` do not accept this name; `None` if they do.
+fn why_unknown(name: &str) -> Option<String> {
+    if tunables::named(name).is_some() || parameters::named(name).is_some() {
+        return None;
+    }
+    let near = nearest(name, &switchable_names());
+    let near = near.first().map_or_else(
+        || "; `cpushield explain` lists them".to_owned(),
+        |near| format!("; did you mean {near}?"),
+    );
+    Some(format!("there is no tunable {name:?}{near}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> ShieldOptions {
+        ShieldOptions::default()
+    }
+
+    fn text(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// Resolves options on a machine with 8 CPUs and this default policy.
+    fn resolve(
+        name: &str,
+        policy: &str,
+        options: &ShieldOptions,
+    ) -> Result<RequestWithLimits, Failure> {
+        let dir =
+            std::env::temp_dir().join(format!("cpushield-request-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(dir.join("etc/cpushield")).unwrap();
+        std::fs::write(dir.join(DEFAULT_PATH.trim_start_matches('/')), policy).unwrap();
+        let host = Host::recorded(&dir).unwrap();
+        let mut machine = Machine::default();
+        machine.topology.present = (0..8).collect();
+        let resolved = options.resolve(&host, &machine, EffectTime::Runtime);
+        std::fs::remove_dir_all(dir).unwrap();
+        resolved
+    }
+
+    const POLICY: &str = "[shield.rt]\ncpus = \"2-3\"\nworkload = \"cyclic\"\n\
+                          [shield.rt.tunables]\nthp = true\n[shield.rt.limits]\nmax_entries = 7\n";
+
+    #[test]
+    fn flags_override_the_policy_and_its_other_values_stay() {
+        let set = |list: &str| Some(list.parse::<CpuSet>().unwrap());
+        let plain = resolve("plain", POLICY, &options()).unwrap();
+        assert_eq!((plain.request.name.as_str(), plain.request.cpus.clone()), ("rt", set("2-3")));
+        assert_eq!(plain.limits.max_entries, Some(7));
+        let (shield, cpus, off) = (text("rt"), text("6-N"), names(&["thp"]));
+        let given = ShieldOptions { shield, cpus, off, ..options() };
+        let flags = resolve("flags", POLICY, &given).unwrap();
+        let wanted = ShieldRequest {
+            name: "rt".to_owned(),
+            cpus: set("6-7"),
+            workload: Workload::Cyclic,
+            tunables: [("thp".to_owned(), false)].into(),
+            ..ShieldRequest::default()
+        };
+        assert_eq!(flags.request, wanted);
+        let given = ShieldOptions { shield: text("rt"), count: Some(2), ..options() };
+        let count = resolve("count", POLICY, &given).unwrap().request;
+        assert_eq!((count.cpus, count.count), (None, Some(2)));
+    }
+
+    #[test]
+    fn options_that_select_cpus_replace_the_default_policy() {
+        let cpus = |list| ShieldOptions { cpus: text(list), ..options() };
+        let request = resolve("cpus", POLICY, &cpus("5")).unwrap().request;
+        assert_eq!(request.name, "cpushield");
+        assert_eq!(request.tunables.len(), 0);
+        let error = resolve("bad", "[shield.rt]\nx = 1\n", &options()).unwrap_err().to_string();
+        assert!(error.starts_with("/etc/cpushield/policy.toml:2: unknown field"), "{error}");
+        let error = resolve("list", POLICY, &cpus("3-1")).unwrap_err().to_string();
+        assert!(error.contains("runs backwards"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_reported_with_its_line() {
+        let wrong = "[shield.rt]\ncount = 1\n[shield.rt.tunables]\nthp = true\nwatchdg = true\n";
+        let error = resolve("name", wrong, &options()).unwrap_err().to_string();
+        let expected =
+            "/etc/cpushield/policy.toml:5: there is no tunable \"watchdg\"; did you mean w";
+        assert!(error.starts_with(expected), "{error}");
+        assert!(error.ends_with("hint:  list all keys: cpushield explain policy"), "{error}");
+        // A policy may name boot parameters too.
+        let both = "[shield.rt]\n[shield.rt.tunables]\nskew-tick = true\nthp = false\n";
+        let request = resolve("both", both, &options()).unwrap().request;
+        assert_eq!(request.tunables, [("thp".to_owned(), false)].into());
+    }
+
+    #[test]
+    fn a_name_of_the_other_time_is_refused_with_the_command_that_accepts_it() {
+        let refused = |on: &[&str], off: &[&str], when| {
+            let options = ShieldOptions { on: names(on), off: names(off), ..options() };
+            options.check_switches(when).map_err(|failure| failure.hints.concat())
+        };
+        let (now, boot) = (EffectTime::Runtime, EffectTime::Boot);
+        let hint = |hint: &str| Err(hint.to_owned());
+        let plan = hint("cpushield boot plan --on skew-tick");
+        assert_eq!(refused(&["skew-tick"], &[], now), plan);
+        assert_eq!(refused(&[], &["thp", "skew-tick"], boot), hint("cpushield plan --off thp"));
+        assert_eq!(refused(&["thp"], &["ksm"], now), Ok(()));
+        assert_eq!(refused(&["skew-tick"], &["nohz-full"], boot), Ok(()));
+        assert_eq!(refused(&["thp", "ksm"], &["thp"], now), hint("omit one of them"));
+        // A policy may name both kinds, so its names are not refused.
+        let empty = ShieldOptions { cpus: text(","), ..options() };
+        let error = resolve("empty", POLICY, &empty).unwrap_err();
+        assert!(error.message.contains("--cpus names no"), "{error}");
+    }
+
+    #[test]
+    fn a_shield_name_without_a_policy_is_a_usage_error() {
+        let options = ShieldOptions { shield: text("rt"), ..options() };
+        let host = Host::recorded(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let failure = options.resolve(&host, &Machine::default(), EffectTime::Runtime).unwrap_err();
+        assert_eq!(failure.kind, crate::failure::FailureKind::Usage);
+        assert_eq!(failure.hints, ["name the policy: --policy FILE"]);
+    }
+}

@@ -1,0 +1,461 @@
+//! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
+
+use super::given_file::read_file;
+use super::machine_survey::survey_shielded;
+use super::shield_options::read_policy;
+use super::watch_target::WatchTarget;
+use super::{WorkContext, catch_stops};
+use crate::causes::{Cause, Culprit};
+use crate::export::perfetto::{self, ExportContext};
+use crate::export::trace_dat;
+use crate::failure::Failure;
+use crate::plan::{Plan, Shield, plan};
+use crate::policy::{ShieldRequest, VerifyLimits};
+use crate::run::RunError;
+use crate::survey::{Machine, survey};
+use crate::tunables::{self, RemedyAnswer};
+use crate::ui::{StatusLines, Ui};
+use crate::verify::trace::recording::TraceRecording;
+use crate::verify::{
+    self, Evidence, GivenWorkload, RawTraceUse, UntilBreach, Verdict, WatchOrder, WatchProgress,
+    WatchedWorkload, WorstSoFar,
+};
+use cpushield_linux::orphans::LeftBehind;
+use cpushield_linux::worker_process::ChildCommand;
+use cpushield_linux::{CpuSet, Host, Store, Task, can_write, process, signal, write_stream};
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Gaps of at least this many nanoseconds are counted, unless a limit is shorter.
+const THRESHOLD_NS: u64 = 1_000;
+
+/// What `verify --json` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerifyOutput<'a> {
+    /// The observations.
+    pub evidence: &'a Evidence,
+    /// The verdict on them.
+    pub verdict: &'a Verdict,
+}
+
+/// What to watch, how long, and which files to write.
+#[derive(Debug, Clone)]
+pub struct WatchRequest {
+    /// The CPUs; those of the active shield if `None`.
+    pub cpus: Option<CpuSet>,
+    /// How long to watch.
+    pub span: Duration,
+    /// How long the workload runs before the watch starts.
+    pub warmup: Duration,
+    /// The limits that the verdict checks.
+    pub limits: VerifyLimits,
+    /// What runs on the CPUs.
+    pub program: WatchedProgram,
+    /// Whether system calls are traced.
+    pub syscalls: bool,
+    /// Whether the kernel stack of each event is recorded.
+    pub stacks: bool,
+    /// The time before a breach that is kept of the trace; `None` if a breach does not end the
+    /// watch.
+    pub before_breach: Option<Duration>,
+    /// The cgroup that the sampler joins, if another tool made the shield.
+    pub cgroup: Option<String>,
+    /// The file for the raw trace.
+    pub trace_dat: Option<PathBuf>,
+    /// The file for a timeline.
+    pub perfetto: Option<PathBuf>,
+}
+
+impl WatchRequest {
+    /// The files that the trace is exported to.
+    fn export_files(&self) -> impl Iterator<Item = &Path> {
+        self.trace_dat.iter().chain(&self.perfetto).map(PathBuf::as_path)
+    }
+}
+
+/// What runs on the watched CPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchedProgram {
+    /// The gap sampler.
+    Sampler,
+    /// The programs that already run there.
+    Running,
+    /// This command, which is started in the shield.
+    Started(Vec<OsString>),
+}
+
+/// Everything that is known before a watch.
+#[derive(Debug)]
+pub struct VerifySession<'a> {
+    /// The machine.
+    pub work: &'a WorkContext<'a>,
+    request: WatchRequest,
+    /// The CPUs, with their shield.
+    pub target: WatchTarget,
+}
+
+/// When the machine is surveyed after a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SurveyWhen {
+    /// After every watch.
+    Always,
+    /// After an interruption was seen, because only a remedy needs the survey.
+    Interrupted,
+}
+
+/// The result of a watch.
+#[derive(Debug)]
+pub struct VerifyResult {
+    /// The observations.
+    pub evidence: Evidence,
+    /// The verdict on them.
+    pub verdict: Verdict,
+    /// The trace, if it is exported.
+    pub recording: Option<TraceRecording>,
+    /// The machine right after the watch, if a remedy or the caller needs it.
+    pub known: Option<(Machine, Shield)>,
+}
+
+impl<'a> VerifySession<'a> {
+    /// Finds the CPUs and checks everything that can be checked before the watch.
+    ///
+    /// # Errors
+    /// The CPUs cannot be watched, or a file cannot be written.
+    pub fn prepare(
+        work: &'a WorkContext<'a>,
+        request: WatchRequest,
+    ) -> Result<VerifySession<'a>, Failure> {
+        if request.before_breach.is_some() && request.limits == VerifyLimits::default() {
+            return Err(Failure::usage("--stop-on-breach needs a limit")
+                .hint("give one: --max-entries N or --max-gap TIME")
+                .hint("or use those of a policy: --policy FILE"));
+        }
+        request.export_files().try_for_each(can_write)?;
+        let target = find_target(work, &request)?;
+        if request.program == WatchedProgram::Sampler {
+            check_sampler_cpus(work, &target)?;
+        }
+        for tracer in verify::other_tracers(&work.host) {
+            work.ui.warn(&format!(
+                "{tracer} may also be tracing: if it disables events that verify records, the \
+                 verdict is unknown"
+            ));
+        }
+        catch_stops()?;
+        Ok(VerifySession { work, request, target })
+    }
+
+    /// Watches, surveys the machine when that is needed, and judges.
+    ///
+    /// # Errors
+    /// The CPUs cannot be watched.
+    pub fn watch_and_judge(&self, survey: SurveyWhen) -> Result<VerifyResult, Failure> {
+        let VerifySession { work, request, target } = self;
+        let WorkContext { host, store, .. } = work;
+        let (evidence, recording) = watch_target(work, request, target)?;
+        let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
+        // The survey comes after the watch, because a shield that holds does not need one.
+        let known = if interrupted || survey == SurveyWhen::Always {
+            find_remedy_target(host, store, target.active.as_ref(), &target.cpus)
+        } else {
+            None
+        };
+        let verdict = verify::judge(&evidence, &request.limits, &|row| {
+            known.as_ref().map_or(RemedyAnswer::Unknown, |(machine, shield)| {
+                tunables::remedy(machine, shield, row.cause, &row.culprit)
+            })
+        });
+        let verdict = match &known {
+            Some((machine, _)) => verdict.with_devices(|irq| machine.device_of(irq)),
+            None => verdict,
+        };
+        Ok(VerifyResult { evidence, verdict, recording, known })
+    }
+
+    /// Writes the files of `--trace-dat` and `--perfetto`.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn export(
+        &self,
+        recording: Option<TraceRecording>,
+        output: &VerifyOutput<'_>,
+    ) -> Result<(), Failure> {
+        let VerifySession { work: WorkContext { ui, .. }, request, .. } = self;
+        let Some(mut recording) = recording else {
+            for file in request.export_files() {
+                ui.warn(&format!("{}: not written, because there is no trace", file.display()));
+            }
+            return Ok(());
+        };
+        if let Some(file) = &request.trace_dat {
+            write_stream(file, &mut |out| trace_dat::write(&mut recording, out))?;
+            ui.status(&format!("wrote {0}: trace-cmd report -i {0}", file.display()));
+        }
+        if let Some(file) = &request.perfetto {
+            let is_sampler = output.evidence.workload == WatchedWorkload::Sampler;
+            let context = ExportContext {
+                workload: is_sampler.then_some("busy loop of cpushield"),
+                remedy: &|cause, culprit| describe_remedy(output.verdict, cause, culprit),
+            };
+            write_stream(file, &mut |out| perfetto::write(&mut recording, &context, out))?;
+            ui.status(&format!("wrote {}: open it in ui.perfetto.dev", file.display()));
+        }
+        Ok(())
+    }
+}
+
+/// The given limits; those of the policy for the rest. `shield` names one of several in it.
+///
+/// # Errors
+/// The policy cannot be read, or has no such shield.
+pub fn read_limits(
+    policy: Option<&Path>,
+    shield: Option<&str>,
+    given: VerifyLimits,
+) -> Result<VerifyLimits, Failure> {
+    let Some(file) = policy else { return Ok(given) };
+    let name = file.display().to_string();
+    let policy = read_policy(&read_file(file)?, &name)?;
+    let shield = policy.shield(shield, &name);
+    let (_, shield) = shield.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(VerifyLimits {
+        max_entries: given.max_entries.or(shield.limits.max_entries),
+        max_gap_ns: given.max_gap_ns.or(shield.limits.max_gap_ns),
+        ..shield.limits
+    })
+}
+
+/// Finds the CPUs to watch, and checks that the program can be started.
+fn find_target(work: &WorkContext<'_>, request: &WatchRequest) -> Result<WatchTarget, Failure> {
+    let target = WatchTarget::find(&work.host, &work.store, request.cpus.as_ref(), "verify")?;
+    let WatchedProgram::Started(command) = &request.program else { return Ok(target) };
+    if target.own_shield().is_none() {
+        return Err(Failure::machine(
+            "no shield is in force there, and a program is only watched in a shield",
+        )
+        .hint("apply a shield: cpushield apply")
+        .hint("or start the program yourself and watch it: cpushield verify --busy"));
+    }
+    if let Some(program) = command.first() {
+        // `run` would report this too, but only when everything else is ready.
+        process::executable(program).map_err(|error| {
+            let program = program.display().to_string();
+            RunError::Exec { program, error }
+        })?;
+    }
+    Ok(target)
+}
+
+/// Checks for programs of the shield on the watched CPUs. The gap sampler would take half of the
+/// CPU time of a running program, so that is refused.
+fn check_sampler_cpus(work: &WorkContext<'_>, target: &WatchTarget) -> Result<(), Failure> {
+    let WorkContext { ui, host, .. } = work;
+    let members = target.place.as_ref().and_then(|place| place.members(host).ok());
+    let tasks: Vec<Task> = members
+        .iter()
+        .flatten()
+        .filter_map(|tid| host.task(*tid, *tid).ok())
+        .filter(|task| target.cpus.contains(task.cpu) && !task.has_ended())
+        .collect();
+    if let Some(Task { comm, id, cpu, .. }) = tasks.iter().find(|task| task.state == 'R') {
+        return Err(Failure::machine(format!(
+            "{comm} ({}) is running on CPU {cpu}, and the gap sampler would delay it",
+            id.tid
+        ))
+        .hint("watch that program instead: cpushield verify --busy"));
+    }
+    if let Some(Task { comm, id, cpu, .. }) = tasks.first() {
+        ui.warn(&format!(
+            "{comm} ({}) sleeps on CPU {cpu} and interrupts the gap sampler when it wakes up; \
+             --busy watches it instead",
+            id.tid
+        ));
+    }
+    Ok(())
+}
+
+/// Watches the CPUs, with the given program or the gap sampler.
+fn watch_target(
+    work: &WorkContext<'_>,
+    request: &WatchRequest,
+    target: &WatchTarget,
+) -> Result<(Evidence, Option<TraceRecording>), Failure> {
+    let WorkContext { ui, host, .. } = work;
+    let limits = &request.limits;
+    let recording = RefCell::new(None);
+    let keep_recording = |taken| *recording.borrow_mut() = Some(taken);
+    let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
+    let bar = ui.bar();
+    let worst = Cell::new(WorstSoFar::default());
+    let threshold_ns = limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
+    let evidence = verify::watch(
+        host,
+        &WatchOrder {
+            cpus: target.cpus.clone(),
+            span: request.span,
+            warmup: request.warmup,
+            threshold_ns,
+            syscalls: request.syscalls,
+            cgroup: request.cgroup.clone().or_else(|| target.group()),
+            workload: (request.program != WatchedProgram::Sampler).then_some(GivenWorkload {
+                start: &|| {
+                    if let WatchedProgram::Started(command) = &request.program {
+                        *program.borrow_mut() = Some(start_program(work, command)?);
+                    }
+                    Ok(())
+                },
+                threads: &|| match program.borrow().as_ref() {
+                    Some(program) => list_threads(host, program.pid()),
+                    None => find_workload_threads(host, target),
+                },
+                ended: &|| how_program_ended(&program),
+            }),
+            stacks: request.stacks,
+            until: request
+                .before_breach
+                .map(|before| UntilBreach { limits: *limits, before_ns: nanos(before) }),
+            keep: request
+                .export_files()
+                .next()
+                .map(|beside| RawTraceUse { beside, take: &keep_recording }),
+            progress: &|progress| match progress {
+                WatchProgress::Arming => bar.show_task("getting ready"),
+                WatchProgress::Settling => bar.show_task("warming up"),
+                WatchProgress::Watching { done, of, worst: now } => {
+                    bar.show_progress(&describe_progress(&now), done, of);
+                    worst.set(now);
+                }
+                WatchProgress::Gathering => bar.show_task("collecting the results"),
+            },
+            stop: &|| signal::stopped_by().is_some(),
+        },
+    );
+    bar.end();
+    if request.before_breach.is_some()
+        && let Ok(evidence) = &evidence
+        && (evidence.breach.is_some() || worst.get().breaks(limits))
+    {
+        ui.status("stopped the watch, because a limit was exceeded");
+    }
+    if let Some(how) = how_program_ended(&program) {
+        ui.status(&format!("the program ended by itself: {how}"));
+    }
+    if let Some(program) = program.borrow_mut().as_mut() {
+        report_left_behind(ui, &program.end());
+    }
+    Ok((evidence?, recording.into_inner()))
+}
+
+/// Reports processes that the program started and left running.
+fn report_left_behind(ui: &Ui, left: &LeftBehind) {
+    if !left.ended.is_empty() {
+        let ended = join_names(&left.ended);
+        ui.status(&format!("ended processes that the program left running: {ended}"));
+    }
+    if let Some((pid, _)) = left.running.first() {
+        ui.warn(&format!(
+            "cannot end processes that the program left running in the shield: {}; remove them \
+             from the shield: cpushield remove {pid}",
+            join_names(&left.running)
+        ));
+    }
+}
+
+fn join_names(tasks: &[(i32, String)]) -> String {
+    let names: Vec<String> = tasks.iter().map(|(pid, comm)| format!("{comm} ({pid})")).collect();
+    names.join(", ")
+}
+
+/// How the program ended, in words; `None` when none was started or it still runs.
+fn how_program_ended(program: &RefCell<Option<ChildCommand>>) -> Option<String> {
+    program.borrow_mut().as_mut().and_then(ChildCommand::ended)
+}
+
+/// The text of the progress bar.
+fn describe_progress(worst: &WorstSoFar) -> String {
+    let mut text = "watching".to_owned();
+    if let Some(entries) = worst.entries {
+        text.push_str(&format!(", {entries} entries"));
+    }
+    if let Some(gap) = worst.gap_ns.filter(|gap| *gap > 0) {
+        text.push_str(&format!(", longest gap {}", crate::report::table::span(gap)));
+    }
+    text
+}
+
+/// The remedy for a leak of this cause and culprit.
+fn describe_remedy(verdict: &Verdict, cause: Cause, culprit: &Culprit) -> Option<String> {
+    let mut leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
+    let leak = leaks
+        .find(|leak| leak.interruptions.cause == cause && leak.interruptions.culprit == *culprit)?;
+    let remedy = leak.remedy.as_ref()?;
+    Some(format!("{}: {}", remedy.tunable, remedy.how))
+}
+
+/// Starts the program in the shield, with `cpushield run`.
+fn start_program(work: &WorkContext<'_>, command: &[OsString]) -> Result<ChildCommand, String> {
+    let mut args: Vec<OsString> = vec!["run".into()];
+    let quiet = work.ui.status_lines == StatusLines::Suppressed;
+    args.extend(quiet.then(|| "--quiet".into()));
+    args.push("--state".into());
+    args.push(work.state_dir.clone().into_os_string());
+    args.push("--".into());
+    args.extend(command.iter().cloned());
+    ChildCommand::start(&args).map_err(|error| error.to_string())
+}
+
+/// Lists the current threads of a process.
+fn list_threads(host: &Host, pid: i32) -> Vec<i32> {
+    let names = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+    names.iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// Finds the threads of the workload: those in the shield's cgroup. If there are none, all user
+/// threads that are confined to the watched CPUs.
+fn find_workload_threads(host: &Host, target: &WatchTarget) -> Vec<i32> {
+    if let Some(members) = target.place.as_ref().and_then(|place| place.members(host).ok())
+        && !members.is_empty()
+    {
+        return members;
+    }
+    let tasks = host.tasks().unwrap_or_default();
+    tasks
+        .iter()
+        .filter(|task| !task.kthread && target.cpus.contains(task.cpu))
+        .map(|task| task.id.tid)
+        .filter(|tid| host.affinity(*tid).is_ok_and(|cpus| cpus.is_subset(&target.cpus)))
+        .collect()
+}
+
+/// The machine and the shield that remedies are for: the active shield, or a hypothetical one on
+/// these CPUs.
+pub fn find_remedy_target(
+    host: &Host,
+    store: &Store,
+    active: Option<&Plan>,
+    cpus: &CpuSet,
+) -> Option<(Machine, Shield)> {
+    let machine = match active {
+        Some(plan) => survey_shielded(host, store, plan),
+        None => survey(host, &tunables::reads()),
+    };
+    let shield = match active {
+        Some(plan) if cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
+        _ => {
+            let cpus = Some(cpus.clone());
+            plan(&machine, &ShieldRequest { cpus, half_core: true, ..ShieldRequest::default() })
+                .ok()?
+                .shield
+        }
+    };
+    Some((machine, shield))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
