@@ -41,7 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
     ("latency", &["causes", "load", "policy", "survey", "verify", "with_text"]),
-    ("live", &["causes", "survey", "verify", "with_text"]),
+    ("live", &["causes", "report", "survey", "verify", "with_text"]),
     ("load", &["with_text"]),
     ("screen", &[]),
     (

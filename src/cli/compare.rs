@@ -1,10 +1,11 @@
 //! `cpushield compare`: compares repeated measurements and tells differences from chance.
 
-use super::latency::paint;
+use super::paint::paint;
 use super::saved_document::SavedDocument;
 use crate::compare::{self, GivenGroup, GivenRun, MeasuredDocument};
 use crate::failure::Failure;
 use crate::report::compare as report;
+use crate::report::page::terminal_blocks;
 use crate::ui::Ui;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ pub struct CompareArgs {
 pub fn run(ui: &Ui, args: &CompareArgs) -> Result<(), Failure> {
     let groups = args.groups.iter().map(|arg| read_group(arg)).collect::<Result<Vec<_>, _>>()?;
     let comparison = compare::compare(&groups)?;
-    ui.show(&comparison, || report::text(&comparison, ui.width(), &paint))
+    ui.show(&comparison, || terminal_blocks(&report::blocks(&comparison), ui.width(), &paint))
 }
 
 /// Reads a group: `NAME=FILE,FILE`, or a single file.

@@ -2,7 +2,6 @@
 
 use crate::change::EffectTime;
 use crate::failure::{Failure, FailureKind};
-use crate::ui::Emphasis;
 use crate::verify::{Leak, Verdict, VerdictState};
 use cpushield_linux::CpuSet;
 
@@ -35,16 +34,6 @@ pub(super) fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Fa
 
 fn can_be_fixed_now(leak: &Leak) -> bool {
     leak.remedy.as_ref().is_some_and(|remedy| remedy.when == EffectTime::Runtime)
-}
-
-/// Colours a verdict.
-pub(super) fn paint(state: VerdictState, words: &str) -> String {
-    let tone = match state {
-        VerdictState::Holds => Emphasis::Good,
-        VerdictState::Leaks => Emphasis::Bad,
-        VerdictState::Unknown => Emphasis::Doubt,
-    };
-    tone.paint(words)
 }
 
 /// Why the exit code is 1.

@@ -1,7 +1,7 @@
 //! `cpushield experiment`: runs a matrix of configurations and measurements.
 
 use super::experiment_machine::{LiveExperimentMachine, NAME};
-use super::latency::paint;
+use super::paint::paint;
 use super::{GlobalArgs, input, standing, undo};
 use crate::boot::{self, early};
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
@@ -13,6 +13,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::latency::instruments;
 use crate::plan::{Step, check_online, plan};
 use crate::report::experiment as report;
+use crate::report::page::terminal_blocks;
 use crate::run::ShieldPlacement;
 use crate::survey::{Machine, survey};
 use crate::tunables;
@@ -390,7 +391,7 @@ fn machine_changed(why: &str) -> Failure {
 }
 
 fn show_results(ui: &Ui, experiment: &Experiment) -> Result<(), Failure> {
-    ui.show(experiment, || report::text(experiment, ui.width(), &paint))
+    ui.show(experiment, || terminal_blocks(&report::blocks(experiment), ui.width(), &paint))
 }
 
 fn show_status(ui: &Ui, experiments: &ExperimentStore) -> Result<(), Failure> {

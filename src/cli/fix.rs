@@ -3,6 +3,7 @@
 //! shield.
 
 use super::exit_status;
+use super::paint::paint;
 use super::verify::{self, EvidenceRequest, SurveyWhen, VerifyOutput, VerifyResult};
 use crate::apply;
 use crate::change::{Change, EffectTime};
@@ -34,7 +35,7 @@ pub(super) fn run(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
     check_target(order)?;
     let mut fix_loop = FixLoop { order, store: order.global.store(), tried: Vec::new() };
     let (fixed, recording) = fix_loop.run_rounds()?;
-    order.ui.show(&fixed, || fixed.text(&exit_status::paint, order.ui.width()))?;
+    order.ui.show(&fixed, || fixed.text(&paint, order.ui.width()))?;
     let Some(FixRound { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
     verify::export(order.ui, order.args, recording, &VerifyOutput { evidence, verdict })?;
     exit_status::check(verdict, exit_status::VerdictSubject::FixedShield)

@@ -2,6 +2,7 @@
 
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::loads::LoadArgs;
+use super::paint::paint;
 use super::standing::ActiveArgs;
 use super::watch_target::WatchTarget;
 use super::{GlobalArgs, input, verify};
@@ -11,11 +12,11 @@ use crate::latency::{
     MeasureRequest, ShieldMonitor, ThreadDoubt, ThreadSpec, instruments,
 };
 use crate::load;
+use crate::report::latency as report;
 use crate::report::table::{self, fold};
-use crate::report::{TextStyle, latency as report};
 use crate::run::ShieldPlacement;
 use crate::tunables;
-use crate::ui::{Emphasis, OutputFormat, Ui};
+use crate::ui::{OutputFormat, Ui};
 use crate::verify::TimeShare;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cpushield_linux::latency_stats::LIMITS;
@@ -339,15 +340,6 @@ fn write_files(ui: &Ui, args: &LatencyArgs, latency: &LatencyMeasurement) -> Res
         ui.status(&format!("wrote {}", file.display()));
     }
     Ok(())
-}
-
-pub(super) fn paint(style: TextStyle, text: &str) -> String {
-    match style {
-        TextStyle::Good => Emphasis::Good.paint(text),
-        TextStyle::Bad => Emphasis::Bad.paint(text),
-        TextStyle::Doubt => Emphasis::Doubt.paint(text),
-        TextStyle::Head => Emphasis::Head.paint(text),
-    }
 }
 
 /// Succeeds if something was measured and every limit holds.

@@ -22,6 +22,7 @@ pub mod latency;
 pub mod load_worker;
 mod loads;
 pub mod mask;
+mod paint;
 pub mod plan;
 mod price;
 pub mod remove;

@@ -2,6 +2,7 @@
 //! Markdown, one JSON document, or plots on the terminal.
 
 use super::GlobalArgs;
+use super::paint::paint;
 use super::saved_document::{NamedDocument, SavedDocument, VerifyDocument};
 use super::standing::ActiveArgs;
 use crate::apply;
@@ -12,13 +13,12 @@ use crate::latency::LatencyMeasurement;
 use crate::plan::Plan;
 use crate::report::fix_report::FixReport;
 use crate::report::page::{
-    self, LabelledDocument, PlanWithOutcome, Report, ReportMaterial, TextTone, WatchCommand,
-    WatchWithVerdict,
+    self, LabelledDocument, PlanWithOutcome, Report, ReportMaterial, WatchCommand, WatchWithVerdict,
 };
 use crate::report::try_report::TryReport;
 use crate::run::{self, ShieldStatus};
 use crate::survey::Machine;
-use crate::ui::{self, Ui};
+use crate::ui::{OutputFormat, Ui};
 use clap::ValueEnum;
 use cpushield_linux::{Host, Store, can_write, process, write_document};
 use serde::Serialize;
@@ -210,7 +210,7 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
     let extension = extension.map(|extension| extension.to_string_lossy().to_lowercase());
     let format = match (args.format, &args.output, extension.as_deref()) {
         (Some(format), _, _) => format,
-        (None, _, _) if ui.format == ui::OutputFormat::Json => ReportFormat::Json,
+        (None, _, _) if ui.format == OutputFormat::Json => ReportFormat::Json,
         (None, None, _) => ReportFormat::Text,
         (None, Some(file), None) if file == Path::new("-") => ReportFormat::Html,
         (None, _, Some("html" | "htm")) => ReportFormat::Html,
@@ -349,13 +349,4 @@ fn bundle(report: &Report, documents: &[NamedDocument]) -> Result<String, Failur
     let json = serde_json::to_string_pretty(&bundle)
         .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
     Ok(json + "\n")
-}
-
-fn paint(tone: TextTone, text: &str) -> String {
-    match tone {
-        TextTone::Plain => text.to_owned(),
-        TextTone::Good => ui::Emphasis::Good.paint(text),
-        TextTone::Bad => ui::Emphasis::Bad.paint(text),
-        TextTone::Doubt => ui::Emphasis::Doubt.paint(text),
-    }
 }

@@ -1,5 +1,6 @@
 //! `cpushield verify`: watches shielded CPUs and reports whether the shield holds.
 
+use super::paint::paint;
 use super::request::read_policy;
 use super::standing::ActiveArgs;
 use super::watch_target::WatchTarget;
@@ -151,7 +152,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     let VerifyResult { evidence, verdict, recording, .. } =
         order.watch_and_judge(SurveyWhen::Interrupted)?;
     ui.show(&VerifyOutput { evidence: &evidence, verdict: &verdict }, || {
-        report::text(&evidence, &verdict, &exit_status::paint, ui.width())
+        report::text(&evidence, &verdict, &paint, ui.width())
     })?;
     export(ui, args, recording, &VerifyOutput { evidence: &evidence, verdict: &verdict })?;
     let subject = match order.target.own_shield() {

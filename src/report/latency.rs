@@ -1,6 +1,6 @@
 //! Latency → text: the worst latency first, then a row for each thread. Pure.
 
-use super::TextStyle;
+use super::page::block::{TextPainter, TextTone};
 use super::table::{Align, lay_out, span};
 use crate::change::EffectTime;
 use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
@@ -16,7 +16,7 @@ const BYTES: &str = "bytes";
 
 /// The text; `paint` colours words.
 #[must_use]
-pub fn text(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
+pub fn text(latency: &LatencyMeasurement, paint: TextPainter<'_>) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(text, "{}", headline(latency, paint));
@@ -38,16 +38,16 @@ pub fn text(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> Str
         }
     }
     for doubt in latency.every_doubt() {
-        let _ = writeln!(text, "{}: {doubt}", paint(TextStyle::Doubt, "doubtful"));
+        let _ = writeln!(text, "{}: {doubt}", paint(TextTone::Doubt, "doubtful"));
     }
     for note in &latency.notes {
         let _ = writeln!(text, "note: {note}");
     }
     for gate in &latency.gates {
         let (tone, word) = match gate.held {
-            Some(true) => (TextStyle::Good, "holds"),
-            Some(false) => (TextStyle::Bad, "does not hold"),
-            None => (TextStyle::Doubt, "unknown"),
+            Some(true) => (TextTone::Good, "holds"),
+            Some(false) => (TextTone::Bad, "does not hold"),
+            None => (TextTone::Doubt, "unknown"),
         };
         let measured = measured_value(latency, gate);
         let _ = writeln!(text, "{}: {}, found {measured}", gate.limit, paint(tone, word));
@@ -64,23 +64,23 @@ pub fn measured_value(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -
     }
 }
 
-fn headline(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
+fn headline(latency: &LatencyMeasurement, paint: TextPainter<'_>) -> String {
     let Some((series, worst)) = latency.worst() else {
         if let Some(least) = latency.silent_below_ns() {
             return format!(
                 "{} in {} ({})",
-                paint(TextStyle::Head, &format!("No latency of {} or more", span(least))),
+                paint(TextTone::Head, &format!("No latency of {} or more", span(least))),
                 span(latency.span_ns),
                 latency.instrument
             );
         }
-        let words = paint(TextStyle::Doubt, "nothing was measured");
+        let words = paint(TextTone::Doubt, "nothing was measured");
         return format!("{words} ({})", latency.instrument);
     };
     let stopped = if latency.stopped { ", stopped early" } else { "" };
     format!(
         "{} on CPU {}, {} after the start ({}, {} measured{stopped})",
-        paint(TextStyle::Head, &format!("Worst {}", span(worst.late_ns))),
+        paint(TextTone::Head, &format!("Worst {}", span(worst.late_ns))),
         cpu_and_stage(series),
         span(worst.at_ns),
         latency.instrument,

@@ -3,6 +3,7 @@
 
 use super::histograms;
 use super::machine::reported_cpus;
+use super::threads::{describe_thread, kind, kinds};
 use crate::latency::{LatencyMeasurement, ThreadSeries, WorstLatency};
 use crate::report::latency::describe_cause;
 use crate::report::page::block::{Picture, ReportBlock, Table, TableCell, TableColumn, TextTone};
@@ -50,41 +51,10 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     blocks
 }
 
-/// The instruments and the roles of their threads, in the order of the documents. Figures of
-/// different roles, such as the stages of a wakeup, are never combined.
-pub(super) fn kinds(material: &ReportMaterial) -> Vec<(String, String)> {
-    let mut kinds = Vec::new();
-    for latency in &material.latencies {
-        let mut series: Vec<&ThreadSeries> = latency.document.series.iter().collect();
-        series.sort_by_key(|thread| thread.period_ns);
-        for thread in series {
-            let kind = (latency.document.instrument.clone(), thread.role());
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
-    }
-    kinds
-}
-
-/// `timer, threads of 1ms`.
-pub(super) fn kind(instrument: &str, role: &str) -> String {
-    format!("{instrument}, {role}")
-}
-
 fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     first + chars.as_str()
-}
-
-/// `CPU 3, 1 ms`: the CPU and the period of a thread.
-pub(super) fn describe_thread(series: &ThreadSeries) -> String {
-    let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
-    match series.period_ns {
-        0 => format!("CPU {}{stage}", series.cpu),
-        ns => format!("CPU {}, {}{stage}", series.cpu, words::time(words::float(ns))),
-    }
 }
 
 fn threads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
@@ -112,7 +82,7 @@ fn threads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
             rows.push(row);
         }
     }
-    Table { caption: "Latencies of each thread".to_owned(), columns, rows }
+    Table { caption: "Latencies of each thread".to_owned(), columns, rows, ..Table::default() }
 }
 
 /// A time span; `–` for a percentile that needs more samples.
@@ -138,7 +108,7 @@ fn over_limits(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
             }));
         }
     }
-    Table { caption: "Latencies over a limit".to_owned(), columns, rows }
+    Table { caption: "Latencies over a limit".to_owned(), columns, rows, ..Table::default() }
 }
 
 /// The longest latencies of all threads with their times and, where traced, their causes.
@@ -168,7 +138,7 @@ fn longest(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     ];
     columns.extend(traced.then(|| TableColumn::words("cause")));
     let caption = format!("The longest latencies, up to {LONGEST_MAX} of each run");
-    Table { caption, columns, rows }
+    Table { caption, columns, rows, ..Table::default() }
 }
 
 /// What ran on the CPU while a thread waited.
@@ -214,6 +184,7 @@ fn conditions(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
         caption: "Isolation and clock".to_owned(),
         columns: columns.map(TableColumn::words).to_vec(),
         rows: rows.collect(),
+        ..Table::default()
     }
 }
 
@@ -237,5 +208,5 @@ fn loads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     }
     let columns =
         ["run", "load", "throughput", "on CPU", "what it does"].map(TableColumn::words).to_vec();
-    Table { caption: "Throughput of the loads".to_owned(), columns, rows }
+    Table { caption: "Throughput of the loads".to_owned(), columns, rows, ..Table::default() }
 }

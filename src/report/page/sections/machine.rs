@@ -38,7 +38,12 @@ fn machine_blocks(machine: &Machine) -> Vec<ReportBlock> {
             });
             let rows = rows.collect();
             let columns = ["name", "finding", "advice"].map(TableColumn::words).to_vec();
-            blocks.push(ReportBlock::Table(Table { caption: title.to_owned(), columns, rows }));
+            blocks.push(ReportBlock::Table(Table {
+                caption: title.to_owned(),
+                columns,
+                rows,
+                ..Table::default()
+            }));
         }
     }
     if !machine.notes.is_empty() {
@@ -122,7 +127,7 @@ fn facts(machine: &Machine) -> Table {
     ];
     let rows = rows.into_iter().map(|(name, cell)| vec![TableCell::new(name), cell]).collect();
     let columns = ["property", "value"].map(TableColumn::words).to_vec();
-    Table { caption: "Hardware and kernel".to_owned(), columns, rows }
+    Table { caption: "Hardware and kernel".to_owned(), columns, rows, ..Table::default() }
 }
 
 /// The machines that the latencies were measured on.
@@ -147,6 +152,7 @@ fn measured_machines(material: &ReportMaterial) -> Table {
         caption: "Machines of the latency measurements".to_owned(),
         columns: names.map(TableColumn::words).to_vec(),
         rows: rows.collect(),
+        ..Table::default()
     }
 }
 
