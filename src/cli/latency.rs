@@ -13,7 +13,8 @@ use crate::latency::{
 };
 use crate::load;
 use crate::report::latency as report;
-use crate::report::table::{self, fold};
+use crate::report::page::terminal_blocks;
+use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::tunables;
 use crate::ui::{OutputFormat, Ui};
@@ -138,7 +139,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
         Some(checkpoint) => checkpoint.finish(latency)?,
         None => (latency, None),
     };
-    ui.show(&latency, || fold(&report::text(&latency, &paint), ui.width()))?;
+    ui.show(&latency, || terminal_blocks(&report::blocks(&latency), ui.width(), &paint))?;
     write_files(ui, args, &latency)?;
     if let Some(failure) = save_error {
         if ui.format == OutputFormat::Text {

@@ -429,6 +429,28 @@ impl TableCell {
     pub fn unknown() -> TableCell {
         TableCell::toned(TextTone::Doubt, "unknown")
     }
+
+    /// The words, or `unknown`.
+    #[must_use]
+    pub fn known(text: Option<impl Into<String>>) -> TableCell {
+        text.map_or_else(TableCell::unknown, TableCell::new)
+    }
+
+    /// `yes`, `no` or `unknown`.
+    #[must_use]
+    pub fn yes_or_no(answer: Option<bool>) -> TableCell {
+        TableCell::known(answer.map(|yes| if yes { "yes" } else { "no" }))
+    }
+
+    /// `CPU 2-3`; `None` where the kernel does not report the set.
+    #[must_use]
+    pub fn cpus(set: Option<&CpuSet>) -> TableCell {
+        match set {
+            None => TableCell::new("not reported by this kernel"),
+            Some(set) if set.is_empty() => TableCell::new("none"),
+            Some(set) => TableCell::new(format!("CPU {set}")),
+        }
+    }
 }
 
 impl Report {

@@ -115,10 +115,8 @@ impl TerminalStyle<'_> {
             ReportBlock::List(items) => self.list(items),
             ReportBlock::Fold { title, blocks } => {
                 let rows = many(blocks.iter().map(count_rows).sum(), "row");
-                let line = format!(
-                    "\n{}\n  {rows} not shown: --format html, md and json have them\n",
-                    safe(title)
-                );
+                let shown = format!("{rows}; -o report.html or --format json shows them");
+                let line = format!("\n{} ({shown})\n", safe(title));
                 fold(&line, self.width)
             }
         }
@@ -400,4 +398,67 @@ fn cpu_with_role((cpu, role): &(usize, MapRole)) -> String {
 /// The text on one line, without control characters that the terminal would obey.
 fn safe(text: &str) -> String {
     clean(text).replace(['\n', '\r', '\t'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::TextPart;
+    use super::*;
+
+    fn plain(_: TextTone, words: &str) -> String {
+        words.to_owned()
+    }
+
+    fn signed(tone: TextTone, words: &str) -> String {
+        format!("{tone:?}({words})")
+    }
+
+    fn table(head: TableHead) -> Table {
+        let columns = vec![
+            TableColumn::words("figure"),
+            TableColumn::numbers("before"),
+            TableColumn::numbers("after"),
+        ];
+        let rows = vec![
+            vec![TableCell::new("threads of 1 ms on some CPUs")],
+            ["worst", "6.09 ms", "609.1 µs"].map(TableCell::new).to_vec(),
+            vec![TableCell::new("median"), TableCell::toned(TextTone::Doubt, "-")],
+        ];
+        Table { caption: "After against before".to_owned(), head, columns, rows }
+    }
+
+    #[test]
+    fn the_title_of_a_group_takes_no_column_and_missing_cells_are_empty() {
+        let blocks = [ReportBlock::Table(table(TableHead::Names))];
+        let expected = "  figure   before     after\nthreads of 1 ms on some CPUs\n  worst   6.09 ms  \
+                        609.1 µs\n  median        -\n";
+        assert_eq!(terminal_blocks(&blocks, 80, &plain), expected);
+        let hidden = [ReportBlock::Table(table(TableHead::Hidden))];
+        assert!(terminal_blocks(&hidden, 80, &plain).starts_with("threads of 1 ms"));
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_become_a_second_table_with_the_same_words() {
+        let blocks = [ReportBlock::Table(table(TableHead::Names))];
+        let text = terminal_blocks(&blocks, 24, &plain);
+        assert!(text.contains("  worst   6.09 ms\n"), "{text}");
+        assert!(text.contains("  worst   609.1 µs\n"), "{text}");
+        assert!(text.lines().all(|line| columns_of(line) <= 24), "{text}");
+    }
+
+    #[test]
+    fn each_word_of_a_tone_has_its_own_colour() {
+        let parts = vec![TextPart::toned(TextTone::Bad, "not held"), TextPart::new(": 2 of 3")];
+        let blocks = [ReportBlock::Lines(vec![TextLine { indent: 1, parts }])];
+        let expected = "  Bad(not) Bad(held): 2 of 3\n";
+        assert_eq!(terminal_blocks(&blocks, 80, &signed), expected);
+    }
+
+    #[test]
+    fn a_fold_shows_how_many_rows_it_has_and_where_they_are() {
+        let blocks = vec![ReportBlock::Table(table(TableHead::Whole))];
+        let fold = ReportBlock::Fold { title: "Every change".to_owned(), blocks };
+        let expected = "Every change (3 rows; -o report.html or --format json shows them)\n";
+        assert_eq!(terminal_blocks(&[fold], 80, &plain), expected);
+    }
 }

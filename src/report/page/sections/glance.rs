@@ -90,7 +90,7 @@ fn latency_card(latency: &LabelledDocument<LatencyMeasurement>) -> Card {
     let held = run.gates.iter().map(|gate| gate.held);
     let (value, mut details) = match run.worst() {
         Some((series, worst)) => {
-            let thread = super::threads::describe_thread(series);
+            let thread = crate::report::latency::describe_thread(series);
             let mut details = vec![format!("worst of {} on {thread}", run.instrument)];
             details.extend(typical_latency(series));
             (span(worst.late_ns), details)

@@ -2,7 +2,6 @@
 
 use crate::latency::ThreadSeries;
 use crate::report::page::material::ReportMaterial;
-use crate::report::page::words;
 
 /// The instruments and the roles of their threads, in the order of the documents. Figures of
 /// different roles, such as the stages of a wakeup, are never combined.
@@ -24,13 +23,4 @@ pub(super) fn kinds(material: &ReportMaterial) -> Vec<(String, String)> {
 /// `timer, threads of 1ms`.
 pub(super) fn kind(instrument: &str, role: &str) -> String {
     format!("{instrument}, {role}")
-}
-
-/// `CPU 3, 1 ms`: the CPU and the period of a thread.
-pub(super) fn describe_thread(series: &ThreadSeries) -> String {
-    let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
-    match series.period_ns {
-        0 => format!("CPU {}{stage}", series.cpu),
-        ns => format!("CPU {}, {}{stage}", series.cpu, words::time(words::float(ns))),
-    }
 }
