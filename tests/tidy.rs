@@ -61,7 +61,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["change", "documents"]),
     ("run", &["apply", "change", "documents"]),
     ("latency", &["causes", "load", "policy", "survey", "verify", "with_text"]),
-    ("live", &["causes", "survey", "verify", "with_text"]),
+    ("live", &["causes", "report", "survey", "verify", "with_text"]),
     ("load", &["with_text"]),
     ("screen", &[]),
     (

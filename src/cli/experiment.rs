@@ -1,10 +1,11 @@
 //! `cpushield experiment`: runs a matrix of configurations and measurements.
 
 use super::GlobalArgs;
-use super::paint::paint_text;
+use super::paint::paint;
 use crate::experiment::RebootPermission;
 use crate::failure::Failure;
 use crate::report::experiment as report;
+use crate::report::page::terminal_blocks;
 use crate::ui::Ui;
 use crate::workflow::run_experiment::{self, ExperimentFile};
 use std::path::PathBuf;
@@ -56,7 +57,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
     let work = global.open(ui)?;
     if args.status {
         let experiment = run_experiment::read_results(&work)?;
-        return ui.show(&experiment, || report::text(&experiment, ui.width(), &paint_text));
+        return ui.show(&experiment, || {
+            terminal_blocks(&report::blocks(&experiment), ui.width(), &paint)
+        });
     }
     if !work.host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
@@ -76,9 +79,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         None => run_experiment::resume(&work)?,
     };
     match experiment {
-        Some(experiment) => {
-            ui.show(&experiment, || report::text(&experiment, ui.width(), &paint_text))
-        }
+        Some(experiment) => ui.show(&experiment, || {
+            terminal_blocks(&report::blocks(&experiment), ui.width(), &paint)
+        }),
         None => Ok(()),
     }
 }

@@ -2,12 +2,12 @@
 
 use super::active::ActiveArgs;
 use super::loads::LoadArgs;
-use super::paint::paint_text;
+use super::paint::paint;
 use super::{GlobalArgs, input};
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
 use crate::report::latency as report;
-use crate::report::table::fold;
+use crate::report::page::terminal_blocks;
 use crate::ui::{OutputFormat, Ui};
 use crate::verify::Gate;
 use crate::workflow::measure_latency::{
@@ -124,7 +124,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
     args.active.check(&work)?;
     let request = args.request();
     let (latency, save_error) = measure_latency(&work, &request)?;
-    ui.show(&latency, || fold(&report::text(&latency, &paint_text), ui.width()))?;
+    ui.show(&latency, || terminal_blocks(&report::blocks(&latency), ui.width(), &paint))?;
     write_files(ui, &request.files, &latency)?;
     if let Some(failure) = save_error {
         if ui.format == OutputFormat::Text {

@@ -3,7 +3,7 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
-use super::paint::paint_report;
+use super::paint::paint;
 use crate::failure::{Failure, FailureKind};
 use crate::report::page::{self, Report};
 use crate::ui::{self, Ui};
@@ -84,7 +84,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
                 true => page::CharacterSet::Unicode,
                 false => page::CharacterSet::Ascii,
             };
-            page::terminal(&report, ui.width(), characters, &paint_report)
+            page::terminal(&report, ui.width(), characters, &paint)
         }
     };
     match target {

@@ -3,6 +3,7 @@
 
 use super::model::{CpuLine, CpuRole, LiveFrame};
 use crate::causes::Cause;
+use crate::report::table::{columns_of, pad, truncate};
 use crate::verify::WitnessKind;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
@@ -173,7 +174,7 @@ fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, options: ViewOptions, width: usize
     if width >= TREND_FROM {
         rest.push_str(&format!("  {:<TREND$}", trend(&cpu.history)));
     }
-    let left = width.saturating_sub(head.chars().count() + rest.chars().count());
+    let left = width.saturating_sub(columns_of(&head) + columns_of(&rest));
     let last = truncate(&format!("  {}", last_culprit(cpu)), left);
     let plain = if cpu.role == CpuRole::Housekeeping { style } else { Style::new() };
     let doubtful = !cpu.doubts.is_empty();
@@ -268,20 +269,8 @@ fn foot_line(frame: &LiveFrame, options: ViewOptions, below: usize, width: usize
         " · counters rarely show the culprit: use --trace"
     });
     // Blanks fill the bar up to the edge.
-    let text = format!("{:<width$}", truncate(&words, width));
+    let text = pad(&truncate(&words, width), width);
     Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
-}
-
-/// Truncates a text to this width, with `…` at the end.
-fn truncate(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let mut truncated: String = text.chars().take(width.saturating_sub(1)).collect();
-    if width > 0 {
-        truncated.push('…');
-    }
-    truncated
 }
 
 #[cfg(test)]

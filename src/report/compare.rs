@@ -1,115 +1,96 @@
-//! Comparison → text: the headline first, then every figure with its spread. Pure.
+//! Comparison → blocks: the headline first, then every figure with its spread, and what makes them
+//! doubtful. Pure.
 
-use super::TextStyle;
-use super::table::{Align, fold, lay_out, many, span};
+use super::page::block::{
+    ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
+};
+use super::table::{many, span};
 use crate::compare::{
     ComparedFigure, Comparison, DifferenceScope, FigureRow, FindingAnswer, GroupFigure, GroupPair,
     RunOrder,
 };
 use std::collections::BTreeSet;
-use std::fmt::Display;
 
-/// The text, no wider than `width` where that is possible; `paint` colours words.
+/// The blocks of a comparison.
 #[must_use]
-pub fn text(
-    comparison: &Comparison,
-    width: usize,
-    paint: &dyn Fn(TextStyle, &str) -> String,
-) -> String {
-    let mut lines = Vec::new();
-    for (n, pair) in comparison.pairs.iter().enumerate() {
-        if n > 0 {
-            lines.push(String::new());
+pub fn blocks(comparison: &Comparison) -> Vec<ReportBlock> {
+    let mut blocks = Vec::new();
+    for pair in &comparison.pairs {
+        blocks.push(ReportBlock::Space);
+        let runs = TextLine::new(describe_runs(comparison, pair));
+        blocks.push(ReportBlock::Lines(vec![headline(pair), runs]));
+        blocks.extend([ReportBlock::Space, ReportBlock::Table(figures(pair))]);
+        blocks.extend([ReportBlock::Space, ReportBlock::Lines(remarks(pair))]);
+        let items: Vec<String> = pair.doubts.iter().map(ToString::to_string).collect();
+        if !items.is_empty() {
+            let title = format!("Doubtful: {} against {}", pair.other, pair.base);
+            blocks.push(ReportBlock::Doubts { title, items });
         }
-        lines.extend(pair_lines(comparison, pair, width, paint));
     }
-    for doubt in comparison.doubts() {
-        lines.extend(wrap_lines(&[doubt_line(&doubt, paint)], width));
+    let items: Vec<String> = comparison.doubts().collect();
+    if !items.is_empty() {
+        blocks.push(ReportBlock::Doubts { title: "Doubtful runs".to_owned(), items });
     }
-    lines.join("\n") + "\n"
+    blocks
 }
 
-fn pair_lines(
-    comparison: &Comparison,
-    pair: &GroupPair,
-    width: usize,
-    paint: &dyn Fn(TextStyle, &str) -> String,
-) -> Vec<String> {
-    let mut lines = wrap_lines(&[headline(pair, paint), describe_runs(comparison, pair)], width);
-    lines.push(String::new());
-    lines.extend(tables(pair));
-    lines.push(String::new());
-    lines.extend(wrap_lines(&remarks(pair, paint), width));
-    lines
-}
-
-/// Wraps the lines that are wider than `width`.
-fn wrap_lines(lines: &[String], width: usize) -> Vec<String> {
-    lines
-        .iter()
-        .flat_map(|line| fold(line, width).lines().map(str::to_owned).collect::<Vec<_>>())
-        .collect()
-}
-
-fn doubt_line(doubt: &dyn Display, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
-    format!("{}: {doubt}", paint(TextStyle::Doubt, "doubtful"))
-}
-
-/// The differences between the groups, the doubts and the notes: what a reader of the figures must
-/// know.
-fn remarks(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> Vec<String> {
+/// The differences between the groups and the notes: what a reader of the figures must know.
+fn remarks(pair: &GroupPair) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for difference in &pair.differences {
         let (base, other) = (&difference.base, &difference.other);
-        let what = match difference.realm {
-            DifferenceScope::Machine => paint(TextStyle::Doubt, "different machine"),
-            DifferenceScope::Kernel => paint(TextStyle::Doubt, "different kernel"),
-            DifferenceScope::Setting => "different setting".to_owned(),
-            DifferenceScope::Method => "not comparable".to_owned(),
+        let (tone, scope) = match difference.realm {
+            DifferenceScope::Machine => (TextTone::Doubt, "different machine"),
+            DifferenceScope::Kernel => (TextTone::Doubt, "different kernel"),
+            DifferenceScope::Setting => (TextTone::Plain, "different setting"),
+            DifferenceScope::Method => (TextTone::Plain, "not comparable"),
         };
-        lines.push(format!("{what}: {}: {base} → {other}", difference.what));
+        let what = format!("{}: {base} → {other}", difference.what);
+        lines.push(TextLine::remark(tone, scope, what));
     }
     if pair.differences.is_empty() {
-        lines.push("no other known differences".to_owned());
+        lines.push(TextLine::new("no other known differences"));
     }
     if pair.rows.iter().any(|row| spread(row, &row.base).or(spread(row, &row.other)).is_some()) {
         let times = "the 95 % interval of the ratio of two runs";
-        lines.push(format!("below a figure: the spread of its runs; below a ratio: {times}"));
+        let spread = format!("below a figure: the spread of its runs; below a ratio: {times}");
+        lines.push(TextLine::new(spread));
     }
     // A reason that holds for many rows is shown once.
     let reasons: BTreeSet<String> =
         pair.rows.iter().flat_map(|row| &row.finding.why).map(ToString::to_string).collect();
-    lines.extend(reasons.into_iter().map(|reason| format!("unknown: {reason}")));
-    lines.extend(pair.doubts.iter().map(|doubt| doubt_line(doubt, paint)));
-    lines.extend(pair.notes.iter().map(|note| format!("note: {note}")));
+    let reasons = reasons.into_iter();
+    lines.extend(reasons.map(|reason| TextLine::remark(TextTone::Doubt, "unknown", reason)));
+    let notes = pair.notes.iter();
+    lines.extend(notes.map(|note| TextLine::remark(TextTone::Plain, "note", note)));
     lines
 }
 
 /// One sentence on the worst case, or on the first figure when there is no worst case.
-fn headline(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
+fn headline(pair: &GroupPair) -> TextLine {
     let worst = pair.rows.iter().find(|row| row.figure == ComparedFigure::Worst);
     let Some(row) = worst.or_else(|| pair.rows.first()) else {
-        return format!("{} against {}", pair.other, pair.base);
+        return TextLine::new(format!("{} against {}", pair.other, pair.base));
     };
     let times = match row.ratio {
         Some(ratio) => format!("{}× that of {} ", times(ratio), pair.base),
         None => String::new(),
     };
-    let figures = format!(
-        "{} {times}({} vs {})",
-        figure(row),
-        value(row, row.other.value),
-        value(row, row.base.value)
-    );
-    let chance = match (row.finding.answer, row.is_better()) {
-        (FindingAnswer::Differs, Some(true)) => paint(TextStyle::Good, "significantly better"),
-        (FindingAnswer::Differs, _) => paint(TextStyle::Bad, "significantly worse"),
-        (FindingAnswer::NotShown, _) => paint(TextStyle::Doubt, "may be chance"),
+    let (base, other) = (value(row, row.base.value), value(row, row.other.value));
+    let (tone, chance) = match (row.finding.answer, row.is_better()) {
+        (FindingAnswer::Differs, Some(true)) => (TextTone::Good, "significantly better"),
+        (FindingAnswer::Differs, _) => (TextTone::Bad, "significantly worse"),
+        (FindingAnswer::NotShown, _) => (TextTone::Doubt, "may be chance"),
         (FindingAnswer::Unknown, _) => {
-            paint(TextStyle::Doubt, "too little data to tell whether that is chance")
+            (TextTone::Doubt, "too little data to tell whether that is chance")
         }
     };
-    format!("{}: {figures}; {chance}", paint(TextStyle::Head, &pair.other))
+    let parts = vec![
+        TextPart::toned(TextTone::Head, &pair.other),
+        TextPart::new(format!(": {} {times}({other} vs {base}); ", figure(row))),
+        TextPart::toned(tone, chance),
+    ];
+    TextLine { indent: 0, parts }
 }
 
 /// The number of runs of each group, and their order.
@@ -127,36 +108,51 @@ fn describe_runs(comparison: &Comparison, pair: &GroupPair) -> String {
     format!("{base} of {}, {other} of {}{order}", pair.base, pair.other)
 }
 
-/// A table for each subject, with the spread of the runs below each figure and the confidence
+/// The figures by subject, with the spread of the runs below each figure and the confidence
 /// interval below each ratio.
-fn tables(pair: &GroupPair) -> Vec<String> {
-    let mut rows =
-        vec![["", &pair.base, &pair.other, "ratio", "significant"].map(str::to_owned).to_vec()];
+fn figures(pair: &GroupPair) -> Table {
+    let mut columns = vec![TableColumn::words("figure")];
+    columns.extend([pair.base.as_str(), pair.other.as_str(), "ratio"].map(TableColumn::numbers));
+    columns.push(TableColumn::words("significant"));
+    let mut rows = Vec::new();
     let mut subject = "";
     for row in &pair.rows {
         if row.subject != subject {
-            rows.push(vec![row.subject.clone()]);
+            rows.push(vec![TableCell::new(&row.subject)]);
             subject = &row.subject;
         }
-        let ratio = row.ratio.map_or_else(|| "-".to_owned(), times);
-        let (base, other) = (value(row, row.base.value), value(row, row.other.value));
-        rows.push(vec![format!("  {}", figure(row)), base, other, ratio, significance(row)]);
+        rows.push(figure_row(row));
         let interval = row.typical.as_ref().and_then(|typical| {
             Some(format!("{}–{}", times(typical.least?), times(typical.most?)))
         });
         let below = [spread(row, &row.base), spread(row, &row.other), interval];
         if below.iter().any(Option::is_some) {
-            let below = below.map(Option::unwrap_or_default);
-            rows.push([String::new()].into_iter().chain(below).collect());
+            let below = below.map(|text| TableCell::new(text.unwrap_or_default()));
+            rows.push([TableCell::default()].into_iter().chain(below).collect());
         }
     }
-    use Align::{Left, Right};
-    let text = lay_out("", &[Left, Right, Right, Right, Left], &rows);
-    text.lines().map(str::to_owned).collect()
+    let caption = format!("{} against {}", pair.other, pair.base);
+    Table { caption, head: TableHead::Names, columns, rows }
+}
+
+fn figure_row(row: &FigureRow) -> Vec<TableCell> {
+    let tone = match (row.finding.answer, row.is_better()) {
+        (FindingAnswer::Differs, Some(true)) => TextTone::Good,
+        (FindingAnswer::Differs, _) => TextTone::Bad,
+        (FindingAnswer::NotShown, _) => TextTone::Plain,
+        (FindingAnswer::Unknown, _) => TextTone::Doubt,
+    };
+    vec![
+        TableCell::new(figure(row)),
+        TableCell::new(value(row, row.base.value)),
+        TableCell::new(value(row, row.other.value)),
+        TableCell::new(row.ratio.map_or_else(|| "-".to_owned(), times)),
+        TableCell::toned(tone, significance(row)),
+    ]
 }
 
 /// `better, p 0.029`.
-pub(super) fn significance(row: &FigureRow) -> String {
+fn significance(row: &FigureRow) -> String {
     let p = row.finding.p.map_or_else(String::new, |p| format!(", p {}", format_p(p)));
     match (row.finding.answer, row.is_better()) {
         (FindingAnswer::Differs, Some(true)) => format!("better{p}"),
@@ -178,7 +174,7 @@ fn spread(row: &FigureRow, side: &GroupFigure) -> Option<String> {
 }
 
 /// `4.1 µs`, `0.25/s`, `-` when it is unknown.
-pub(super) fn value(row: &FigureRow, value: Option<f64>) -> String {
+fn value(row: &FigureRow, value: Option<f64>) -> String {
     let Some(value) = value else { return "-".to_owned() };
     if row.unit == "ns" {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
@@ -199,12 +195,12 @@ fn digits(value: f64) -> String {
 }
 
 /// `0.10`, `0.0021`, `13.4`.
-pub(super) fn times(ratio: f64) -> String {
+fn times(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.1 { format!("{ratio:.4}") } else { digits(ratio) }
 }
 
 /// The name of a row's figure.
-pub(super) fn figure(row: &FigureRow) -> String {
+fn figure(row: &FigureRow) -> String {
     match row.figure {
         ComparedFigure::Worst => "worst".to_owned(),
         ComparedFigure::Percentile { percent } if (percent - 50.0).abs() < 1e-9 => {

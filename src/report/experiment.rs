@@ -1,39 +1,54 @@
-//! Experiment → text: the table in the form of the LinuxCNC wiki, then what it means. The table has
-//! a row for each configuration and a column for each measurement, and shows the worst of all
+//! Experiment → blocks: the table in the form of the LinuxCNC wiki, then what it means. The table
+//! has a row for each configuration and a column for each measurement, and shows the worst of all
 //! repetitions. Pure.
 
-use super::TextStyle;
-use super::table::{Align, columns_of, fit, fold, lay_out, many, span};
+use super::page::block::{
+    ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
+};
+use super::page::words;
+use super::table::{fold, many, span};
 use crate::experiment::{
-    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRow, ExperimentRun, ExperimentState,
-    OptionEffect, RankedFigure,
+    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRun, ExperimentState, OptionEffect,
+    RankedFigure,
 };
 use crate::plan::named;
 use std::fmt::Write;
 
-type CellPainter<'a> = &'a dyn Fn(TextStyle, &str) -> String;
-
-/// The text, no wider than `width` where that is possible; `paint` colours words.
+/// The blocks of an experiment.
 #[must_use]
-pub fn text(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> String {
-    let mut text = format!("{}\n", headline(experiment, paint));
-    text.push_str(&fold(&environment(experiment), width));
-    text.push('\n');
-    text.push_str(&table(experiment, width));
-    text.push_str(&fold(&legend(experiment), width));
-    let more = [
-        price(experiment, paint),
-        best(experiment, paint),
-        effects(experiment, width, paint),
-        problems(experiment, paint),
+pub fn blocks(experiment: &Experiment) -> Vec<ReportBlock> {
+    let mut lines = vec![headline(experiment)];
+    lines.extend(environment(experiment));
+    let mut blocks = vec![
+        ReportBlock::Lines(lines),
+        ReportBlock::Space,
+        ReportBlock::Table(matrix(experiment)),
+        ReportBlock::Lines(legend(experiment)),
     ];
-    for part in more {
-        text.push_str(&fold(&part, width));
+    let items = doubts(experiment);
+    if !items.is_empty() {
+        let title = "Doubtful or not measured".to_owned();
+        blocks.push(ReportBlock::Doubts { title, items });
     }
-    for note in &experiment.notes {
-        text.push_str(&fold(&format!("note: {note}\n"), width));
+    let price = price(experiment);
+    if !price.rows.is_empty() {
+        blocks.push(ReportBlock::Table(price));
     }
-    text
+    if !experiment.best.is_empty() {
+        let best = experiment.best.iter().map(|best| describe_best(experiment, best));
+        blocks.push(ReportBlock::Heading("The best".to_owned()));
+        blocks.push(ReportBlock::Lines(best.collect()));
+    }
+    let effects = effects(experiment);
+    if !effects.rows.is_empty() {
+        blocks.push(ReportBlock::Table(effects));
+    }
+    if !experiment.notes.is_empty() {
+        let notes = experiment.notes.iter();
+        let notes = notes.map(|note| TextLine::remark(TextTone::Plain, "note", note));
+        blocks.push(ReportBlock::Lines(notes.collect()));
+    }
+    blocks
 }
 
 /// The text of `cpushield experiment run --dry-run`.
@@ -76,7 +91,7 @@ fn long_span(ns: u64) -> String {
     }
 }
 
-fn headline(experiment: &Experiment, paint: CellPainter<'_>) -> String {
+fn headline(experiment: &Experiment) -> TextLine {
     let measured: usize = experiment.cells.iter().map(|cell| cell.runs.len()).sum();
     let all = experiment.rows.len() * experiment.columns.len() * experiment.repeats;
     let state = match experiment.state {
@@ -86,16 +101,14 @@ fn headline(experiment: &Experiment, paint: CellPainter<'_>) -> String {
         }
         ExperimentState::Stopped => format!("stopped, {measured} of {all} measurements"),
     };
-    format!(
-        "{} on CPU {} ({state}, {} each)",
-        paint(TextStyle::Head, &format!("Experiment {}", experiment.name)),
-        experiment.cpus,
-        span(experiment.span_ns)
-    )
+    let each = span(experiment.span_ns);
+    let rest = format!(" on CPU {} ({state}, {each} each)", experiment.cpus);
+    let name = TextPart::toned(TextTone::Head, format!("Experiment {}", experiment.name));
+    TextLine { indent: 0, parts: vec![name, TextPart::new(rest)] }
 }
 
 /// The machine, its firmware and its kernel: a line for each fact that is known.
-fn environment(experiment: &Experiment) -> String {
+fn environment(experiment: &Experiment) -> Vec<TextLine> {
     let setup = &experiment.setup;
     let mut kernel = setup.kernel.clone();
     if let (Some(kernel), Some(true)) = (&mut kernel, setup.realtime) {
@@ -113,82 +126,63 @@ fn environment(experiment: &Experiment) -> String {
         ("kernel", &kernel),
         ("parameters of every row", &setup.cmdline),
     ];
-    let mut text = String::new();
-    for (name, value) in known {
-        if let Some(value) = value {
-            let _ = writeln!(text, "  {name}: {value}");
+    let known = known.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    known.map(|(name, value)| TextLine::new(format!("{name}: {value}")).below()).collect()
+}
+
+/// The name of a column, with the period where the measurement has several.
+fn column_name(experiment: &Experiment, (column, period_ns): (usize, u64)) -> String {
+    let Some(column) = experiment.columns.get(column) else { return String::new() };
+    match column.periods_ns.len() {
+        0 | 1 => column.name.clone(),
+        _ => format!("{} {}", column.name, words::time(words::float(period_ns))),
+    }
+}
+
+/// The worst of all repetitions, and below it the best of them where they differ.
+fn matrix(experiment: &Experiment) -> Table {
+    let tracks = experiment.tracks();
+    let mut columns = vec![TableColumn::words("configuration")];
+    columns
+        .extend(tracks.iter().map(|track| TableColumn::numbers(column_name(experiment, *track))));
+    let mut rows = Vec::new();
+    for (n, row) in experiment.rows.iter().enumerate() {
+        let mut cells = vec![TableCell::new(&row.name)];
+        cells.extend(tracks.iter().map(|track| worst_cell(experiment, n, *track)));
+        rows.push(cells);
+        let least: Vec<String> =
+            tracks.iter().map(|track| least_of_several(experiment, n, *track)).collect();
+        if least.iter().any(|text| !text.is_empty()) {
+            let least = least.into_iter().map(TableCell::new);
+            rows.push([TableCell::default()].into_iter().chain(least).collect());
         }
     }
-    text
-}
-
-/// The head of a column: its name, and the period where the measurement has several.
-fn head(experiment: &Experiment, (column, period_ns): (usize, u64)) -> String {
-    let Some(column) = experiment.columns.get(column) else { return String::new() };
-    let mut head = column.name.clone();
-    if column.periods_ns.len() > 1 {
-        let _ = write!(head, " {}", period(period_ns));
-    }
-    head
-}
-
-/// A period without trailing zeros: `25 µs`.
-fn period(ns: u64) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")];
-    let whole = units.iter().find(|(scale, _)| ns >= *scale && ns.is_multiple_of(*scale));
-    whole.map_or_else(|| format!("{ns} ns"), |(scale, unit)| format!("{} {unit}", ns / scale))
-}
-
-/// The table of the figures, split into several tables where its columns do not fit side by side.
-fn table(experiment: &Experiment, width: usize) -> String {
-    let mut names = vec!["configuration".to_owned()];
-    names.extend(experiment.rows.iter().map(|row| row.name.clone()));
-    let mut columns: Vec<Vec<String>> = Vec::new();
-    for track in experiment.tracks() {
-        let mut column = vec![head(experiment, track)];
-        column.extend((0..experiment.rows.len()).map(|row| worst_cell(experiment, row, track)));
-        columns.push(column);
-    }
-    let mut text = String::new();
-    let mut rest = columns.as_slice();
-    while !rest.is_empty() {
-        let room = width.saturating_sub(2 + column_width(&names).min(width / 2));
-        let mut used = 0;
-        let fitting = rest.iter().take_while(|column| {
-            used += column_width(column);
-            used <= room + 2
-        });
-        let (now, later) = rest.split_at(fitting.count().max(1));
-        rest = later;
-        let lines: Vec<Vec<String>> = (0..names.len())
-            .map(|n| {
-                let columns = [&names].into_iter().chain(now);
-                columns.map(|column| column.get(n).cloned().unwrap_or_default()).collect()
-            })
-            .collect();
-        let align: Vec<Align> =
-            [Align::Left].into_iter().chain(now.iter().map(|_| Align::Right)).collect();
-        text.push_str(&fit("  ", &align, &lines, width));
-        text.push('\n');
-    }
-    text
-}
-
-/// The width of a column with the two blanks after it.
-fn column_width(cells: &[String]) -> usize {
-    cells.iter().map(|cell| columns_of(cell)).max().unwrap_or(0) + 2
+    let caption = format!("{}: the worst of all repetitions", experiment.name);
+    Table { caption, head: TableHead::Names, columns, rows }
 }
 
 /// The worst of all repetitions, with `*` when one of them is doubtful.
-fn worst_cell(experiment: &Experiment, row: usize, track: (usize, u64)) -> String {
+fn worst_cell(experiment: &Experiment, row: usize, track: (usize, u64)) -> TableCell {
     let Some(worst) = experiment.figures(row, track).into_iter().max() else {
-        return "-".to_owned();
+        return TableCell::toned(TextTone::Doubt, "-");
     };
+    let wins = (experiment.best.iter())
+        .any(|best| (best.column, best.period_ns) == track && best.winner == Some(row));
+    let tone = if wins { TextTone::Good } else { TextTone::Plain };
     let doubtful = experiment.runs(row, track.0).iter().any(ExperimentRun::is_doubtful);
-    format!("{}{}", span(worst), if doubtful { "*" } else { "" })
+    TableCell::toned(tone, format!("{}{}", span(worst), if doubtful { "*" } else { "" }))
 }
 
-fn legend(experiment: &Experiment) -> String {
+/// `from 5.2 µs`: the best of all repetitions; empty where they do not differ.
+fn least_of_several(experiment: &Experiment, row: usize, track: (usize, u64)) -> String {
+    let figures = experiment.figures(row, track);
+    match (figures.iter().min(), figures.iter().max()) {
+        (Some(least), Some(most)) if least < most => format!("from {}", span(*least)),
+        _ => String::new(),
+    }
+}
+
+fn legend(experiment: &Experiment) -> Vec<TextLine> {
     let mut kinds = Vec::new();
     for track in experiment.tracks() {
         let kind = match experiment.figure(track) {
@@ -199,14 +193,15 @@ fn legend(experiment: &Experiment) -> String {
             kinds.push(kind);
         }
     }
-    let mut text = format!(
-        "  {}, the worst of {} in alternating order; * doubtful, - not measured\n",
+    let repetitions = many(experiment.repeats, "repetition");
+    let mut lines = vec![format!(
+        "{}, the worst of {repetitions} in alternating order, and the best below it; * doubtful, - \
+         not measured",
         kinds.join(", or "),
-        many(experiment.repeats, "repetition")
-    );
+    )];
     for column in &experiment.columns {
-        let periods: Vec<String> =
-            column.periods_ns.iter().filter(|ns| **ns > 0).map(|ns| period(*ns)).collect();
+        let periods = column.periods_ns.iter().filter(|ns| **ns > 0);
+        let periods: Vec<String> = periods.map(|ns| words::time(words::float(*ns))).collect();
         let threads =
             if periods.is_empty() { String::new() } else { format!(" {}", periods.join(" and ")) };
         let policy = if column.other { ", ordinary threads" } else { ", real-time threads" };
@@ -215,9 +210,9 @@ fn legend(experiment: &Experiment) -> String {
         } else {
             format!("load: {}", column.load.join(", "))
         };
-        let _ = writeln!(text, "  {}: {}{threads}{policy}, {load}", column.name, column.instrument);
+        lines.push(format!("{}: {}{threads}{policy}, {load}", column.name, column.instrument));
     }
-    text
+    lines.into_iter().map(|line| TextLine::new(line).below()).collect()
 }
 
 /// The quoted name of a row.
@@ -225,124 +220,108 @@ fn quoted_name(experiment: &Experiment, row: usize) -> String {
     experiment.rows.get(row).map_or_else(String::new, |row| format!("\"{}\"", row.name))
 }
 
-fn best(experiment: &Experiment, paint: CellPainter<'_>) -> String {
-    let mut text = String::new();
-    for best in &experiment.best {
-        let head = head(experiment, (best.column, best.period_ns));
-        let _ = writeln!(text, "  {head}: {}", describe_best(experiment, best, paint));
-    }
-    if text.is_empty() { text } else { format!("\n{}\n{text}", paint(TextStyle::Head, "The best")) }
-}
-
-fn describe_best(experiment: &Experiment, best: &BestRow, paint: CellPainter<'_>) -> String {
+/// `LinuxCNC 25 µs: "shield" (shorter in 4 of 4 repetitions)`, or why there is no winner.
+fn describe_best(experiment: &Experiment, best: &BestRow) -> TextLine {
     let why = &best.why;
-    match best.winner {
-        Some(winner) => {
-            format!("{} ({why})", paint(TextStyle::Good, &quoted_name(experiment, winner)))
-        }
+    let column = column_name(experiment, (best.column, best.period_ns));
+    let (tone, word, rest) = match best.winner {
+        Some(winner) => (TextTone::Good, quoted_name(experiment, winner), format!(" ({why})")),
         None => {
             let among: Vec<String> =
                 best.among.iter().map(|row| quoted_name(experiment, *row)).collect();
-            let none = paint(TextStyle::Doubt, "no winner");
-            match among.as_slice() {
-                [] | [_] => format!("{none}: {why}"),
-                among => format!("{none} among {}: {why}", among.join(", ")),
-            }
+            let rest = match among.as_slice() {
+                [] | [_] => format!(": {why}"),
+                among => format!(" among {}: {why}", among.join(", ")),
+            };
+            (TextTone::Doubt, "no winner".to_owned(), rest)
         }
+    };
+    let column = TextPart::new(format!("{column}: "));
+    let parts = vec![column, TextPart::toned(tone, word), TextPart::new(rest)];
+    TextLine { indent: 1, parts }
+}
+
+fn effects(experiment: &Experiment) -> Table {
+    let rows = experiment.effects.iter().map(|effect| effect_row(experiment, effect));
+    let mut columns =
+        ["option", "without it → with it", "measurement"].map(TableColumn::words).to_vec();
+    columns.push(TableColumn::numbers("ratio"));
+    columns.push(TableColumn::words("latency"));
+    Table {
+        caption: "The effect of each option alone".to_owned(),
+        head: TableHead::Caption,
+        columns,
+        rows: rows.collect(),
     }
 }
 
-fn effects(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> String {
-    if experiment.effects.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<Vec<String>> =
-        experiment.effects.iter().map(|effect| effect_row(experiment, effect)).collect();
-    let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
-    let head = paint(TextStyle::Head, "The effect of each option alone");
-    format!("\n{head}\n{}", fit("  ", &columns, &rows, width))
-}
-
-fn effect_row(experiment: &Experiment, effect: &OptionEffect) -> Vec<String> {
-    let word = match effect.verdict {
-        EffectMeaning::Better => "better",
-        EffectMeaning::Worse => "worse",
-        EffectMeaning::Chance => "no difference shown",
-        EffectMeaning::Unknown => "unknown",
+fn effect_row(experiment: &Experiment, effect: &OptionEffect) -> Vec<TableCell> {
+    let (tone, word) = match effect.verdict {
+        EffectMeaning::Better => (TextTone::Good, "better"),
+        EffectMeaning::Worse => (TextTone::Bad, "worse"),
+        EffectMeaning::Chance => (TextTone::Plain, "no difference shown"),
+        EffectMeaning::Unknown => (TextTone::Doubt, "unknown"),
     };
     let (without, with) =
         (quoted_name(experiment, effect.without), quoted_name(experiment, effect.with));
     vec![
-        effect.option.clone(),
-        format!("{without} → {with}"),
-        head(experiment, (effect.column, effect.period_ns)),
-        effect.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("× {ratio:.2}")),
-        format!("{word} ({})", effect.why),
+        TableCell::new(&effect.option),
+        TableCell::new(format!("{without} → {with}")),
+        TableCell::new(column_name(experiment, (effect.column, effect.period_ns))),
+        TableCell::new(
+            effect.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("× {ratio:.2}")),
+        ),
+        TableCell::toned(tone, format!("{word} ({})", effect.why)),
     ]
 }
 
 /// The throughput of the loads in each row: the price of a shield next to its gain.
-fn price(experiment: &Experiment, paint: CellPainter<'_>) -> String {
-    let mut rows: Vec<Vec<String>> = Vec::new();
+fn price(experiment: &Experiment) -> Table {
+    let mut rows: Vec<Vec<TableCell>> = Vec::new();
     for (n, column) in experiment.columns.iter().enumerate() {
         let mut base: Vec<(String, f64)> = Vec::new();
         for (index, row) in experiment.rows.iter().enumerate() {
             for (load, unit, mean) in experiment.mean_throughputs(index, n) {
                 let first = base.iter().find(|(name, _)| *name == load).map(|(_, mean)| *mean);
                 let times = first.filter(|first| *first > 0.0).map(|first| mean / first);
-                rows.push(vec![
-                    row.name.clone(),
-                    column.name.clone(),
-                    load.clone(),
-                    format!("{mean:.0} {unit}/s"),
-                    times.map_or_else(String::new, |times| format!("× {times:.2}")),
-                ]);
+                let times = times.map_or_else(String::new, |times| format!("× {times:.2}"));
+                let mean_text = format!("{mean:.0} {unit}/s");
+                rows.push(
+                    [&row.name, &column.name, &load, &mean_text, &times]
+                        .map(TableCell::new)
+                        .to_vec(),
+                );
                 if first.is_none() {
                     base.push((load, mean));
                 }
             }
         }
     }
-    if rows.is_empty() {
-        return String::new();
-    }
-    let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Right];
-    let head = paint(TextStyle::Head, "Mean throughput of the load during the measurements");
-    format!("\n{head}\n{}", lay_out("  ", &columns, &rows))
+    let mut columns = ["configuration", "measurement", "load"].map(TableColumn::words).to_vec();
+    columns.extend(["throughput", "ratio"].map(TableColumn::numbers));
+    let caption = "Mean throughput of the load during the measurements".to_owned();
+    Table { caption, head: TableHead::Caption, columns, rows }
 }
 
 /// What is missing and what is doubtful; each row shows each reason once.
-fn problems(experiment: &Experiment, paint: CellPainter<'_>) -> String {
-    let mut lines: Vec<Vec<String>> = Vec::new();
+fn doubts(experiment: &Experiment) -> Vec<String> {
+    let mut doubts = Vec::new();
+    match experiment.state {
+        ExperimentState::Finished => {}
+        ExperimentState::Unfinished => doubts.push("the experiment has not ended".to_owned()),
+        ExperimentState::Stopped => doubts.push("the experiment was stopped early".to_owned()),
+    }
     for (index, row) in experiment.rows.iter().enumerate() {
-        for (style, why) in row_problems(experiment, index, row) {
-            let what = if style == TextStyle::Bad { "not measured" } else { "doubtful" };
-            lines.push(vec![format!("{}:", row.name), paint(style, what), why]);
+        let cells = experiment.cells.iter().filter(|cell| cell.row == index);
+        let missed = cells.clone().flat_map(|cell| &cell.missing).map(|missed| &missed.why);
+        let missing = row.missing.iter().chain(missed).map(|why| format!("not measured: {why}"));
+        let doubtful = cells.flat_map(|cell| &cell.runs).flat_map(|run| &run.doubts);
+        let doubtful = doubtful.map(|doubt| format!("doubtful: {doubt}"));
+        for doubt in missing.chain(doubtful).map(|doubt| format!("{}: {doubt}", row.name)) {
+            if !doubts.contains(&doubt) {
+                doubts.push(doubt);
+            }
         }
     }
-    if lines.is_empty() {
-        return String::new();
-    }
-    let columns = [Align::Left, Align::Left, Align::Left];
-    format!("\n{}", lay_out("  ", &columns, &lines))
-}
-
-/// What is missing in a row and what is doubtful, each reason once.
-fn row_problems(
-    experiment: &Experiment,
-    index: usize,
-    row: &ExperimentRow,
-) -> Vec<(TextStyle, String)> {
-    let cells = experiment.cells.iter().filter(|cell| cell.row == index);
-    let missed = cells.clone().flat_map(|cell| &cell.missing).map(|missed| &missed.why);
-    let missing = row.missing.iter().chain(missed).map(|why| (TextStyle::Bad, why.to_string()));
-    let doubts = cells.flat_map(|cell| &cell.runs).flat_map(|run| &run.doubts);
-    let doubts = doubts.map(|doubt| (TextStyle::Doubt, doubt.to_string()));
-    let mut problems: Vec<(TextStyle, String)> = Vec::new();
-    for problem in missing.chain(doubts) {
-        if !problems.contains(&problem) {
-            problems.push(problem);
-        }
-    }
-    problems
+    doubts
 }

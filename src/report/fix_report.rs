@@ -1,8 +1,9 @@
 //! The [`FixReport`] document of `cpushield verify --fix` and its text: the observations, the fixes
 //! after each, and what remains with the reason. Pure.
 
+use super::page::block::TextPainter;
 use super::table::{Align, fit, fold, span};
-use super::verdict::{self, StatePainter};
+use super::verdict;
 use crate::apply::AppliedStep;
 use crate::change::{EffectTime, Outcome};
 use crate::verify::{Evidence, Leak, Verdict};
@@ -178,7 +179,7 @@ impl FixReport {
 
     /// The text of `cpushield verify --fix`.
     #[must_use]
-    pub fn text(&self, paint: StatePainter<'_>, width: usize) -> String {
+    pub fn text(&self, paint: TextPainter<'_>, width: usize) -> String {
         let mut text = String::new();
         for (n, round) in self.rounds.iter().enumerate() {
             text.push_str(&fold(&format!("Round {}: {}\n", n + 1, round.summary(paint)), width));
@@ -237,9 +238,9 @@ impl FixReport {
 
 impl FixRound {
     /// One line: each CPU with its verdict and its kernel entries.
-    pub fn summary(&self, paint: StatePainter<'_>) -> String {
+    pub fn summary(&self, paint: TextPainter<'_>) -> String {
         let cpus = self.evidence.cpus.iter().zip(&self.verdict.cpus).map(|(seen, judged)| {
-            let word = paint(judged.state, verdict::word(judged.state));
+            let word = paint(verdict::tone(judged.state), verdict::word(judged.state));
             let entries = seen.entries.map_or(String::new(), |n| format!(", {n} kernel entries"));
             format!("CPU {} {word}{entries}", seen.cpu)
         });

@@ -1,58 +1,131 @@
-//! Latency → text: the worst latency first, then a row for each thread. Pure.
+//! Latency → blocks: the worst latency first, then a row for each thread, the longest latencies
+//! with their causes, the loads and the conditions. Pure.
 
-use super::TextStyle;
-use super::table::{Align, lay_out, span};
+use super::page::block::{
+    ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
+};
+use super::page::words;
+use super::table::span;
 use crate::change::EffectTime;
 use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
 use crate::verify::{Gate, TimeBreakdown, TimeShare};
-use cpushield_linux::CpuSet;
-use std::fmt::Write;
 
-/// How many of the longest latencies are shown.
+/// How many of the longest latencies of each run are shown.
 const LONGEST_MAX: usize = 5;
 
 /// The unit that is abbreviated to one letter.
 const BYTES: &str = "bytes";
 
-/// The text; `paint` colours words.
+/// A measurement with its name among several.
+#[derive(Debug, Clone, Copy)]
+pub struct LatencyRun<'a> {
+    /// The name; empty for a single measurement, whose tables then need no column for it.
+    pub name: &'a str,
+    /// The measurement.
+    pub latency: &'a LatencyMeasurement,
+}
+
+/// The blocks of one measurement.
 #[must_use]
-pub fn text(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "{}", headline(latency, paint));
-    text.push('\n');
-    text.push_str(&threads(latency));
-    text.push_str(&longest(latency));
-    text.push_str(&over_limits(latency));
-    text.push_str(&loads(latency));
-    let linuxcnc = super::linuxcnc::lines(latency);
-    if !linuxcnc.is_empty() {
-        let _ = writeln!(text, "\n{}", linuxcnc.join("\n"));
+pub fn blocks(latency: &LatencyMeasurement) -> Vec<ReportBlock> {
+    let runs = [LatencyRun { name: "", latency }];
+    let mut blocks = vec![ReportBlock::Lines(vec![headline(latency)])];
+    blocks.extend(thread_blocks(&runs));
+    blocks.extend(background_blocks(&runs));
+    let items: Vec<String> = latency.every_doubt().iter().map(ToString::to_string).collect();
+    if !items.is_empty() {
+        blocks.push(ReportBlock::Doubts { title: "Doubtful".to_owned(), items });
     }
-    for line in conditions(latency) {
-        let _ = writeln!(text, "{line}");
+    if !latency.gates.is_empty() {
+        let gates = latency.gates.iter().map(|gate| limit_line(latency, gate));
+        blocks.extend([ReportBlock::Space, ReportBlock::Lines(gates.collect())]);
     }
-    for series in &latency.series {
-        if let Some(smis) = series.smis {
-            let _ = writeln!(text, "SMIs of CPU {}: {smis}", series.cpu);
+    blocks
+}
+
+/// The figures of the threads: percentiles, and latencies over a limit.
+#[must_use]
+pub fn thread_blocks(runs: &[LatencyRun<'_>]) -> Vec<ReportBlock> {
+    let tables = [threads(runs), over_limits(runs)].into_iter();
+    let tables = tables.filter(|table| !table.rows.is_empty());
+    tables.map(|table| ReportBlock::Table(without_empty_names(table, runs))).collect()
+}
+
+/// The longest latencies with their causes, the loads, and the conditions of the measurements.
+#[must_use]
+pub fn background_blocks(runs: &[LatencyRun<'_>]) -> Vec<ReportBlock> {
+    let mut blocks = Vec::new();
+    let longest = longest(runs);
+    if !longest.rows.is_empty() {
+        blocks.push(ReportBlock::Table(without_empty_names(longest, runs)));
+        blocks.push(ReportBlock::Lines(about_causes(runs)));
+    }
+    let loads = loads(runs);
+    if !loads.rows.is_empty() {
+        blocks.push(ReportBlock::Table(without_empty_names(loads, runs)));
+        blocks.push(ReportBlock::Lines(describe_loads(runs)));
+    }
+    blocks.push(ReportBlock::Table(conditions(runs)));
+    let mut lines = Vec::new();
+    for run in runs {
+        let assessments = super::linuxcnc::lines(run.latency);
+        lines.extend(assessments.into_iter().map(|line| run.line(&line)));
+        for series in &run.latency.series {
+            let smis = series.smis.map(|smis| format!("SMIs of CPU {}: {smis}", series.cpu));
+            lines.extend(smis.map(|line| run.line(&line)));
+        }
+        lines.extend(run.latency.notes.iter().map(|note| run.line(&format!("note: {note}"))));
+    }
+    blocks.push(ReportBlock::Lines(lines));
+    blocks.retain(|block| !matches!(block, ReportBlock::Lines(lines) if lines.is_empty()));
+    blocks
+}
+
+impl LatencyRun<'_> {
+    /// A line about this run, with its name where it has one.
+    fn line(&self, text: &str) -> TextLine {
+        match self.name {
+            "" => TextLine::new(text),
+            name => TextLine::new(format!("{name}: {text}")),
         }
     }
-    for doubt in latency.every_doubt() {
-        let _ = writeln!(text, "{}: {doubt}", paint(TextStyle::Doubt, "doubtful"));
+
+    /// The longest latencies, the longest one first.
+    fn longest(&self) -> Vec<(&ThreadSeries, &WorstLatency)> {
+        let threads = self.latency.series.iter();
+        let mut all: Vec<(&ThreadSeries, &WorstLatency)> = threads
+            .flat_map(|series| series.worst.iter().map(move |worst| (series, worst)))
+            .collect();
+        all.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.late_ns));
+        all.truncate(LONGEST_MAX);
+        all
     }
-    for note in &latency.notes {
-        let _ = writeln!(text, "note: {note}");
+}
+
+/// The table without its first column when the only run has no name.
+fn without_empty_names(table: Table, runs: &[LatencyRun<'_>]) -> Table {
+    match runs {
+        [LatencyRun { name: "", .. }] => Table {
+            columns: table.columns.into_iter().skip(1).collect(),
+            rows: table.rows.into_iter().map(|row| row.into_iter().skip(1).collect()).collect(),
+            ..table
+        },
+        _ => table,
     }
-    for gate in &latency.gates {
-        let (tone, word) = match gate.held {
-            Some(true) => (TextStyle::Good, "holds"),
-            Some(false) => (TextStyle::Bad, "does not hold"),
-            None => (TextStyle::Doubt, "unknown"),
-        };
-        let measured = measured_value(latency, gate);
-        let _ = writeln!(text, "{}: {}, found {measured}", gate.limit, paint(tone, word));
-    }
-    text
+}
+
+fn limit_line(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> TextLine {
+    let (tone, word) = match gate.held {
+        Some(true) => (TextTone::Good, "holds"),
+        Some(false) => (TextTone::Bad, "does not hold"),
+        None => (TextTone::Doubt, "unknown"),
+    };
+    let parts = vec![
+        TextPart::new(format!("{}: ", gate.limit)),
+        TextPart::toned(tone, word),
+        TextPart::new(format!(", found {}", measured_value(latency, gate))),
+    ];
+    TextLine { indent: 0, parts }
 }
 
 /// The value that a limit was judged by, rounded and exact: `9.64 ms (9635321ns)`.
@@ -64,117 +137,148 @@ pub fn measured_value(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -
     }
 }
 
-fn headline(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
-    let Some((series, worst)) = latency.worst() else {
-        if let Some(least) = latency.silent_below_ns() {
-            return format!(
-                "{} in {} ({})",
-                paint(TextStyle::Head, &format!("No latency of {} or more", span(least))),
+fn headline(latency: &LatencyMeasurement) -> TextLine {
+    let instrument = &latency.instrument;
+    let parts = match (latency.worst(), latency.silent_below_ns()) {
+        (Some((series, worst)), _) => {
+            let stopped = if latency.stopped { ", stopped early" } else { "" };
+            let rest = format!(
+                " on CPU {}{}, {} after the start ({instrument}, {} measured{stopped})",
+                series.cpu,
+                stage(series),
+                span(worst.at_ns),
                 span(latency.span_ns),
-                latency.instrument
             );
+            let worst = format!("Worst {}", span(worst.late_ns));
+            vec![TextPart::toned(TextTone::Head, worst), TextPart::new(rest)]
         }
-        let words = paint(TextStyle::Doubt, "nothing was measured");
-        return format!("{words} ({})", latency.instrument);
+        (None, Some(least)) => {
+            let none = format!("No latency of {} or more", span(least));
+            let rest = format!(" in {} ({instrument})", span(latency.span_ns));
+            vec![TextPart::toned(TextTone::Head, none), TextPart::new(rest)]
+        }
+        (None, None) => vec![
+            TextPart::toned(TextTone::Doubt, "nothing was measured"),
+            TextPart::new(format!(" ({instrument})")),
+        ],
     };
-    let stopped = if latency.stopped { ", stopped early" } else { "" };
-    format!(
-        "{} on CPU {}, {} after the start ({}, {} measured{stopped})",
-        paint(TextStyle::Head, &format!("Worst {}", span(worst.late_ns))),
-        cpu_and_stage(series),
-        span(worst.at_ns),
-        latency.instrument,
-        span(latency.span_ns),
-    )
+    TextLine { indent: 0, parts }
 }
 
-/// `3`, or `3 (irq)` where a wakeup is measured in stages.
-fn cpu_and_stage(series: &ThreadSeries) -> String {
-    let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
-    format!("{}{stage}", series.cpu)
+/// ` (irq)` where a wakeup is measured in stages.
+fn stage(series: &ThreadSeries) -> String {
+    series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"))
 }
 
-fn threads(latency: &LatencyMeasurement) -> String {
-    let head = ["CPU", "period", "policy", "worst", "99.9 %", "99 %", "median", "least"];
-    let more = ["max jitter", "samples", "missed"];
-    let mut rows = vec![head.iter().chain(&more).map(|word| (*word).to_owned()).collect()];
-    for series in &latency.series {
-        rows.push(vec![
-            cpu_and_stage(series),
-            period(series),
-            series.policy.replace("SCHED_", ""),
-            span_or_dash(series.max_ns),
-            span_or_dash(series.percentile(99.9)),
-            span_or_dash(series.percentile(99.0)),
-            span_or_dash(series.percentile(50.0)),
-            span_or_dash(series.min_ns),
-            span_or_dash(series.jitter_ns),
-            series.samples.to_string(),
-            series.missed.to_string(),
-        ]);
+/// `CPU 3, 1 ms`: the CPU and the period of a thread.
+#[must_use]
+pub fn describe_thread(series: &ThreadSeries) -> String {
+    let period = match series.period_ns {
+        0 => String::new(),
+        ns => format!(", {}", words::time(words::float(ns))),
+    };
+    format!("CPU {}{period}{}", series.cpu, stage(series))
+}
+
+fn threads(runs: &[LatencyRun<'_>]) -> Table {
+    let mut columns = ["run", "thread", "policy"].map(TableColumn::words).to_vec();
+    let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "least", "max jitter"];
+    columns.extend(names.map(TableColumn::numbers));
+    columns.extend(["samples", "missed"].map(TableColumn::numbers));
+    let mut rows = Vec::new();
+    for run in runs {
+        for series in &run.latency.series {
+            let worst =
+                series.max_ns.map_or_else(TableCell::unknown, |ns| TableCell::new(span(ns)));
+            let missed = match series.missed {
+                0 => TableCell::new("0"),
+                n => TableCell::toned(TextTone::Bad, words::grouped(n)),
+            };
+            let mut row = vec![TableCell::new(run.name), TableCell::new(describe_thread(series))];
+            row.push(TableCell::new(series.policy.replace("SCHED_", "")));
+            row.push(worst);
+            row.extend([99.99, 99.9, 99.0, 50.0].map(|p| span_cell(series.percentile(p))));
+            row.extend([span_cell(series.min_ns), span_cell(series.jitter_ns)]);
+            row.extend([TableCell::new(words::grouped(series.samples)), missed]);
+            rows.push(row);
+        }
     }
-    use Align::{Left, Right};
-    let columns = [Right, Right, Left, Right, Right, Right, Right, Right, Right, Right, Right];
-    lay_out("  ", &columns, &rows)
+    Table { caption: "Latencies of each thread".to_owned(), columns, rows, ..Table::default() }
+}
+
+/// A time span; `-` for a percentile that needs more samples.
+fn span_cell(ns: Option<u64>) -> TableCell {
+    TableCell::new(span_or_dash(ns))
 }
 
 pub(super) fn span_or_dash(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_owned(), span)
 }
 
-/// `1.00 ms`, or `-` for a thread that never sleeps.
-fn period(series: &ThreadSeries) -> String {
-    if series.period_ns == 0 { "-".to_owned() } else { span(series.period_ns) }
+fn over_limits(runs: &[LatencyRun<'_>]) -> Table {
+    let mut columns = ["run", "thread"].map(TableColumn::words).to_vec();
+    columns.extend(["longer than", "count", "of all"].map(TableColumn::numbers));
+    let mut rows = Vec::new();
+    for run in runs {
+        for series in &run.latency.series {
+            rows.extend(series.over.iter().map(|over| {
+                let count = match over.count {
+                    0 => TableCell::toned(TextTone::Good, "none"),
+                    n => TableCell::new(words::grouped(n)),
+                };
+                vec![
+                    TableCell::new(run.name),
+                    TableCell::new(describe_thread(series)),
+                    TableCell::new(words::time(words::float(over.limit_ns))),
+                    count,
+                    TableCell::new(format!("{:.4} %", over.percent)),
+                ]
+            }));
+        }
+    }
+    Table { caption: "Latencies over a limit".to_owned(), columns, rows, ..Table::default() }
 }
 
-/// `CPU 3, 1.00 ms`: the CPU and the period of a thread.
-fn describe_thread(series: &ThreadSeries) -> String {
-    match series.period_ns {
-        0 => format!("CPU {}", cpu_and_stage(series)),
-        period_ns => format!("CPU {}, {}", cpu_and_stage(series), span(period_ns)),
+/// The longest latencies of all threads with their times and, where traced, their causes.
+fn longest(runs: &[LatencyRun<'_>]) -> Table {
+    let traced = runs.iter().any(|run| run.latency.tracing.asked);
+    let mut rows = Vec::new();
+    for run in runs {
+        rows.extend(run.longest().into_iter().map(|(series, worst)| {
+            let mut row = vec![TableCell::new(run.name)];
+            row.extend([worst.late_ns, worst.at_ns].map(|ns| TableCell::new(span(ns))));
+            row.push(TableCell::new(describe_thread(series)));
+            row.extend(traced.then(|| cause_cell(worst)));
+            row
+        }));
     }
+    let mut columns = vec![TableColumn::words("run")];
+    columns.extend(["latency", "time since start"].map(TableColumn::numbers));
+    columns.push(TableColumn::words("thread"));
+    columns.extend(traced.then(|| TableColumn::words("cause")));
+    let caption = match runs {
+        [_] => "The longest latencies".to_owned(),
+        _ => format!("The longest latencies, up to {LONGEST_MAX} of each run"),
+    };
+    Table { caption, columns, rows, ..Table::default() }
 }
 
-/// The longest latencies of all threads with their times, and their causes where a trace ran.
-fn longest(latency: &LatencyMeasurement) -> String {
-    let mut all: Vec<(&ThreadSeries, &WorstLatency)> = latency
-        .series
-        .iter()
-        .flat_map(|series| series.worst.iter().map(move |worst| (series, worst)))
-        .collect();
-    all.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.late_ns));
-    all.truncate(LONGEST_MAX);
-    if all.is_empty() {
-        return String::new();
+/// What ran on the CPU while a thread waited.
+fn cause_cell(worst: &WorstLatency) -> TableCell {
+    match &worst.why {
+        None => TableCell::unknown(),
+        Some(why) if why.unknown.is_some() => {
+            TableCell::toned(TextTone::Doubt, describe_cause(why, worst.late_ns))
+        }
+        Some(why) => TableCell::new(describe_cause(why, worst.late_ns)),
     }
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .map(|(series, worst)| {
-            let at = format!("at {}", span(worst.at_ns));
-            let why = worst
-                .why
-                .as_ref()
-                .map_or_else(String::new, |why| describe_cause(why, worst.late_ns));
-            vec![span(worst.late_ns), at, describe_thread(series), why]
-        })
-        .collect();
-    let columns = [Align::Right, Align::Left, Align::Left, Align::Left];
-    let mut text = format!("\nLongest latencies\n{}", lay_out("  ", &columns, &rows));
-    let explained = all.iter().filter_map(|(_, worst)| worst.why.as_ref());
-    let error = explained.filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
-    if let Some(error) = error {
-        let _ = writeln!(text, "  (times of causes are exact to {})", span(error));
-    }
-    let worst: Vec<&WorstLatency> = all.iter().map(|(_, worst)| *worst).collect();
-    text.push_str(&remedies(&worst));
-    text
 }
 
 /// What takes less than one part in this many of a latency is not its cause.
 const PARTS: u64 = 20;
 
 /// Where the time went: `900.0 µs workqueue vmstat_update, 100.0 µs other`.
-pub(super) fn describe_cause(why: &TimeBreakdown, late_ns: u64) -> String {
+fn describe_cause(why: &TimeBreakdown, late_ns: u64) -> String {
     if let Some(unknown) = &why.unknown {
         return format!("cause unknown: {unknown}");
     }
@@ -194,8 +298,19 @@ fn describe_culprit(share: &TimeShare) -> String {
     format!("{} {}", share.cause, share.culprit).trim_end().to_owned()
 }
 
+/// How exact the times of the causes are, and how to remove the causes.
+fn about_causes(runs: &[LatencyRun<'_>]) -> Vec<TextLine> {
+    let longest = runs.iter().flat_map(LatencyRun::longest);
+    let worst: Vec<&WorstLatency> = longest.map(|(_, worst)| worst).collect();
+    let explained = worst.iter().filter_map(|worst| worst.why.as_ref());
+    let error = explained.filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
+    let exact = error.map(|error| format!("(times of causes are exact to {})", span(error)));
+    let exact = exact.map(|line| TextLine::new(line).below());
+    exact.into_iter().chain(remedies(&worst)).collect()
+}
+
 /// How to remove the causes: each remedy once, with the culprits that it removes.
-fn remedies(all: &[&WorstLatency]) -> String {
+fn remedies(all: &[&WorstLatency]) -> Vec<TextLine> {
     let mut remedies: Vec<(String, Vec<String>)> = Vec::new();
     for worst in all {
         for share in worst.why.iter().flat_map(|why| &why.shares) {
@@ -213,61 +328,50 @@ fn remedies(all: &[&WorstLatency]) -> String {
             }
         }
     }
-    let lines = remedies.iter();
-    lines.map(|(how, culprits)| format!("  {how}\n    removes {}\n", culprits.join(", "))).collect()
+    let lines = remedies.into_iter().flat_map(|(how, culprits)| {
+        let culprits = format!("removes {}", culprits.join(", "));
+        [TextLine::new(how).below(), TextLine::new(culprits).below().below()]
+    });
+    lines.collect()
 }
 
-fn over_limits(latency: &LatencyMeasurement) -> String {
+/// The loads that ran during the measurement: the price of the shield.
+fn loads(runs: &[LatencyRun<'_>]) -> Table {
     let mut rows = Vec::new();
-    for series in &latency.series {
-        for over in &series.over {
-            rows.push(vec![
-                format!("> {}", span(over.limit_ns)),
-                describe_thread(series),
-                over.count.to_string(),
-                format!("{:.4} %", over.percent),
-            ]);
-        }
+    for run in runs {
+        rows.extend(run.latency.loads.iter().map(|load| {
+            let unit = if load.unit == BYTES { BYTES } else { "" };
+            #[expect(clippy::cast_precision_loss, reason = "the text rounds it")]
+            let count = load.count.map(|n| n as f64);
+            vec![
+                TableCell::new(run.name),
+                TableCell::new(&load.name),
+                TableCell::new(load.cpus.to_string()),
+                amount_or_unknown(count, &load.unit),
+                amount_or_unknown(load.per_s, unit),
+            ]
+        }));
     }
-    if rows.is_empty() {
-        return String::new();
-    }
-    let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
-    format!("\nOver a limit\n{}", lay_out("  ", &columns, &rows))
+    let mut columns = ["run", "load", "on CPU"].map(TableColumn::words).to_vec();
+    columns.extend(["work", "per second"].map(TableColumn::numbers));
+    Table { caption: "Loads".to_owned(), columns, rows, ..Table::default() }
 }
 
-/// The loads that ran during the measurement.
-fn loads(latency: &LatencyMeasurement) -> String {
-    if latency.loads.is_empty() {
-        return String::new();
-    }
-    let head = ["load", "on CPU", "work", "per second"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    let mut descriptions = String::new();
-    let mut previous = None;
-    for load in &latency.loads {
-        let unit = if load.unit == BYTES { BYTES } else { "" };
-        #[expect(clippy::cast_precision_loss, reason = "the text rounds it")]
-        let count = load.count.map(|n| n as f64);
-        rows.push(vec![
-            load.name.clone(),
-            load.cpus.to_string(),
-            amount_or_unknown(count, &load.unit),
-            amount_or_unknown(load.per_s, unit),
-        ]);
-        // Several parts of one program are described once.
-        if previous != Some(&load.what) {
-            let name = load.name.split(':').next().unwrap_or(&load.name);
-            let _ = writeln!(descriptions, "  {name}: {}", load.what);
+/// What each program does; the parts of one program are described once.
+fn describe_loads(runs: &[LatencyRun<'_>]) -> Vec<TextLine> {
+    let mut lines = Vec::new();
+    for load in runs.iter().flat_map(|run| &run.latency.loads) {
+        let name = load.name.split(':').next().unwrap_or(&load.name);
+        let line = TextLine::new(format!("{name}: {}", load.what)).below();
+        if !lines.contains(&line) {
+            lines.push(line);
         }
-        previous = Some(&load.what);
     }
-    let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
-    format!("\nLoad\n{}{descriptions}", lay_out("  ", &columns, &rows))
+    lines
 }
 
-fn amount_or_unknown(number: Option<f64>, unit: &str) -> String {
-    number.map_or_else(|| "unknown".to_owned(), |number| amount(number, unit))
+fn amount_or_unknown(number: Option<f64>, unit: &str) -> TableCell {
+    number.map_or_else(TableCell::unknown, |number| TableCell::new(amount(number, unit)))
 }
 
 /// An amount with three digits: `1.25 GB`, `871 k messages`.
@@ -291,46 +395,70 @@ pub(super) fn amount(number: f64, unit: &str) -> String {
     format!("{number:.digits$} {words}").trim_end().to_owned()
 }
 
-/// The isolation, the clock and the kernel of the measurement.
-fn conditions(latency: &LatencyMeasurement) -> Vec<String> {
-    let isolation = &latency.isolation;
-    let shield = match (&isolation.shield, isolation.held) {
-        (None, _) => "no cpushield shield".to_owned(),
-        (Some(name), Some(true)) => format!("shield {name}, in force at every check"),
-        (Some(name), Some(false)) => format!("shield {name}, which did not stay in force"),
-        (Some(name), None) => format!("shield {name}, by affinities only"),
+/// The isolation, the clock and the machine of each run. Figures can only be compared when the
+/// machine that they were measured on is known.
+fn conditions(runs: &[LatencyRun<'_>]) -> Table {
+    let facts: [(&str, fn(&LatencyMeasurement) -> TableCell); 11] = [
+        ("shield", shield),
+        ("isolated at boot", |latency| TableCell::cpus(latency.isolation.isolated.as_ref())),
+        ("nohz_full", |latency| TableCell::cpus(latency.isolation.nohz_full.as_ref())),
+        ("clock", clock),
+        ("clock read", |latency| TableCell::new(span(latency.setting.clock_read_ns))),
+        ("read of spin", spin_read),
+        ("processor", |latency| TableCell::known(latency.setting.processor.clone())),
+        ("kernel", kernel),
+        ("CPUs online", |latency| TableCell::new(latency.setting.online.to_string())),
+        ("guest of", |latency| {
+            TableCell::new(latency.setting.hypervisor.as_deref().unwrap_or("no"))
+        }),
+        ("timers may move", |latency| TableCell::yes_or_no(latency.setting.timer_migration)),
+    ];
+    let rows = facts.into_iter().map(|(name, fact)| {
+        let mut row = vec![TableCell::new(name)];
+        row.extend(runs.iter().map(|run| fact(run.latency)));
+        row
+    });
+    let rows = rows.filter(|row| row.iter().skip(1).any(|cell| !cell.text.is_empty())).collect();
+    let head = match runs {
+        [_] => TableHead::Caption,
+        _ => TableHead::Whole,
     };
-    let isolated = name_cpus("isolated at boot", isolation.isolated.as_ref());
-    let nohz = name_cpus("nohz_full", isolation.nohz_full.as_ref());
-    let setting = &latency.setting;
-    let clock = format!(
-        "{} ({}), {} per read",
-        setting.clock,
-        setting.clocksource.as_deref().unwrap_or("unknown"),
-        span(setting.clock_read_ns)
-    );
-    let slowest = latency.series.iter().filter_map(|series| series.look_ns).reduce(f64::max);
-    let spin_read = slowest.map_or_else(String::new, |ns| format!("; {ns:.1} ns per read of spin"));
-    let mut kernel = setting.kernel.clone().unwrap_or_else(|| "unknown".to_owned());
-    if setting.realtime == Some(true) {
-        kernel.push_str(" (PREEMPT_RT)");
-    }
-    if let Some(hypervisor) = &setting.hypervisor {
-        kernel.push_str(&format!(", guest of {hypervisor}"));
-    }
-    vec![
-        String::new(),
-        format!("isolation: {shield}{isolated}{nohz}"),
-        format!("clock: {clock}{spin_read}"),
-        format!("kernel: {kernel}"),
-    ]
+    let names = runs.iter().map(|run| if run.name.is_empty() { "value" } else { run.name });
+    let columns = ["condition"].into_iter().chain(names).map(TableColumn::words).collect();
+    Table { caption: "Conditions".to_owned(), head, columns, rows }
 }
 
-/// `; nohz_full: 2-3`, or nothing without CPUs.
-fn name_cpus(name: &str, cpus: Option<&CpuSet>) -> String {
-    match cpus {
-        Some(cpus) if !cpus.is_empty() => format!("; {name}: {cpus}"),
-        _ => String::new(),
+fn shield(latency: &LatencyMeasurement) -> TableCell {
+    match (&latency.isolation.shield, latency.isolation.held) {
+        (None, _) => TableCell::new("none"),
+        (Some(name), Some(true)) => {
+            TableCell::toned(TextTone::Good, format!("{name}, in force at every check"))
+        }
+        (Some(name), Some(false)) => {
+            TableCell::toned(TextTone::Bad, format!("{name}, did not stay in force"))
+        }
+        (Some(name), None) => {
+            TableCell::toned(TextTone::Doubt, format!("{name}, by affinities only: not checked"))
+        }
+    }
+}
+
+fn clock(latency: &LatencyMeasurement) -> TableCell {
+    let source = latency.setting.clocksource.as_deref().unwrap_or("unknown");
+    TableCell::new(format!("{} ({source})", latency.setting.clock))
+}
+
+/// The time of one read by the spinning instrument; empty for the others.
+fn spin_read(latency: &LatencyMeasurement) -> TableCell {
+    let slowest = latency.series.iter().filter_map(|series| series.look_ns).reduce(f64::max);
+    slowest.map_or_else(TableCell::default, |ns| TableCell::new(format!("{ns:.1} ns")))
+}
+
+fn kernel(latency: &LatencyMeasurement) -> TableCell {
+    let Some(kernel) = &latency.setting.kernel else { return TableCell::unknown() };
+    match latency.setting.realtime {
+        Some(true) => TableCell::new(format!("{kernel} (PREEMPT_RT)")),
+        _ => TableCell::new(kernel),
     }
 }
 
@@ -382,8 +510,11 @@ mod tests {
             ..TimeBreakdown::default()
         };
         let worst = WorstLatency { at_ns: 0, late_ns: 1_000, why: Some(why) };
-        let text = remedies(&[&worst, &worst]);
-        assert_eq!(text, "  cpuset: do it\n    removes user-task a (1), user-task b (2)\n");
+        let lines = [
+            TextLine::new("cpuset: do it").below(),
+            TextLine::new("removes user-task a (1), user-task b (2)").below().below(),
+        ];
+        assert_eq!(remedies(&[&worst, &worst]), lines);
     }
 
     #[test]

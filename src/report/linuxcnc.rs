@@ -45,7 +45,7 @@ pub fn lines(latency: &LatencyMeasurement) -> Vec<String> {
         lacks.push("a load during the measurement (--load all)".to_owned());
     }
     if !lacks.is_empty() {
-        lines.push(format!("  LinuxCNC's test asks for {}", lacks.join(" and ")));
+        lines.push(format!("LinuxCNC's test asks for {}", lacks.join(" and ")));
     }
     lines
 }

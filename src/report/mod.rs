@@ -23,16 +23,3 @@ pub use boot::{
 };
 pub use machine::machine_text;
 pub use plan::{PlanDetail, plan_text};
-
-/// The role of a piece of text. A terminal shows each role in its own colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextStyle {
-    /// A result that holds, or a better figure.
-    Good,
-    /// A result that does not hold, or a worse figure.
-    Bad,
-    /// An unknown or doubtful result.
-    Doubt,
-    /// A heading.
-    Head,
-}

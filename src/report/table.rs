@@ -1,6 +1,6 @@
 //! Plain tables for terminals: columns as wide as their widest cell, numbers right-aligned. Pure.
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,32 +14,7 @@ pub enum Align {
 /// Lays out rows as a table without trailing blanks. Every line starts with `indent`.
 #[must_use]
 pub fn lay_out(indent: &str, columns: &[Align], rows: &[Vec<String>]) -> String {
-    let widths = column_widths(rows, columns.len());
-    let mut text = String::new();
-    for row in rows {
-        let mut line = indent.to_owned();
-        for ((cell, align), width) in row.iter().zip(columns).zip(&widths) {
-            let blank = " ".repeat(width.saturating_sub(columns_of(cell)));
-            match align {
-                Align::Left => line.push_str(&format!("{cell}{blank}  ")),
-                Align::Right => line.push_str(&format!("{blank}{cell}  ")),
-            }
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// The width of the widest cell of each column.
-fn column_widths(rows: &[Vec<String>], columns: usize) -> Vec<usize> {
-    let mut widths = vec![0; columns];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(columns_of(cell));
-        }
-    }
-    widths
+    fit(indent, columns, rows, usize::MAX)
 }
 
 /// Columns of words stay at least this wide where the table then fits.
@@ -51,8 +26,41 @@ const NARROWEST: usize = 6;
 /// widest columns of words and wraps their cells.
 #[must_use]
 pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
-    let mut widths = column_widths(rows, columns.len());
-    let room = width.saturating_sub(indent.chars().count() + 2 * columns.len().saturating_sub(1));
+    fit_rows(indent, columns, rows, width).concat()
+}
+
+/// The lines of each row of a table, as [`fit`] lays them out.
+#[must_use]
+pub fn fit_rows(
+    indent: &str,
+    columns: &[Align],
+    rows: &[Vec<String>],
+    width: usize,
+) -> Vec<String> {
+    let widths = column_widths(indent, columns, rows, width);
+    let rows = rows.iter().map(|row| {
+        let cells: Vec<Vec<String>> =
+            row.iter().zip(&widths).map(|(cell, width)| wrap(cell, *width)).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        (0..height).map(|n| line_of_cells(indent, columns, &widths, &cells, n)).collect()
+    });
+    rows.collect()
+}
+
+/// The widths of the columns: those of their widest cells, narrowed until the table fits.
+fn column_widths(
+    indent: &str,
+    columns: &[Align],
+    rows: &[Vec<String>],
+    width: usize,
+) -> Vec<usize> {
+    let mut widths = vec![0; columns.len()];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(columns_of(cell));
+        }
+    }
+    let room = width.saturating_sub(columns_of(indent) + 2 * columns.len().saturating_sub(1));
     for narrowest in [NARROW, NARROWEST] {
         while widths.iter().sum::<usize>() > room {
             let words = widths.iter_mut().zip(columns).filter(|(_, align)| **align == Align::Left);
@@ -62,16 +70,61 @@ pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) 
             }
         }
     }
-    let mut lines = Vec::new();
-    for row in rows {
-        let cells: Vec<Vec<String>> =
-            row.iter().zip(&widths).map(|(cell, width)| wrap(cell, *width)).collect();
-        let height = cells.iter().map(Vec::len).max().unwrap_or(1).max(1);
-        lines.extend((0..height).map(|n| {
-            cells.iter().map(|cell| cell.get(n).cloned().unwrap_or_default()).collect::<Vec<_>>()
-        }));
+    widths
+}
+
+/// The n-th line of a row of wrapped cells.
+fn line_of_cells(
+    indent: &str,
+    columns: &[Align],
+    widths: &[usize],
+    cells: &[Vec<String>],
+    n: usize,
+) -> String {
+    let mut line = indent.to_owned();
+    for ((cell, align), width) in cells.iter().zip(columns).zip(widths) {
+        let cell = cell.get(n).map_or("", String::as_str);
+        match align {
+            Align::Left => line.push_str(&pad(cell, *width)),
+            Align::Right => line.push_str(&pad_left(cell, *width)),
+        }
+        line.push_str("  ");
     }
-    lay_out(indent, columns, &lines)
+    format!("{}\n", line.trim_end())
+}
+
+/// The text with blanks after it up to this width.
+#[must_use]
+pub fn pad(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(columns_of(text))))
+}
+
+/// The text with blanks before it up to this width.
+#[must_use]
+pub fn pad_left(text: &str, width: usize) -> String {
+    format!("{}{text}", " ".repeat(width.saturating_sub(columns_of(text))))
+}
+
+/// Truncates a text without escape sequences to this width, with `…` at the end.
+#[must_use]
+pub fn truncate(text: &str, width: usize) -> String {
+    if columns_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut truncated = String::new();
+    let mut left = width.saturating_sub(1);
+    for c in text.chars() {
+        let columns = c.width().unwrap_or(0);
+        if columns > left {
+            break;
+        }
+        left -= columns;
+        truncated.push(c);
+    }
+    if width > 0 {
+        truncated.push('…');
+    }
+    truncated
 }
 
 /// The columns that a text takes on a terminal: two for a wide character, none for a combining

@@ -4,7 +4,8 @@
 use crate::causes::{Cause, Culprit, known};
 use crate::report::latency::span_or_dash;
 use crate::report::moment::moment;
-use crate::report::table::{Align, fit, fold, lay_out, many, rate, span};
+use crate::report::page::block::{TextPainter, TextTone};
+use crate::report::table::{Align, columns_of, fit, fold, lay_out, many, rate, span};
 use crate::verify::SentIpi;
 use crate::verify::{
     Breach, BreachNode, CpuEvidence, CpuVerdict, EntryClass, Evidence, GapAttribution, GapPart,
@@ -18,15 +19,12 @@ const ROWS_MAX: usize = 15;
 /// Senders of interrupts that are shown for one CPU.
 const SENDERS_MAX: usize = 6;
 
-/// Colours the word of a verdict.
-pub type StatePainter<'a> = &'a dyn Fn(VerdictState, &str) -> String;
-
 /// The whole text, for a terminal of `width` columns.
 #[must_use]
 pub fn text(
     evidence: &Evidence,
     verdict: &Verdict,
-    paint: StatePainter<'_>,
+    paint: TextPainter<'_>,
     width: usize,
 ) -> String {
     let mut text = String::new();
@@ -100,25 +98,35 @@ pub fn word(state: VerdictState) -> &'static str {
     }
 }
 
+/// The meaning of a verdict.
+#[must_use]
+pub fn tone(state: VerdictState) -> TextTone {
+    match state {
+        VerdictState::Holds => TextTone::Good,
+        VerdictState::Leaks => TextTone::Bad,
+        VerdictState::Unknown => TextTone::Doubt,
+    }
+}
+
 /// The word that decides the exit code; with limits, the verdict without them as well.
-fn headline(judged: &CpuVerdict, paint: StatePainter<'_>) -> String {
+fn headline(judged: &CpuVerdict, paint: TextPainter<'_>) -> String {
     let alone = word(judged.state);
     let (state, words) = match judged.limits {
-        None => return paint(judged.state, alone),
+        None => return paint(tone(judged.state), alone),
         Some(LimitsKept::Within) => (VerdictState::Holds, "within the limits"),
         Some(LimitsKept::Beyond) => (VerdictState::Leaks, "beyond the limits"),
         Some(LimitsKept::Unknown) => {
             (VerdictState::Unknown, "unknown whether it is within the limits")
         }
     };
-    format!("{} (without limits: {alone})", paint(state, words))
+    format!("{} (without limits: {alone})", paint(tone(state), words))
 }
 
 fn cpu_text(
     evidence: &Evidence,
     seen: &CpuEvidence,
     judged: &CpuVerdict,
-    paint: StatePainter<'_>,
+    paint: TextPainter<'_>,
     width: usize,
 ) -> String {
     let mut text = format!("CPU {}: {}", seen.cpu, headline(judged, paint));
@@ -192,7 +200,7 @@ fn table(leaks: &[Leak], seen: &CpuEvidence, span_ns: u64, width: usize) -> Stri
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(leaks.iter().take(ROWS_MAX).map(|leak| leak_row(leak, seen, span_ns)));
     let mut text = lay_out("  ", &columns, &rows);
-    if text.lines().any(|line| line.chars().count() > width) {
+    if text.lines().any(|line| columns_of(line) > width) {
         text = table_with_remedies_below(&columns, rows, width);
     }
     if leaks.len() > ROWS_MAX {
@@ -731,7 +739,7 @@ gap sampler: not available: no CPU for it
 limit --max-entries 0: found 2: EXCEEDED
 limit --max-gap 50us: found 41us: held, according to the gap sampler
 ";
-        let paint = |_: VerdictState, words: &str| words.to_owned();
+        let paint = |_: TextTone, words: &str| words.to_owned();
         assert_eq!(text(&evidence, &verdict, &paint, 100), expected);
         let narrow = text(&evidence, &verdict, &paint, 70);
         assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");

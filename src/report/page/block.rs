@@ -2,6 +2,7 @@
 //! and charts. Each chart has a table with the same data. Plain data.
 
 use cpushield_linux::CpuSet;
+use std::fmt::Display;
 
 /// A report.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +33,10 @@ pub struct Section {
 pub enum ReportBlock {
     /// A paragraph.
     Text(String),
+    /// Lines that belong together, each with words of several tones.
+    Lines(Vec<TextLine>),
+    /// A blank line on a terminal; nothing elsewhere.
+    Space,
     /// A subheading of the section.
     Heading(String),
     /// The key figures.
@@ -77,6 +82,29 @@ pub enum TextTone {
     Bad,
     /// Unknown or doubtful.
     Doubt,
+    /// A name or a figure that the reader looks for first.
+    Head,
+}
+
+/// Colours words by their meaning, for a terminal.
+pub type TextPainter<'a> = &'a dyn Fn(TextTone, &str) -> String;
+
+/// A line of text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextLine {
+    /// The line is about the last line before it with a smaller indentation.
+    pub indent: usize,
+    /// The parts of the line, without blanks between them.
+    pub parts: Vec<TextPart>,
+}
+
+/// A part of a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextPart {
+    /// The words.
+    pub text: String,
+    /// Their meaning.
+    pub tone: TextTone,
 }
 
 /// A key figure.
@@ -101,10 +129,27 @@ pub struct Card {
 pub struct Table {
     /// The caption.
     pub caption: String,
+    /// How much of its head a terminal shows.
+    pub head: TableHead,
     /// The columns.
     pub columns: Vec<TableColumn>,
-    /// The rows, with a cell for each column.
+    /// The rows, with a cell for each column. A row with fewer cells leaves the others empty; a row
+    /// with one cell is the title of the rows below it.
     pub rows: Vec<Vec<TableCell>>,
+}
+
+/// How much of the head of a table a terminal shows. Pages show all of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TableHead {
+    /// The caption and the names of the columns.
+    #[default]
+    Whole,
+    /// The names of the columns: the line above the table says what it is about.
+    Names,
+    /// The caption: the cells need no names.
+    Caption,
+    /// Nothing.
+    Hidden,
 }
 
 /// A column.
@@ -309,6 +354,43 @@ pub struct Curve {
     pub marks: Vec<(f64, f64, String)>,
 }
 
+impl TextPart {
+    /// Words without a tone.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> TextPart {
+        TextPart { text: text.into(), tone: TextTone::Plain }
+    }
+
+    /// Words with a tone.
+    #[must_use]
+    pub fn toned(tone: TextTone, text: impl Into<String>) -> TextPart {
+        TextPart { text: text.into(), tone }
+    }
+}
+
+impl TextLine {
+    /// A line without a tone.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> TextLine {
+        TextLine { indent: 0, parts: vec![TextPart::new(text)] }
+    }
+
+    /// `doubtful: the clock was read too late`: a word with a tone, and what it is about.
+    #[must_use]
+    pub fn remark(tone: TextTone, word: &str, text: impl Display) -> TextLine {
+        TextLine {
+            indent: 0,
+            parts: vec![TextPart::toned(tone, word), TextPart::new(format!(": {text}"))],
+        }
+    }
+
+    /// The line below another one.
+    #[must_use]
+    pub fn below(self) -> TextLine {
+        TextLine { indent: self.indent + 1, ..self }
+    }
+}
+
 impl TableColumn {
     /// A column of words.
     #[must_use]
@@ -346,6 +428,28 @@ impl TableCell {
     #[must_use]
     pub fn unknown() -> TableCell {
         TableCell::toned(TextTone::Doubt, "unknown")
+    }
+
+    /// The words, or `unknown`.
+    #[must_use]
+    pub fn known(text: Option<impl Into<String>>) -> TableCell {
+        text.map_or_else(TableCell::unknown, TableCell::new)
+    }
+
+    /// `yes`, `no` or `unknown`.
+    #[must_use]
+    pub fn yes_or_no(answer: Option<bool>) -> TableCell {
+        TableCell::known(answer.map(|yes| if yes { "yes" } else { "no" }))
+    }
+
+    /// `CPU 2-3`; `None` where the kernel does not report the set.
+    #[must_use]
+    pub fn cpus(set: Option<&CpuSet>) -> TableCell {
+        match set {
+            None => TableCell::new("not reported by this kernel"),
+            Some(set) if set.is_empty() => TableCell::new("none"),
+            Some(set) => TableCell::new(format!("CPU {set}")),
+        }
     }
 }
 

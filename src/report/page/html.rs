@@ -2,8 +2,10 @@
 //! maud escapes every text; [`clean`] replaces the characters that no text may contain.
 
 use super::block::{
-    Card, Drawing, Picture, Report, ReportBlock, Section, Table, TableCell, TableColumn, TextTone,
+    Card, Drawing, Picture, Report, ReportBlock, Section, Table, TableCell, TableColumn, TextLine,
+    TextTone,
 };
+use super::clean::clean;
 use super::svg;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -53,19 +55,6 @@ fn policy(style: &str, script: &str) -> String {
     )
 }
 
-/// Replaces the characters that HTML or XML forbids with U+FFFD.
-#[must_use]
-pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|c| if is_forbidden(c) { '\u{fffd}' } else { c }).collect()
-}
-
-fn is_forbidden(c: char) -> bool {
-    matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\x7f'..='\u{9f}')
-        || matches!(c, '\u{fffe}' | '\u{ffff}')
-        // Marks that change the text direction would let a name rewrite the text around it.
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 fn head(report: &Report) -> Markup {
     html! {
         header {
@@ -96,6 +85,8 @@ fn section(section: &Section) -> Markup {
 fn block(block: &ReportBlock) -> Markup {
     match block {
         ReportBlock::Text(text) => html! { p { (spans(text)) } },
+        ReportBlock::Lines(lines) => lines_of_text(lines),
+        ReportBlock::Space => html! {},
         ReportBlock::Heading(text) => html! { h3 { (text) } },
         ReportBlock::Cards(cards) => {
             html! { ul class="cards" { @for item in cards { (card(item)) } } }
@@ -113,6 +104,28 @@ fn block(block: &ReportBlock) -> Markup {
         ReportBlock::Fold { title, blocks } => html! {
             details { summary { (title) } @for inner in blocks { (self::block(inner)) } }
         },
+    }
+}
+
+/// The deepest indentation of a line.
+const INDENT_MAX: usize = 4;
+
+fn lines_of_text(lines: &[TextLine]) -> Markup {
+    html! {
+        ul class="lines" { @for line in lines {
+            li class=[(line.indent > 0).then(|| format!("in{}", line.indent.min(INDENT_MAX)))] {
+                @for part in &line.parts { (toned(part.tone, spans(&part.text))) }
+            }
+        } }
+    }
+}
+
+/// The words with their class and, where they have one, their sign.
+fn toned(tone: TextTone, text: Markup) -> Markup {
+    match tone {
+        TextTone::Plain => text,
+        TextTone::Head => html! { strong { (text) } },
+        other => html! { span class=(self::tone(other)) { (sign(other)) (text) } },
     }
 }
 
@@ -159,13 +172,14 @@ fn tone(tone: TextTone) -> &'static str {
         TextTone::Good => "good",
         TextTone::Bad => "bad",
         TextTone::Doubt => "doubt",
+        TextTone::Head => "head",
     }
 }
 
 /// A sign next to the colour, for readers who cannot see the colour.
 fn sign(tone: TextTone) -> Markup {
     let sign = match tone {
-        TextTone::Plain => return html! {},
+        TextTone::Plain | TextTone::Head => return html! {},
         TextTone::Good => "✓",
         TextTone::Bad => "✗",
         TextTone::Doubt => "?",
@@ -182,17 +196,29 @@ fn table(table: &Table) -> Markup {
                     th scope="col" class=[alignment(column)] { (column.name) }
                 } } }
                 tbody { @for row in &table.rows {
-                    tr { @for (n, (text, column)) in row.iter().zip(&table.columns).enumerate() {
-                        @if n == 0 {
-                            th scope="row" class=[alignment(column)] { (cell(text)) }
-                        } @else {
-                            td class=[alignment(column)] { (cell(text)) }
-                        }
-                    } }
+                    tr { (cells(row, &table.columns)) }
                 } }
             }
         }
     }
+}
+
+/// The cells of a row; a single one is the title of the rows below it.
+fn cells(row: &[TableCell], columns: &[TableColumn]) -> Markup {
+    if let ([title], [_, _, ..]) = (row, columns) {
+        return html! {
+            th scope="rowgroup" class="group" colspan=(columns.len()) { (cell(title)) }
+        };
+    }
+    let empty = TableCell::default();
+    let cells = row.iter().chain(std::iter::repeat(&empty)).zip(columns);
+    html! { @for (n, (text, column)) in cells.enumerate() {
+        @if n == 0 && !text.text.is_empty() {
+            th scope="row" class=[alignment(column)] { (cell(text)) }
+        } @else {
+            td class=[alignment(column)] { (cell(text)) }
+        }
+    } }
 }
 
 fn alignment(column: &TableColumn) -> Option<&'static str> {
@@ -205,10 +231,7 @@ fn cell(cell: &TableCell) -> Markup {
     } else {
         spans(&cell.text)
     };
-    match cell.tone {
-        TextTone::Plain => text,
-        other => html! { span class=(tone(other)) { (sign(other)) (text) } },
-    }
+    toned(cell.tone, text)
 }
 
 fn picture(picture: &Picture) -> Markup {

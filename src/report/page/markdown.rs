@@ -1,6 +1,7 @@
 //! A report → Markdown: every table and every doubt; a chart becomes its table.
 
-use super::block::{Card, Report, ReportBlock, Table, TableCell, TextTone};
+use super::block::{Card, Report, ReportBlock, Table, TableCell, TextLine, TextTone};
+use super::clean::clean;
 
 /// The text.
 #[must_use]
@@ -22,6 +23,20 @@ fn list(items: &[String]) -> String {
     items.iter().map(|item| format!("- {}\n", plain(item))).collect()
 }
 
+fn line(line: &TextLine) -> String {
+    let parts: String = line.parts.iter().map(|part| toned(part.tone, &part.text)).collect();
+    format!("{}- {parts}\n", "  ".repeat(line.indent))
+}
+
+/// The words, bold where they need attention.
+fn toned(tone: TextTone, text: &str) -> String {
+    let text = plain(text);
+    match tone {
+        TextTone::Plain | TextTone::Good => text,
+        TextTone::Bad | TextTone::Doubt | TextTone::Head => format!("**{text}**"),
+    }
+}
+
 fn card(card: &Card) -> String {
     let details: Vec<String> = card.details.iter().map(|detail| plain(detail)).collect();
     let doubts = match card.doubts {
@@ -35,6 +50,8 @@ fn card(card: &Card) -> String {
 fn block(block: &ReportBlock) -> String {
     match block {
         ReportBlock::Text(text) => format!("{}\n\n", plain(text)),
+        ReportBlock::Lines(lines) => lines.iter().map(line).collect::<String>() + "\n",
+        ReportBlock::Space => String::new(),
         ReportBlock::Heading(text) => format!("### {}\n\n", plain(text)),
         ReportBlock::Cards(cards) => cards.iter().map(card).collect::<String>() + "\n",
         ReportBlock::Doubts { title, items } => {
@@ -53,11 +70,7 @@ fn block(block: &ReportBlock) -> String {
             // A fence longer than any in the text.
             let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
             let fence = "`".repeat(longest.max(2) + 1);
-            format!(
-                "{}:\n\n{fence}\n{}\n{fence}\n\n",
-                plain(caption),
-                super::html::clean(text).trim_end()
-            )
+            format!("{}:\n\n{fence}\n{}\n{fence}\n\n", plain(caption), clean(text).trim_end())
         }
         ReportBlock::List(items) => list(items) + "\n",
         ReportBlock::Fold { title, blocks } => {
@@ -77,24 +90,18 @@ fn table(table: &Table) -> String {
     let mut text = format!("{}:\n\n", plain(&table.caption));
     text.push_str(&format!("| {} |\n| {} |\n", head.join(" | "), rule.join(" | ")));
     for row in &table.rows {
-        let cells: Vec<String> = row.iter().map(cell).collect();
+        let empty = TableCell::default();
+        let cells = row.iter().chain(std::iter::repeat(&empty)).take(table.columns.len());
+        let cells: Vec<String> = cells.map(|cell| toned(cell.tone, &cell.text)).collect();
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     text + "\n"
 }
 
-fn cell(cell: &TableCell) -> String {
-    let text = plain(&cell.text);
-    match cell.tone {
-        TextTone::Plain | TextTone::Good => text,
-        TextTone::Bad | TextTone::Doubt => format!("**{text}**"),
-    }
-}
-
 /// Escapes a text so that it contains no markup: no tag, no link, no end of a cell or a line.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
-    for c in super::html::clean(text).chars() {
+    for c in clean(text).chars() {
         match c {
             '<' => plain.push_str("&lt;"),
             '>' => plain.push_str("&gt;"),

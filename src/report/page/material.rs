@@ -107,6 +107,12 @@ impl ReportMaterial {
         machine && runs && self.observations.is_empty() && self.latencies.is_empty()
     }
 
+    /// The hypervisors of all documents that name one.
+    pub fn guests(&self) -> impl Iterator<Item = String> {
+        let settings = self.latencies.iter().map(|run| run.document.setting.hypervisor.clone());
+        self.machines.iter().map(|machine| guest(&machine.document)).chain(settings).flatten()
+    }
+
     /// Adds the documents of `try`: an undone plan, an observation before it and one under it.
     pub fn add_attempt(&mut self, label: &str, attempt: TryReport) {
         let TryReport { plan, before, shielded, verdict, left, .. } = attempt;
@@ -141,4 +147,10 @@ impl ReportMaterial {
         }
         self.fixes.push(LabelledDocument::new(label, fixed));
     }
+}
+
+/// The hypervisor; `None` on bare metal.
+fn guest(machine: &Machine) -> Option<String> {
+    let name = machine.virt.hypervisor.clone();
+    (machine.virt.guest == Some(true)).then(|| name.unwrap_or("a hypervisor".to_owned()))
 }

@@ -2,15 +2,16 @@
 //! SVG, Markdown or lines for a terminal. Each section is written once, for every output. Pure.
 
 pub mod block;
+mod clean;
 mod html;
 mod markdown;
 mod material;
 mod sections;
 mod svg;
 mod terminal;
-mod words;
+pub mod words;
 
-pub use block::{Picture, Report, TextTone};
+pub use block::{Picture, Report, ReportBlock, TextPainter, TextTone};
 pub use html::page;
 pub use markdown::markdown;
 pub use material::{
@@ -18,4 +19,4 @@ pub use material::{
 };
 pub use sections::report;
 pub use svg::standalone as picture;
-pub use terminal::{CharacterSet, terminal};
+pub use terminal::{CharacterSet, terminal, terminal_blocks};

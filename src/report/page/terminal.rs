@@ -3,13 +3,13 @@
 
 use super::block::{
     Amount, BarChart, CpuMap, Curve, CurveChart, Drawing, MapRole, Picture, Report, ReportBlock,
-    Table, TextTone,
+    Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
 };
+use super::clean::clean;
 use super::words;
-use crate::report::table::{Align, fit, fold, fold_shell};
-
-/// Colours words by their meaning.
-pub type BlockPainter<'a> = &'a dyn Fn(TextTone, &str) -> String;
+use crate::report::table::{
+    Align, columns_of, fit_rows, fold, fold_shell, many, pad, pad_left, truncate,
+};
 
 /// The characters that the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum CharacterSet {
 struct TerminalStyle<'a> {
     width: usize,
     characters: CharacterSet,
-    paint: BlockPainter<'a>,
+    paint: TextPainter<'a>,
 }
 
 /// The lines, for a terminal of `width` columns.
@@ -33,7 +33,7 @@ pub fn terminal(
     report: &Report,
     width: usize,
     characters: CharacterSet,
-    paint: BlockPainter<'_>,
+    paint: TextPainter<'_>,
 ) -> String {
     let style = TerminalStyle { width: width.max(40), characters, paint };
     let mut text = format!("{}\n", report.title);
@@ -41,13 +41,22 @@ pub fn terminal(
         text.push_str(&format!("{}\n", report.facts.join(", ")));
     }
     for section in &report.sections {
-        text.push_str(&format!("\n{}\n{}\n", section.title, "=".repeat(section.title.len())));
+        let rule = "=".repeat(columns_of(section.title));
+        text.push_str(&format!("\n{}\n{rule}\n", (style.paint)(TextTone::Head, section.title)));
         section.blocks.iter().for_each(|block| text.push_str(&style.block(block)));
     }
     match characters {
         CharacterSet::Unicode => text,
         CharacterSet::Ascii => ascii(&text),
     }
+}
+
+/// The lines of one document that a subcommand shows, for a terminal of `width` columns.
+#[must_use]
+pub fn terminal_blocks(blocks: &[ReportBlock], width: usize, paint: TextPainter<'_>) -> String {
+    let style = TerminalStyle { width, characters: CharacterSet::Unicode, paint };
+    let text: String = blocks.iter().map(|block| style.block(block)).collect();
+    text.trim_start_matches('\n').to_owned()
 }
 
 /// Replaces the characters outside ASCII.
@@ -66,7 +75,12 @@ impl TerminalStyle<'_> {
     fn block(&self, block: &ReportBlock) -> String {
         match block {
             ReportBlock::Text(text) => fold(&format!("{}\n", safe(text)), self.width),
-            ReportBlock::Heading(text) => fold(&format!("\n{}\n", safe(text)), self.width),
+            ReportBlock::Lines(lines) => lines.iter().map(|line| self.line(line)).collect(),
+            ReportBlock::Space => "\n".to_owned(),
+            ReportBlock::Heading(text) => {
+                let text = self.painted(TextTone::Head, &safe(text));
+                fold(&format!("\n{text}\n"), self.width)
+            }
             ReportBlock::Cards(cards) => {
                 let mut text = String::new();
                 for card in cards {
@@ -99,25 +113,85 @@ impl TerminalStyle<'_> {
                 fold(&format!("\n{}:\n", safe(caption)), self.width) + &lines
             }
             ReportBlock::List(items) => self.list(items),
-            // Content that the page folds is left out here: --json and the page have it.
-            ReportBlock::Fold { title, .. } => {
-                fold(&format!("\n{} (on the page: -o report.html)\n", safe(title)), self.width)
+            ReportBlock::Fold { title, blocks } => {
+                let rows = many(blocks.iter().map(count_rows).sum(), "row");
+                let shown = format!("{rows}; -o report.html or --format json shows them");
+                let line = format!("\n{} ({shown})\n", safe(title));
+                fold(&line, self.width)
             }
         }
     }
 
+    fn line(&self, line: &TextLine) -> String {
+        let parts = line.parts.iter().map(|part| self.painted(part.tone, &safe(&part.text)));
+        let indent = "  ".repeat(line.indent);
+        fold(&format!("{indent}{}\n", parts.collect::<String>()), self.width)
+    }
+
+    /// The words with the colour of their tone. Each word has its own, so that a line may break
+    /// between them.
+    fn painted(&self, tone: TextTone, text: &str) -> String {
+        if tone == TextTone::Plain {
+            return text.to_owned();
+        }
+        let words = text.split(' ').map(|word| match word.is_empty() {
+            true => String::new(),
+            false => (self.paint)(tone, word),
+        });
+        words.collect::<Vec<String>>().join(" ")
+    }
+
     fn table(&self, table: &Table) -> String {
-        let columns: Vec<Align> = table
-            .columns
+        let (caption, named) = match table.head {
+            TableHead::Whole => (true, true),
+            TableHead::Names => (false, true),
+            TableHead::Caption => (true, false),
+            TableHead::Hidden => (false, false),
+        };
+        let names: Vec<TableCell> =
+            table.columns.iter().map(|column| TableCell::new(&column.name)).collect();
+        let rows: Vec<&[TableCell]> = [names.as_slice()]
+            .into_iter()
+            .filter(|_| named)
+            .chain(table.rows.iter().map(Vec::as_slice))
+            .collect();
+        let parts = column_parts(&table.columns, &rows, self.width);
+        let parts: Vec<String> =
+            parts.iter().map(|shown| self.rows(&table.columns, &rows, shown)).collect();
+        let caption = match caption {
+            true => fold(&format!("\n{}\n", safe(&table.caption)), self.width),
+            false => String::new(),
+        };
+        caption + &parts.join("\n")
+    }
+
+    /// The cells of some columns. The title of a group of rows has the whole line.
+    fn rows(&self, columns: &[TableColumn], rows: &[&[TableCell]], shown: &[usize]) -> String {
+        let aligned: Vec<Align> = shown
             .iter()
+            .filter_map(|n| columns.get(*n))
             .map(|column| if column.number { Align::Right } else { Align::Left })
             .collect();
-        let mut rows = vec![table.columns.iter().map(|column| column.name.clone()).collect()];
-        for row in &table.rows {
-            rows.push(row.iter().map(|cell| safe(&cell.text)).collect());
-        }
-        let caption = fold(&format!("\n{}\n", safe(&table.caption)), self.width);
-        caption + &fit("  ", &columns, &rows, self.width)
+        let cells = rows.iter().map(|row| match is_title(row, columns) {
+            true => Vec::new(),
+            false => {
+                let cells = shown.iter().map(|n| row.get(*n).map(|cell| self.cell(cell)));
+                cells.map(Option::unwrap_or_default).collect()
+            }
+        });
+        let cells: Vec<Vec<String>> = cells.collect();
+        let laid_out = fit_rows("  ", &aligned, &cells, self.width);
+        let lines = rows.iter().zip(laid_out).map(|(row, lines)| match row {
+            [title] if is_title(row, columns) => {
+                fold(&format!("{}\n", self.cell(title)), self.width)
+            }
+            _ => lines,
+        });
+        lines.collect()
+    }
+
+    fn cell(&self, cell: &TableCell) -> String {
+        self.painted(cell.tone, &safe(&cell.text))
     }
 
     fn picture(&self, picture: &Picture) -> String {
@@ -164,7 +238,8 @@ impl TerminalStyle<'_> {
                     Amount::Known(_) => (self.paint)(TextTone::Good, "none"),
                     Amount::Unknown => (self.paint)(TextTone::Doubt, "unknown"),
                 };
-                text.push_str(&format!("    {:<20} {shown}\n", truncate(name, 20)));
+                let name = pad(&truncate(&safe(name), 20), 20);
+                text.push_str(&format!("    {name} {shown}\n"));
             }
         }
         text
@@ -181,7 +256,8 @@ impl TerminalStyle<'_> {
                 let part = (count.log10() + 0.3) / (most + 0.3);
                 let bar = self.bar(part, self.width.saturating_sub(40));
                 let span = format!("{} to {}", words::time(from), words::time(to));
-                text.push_str(&format!("    {span:>18} {bar} {}\n", words::plain(count)));
+                let span = pad_left(&span, 18);
+                text.push_str(&format!("    {span} {bar} {}\n", words::plain(count)));
             }
         }
         text
@@ -221,6 +297,59 @@ impl TerminalStyle<'_> {
             "{text}    0 to {}, {low} to {high} (logarithmic); blank: no sample\n",
             words::time(curves.x.to)
         )
+    }
+}
+
+/// Whether a row is the title of the rows below it.
+fn is_title(row: &[TableCell], columns: &[TableColumn]) -> bool {
+    row.len() == 1 && columns.len() > 1
+}
+
+/// The columns that fit side by side: columns of numbers after columns of words are split into
+/// several tables, each with the words, because numbers cannot be wrapped.
+fn column_parts(columns: &[TableColumn], rows: &[&[TableCell]], width: usize) -> Vec<Vec<usize>> {
+    let words = columns.iter().take_while(|column| !column.number).count();
+    let all: Vec<usize> = (0..columns.len()).collect();
+    let (leading, numbers) = all.split_at(words);
+    if columns.iter().skip(words).any(|column| !column.number) {
+        return vec![all];
+    }
+    let cells = rows.iter().filter(|row| !is_title(row, columns));
+    let mut widths = vec![2; columns.len()];
+    for row in cells {
+        for (width, cell) in widths.iter_mut().zip(*row) {
+            *width = (*width).max(columns_of(&cell.text) + 2);
+        }
+    }
+    // Columns of words take at most half of the width: their cells can be wrapped.
+    let taken = widths.iter().take(words).sum::<usize>().min(width / 2);
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut left = 0;
+    for (n, needed) in numbers.iter().zip(widths.iter().skip(words)) {
+        match parts.last_mut().filter(|_| *needed <= left) {
+            Some(part) => part.push(*n),
+            None => {
+                parts.push(leading.iter().chain([n]).copied().collect());
+                left = width.saturating_sub(taken);
+            }
+        }
+        left = left.saturating_sub(*needed);
+    }
+    if parts.is_empty() { vec![all] } else { parts }
+}
+
+/// The rows, lines and points in a block.
+fn count_rows(block: &ReportBlock) -> usize {
+    match block {
+        ReportBlock::Table(table) => table.rows.len(),
+        ReportBlock::Picture(picture) => picture.table.rows.len(),
+        ReportBlock::Lines(lines) => lines.len(),
+        ReportBlock::Cards(cards) => cards.len(),
+        ReportBlock::Doubts { items, .. } | ReportBlock::List(items) => items.len(),
+        ReportBlock::Code { text, .. } => text.lines().count(),
+        ReportBlock::Text(_) => 1,
+        ReportBlock::Heading(_) | ReportBlock::Space => 0,
+        ReportBlock::Fold { blocks, .. } => blocks.iter().map(count_rows).sum(),
     }
 }
 
@@ -266,11 +395,70 @@ fn cpu_with_role((cpu, role): &(usize, MapRole)) -> String {
     }
 }
 
-fn truncate(name: &str, most: usize) -> String {
-    safe(name).chars().take(most).collect()
-}
-
 /// The text on one line, without control characters that the terminal would obey.
 fn safe(text: &str) -> String {
-    super::html::clean(text).replace(['\n', '\r', '\t'], " ")
+    clean(text).replace(['\n', '\r', '\t'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::TextPart;
+    use super::*;
+
+    fn plain(_: TextTone, words: &str) -> String {
+        words.to_owned()
+    }
+
+    fn signed(tone: TextTone, words: &str) -> String {
+        format!("{tone:?}({words})")
+    }
+
+    fn table(head: TableHead) -> Table {
+        let columns = vec![
+            TableColumn::words("figure"),
+            TableColumn::numbers("before"),
+            TableColumn::numbers("after"),
+        ];
+        let rows = vec![
+            vec![TableCell::new("threads of 1 ms on some CPUs")],
+            ["worst", "6.09 ms", "609.1 µs"].map(TableCell::new).to_vec(),
+            vec![TableCell::new("median"), TableCell::toned(TextTone::Doubt, "-")],
+        ];
+        Table { caption: "After against before".to_owned(), head, columns, rows }
+    }
+
+    #[test]
+    fn the_title_of_a_group_takes_no_column_and_missing_cells_are_empty() {
+        let blocks = [ReportBlock::Table(table(TableHead::Names))];
+        let expected = "  figure   before     after\nthreads of 1 ms on some CPUs\n  worst   6.09 ms  \
+                        609.1 µs\n  median        -\n";
+        assert_eq!(terminal_blocks(&blocks, 80, &plain), expected);
+        let hidden = [ReportBlock::Table(table(TableHead::Hidden))];
+        assert!(terminal_blocks(&hidden, 80, &plain).starts_with("threads of 1 ms"));
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_become_a_second_table_with_the_same_words() {
+        let blocks = [ReportBlock::Table(table(TableHead::Names))];
+        let text = terminal_blocks(&blocks, 24, &plain);
+        assert!(text.contains("  worst   6.09 ms\n"), "{text}");
+        assert!(text.contains("  worst   609.1 µs\n"), "{text}");
+        assert!(text.lines().all(|line| columns_of(line) <= 24), "{text}");
+    }
+
+    #[test]
+    fn each_word_of_a_tone_has_its_own_colour() {
+        let parts = vec![TextPart::toned(TextTone::Bad, "not held"), TextPart::new(": 2 of 3")];
+        let blocks = [ReportBlock::Lines(vec![TextLine { indent: 1, parts }])];
+        let expected = "  Bad(not) Bad(held): 2 of 3\n";
+        assert_eq!(terminal_blocks(&blocks, 80, &signed), expected);
+    }
+
+    #[test]
+    fn a_fold_shows_how_many_rows_it_has_and_where_they_are() {
+        let blocks = vec![ReportBlock::Table(table(TableHead::Whole))];
+        let fold = ReportBlock::Fold { title: "Every change".to_owned(), blocks };
+        let expected = "Every change (3 rows; -o report.html or --format json shows them)\n";
+        assert_eq!(terminal_blocks(&[fold], 80, &plain), expected);
+    }
 }

@@ -21,7 +21,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     }
     blocks.extend(changes(material).into_iter().map(ReportBlock::Text));
     let times = !material.observations.is_empty() || !material.latencies.is_empty();
-    blocks.extend(super::guests(material).next().filter(|_| times).map(|name| {
+    blocks.extend(material.guests().next().filter(|_| times).map(|name| {
         ReportBlock::Text(format!(
             "These times come from a guest of {name}. Its gaps and latencies include the time that the \
              hypervisor or emulator took from the CPU. No shield in the guest can prevent that. \
@@ -90,7 +90,7 @@ fn latency_card(latency: &LabelledDocument<LatencyMeasurement>) -> Card {
     let held = run.gates.iter().map(|gate| gate.held);
     let (value, mut details) = match run.worst() {
         Some((series, worst)) => {
-            let thread = super::latency::describe_thread(series);
+            let thread = crate::report::latency::describe_thread(series);
             let mut details = vec![format!("worst of {} on {thread}", run.instrument)];
             details.extend(typical_latency(series));
             (span(worst.late_ns), details)
@@ -134,7 +134,7 @@ fn changes(material: &ReportMaterial) -> Vec<String> {
         }
     }
     let mut compared = false;
-    for (instrument, role) in super::latency::kinds(material) {
+    for (instrument, role) in super::threads::kinds(material) {
         let same = material.latencies.iter().filter(|l| l.document.instrument == instrument);
         let worst = same.filter_map(|latency| {
             let threads = latency.document.series.iter().filter(|series| series.role() == role);
@@ -143,7 +143,7 @@ fn changes(material: &ReportMaterial) -> Vec<String> {
         let worst: Vec<(&String, u64)> = worst.collect();
         let [(first, before), .., (last, after)] = worst.as_slice() else { continue };
         let Some(ratio) = words::ratio(*before, *after) else { continue };
-        let kind = super::latency::kind(&instrument, &role);
+        let kind = super::threads::kind(&instrument, &role);
         let (before, after) = (span(*before), span(*after));
         sentences.push(format!("Worst of {kind}: {before} ({first}), {after} ({last}): {ratio}."));
         compared = true;
@@ -228,7 +228,12 @@ fn limits(material: &ReportMaterial) -> Option<ReportBlock> {
     let rows: Vec<Vec<TableCell>> = of_observations.chain(of_latencies).collect();
     let columns = ["run", "limit", "found", "held", "why"].map(TableColumn::words).to_vec();
     let caption = "Limits".to_owned();
-    (!rows.is_empty()).then_some(ReportBlock::Table(Table { caption, columns, rows }))
+    (!rows.is_empty()).then_some(ReportBlock::Table(Table {
+        caption,
+        columns,
+        rows,
+        ..Table::default()
+    }))
 }
 
 fn limit_row<R: std::fmt::Display>(label: &str, gate: &Gate<R>) -> Vec<TableCell> {

@@ -61,7 +61,7 @@ impl ChosenThreads<'_> {
             counted.iter().map(|(label, counts)| curve(label, counts)).collect();
         let highest = series.iter().flat_map(|curve| &curve.steps).map(|step| step.2);
         let highest = highest.fold(1.0, f64::max);
-        let kind = super::latency::kind(self.instrument, self.role);
+        let kind = super::threads::kind(self.instrument, self.role);
         let label = "latency (logarithmic)".to_owned();
         let (from, to) = (words::float(round_down(least)), words::float(round_up(most)));
         let x = Axis { label, from, to, log: true, is_time: true };
@@ -93,7 +93,7 @@ impl ChosenThreads<'_> {
         if end <= 0.0 || most <= 0.0 {
             return None;
         }
-        let kind = super::latency::kind(self.instrument, self.role);
+        let kind = super::threads::kind(self.instrument, self.role);
         let label = "time since the start".to_owned();
         let x = Axis { label, from: 0.0, to: end, log: false, is_time: true };
         let (from, to) = (round_below(least), round_above(most));
@@ -188,7 +188,12 @@ fn table(counted: &[(&str, ValueCounts)], least: u64, most: u64) -> Table {
         }));
         row
     });
-    Table { caption: "Events by latency".to_owned(), columns, rows: rows.collect() }
+    Table {
+        caption: "Events by latency".to_owned(),
+        columns,
+        rows: rows.collect(),
+        ..Table::default()
+    }
 }
 
 /// The worst latency of all threads over time.
@@ -242,5 +247,6 @@ fn timeline_table(series: &[Curve], end: f64) -> Table {
         caption: "The worst latency in each part of the run".to_owned(),
         columns,
         rows: rows.collect(),
+        ..Table::default()
     }
 }

@@ -3,7 +3,6 @@
 use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::ReportMaterial;
 use crate::survey::Machine;
-use cpushield_linux::CpuSet;
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
@@ -14,11 +13,6 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
             blocks.push(ReportBlock::Heading(machine.label.clone()));
         }
         blocks.extend(machine_blocks(&machine.document));
-    }
-    // Figures can only be compared when the machine that they were measured on is known.
-    let settings = measured_machines(material);
-    if !settings.rows.is_empty() {
-        blocks.push(ReportBlock::Table(settings));
     }
     for (caption, text) in cmdlines(material) {
         blocks.push(ReportBlock::Code { caption, text });
@@ -38,7 +32,12 @@ fn machine_blocks(machine: &Machine) -> Vec<ReportBlock> {
             });
             let rows = rows.collect();
             let columns = ["name", "finding", "advice"].map(TableColumn::words).to_vec();
-            blocks.push(ReportBlock::Table(Table { caption: title.to_owned(), columns, rows }));
+            blocks.push(ReportBlock::Table(Table {
+                caption: title.to_owned(),
+                columns,
+                rows,
+                ..Table::default()
+            }));
         }
     }
     if !machine.notes.is_empty() {
@@ -48,23 +47,6 @@ fn machine_blocks(machine: &Machine) -> Vec<ReportBlock> {
         blocks.push(ReportBlock::Doubts { title, items });
     }
     blocks
-}
-
-fn text_or_unknown(text: Option<impl Into<String>>) -> TableCell {
-    text.map_or_else(TableCell::unknown, TableCell::new)
-}
-
-fn yes_or_no(answer: Option<bool>) -> TableCell {
-    text_or_unknown(answer.map(|yes| if yes { "yes" } else { "no" }))
-}
-
-/// `CPU 2-3`; `None` where the kernel does not report the set.
-pub(super) fn reported_cpus(set: Option<&CpuSet>) -> TableCell {
-    match set {
-        None => TableCell::new("not reported by this kernel"),
-        Some(set) if set.is_empty() => TableCell::new("none"),
-        Some(set) => TableCell::new(format!("CPU {set}")),
-    }
 }
 
 /// The CPUs that can stop their tick, or why there are none.
@@ -100,54 +82,29 @@ fn facts(machine: &Machine) -> Table {
     let idle = if idle.is_empty() { "none found".to_owned() } else { idle.join(", ") };
     let realtime = match kernel.realtime {
         Some(true) => TableCell::toned(TextTone::Good, "yes"),
-        other => yes_or_no(other),
+        other => TableCell::yes_or_no(other),
     };
     let rows = [
-        ("Processor", text_or_unknown(topology.model.clone())),
+        ("Processor", TableCell::known(topology.model.clone())),
         ("CPUs online", TableCell::new(topology.online.to_string())),
-        ("CPUs offline", reported_cpus(Some(&topology.offline))),
-        ("Hyper-threading (SMT) on", yes_or_no(topology.smt_active)),
+        ("CPUs offline", TableCell::cpus(Some(&topology.offline))),
+        ("Hyper-threading (SMT) on", TableCell::yes_or_no(topology.smt_active)),
         ("Runs as", guest),
-        ("Kernel", text_or_unknown(kernel.release.clone())),
+        ("Kernel", TableCell::known(kernel.release.clone())),
         ("PREEMPT_RT", realtime),
-        ("Ticks per second", text_or_unknown(kernel.hz.map(|hz| hz.to_string()))),
-        ("Clock", text_or_unknown(kernel.clocksource.clone())),
-        ("Isolated at boot (isolcpus)", reported_cpus(isolation.isolated.as_ref())),
+        ("Ticks per second", TableCell::known(kernel.hz.map(|hz| hz.to_string()))),
+        ("Clock", TableCell::known(kernel.clocksource.clone())),
+        ("Isolated at boot (isolcpus)", TableCell::cpus(isolation.isolated.as_ref())),
         ("Tick can stop (nohz_full)", tickless_cpus(machine)),
-        ("RCU callbacks elsewhere", reported_cpus(Some(&isolation.rcu_nocbs))),
+        ("RCU callbacks elsewhere", TableCell::cpus(Some(&isolation.rcu_nocbs))),
         ("Frequency", TableCell::new(frequency)),
-        ("Turbo", yes_or_no(power.turbo)),
+        ("Turbo", TableCell::yes_or_no(power.turbo)),
         ("Idle states", TableCell::new(idle)),
-        ("Container", text_or_unknown(virt.container.clone().or(Some("no".to_owned())))),
+        ("Container", TableCell::known(virt.container.clone().or(Some("no".to_owned())))),
     ];
     let rows = rows.into_iter().map(|(name, cell)| vec![TableCell::new(name), cell]).collect();
     let columns = ["property", "value"].map(TableColumn::words).to_vec();
-    Table { caption: "Hardware and kernel".to_owned(), columns, rows }
-}
-
-/// The machines that the latencies were measured on.
-fn measured_machines(material: &ReportMaterial) -> Table {
-    let rows = material.latencies.iter().map(|latency| {
-        let setting = &latency.document.setting;
-        let mut kernel = setting.kernel.clone().unwrap_or_else(|| "unknown".to_owned());
-        if setting.realtime == Some(true) {
-            kernel.push_str(" (PREEMPT_RT)");
-        }
-        vec![
-            TableCell::new(&latency.label),
-            text_or_unknown(setting.processor.clone()),
-            TableCell::new(kernel),
-            TableCell::new(setting.online.to_string()),
-            TableCell::new(setting.hypervisor.as_deref().unwrap_or("no")),
-            yes_or_no(setting.timer_migration),
-        ]
-    });
-    let names = ["run", "processor", "kernel", "CPUs online", "guest of", "timers may move"];
-    Table {
-        caption: "Machines of the latency measurements".to_owned(),
-        columns: names.map(TableColumn::words).to_vec(),
-        rows: rows.collect(),
-    }
+    Table { caption: "Hardware and kernel".to_owned(), columns, rows, ..Table::default() }
 }
 
 /// Each kernel command line once, with the names of its documents.

@@ -1,7 +1,5 @@
 //! Documents → [`Report`]: one file for each section.
 
-mod comparison;
-mod experiment;
 mod glance;
 mod histograms;
 mod latency;
@@ -10,12 +8,13 @@ mod noise;
 mod remains;
 mod repeat;
 mod settings;
+mod threads;
 mod topology;
 
-use super::block::{Report, Section};
-use super::material::ReportMaterial;
+use super::block::{Report, ReportBlock, Section};
+use super::material::{LabelledDocument, ReportMaterial};
 use crate::report::moment::day;
-use crate::survey::Machine;
+use crate::report::{compare, experiment};
 
 /// The report on these documents.
 #[must_use]
@@ -25,8 +24,8 @@ pub fn report(material: &ReportMaterial) -> Report {
         ("topology", "Where the shield is", topology::blocks(material)),
         ("interruptions", "What interrupts", noise::blocks(material)),
         ("latency", "Latencies", latency::blocks(material)),
-        ("comparison", "Significant differences", comparison::blocks(material)),
-        ("experiment", "Configurations side by side", experiment::blocks(material)),
+        ("comparison", "Significant differences", comparisons(material)),
+        ("experiment", "Configurations side by side", experiments(material)),
         ("remains", "What remains, and how to remove it", remains::blocks(material)),
         ("settings", "What was changed", settings::blocks(material)),
         ("machine", "The machine", machine::blocks(material)),
@@ -39,6 +38,25 @@ pub fn report(material: &ReportMaterial) -> Report {
         sections: filled.map(|(id, title, blocks)| Section { id, title, blocks }).collect(),
         made: format!("cpushield {}", env!("CARGO_PKG_VERSION")),
     }
+}
+
+/// The comparisons of repeated runs, each with its name where there are several.
+fn comparisons(material: &ReportMaterial) -> Vec<ReportBlock> {
+    let comparisons = &material.comparisons;
+    let mut blocks = Vec::new();
+    for LabelledDocument { label, document } in comparisons {
+        if comparisons.len() > 1 {
+            blocks.push(ReportBlock::Heading(label.clone()));
+        }
+        blocks.extend(compare::blocks(document));
+    }
+    blocks
+}
+
+/// The experiments; the first line of each names it.
+fn experiments(material: &ReportMaterial) -> Vec<ReportBlock> {
+    let experiments = material.experiments.iter();
+    experiments.flat_map(|named| experiment::blocks(&named.document)).collect()
 }
 
 /// A longer list of CPUs does not fit into a title.
@@ -73,7 +91,7 @@ fn facts(material: &ReportMaterial) -> Vec<String> {
     let kernels = settings.filter_map(|setting| setting.kernel.clone());
     let released = machines.filter_map(|machine| machine.kernel.release.clone());
     facts.extend(only(released.chain(plans).chain(kernels)).map(|name| format!("Linux {name}")));
-    facts.extend(only(guests(material)).map(|name| format!("guest of {name}")));
+    facts.extend(only(material.guests()).map(|name| format!("guest of {name}")));
     let measured = material.latencies.iter().map(|latency| latency.document.began_s);
     let watched = material
         .observations
@@ -82,18 +100,6 @@ fn facts(material: &ReportMaterial) -> Vec<String> {
     let began = measured.chain(watched).filter(|s| *s > 0).min();
     facts.extend(began.map(|s| format!("measured {}", day(s))));
     facts
-}
-
-/// The hypervisors of all documents that name one.
-fn guests(material: &ReportMaterial) -> impl Iterator<Item = String> {
-    let settings = material.latencies.iter().map(|run| run.document.setting.hypervisor.clone());
-    material.machines.iter().map(|machine| guest(&machine.document)).chain(settings).flatten()
-}
-
-/// The hypervisor; `None` on bare metal.
-fn guest(machine: &Machine) -> Option<String> {
-    let name = machine.virt.hypervisor.clone();
-    (machine.virt.guest == Some(true)).then(|| name.unwrap_or("a hypervisor".to_owned()))
 }
 
 /// The value that all share; `None` when they differ.

@@ -140,6 +140,7 @@ fn picture(observations: &[LabelledDocument<WatchWithVerdict>], causes: &[Cause]
         caption: "Interruptions per CPU and second, by cause".to_owned(),
         columns,
         rows: table_rows.collect(),
+        ..Table::default()
     };
     let series: Vec<String> =
         observations.iter().map(|observation| observation.label.clone()).collect();
@@ -202,7 +203,7 @@ fn gaps(observations: &[LabelledDocument<WatchWithVerdict>]) -> Table {
             rows.push(row);
         }
     }
-    Table { caption: "Time that each CPU lost".to_owned(), columns, rows }
+    Table { caption: "Time that each CPU lost".to_owned(), columns, rows, ..Table::default() }
 }
 
 fn culprits(observation: &LabelledDocument<WatchWithVerdict>) -> Table {
@@ -232,7 +233,8 @@ fn culprits(observation: &LabelledDocument<WatchWithVerdict>) -> Table {
     rows.truncate(ROWS_MAX);
     let more =
         if more == 0 { String::new() } else { format!(" ({more} more are in the document)") };
-    Table { caption: format!("Culprits: {}{more}", observation.label), columns, rows }
+    let caption = format!("Culprits: {}{more}", observation.label);
+    Table { caption, columns, rows, ..Table::default() }
 }
 
 /// The culprit with its purpose where that is known.

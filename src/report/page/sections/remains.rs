@@ -25,7 +25,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
             let names = ["what", "CPU", "count", "why it remains", "boot parameter"];
             let columns = names.map(TableColumn::words).to_vec();
             let caption = format!("{}: what remained after all fixes", fixed.label);
-            blocks.push(ReportBlock::Table(Table { caption, columns, rows }));
+            blocks.push(ReportBlock::Table(Table { caption, columns, rows, ..Table::default() }));
         }
     }
     if let Some(settings) = material.settings.last() {
@@ -55,7 +55,7 @@ fn leaks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let mut columns = ["culprit", "cause", "CPU", "count"].map(TableColumn::words).to_vec();
     columns.extend(["tunable", "how to remove it"].map(TableColumn::words));
     let caption = format!("What still interrupts: {}", observation.label);
-    vec![ReportBlock::Table(Table { caption, columns, rows })]
+    vec![ReportBlock::Table(Table { caption, columns, rows, ..Table::default() })]
 }
 
 fn leak_row(cpu: usize, leak: &Leak) -> Vec<TableCell> {
@@ -96,7 +96,12 @@ fn advice(settings: &LabelledDocument<PlanWithOutcome>) -> Vec<ReportBlock> {
         let rows = rows.collect();
         let columns = ["parameter", "removes", "why"].map(TableColumn::words).to_vec();
         let caption = "Kernel parameters that would remove more (cpushield boot apply)";
-        blocks.push(ReportBlock::Table(Table { caption: caption.to_owned(), columns, rows }));
+        blocks.push(ReportBlock::Table(Table {
+            caption: caption.to_owned(),
+            columns,
+            rows,
+            ..Table::default()
+        }));
     }
     if !plan.immovable.is_empty() {
         let columns = ["what", "the kernel's reason"].map(TableColumn::words).to_vec();
@@ -108,7 +113,7 @@ fn advice(settings: &LabelledDocument<PlanWithOutcome>) -> Vec<ReportBlock> {
         let caption =
             "Tasks and interrupts that cannot be moved away from the shielded CPUs".to_owned();
         let title = format!("{} tasks and interrupts cannot be moved away", plan.immovable.len());
-        let table = ReportBlock::Table(Table { caption, columns, rows });
+        let table = ReportBlock::Table(Table { caption, columns, rows, ..Table::default() });
         blocks.push(ReportBlock::Fold { title, blocks: vec![table] });
     }
     if !plan.warnings.is_empty() {

@@ -58,7 +58,7 @@ fn settings_blocks(
             1 => "1 tunable is not used".to_owned(),
             n => format!("{n} tunables are not used"),
         };
-        let table = ReportBlock::Table(Table { caption, columns, rows });
+        let table = ReportBlock::Table(Table { caption, columns, rows, ..Table::default() });
         blocks.push(ReportBlock::Fold { title, blocks: vec![table] });
     }
     blocks
@@ -105,14 +105,24 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
     let mut columns = vec![TableColumn::words("tunable")];
     columns.extend(["changes", "already right", "refused"].map(TableColumn::numbers));
     columns.extend(["risk", "why"].map(TableColumn::words));
-    Table { caption: "Changes by tunable".to_owned(), columns, rows: rows.collect() }
+    Table {
+        caption: "Changes by tunable".to_owned(),
+        columns,
+        rows: rows.collect(),
+        ..Table::default()
+    }
 }
 
 fn every_change(settings: &PlanWithOutcome) -> Table {
     let columns =
         ["setting", "original", "set to", "now", "tunable"].map(TableColumn::words).to_vec();
     let rows = settings.plan.steps.iter().map(|step| change_row(settings, step)).collect();
-    Table { caption: "Every change, in the order of the plan".to_owned(), columns, rows }
+    Table {
+        caption: "Every change, in the order of the plan".to_owned(),
+        columns,
+        rows,
+        ..Table::default()
+    }
 }
 
 fn change_row(settings: &PlanWithOutcome, step: &Step) -> Vec<TableCell> {

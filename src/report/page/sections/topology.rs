@@ -179,7 +179,7 @@ fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
         row.resize(columns.len(), TableCell::new("–"));
         row
     }));
-    Table { caption: "CPUs and what they share".to_owned(), columns, rows }
+    Table { caption: "CPUs and what they share".to_owned(), columns, rows, ..Table::default() }
 }
 
 fn text_or_dash(value: Option<impl ToString>) -> TableCell {

@@ -1,7 +1,7 @@
 //! Bar charts on a logarithmic scale: the rate of each cause, a bar for each document. None and
 //! unknown are words, so that neither can be mistaken for the other.
 
-use super::{SvgDrawing, count, px, series, text_width};
+use super::shapes::{SvgDrawing, count, px, series, text_width};
 use crate::report::page::block::{Amount, BarChart};
 use crate::report::page::words;
 use maud::html;

@@ -1,7 +1,7 @@
 //! Overlaid step curves. Attributes hold what the script needs for zooming; the chart is complete
 //! without the script.
 
-use super::{SvgDrawing, px, series, text_width};
+use super::shapes::{SvgDrawing, px, series, text_width};
 use crate::report::page::block::{Axis, Curve, CurveChart, Stroke};
 use crate::report::page::words;
 use maud::{Markup, html};

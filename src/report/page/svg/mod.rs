@@ -4,10 +4,14 @@
 mod bars;
 mod curves;
 mod map;
+mod shapes;
+
+pub(super) use shapes::series;
 
 use super::block::{Drawing, Picture};
-use super::html::clean;
+use super::clean::clean;
 use maud::{Markup, PreEscaped, html};
+use shapes::{SvgDrawing, count, px};
 
 /// The colours of the charts, for the page and for a standalone SVG.
 pub const STYLE: &str = include_str!("../picture.css");
@@ -51,16 +55,6 @@ pub fn standalone(picture: &Picture) -> String {
     clean(&format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", svg.into_string()))
 }
 
-/// A drawing and its size.
-struct SvgDrawing {
-    class: &'static str,
-    width: f64,
-    height: f64,
-    inside: Markup,
-    /// The position of the axes, for zooming.
-    plot: Option<String>,
-}
-
 fn draw(picture: &Picture) -> SvgDrawing {
     match &picture.drawing {
         Drawing::Map(map) => map::draw(map),
@@ -84,26 +78,4 @@ fn legend(drawing: &Drawing, top: f64) -> (Markup, f64) {
         }
     };
     (markup, 18.0 * count(names.len()) + 12.0)
-}
-
-/// The class of the n-th series; colours and patterns repeat after eight.
-pub(super) fn series(n: usize) -> String {
-    format!("s{}", n % 8)
-}
-
-/// A small count as a float.
-#[expect(clippy::cast_precision_loss, reason = "a chart has few elements")]
-fn count(n: usize) -> f64 {
-    n as f64
-}
-
-/// A length, rounded to a tenth.
-fn px(length: f64) -> String {
-    let text = format!("{length:.1}");
-    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
-}
-
-/// The approximate width of a text in a font of this size.
-fn text_width(text: &str, size: f64) -> f64 {
-    count(text.chars().count()) * size * 0.58
 }
