@@ -183,7 +183,7 @@ fn a_document_that_is_not_a_measurement_cannot_be_resumed() {
     fs::write(&file, "{}").unwrap();
     for (words, code, wanted) in [
         (["--resume", "/nonexistent/x.json"], 2, "cannot read /nonexistent/x.json"),
-        (["--resume", file.to_str().unwrap()], 2, "expected a document of cpushield"),
+        (["--resume", file.to_str().unwrap()], 2, "expected a cpushield document"),
         (["-o", "/nonexistent/x.json"], 3, "cannot write /nonexistent/x.json"),
     ] {
         let output = run(&words);

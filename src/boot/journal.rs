@@ -1,5 +1,5 @@
-//! The files of boot parameters in the state directory: the journal of boot files, and the result of
-//! the last trial. The journal survives reboots.
+//! The files of boot parameters in the state directory: the journal of boot files, and the result
+//! of the last trial. The journal survives reboots.
 
 use super::document::{BootJournal, SCHEMA, TrialEnd};
 use super::error::BootError;

@@ -4,8 +4,8 @@
 //!
 //! Imports point down: documents and errors, then lines and GRUB's texts, then parameters and
 //! loaders, then plan, write, restore, trial and status. `line`, `grub` and `parameters` are pure;
-//! `loaders` only read; `write` and `restore` write, and know no particular loader. The journal of the runtime shield ends with the boot; this one
-//! survives it.
+//! `loaders` only read; `write` and `restore` write, and know no particular loader.
+//! The journal of the runtime shield ends with the boot; this one survives it.
 
 mod by_hand;
 mod document;

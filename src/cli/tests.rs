@@ -15,7 +15,7 @@ fn the_long_help_of_every_subcommand_adds_to_its_summary() {
 #[test]
 fn the_readme_and_the_version_name_the_only_architecture() {
     let readme = include_str!("../../README.md");
-    assert!(readme.contains("x86_64, the only architecture so far"));
+    assert!(readme.contains("x86_64 only, so far"));
     let version = Cli::command().render_long_version();
     assert!(version.ends_with("for Linux on x86_64 only, so far\n"), "{version}");
 }

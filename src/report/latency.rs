@@ -395,10 +395,13 @@ pub(super) fn amount(number: f64, unit: &str) -> String {
     format!("{number:.digits$} {words}").trim_end().to_owned()
 }
 
+/// The name of a condition, and its cell for a run.
+type ConditionRow = (&'static str, fn(&LatencyMeasurement) -> TableCell);
+
 /// The isolation, the clock and the machine of each run. Figures can only be compared when the
 /// machine that they were measured on is known.
 fn conditions(runs: &[LatencyRun<'_>]) -> Table {
-    let facts: [(&str, fn(&LatencyMeasurement) -> TableCell); 11] = [
+    let facts: [ConditionRow; 11] = [
         ("shield", shield),
         ("isolated at boot", |latency| TableCell::cpus(latency.isolation.isolated.as_ref())),
         ("nohz_full", |latency| TableCell::cpus(latency.isolation.nohz_full.as_ref())),

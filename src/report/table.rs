@@ -272,7 +272,7 @@ mod tests {
         ];
         let columns = [Align::Left, Align::Left, Align::Right];
         assert_eq!(fit("  ", &columns, &rows, 60), lay_out("  ", &columns, &rows));
-        let narrow = "  cause  culprit             count\n  tick   tick_nohz_handler,      7\n         \
+        let narrow = "  cause  culprit              count\n  tick   tick_nohz_handler,       7\n         \
                       kept for another\n";
         assert_eq!(fit("  ", &columns, &rows, 35), narrow);
         assert!(

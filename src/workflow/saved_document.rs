@@ -306,7 +306,7 @@ impl DocumentText<'_> {
         let why = message_without_place(error);
         let (why, hint) = match self.text.trim_start().chars().next() {
             None => (
-                "expected a document of cpushield, found an empty file".to_owned(),
+                "expected a cpushield document, found an empty file".to_owned(),
                 Some("check whether the command that writes it failed"),
             ),
             Some('{') if why == "trailing characters" => (
@@ -533,8 +533,8 @@ mod tests {
             SavedDocument::parse_for("{}", "f", &["latency --json"]).unwrap_err().hint.unwrap();
         assert_eq!(hint, "use the output of one of these: cpushield latency --json");
         for (text, expected) in [
-            ("", "f:1:1: expected a document of cpushield, found an empty file".to_owned()),
-            ("{}", "f:1:1: expected a document of cpushield, found other keys".to_owned()),
+            ("", "f:1:1: expected a cpushield document, found an empty file".to_owned()),
+            ("{}", "f:1:1: expected a cpushield document, found other keys".to_owned()),
             ("Worst 3 us", "f:1:1: expected a JSON document of cpushield, found".to_owned()),
             ("{\n\"a\": x}", "f:2:6: expected JSON: expected value".to_owned()),
             (&whole, format!("f:{end}:1: expected one document, found more text")),

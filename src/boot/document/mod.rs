@@ -1,6 +1,6 @@
 //! The documents about booting: the wanted parameters ([`BootPlan`]), the original files
-//! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data; these files import no other
-//! file of the room.
+//! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data; these files import no
+//! other file of the room.
 
 mod difference;
 mod doubt;

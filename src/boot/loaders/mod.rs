@@ -1,5 +1,6 @@
-//! Boot loaders, one file each, and the slice [`LOADERS`]. A loader reads its own menu and plans what
-//! to write. It writes no file itself: [`super::write`] does, for all of them, with the journal.
+//! Boot loaders, one file each, and the slice [`LOADERS`]. A loader reads its own menu and plans
+//! what to write. It writes no file itself: [`super::write`] does, for all of them, with the
+//! journal.
 
 mod bls;
 mod boot_loader;

@@ -1,5 +1,5 @@
-//! What a kernel parameter is: its word for the command line, when it is proposed, and which kernels
-//! know it. Pure.
+//! What a kernel parameter is: its word for the command line, when it is proposed, and which
+//! kernels know it. Pure.
 
 use crate::boot::document::{SkipReason, SkippedParameter, UnknownReason};
 use crate::causes::Cause;
