@@ -1,7 +1,7 @@
 //! Checks whether a request is possible on this machine, and makes notes about it.
 
 use super::LatencyNote;
-use super::measure::exact_duration;
+use super::duration::exact_duration;
 use super::order::{LatencyError, MeasureRequest};
 use cpushield_linux::{CpuSet, Host};
 

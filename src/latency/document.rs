@@ -1,7 +1,7 @@
 //! The [`LatencyMeasurement`] document.
 
+use super::duration::exact_duration;
 use super::histogram::counts;
-use super::measure::exact_duration;
 use super::{LatencyDoubt, LatencyNote, ShieldBreach, ThreadDoubt};
 use crate::load::LoadDone;
 use crate::verify::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};

@@ -1,6 +1,6 @@
 //! The doubts about a measurement: as a whole, about one thread, about its shield. Pure.
 
-use super::measure::exact_duration;
+use super::duration::exact_duration;
 use crate::load::LoadDoubt;
 use crate::verify::CircumstanceChange;
 use cpushield_linux::CpuSet;

@@ -1,6 +1,6 @@
 //! The document before the first event: the request, the isolation and the machine.
 
-use super::measure::nanos;
+use super::duration::nanos;
 use super::order::MeasureRequest;
 use super::{LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
 use crate::survey::Machine;

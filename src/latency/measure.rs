@@ -3,6 +3,7 @@
 //! several times a second.
 
 use super::check::{check_request, find_sharing_notes, find_timer_migration};
+use super::duration::{exact_duration, nanos};
 use super::empty_document::empty_document;
 use super::histogram;
 use super::measurement_process::{LONG_PERIOD, MeasurementTimes, ThreadPlacement};
@@ -114,10 +115,6 @@ pub fn measure(
     latency.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
     latency.gates = request.max_ns.map(|most| gate(&latency, most)).into_iter().collect();
     Ok(latency)
-}
-
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Places every requested thread on every measured CPU.
@@ -453,14 +450,6 @@ fn figure_doubts(
 fn note_blur(placement: &ThreadPlacement, figures: &LatencyFigures) -> Option<LatencyNote> {
     let blur_ns = figures.blur_ns;
     (blur_ns > 0).then_some(LatencyNote::LatenciesTooLong { cpu: placement.cpu, blur_ns })
-}
-
-/// Formats a time exactly, as the command line accepts it.
-pub(super) fn exact_duration(ns: u64) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    let largest = units.iter().find(|(scale, _)| ns >= *scale && ns.is_multiple_of(*scale));
-    let (scale, unit) = largest.copied().unwrap_or((1, "ns"));
-    format!("{}{unit}", ns / scale)
 }
 
 /// Checks the worst latency against the limit. Doubts never excuse a latency over the limit.

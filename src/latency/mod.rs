@@ -9,6 +9,7 @@ pub mod autosave;
 mod check;
 mod document;
 mod doubt;
+mod duration;
 mod empty_document;
 mod histogram;
 pub mod instruments;

@@ -1,6 +1,6 @@
 //! The notes of a measurement: facts that a reader of its figures has to know. Pure.
 
-use super::measure::exact_duration;
+use super::duration::exact_duration;
 use crate::causes::{Cause, Culprit};
 use crate::load::SkippedLoad;
 use crate::verify::AbsenceReason;

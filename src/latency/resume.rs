@@ -1,7 +1,8 @@
 //! Resumed measurements: two documents → one, with a note about the pause between them. Times in
 //! the joined document count measured time, without pauses. Pure.
 
-use super::measure::{exact_duration, gate};
+use super::duration::exact_duration;
+use super::measure::gate;
 use super::order::MeasureRequest;
 use super::{
     LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,

@@ -1,6 +1,7 @@
 //! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects the changes
 //! that tunables want. Pure: it reads no machine and writes nothing.
 
+mod choice_notes;
 mod choose;
 #[cfg(test)]
 pub(crate) mod fake;

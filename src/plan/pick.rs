@@ -1,6 +1,6 @@
 //! Chooses CPUs by topology: ranks units (cores, or whole caches) and takes the best. Pure.
 
-use super::choose::ChoiceNotes;
+use super::choice_notes::ChoiceNotes;
 use super::groups::{CpuGroup, groups, named, touched_groups, union_of};
 use super::refused::PlanRefusal;
 use super::sites::{

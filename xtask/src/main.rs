@@ -4,6 +4,7 @@
 mod docs;
 mod man;
 mod policy_page;
+mod roff;
 mod vm;
 
 use clap::{Parser, Subcommand};

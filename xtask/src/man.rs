@@ -1,21 +1,11 @@
 //! Man pages and completions from the command definitions, with sections that clap does not know.
 
+use super::roff::{FILES, date, roff};
 use clap_complete::Shell;
 use cpushield::cli::help;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::Command;
-
-/// The last section of every page.
-pub const FILES: &str = ".SH FILES
-.TP
-.I /var/lib/cpushield/journal.jsonl
-the original values of everything that was changed; exists while a shield is active
-.TP
-.I /etc/cpushield/policy.toml
-the policy of the user
-";
 
 /// Writes `cpushield.1`, a page for each subcommand, and `cpushield-policy.5`.
 pub fn write_pages(dir: &Path) -> io::Result<()> {
@@ -99,21 +89,6 @@ fn final_sections(name: Option<&str>) -> String {
         text.push_str(".PP\n.B cpushield run\nreturns the exit status of the program.\n");
     }
     text + FILES
-}
-
-/// Escapes text for troff.
-pub fn roff(text: &str) -> String {
-    let text = text.replace('\\', "\\e").replace('-', "\\-");
-    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
-}
-
-/// The day of the last commit, or no date without git: the same source makes the same page.
-pub fn date() -> String {
-    let git = Command::new("git").args(["log", "-1", "--format=%cs"]).output();
-    git.map_or_else(
-        |_| String::new(),
-        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-    )
 }
 
 /// Writes the completions for each shell.

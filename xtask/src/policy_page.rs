@@ -1,6 +1,6 @@
 //! The man page of the policy file, from `docs/policy.md`: one text for both.
 
-use super::man::{FILES, date, roff};
+use super::roff::{FILES, date, roff};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::fs;
 use std::io;

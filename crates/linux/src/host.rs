@@ -11,7 +11,9 @@ use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::event_log::EventLog;
 use crate::files::fast_read::{is_whole_at_first_read, open};
 use crate::record::MachineRecorder;
-use crate::recording::root_dir::{self, Listed, RecordedOutcome, RootDir, parse_errors};
+use crate::recording::root_dir::{
+    self, ERRORS_FILE, Listed, RecordedOutcome, RootDir, parse_errors,
+};
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,9 +23,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// The file of a recording with the errors that the kernel returned: `verb<TAB>path<TAB>errno`.
-pub const ERRORS_FILE: &str = "errors.tsv";
 
 /// The file by which git keeps an empty directory of a recording; no kernel has a file of that
 /// name.

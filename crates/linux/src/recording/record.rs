@@ -49,7 +49,7 @@ impl MachineRecorder {
         }
         let head = "# what failed: verb, path, error; anything else that was tried succeeded\n";
         if knows_errors {
-            fs::write(dir.join(crate::host::ERRORS_FILE), head).map_err(failed)?;
+            fs::write(dir.join(crate::recording::root_dir::ERRORS_FILE), head).map_err(failed)?;
         }
         Ok(MachineRecorder { dir: dir.to_owned(), root: root.to_owned(), state: Mutex::default() })
     }
@@ -194,7 +194,7 @@ impl MachineRecorder {
     }
 
     fn try_note_error(&self, verb: Operation, path: &str, errno: &str) -> io::Result<()> {
-        let file = self.dir.join(crate::host::ERRORS_FILE);
+        let file = self.dir.join(crate::recording::root_dir::ERRORS_FILE);
         let mut file = fs::OpenOptions::new().create(true).append(true).open(file)?;
         writeln!(file, "{}\t{}\t{errno}", verb.word(), self.hide(path))
     }

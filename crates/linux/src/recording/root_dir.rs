@@ -2,7 +2,6 @@
 //! links that lead out of it are not followed.
 
 use crate::error::{Error, Operation, Result, errno_number};
-use crate::host::ERRORS_FILE;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -10,6 +9,9 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+/// The file of a recording with the errors that the kernel returned: `verb<TAB>path<TAB>errno`.
+pub const ERRORS_FILE: &str = "errors.tsv";
 
 /// How often an open that a concurrent rename disturbed is repeated (EAGAIN of openat2(2)).
 const TRIES: usize = 8;
