@@ -140,7 +140,7 @@ mod tests {
     use super::super::fake::{irq, machine, plain, set};
     use super::*;
     use crate::policy::ShareLevel;
-    use crate::survey::{IrqMovability, KindSource};
+    use crate::survey::{CoreKind, IrqMovability, KindSource};
 
     fn chosen(machine: &Machine, request: &ShieldRequest) -> String {
         match choose(machine, request) {
