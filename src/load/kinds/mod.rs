@@ -170,11 +170,7 @@ fn format_bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::progress_counter::{ProgressCounters, WorkerState};
-    use cpushield_linux::sched;
     use std::collections::BTreeSet;
-    use std::sync::Arc;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn every_kind_has_a_unique_name_and_a_page_with_a_source() {
@@ -185,34 +181,5 @@ mod tests {
             assert!(kind.page().contains("Source"), "{}", kind.name());
         }
         assert!(by_name("sundial").is_none() && by_name("all").is_none());
-    }
-
-    /// `tests/load.rs` compares the counts with those of the kernel.
-    #[test]
-    fn every_worker_of_every_kind_works() {
-        let host = Host::live();
-        let dir = std::env::temp_dir();
-        for kind in KINDS.iter().filter(|kind| !kind.is_program()) {
-            let cpus = sched::affinity(0).unwrap();
-            let environment =
-                LoadEnvironment { host: &host, cpus, dir: dir.clone(), arguments: Vec::new() };
-            if kind.check_possible(&environment).is_err() {
-                continue;
-            }
-            let prepared = kind.prepare(&environment).unwrap();
-            let counters = Arc::new(ProgressCounters::new(prepared.workers.len()).unwrap());
-            for (i, (_, work)) in prepared.workers.into_iter().enumerate() {
-                let counters = Arc::clone(&counters);
-                std::thread::spawn(move || counters.get(i).unwrap().work(work));
-            }
-            let until = Instant::now() + Duration::from_secs(20);
-            let idle = || {
-                counters.each().filter(|counter| counter.state() != WorkerState::Working).count()
-            };
-            while (idle() > 0 || counters.total() < 50) && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            assert!(idle() == 0 && counters.total() >= 50, "{kind:?}: {counters:?}");
-        }
     }
 }

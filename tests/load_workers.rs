@@ -1,0 +1,36 @@
+//! Every worker of every load works. The workers end with their process, so this test has one of its
+//! own. `tests/load.rs` compares their counts with those of the kernel.
+
+use cpushield::load::KINDS;
+use cpushield::load::kinds::LoadEnvironment;
+use cpushield_linux::progress_counter::{ProgressCounters, WorkerState};
+use cpushield_linux::{Host, sched};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[test]
+fn every_worker_of_every_kind_works() {
+    let host = Host::live();
+    let dir = std::env::temp_dir();
+    for kind in KINDS.iter().filter(|kind| !kind.is_program()) {
+        let cpus = sched::affinity(0).unwrap();
+        let environment =
+            LoadEnvironment { host: &host, cpus, dir: dir.clone(), arguments: Vec::new() };
+        if kind.check_possible(&environment).is_err() {
+            continue;
+        }
+        let prepared = kind.prepare(&environment).unwrap();
+        let counters = Arc::new(ProgressCounters::new(prepared.workers.len()).unwrap());
+        for (i, (_, work)) in prepared.workers.into_iter().enumerate() {
+            let counters = Arc::clone(&counters);
+            std::thread::spawn(move || counters.get(i).unwrap().work(work));
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        let idle =
+            || counters.each().filter(|counter| counter.state() != WorkerState::Working).count();
+        while (idle() > 0 || counters.total() < 50) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(idle() == 0 && counters.total() >= 50, "{kind:?}: {counters:?}");
+    }
+}
