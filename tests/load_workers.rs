@@ -1,5 +1,5 @@
-//! Every worker of every load works. The workers end with their process, so this test has one of its
-//! own. `tests/load.rs` compares their counts with those of the kernel.
+//! Every worker of every load works. The workers end with their process, so this test has one of
+//! its own. `tests/load.rs` compares their counts with those of the kernel.
 
 use cpushield::load::KINDS;
 use cpushield::load::kinds::LoadEnvironment;
