@@ -67,5 +67,5 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let evidence = replay.end_phase(u64::MAX);
     let listed: u64 = evidence.interruptions.iter().map(|row| row.count).sum();
-    assert_eq!(evidence.stays, listed);
+    assert_eq!(evidence.interruption_count, listed);
 });
