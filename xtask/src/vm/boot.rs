@@ -4,6 +4,7 @@ use super::guest_options::GuestOptions;
 use super::shared_dir::{GuestScript, SharedDir};
 use super::{VmResult, places, qemu_command, say, stop};
 use clap::Args;
+use signal_hook::consts::{SIGABRT, SIGSEGV};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 /// script; 124 after the time limit, 125 if the guest died, 126 if the emulator crashed or broke
 /// its kernel, 130 if it was interrupted
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub struct GuestRunArgs {
     #[command(flatten)]
     options: GuestOptions,
     /// The program /host/cpushield (default: CPUSHIELD_BINARY, otherwise the newest static build)
@@ -77,7 +78,7 @@ enum QemuEnd {
     Interrupted,
 }
 
-pub fn run(args: &RunArgs) -> VmResult<ExitCode> {
+pub fn run(args: &GuestRunArgs) -> VmResult<ExitCode> {
     let begin = Instant::now();
     check_files(args)?;
     let binary = args.binary.clone().or_else(places::binary);
@@ -100,7 +101,7 @@ pub fn run(args: &RunArgs) -> VmResult<ExitCode> {
 }
 
 /// Makes the disks that are missing. A missing kernel is an error.
-fn check_files(args: &RunArgs) -> VmResult<()> {
+fn check_files(args: &GuestRunArgs) -> VmResult<()> {
     let kernel = places::cache("kernels").join(&args.kernel);
     if !kernel.join("initrd").exists() || !places::cache("root.img").exists() {
         let cache = places::cache("");
@@ -126,7 +127,7 @@ fn check_files(args: &RunArgs) -> VmResult<()> {
 /// Boots the guest. If the emulator crashes before the script begins, or loses a CPU's timer
 /// interrupt during boot (RCU then waits forever; it happens on a loaded host), nothing was tested:
 /// the guest is started again, with a message. After the script began nothing is repeated.
-fn boot_until_script_begins(args: &RunArgs, dir: &SharedDir) -> VmResult<GuestEnd> {
+fn boot_until_script_begins(args: &GuestRunArgs, dir: &SharedDir) -> VmResult<GuestEnd> {
     let begin = Instant::now();
     for attempt in 1.. {
         let ended = boot_once(args, dir)?;
@@ -148,7 +149,7 @@ fn boot_until_script_begins(args: &RunArgs, dir: &SharedDir) -> VmResult<GuestEn
     unreachable!("the loop returns at its last attempt")
 }
 
-fn boot_once(args: &RunArgs, dir: &SharedDir) -> VmResult<QemuEnd> {
+fn boot_once(args: &GuestRunArgs, dir: &SharedDir) -> VmResult<QemuEnd> {
     let mut qemu = qemu_command::command(&args.kernel, &args.options, dir)?
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -174,7 +175,7 @@ fn print_output(mut output: ChildStdout) -> JoinHandle<()> {
 }
 
 /// Waits until QEMU ends or a limit is reached. It resets a guest that reboots and hangs.
-fn watch(args: &RunArgs, dir: &SharedDir, qemu: &mut Child) -> VmResult<QemuEnd> {
+fn watch(args: &GuestRunArgs, dir: &SharedDir, qemu: &mut Child) -> VmResult<QemuEnd> {
     let begin = Instant::now();
     let (limit, boot_limit) = (args.options.timeout, args.options.boot_timeout);
     let mut has_begun = dir.file("boots").exists();
@@ -215,8 +216,6 @@ fn has_stalled(dir: &SharedDir) -> bool {
 }
 
 fn find_end(ended: QemuEnd, dir: &SharedDir) -> GuestEnd {
-    const SIGABRT: i32 = 6;
-    const SIGSEGV: i32 = 11;
     if let Some(status) = dir.read("status").and_then(|text| text.parse().ok()) {
         return GuestEnd::Script(status);
     }
@@ -241,7 +240,7 @@ fn find_end(ended: QemuEnd, dir: &SharedDir) -> GuestEnd {
 const STALE_CODE: &str = "int3: 0000 [#1]";
 
 /// Reports an end that is not the script's own.
-fn explain_end(end: GuestEnd, args: &RunArgs, dir: &SharedDir) {
+fn explain_end(end: GuestEnd, args: &GuestRunArgs, dir: &SharedDir) {
     let (console, log) = (dir.file("console"), dir.file("qemu.log"));
     match end {
         GuestEnd::Script(_) => {}

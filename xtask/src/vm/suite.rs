@@ -5,6 +5,7 @@ use super::scenario::{Scenario, ScenarioGuest};
 use super::{VmResult, places, stop};
 use clap::Args;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -113,42 +114,43 @@ fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
 /// Runs the guests. Each report is printed when its guest and all before it have ended.
 fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> Vec<GuestResult> {
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<GuestResult>>> = Mutex::new(jobs.iter().map(|_| None).collect());
-    let shown = Mutex::new(0);
+    let ended = Mutex::new(EndedGuests::default());
     thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
             scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { return };
                     if stop::is_requested() {
                         return;
                     }
                     let result = run_guest(args, job, logs)
                         .unwrap_or_else(|error| GuestResult::broken(job, &error.to_string()));
-                    store_and_show(job, jobs, result, &results, &shown);
+                    ended.lock().unwrap_or_else(PoisonError::into_inner).add(at, result);
                 }
             });
         }
     });
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.into_iter().flatten().collect()
+    ended.into_inner().unwrap_or_else(PoisonError::into_inner).results.into_values().collect()
 }
 
-fn store_and_show(
-    job: &GuestJob,
-    jobs: &[GuestJob],
-    result: GuestResult,
-    results: &Mutex<Vec<Option<GuestResult>>>,
-    shown: &Mutex<usize>,
-) {
-    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(at) = jobs.iter().position(|other| std::ptr::eq(other, job)) {
-        results[at] = Some(result);
-    }
-    while let Some(Some(result)) = results.get(*shown) {
-        print!("{}", result.report);
-        let _ = std::io::stdout().flush();
-        *shown += 1;
+/// The results of guests that have ended, by their number.
+#[derive(Debug, Default)]
+struct EndedGuests {
+    results: BTreeMap<usize, GuestResult>,
+    /// How many have been printed.
+    shown: usize,
+}
+
+impl EndedGuests {
+    /// Adds a result, and prints every one that is next.
+    fn add(&mut self, at: usize, result: GuestResult) {
+        self.results.insert(at, result);
+        while let Some(result) = self.results.get(&self.shown) {
+            print!("{}", result.report);
+            let _ = std::io::stdout().flush();
+            self.shown += 1;
+        }
     }
 }
 
