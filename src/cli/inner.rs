@@ -4,7 +4,7 @@
 use super::GlobalArgs;
 use crate::failure::Failure;
 use crate::ui::Ui;
-use crate::workflow::internal::{self, NAMES, WorkerProcess};
+use crate::workflow::internal::{self, NAMES, WorkerRole};
 use clap::{Parser, Subcommand};
 use cpushield_linux::CpuSet;
 use std::ffi::OsString;
@@ -64,11 +64,11 @@ pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
             return internal::guard(&inner.global.open(ui)?, *pid);
         }
         InternalCommand::Load { cpus, parent, seconds } => {
-            WorkerProcess::GentleLoad { cpus: cpus.clone(), parent: *parent, seconds: *seconds }
+            WorkerRole::GentleLoad { cpus: cpus.clone(), parent: *parent, seconds: *seconds }
         }
-        InternalCommand::Work => WorkerProcess::Load,
-        InternalCommand::Sample => WorkerProcess::Sampler,
-        InternalCommand::Measure => WorkerProcess::Measure,
+        InternalCommand::Work => WorkerRole::Load,
+        InternalCommand::Sample => WorkerRole::Sampler,
+        InternalCommand::Measure => WorkerRole::Measure,
     };
     internal::serve(worker)
 }

@@ -41,7 +41,7 @@ impl InternalNames {
 
 /// A worker process on the live machine.
 #[derive(Debug)]
-pub enum WorkerProcess {
+pub enum WorkerRole {
     /// Keeps CPUs modestly busy until `parent` or the time ends.
     GentleLoad {
         /// The CPUs.
@@ -63,15 +63,15 @@ pub enum WorkerProcess {
 ///
 /// # Errors
 /// The load cannot run.
-pub fn serve(worker: WorkerProcess) -> Result<(), Failure> {
+pub fn serve(worker: WorkerRole) -> Result<(), Failure> {
     match worker {
-        WorkerProcess::GentleLoad { cpus, parent, seconds } => {
+        WorkerRole::GentleLoad { cpus, parent, seconds } => {
             load::serve(&cpus, parent, Duration::from_secs(seconds))
                 .map_err(|e| Error::io(Operation::Call, "the load", e))?;
         }
-        WorkerProcess::Load => load::serve_kind(&Host::live()),
-        WorkerProcess::Sampler => verify::sampler::serve(&Host::live()),
-        WorkerProcess::Measure => latency::serve(&Host::live()),
+        WorkerRole::Load => load::serve_kind(&Host::live()),
+        WorkerRole::Sampler => verify::sampler::serve(&Host::live()),
+        WorkerRole::Measure => latency::serve(&Host::live()),
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ mod parts;
 mod privilege;
 
 use crate::causes::culprit::KernelEvent;
-pub use breach::LimitBreach;
+pub use breach::PhaseBreach;
 use breach::{PhaseLimit, StackOwner};
 pub use handlers::ns_to_ticks;
 use history::EventHistory;
@@ -86,7 +86,7 @@ pub struct InterruptionTracker {
     /// `nohz_full=`.
     tracked: bool,
     /// The first breach of a limit in this phase.
-    first_breach: Option<LimitBreach>,
+    first_breach: Option<PhaseBreach>,
     /// The stacks behind events, where they are recorded.
     stacks: StackTable,
     /// What the stack behind the last event belongs to.

@@ -21,7 +21,7 @@ impl Default for PhaseLimit {
 
 /// A breach of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LimitBreach {
+pub struct PhaseBreach {
     /// When, in ticks: at the entry that was one too many, or at the start of a long interruption.
     pub at: u64,
     /// Entries of the phase up to and including that one.
@@ -57,13 +57,13 @@ impl InterruptionTracker {
 
     /// The first breach of this phase.
     #[must_use]
-    pub fn first_breach(&self) -> Option<LimitBreach> {
+    pub fn first_breach(&self) -> Option<PhaseBreach> {
         self.first_breach
     }
 
     pub(super) fn note_breach(&mut self, at: u64, ticks: u64) {
         if self.first_breach.is_none() {
-            self.first_breach = Some(LimitBreach { at, entries: self.entries(), ticks });
+            self.first_breach = Some(PhaseBreach { at, entries: self.entries(), ticks });
         }
     }
 
