@@ -61,10 +61,10 @@ pub fn when(breach: &Breach, began_s: Option<u64>) -> String {
 
 /// The first breach of a limit, and what ran at that moment.
 fn breach_text(breach: &Breach, began_s: Option<u64>) -> String {
-    let Breach { cpu, what, tree, .. } = breach;
+    let Breach { cpu, what, tree, missing, .. } = breach;
     let mut text = format!("first breach: CPU {cpu} at {}: {what}\n", when(breach, began_s));
-    if tree.is_empty() {
-        text.push_str("  the trace has no events at that moment\n");
+    if let Some(missing) = missing {
+        text.push_str(&format!("  {missing}\n"));
     }
     for BreachNode { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
         let indent = 2 + 2 * depth;
@@ -593,7 +593,7 @@ mod tests {
     fn a_breach_shows_the_wall_clock_time_where_that_is_known() {
         let what = LimitBreach::Entries { count: 1, most: 0 };
         let (cpu, tree) = (2, Vec::new());
-        let breach = Breach { cpu, what, at_ns: 90_500_000_000, tree };
+        let breach = Breach { cpu, what, at_ns: 90_500_000_000, tree, missing: None };
         assert_eq!(when(&breach, Some(1_800_000_000)), "90.50 s (2027-01-15 08:01:30 UTC)");
         assert_eq!(when(&breach, None), "90.50 s");
     }

@@ -3,7 +3,7 @@
 
 use super::trace::recording::TraceRecording;
 use super::trace::timeline::{TimelineEntry, TimelineKind, story};
-use super::{Breach, BreachNode, LimitBreach, VerifyLimits};
+use super::{Breach, BreachNode, LimitBreach, MissingTree, VerifyLimits};
 
 /// What broke a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +45,21 @@ pub fn describe(
     let at_ns = recording.scale.ns(at);
     let mut search =
         BreachSearch { span: (at_ns, at_ns.saturating_add(length_ns)), ..BreachSearch::default() };
-    // An error reading the pages back is reported where they are written to a file.
-    let _ = story(recording, cpu, &mut |entry| {
+    let read = story(recording, cpu, &mut |entry| {
         search.add(entry);
         Ok(())
     });
+    let missing = match read {
+        _ if !search.found.is_empty() => None,
+        Err(error) => Some(MissingTree::NotReadBack { answer: error.to_string() }),
+        Ok(()) if recording.spool.discarded_until(cpu).is_some_and(|until| at < until) => {
+            Some(MissingTree::RecordsDiscarded)
+        }
+        Ok(()) if search.lost_events() => Some(MissingTree::EventsLost),
+        Ok(()) => Some(MissingTree::NothingRecorded),
+    };
     let at_ns = recording.scale.ns(at.saturating_sub(span_start));
-    Breach { cpu, what, at_ns, tree: search.found }
+    Breach { cpu, what, at_ns, tree: search.found, missing }
 }
 
 /// What broke the limit, together with the limit.
@@ -73,19 +81,35 @@ struct BreachSearch {
     span: (u64, u64),
     /// Start of the interruption that is being collected; `None` outside of one.
     inside: Option<u64>,
+    /// Whether an entry after lost events showed that they belong to the span.
+    events_lost: bool,
+    /// The start of a loss that no entry follows yet.
+    lost_since: Option<u64>,
     found: Vec<BreachNode>,
 }
 
 impl BreachSearch {
+    /// Whether events of the span were lost. Call it after the last entry.
+    fn lost_events(&self) -> bool {
+        self.events_lost || self.lost_since.is_some_and(|since| since <= self.span.1)
+    }
+
     /// Takes the next entry of the timeline, and keeps it when it belongs to the interruption.
     fn add(&mut self, entry: &TimelineEntry) {
+        let (first, last) = self.span;
+        // A loss lasts until the next entry.
+        let lost = self.lost_since.take();
+        self.events_lost |= lost.is_some_and(|since| since <= last && entry.begun_ns >= first);
         let (kind, cause, culprit) = match &entry.what {
             TimelineKind::Interruption(cause, culprit) => ("interruption", *cause, culprit),
             TimelineKind::Inside(kind, cause, culprit) => (*kind, *cause, culprit),
-            TimelineKind::Undisturbed(_) | TimelineKind::Lost => return self.inside = None,
+            TimelineKind::Undisturbed(_) => return self.inside = None,
+            TimelineKind::Lost => {
+                self.lost_since = Some(entry.begun_ns);
+                return self.inside = None;
+            }
         };
         if entry.depth == 0 {
-            let (first, last) = self.span;
             let touches = entry.begun_ns <= last && entry.end_ns >= first;
             self.inside = (touches && self.found.is_empty()).then_some(entry.begun_ns);
         }
@@ -142,5 +166,28 @@ mod tests {
         assert_eq!(found(300, 300), whole, "kernel entry");
         assert_eq!(found(290, 900), whole, "a gap that another one follows");
         assert_eq!(found(450, 460), [], "nothing ran in the kernel");
+    }
+
+    #[test]
+    fn a_loss_lasts_until_the_next_entry() {
+        let entry = |begun_ns, what| TimelineEntry {
+            begun_ns,
+            end_ns: begun_ns + 10,
+            depth: 0,
+            what,
+            stack: Vec::new(),
+        };
+        let story = [
+            entry(0, TimelineKind::Undisturbed(String::new())),
+            entry(100, TimelineKind::Lost),
+            entry(200, TimelineKind::Undisturbed(String::new())),
+            entry(500, TimelineKind::Lost),
+        ];
+        let lost = |at| {
+            let mut search = BreachSearch { span: (at, at), ..BreachSearch::default() };
+            story.iter().for_each(|entry| search.add(entry));
+            search.lost_events()
+        };
+        assert_eq!([50, 150, 300, 600].map(lost), [false, true, false, true]);
     }
 }

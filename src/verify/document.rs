@@ -100,9 +100,50 @@ pub struct Breach {
     pub what: LimitBreach,
     /// When, in nanoseconds since the start of the span.
     pub at_ns: u64,
-    /// What ran then, the outer before the inner; empty when the trace shows nothing at that
-    /// moment.
+    /// What ran then, the outer before the inner.
     pub tree: Vec<BreachNode>,
+    /// Why the tree is empty; absent when it is not.
+    #[serde(with = "crate::with_text::option", default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<MissingTree>>")
+    )]
+    pub missing: Option<MissingTree>,
+}
+
+/// Why it is unknown what ran at a breach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "missing", rename_all = "kebab-case")]
+pub enum MissingTree {
+    /// The trace shows no interruption at that moment.
+    NothingRecorded,
+    /// The trace lost events at that moment.
+    EventsLost,
+    /// The records of that moment were discarded before they were read back.
+    RecordsDiscarded,
+    /// The records cannot be read back.
+    NotReadBack {
+        /// The kernel's answer.
+        answer: String,
+    },
+}
+
+impl fmt::Display for MissingTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MissingTree::NothingRecorded => {
+                f.write_str("the trace shows no interruption at that moment")
+            }
+            MissingTree::EventsLost => f.write_str("the trace lost events at that moment"),
+            MissingTree::RecordsDiscarded => {
+                f.write_str("the records of that moment were discarded; a longer --before keeps them")
+            }
+            MissingTree::NotReadBack { answer } => {
+                write!(f, "the records of that moment cannot be read back: {answer}")
+            }
+        }
+    }
 }
 
 /// What broke a limit, with the limit.

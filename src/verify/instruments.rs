@@ -266,6 +266,9 @@ impl<'h> ActiveInstruments<'h> {
             if (order.stop)() || (self.tick_scale.is_some() && self.check_limits(order)) {
                 return WaitEnd::Stopped;
             }
+            if let (Ok(recorder), None) = (&mut self.trace, self.first_breach) {
+                recorder.forget_old_pages();
+            }
             if round.is_multiple_of(ROUNDS) {
                 let threads = self.update_workload(order);
                 self.check_placement(order, &threads);

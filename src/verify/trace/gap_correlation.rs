@@ -108,6 +108,12 @@ impl GapCorrelator {
         };
     }
 
+    /// The tick before which all gaps have been added; `None` without a sampler.
+    #[must_use]
+    pub fn read_until(&self) -> Option<u64> {
+        self.has_sampler.then_some(self.gaps_complete_until)
+    }
+
     /// Adds finished interruptions, the open one, and the tick up to which all have been added.
     pub fn add_interruptions(
         &mut self,

@@ -142,6 +142,8 @@ pub struct TraceRecorder<'h> {
     armed: clock::ClockReading,
     /// Start of the phase, in ticks.
     begun: u64,
+    /// Everything recorded before this tick has been read.
+    polled: u64,
     /// Whether system calls are recorded.
     syscalls: bool,
     /// Whether a stack is recorded behind every event.
@@ -201,6 +203,7 @@ impl<'h> TraceRecorder<'h> {
             tsc,
             armed,
             begun: 0,
+            polled: 0,
             syscalls: order.syscalls,
             stacks: order.stacks,
             events,
@@ -294,7 +297,7 @@ impl<'h> TraceRecorder<'h> {
         }
         self.look_up_tasks();
         self.record_history(now);
-        self.forget_old_pages(now);
+        self.polled = now;
         Ok(())
     }
 

@@ -144,16 +144,18 @@ impl TraceRecorder<'_> {
         })
     }
 
-    /// Discards what is older than the time to keep, unless a limit was broken: then the records
-    /// before the breach must stay.
-    pub(super) fn forget_old_pages(&mut self, now: u64) {
-        let broken = self.channels.iter().any(|channel| channel.tracker.first_breach().is_some());
+    /// Discards what is older than the time to keep. Nobody may call this after a breach of a limit:
+    /// it counts the time back from the last moment whose records and gaps have been read, because
+    /// a breach after that moment is not known yet.
+    pub fn forget_old_pages(&mut self) {
         let page_size = self.channels.first().map_or(0, |channel| channel.layout().page_size());
-        let per_ns = self.context.ticks_per_ns;
-        if let Some(kept) = self.spool.as_mut().filter(|_| !broken)
+        let gaps = self.channels.iter().filter_map(|channel| channel.correlator.read_until());
+        let read_until = gaps.min().map_or(self.polled, |gaps| gaps.min(self.polled));
+        if let Some(kept) = &mut self.spool
             && let Some(last_ns) = kept.last_ns
         {
-            kept.forget_before(now.saturating_sub(ns_to_ticks(last_ns, per_ns)), page_size);
+            let ticks = ns_to_ticks(last_ns, self.context.ticks_per_ns);
+            kept.forget_before(read_until.saturating_sub(ticks), page_size);
         }
     }
 

@@ -244,7 +244,7 @@ pub(super) fn describe_culprit(culprit: &Culprit) -> String {
 
 /// The events at the first breach of a limit.
 fn breach_block(label: &str, breach: &Breach, at: &str) -> ReportBlock {
-    let Breach { cpu, what, tree, .. } = breach;
+    let Breach { cpu, what, tree, missing, .. } = breach;
     let mut text = String::new();
     for BreachNode { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
         let indent = 2 * depth;
@@ -259,8 +259,8 @@ fn breach_block(label: &str, breach: &Breach, at: &str) -> ReportBlock {
             text.push_str(&format!("{:indent$}  stack: {}\n", "", stack.join(" < ")));
         }
     }
-    if tree.is_empty() {
-        text.push_str("the trace has no events at that moment\n");
+    if let Some(missing) = missing {
+        text.push_str(&format!("{missing}\n"));
     }
     ReportBlock::Code { caption: format!("{label}: first breach, CPU {cpu} at {at}: {what}"), text }
 }
