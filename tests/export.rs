@@ -1,13 +1,13 @@
 //! Exported files are read by the programs that they are for.
 
 use cpushield::causes::{Cause, Culprit};
+use cpushield::documents::evidence::{Evidence, WitnessKind};
 use cpushield::export::perfetto::{self, ExportContext};
 use cpushield::export::trace_dat;
-use cpushield::verify::trace::recording::TraceRecording;
-use cpushield::verify::trace::replay::{PageReplay, RecordedTrace};
-use cpushield::verify::trace::timeline::{TimelineKind, story};
-use cpushield::verify::trace::{RecordRequest, TraceRecorder};
-use cpushield::verify::{Evidence, WitnessKind};
+use cpushield::trace::recording::TraceRecording;
+use cpushield::trace::replay::{PageReplay, RecordedTrace};
+use cpushield::trace::timeline::{TimelineKind, story};
+use cpushield::trace::{RecordRequest, TraceRecorder};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::sampler::Gap;

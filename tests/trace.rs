@@ -1,8 +1,8 @@
 //! The trace witness as a whole: from binary pages, live or recorded, to interruptions by culprit.
 
 use cpushield::causes::Cause;
-use cpushield::verify::trace::replay::{PageReplay, RecordedTrace};
-use cpushield::verify::trace::{RecordRequest, TraceEvidence, TraceRecorder};
+use cpushield::trace::replay::{PageReplay, RecordedTrace};
+use cpushield::trace::{RecordRequest, TraceEvidence, TraceRecorder};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::{self, PageLayout};
 use cpushield_linux::text::kallsyms::KernelSymbols;

@@ -1,10 +1,10 @@
 //! `cpushield verify` on the machine that runs the tests: its claims, what it leaves behind, and
 //! that no thread of it runs on the watched CPU.
 
-use cpushield::verify::counters::{CounterSnapshot, compare};
-use cpushield::verify::{
+use cpushield::documents::evidence::{
     Evidence, PositiveControl, Verdict, VerdictState, WatchedWorkload, WitnessKind,
 };
+use cpushield::observe::counters::{CounterSnapshot, compare};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{Host, sched};
 use std::collections::BTreeMap;

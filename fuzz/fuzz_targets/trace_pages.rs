@@ -2,7 +2,7 @@
 //! many as were counted.
 #![no_main]
 
-use cpushield::verify::trace::replay::{PageReplay, RecordedTrace};
+use cpushield::trace::replay::{PageReplay, RecordedTrace};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::kallsyms::KernelSymbols;

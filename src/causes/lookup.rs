@@ -168,7 +168,7 @@ mod tests {
 
     /// The `cause` and `culprit` of every result of the table of counted sequences.
     fn counted() -> Vec<(&'static str, &'static str)> {
-        let cases = include_str!("../verify/trace/interruptions/cases.txt").split("\n== ").skip(1);
+        let cases = include_str!("../trace/interruptions/cases.txt").split("\n== ").skip(1);
         let results = cases.flat_map(|case| case.split_once("\n--\n").unwrap().1.lines());
         let rows = results.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
         // COUNT TIME MAX CAUSE CULPRIT

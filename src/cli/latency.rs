@@ -4,12 +4,12 @@ use super::active::ActiveArgs;
 use super::loads::LoadArgs;
 use super::paint::paint;
 use super::{GlobalArgs, input};
+use crate::documents::evidence::Gate;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
 use crate::report::latency as report;
 use crate::report::page::terminal_blocks;
 use crate::ui::{OutputFormat, Ui};
-use crate::verify::Gate;
 use crate::workflow::measure_latency::{
     LatencyFiles, LatencyRequest, measure_latency, write_files,
 };

@@ -5,8 +5,8 @@ use super::{
     BetterDirection, CompareError, ComparedFigure, FindingReason, GivenGroup, GivenRun,
     GroupFigure, PairNote,
 };
+use crate::documents::evidence::Evidence;
 use crate::latency::{self, ThreadSeries};
-use crate::verify::Evidence;
 use std::collections::BTreeSet;
 
 /// Percentiles that are compared.

@@ -18,8 +18,8 @@ pub use document::*;
 pub use doubt::{FindingReason, PairDoubt, PairNote, RunDoubt};
 pub use finding::one_figure;
 
+use crate::documents::evidence::{CpuVerdict, Evidence, JudgeReason, Verdict};
 use crate::latency::LatencyMeasurement;
-use crate::verify::{CpuVerdict, Evidence, JudgeReason, Verdict};
 use std::fmt;
 
 /// A group of runs to compare.

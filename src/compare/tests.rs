@@ -1,9 +1,9 @@
 //! Comparisons of made-up documents.
 
 use super::*;
+use crate::documents::evidence::{CpuEvidence, PositiveControl, WatchedWorkload};
 use crate::latency::{ThreadDoubt, latency_of};
 use crate::load::LoadDone;
-use crate::verify::{CpuEvidence, PositiveControl, WatchedWorkload};
 
 /// A run that began at this second; its worst is `worst_us`, and everything else is faster.
 fn run(name: &str, began_s: u64, worst_us: u64) -> GivenRun {
@@ -207,7 +207,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         serde_json::from_value(text).unwrap()
     };
     let evidence = Evidence {
-        schema: crate::verify::SCHEMA,
+        schema: crate::documents::evidence::SCHEMA,
         began_s: None,
         began_ns: None,
         span_ns: 2_000_000_000,
@@ -223,7 +223,8 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         traced: None,
         breach: None,
     };
-    let verdict = Verdict { schema: crate::verify::SCHEMA, cpus: Vec::new(), gates: Vec::new() };
+    let verdict =
+        Verdict { schema: crate::documents::evidence::SCHEMA, cpus: Vec::new(), gates: Vec::new() };
     let measured = MeasuredDocument::Verify(Box::new(evidence), Box::new(verdict));
     GivenRun { name: format!("{entries:?}"), measured }
 }

@@ -1,8 +1,8 @@
 //! Differences between two groups other than their figures, and within one group. Pure.
 
 use super::{DifferenceScope, GivenGroup, GivenRun, PairDoubt, SetupDifference};
+use crate::documents::evidence::{Evidence, WatchedWorkload};
 use crate::latency::LatencyMeasurement;
-use crate::verify::{Evidence, WatchedWorkload};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 

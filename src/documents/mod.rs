@@ -1,4 +1,6 @@
 //! Documents that several stages exchange. They lie below all stages: a stage imports a document,
 //! and a document imports no stage. Pure data.
 
+pub mod evidence;
 pub mod plan;
+pub mod remedy;

@@ -1,4 +1,4 @@
-//! Export: a [`crate::verify::trace::recording::TraceRecording`] → files for other programs. Pure:
+//! Export: a [`crate::trace::recording::TraceRecording`] → files for other programs. Pure:
 //! it writes to a given writer, which `cli` opens.
 
 pub mod perfetto;

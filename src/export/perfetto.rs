@@ -6,8 +6,8 @@
 
 use super::protobuf::ProtoMessage;
 use crate::causes::{Cause, Culprit};
-use crate::verify::trace::recording::TraceRecording;
-use crate::verify::trace::timeline::{TimelineEntry, TimelineKind, story};
+use crate::trace::recording::TraceRecording;
+use crate::trace::timeline::{TimelineEntry, TimelineKind, story};
 use std::collections::HashMap;
 use std::io::{self, Write};
 

@@ -3,7 +3,7 @@
 //! (Documentation/trace-cmd/trace-cmd.dat.v6.5.txt of trace-cmd 3.4). Comments give the source for
 //! what that page omits.
 
-use crate::verify::trace::recording::TraceRecording;
+use crate::trace::recording::TraceRecording;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 

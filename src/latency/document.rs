@@ -3,8 +3,8 @@
 use super::duration::exact_duration;
 use super::histogram::counts;
 use super::{LatencyDoubt, LatencyNote, ShieldBreach, ThreadDoubt};
+use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use crate::load::LoadDone;
-use crate::verify::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;

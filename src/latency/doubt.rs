@@ -1,8 +1,8 @@
 //! The doubts about a measurement: as a whole, about one thread, about its shield. Pure.
 
 use super::duration::exact_duration;
+use crate::documents::evidence::CircumstanceChange;
 use crate::load::LoadDoubt;
-use crate::verify::CircumstanceChange;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;

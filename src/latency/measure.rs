@@ -14,11 +14,11 @@ use super::{
     GuardState, LatencyDoubt, LatencyMeasurement, LatencyNote, OverLimit, ShieldBreach,
     ThreadDoubt, ThreadSeries, WorstLatency, WorstTimeline,
 };
+use crate::documents::evidence::Gate;
 use crate::load::LoadGenerator;
+use crate::observe::affinity_guard::AffinityGuard;
+use crate::observe::environment;
 use crate::survey::survey_with_shield;
-use crate::verify::Gate;
-use crate::verify::affinity_guard::AffinityGuard;
-use crate::verify::environment;
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::latency_stats::{
     LatencyFigures, LatencyStats, MOMENT_NS, ThreadStage, WorstMoment,

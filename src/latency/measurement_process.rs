@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The hidden subcommand that runs this program as the measuring process.
 pub const HIDDEN: &str = "__measure";
 /// The timeout of an answer: moving into a v1 cpuset waits for an RCU grace period, see
-/// `verify/sampler.rs`.
+/// `observe/sampler.rs`.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait for a stopped thread to end, in addition to its period.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);

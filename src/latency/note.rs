@@ -2,8 +2,8 @@
 
 use super::duration::exact_duration;
 use crate::causes::{Cause, Culprit};
+use crate::documents::evidence::AbsenceReason;
 use crate::load::SkippedLoad;
-use crate::verify::AbsenceReason;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;

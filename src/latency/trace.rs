@@ -9,7 +9,7 @@ use super::sample_source::{self, FinalFacts, SeriesLabel};
 use super::settings::ChangedSettings;
 use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerUse};
 use super::{LatencyDoubt, LatencyNote, ThreadDoubt};
-use crate::verify::firmware::{self, SmiCounter, SmiCounts};
+use crate::observe::firmware::{self, SmiCounter, SmiCounts};
 use cpushield_linux::latency_stats::{
     DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
 };

@@ -6,9 +6,9 @@
 use super::order::MeasureRequest;
 use super::sample_source::{SampleSource, SeriesLabel};
 use super::{FrequentInterrupt, LatencyNote, TraceUse};
-use crate::verify::counters::{self, CounterSnapshot};
-use crate::verify::trace::{self, TraceRecorder};
-use crate::verify::{AbsenceReason, TimeBreakdown, UnknownBreakdown};
+use crate::documents::evidence::{AbsenceReason, TimeBreakdown, UnknownBreakdown};
+use crate::observe::counters::{self, CounterSnapshot};
+use crate::trace::{self, TraceRecorder};
 use cpushield_linux::latency_stats::WorstMoment;
 use cpushield_linux::{CpuSet, Host};
 

@@ -1,10 +1,10 @@
 //! [`LiveModel`]: the state from earlier readings. [`LiveFrame`]: the document of one interval.
 
 use crate::causes::{Cause, Culprit};
+use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
+use crate::observe::counters::{self, CounterSnapshot};
 use crate::survey::{Cpu, Topology};
-use crate::verify::counters::{self, CounterSnapshot};
-use crate::verify::trace::TraceEvidence;
-use crate::verify::{CpuDoubt, InterruptionCount, WitnessKind};
+use crate::trace::TraceEvidence;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::stat::{CpuTime, UserTicks};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 
 use super::model::{CpuLine, CpuRole, LiveFrame};
 use crate::causes::Cause;
+use crate::documents::evidence::WitnessKind;
 use crate::report::table::{columns_of, pad, truncate};
-use crate::verify::WitnessKind;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -277,7 +277,7 @@ fn foot_line(frame: &LiveFrame, options: ViewOptions, below: usize, width: usize
 mod tests {
     use super::super::model::tests::frames;
     use super::*;
-    use crate::verify::CpuDoubt;
+    use crate::documents::evidence::CpuDoubt;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Buffer;

@@ -6,7 +6,7 @@ use super::table::{Align, fit, fold, span};
 use super::verdict;
 use crate::apply::AppliedStep;
 use crate::change::{EffectTime, Outcome};
-use crate::verify::{Evidence, Leak, Verdict};
+use crate::documents::evidence::{Evidence, Leak, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// The version of the document's form.
@@ -304,8 +304,8 @@ fn first_rows(head: &str, columns: &[Align], rows: &[Vec<String>], width: usize)
 mod tests {
     use super::*;
     use crate::causes::{Cause, Culprit};
-    use crate::tunables::Remedy;
-    use crate::verify::{CpuVerdict, InterruptionCount, VerdictState, WitnessKind};
+    use crate::documents::evidence::{CpuVerdict, InterruptionCount, VerdictState, WitnessKind};
+    use crate::documents::remedy::Remedy;
 
     fn leak(cause: Cause, culprit: &str, remedy: Option<(&str, EffectTime, &str)>) -> Leak {
         let interruptions = InterruptionCount {

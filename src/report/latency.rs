@@ -7,8 +7,8 @@ use super::page::block::{
 use super::page::words;
 use super::table::span;
 use crate::change::EffectTime;
+use crate::documents::evidence::{Gate, TimeBreakdown, TimeShare};
 use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
-use crate::verify::{Gate, TimeBreakdown, TimeShare};
 
 /// How many of the longest latencies of each run are shown.
 const LONGEST_MAX: usize = 5;
@@ -469,8 +469,8 @@ fn kernel(latency: &LatencyMeasurement) -> TableCell {
 mod tests {
     use super::*;
     use crate::causes::{Cause, Culprit};
-    use crate::tunables::Remedy;
-    use crate::verify::UnknownBreakdown;
+    use crate::documents::evidence::UnknownBreakdown;
+    use crate::documents::remedy::Remedy;
 
     fn share(cause: Cause, culprit: &str, took_ns: u64, how: Option<&str>) -> TimeShare {
         let remedy = how.map(|how| Remedy {

@@ -3,11 +3,11 @@
 //! restored. Pure.
 
 use crate::causes::{Cause, Culprit};
+use crate::documents::evidence::{CpuEvidence, Evidence, PositiveControl, Verdict, WitnessReport};
 use crate::plan::Plan;
 use crate::report::price::LoadPrice;
 use crate::report::table::{Align, fit, fold, many, rate, span};
 use crate::survey::MachineDifference;
-use crate::verify::{CpuEvidence, Evidence, PositiveControl, Verdict, WitnessReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

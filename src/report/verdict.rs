@@ -2,16 +2,16 @@
 //! the longest stretch, the blind spots of the witnesses, and the limits. Pure.
 
 use crate::causes::{Cause, Culprit, known};
-use crate::report::latency::span_or_dash;
-use crate::report::moment::moment;
-use crate::report::page::block::{TextPainter, TextTone};
-use crate::report::table::{Align, columns_of, fit, fold, lay_out, many, rate, span};
-use crate::verify::SentIpi;
-use crate::verify::{
+use crate::documents::evidence::SentIpi;
+use crate::documents::evidence::{
     Breach, BreachNode, CpuEvidence, CpuVerdict, EntryClass, Evidence, GapAttribution, GapPart,
     GapStatistics, InterruptSender, InterruptionCount, Leak, LimitsKept, PositiveControl, Verdict,
     VerdictState, WitnessKind, join_texts, list_classes,
 };
+use crate::report::latency::span_or_dash;
+use crate::report::moment::moment;
+use crate::report::page::block::{TextPainter, TextTone};
+use crate::report::table::{Align, columns_of, fit, fold, lay_out, many, rate, span};
 
 /// Rows that the table of one CPU lists; the others are counted in one line.
 const ROWS_MAX: usize = 15;
@@ -493,14 +493,15 @@ mod tests {
     use super::*;
     use crate::causes::purpose::{InterruptPurpose, KernelOperation};
     use crate::change::EffectTime;
+    use crate::documents::evidence::{
+        AbsenceReason, BlindSpot, ControlAt, DeferredBy, DeferredFunction, IpiOrigin, LimitBreach,
+        ProvokeMethod, ProvokedIpis, SCHEMA, UnexplainedGap, WatchedWorkload, WitnessReport,
+    };
+    use crate::documents::remedy::Remedy;
     use crate::policy::VerifyLimits;
     use crate::tunables::RemedyAnswer;
+    use crate::verify::judge;
     use crate::verify::judge::examples;
-    use crate::verify::{
-        AbsenceReason, BlindSpot, ControlAt, DeferredBy, DeferredFunction, IpiOrigin, LimitBreach,
-        ProvokeMethod, ProvokedIpis, Remedy, SCHEMA, UnexplainedGap, WatchedWorkload,
-        WitnessReport, judge,
-    };
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> InterruptionCount {
         InterruptionCount {

@@ -2,10 +2,11 @@
 
 use super::leftovers::Leftovers;
 use super::want::setting;
-use super::{Remedy, RemedyAnswer, Tunable, WantedChange, WantedChanges};
+use super::{RemedyAnswer, Tunable, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
 use crate::documents::plan::Shield;
+use crate::documents::remedy::Remedy;
 use crate::survey::{CgroupMode, Machine};
 
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::boot::preparable;
 use super::want::keep_off_shield;
-use super::{Remedy, RemedyAnswer, Tunable, UnresolvedCause, WantedChange, WantedChanges};
+use super::{RemedyAnswer, Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
@@ -10,6 +10,7 @@ use crate::documents::plan::{
     BootAdvice, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Shield, Step,
     StepReason,
 };
+use crate::documents::remedy::Remedy;
 use crate::survey::{Irq, IrqMovability, Machine};
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";

@@ -31,7 +31,7 @@ mod writeback_interval;
 
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
 pub use leftovers::Leftovers;
-pub use remedy::{Remedy, RemedyAnswer, remedy};
+pub use remedy::{RemedyAnswer, remedy};
 pub use want::WantedChange;
 
 use crate::causes::culprit::CulpritPattern;

@@ -5,20 +5,8 @@ use super::{InForce, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
 use crate::documents::plan::Shield;
+use crate::documents::remedy::Remedy;
 use crate::survey::Machine;
-use serde::{Deserialize, Serialize};
-
-/// How to remove an interruption.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Remedy {
-    /// The tunable.
-    pub tunable: String,
-    /// Now or at the next boot.
-    pub when: EffectTime,
-    /// The command or the parameter.
-    pub how: String,
-}
 
 /// Whether and how an interruption can be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::change::{Change, EffectTime, Outcome, RefusalKind};
+use crate::documents::remedy::Remedy;
 use crate::plan::fake::{irq, machine, plain, set, thread};
 use crate::plan::{ImmovableReason, Plan, RefusedIrq, Step, plan};
 use crate::policy::ShieldRequest;

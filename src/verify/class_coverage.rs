@@ -1,6 +1,8 @@
 //! How many witnesses watched each class of entries on a CPU. Pure.
 
-use crate::verify::{CpuEvidence, EntryClass, Evidence, JudgeReason, WatchedWorkload, WitnessKind};
+use crate::documents::evidence::{
+    CpuEvidence, EntryClass, Evidence, JudgeReason, WatchedWorkload, WitnessKind,
+};
 
 /// Classes that too few witnesses watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,12 +38,6 @@ impl ClassCoverage {
             unwatched: unwatched.clone(),
         })
     }
-}
-
-/// The names of the classes, separated by commas.
-#[must_use]
-pub fn list_classes(classes: &[EntryClass]) -> String {
-    classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether the class can interrupt what ran on the CPU. The busy loop of the sampler makes no
@@ -86,8 +82,8 @@ fn count_event_witnesses(class: EntryClass, cpu: &CpuEvidence) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::evidence::{AbsenceReason, EventEvidence};
     use crate::verify::judge::examples::clean;
-    use crate::verify::{AbsenceReason, EventEvidence};
 
     fn event(class: EntryClass, counted: Option<u64>) -> EventEvidence {
         let event = class.witnesses().events[0].to_owned();

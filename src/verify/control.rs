@@ -2,26 +2,13 @@
 //! witness that misses them is blind, and its silence proves nothing.
 
 use crate::causes::Cause;
-use crate::verify::counters::CpuCounts;
-use crate::verify::trace::TraceEvidence;
-use crate::verify::{
+use crate::documents::evidence::{
     BlindWitness, ControlAt, InterruptionCount, MissedControl, PositiveControl, ProvokeFailure,
-    ProvokeMethod, ProvokedIpis, WitnessKind,
+    ProvokedIpis, WitnessKind,
 };
-use cpushield_linux::CpuSet;
-use cpushield_linux::perf::{CpuEvent, PerfEvent};
-
-/// The number of interruptions provoked on each CPU.
-pub const TIMES: usize = 10;
-
-/// The interruptions that were provoked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProvokedInterrupt {
-    /// How.
-    pub by: ProvokeMethod,
-    /// Each CPU, and how many of them the sampler saw; empty without a sampler.
-    pub seen: Vec<(usize, usize)>,
-}
+use crate::observe::counters::CpuCounts;
+use crate::observe::provoke::{ProvokedInterrupt, TIMES};
+use crate::trace::TraceEvidence;
 
 /// What was provoked, and what each witness saw of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,25 +24,6 @@ pub struct Provocation {
     pub perf: Vec<(usize, Option<u64>)>,
     /// Each CPU, and its function-call interrupts in the trace; `None` without a trace.
     pub traced: Option<Vec<(usize, u64)>>,
-}
-
-/// Interrupts each CPU [`TIMES`] times from this thread, no matter what runs on it.
-///
-/// # Errors
-/// The reason why that is not possible.
-pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, ProvokeFailure> {
-    for cpu in cpus.iter() {
-        let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK).map_err(refused)?;
-        for _ in 0..TIMES {
-            clock.read().map_err(refused)?;
-        }
-    }
-    Ok(ProvokedInterrupt { by: ProvokeMethod::PerfEvent, seen: Vec::new() })
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
-fn refused(error: impl ToString) -> ProvokeFailure {
-    ProvokeFailure::PerfEventRefused { answer: error.to_string() }
 }
 
 /// The number of function-call interrupts in the rows.
@@ -107,6 +75,7 @@ pub fn judge(provocation: &Provocation) -> PositiveControl {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::evidence::ProvokeMethod;
 
     fn judge_seen(
         seen: &[(usize, usize)],
@@ -148,7 +117,7 @@ mod tests {
             .to_string(),
             missed("the counters of CPU 3 saw 0, the trace of CPU 2 saw 0")
         );
-        let reason = refused("ENOSYS");
+        let reason = ProvokeFailure::PerfEventRefused { answer: "ENOSYS".to_owned() };
         let at = ControlAt::AfterSpan;
         let (counted, perf) = (Vec::new(), Vec::new());
         let not = Provocation { at, provoked: Err(reason.clone()), counted, perf, traced: None };

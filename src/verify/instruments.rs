@@ -2,20 +2,21 @@
 //! right order. Takes a `WatchOrder`, gives what each witness observed. What to watch and when the
 //! span begins is up to `watch`; what the observations mean, to `judge`.
 
-use crate::verify::breach::{self, BrokenLimit, NoticedBreach};
-use crate::verify::control::{self, Provocation};
-use crate::verify::counters::{self, CounterSnapshot};
-use crate::verify::environment;
-use crate::verify::event_counters::SecondWitness;
-use crate::verify::firmware::{self, SmiCounts};
-use crate::verify::observations::{self, SpanObservation};
-use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
-use crate::verify::sampler::SamplerProcess;
-use crate::verify::trace::{self, TraceRecorder};
-use crate::verify::{
+use crate::documents::evidence::{
     AbsenceReason, BlindSpot, Breach, ControlAt, CpuDoubt, PositiveControl, TraceInterference,
     TracedSpan, WatchedWorkload, WitnessKind, WitnessReport, WorkloadEnd,
 };
+use crate::observe::counters::{self, CounterSnapshot};
+use crate::observe::environment;
+use crate::observe::event_counters::SecondWitness;
+use crate::observe::firmware::{self, SmiCounts};
+use crate::observe::provoke;
+use crate::observe::sampler::SamplerProcess;
+use crate::trace::breach::{self, BrokenLimit, NoticedBreach};
+use crate::trace::{self, TraceRecorder};
+use crate::verify::control::{self, Provocation};
+use crate::verify::observations::{self, SpanObservation};
+use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
 use cpushield_linux::Host;
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::page_buffer::PageBuffer;
@@ -301,9 +302,9 @@ impl<'h> ActiveInstruments<'h> {
         let provoked = match (&mut self.sampler, at) {
             // The sampler goes through its phases only once.
             (Ok(sampler), ControlAt::BeforeSpan) => sampler.control().or_else(|why| {
-                control::provoke(&order.cpus).map_err(|failure| failure.after_sampler(why))
+                provoke::provoke(&order.cpus).map_err(|failure| failure.after_sampler(why))
             }),
-            _ => control::provoke(&order.cpus),
+            _ => provoke::provoke(&order.cpus),
         };
         let last = self.second.read();
         let after = counters::take(self.host, &order.cpus);

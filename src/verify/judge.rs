@@ -8,14 +8,15 @@
 //! are reported, and count only against `--max-gap`.
 
 use crate::causes::Culprit;
-use crate::policy::VerifyLimits;
-use crate::tunables::RemedyAnswer;
-use crate::verify::class_coverage::ClassCoverage;
-use crate::verify::{
+use crate::documents::evidence::time_text::{limit, measured};
+use crate::documents::evidence::{
     AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, HiddenTime, InterruptionCount,
     JudgeReason, Leak, LimitsKept, PositiveControl, SCHEMA, TraceInterference, Verdict,
     VerdictState, WatchedWorkload, WitnessKind,
 };
+use crate::policy::VerifyLimits;
+use crate::tunables::RemedyAnswer;
+use crate::verify::class_coverage::ClassCoverage;
 
 /// Judges the evidence. `remedy` returns how to remove an interruption, or why that is impossible.
 #[must_use]
@@ -314,21 +315,6 @@ fn without_repeats(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
     seen
 }
 
-/// Formats a limit as a user would write it: in the largest unit that divides it.
-pub(super) fn limit(ns: u64) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
-    let fit = units.into_iter().find(|(scale, _)| ns.is_multiple_of(*scale));
-    fit.map_or_else(String::new, |(scale, unit)| format!("{}{unit}", ns / scale))
-}
-
-/// Formats a measured time with at least two digits, rounded up.
-pub(super) fn measured(ns: u64) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
-    let fit = units.into_iter().find(|(scale, _)| ns / scale >= 10);
-    let (scale, unit) = fit.unwrap_or((1, "ns"));
-    format!("{}{unit}", ns.div_ceil(scale))
-}
-
 /// The longest gap in nanoseconds: as the sampler saw it, or else by the trace.
 fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
     match &cpu.gaps {
@@ -404,7 +390,9 @@ fn leak_of_row(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
 #[cfg(test)]
 pub(crate) mod examples {
     use super::*;
-    use crate::verify::{EntryClass, EventEvidence, GapAttribution, GapStatistics, WitnessReport};
+    use crate::documents::evidence::{
+        EntryClass, EventEvidence, GapAttribution, GapStatistics, WitnessReport,
+    };
 
     /// Every event except system calls, seen by both witnesses: nothing happened.
     pub fn both_witnesses() -> Vec<EventEvidence> {
@@ -489,11 +477,11 @@ mod tests {
     use super::*;
     use crate::causes::Cause;
     use crate::change::EffectTime;
-    use crate::tunables::Remedy;
-    use crate::verify::{
+    use crate::documents::evidence::{
         BlindWitness, ControlAt, CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart,
         MissedControl, ProvokeFailure, ProvokeMethod, ProvokedIpis, WorkloadEnd,
     };
+    use crate::documents::remedy::Remedy;
 
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> InterruptionCount {
         let witness = WitnessKind::Trace;
@@ -832,16 +820,6 @@ mod tests {
         assert_eq!(judged(WatchedWorkload::Given, None), held);
         // The sampler reports itself how long it ran.
         assert_eq!(judged(WatchedWorkload::Sampler, Some(985_000_000)), held);
-    }
-
-    #[test]
-    fn limits_are_formatted_exactly_and_measured_times_are_rounded_up() {
-        for (ns, text) in [(5_000, "5us"), (5_001, "5001ns"), (3_000_000_000, "3s"), (0, "0s")] {
-            assert_eq!(limit(ns), text);
-        }
-        for (ns, text) in [(410_299, "411us"), (9_999, "9999ns"), (41_000_000, "41ms")] {
-            assert_eq!(measured(ns), text);
-        }
     }
 
     #[test]

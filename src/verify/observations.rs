@@ -1,15 +1,15 @@
 //! Combines what the witnesses saw. Each fact comes from the best witness that was present. Pure.
 
 use crate::causes::{Cause, Culprit};
-use crate::verify::counters::{self, CounterSnapshot, CpuCounts};
-use crate::verify::event_counters::ComparedCpu;
-use crate::verify::firmware::{self, SmiCounts};
-use crate::verify::sampler;
-use crate::verify::trace::TraceEvidence;
-use crate::verify::{
+use crate::documents::evidence::{
     AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, GapAttribution, InterruptionCount,
     WatchedWorkload, WitnessKind, WitnessReport,
 };
+use crate::observe::counters::{self, CounterSnapshot, CpuCounts};
+use crate::observe::event_counters::ComparedCpu;
+use crate::observe::firmware::{self, SmiCounts};
+use crate::observe::sampler;
+use crate::trace::TraceEvidence;
 
 /// What the trace and the sampler saw in the span.
 #[derive(Debug, Clone, PartialEq)]
@@ -189,7 +189,7 @@ pub fn counters_witness(before: &CounterSnapshot, after: &CounterSnapshot) -> Wi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::{GapPart, GapStatistics};
+    use crate::documents::evidence::{GapPart, GapStatistics};
     use cpushield_linux::CpuSet;
     use cpushield_linux::text::{interrupts, stat};
 

@@ -1,7 +1,7 @@
 //! What to watch, how the watch reports its progress, and why it may fail.
 
 use crate::policy::VerifyLimits;
-use crate::verify::trace::recording::TraceRecording;
+use crate::trace::recording::TraceRecording;
 use cpushield_linux::CpuSet;
 use std::fmt;
 use std::path::Path;

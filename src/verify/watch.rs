@@ -4,14 +4,14 @@
 //! Order matters: everything that touches the watched CPUs (arming, placing the sampler, the
 //! control, the end of the sampler) lies outside the span that counts.
 
-use crate::verify::affinity_guard::AffinityGuard;
-use crate::verify::counters;
-use crate::verify::environment;
-use crate::verify::firmware;
+use crate::documents::evidence::{ControlAt, CpuDoubt, Evidence, SCHEMA};
+use crate::observe::affinity_guard::AffinityGuard;
+use crate::observe::counters;
+use crate::observe::environment;
+use crate::observe::firmware;
 use crate::verify::instruments::{ActiveInstruments, WaitEnd, nanos};
 use crate::verify::observations::CombinedObservations;
 use crate::verify::order::{WatchError, WatchOrder, WatchProgress};
-use crate::verify::{ControlAt, CpuDoubt, Evidence, SCHEMA};
 use cpushield_linux::clock::{TickScale, monotonic_ns};
 use cpushield_linux::{CpuSet, Host};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -7,6 +7,7 @@ use super::machine_survey::survey_shielded;
 use super::verify_shield::{SurveyWhen, VerifyResult, VerifySession};
 use crate::apply;
 use crate::change::{Change, EffectTime};
+use crate::documents::evidence::Verdict;
 use crate::failure::Failure;
 use crate::plan::{Step, missing};
 use crate::report::fix_report::{
@@ -14,8 +15,7 @@ use crate::report::fix_report::{
 };
 use crate::run;
 use crate::survey::Machine;
-use crate::verify::Verdict;
-use crate::verify::trace::recording::TraceRecording;
+use crate::trace::recording::TraceRecording;
 use cpushield_linux::signal;
 use std::collections::BTreeSet;
 

@@ -2,7 +2,8 @@
 
 pub use super::undo_watchdog::guard;
 use crate::failure::Failure;
-use crate::{latency, load, verify};
+use crate::observe::sampler;
+use crate::{latency, load};
 use cpushield_linux::{CpuSet, Error, Host, Operation};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub const NAMES: InternalNames = InternalNames {
     watchdog: super::undo_watchdog::HIDDEN,
     gentle_load: load::HIDDEN,
     load: load::WORKER,
-    sampler: verify::SAMPLER,
+    sampler: sampler::HIDDEN,
     measure: latency::HIDDEN,
 };
 
@@ -70,7 +71,7 @@ pub fn serve(worker: WorkerRole) -> Result<(), Failure> {
                 .map_err(|e| Error::io(Operation::Call, "the load", e))?;
         }
         WorkerRole::Load => load::serve_kind(&Host::live()),
-        WorkerRole::Sampler => verify::sampler::serve(&Host::live()),
+        WorkerRole::Sampler => sampler::serve(&Host::live()),
         WorkerRole::Measure => latency::serve(&Host::live()),
     }
     Ok(())

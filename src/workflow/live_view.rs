@@ -4,12 +4,12 @@ use super::watch_target::{ActiveShield, active_shield, check_cpus};
 use super::{WorkContext, catch_stops};
 use crate::failure::Failure;
 use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
+use crate::observe::counters;
 use crate::run::ShieldPlacement;
 use crate::screen::{Screen, UserAction};
 use crate::survey;
+use crate::trace::{RecordRequest, TraceRecorder};
 use crate::ui::{OutputFormat, Ui};
-use crate::verify::counters;
-use crate::verify::trace::{RecordRequest, TraceRecorder};
 use cpushield_linux::{CpuSet, Host, sched, signal};
 use std::time::{Duration, Instant};
 

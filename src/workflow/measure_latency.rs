@@ -5,6 +5,7 @@ use super::load_options::LoadOptions;
 use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
+use crate::documents::evidence::TimeShare;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
     self, INSTRUMENTS, Instrument, LatencyMeasurement, MeasureProgress, MeasureRequest,
@@ -15,7 +16,6 @@ use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::tunables;
 use crate::ui::Ui;
-use crate::verify::TimeShare;
 use cpushield_linux::latency_stats::LIMITS;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, can_write, signal, write_stream};
 use std::cell::Cell;

@@ -6,6 +6,7 @@
 
 use super::given_file::read_file;
 use crate::compare::{self, Comparison};
+use crate::documents::evidence::{self, Evidence, Verdict};
 use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
 use crate::latency::{self, LatencyMeasurement};
@@ -14,7 +15,6 @@ use crate::report::fix_report::{self, FixReport};
 use crate::report::try_report::{self, TryReport};
 use crate::run::{self, ShieldStatus};
 use crate::survey::{self, Machine};
-use crate::verify::{self, Evidence, Verdict};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -117,7 +117,7 @@ const KINDS: &[DocumentKind] = &[
     DocumentKind {
         command: "verify --json",
         keys: &["evidence", "verdict"],
-        schemas: &[(&["evidence"], verify::SCHEMA), (&["verdict"], verify::SCHEMA)],
+        schemas: &[(&["evidence"], evidence::SCHEMA), (&["verdict"], evidence::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Verdict),
     },
     DocumentKind {
@@ -132,9 +132,9 @@ const KINDS: &[DocumentKind] = &[
         schemas: &[
             (&[], try_report::SCHEMA),
             (&["plan"], plan::SCHEMA),
-            (&["before"], verify::SCHEMA),
-            (&["shielded"], verify::SCHEMA),
-            (&["verdict"], verify::SCHEMA),
+            (&["before"], evidence::SCHEMA),
+            (&["shielded"], evidence::SCHEMA),
+            (&["verdict"], evidence::SCHEMA),
         ],
         read: |text| parse_whole(text, SavedDocument::Attempt),
     },
@@ -384,11 +384,11 @@ impl From<SavedError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::evidence::{PositiveControl, WatchedWorkload};
     use crate::latency::{MeasuredIsolation, MeasuredSetting};
     use crate::policy::ShieldRequest;
     use crate::report::fix_report::{FixEnd, FixRound};
     use crate::survey::{Cpu, Machine};
-    use crate::verify::{PositiveControl, WatchedWorkload};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -404,7 +404,7 @@ mod tests {
 
     fn evidence() -> Evidence {
         Evidence {
-            schema: verify::SCHEMA,
+            schema: evidence::SCHEMA,
             began_s: None,
             began_ns: None,
             span_ns: 1,
@@ -423,7 +423,7 @@ mod tests {
     }
 
     fn verdict() -> Verdict {
-        Verdict { schema: verify::SCHEMA, cpus: Vec::new(), gates: Vec::new() }
+        Verdict { schema: evidence::SCHEMA, cpus: Vec::new(), gates: Vec::new() }
     }
 
     /// As an older version printed it; newer fields have defaults.

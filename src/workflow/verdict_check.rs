@@ -1,8 +1,8 @@
 //! Whether a verdict makes `cpushield verify` succeed, and the reason if it does not.
 
 use crate::change::EffectTime;
+use crate::documents::evidence::{Leak, Verdict, VerdictState};
 use crate::failure::{Failure, FailureKind};
-use crate::verify::{Leak, Verdict, VerdictState};
 use cpushield_linux::CpuSet;
 
 /// What a verdict is about.
@@ -77,7 +77,7 @@ fn cpus_in_state(verdict: &Verdict, state: VerdictState) -> CpuSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::{CpuVerdict, SCHEMA};
+    use crate::documents::evidence::{CpuVerdict, SCHEMA};
 
     #[test]
     fn without_a_shield_the_summary_does_not_say_that_the_shield_leaks() {

@@ -6,19 +6,20 @@ use super::shield_options::read_policy;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::causes::{Cause, Culprit};
+use crate::documents::evidence::{Evidence, Verdict, WatchedWorkload};
 use crate::export::perfetto::{self, ExportContext};
 use crate::export::trace_dat;
 use crate::failure::Failure;
+use crate::observe;
 use crate::plan::{Plan, Shield, plan};
 use crate::policy::{ShieldRequest, VerifyLimits};
 use crate::run::RunError;
 use crate::survey::{Machine, survey};
+use crate::trace::recording::TraceRecording;
 use crate::tunables::{self, RemedyAnswer};
 use crate::ui::{StatusLines, Ui};
-use crate::verify::trace::recording::TraceRecording;
 use crate::verify::{
-    self, Evidence, GivenWorkload, RawTraceUse, UntilBreach, Verdict, WatchOrder, WatchProgress,
-    WatchedWorkload, WorstSoFar,
+    self, GivenWorkload, RawTraceUse, UntilBreach, WatchOrder, WatchProgress, WorstSoFar,
 };
 use cpushield_linux::orphans::LeftBehind;
 use cpushield_linux::worker_process::ChildCommand;
@@ -139,7 +140,7 @@ impl<'a> VerifySession<'a> {
         if request.program == WatchedProgram::Sampler {
             check_sampler_cpus(work, &target)?;
         }
-        for tracer in verify::other_tracers(&work.host) {
+        for tracer in observe::other_tracers(&work.host) {
             work.ui.warn(&format!(
                 "{tracer} may also be tracing: if it disables events that verify records, the \
                  verdict is unknown"

@@ -100,7 +100,7 @@ const LOADERS: &str = include_str!("loaders.md");
 const WITNESSES: &str = include_str!("witnesses.md");
 
 fn witnesses_page() -> String {
-    let table = cpushield::verify::table_of_classes();
+    let table = cpushield::documents::evidence::table_of_classes();
     format!("# Witnesses of `verify`\n\n{NOTE}\n\n{WITNESSES}\n{table}")
 }
 

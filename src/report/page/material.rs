@@ -2,6 +2,7 @@
 
 use crate::change::Outcome;
 use crate::compare::Comparison;
+use crate::documents::evidence::{Evidence, Verdict};
 use crate::experiment::Experiment;
 use crate::latency::LatencyMeasurement;
 use crate::plan::{Plan, Step};
@@ -9,7 +10,6 @@ use crate::report::fix_report::FixReport;
 use crate::report::try_report::TryReport;
 use crate::run::Drift;
 use crate::survey::Machine;
-use crate::verify::{Evidence, Verdict};
 
 /// A document with its name.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,14 +1,14 @@
 //! At a glance: the verdicts and the worst latencies, the changes between the first and the last
 //! document of each kind, everything that is doubtful, and the limits.
 
+use crate::documents::evidence::{
+    CpuEvidence, Evidence, Gate, LimitsKept, PositiveControl, Verdict, VerdictState,
+};
 use crate::latency::{LatencyMeasurement, ThreadSeries};
 use crate::report::page::block::{Card, ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
 use crate::report::page::words;
 use crate::report::table::{many, rate, span};
-use crate::verify::{
-    CpuEvidence, Evidence, Gate, LimitsKept, PositiveControl, Verdict, VerdictState,
-};
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {

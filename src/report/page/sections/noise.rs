@@ -1,6 +1,7 @@
 //! What interrupts: the rate of each cause in each observation, the culprits, and the blind spots.
 
 use crate::causes::{Cause, Culprit, known};
+use crate::documents::evidence::{Breach, BreachNode, Evidence, WitnessKind};
 use crate::report::page::block::{
     Amount, BarChart, BarRow, Drawing, Picture, ReportBlock, Table, TableCell, TableColumn,
     TextTone,
@@ -9,7 +10,6 @@ use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithV
 use crate::report::page::words;
 use crate::report::table::span;
 use crate::report::verdict::when;
-use crate::verify::{Breach, BreachNode, Evidence, WitnessKind};
 
 /// Rows that a table of culprits lists; the others are counted.
 const ROWS_MAX: usize = 40;

@@ -2,10 +2,10 @@
 //! moved, and advice on boot parameters.
 
 use crate::change::EffectTime;
+use crate::documents::evidence::{Leak, VerdictState};
 use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
 use crate::report::page::words;
-use crate::verify::{Leak, VerdictState};
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {

@@ -1,13 +1,13 @@
 //! How to repeat it: the commands that make the same documents and the same report, in a working
 //! order, with the shield undone at the end.
 
+use crate::documents::evidence::{Evidence, WatchedWorkload};
 use crate::latency::LatencyMeasurement;
 use crate::quote::quote_for_shell;
 use crate::report::page::block::ReportBlock;
 use crate::report::page::material::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
 };
-use crate::verify::{Evidence, WatchedWorkload};
 use cpushield_linux::CpuSet;
 
 /// The section.

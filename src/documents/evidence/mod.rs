@@ -1,0 +1,30 @@
+//! The evidence of a watch and the verdict on it: what each witness saw, what it cannot see, why
+//! it may be wrong, and whether the isolation holds. Pure data with its sentences.
+
+mod absence;
+mod document;
+mod doubt;
+mod entry_class;
+mod ipi;
+mod positive_control;
+mod reason;
+mod second_witness;
+pub mod time_text;
+mod verdict;
+mod why;
+
+pub use absence::{AbsenceReason, BlindReason, BlindSpot};
+pub use document::*;
+pub use doubt::{CircumstanceChange, CpuDoubt};
+pub use entry_class::{EntryClass, list_classes, table_of_classes};
+pub use ipi::{DeferredBy, DeferredFunction, IpiOrigin, SentIpi};
+pub use positive_control::{
+    BlindWitness, ControlAt, MissedControl, PositiveControl, ProvokeFailure, ProvokeMethod,
+    ProvokedIpis, join_texts,
+};
+pub use reason::{HiddenTime, JudgeReason};
+pub use second_witness::{
+    CountedTime, EventEvidence, TraceInterference, WitnessDoubt, check_coverage,
+};
+pub use verdict::*;
+pub use why::{TimeBreakdown, TimeShare, UnknownBreakdown};

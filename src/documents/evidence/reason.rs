@@ -1,0 +1,320 @@
+//! Why a verdict is unknown, or which evidence shows that a limit held. Pure.
+
+use super::join_texts;
+use super::list_classes;
+use super::time_text::{limit, measured};
+use crate::causes::Cause;
+use crate::documents::evidence::{
+    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, MissedControl, ProvokeFailure, TraceInterference,
+    WitnessDoubt,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The reason for an unknown verdict, or the evidence that a limit held.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum JudgeReason {
+    /// The gap sampler shows that it held.
+    BySampler,
+    /// The trace shows that it held, and nothing below the kernel took time.
+    ByTrace,
+    /// Another process changed what the trace records.
+    Interfered {
+        /// How.
+        interference: TraceInterference,
+    },
+    /// Further interferences, beyond those that are listed.
+    MoreInterference {
+        /// How often.
+        count: usize,
+    },
+    /// The trace and the perf events contradict each other, or one of them failed.
+    WitnessesDoubtful {
+        /// Why.
+        doubt: WitnessDoubt,
+    },
+    /// The figures of the CPU are doubtful.
+    FiguresDoubtful {
+        /// Why.
+        doubt: CpuDoubt,
+    },
+    /// The trace lost events.
+    EventsLost {
+        /// How many.
+        count: u64,
+    },
+    /// A witness did not see the provoked interruption.
+    ControlMissed {
+        /// What was provoked and where it was not seen.
+        missed: Vec<MissedControl>,
+    },
+    /// No interruption could be provoked.
+    ControlNotDone {
+        /// Why.
+        failure: ProvokeFailure,
+    },
+    /// The program had ended before the span began.
+    ProgramEndedBefore {
+        /// In words: `exit status: 0`.
+        how: String,
+    },
+    /// The program ended in the first half of the span.
+    ProgramEndedEarly {
+        /// How long after the start of the span it ended, in nanoseconds.
+        after_ns: u64,
+        /// The requested length of the span, in nanoseconds.
+        asked_ns: u64,
+    },
+    /// Nothing ran on the CPU that could have been interrupted.
+    CpuIdle,
+    /// The watch was stopped.
+    StoppedEarly,
+    /// Nothing counted entries into the kernel.
+    NoEntryCounter,
+    /// Without a trace, the workload's own entries are not seen.
+    WorkloadUnseen {
+        /// Why there is no trace.
+        no_trace: AbsenceReason,
+    },
+    /// Neither the trace nor the sampler watched.
+    NothingWatched {
+        /// Why there is no trace.
+        no_trace: AbsenceReason,
+    },
+    /// Gaps that no counter explains.
+    GapsUnexplained {
+        /// How many.
+        count: u64,
+        /// Why there is no trace, which could name them.
+        no_trace: AbsenceReason,
+    },
+    /// Long gaps in which the trace saw nothing.
+    GapsUnnamed {
+        /// How many.
+        count: u64,
+        /// The longest, in nanoseconds.
+        longest_ns: u64,
+        /// System management interrupts meanwhile; `None` when they cannot be counted.
+        smis: Option<u64>,
+    },
+    /// The policy requires two witnesses for each class.
+    TooFewWitnesses {
+        /// Classes that only one witness watched.
+        one_witness: Vec<EntryClass>,
+        /// Classes that no witness watched.
+        unwatched: Vec<EntryClass>,
+    },
+    /// System calls of the workload are entries and were not counted.
+    SyscallsNotCounted,
+    /// The sampler does not count gaps as short as the limit.
+    ThresholdTooLong {
+        /// The shortest gap that it counts, in nanoseconds.
+        threshold_ns: u64,
+    },
+    /// The duration of these interruptions is unknown.
+    DurationUnknown {
+        /// Their cause.
+        cause: Cause,
+    },
+    /// Time may go missing below the kernel, where the trace does not see it.
+    TimeHidden {
+        /// What took the time, or could have.
+        by: HiddenTime,
+    },
+}
+
+impl JudgeReason {
+    /// How to get a known verdict in the next run; `None` when there is no advice.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            JudgeReason::ProgramEndedBefore { .. } | JudgeReason::ProgramEndedEarly { .. } => {
+                Some("use --warmup 0s or a longer program")
+            }
+            JudgeReason::SyscallsNotCounted => Some("use --syscalls"),
+            JudgeReason::TimeHidden { by } => by.advice(),
+            JudgeReason::WorkloadUnseen { no_trace }
+            | JudgeReason::NothingWatched { no_trace }
+            | JudgeReason::GapsUnexplained { no_trace, .. } => no_trace.advice(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for JudgeReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let advice = self.advice().unwrap_or_default();
+        match self {
+            JudgeReason::BySampler => f.write_str("according to the gap sampler"),
+            JudgeReason::ByTrace => f.write_str(
+                "according to the trace; no SMI was counted, and there is no hypervisor",
+            ),
+            JudgeReason::Interfered { interference } => interference.fmt(f),
+            JudgeReason::MoreInterference { count } => {
+                write!(f, "and {count} more changes to what the trace records")
+            }
+            JudgeReason::WitnessesDoubtful { doubt } => doubt.fmt(f),
+            JudgeReason::FiguresDoubtful { doubt } => doubt.fmt(f),
+            JudgeReason::EventsLost { count } => write!(f, "the trace lost {count} events"),
+            JudgeReason::ControlMissed { missed } => {
+                write!(f, "the positive control was not seen: {}", join_texts(missed))
+            }
+            JudgeReason::ControlNotDone { failure } => {
+                write!(f, "the positive control could not be run: {failure}")
+            }
+            JudgeReason::ProgramEndedBefore { how } => {
+                write!(f, "the program ended before anything was watched ({how}); {advice}")
+            }
+            JudgeReason::ProgramEndedEarly { after_ns, asked_ns } => {
+                let (after, asked) = (measured(*after_ns), limit(*asked_ns));
+                write!(f, "the program ended after {after} of the requested {asked}; {advice}")
+            }
+            JudgeReason::CpuIdle => {
+                f.write_str("the CPU was idle the whole time, so this proves nothing")
+            }
+            JudgeReason::StoppedEarly => f.write_str("the run was stopped early"),
+            JudgeReason::NoEntryCounter => f.write_str("no counter of kernel entries is available"),
+            JudgeReason::WorkloadUnseen { no_trace } => write!(
+                f,
+                "without the kernel trace, no witness sees system calls, page faults and \
+                 exceptions of the workload: {no_trace}"
+            ),
+            JudgeReason::NothingWatched { no_trace } => {
+                write!(f, "neither the trace nor the gap sampler watched: {no_trace}")
+            }
+            JudgeReason::GapsUnexplained { count, no_trace } => write!(
+                f,
+                "{} that no counter explains: firmware, the hypervisor or uncounted \
+                 kernel work; the kernel trace could name them: {no_trace}",
+                count_gaps(*count)
+            ),
+            JudgeReason::GapsUnnamed { count, longest_ns, smis } => {
+                write_unnamed_gaps(f, *count, *longest_ns, *smis)
+            }
+            JudgeReason::TooFewWitnesses { one_witness, unwatched } => {
+                write_missing_witnesses(f, one_witness, unwatched)
+            }
+            JudgeReason::SyscallsNotCounted => write!(
+                f,
+                "system calls of the workload are entries too and were not counted: {advice}"
+            ),
+            JudgeReason::ThresholdTooLong { threshold_ns } => {
+                write!(f, "the sampler counts only gaps of {} or more", limit(*threshold_ns))
+            }
+            JudgeReason::DurationUnknown { cause } => {
+                write!(f, "the duration of {cause} is unknown")
+            }
+            JudgeReason::TimeHidden { by } => by.fmt(f),
+        }
+    }
+}
+
+/// `1 gap`, `2 gaps`.
+fn count_gaps(count: u64) -> String {
+    if count == 1 { "1 gap".to_owned() } else { format!("{count} gaps") }
+}
+
+fn write_unnamed_gaps(
+    f: &mut fmt::Formatter<'_>,
+    count: u64,
+    longest_ns: u64,
+    smis: Option<u64>,
+) -> fmt::Result {
+    let smis = match smis {
+        Some(0) => "no SMI was counted",
+        Some(_) => "fewer SMIs were counted",
+        None => "SMIs cannot be counted",
+    };
+    let (least, longest) = (limit(LONG_NS), measured(longest_ns));
+    let gaps = count_gaps(count);
+    write!(
+        f,
+        "{gaps} of {least} or more, the longest {longest}, in which the trace saw nothing; {smis}"
+    )
+}
+
+fn write_missing_witnesses(
+    f: &mut fmt::Formatter<'_>,
+    one_witness: &[EntryClass],
+    unwatched: &[EntryClass],
+) -> fmt::Result {
+    f.write_str("the policy requires two witnesses, but ")?;
+    if !one_witness.is_empty() {
+        write!(f, "only one witness watched {}", list_classes(one_witness))?;
+    }
+    if !one_witness.is_empty() && !unwatched.is_empty() {
+        f.write_str("; ")?;
+    }
+    if !unwatched.is_empty() {
+        write!(f, "no witness watched {}", list_classes(unwatched))?;
+    }
+    Ok(())
+}
+
+/// Time taken below the kernel, which no event of the trace shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "hidden", rename_all = "kebab-case")]
+pub enum HiddenTime {
+    /// The trace does not see time that the hypervisor takes.
+    HypervisorUnseen,
+    /// Firmware took the CPU, for an unknown time.
+    FirmwareTook {
+        /// How often.
+        count: u64,
+    },
+    /// The trace does not see time that firmware takes, and nothing counts SMIs.
+    FirmwareUnseen {
+        /// Why the SMI counter did not watch.
+        no_counter: AbsenceReason,
+    },
+    /// The hypervisor took time.
+    HypervisorTook {
+        /// How much, in nanoseconds.
+        ns: u64,
+    },
+    /// The time that a hypervisor took cannot be read.
+    StealUnreadable,
+}
+
+impl HiddenTime {
+    /// What would show that time; `None` when there is no advice.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            HiddenTime::HypervisorUnseen => Some("without a command, the gap sampler sees it"),
+            HiddenTime::FirmwareUnseen { no_counter } => no_counter.advice(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for HiddenTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HiddenTime::HypervisorUnseen => {
+                write!(
+                    f,
+                    "the trace does not see time that the hypervisor takes; {}",
+                    self.advice().unwrap_or_default()
+                )
+            }
+            HiddenTime::FirmwareTook { count } => {
+                write!(f, "firmware took the CPU {count} times, for an unknown time")
+            }
+            HiddenTime::FirmwareUnseen { no_counter } => write!(
+                f,
+                "the trace does not see time that firmware takes, and SMIs cannot be counted: \
+                 {no_counter}"
+            ),
+            HiddenTime::HypervisorTook { ns } => {
+                write!(f, "the hypervisor took {}", measured(*ns))
+            }
+            HiddenTime::StealUnreadable => {
+                f.write_str("could not read how much time a hypervisor took")
+            }
+        }
+    }
+}

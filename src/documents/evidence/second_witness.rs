@@ -1,0 +1,234 @@
+//! The second witness: perf events that count the tracepoints that the trace records. This module
+//! holds the figures that are compared and the doubts when they differ. Pure.
+//!
+//! The counters are read once before the span and once after it. On the clock of the trace, the
+//! first read lasts from `a0` to `a1` and the second from `b0` to `b1`. An event before `a0` cannot
+//! be in the difference; one between `a1` and `b0` must be. So the difference lies between the
+//! number of records in (a1, b0) and in (a0, b1). There is no other tolerance.
+
+use crate::documents::evidence::EntryClass;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One event of the trace on one CPU, seen by both witnesses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EventEvidence {
+    /// The class of entry that the event reports.
+    pub class: EntryClass,
+    /// System and name: `irq_vectors:local_timer_entry`.
+    pub event: String,
+    /// Records of the trace between the two reads of the counter. It must have counted these.
+    pub recorded_least: u64,
+    /// The same plus the records during the reads. It cannot have counted more.
+    pub recorded_most: u64,
+    /// What the perf event counted between the reads; `None` without such a counter.
+    pub counted: Option<u64>,
+}
+
+impl EventEvidence {
+    /// The difference between the two; `None` when they agree, or when nothing was counted.
+    #[must_use]
+    pub fn disagreement(&self) -> Option<WitnessDoubt> {
+        let counted = self.counted?;
+        let agree = (self.recorded_least..=self.recorded_most).contains(&counted);
+        (!agree).then(|| WitnessDoubt::Disagreement { event: self.clone(), counted })
+    }
+}
+
+/// Why the second witness or the trace cannot be relied on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "doubt", rename_all = "kebab-case")]
+pub enum WitnessDoubt {
+    /// The trace and the counter saw different numbers.
+    Disagreement {
+        /// The event.
+        event: EventEvidence,
+        /// What was counted.
+        counted: u64,
+    },
+    /// The counters did not count all the time.
+    NotCovering {
+        /// Nanoseconds for which they were enabled between the reads.
+        enabled_ns: u64,
+        /// Nanoseconds for which they counted.
+        running_ns: u64,
+        /// Nanoseconds between the end of the first read and the beginning of the second.
+        span_ns: u64,
+    },
+    /// The kernel split the group of counters, as it does when a CPU goes offline.
+    GroupTakenApart,
+    /// The counters could not be read.
+    Unreadable {
+        /// The kernel's answer.
+        why: String,
+    },
+}
+
+impl fmt::Display for WitnessDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WitnessDoubt::Disagreement { event, counted } => {
+                let EventEvidence { class, event, recorded_least, recorded_most, .. } = event;
+                write!(
+                    f,
+                    "the witnesses of {class} disagree: perf counted {counted} of {event}, "
+                )?;
+                match recorded_least == recorded_most {
+                    true => write!(f, "the trace recorded {recorded_least}"),
+                    false => write!(f, "the trace recorded {recorded_least} to {recorded_most}"),
+                }
+            }
+            WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns } => {
+                write!(
+                    f,
+                    "the counters were enabled for {} ms and counted for {} ms of {} ms: the CPU \
+                     was offline, or something stopped them",
+                    enabled_ns / 1_000_000,
+                    running_ns / 1_000_000,
+                    span_ns / 1_000_000
+                )
+            }
+            WitnessDoubt::GroupTakenApart => {
+                f.write_str("the kernel split the group of counters: the CPU went offline")
+            }
+            WitnessDoubt::Unreadable { why } => write!(f, "the counters could not be read: {why}"),
+        }
+    }
+}
+
+/// The enabled time is on the kernel's `local_clock()`, the span on the clock of the trace. Their
+/// rates differ by less than one part in this many (the refined and the first calibration of the
+/// TSC, arch/x86/kernel/tsc.c), and reading takes time.
+const CLOCKS_DIFFER: u64 = 100;
+
+/// How long a group of counters was enabled and counted between two reads, by `local_clock()`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountedTime {
+    /// Nanoseconds for which it was enabled.
+    pub enabled_ns: u64,
+    /// Nanoseconds for which it counted.
+    pub running_ns: u64,
+}
+
+/// The doubt about counters that did not count for the whole span, in nanoseconds of the trace;
+/// `None` when they did.
+#[must_use]
+pub fn check_coverage(counted: CountedTime, span_ns: u64) -> Option<WitnessDoubt> {
+    let CountedTime { enabled_ns, running_ns } = counted;
+    let least_ns = span_ns - span_ns / CLOCKS_DIFFER;
+    let covered = enabled_ns >= least_ns && running_ns >= least_ns;
+    (!covered).then_some(WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns })
+}
+
+/// What another process did to the recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "interference", rename_all = "kebab-case")]
+pub enum TraceInterference {
+    /// It wrote to a control file of the recording, or emptied it.
+    Written {
+        /// Below the directory of the tracing instance.
+        file: String,
+        /// `trace-cmd (812)`; `None` where the kernel does not say.
+        by: Option<String>,
+    },
+    /// It opened a file whose readers take records away from each other.
+    Opened {
+        /// Below the directory of the tracing instance.
+        file: String,
+        /// `trace-cmd (812)`; `None` where the kernel does not say.
+        by: Option<String>,
+    },
+    /// The directory of the recording or a part of it was removed.
+    Removed {
+        /// Below the directory of the tracing instance.
+        file: String,
+    },
+    /// The kernel could not report every access to the files.
+    Unreported,
+    /// A setting differs from when the trace was armed.
+    SettingChanged {
+        /// Below the directory of the tracing instance.
+        file: String,
+        /// What was set.
+        armed: String,
+        /// What is there now; empty when the file is gone.
+        found: String,
+    },
+}
+
+impl fmt::Display for TraceInterference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceInterference::Written { file, by } => {
+                write!(f, "{} wrote to {file} of the trace that verify records", name_process(by))
+            }
+            TraceInterference::Opened { file, by } => {
+                write!(f, "{} opened {file} of the trace that verify records", name_process(by))
+            }
+            TraceInterference::Removed { file } => {
+                write!(f, "{file} of the trace that verify records was removed")
+            }
+            TraceInterference::Unreported => {
+                f.write_str("the kernel could not report every access to the files of the trace")
+            }
+            TraceInterference::SettingChanged { file, armed, found } => write!(
+                f,
+                "{file} of the trace that verify records was set to {armed:?} and is now {found:?}"
+            ),
+        }
+    }
+}
+
+fn name_process(by: &Option<String>) -> &str {
+    by.as_deref().unwrap_or("another process")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(recorded: (u64, u64), counted: Option<u64>) -> EventEvidence {
+        EventEvidence {
+            class: EntryClass::PageFault,
+            event: "exceptions:page_fault_user".to_owned(),
+            recorded_least: recorded.0,
+            recorded_most: recorded.1,
+            counted,
+        }
+    }
+
+    #[test]
+    fn a_count_outside_the_recorded_range_is_a_disagreement_with_both_figures() {
+        for (recorded, counted) in [((0, 0), Some(0)), ((3, 5), Some(3)), ((3, 5), Some(5))] {
+            assert_eq!(event(recorded, counted).disagreement(), None);
+        }
+        assert_eq!(event((0, 0), None).disagreement(), None, "nothing to compare with");
+        let text = |recorded, counted| event(recorded, Some(counted)).disagreement().unwrap();
+        assert_eq!(
+            text((0, 0), 1382).to_string(),
+            "the witnesses of page faults disagree: perf counted 1382 of \
+             exceptions:page_fault_user, the trace recorded 0"
+        );
+        assert_eq!(
+            text((3, 5), 2).to_string(),
+            "the witnesses of page faults disagree: perf counted 2 of \
+             exceptions:page_fault_user, the trace recorded 3 to 5"
+        );
+        assert!(event((3, 5), Some(6)).disagreement().is_some());
+    }
+
+    #[test]
+    fn counters_that_stopped_do_not_cover_the_span() {
+        let second = 1_000_000_000;
+        let check =
+            |enabled_ns, running_ns| check_coverage(CountedTime { enabled_ns, running_ns }, second);
+        assert_eq!(check(second, second), None);
+        assert_eq!(check(second + 9_000_000, second), None, "reading takes time");
+        let doubt = check(900_000_000, 900_000_000);
+        assert!(matches!(doubt, Some(WitnessDoubt::NotCovering { .. })));
+        assert!(check(second, 900_000_000).is_some());
+    }
+}

@@ -1,0 +1,115 @@
+//! The [`Verdict`] document: what the evidence shows.
+
+use crate::documents::evidence::{EntryClass, InterruptionCount, JudgeReason};
+pub use crate::documents::remedy::Remedy;
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+
+/// What the evidence shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Verdict {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
+    /// One entry for each CPU.
+    pub cpus: Vec<CpuVerdict>,
+    /// The limits that the user set, with what was found.
+    pub gates: Vec<Gate>,
+}
+
+/// The verdict on one CPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CpuVerdict {
+    /// The CPU.
+    pub cpu: usize,
+    /// The verdict by the evidence alone; limits do not change it.
+    pub state: VerdictState,
+    /// Whether this CPU keeps every limit; `None` when none was given. The limits decide the exit
+    /// code; without limits, the states do.
+    #[serde(default)]
+    pub limits: Option<LimitsKept>,
+    /// What interrupted the CPU, with the remedies.
+    pub leaks: Vec<Leak>,
+    /// Classes of entries that only one witness watched on this CPU.
+    #[serde(default)]
+    pub one_witness: Vec<EntryClass>,
+    /// Classes of entries that no witness watched on this CPU.
+    #[serde(default)]
+    pub unwatched: Vec<EntryClass>,
+    /// Why the verdict is unknown; empty when it is known.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<JudgeReason>>")
+    )]
+    pub unknown: Vec<JudgeReason>,
+}
+
+/// Whether limits are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitsKept {
+    /// All limits are certainly kept.
+    Within,
+    /// At least one limit is broken.
+    Beyond,
+    /// No limit is seen to be broken, but the evidence does not prove that all are kept.
+    Unknown,
+}
+
+/// The state of a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictState {
+    /// Nothing interrupted the CPU, and the positive control proves that the instruments see.
+    Holds,
+    /// The CPU was interrupted.
+    Leaks,
+    /// The evidence is not sufficient for a claim.
+    Unknown,
+}
+
+/// One leak.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Leak {
+    /// What was seen.
+    pub interruptions: InterruptionCount,
+    /// How to remove it; `None` when no tunable is known to remove it on this machine.
+    pub remedy: Option<Remedy>,
+    /// Why there is no remedy; `None` when that is unknown.
+    pub why_none: Option<String>,
+    /// For an interrupt, the device that raises it and its driver: `vda, virtio_blk`. `None` where
+    /// the bus does not name them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// A limit that the user set, with reasons of the measurement's type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "{R}Gate"))]
+#[serde(bound(serialize = "R: Serialize + Display", deserialize = "R: Deserialize<'de>"))]
+pub struct Gate<R = JudgeReason> {
+    /// `--max-entries 0`.
+    pub limit: String,
+    /// What was found.
+    pub found: String,
+    /// Whether it held; `None` when it is unknown.
+    pub held: Option<bool>,
+    /// The evidence that it held, or why that is unknown.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<R>>"))]
+    pub why: Vec<R>,
+}
+
+impl<R: Display> Gate<R> {
+    /// All reasons on one line.
+    #[must_use]
+    pub fn reasons(&self) -> String {
+        self.why.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+}

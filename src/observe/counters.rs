@@ -1,0 +1,424 @@
+//! The counters witness: what the kernel counts anyway. [`take`] reads a [`CounterSnapshot`] from a
+//! housekeeping CPU; reading these files interrupts no other CPU. [`compare`] turns two snapshots
+//! into [`CpuCounts`]. Counters show how often something ran, rarely what it was, never how long.
+
+use crate::causes::culprit::{KernelEvent, RaisedBy};
+use crate::causes::{Cause, Culprit};
+use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
+use crate::observe::rows::{self, RowMeaning};
+use cpushield_linux::text::stat::{self, CpuTime, UserTicks};
+use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
+use cpushield_linux::{CpuSet, Host, TaskId};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The counters at one moment; `Err` is the reason why one could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CounterSnapshot {
+    /// `/proc/interrupts`.
+    pub interrupts: Result<interrupts::InterruptTable, String>,
+    /// `/proc/softirqs`.
+    pub softirqs: Result<softirqs::SoftirqTable, String>,
+    /// `/proc/stat`.
+    pub times: Result<BTreeMap<usize, CpuTime>, String>,
+    /// `/proc/schedstat`.
+    pub sched: Result<BTreeMap<usize, schedstat::CpuSched>, String>,
+    /// Every task that was last on a watched CPU.
+    pub tasks: BTreeMap<TaskId, TaskRuntime>,
+}
+
+/// The run time of a task so far, from its `stat` and `schedstat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskRuntime {
+    /// Its command name.
+    pub comm: String,
+    /// Whether it is a kernel thread.
+    pub kthread: bool,
+    /// The CPU on which it last ran.
+    pub cpu: usize,
+    /// Its run time in nanoseconds.
+    pub ns: u64,
+    /// How often it was put on a CPU.
+    pub times: u64,
+}
+
+/// What the counters show about one CPU between two snapshots.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CpuCounts {
+    /// Interrupts of all kinds: all entries except the workload's own; `None` when unknown.
+    pub entries: Option<u64>,
+    /// Interruptions by cause and culprit.
+    pub interruptions: Vec<InterruptionCount>,
+    /// Time the hypervisor took, as far as it reports that, in nanoseconds.
+    pub steal_ns: Option<u64>,
+    /// Idle time in nanoseconds.
+    pub idle_ns: Option<u64>,
+    /// How often a task other than the workload was put on the CPU.
+    pub switches: Option<u64>,
+    /// What makes these figures doubtful.
+    pub doubts: Vec<CpuDoubt>,
+}
+
+/// Reads the counters, and the tasks that were last on these CPUs.
+#[must_use]
+pub fn take(host: &Host, cpus: &CpuSet) -> CounterSnapshot {
+    CounterSnapshot {
+        interrupts: read(host, "/proc/interrupts", interrupts::parse),
+        softirqs: read(host, "/proc/softirqs", softirqs::parse),
+        times: read(host, "/proc/stat", stat::parse),
+        sched: read(host, "/proc/schedstat", schedstat::parse),
+        tasks: read_tasks(host, cpus),
+    }
+}
+
+fn read<T>(host: &Host, path: &str, parse: fn(&str) -> Result<T, TextError>) -> Result<T, String> {
+    let text = host.read(path).map_err(|error| error.to_string())?;
+    parse(&text).map_err(|error| error.at(path).to_string())
+}
+
+/// The rows of one CPU with their counts; `None` when it has no column. Rows with fewer numbers
+/// than columns (`ERR`, `MIS`) belong to no CPU.
+fn rows_of(
+    table: &interrupts::InterruptTable,
+    cpu: usize,
+) -> Option<Vec<(&interrupts::InterruptRow, u64)>> {
+    let index = table.cpus.iter().position(|column| *column == cpu)?;
+    let per_cpu = table.rows.iter().filter(|row| row.counts.len() == table.cpus.len());
+    Some(per_cpu.filter_map(|row| Some((row, *row.counts.get(index)?))).collect())
+}
+
+/// Reads the tasks that were last on one of the CPUs. Leaves out a task that ends meanwhile.
+fn read_tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
+    let mut found = BTreeMap::new();
+    for task in host.tasks().unwrap_or_default() {
+        if !cpus.contains(task.cpu) {
+            continue;
+        }
+        let path = format!("/proc/{}/task/{}/schedstat", task.pid, task.id.tid);
+        let schedstat = host.read(&path).ok();
+        let Some((ns, times)) = schedstat.as_deref().and_then(parse_runtime) else { continue };
+        let (comm, kthread, cpu) = (task.comm, task.kthread, task.cpu);
+        found.insert(task.id, TaskRuntime { comm, kthread, cpu, ns, times });
+    }
+    found
+}
+
+/// Parses the first and the third number of `/proc/<pid>/schedstat`: run time in nanoseconds and
+/// number of runs (Documentation/scheduler/sched-stats.rst).
+fn parse_runtime(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_whitespace();
+    let ns = words.next()?.parse().ok()?;
+    Some((ns, words.nth(1)?.parse().ok()?))
+}
+
+/// What happened on `cpu` between the snapshots. `workload` are the threads of the workload.
+#[must_use]
+pub fn compare(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+    workload: &[i32],
+) -> CpuCounts {
+    let mut counts = CpuCounts::default();
+    compare_interrupts(before, after, cpu, &mut counts);
+    compare_softirqs(before, after, cpu, &mut counts);
+    compare_tasks(before, after, cpu, workload, &mut counts);
+    if let (Ok(a), Ok(b)) = (&before.times, &after.times)
+        && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
+    {
+        // Steal is an estimate and may decrease a little; that counts as no time.
+        counts.steal_ns = Some(b.steal.saturating_sub(a.steal).ns());
+        counts.idle_ns = Some(idle_time(b).saturating_sub(idle_time(a)).ns());
+    }
+    if let (Ok(a), Ok(b)) = (&before.sched, &after.sched)
+        && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
+    {
+        counts.switches = b.switches.checked_sub(a.switches);
+    }
+    if let Some(ns) = counts.steal_ns.filter(|ns| *ns > 0) {
+        // The kernel counts only the time. The number is unknown, but at least one.
+        let mut steal = counted(Cause::Steal, Culprit::Hypervisor, 1);
+        steal.time_ns = Some(ns);
+        counts.interruptions.push(steal);
+    }
+    counts.interruptions.sort_by_cached_key(|row| {
+        (Reverse((row.count, row.nested)), row.cause, row.culprit.to_string())
+    });
+    counts
+}
+
+fn idle_time(times: &CpuTime) -> UserTicks {
+    times.idle.saturating_add(times.iowait)
+}
+
+/// A softirq of unknown origin: the counters do not show what raised it.
+fn softirq(name: &str) -> Culprit {
+    Culprit::Softirq { name: name.to_owned(), raised_by: RaisedBy::Unknown }
+}
+
+fn counted(cause: Cause, culprit: Culprit, count: u64) -> InterruptionCount {
+    InterruptionCount::counted(cause, culprit, count, WitnessKind::Counters)
+}
+
+/// Something that ran inside interruptions that are counted on their own.
+fn inside(cause: Cause, culprit: Culprit, times: u64) -> InterruptionCount {
+    InterruptionCount { nested: times, ..counted(cause, culprit, 0) }
+}
+
+fn went_back(counter: &str, file: &str) -> CpuDoubt {
+    CpuDoubt::CounterWentBack { counter: counter.to_owned(), file: file.to_owned() }
+}
+
+fn compare_interrupts(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+    counts: &mut CpuCounts,
+) {
+    let (a, b) = match (&before.interrupts, &after.interrupts) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => {
+            return counts.doubts.push(CpuDoubt::CountersUnreadable { answer: why.clone() });
+        }
+    };
+    let (Some(a), Some(b)) = (rows_of(a, cpu), rows_of(b, cpu)) else {
+        return counts.doubts.push(CpuDoubt::NoColumn { cpu });
+    };
+    let mut entries = 0_u64;
+    let mut calls: Option<(usize, u64)> = None;
+    let mut shootdowns = 0;
+    for (row, now) in &b {
+        // A new row has counted from zero.
+        let past = a.iter().find(|(old, _)| old.label == row.label).map_or(0, |(_, n)| *n);
+        let Some(delta) = now.checked_sub(past) else {
+            counts.doubts.push(went_back(&row.label, "/proc/interrupts"));
+            continue;
+        };
+        if delta == 0 {
+            continue;
+        }
+        match rows::meaning(row) {
+            RowMeaning::Entry(cause, culprit) => {
+                entries += delta;
+                if cause == Cause::IpiCall && calls.is_none() {
+                    calls = Some((counts.interruptions.len(), delta));
+                }
+                counts.interruptions.push(counted(cause, culprit, delta));
+            }
+            RowMeaning::Shootdown => shootdowns = delta,
+            RowMeaning::Detail => {}
+        }
+    }
+    split_shootdowns(counts, calls, shootdowns);
+    counts.entries = Some(entries);
+}
+
+/// Splits TLB shootdowns off the function-call interrupts, which include them
+/// (arch/x86/kernel/irq.c since 4.8). One interrupt may carry several flushes, so flushes can
+/// outnumber interrupts.
+fn split_shootdowns(counts: &mut CpuCounts, calls: Option<(usize, u64)>, shootdowns: u64) {
+    let Some((index, all)) = calls.filter(|_| shootdowns > 0) else { return };
+    let flushes = shootdowns.min(all);
+    match counts.interruptions.get_mut(index) {
+        Some(row) if flushes < all => row.count = all - flushes,
+        Some(_) => drop(counts.interruptions.remove(index)),
+        None => {}
+    }
+    counts.interruptions.push(counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), flushes));
+}
+
+fn compare_softirqs(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+    counts: &mut CpuCounts,
+) {
+    let (Ok(a), Ok(b)) = (&before.softirqs, &after.softirqs) else { return };
+    let (Some(a), Some(b)) = (a.counts_for(cpu), b.counts_for(cpu)) else { return };
+    for (name, now) in b {
+        let past = a.iter().find(|(old, _)| *old == name).map_or(0, |(_, n)| *n);
+        match now.checked_sub(past) {
+            Some(0) => {}
+            Some(delta) => {
+                counts.interruptions.push(inside(Cause::Softirq, softirq(name), delta));
+            }
+            None => counts.doubts.push(went_back(name, "/proc/softirqs")),
+        }
+    }
+}
+
+/// Adds the tasks that ran on the CPU: those whose last CPU it was and that were put on a CPU
+/// since.
+fn compare_tasks(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+    workload: &[i32],
+    counts: &mut CpuCounts,
+) {
+    for (id, now) in &after.tasks {
+        if now.cpu != cpu || workload.contains(&id.tid) {
+            continue;
+        }
+        let (ns, times) = before.tasks.get(id).map_or((0, 0), |past| (past.ns, past.times));
+        let times = now.times.saturating_sub(times);
+        if times == 0 {
+            continue;
+        }
+        let (cause, culprit) = if now.kthread {
+            let kworker = now.comm.starts_with("kworker/");
+            let cause = if kworker { Cause::Workqueue } else { Cause::Kthread };
+            (cause, Culprit::kthread(now.comm.clone()))
+        } else {
+            (Cause::UserTask, Culprit::task(id.tid, now.comm.clone()))
+        };
+        // The interrupt that put it on the CPU is counted already.
+        let mut row = inside(cause, culprit, times);
+        row.time_ns = Some(now.ns.saturating_sub(ns));
+        counts.interruptions.push(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux 6.18, two CPUs, shortened.
+    const INTERRUPTS: &str = "           CPU0       CPU1
+ 24:          1          0  IO-APIC   5-edge      ACPI:Ged
+ 36:          0     112003 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+NMI:          0          2   Non-maskable interrupts
+LOC:      43708      50344   Local timer interrupts
+PMI:          0          2   Performance monitoring interrupts
+IWI:          1          1   IRQ work interrupts
+RTR:          0          0   APIC ICR read retries
+RES:      29399      19412   Rescheduling interrupts
+CAL:      56141      45475   Function call interrupts
+TLB:       6274       4798   TLB shootdowns
+MCP:          7          7   Machine check polls
+ERR:          0
+";
+
+    fn snapshot(text: &str) -> CounterSnapshot {
+        let absent = || "not there".to_owned();
+        CounterSnapshot {
+            interrupts: interrupts::parse(text).map_err(|e| e.to_string()),
+            softirqs: Err(absent()),
+            times: Err(absent()),
+            sched: Err(absent()),
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    fn between(changes: &[(&str, &str)]) -> CpuCounts {
+        let after = changes.iter().fold(INTERRUPTS.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from}");
+            text.replace(from, to)
+        });
+        compare(&snapshot(INTERRUPTS), &snapshot(&after), 1, &[])
+    }
+
+    #[test]
+    fn interrupts_have_a_cause_and_details_are_not_counted_twice() {
+        let counts = between(&[
+            ("112003", "112005"),
+            ("50344", "50594"),
+            ("         2   Non", "         3   Non"),
+            ("         2   Perf", "         3   Perf"),
+            ("45475", "45485"),
+            ("4798", "4801"),
+            ("         7   Machine", "         8   Machine"),
+        ]);
+        let expected = CpuCounts {
+            entries: Some(250 + 10 + 2 + 1),
+            interruptions: vec![
+                counted(Cause::Tick, KernelEvent::LocalTimer.into(), 250),
+                counted(Cause::IpiCall, Culprit::Unknown, 7),
+                counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 3),
+                counted(Cause::Irq, Culprit::irq(36, "virtio1-req.0"), 2),
+                counted(Cause::Nmi, Culprit::Unknown, 1),
+            ],
+            ..CpuCounts::default()
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn shootdowns_are_limited_to_the_number_of_interrupts() {
+        let counts = between(&[("45475", "45477"), ("4798", "4803")]);
+        let expected = [counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 2)];
+        assert_eq!((counts.entries, counts.interruptions.as_slice()), (Some(2), &expected[..]));
+    }
+
+    #[test]
+    fn an_idle_cpu_has_no_interruptions_and_no_doubts() {
+        assert_eq!(between(&[]), CpuCounts { entries: Some(0), ..CpuCounts::default() });
+    }
+
+    #[test]
+    fn counters_that_go_backwards_and_cpus_that_vanish_are_doubts() {
+        let counts = between(&[("50344", "50343")]);
+        assert_eq!(counts.doubts, [went_back("LOC", "/proc/interrupts")]);
+        let one = "           CPU0\nLOC:      43708   Local timer interrupts\n";
+        let counts = compare(&snapshot(INTERRUPTS), &snapshot(one), 1, &[]);
+        assert_eq!(counts.entries, None);
+        assert_eq!(counts.doubts, [CpuDoubt::NoColumn { cpu: 1 }]);
+        let counts = compare(&snapshot(""), &snapshot(INTERRUPTS), 1, &[]);
+        assert_eq!((counts.entries, counts.doubts.len()), (None, 1));
+    }
+
+    #[test]
+    fn tasks_softirqs_and_steal_are_named() {
+        let id = |tid| TaskId { tid, started: 1 };
+        let ran = |comm: &str, kthread, cpu, ns, times| TaskRuntime {
+            comm: comm.to_owned(),
+            kthread,
+            cpu,
+            ns,
+            times,
+        };
+        let soft = |n| softirqs::parse(&format!(" CPU0 CPU1\n TIMER: 5 {n}\n RCU: 1 1\n"));
+        let time = |steal| stat::parse(&format!("cpu1 0 0 0 0 0 0 0 {steal}\n"));
+        let at = |soft_n, steal, tasks: Vec<(TaskId, TaskRuntime)>| CounterSnapshot {
+            softirqs: soft(soft_n).map_err(|e| e.to_string()),
+            times: time(steal).map_err(|e| e.to_string()),
+            tasks: tasks.into_iter().collect(),
+            ..snapshot(INTERRUPTS)
+        };
+        let before = at(
+            7,
+            3,
+            vec![
+                (id(15), ran("ksoftirqd/1", true, 1, 100, 5)),
+                (id(99), ran("cpushield", false, 1, 0, 1)),
+            ],
+        );
+        let after = at(
+            9,
+            5,
+            vec![
+                (id(15), ran("ksoftirqd/1", true, 1, 900, 7)),
+                (id(16), ran("kworker/1:0-events", true, 1, 50, 1)),
+                (id(20), ran("bash", false, 0, 50, 1)),
+                (id(99), ran("cpushield", false, 1, 500, 3)),
+                (id(77), ran("ls", false, 1, 60, 4)),
+            ],
+        );
+        let task = |cause, culprit: &str, times, ns| InterruptionCount {
+            time_ns: Some(ns),
+            ..inside(cause, Culprit::shown(cause, culprit), times)
+        };
+        let mut steal = counted(Cause::Steal, Culprit::Hypervisor, 1);
+        steal.time_ns = Some(20_000_000);
+        let expected = vec![
+            steal,
+            task(Cause::UserTask, "ls (77)", 4, 60),
+            inside(Cause::Softirq, softirq("TIMER"), 2),
+            task(Cause::Kthread, "ksoftirqd/1", 2, 800),
+            task(Cause::Workqueue, "kworker/1:0-events", 1, 50),
+        ];
+        let counts = compare(&before, &after, 1, &[99]);
+        assert_eq!(counts.interruptions, expected);
+        assert_eq!((counts.entries, counts.steal_ns), (Some(0), Some(20_000_000)));
+    }
+}

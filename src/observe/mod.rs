@@ -1,0 +1,15 @@
+//! Observe: what watches CPUs together with the trace. Kernel counters, perf events that count, the
+//! gap sampler, the SMI counter, and the circumstances of a watch (frequency, throttling, suspend).
+//! Decides nothing.
+
+pub mod affinity_guard;
+pub mod counters;
+pub mod environment;
+pub mod event_counters;
+pub mod firmware;
+mod other_tracers;
+pub mod provoke;
+mod rows;
+pub mod sampler;
+
+pub use other_tracers::other_tracers;

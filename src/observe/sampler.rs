@@ -1,0 +1,455 @@
+//! The gap sampler witness. It runs in a separate process for two reasons. When this process
+//! frees a page, the kernel interrupts every CPU that uses the same address space; and the sampler
+//! must be in the shield's cgroup. Both ends of the protocol are here: [`SamplerProcess`] sends
+//! requests, [`serve`] answers them.
+
+use crate::documents::evidence::{AbsenceReason, BlindSpot, GapStatistics, ProvokeMethod};
+use crate::observe::provoke::{ProvokedInterrupt, TIMES};
+use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
+use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The hidden subcommand that makes this program the sampler.
+pub const HIDDEN: &str = "__sample";
+/// Capacity for unread gaps, for each CPU and phase: 30 ms of back-to-back gaps of 1 µs.
+const RING_CAPACITY: usize = 1 << 15;
+/// The sampler exits by itself this long after the span should have ended, in nanoseconds.
+const GRACE_NS: u64 = 90_000_000_000;
+/// Timeout for one answer. Moving the sampler into a v1 cpuset waits for an RCU grace period
+/// (`cgroup_procs_write_start()`, kernel/cgroup/cgroup.c), which on one busy housekeeping CPU
+/// took more than ten seconds (6.18).
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A request to the sampler.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum SamplerRequest {
+    Start { cpus: CpuSet, files: Vec<String>, threshold_ns: u64, limit_ns: u64 },
+    Control,
+    Span,
+    End,
+}
+
+/// An answer of the sampler.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum SamplerReply {
+    Ready { seats: Vec<SpinnerLocation>, blind: Vec<BlindSpot> },
+    Provoked { seen: Vec<(usize, usize)> },
+    Spanning,
+    Done { gaps: Vec<(usize, Option<SamplerObservation>)> },
+    Failed { reason: AbsenceReason },
+}
+
+/// The thread that spins on one CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpinnerLocation {
+    /// Its CPU.
+    pub cpu: usize,
+    /// Its thread.
+    pub tid: i32,
+    /// The file descriptor of its ring of gaps.
+    ring: i32,
+}
+
+/// What the sampler saw on one CPU in the span.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SamplerObservation {
+    /// The gaps.
+    pub gaps: GapStatistics,
+    /// How long it ran, in nanoseconds.
+    pub span_ns: u64,
+    /// How often the clock went backwards.
+    pub backwards: u64,
+    /// Whether it was no longer confined to its CPU at the end: another process moved it, or the
+    /// CPU went offline.
+    pub moved: bool,
+}
+
+/// The client side of the sampler process.
+#[derive(Debug)]
+pub struct SamplerProcess {
+    worker: WorkerProcess,
+    /// Every spinner.
+    pub spinners: Vec<SpinnerLocation>,
+    /// Each CPU whose gaps can be read while its spinner runs, and its ring of gaps.
+    rings: Vec<(usize, GapRingReader)>,
+    /// What the sampler cannot see.
+    pub blind: Vec<BlindSpot>,
+}
+
+impl SamplerProcess {
+    /// Starts a spinner on every CPU. `files` are the shield's cgroup files that take a process
+    /// number; empty without a shield.
+    ///
+    /// # Errors
+    /// The reason why the sampler cannot run.
+    pub fn start(
+        cpus: &CpuSet,
+        files: Vec<String>,
+        threshold_ns: u64,
+        span: Duration,
+    ) -> Result<SamplerProcess, AbsenceReason> {
+        let worker = WorkerProcess::start(&[HIDDEN]).map_err(|e| failed("cannot start", &e))?;
+        let (spinners, rings, blind) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sampler = SamplerProcess { worker, spinners, rings, blind };
+        let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
+        let request = SamplerRequest::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
+        match sampler.request(&request)? {
+            SamplerReply::Ready { seats, blind } => {
+                (sampler.spinners, sampler.blind) = (seats, blind);
+                sampler.open_rings();
+                Ok(sampler)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn open_rings(&mut self) {
+        let pid = self.worker.pid();
+        for spinner in &self.spinners {
+            match GapRingReader::open(pid, spinner.ring, RING_CAPACITY) {
+                Ok(ring) => self.rings.push((spinner.cpu, ring)),
+                Err(e) => {
+                    let (cpu, answer) = (spinner.cpu, e.to_string());
+                    self.blind.push(BlindSpot::GapMoments { cpu, answer });
+                }
+            }
+        }
+    }
+
+    /// Reads the new gaps of the span: CPU, gaps in the order of time, and a tick before which no
+    /// new gap begins. Sends no request and interrupts no watched CPU.
+    pub fn drain(&mut self) -> Vec<(usize, Vec<Gap>, u64)> {
+        let mut drained = Vec::new();
+        for (cpu, ring) in &mut self.rings {
+            let mut gaps = Vec::new();
+            let complete_until = ring.drain(&mut gaps);
+            drained.push((*cpu, gaps, complete_until));
+        }
+        drained
+    }
+
+    fn request(&mut self, request: &SamplerRequest) -> Result<SamplerReply, AbsenceReason> {
+        let line = serde_json::to_string(request).map_err(AbsenceReason::failed)?;
+        self.worker.send(&line).map_err(|e| failed("the sampler has exited", &e))?;
+        let line = self.worker.receive(ANSWER_TIMEOUT).map_err(|e| failed("no answer", &e))?;
+        match serde_json::from_str(&line) {
+            Ok(SamplerReply::Failed { reason }) => Err(reason),
+            Ok(answer) => Ok(answer),
+            Err(e) => Err(failed("invalid answer", &e)),
+        }
+    }
+
+    /// Provokes function-call IPIs on every CPU.
+    ///
+    /// # Errors
+    /// The reason why that failed.
+    pub fn control(&mut self) -> Result<ProvokedInterrupt, AbsenceReason> {
+        match self.request(&SamplerRequest::Control)? {
+            SamplerReply::Provoked { seen } => {
+                Ok(ProvokedInterrupt { by: ProvokeMethod::Membarrier, seen })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Begins the span: gaps count from now on.
+    ///
+    /// # Errors
+    /// The sampler has exited.
+    pub fn begin_span(&mut self) -> Result<(), AbsenceReason> {
+        match self.request(&SamplerRequest::Span)? {
+            SamplerReply::Spanning => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends the span: gaps no longer count. The spinners keep running, so that stopping them is not
+    /// counted either.
+    ///
+    /// # Errors
+    /// The sampler has exited.
+    pub fn end_span(&mut self) -> Result<Vec<(usize, Option<SamplerObservation>)>, AbsenceReason> {
+        match self.request(&SamplerRequest::End)? {
+            SamplerReply::Done { mut gaps } => {
+                for (cpu, ring) in &self.rings {
+                    let observed = gaps.iter_mut().find(|(observed_cpu, _)| observed_cpu == cpu);
+                    if let Some((_, Some(observation))) = observed {
+                        observation.gaps.overflow = ring.lost;
+                    }
+                }
+                Ok(gaps)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> AbsenceReason {
+    AbsenceReason::Failed { what: format!("{what}: {error}") }
+}
+
+fn unexpected(answer: &SamplerReply) -> AbsenceReason {
+    AbsenceReason::failed(format_args!("unexpected answer: {answer:?}"))
+}
+
+/// The sampler process: answers requests until the other end closes the connection.
+pub fn serve(host: &Host) {
+    let parent = WorkerEnd::start();
+    let mut spinners: Option<SpinnerSet> = None;
+    while let Some(line) = parent.next() {
+        let answer = serde_json::from_str(&line)
+            .map_err(AbsenceReason::failed)
+            .and_then(|request| handle(host, &request, &mut spinners))
+            .unwrap_or_else(|reason| SamplerReply::Failed { reason });
+        let line = serde_json::to_string(&answer).unwrap_or_default();
+        if parent.answer(&line).is_err() {
+            break;
+        }
+    }
+}
+
+/// Carries out one request.
+fn handle(
+    host: &Host,
+    request: &SamplerRequest,
+    spinners: &mut Option<SpinnerSet>,
+) -> Result<SamplerReply, AbsenceReason> {
+    if let SamplerRequest::Start { cpus, files, threshold_ns, limit_ns } = request {
+        let started = SpinnerSet::start(host, cpus, files, *threshold_ns, *limit_ns)?;
+        let mut seats = Vec::new();
+        for (cpu, spinner) in &started.spinners {
+            let (tid, ring) = (spinner.tid(), spinner.ring_number());
+            seats.push(SpinnerLocation { cpu: *cpu, tid, ring });
+        }
+        let blind = started.blind.clone();
+        *spinners = Some(started);
+        return Ok(SamplerReply::Ready { seats, blind });
+    }
+    let spinners = spinners.as_ref().ok_or_else(|| AbsenceReason::failed("not started"))?;
+    match request {
+        SamplerRequest::Control => spinners.control(),
+        SamplerRequest::Span => {
+            spinners.set_phase(LoopPhase::Span);
+            Ok(SamplerReply::Spanning)
+        }
+        SamplerRequest::End | SamplerRequest::Start { .. } => Ok(spinners.end()),
+    }
+}
+
+/// The spinners of all CPUs.
+#[derive(Debug)]
+struct SpinnerSet {
+    spinners: Vec<(usize, Spinner)>,
+    blind: Vec<BlindSpot>,
+    threshold_ns: u64,
+    start: ClockPair,
+}
+
+/// The sampler's clock and the kernel's clock at (nearly) the same moment.
+#[derive(Debug, Clone, Copy)]
+struct ClockPair {
+    ticks: u64,
+    ns: u64,
+}
+
+impl ClockPair {
+    fn now() -> ClockPair {
+        ClockPair { ticks: sampler::ticks(), ns: sampler::raw_ns() }
+    }
+
+    /// Ticks of the sampler's clock per nanosecond since `earlier`.
+    fn rate(self, earlier: ClockPair) -> f64 {
+        let ns = self.ns.saturating_sub(earlier.ns).max(1);
+        as_f64(self.ticks.saturating_sub(earlier.ticks)) / as_f64(ns)
+    }
+}
+
+/// Exact up to 2^53, which is more than a month in ticks or nanoseconds.
+#[expect(clippy::cast_precision_loss, reason = "rounding of huge spans is of no consequence")]
+fn as_f64(n: u64) -> f64 {
+    n as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates; spans are not negative"
+)]
+fn as_u64(n: f64) -> u64 {
+    n.round() as u64
+}
+
+fn ns_to_ticks(ns: u64, ticks_per_ns: f64) -> u64 {
+    as_u64(as_f64(ns) * ticks_per_ns)
+}
+
+fn ticks_to_ns(ticks: u64, ticks_per_ns: f64) -> u64 {
+    as_u64(as_f64(ticks) / ticks_per_ns)
+}
+
+impl SpinnerSet {
+    fn start(
+        host: &Host,
+        cpus: &CpuSet,
+        files: &[String],
+        threshold_ns: u64,
+        limit_ns: u64,
+    ) -> Result<SpinnerSet, AbsenceReason> {
+        let start = ClockPair::now();
+        // Long enough to know the clock rate to one part in a thousand, which a threshold needs.
+        std::thread::sleep(Duration::from_millis(20));
+        let now = ClockPair::now();
+        let rate = now.rate(start);
+
+        let mut blind = Vec::new();
+        if let Err(e) = sampler::register_barrier() {
+            blind.push(BlindSpot::NoBarrier { answer: e.to_string() });
+        }
+        let settings = sampler::SpinnerSettings {
+            deadline: now.ticks.saturating_add(ns_to_ticks(limit_ns, rate)),
+            control_threshold: ns_to_ticks(threshold_ns.min(300), rate),
+            span_threshold: ns_to_ticks(threshold_ns, rate),
+            ring_capacity: RING_CAPACITY,
+        };
+        let mut spinners = Vec::new();
+        for cpu in cpus.iter() {
+            let spinner =
+                Spinner::start(settings).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
+            for file in files {
+                host.write(file, &spinner.tid().to_string()).map_err(AbsenceReason::failed)?;
+            }
+            sched::set_affinity(spinner.tid(), &CpuSet::single(cpu))
+                .map_err(|e| explain_affinity(cpu, &e))?;
+            drop_realtime_policy(spinner.tid()).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
+            if !spinner.locked {
+                blind.push(BlindSpot::UnlockedMemory { cpu });
+            }
+            spinner.set_phase(LoopPhase::Idle);
+            spinners.push((cpu, spinner));
+        }
+        Ok(SpinnerSet { spinners, blind, threshold_ns, start })
+    }
+
+    fn set_phase(&self, phase: LoopPhase) {
+        for (_, spinner) in &self.spinners {
+            spinner.set_phase(phase);
+        }
+    }
+
+    /// Waits for the sample of a phase that just ended; `None` when the spinner does not write it.
+    fn sample(spinner: &Spinner, phase: LoopPhase) -> Option<(LoopSample, Vec<Gap>)> {
+        for _ in 0..2000 {
+            if let Some(sample) = spinner.sample(phase) {
+                return Some(sample);
+            }
+            if !spinner.is_running() {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Waits until every spinner is on its CPU, because a barrier interrupts only running threads.
+    fn wait_on_cpus(&self) {
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(1));
+            let beats: Vec<u64> =
+                self.spinners.iter().map(|(_, spinner)| spinner.last_tick()).collect();
+            // A spinner reads the clock much faster than this loop goes round.
+            for _ in 0..100 {
+                let mut spinners = self.spinners.iter().zip(&beats);
+                if spinners.all(|((_, spinner), beat)| spinner.last_tick() != *beat) {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Runs the positive control. Each barrier interrupts every CPU of the sampler between two
+    /// readings of the clock. A gap of the spinner that overlaps this time proves that it sees.
+    fn control(&self) -> Result<SamplerReply, AbsenceReason> {
+        self.set_phase(LoopPhase::Control);
+        let mut windows = Vec::new();
+        for _ in 0..TIMES {
+            self.wait_on_cpus();
+            let before = sampler::ticks();
+            sampler::barrier().map_err(|e| failed("membarrier", &e))?;
+            windows.push((before, sampler::ticks()));
+        }
+        self.set_phase(LoopPhase::Idle);
+        let mut counts = Vec::new();
+        for (cpu, spinner) in &self.spinners {
+            let sample = SpinnerSet::sample(spinner, LoopPhase::Control);
+            let count = sample.map_or(0, |(_, gaps)| count_hit_windows(&windows, &gaps));
+            counts.push((*cpu, count));
+        }
+        Ok(SamplerReply::Provoked { seen: counts })
+    }
+
+    fn end(&self) -> SamplerReply {
+        self.set_phase(LoopPhase::Idle);
+        let rate = ClockPair::now().rate(self.start);
+        let mut gaps = Vec::new();
+        for (cpu, spinner) in &self.spinners {
+            let sample = SpinnerSet::sample(spinner, LoopPhase::Span);
+            let affinity = sched::affinity(spinner.tid());
+            let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::single(*cpu));
+            let observation = sample.map(|(sample, _)| SamplerObservation {
+                moved,
+                ..convert_sample(&sample, rate, self.threshold_ns)
+            });
+            gaps.push((*cpu, observation));
+        }
+        SamplerReply::Done { gaps }
+    }
+}
+
+/// The number of windows that at least one gap overlaps.
+fn count_hit_windows(windows: &[(u64, u64)], gaps: &[Gap]) -> usize {
+    let hit = windows
+        .iter()
+        .filter(|(start, end)| gaps.iter().any(|gap| gap.end >= *start && gap.start <= *end));
+    hit.count()
+}
+
+/// Drops a real-time policy that the thread inherited from this process. A spinning real-time task
+/// starves the kernel threads of its CPU, and the machine hangs.
+fn drop_realtime_policy(tid: i32) -> std::io::Result<()> {
+    match sched::policy(tid)? {
+        SchedPolicy::Other { .. } | SchedPolicy::Batch { .. } | SchedPolicy::Idle => Ok(()),
+        _ => sched::set_policy(tid, SchedPolicy::Other { nice: 0 }),
+    }
+}
+
+/// Why the sampler cannot run on a CPU. EINVAL means that its cpuset does not contain that CPU
+/// (kernel/sched/syscalls.c, `__sched_setaffinity()`).
+fn explain_affinity(cpu: usize, error: &std::io::Error) -> AbsenceReason {
+    if error.raw_os_error() == Some(22) {
+        AbsenceReason::OutsideCpuset { cpu }
+    } else {
+        AbsenceReason::CpuRefused { cpu, answer: error.to_string() }
+    }
+}
+
+/// Converts a sample from ticks to nanoseconds.
+fn convert_sample(sample: &LoopSample, rate: f64, threshold_ns: u64) -> SamplerObservation {
+    let looking = sample.last.saturating_sub(sample.first).saturating_sub(sample.sum);
+    SamplerObservation {
+        gaps: GapStatistics {
+            resolution_ns: as_f64(looking) / as_f64(sample.loops.max(1)) / rate,
+            threshold_ns,
+            count: sample.gaps,
+            max_ns: ticks_to_ns(sample.max, rate),
+            sum_ns: ticks_to_ns(sample.sum, rate),
+            longest_ns: ticks_to_ns(sample.longest, rate),
+            overflow: 0,
+        },
+        span_ns: ticks_to_ns(sample.last.saturating_sub(sample.first), rate),
+        backwards: sample.backwards,
+        moved: false,
+    }
+}

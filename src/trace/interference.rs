@@ -1,0 +1,75 @@
+//! Detects when another process changes what the tracing instance records, and names that process.
+//! An instrument that was interfered with proves nothing.
+
+use crate::documents::evidence::TraceInterference;
+use cpushield_linux::tracefs::{
+    ControlSetting, InstanceAccess, InstanceWatch, TouchedFile, TraceInstance, changed_settings,
+};
+use cpushield_linux::{CpuSet, Host};
+
+/// The most interferences that are kept.
+const KEPT_MAX: usize = 32;
+
+/// Monitors the tracing instance for changes since it was armed.
+#[derive(Debug)]
+pub struct InterferenceMonitor {
+    cpus: CpuSet,
+    events: Vec<(&'static str, &'static str)>,
+    armed: Vec<ControlSetting>,
+    /// `None` where files cannot be watched; their contents are still compared.
+    watch: Option<InstanceWatch>,
+    found: Vec<TraceInterference>,
+}
+
+impl InterferenceMonitor {
+    /// Starts monitoring, right after the recording started.
+    pub fn start(
+        instance: &TraceInstance<'_>,
+        cpus: CpuSet,
+        events: Vec<(&'static str, &'static str)>,
+    ) -> InterferenceMonitor {
+        let watch = instance.watch_files(&cpus, &events).ok();
+        let armed = instance.settings(&cpus, &events);
+        InterferenceMonitor { cpus, events, armed, watch, found: Vec::new() }
+    }
+
+    /// Collects what happened since the last call, while the processes that did it may still run.
+    pub fn poll(&mut self, host: &Host) {
+        let touches = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();
+        for TouchedFile { file, access, pid } in touches {
+            let by = pid.map(|pid| process_name(host, pid));
+            self.add(match access {
+                InstanceAccess::Written => TraceInterference::Written { file, by },
+                InstanceAccess::Opened => TraceInterference::Opened { file, by },
+                InstanceAccess::Removed => TraceInterference::Removed { file },
+                InstanceAccess::Unknown => TraceInterference::Unreported,
+            });
+        }
+    }
+
+    /// Returns all interference so far. Reads the settings again and compares them with those at
+    /// the start.
+    pub fn found(&mut self, host: &Host, instance: &TraceInstance<'_>) -> Vec<TraceInterference> {
+        self.poll(host);
+        let now = instance.settings(&self.cpus, &self.events);
+        for (ControlSetting { file, text }, found) in changed_settings(&self.armed, &now) {
+            let (armed, found) = (text.unwrap_or_default(), found.unwrap_or_default());
+            self.add(TraceInterference::SettingChanged { file, armed, found });
+        }
+        self.found.clone()
+    }
+
+    fn add(&mut self, interference: TraceInterference) {
+        if self.found.len() < KEPT_MAX && !self.found.contains(&interference) {
+            self.found.push(interference);
+        }
+    }
+}
+
+/// `trace-cmd (812)`, or only the number when the process has ended.
+fn process_name(host: &Host, pid: i32) -> String {
+    match host.task(pid, pid) {
+        Ok(task) => format!("{} ({pid})", task.comm),
+        Err(_) => format!("process {pid}, which has ended,"),
+    }
+}

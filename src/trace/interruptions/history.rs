@@ -1,0 +1,146 @@
+//! [`EventHistory`]: every single interruption, for timelines. Kept only on request:
+//! a verdict needs only sums.
+
+use super::parts::{InterruptionKind, NestedFrame};
+use super::{CulpritKey, InterruptionTracker};
+use crate::trace::trace_events::X86Vector;
+
+/// One entry of the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogEntry {
+    /// When it began, in ticks.
+    pub begun: u64,
+    /// When it ended; the same moment when its end is unknown.
+    pub end: u64,
+    /// Depth inside the interruption; 0 is the interruption itself, or undisturbed time.
+    pub depth: usize,
+    /// What it is.
+    pub what: LogEntryKind,
+    /// The stack of its beginning, by its number in [`InterruptionTracker::stacks`].
+    pub stack: Option<u32>,
+}
+
+/// The kind of a history entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogEntryKind {
+    /// This task ran undisturbed: the workload, or the idle loop where there is none.
+    Undisturbed(i32),
+    /// An interruption, and what it is counted under.
+    Interruption(CulpritKey),
+    /// Something inside an interruption: its kind in words, and its culprit.
+    Frame(&'static str, CulpritKey),
+    /// Events are missing here.
+    Lost,
+}
+
+/// The history of one CPU.
+#[derive(Debug, Default)]
+pub struct EventHistory {
+    /// Entries of the interruption that is still open, innermost first.
+    open: Vec<LogEntry>,
+    /// Finished entries in the order of time, outer ones first.
+    done: Vec<LogEntry>,
+}
+
+impl EventHistory {
+    pub(super) fn undisturbed(&mut self, begun: u64, end: u64, pid: i32) {
+        if end > begun {
+            self.done.push(LogEntry {
+                begun,
+                end,
+                depth: 0,
+                what: LogEntryKind::Undisturbed(pid),
+                stack: None,
+            });
+        }
+    }
+
+    pub(super) fn frame(&mut self, depth: usize, frame: &NestedFrame, end: u64) {
+        let what = LogEntryKind::Frame(kind_name(frame.kind), frame.identity());
+        self.open.push(LogEntry { begun: frame.begun, end, depth, what, stack: frame.stack });
+    }
+
+    pub(super) fn nmi(&mut self, (begun, end): (u64, u64), depth: usize, key: CulpritKey) {
+        self.open.push(LogEntry {
+            begun,
+            end,
+            depth,
+            what: LogEntryKind::Frame("NMI", key),
+            stack: None,
+        });
+    }
+
+    pub(super) fn interruption(&mut self, begun: u64, end: u64, key: CulpritKey) {
+        self.open.push(LogEntry {
+            begun,
+            end,
+            depth: 0,
+            what: LogEntryKind::Interruption(key),
+            stack: None,
+        });
+        self.open.sort_by_key(|entry| (entry.begun, entry.depth));
+        self.done.append(&mut self.open);
+    }
+
+    pub(super) fn lost(&mut self, at: u64) {
+        self.done.push(LogEntry {
+            begun: at,
+            end: at,
+            depth: 0,
+            what: LogEntryKind::Lost,
+            stack: None,
+        });
+    }
+}
+
+impl InterruptionTracker {
+    /// Keeps every entry from now on.
+    pub fn keep_history(&mut self) {
+        self.history = Some(EventHistory::default());
+    }
+
+    /// Takes the finished entries.
+    pub fn take_history(&mut self) -> Vec<LogEntry> {
+        self.history.as_mut().map(|history| std::mem::take(&mut history.done)).unwrap_or_default()
+    }
+
+    /// Takes the finished entries, including those inside the open interruption, in the order of
+    /// end.
+    pub fn take_all_entries(&mut self) -> Vec<LogEntry> {
+        let Some(history) = &mut self.history else { return Vec::new() };
+        history.done.append(&mut history.open);
+        std::mem::take(&mut history.done)
+    }
+
+    /// Ends everything that is open; no event follows.
+    pub fn finish(&mut self, at: u64) {
+        let at = at.max(self.last);
+        self.end_unless_nested();
+        if self.interruption.is_some() {
+            self.charge_time(at);
+            self.end_interruption(at);
+        } else {
+            self.end_undisturbed(at);
+        }
+    }
+}
+
+fn kind_name(kind: InterruptionKind) -> &'static str {
+    match kind {
+        InterruptionKind::Vector(X86Vector::LocalTimer) => "local timer interrupt",
+        InterruptionKind::Vector(X86Vector::Reschedule) => "reschedule IPI",
+        InterruptionKind::Vector(X86Vector::CallMany | X86Vector::CallOne) => "function call IPI",
+        InterruptionKind::Vector(X86Vector::IrqWork) => "irq_work interrupt",
+        InterruptionKind::Vector(_) => "interrupt",
+        InterruptionKind::Irq => "device interrupt",
+        InterruptionKind::Softirq => "softirq",
+        InterruptionKind::Hrtimer => "hrtimer",
+        InterruptionKind::Timer => "timer",
+        InterruptionKind::Call => "called function",
+        InterruptionKind::Work => "work item",
+        InterruptionKind::Task => "task",
+        InterruptionKind::Syscall => "system call",
+        InterruptionKind::PageFault => "page fault",
+        InterruptionKind::Kernel => "kernel",
+    }
+}

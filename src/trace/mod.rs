@@ -1,0 +1,471 @@
+//! The kernel's trace as witness: a private tracing instance whose binary pages are read from a
+//! housekeeping CPU and turned into interruptions by cause and culprit.
+//!
+//! How it is used:
+//!
+//! 1. [`TraceRecorder::arm`] before the workload starts: creates the instance, sizes its buffers
+//!    and enables the events. This interrupts every CPU, because the kernel patches its code. That
+//!    is why it comes first.
+//! 2. [`TraceRecorder::start`] starts recording; it costs the watched CPUs nothing.
+//! 3. [`TraceRecorder::poll`], every 50 to 100 ms from a housekeeping thread, reads and counts the
+//!    new records. It never waits on the buffer, because the kernel would wake a waiter with an
+//!    interrupt on the watched CPU (`rb_wakeups()`).
+//! 4. [`TraceRecorder::end_phase`] ends a phase and returns its evidence; the next begins at the
+//!    same moment. So the positive control has separate phases before and after the span.
+//! 5. Dropping the recorder restores everything.
+//!
+//! Not here: what to watch and for how long (`verify::watch`), and what the evidence means
+//! (`verify::judge`).
+
+mod afterwards;
+mod arm;
+pub mod breach;
+mod channel;
+mod culprit_stats;
+mod decode;
+mod entry_events;
+mod flight_recorder;
+mod gap_correlation;
+mod interference;
+mod interruptions;
+mod ipi_senders;
+mod privilege;
+mod record_window;
+pub mod recording;
+pub mod replay;
+mod stacks;
+mod tasks;
+pub mod timeline;
+mod trace_events;
+
+use crate::documents::evidence::{
+    AbsenceReason, BlindReason, BlindSpot, CpuDoubt, GapAttribution, InterruptSender,
+    InterruptionCount,
+};
+use arm::ArmedTrace;
+use channel::{CpuChannel, TracePhase};
+use cpushield_linux::clock::{self, TickScale};
+use cpushield_linux::page_buffer::PageBuffer;
+use cpushield_linux::sampler::Gap;
+use cpushield_linux::text::kallsyms::KernelSymbols;
+use cpushield_linux::tracefs::TraceInstance;
+use cpushield_linux::{CpuSet, Error, Host};
+use culprit_stats::CulpritNames;
+pub use culprit_stats::TaskName;
+use decode::EventDecoder;
+pub use entry_events::{EntryEvent, RecordedEvent};
+use flight_recorder::FlightRecorder;
+use interference::InterferenceMonitor;
+use interruptions::TraceContext;
+use ipi_senders::IpiSenders;
+pub use record_window::ReadSpan;
+use recording::RecordingSpool;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use tasks::{look_up_task, ran_mostly};
+
+/// What to record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordRequest {
+    /// The CPUs to watch.
+    pub cpus: CpuSet,
+    /// Whether to record system calls too. While armed, this slows every system call on the machine
+    /// a little.
+    pub syscalls: bool,
+    /// Whether to record the stack behind each event, which costs some microseconds for each event.
+    pub stacks: bool,
+}
+
+/// What the trace saw on one CPU in one phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceEvidence {
+    /// The CPU.
+    pub cpu: usize,
+    /// Length of the phase in nanoseconds.
+    pub span_ns: u64,
+    /// Entries into the kernel from user mode: those with an event of their own (vectors, device
+    /// interrupts, page faults, NMIs, and system calls when requested), and on CPUs of `nohz_full=`
+    /// those that only context tracking reports.
+    pub entries: u64,
+    /// Interrupts and NMIs that hit kernel code: a system call, a page fault, another interrupt, a
+    /// kernel thread, the idle loop.
+    #[serde(default)]
+    pub kernel_interrupts: u64,
+    /// Whether `entries` is complete: system calls were traced, or context tracking reported on
+    /// this CPU.
+    #[serde(default)]
+    pub whole: bool,
+    /// Whether context tracking reported on this CPU.
+    #[serde(default)]
+    pub tracked: bool,
+    /// Task switches.
+    pub switches: u64,
+    /// The number of interruptions: the sum of `count` over [`Self::interruptions`].
+    pub interruption_count: u64,
+    /// Interruptions by cause and culprit, most frequent first.
+    pub interruptions: Vec<InterruptionCount>,
+    /// Longest time of the workload in user mode without an interruption, in nanoseconds; without a
+    /// workload, the longest idle time. `None` when it never ran.
+    pub longest_ns: Option<u64>,
+    /// The correlation with the gaps of the sampler; `None` without a sampler.
+    #[serde(default)]
+    pub joined: Option<GapAttribution>,
+    /// The senders of interrupts from other CPUs.
+    #[serde(default)]
+    pub senders: Vec<InterruptSender>,
+    /// Events that the kernel dropped because the buffer was full.
+    pub lost: u64,
+    /// Bytes of the trace that could not be decoded.
+    pub skipped_bytes: u64,
+    /// Name and count of each event that was seen.
+    pub events: Vec<(String, u64)>,
+    /// What weakens the evidence: lost events, a clock that went backwards, …
+    pub doubts: Vec<CpuDoubt>,
+}
+
+/// A running trace of some CPUs.
+#[derive(Debug)]
+pub struct TraceRecorder<'h> {
+    host: &'h Host,
+    // Before the instance: it cannot be removed while its files are open.
+    channels: Vec<CpuChannel>,
+    instance: TraceInstance<'h>,
+    /// The senders of IPIs; `None` where they cannot be seen.
+    senders: Option<IpiSenders<'h>>,
+    decoder: EventDecoder,
+    context: TraceContext,
+    symbols: KernelSymbols,
+    tasks: HashMap<i32, TaskName>,
+    blind: Vec<BlindSpot>,
+    tsc: bool,
+    /// When it was armed, to measure the rate of the clock.
+    armed: clock::ClockReading,
+    /// Start of the phase, in ticks.
+    begun: u64,
+    /// Everything recorded before this tick has been read.
+    polled: u64,
+    /// Whether system calls are recorded.
+    syscalls: bool,
+    /// Whether a stack is recorded behind every event.
+    stacks: bool,
+    /// System and name of the events that are recorded.
+    events: Vec<(&'static str, &'static str)>,
+    /// The events that report an entry, in the order of the catalogue.
+    entry_events: Vec<EntryEvent>,
+    /// Whether another process changed what is recorded; `None` before the start.
+    interference: Option<InterferenceMonitor>,
+    /// The raw pages, when they are kept.
+    spool: Option<RecordingSpool>,
+    /// The recent history, when it is kept.
+    flight_recorder: Option<FlightRecorder>,
+}
+
+impl<'h> TraceRecorder<'h> {
+    /// Prepares the trace; nothing is recorded yet.
+    ///
+    /// # Errors
+    /// Tracing is not available or not allowed, or arming it now would hang.
+    pub fn arm(host: &'h Host, order: &RecordRequest) -> Result<TraceRecorder<'h>, AbsenceReason> {
+        let armed = clock::ClockReading::now();
+        let ArmedTrace { instance, formats, tsc, busy, stack, mut blind } = arm::arm(host, order)?;
+
+        let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
+        let entry_events = entry_events::in_formats(&formats);
+        let mut channels = Vec::new();
+        for cpu in order.cpus.iter() {
+            channels.push(CpuChannel::new(cpu, instance.pipe(cpu).map_err(pipe_refused)?));
+        }
+        let (mut decoder, unusable) = EventDecoder::new(&formats);
+        decoder.expect_stacks(stack);
+        let unusable = unusable.into_iter();
+        blind.extend(unusable.map(|event| BlindSpot::EventFields { event: event.to_owned() }));
+        let symbols = KernelSymbols::parse(&host.read("/proc/kallsyms").unwrap_or_default());
+        if symbols.is_empty() {
+            blind.push(BlindSpot::FunctionNames);
+        }
+        let context = TraceContext::from_symbols(&symbols);
+        let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
+        let senders = match busy {
+            false => IpiSenders::arm(host, &order.cpus, clock, order.stacks),
+            true => Err(BlindReason::CpuBusy),
+        };
+        let senders = senders.map_err(|reason| blind.push(BlindSpot::Senders { reason })).ok();
+        Ok(TraceRecorder {
+            host,
+            channels,
+            instance,
+            senders,
+            decoder,
+            context,
+            symbols,
+            tasks: HashMap::new(),
+            blind,
+            tsc,
+            armed,
+            begun: 0,
+            polled: 0,
+            syscalls: order.syscalls,
+            stacks: order.stacks,
+            events,
+            entry_events,
+            interference: None,
+            spool: None,
+            flight_recorder: None,
+        })
+    }
+
+    /// Keeps the raw pages from [`TraceRecorder::start`] on, for [`TraceRecorder::take_recording`].
+    /// With `last_ns`, keeps only those of the last `last_ns` nanoseconds.
+    pub fn keep_pages(&mut self, spool: PageBuffer, last_ns: Option<u64>) {
+        self.spool = Some(RecordingSpool::new(spool, last_ns));
+    }
+
+    /// What this trace cannot see on this kernel.
+    #[must_use]
+    pub fn blind(&self) -> &[BlindSpot] {
+        &self.blind
+    }
+
+    /// Sets the threads of the workload; may be called at any time. Children that they create on a
+    /// watched CPU are added. Without a workload, an idle CPU counts as undisturbed.
+    pub fn set_workload(&mut self, tids: &[i32]) {
+        self.context.workload = tids.iter().copied().collect();
+        if let Some(spool) = &mut self.spool {
+            spool.add_workload(tids);
+        }
+        for channel in &mut self.channels {
+            channel.tracker.workload_changed(&self.context);
+        }
+    }
+
+    /// Reads the clock of the trace.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        if self.tsc { clock::ticks().0 } else { clock::monotonic_ns() }
+    }
+
+    /// Converts ticks of that clock to nanoseconds.
+    #[must_use]
+    pub fn scale(&self) -> TickScale {
+        let nanoseconds = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
+        if self.tsc {
+            TickScale::between(self.armed, clock::ClockReading::now()).unwrap_or(nanoseconds)
+        } else {
+            nanoseconds
+        }
+    }
+
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn start(&mut self) -> cpushield_linux::Result<()> {
+        // The event of an NMI has its duration in nanoseconds.
+        self.context.ticks_per_ns = 1.0 / self.scale().ns_per_tick;
+        for channel in &mut self.channels {
+            channel.discard()?;
+            channel.stats = self.instance.stats(channel.cpu)?;
+        }
+        self.instance.start()?;
+        let cpus = self.channels.iter().map(|channel| channel.cpu).collect();
+        let events = self.events.clone();
+        self.interference = Some(InterferenceMonitor::start(&self.instance, cpus, events));
+        let begun = self.now();
+        for channel in &mut self.channels {
+            channel.tracker.recording_started(begun);
+        }
+        self.begin_phase(begun);
+        Ok(())
+    }
+
+    /// Reads and counts what the kernel has recorded since the last call. Never waits.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn poll(&mut self) -> cpushield_linux::Result<()> {
+        let now = self.now();
+        for channel in &mut self.channels {
+            let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
+            channel.read(&self.decoder, &mut self.context, None, keep)?;
+            channel.advance(now);
+        }
+        if let Some(senders) = &mut self.senders {
+            senders.poll();
+        }
+        if let Some(monitor) = &mut self.interference {
+            monitor.poll(self.host);
+        }
+        self.look_up_tasks();
+        self.record_history(now);
+        self.polled = now;
+        Ok(())
+    }
+
+    /// Correlates gaps of the sampler on this CPU with the trace, where both use the same clock.
+    /// The gaps are in the order of time; no other gap begins before tick `complete_until`.
+    pub fn add_gaps(&mut self, cpu: usize, gaps: &[Gap], complete_until: u64) {
+        let channel = self.channels.iter_mut().find(|channel| channel.cpu == cpu);
+        if let (Some(spool), true) = (&mut self.spool, self.tsc) {
+            spool.add_gaps(cpu, gaps);
+        }
+        if let (Some(channel), true) = (channel, self.tsc) {
+            channel.correlator.add_gaps(gaps, complete_until);
+        }
+    }
+
+    /// Ends a phase and returns its evidence, one entry for each watched CPU.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn end_phase(&mut self) -> cpushield_linux::Result<Vec<TraceEvidence>> {
+        let (begun, end, scale) = (self.begun, self.now(), self.scale());
+        let mut phases = Vec::new();
+        for channel in &mut self.channels {
+            let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
+            let ended = channel.read(&self.decoder, &mut self.context, Some(end), keep)?;
+            phases.push(ended.unwrap_or_else(|| channel.end_phase(end)));
+            channel.advance(end);
+        }
+        if let Some(senders) = &mut self.senders {
+            senders.poll();
+            senders.read_saved_names();
+            if senders.is_partial() && !self.blind.contains(&BlindSpot::SomeSenders) {
+                self.blind.push(BlindSpot::SomeSenders);
+            }
+        }
+        self.look_up_tasks();
+        let span_ns = scale.ns(end.saturating_sub(begun));
+        let mut evidence = Vec::new();
+        for (channel, phase) in self.channels.iter_mut().zip(phases) {
+            for pid in phase.stats.rows.tasks().chain(phase.stats.silent) {
+                look_up_task(self.host, &mut self.tasks, pid);
+            }
+            let stats = self.instance.stats(channel.cpu)?;
+            let counted = stats.lost().saturating_sub(channel.stats.lost());
+            channel.stats = stats;
+            let ran = ran_mostly(self.host, channel.runner, span_ns);
+            let stacks = self.stacks.then(|| channel.tracker.stacks());
+            let names = CulpritNames { symbols: &self.symbols, tasks: &self.tasks, stacks };
+            let mut found =
+                build_evidence(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
+            found.joined = channel.correlator.end_phase(&names, &scale);
+            found.tracked = channel.tracker.is_tracked();
+            found.whole = self.syscalls || found.tracked;
+            let senders = self.senders.as_ref();
+            found.senders =
+                senders.map(|all| all.to(channel.cpu, &self.symbols)).unwrap_or_default();
+            if senders.is_some_and(|all| !all.is_partial()) {
+                ipi_senders::name_calls(
+                    &mut found.interruptions,
+                    &mut found.joined,
+                    &found.senders,
+                );
+            }
+            afterwards::name_entries_without_event(&mut found.interruptions, self.syscalls);
+            evidence.push(found);
+        }
+        self.begin_phase(end);
+        Ok(evidence)
+    }
+
+    /// Stops recording and restores everything. Dropping does the same but ignores errors.
+    ///
+    /// # Errors
+    /// The kernel's first answer that is an error.
+    pub fn close(self) -> cpushield_linux::Result<()> {
+        drop(self.channels);
+        self.instance.close()
+    }
+
+    /// Begins a phase, and notes which thread of the workload runs on each CPU.
+    fn begin_phase(&mut self, at: u64) {
+        self.begun = at;
+        if let Some(spool) = &mut self.spool {
+            spool.phases.push((at, ""));
+        }
+        if let Some(senders) = &mut self.senders {
+            senders.begin_phase();
+        }
+        for channel in &mut self.channels {
+            channel.runner = None;
+            channel.correlator.begin_phase(at, self.context.ticks_per_ns);
+        }
+        for tid in &self.context.workload {
+            let Ok(task) = self.host.task(*tid, *tid) else { continue };
+            let channel = self.channels.iter_mut().find(|channel| channel.cpu == task.cpu);
+            if let (Some(channel), 'R', Some(time)) =
+                (channel, task.state, self.host.cpu_ticks(*tid).ok())
+            {
+                channel.runner = Some((*tid, time));
+            }
+        }
+    }
+
+    /// Looks up the names of tasks while they are alive.
+    fn look_up_tasks(&mut self) {
+        for channel in &self.channels {
+            for pid in channel.tracker.rows().tasks() {
+                look_up_task(self.host, &mut self.tasks, pid);
+            }
+        }
+    }
+}
+
+fn pipe_refused(error: Error) -> AbsenceReason {
+    AbsenceReason::TraceNotOpened { answer: error.to_string() }
+}
+
+/// Builds the evidence of one CPU.
+fn build_evidence(
+    cpu: usize,
+    span_ns: u64,
+    phase: &TracePhase,
+    names: &CulpritNames<'_>,
+    scale: &TickScale,
+    counted_lost: u64,
+    ran: Option<bool>,
+) -> TraceEvidence {
+    let stats = &phase.stats;
+    let lost = phase.lost.max(counted_lost).max(u64::from(phase.lost_unknown));
+    let after = stats.silent.map(|pid| names.thread(pid));
+    let counted = [
+        (lost, CpuDoubt::EventsLost { count: lost }),
+        (phase.skipped, CpuDoubt::BytesNotUnderstood { count: phase.skipped }),
+        (stats.backwards, CpuDoubt::EventsBackwards { count: stats.backwards }),
+        (stats.resyncs, CpuDoubt::TaskNotAnnounced { times: stats.resyncs, after }),
+    ];
+    let happened = counted.into_iter().filter(|(times, _)| *times > 0);
+    let mut doubts: Vec<CpuDoubt> = happened.map(|(_, doubt)| doubt).collect();
+    // Without a single event, only its CPU time shows that the workload ran at all. If it ran, it
+    // ran the whole time, because a switch would have been an event.
+    let silent = phase.records() == 0;
+    let longest_ns = match (silent, ran) {
+        (true, Some(true)) => Some(span_ns),
+        (true, Some(false)) => None,
+        _ => stats.longest.map(|ticks| scale.ns(ticks)),
+    };
+    if silent && ran == Some(false) {
+        doubts.push(CpuDoubt::WorkloadDidNotRun);
+    }
+    if scale.error_ppm > 1000.0 {
+        doubts.push(CpuDoubt::ClockInaccurate { error_ppm: scale.error_ppm });
+    }
+    TraceEvidence {
+        cpu,
+        span_ns,
+        entries: stats.entries,
+        kernel_interrupts: stats.kernel_interrupts,
+        switches: stats.switches,
+        interruption_count: stats.interruptions,
+        interruptions: stats.rows.interruptions(names, scale),
+        longest_ns,
+        whole: false,
+        tracked: false,
+        joined: None,
+        senders: Vec::new(),
+        lost,
+        skipped_bytes: phase.skipped,
+        events: phase.named().map(|(spec, n)| (spec.name.to_owned(), n)).collect(),
+        doubts,
+    }
+}
