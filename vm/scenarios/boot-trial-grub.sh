@@ -1,4 +1,5 @@
 # guest: 6.12-rt --grub --reset-after 90 --timeout 1000
+# slow: six boots, and a reset after a hang
 # A trial boot with a real GRUB. A trial that holds becomes permanent. After one that hangs (until a reset) or
 # crashes, the old entry boots by itself.
 . /host/lib.sh

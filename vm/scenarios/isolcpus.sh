@@ -2,7 +2,7 @@
 # find out. In both cases undo leaves what isolcpus= did at boot.
 # guest: 6.1-rt --append "isolcpus=3"
 # guest: 6.12-rt --append "isolcpus=3"
-# guest: 6.12 --systemd --append "isolcpus=3"
+# guest, slow: 6.12 --systemd --append "isolcpus=3"
 . /host/lib.sh
 partition() { cat /sys/fs/cgroup/cpushield*/cpuset.cpus.partition; }
 # Whether an unrelated program can move there.

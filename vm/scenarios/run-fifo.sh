@@ -1,8 +1,8 @@
 # A real-time program that never sleeps does not hang the machine, and all priorities are restored.
 # guest, slow: 6.12-rt --timeout 400
-# guest: 6.12-rt --systemd --timeout 400
+# guest, slow: 6.12-rt --systemd --timeout 400
 # guest: 6.1-rt --cgroup v1 --timeout 400
-# guest: 6.12 --timeout 400
+# guest, slow: 6.12 --timeout 400
 . /host/lib.sh
 needs apply run undo
 

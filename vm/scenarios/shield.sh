@@ -1,6 +1,6 @@
 # A shield does what it says, according to the kernel's own files, and undo leaves no trace of it.
-# guest: 6.12-rt
-# guest: 6.12-rt --systemd
+# guest, slow: 6.12-rt
+# guest, slow: 6.12-rt --systemd
 # guest: 6.1-rt --cgroup v1
 # guest: 6.1-rt --cgroup hybrid --systemd
 # guest: 6.12 --smp 8,cores=4,threads=2

@@ -1,8 +1,8 @@
 # More duties of undo: it leaves the changes of other processes, programs in the shield continue to run, and it
 # survives being killed or stopped at any moment, and damaged input.
-# guest, slow: 6.12-rt --timeout 400
-# guest: 6.12-rt --systemd --timeout 400
-# guest: 6.1-rt --cgroup v1 --timeout 400
+# guest: 6.12-rt --timeout 400
+# guest, slow: 6.12-rt --systemd --timeout 400
+# guest, slow: 6.1-rt --cgroup v1 --timeout 400
 . /host/lib.sh
 needs apply undo
 journal=/var/lib/cpushield/journal.jsonl

@@ -2,7 +2,7 @@
 # values from before the shield.
 # guest: 6.12-rt --append "nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
 # guest, slow: 6.12-rt
-# guest: 6.1-rt --cgroup v1
+# guest, slow: 6.1-rt --cgroup v1
 . /host/lib.sh
 needs apply undo verify
 grep -q nohz_full= /proc/cmdline && prepared=1 || prepared=''
