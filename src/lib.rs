@@ -14,6 +14,7 @@ pub mod documents;
 pub mod experiment;
 pub mod export;
 pub mod failure;
+pub mod glob;
 pub mod latency;
 pub mod live;
 pub mod load;

@@ -12,8 +12,11 @@ const COLUMNS_MAX: usize = 100;
 
 /// The modules of `src/` and what each may import.
 const IMPORTS: &[(&str, &[&str])] = &[
-    ("boot", &["causes", "change", "plan", "policy", "quote", "survey", "tunables", "with_text"]),
-    ("causes", &["with_text"]),
+    (
+        "boot",
+        &["causes", "change", "glob", "plan", "policy", "quote", "survey", "tunables", "with_text"],
+    ),
+    ("causes", &["glob", "with_text"]),
     (
         // Of a stage, only its documents and the values of its requests.
         "cli",
@@ -34,6 +37,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("change", &["quote"]),
     ("quote", &[]),
+    ("glob", &[]),
     ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
     ("compare", &["latency", "load", "verify", "with_text"]),
@@ -54,9 +58,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ui", &["failure"]),
-    ("survey", &[]),
+    ("survey", &["glob"]),
     ("policy", &[]),
-    ("tunables", &["causes", "change", "documents", "policy", "survey"]),
+    ("tunables", &["causes", "change", "documents", "glob", "policy", "survey"]),
     ("plan", &["causes", "change", "documents", "policy", "survey", "tunables"]),
     ("apply", &["change", "documents"]),
     ("run", &["apply", "change", "documents"]),
@@ -120,6 +124,7 @@ const PURE: &[&str] = &[
     "compare",
     "documents",
     "export",
+    "glob",
     "live",
     "plan",
     "policy",
