@@ -29,4 +29,5 @@ pub mod tunables;
 pub mod ui;
 pub mod verify;
 pub mod with_text;
+pub mod worker;
 pub mod workflow;

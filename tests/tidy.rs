@@ -38,6 +38,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("change", &["quote"]),
     ("quote", &[]),
     ("glob", &[]),
+    ("worker", &[]),
     ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
     ("compare", &["latency", "load", "verify", "with_text"]),
@@ -64,9 +65,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("plan", &["causes", "change", "documents", "policy", "survey", "tunables"]),
     ("apply", &["change", "documents"]),
     ("run", &["apply", "change", "documents"]),
-    ("latency", &["causes", "load", "policy", "survey", "verify", "with_text"]),
+    ("latency", &["causes", "load", "policy", "survey", "verify", "with_text", "worker"]),
     ("live", &["causes", "report", "survey", "verify", "with_text"]),
-    ("load", &["with_text"]),
+    ("load", &["with_text", "worker"]),
     ("screen", &[]),
     (
         "report",
@@ -89,7 +90,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "experiment",
         &["boot", "compare", "latency", "load", "policy", "quote", "tunables", "with_text"],
     ),
-    ("verify", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
+    (
+        "verify",
+        &["causes", "change", "plan", "policy", "survey", "tunables", "with_text", "worker"],
+    ),
     (
         "workflow",
         &[
@@ -113,6 +117,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "tunables",
             "ui",
             "verify",
+            "worker",
         ],
     ),
 ];

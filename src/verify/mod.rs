@@ -45,7 +45,6 @@ pub use positive_control::{
     ProvokedIpis, join_texts,
 };
 pub use reason::{HiddenTime, JudgeReason};
-pub use sampler::HIDDEN as SAMPLER;
 pub use second_witness::{EventEvidence, TraceInterference, WitnessDoubt};
 pub use verdict::*;
 pub use watch::watch;
