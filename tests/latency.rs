@@ -217,7 +217,7 @@ fn memory_does_not_grow_and_threads_end_with_the_measurement() {
 #[test]
 fn invalid_requests_are_refused_immediately() {
     for (words, code, wanted) in [
-        (&["--root", "/"][..], 2, "a recorded machine does not run"),
+        (&["--root", "/"][..], 2, "cannot be changed or measured"),
         (&["--cgroup", "/nonexistent"], 3, "cannot start"),
         (&["--histogram", "/nonexistent/file"], 3, "cannot write /nonexistent/file"),
     ] {

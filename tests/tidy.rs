@@ -12,8 +12,11 @@ const COLUMNS_MAX: usize = 100;
 
 /// The modules of `src/` and what each may import.
 const IMPORTS: &[(&str, &[&str])] = &[
-    ("boot", &["causes", "change", "plan", "policy", "quote", "survey", "tunables", "with_text"]),
-    ("causes", &["with_text"]),
+    (
+        "boot",
+        &["causes", "change", "glob", "plan", "policy", "quote", "survey", "tunables", "with_text"],
+    ),
+    ("causes", &["glob", "with_text"]),
     (
         // Of a stage, only its documents and the values of its requests.
         "cli",
@@ -34,6 +37,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("change", &["quote"]),
     ("quote", &[]),
+    ("glob", &[]),
+    ("worker", &[]),
     ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
     ("compare", &["documents", "latency", "load", "with_text"]),
@@ -54,15 +59,18 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ui", &["failure"]),
-    ("survey", &[]),
+    ("survey", &["glob"]),
     ("policy", &[]),
-    ("tunables", &["causes", "change", "documents", "policy", "survey"]),
+    ("tunables", &["causes", "change", "documents", "glob", "policy", "survey"]),
     ("plan", &["causes", "change", "documents", "policy", "survey", "tunables"]),
     ("apply", &["change", "documents"]),
     ("run", &["apply", "change", "documents"]),
-    ("latency", &["causes", "documents", "load", "observe", "survey", "trace", "with_text"]),
+    (
+        "latency",
+        &["causes", "documents", "load", "observe", "survey", "trace", "with_text", "worker"],
+    ),
     ("live", &["causes", "documents", "observe", "report", "survey", "trace", "with_text"]),
-    ("load", &["with_text"]),
+    ("load", &["with_text", "worker"]),
     ("screen", &[]),
     (
         "report",
@@ -89,7 +97,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         &["boot", "compare", "latency", "load", "policy", "quote", "tunables", "with_text"],
     ),
     ("trace", &["causes", "documents", "policy"]),
-    ("observe", &["causes", "documents", "trace"]),
+    ("observe", &["causes", "documents", "trace", "worker"]),
     ("verify", &["causes", "documents", "observe", "policy", "trace", "tunables"]),
     (
         "workflow",
@@ -117,6 +125,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "tunables",
             "ui",
             "verify",
+            "worker",
         ],
     ),
 ];
@@ -128,6 +137,7 @@ const PURE: &[&str] = &[
     "compare",
     "documents",
     "export",
+    "glob",
     "live",
     "plan",
     "policy",

@@ -251,7 +251,7 @@ fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
         (vec!["--cpus", "0", "--for", "0s"], 2, "longer than 0"),
         (vec!["--cpus", "zero"], 2, "not a CPU number"),
         (vec![], 3, "no shield is in force"),
-        (vec!["--root", machine], 2, "cannot be verified"),
+        (vec!["--root", machine], 2, "cannot be changed or measured"),
         (vec!["--cpus", "0", "--", "true"], 3, "a program is only watched in a shield"),
     ] {
         let output = verify(&words).output().unwrap();

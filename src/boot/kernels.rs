@@ -2,9 +2,10 @@
 //! which parameters they know. Takes the menu's entries and reads the files of these kernels.
 
 use super::document::{BootKernel, KernelRule, UnknownParameter, UnknownReason};
+use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::KernelParameter;
-use super::{kernel_file, kernel_glob};
+use crate::glob;
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -87,7 +88,7 @@ impl<'a> SelectedKernels<'a> {
         match &self.rule {
             KernelRule::Realtime => self.realtime(entry) == Some(true),
             KernelRule::First => index == 0,
-            KernelRule::Matching { glob } => kernel_glob::matches(glob, &entry.version),
+            KernelRule::Matching { glob: pattern } => glob::matches(pattern, &entry.version),
         }
     }
 

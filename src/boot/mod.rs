@@ -14,7 +14,6 @@ pub mod error;
 pub mod grub;
 mod journal;
 mod kernel_file;
-pub mod kernel_glob;
 mod kernels;
 pub mod kexec;
 pub mod line;

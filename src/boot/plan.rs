@@ -8,13 +8,13 @@ use super::document::{
     SkippedParameter, WantedParameter,
 };
 use super::error::BootError;
-use super::kernel_glob;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::running_kernel::possible_cpus;
 use super::warnings;
+use crate::glob;
 use crate::plan::{PlanRefusal, Shield, choose};
 use crate::policy::ShieldRequest;
 use crate::survey::{CommandLineFault, IsolationKind, Machine, isolation_setup};
@@ -214,8 +214,8 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
         }
     }
     match &request.kernels {
-        Some(glob) if !kernel_glob::is_plain(glob) => {
-            Err(BootError::NotPlain { what: "--kernels".to_owned(), text: glob.clone() })
+        Some(pattern) if !glob::is_plain(pattern) => {
+            Err(BootError::NotPlain { what: "--kernels".to_owned(), text: pattern.clone() })
         }
         _ => Ok(()),
     }

@@ -2,6 +2,7 @@
 //! its file in the kernel. One table; a name that is not in it is shown alone. Pure.
 
 use super::{Cause, Culprit};
+use crate::glob;
 
 /// A culprit of the kernel with a known purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,11 +212,7 @@ pub fn describe(culprit: &Culprit) -> Option<String> {
 #[must_use]
 pub fn find_by_name(name: &str) -> Option<&'static KnownCulprit> {
     let exact = KNOWN.iter().find(|known| known.name == name);
-    exact.or_else(|| {
-        KNOWN
-            .iter()
-            .find(|known| known.name.strip_suffix('*').is_some_and(|start| name.starts_with(start)))
-    })
+    exact.or_else(|| KNOWN.iter().find(|known| glob::matches(known.name, name)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! what prevents it. An interrupt whose call path is not in the table is named after the system
 //! call that sent it. Pure.
 
+use crate::glob;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -235,11 +236,8 @@ pub fn group_of_operation(operation: KernelOperation) -> Option<&'static Functio
 }
 
 fn is_match(pattern: &str, function: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => function.starts_with(start),
-        // The compiler may have split the function: `load_module.isra.0`.
-        None => function.split('.').next() == Some(pattern),
-    }
+    // The compiler may have split the function: `load_module.isra.0`.
+    glob::matches(pattern, function.split('.').next().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub struct AddArgs {
 /// There is no shield, or a task cannot be moved. Tasks that were moved before it stay in the
 /// shield.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
+    let work = global.open_to_change(ui)?;
     args.active.check(&work)?;
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let moved = add_processes(&work, &args.tids, assignment)?;

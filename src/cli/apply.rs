@@ -37,11 +37,10 @@ pub struct ApplyArgs {
 /// # Errors
 /// The request or the plan is wrong, or the shield could not be applied and was undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() && !args.dry_run {
-        return Err(Failure::usage("a recorded machine cannot be shielded")
-            .hint("--dry-run prints the commands for it"));
-    }
+    let work = match args.dry_run {
+        true => global.open(ui)?,
+        false => global.open_live(ui)?,
+    };
     let source = match &args.plan {
         Some(file) => PlanSource::File(file.clone()),
         None => PlanSource::Options(args.request.options()),

@@ -117,11 +117,10 @@ fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure
 /// # Errors
 /// As [`show`], or the boot loader's files cannot be written.
 fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() && !args.dry_run {
-        return Err(Failure::usage("a recorded machine cannot boot")
-            .hint("--dry-run prints the files that would be written"));
-    }
+    let work = match args.dry_run {
+        true => global.open(ui)?,
+        false => global.open_live(ui)?,
+    };
     let plan = plan_boot(&work, &args.request.options(), args.kernels.kernels.as_deref())?;
     let order = BootOrder { keep_default: args.keep_default, trial: args.trial, kexec: args.kexec };
     if args.dry_run {
@@ -151,10 +150,7 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
 /// # Errors
 /// There is no trial boot, or its end cannot be written.
 fn conclude(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(Failure::usage("a recorded machine has no boot"));
-    }
+    let work = global.open_live(ui)?;
     let end = conclude_trial(&work)?;
     ui.show(&end, || boot_trial_text(&end))
 }
@@ -164,10 +160,7 @@ fn conclude(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
 /// # Errors
 /// A file could not be restored.
 fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(Failure::usage("a recorded machine cannot boot"));
-    }
+    let work = global.open_live(ui)?;
     let undone = undo_boot(&work)?;
     ui.show(&undone, || boot_undone_text(undone.as_ref()))
 }

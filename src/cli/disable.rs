@@ -23,10 +23,7 @@ pub struct DisableArgs {
 /// # Errors
 /// The file cannot be removed, or the shield cannot be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(Failure::usage("a recorded machine cannot boot").hint("omit --root"));
-    }
+    let work = global.open_live(ui)?;
     let fate = if args.now { ActiveShieldFate::TakenDown } else { ActiveShieldFate::Kept };
     let document = disable_shield(&work, fate)?;
     ui.show(&document, || text(&document))?;

@@ -28,11 +28,7 @@ pub struct EnableArgs {
 /// # Errors
 /// The request cannot be planned, the shield cannot be applied, or the file cannot be written.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(Failure::usage("a recorded machine cannot boot")
-            .hint("show the plan for it: cpushield plan --root DIR"));
-    }
+    let work = global.open_live(ui)?;
     let when = if args.now { ApplyTime::NowToo } else { ApplyTime::NextBoot };
     let words = apply_arguments(&args.request);
     let (enabled, plan) = enable_shield(&work, &args.request.options(), words, when)?;

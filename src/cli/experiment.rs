@@ -54,16 +54,15 @@ impl ExperimentArgs {
 /// # Errors
 /// The matrix is wrong, this machine cannot run it, or a change cannot be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
+    let work = match args.status || args.dry_run {
+        true => global.open(ui)?,
+        false => global.open_live(ui)?,
+    };
     if args.status {
         let experiment = run_experiment::read_results(&work)?;
         return ui.show(&experiment, || {
             terminal_blocks(&report::blocks(&experiment), ui.width(), &paint)
         });
-    }
-    if !work.host.is_live() && !args.dry_run {
-        return Err(Failure::usage("a recorded machine does not run: nothing to measure")
-            .hint("omit --root"));
     }
     let reboot = args.reboot_permission();
     let experiment = match &args.file {

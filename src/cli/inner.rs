@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::workflow::internal::{self, NAMES, WorkerRole};
 use clap::{Parser, Subcommand};
-use cpushield_linux::CpuSet;
 use std::ffi::OsString;
 
 /// Internal subcommands
@@ -29,14 +28,7 @@ enum InternalCommand {
     },
     /// Keep CPUs modestly busy
     #[command(name = NAMES.gentle_load)]
-    Load {
-        /// The CPUs
-        cpus: CpuSet,
-        /// Exit when this process exits
-        parent: i32,
-        /// Exit after this many seconds
-        seconds: u64,
-    },
+    Load,
     /// A load of `latency`
     #[command(name = NAMES.load)]
     Work,
@@ -59,16 +51,14 @@ pub(super) fn is_internal(args: &[OsString]) -> bool {
 /// # Errors
 /// The subcommand failed.
 pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
-    let worker = match &inner.command {
+    match &inner.command {
         InternalCommand::Guard { pid } => {
             return internal::guard(&inner.global.open(ui)?, *pid);
         }
-        InternalCommand::Load { cpus, parent, seconds } => {
-            WorkerRole::GentleLoad { cpus: cpus.clone(), parent: *parent, seconds: *seconds }
-        }
-        InternalCommand::Work => WorkerRole::Load,
-        InternalCommand::Sample => WorkerRole::Sampler,
-        InternalCommand::Measure => WorkerRole::Measure,
-    };
-    internal::serve(worker)
+        InternalCommand::Load => internal::serve(WorkerRole::GentleLoad),
+        InternalCommand::Work => internal::serve(WorkerRole::Load),
+        InternalCommand::Sample => internal::serve(WorkerRole::Sampler),
+        InternalCommand::Measure => internal::serve(WorkerRole::Measure),
+    }
+    Ok(())
 }

@@ -116,11 +116,7 @@ impl LatencyArgs {
 /// # Errors
 /// The CPUs cannot be measured, or the limit does not hold.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(Failure::usage("a recorded machine does not run: nothing to measure")
-            .hint("omit --root"));
-    }
+    let work = global.open_live(ui)?;
     args.active.check(&work)?;
     let request = args.request();
     let (latency, save_error) = measure_latency(&work, &request)?;

@@ -109,6 +109,33 @@ impl GlobalArgs {
     fn open<'a>(&self, ui: &'a Ui) -> Result<WorkContext<'a>, Failure> {
         WorkContext::open(ui, self.root.as_deref(), self.state.as_deref(), self.event_log.as_ref())
     }
+
+    /// Opens the live machine, for a subcommand that changes or measures it.
+    ///
+    /// # Errors
+    /// There is a `--root`, or the machine cannot be opened.
+    fn open_live<'a>(&self, ui: &'a Ui) -> Result<WorkContext<'a>, Failure> {
+        match self.root {
+            Some(_) => Err(refuse_recorded()),
+            None => self.open(ui),
+        }
+    }
+
+    /// Opens the machine to change: the live one, or a recorded one in the simulator.
+    ///
+    /// # Errors
+    /// The machine is recorded and there is no simulator, or it cannot be opened.
+    fn open_to_change<'a>(&self, ui: &'a Ui) -> Result<WorkContext<'a>, Failure> {
+        let work = self.open(ui)?;
+        if work.host.can_change() { Ok(work) } else { Err(refuse_recorded()) }
+    }
+}
+
+/// The error of a subcommand that changes or measures a machine, with `--root`.
+fn refuse_recorded() -> Failure {
+    Failure::usage("a recorded machine cannot be changed or measured")
+        .hint("omit --root")
+        .hint("or show the plan for it: cpushield plan --root DIR")
 }
 
 /// The subcommands. The help of each is the doc of its `Args`; a doc here would replace it

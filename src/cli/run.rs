@@ -69,12 +69,7 @@ pub struct RunArgs {
 /// # Errors
 /// There is no shield, or the program cannot be started with these options.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(
-            Failure::usage("a program cannot run on a recorded machine").hint("omit --root")
-        );
-    }
+    let work = global.open_live(ui)?;
     args.active.check(&work)?;
     let request = ProgramRequest {
         cpus: if args.spread { ProgramCpus::Spread } else { ProgramCpus::One(args.cpu) },

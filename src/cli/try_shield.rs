@@ -35,7 +35,7 @@ const LONGEST: Duration = Duration::from_mins(10);
 /// # Errors
 /// The machine cannot be shielded, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &TryArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
+    let work = global.open_live(ui)?;
     let attempt = try_shield::try_options(&work, &args.request.options(), args.time, &args.price)?;
     ui.show(&attempt, || attempt.text(ui.width()))?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {

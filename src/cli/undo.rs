@@ -47,7 +47,7 @@ struct UndoDocument {
 /// # Errors
 /// The journal cannot be used, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
+    let work = global.open_to_change(ui)?;
     args.active.check(&work)?;
     catch_stops()?;
     let undone = take_down(&work, args.unrestored_changes())?;

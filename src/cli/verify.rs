@@ -121,12 +121,7 @@ impl VerifyArgs {
 /// # Errors
 /// The CPUs cannot be watched, or something does not hold.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(Failure::usage("a recorded machine does not run, so it cannot be verified")
-            .hint("omit --root")
-            .hint("or show the plan for it: cpushield plan --root DIR"));
-    }
+    let work = global.open_live(ui)?;
     args.active.check(&work)?;
     let shield = args.active.shield.as_deref();
     let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;

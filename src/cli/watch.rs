@@ -40,10 +40,7 @@ pub struct WatchArgs {
 /// # Errors
 /// The machine cannot be read, or the terminal cannot be used.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    if !work.host.is_live() {
-        return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
-    }
+    let work = global.open_live(ui)?;
     args.active.check(&work)?;
     let WatchArgs { interval, once, cpus, trace, .. } = args;
     let request =

@@ -1,15 +1,14 @@
 //! The process whose threads measure. It is a separate process because it is in the shield's
 //! cgroup, because all of its memory is locked, and because memory that the parent frees must not
-//! interrupt it. Both sides of the protocol are here: [`MeasurementProcess`] asks, [`serve`]
-//! answers.
+//! interrupt it. [`MeasurementProcess`] sends requests, and [`serve`] answers them.
 
 use super::LatencyNote;
 use super::instruments::{self, ThreadTask};
 use super::order::LatencyError;
+use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::latency_stats::{
     LIMITS, LatencyBoard, LatencyStats, ThreadSettings, ThreadStage,
 };
-use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, memory, sched};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -17,8 +16,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand that runs this program as the measuring process.
-pub const HIDDEN: &str = "__measure";
 /// The timeout of an answer: moving into a v1 cpuset waits for an RCU grace period, see
 /// `observe/sampler.rs`.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,7 +28,7 @@ const STACK_BYTES: usize = 128 << 10;
 
 /// The CPU, period and policy of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ThreadPlacement {
+pub(crate) struct ThreadPlacement {
     /// Its CPU.
     pub(super) cpu: usize,
     /// Its period.
@@ -42,7 +39,7 @@ pub(super) struct ThreadPlacement {
 
 /// The times of a measurement in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MeasurementTimes {
+pub(crate) struct MeasurementTimes {
     /// The first event is due.
     pub(super) begin_ns: u64,
     /// Events count from here on.
@@ -53,7 +50,7 @@ pub(super) struct MeasurementTimes {
 
 /// A request to the measuring process.
 #[derive(Debug, Serialize, Deserialize)]
-enum MeasurementRequest {
+pub(crate) enum MeasurementRequest {
     Start {
         instrument: String,
         placements: Vec<ThreadPlacement>,
@@ -66,18 +63,64 @@ enum MeasurementRequest {
 
 /// Its reply.
 #[derive(Debug, Serialize, Deserialize)]
-enum MeasurementReply {
+pub(crate) enum MeasurementReply {
     Ready { board: i32, tids: Vec<i32>, notes: Vec<LatencyNote> },
     Going,
     Done,
-    Refused { policy: SchedPolicy, why: String },
-    Failed { why: String },
+}
+
+/// Why the threads cannot measure.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum MeasurementFailure {
+    /// The kernel refused a thread its scheduling policy.
+    Policy {
+        /// The policy.
+        policy: SchedPolicy,
+        /// The kernel's answer.
+        why: String,
+    },
+    /// The threads cannot be started.
+    Threads {
+        /// Why.
+        why: String,
+    },
+}
+
+impl From<WorkerFailure> for MeasurementFailure {
+    fn from(failure: WorkerFailure) -> MeasurementFailure {
+        MeasurementFailure::Threads { why: failure.to_string() }
+    }
+}
+
+impl From<MeasurementFailure> for LatencyError {
+    fn from(failure: MeasurementFailure) -> LatencyError {
+        match failure {
+            MeasurementFailure::Policy { policy, why } => LatencyError::Policy { policy, why },
+            MeasurementFailure::Threads { why } => LatencyError::Threads { why },
+        }
+    }
+}
+
+/// The measuring process as a worker.
+#[derive(Debug)]
+pub(crate) struct MeasurementProtocol;
+
+impl WorkerProtocol for MeasurementProtocol {
+    const SUBCOMMAND: &'static str = "__measure";
+    const TIMEOUT: Duration = TIMEOUT;
+    type Request = MeasurementRequest;
+    type Reply = MeasurementReply;
+    type Failure = MeasurementFailure;
+
+    fn is_last(reply: &MeasurementReply) -> bool {
+        matches!(reply, MeasurementReply::Done)
+    }
 }
 
 /// The measuring process as its parent sees it.
 #[derive(Debug)]
 pub(super) struct MeasurementProcess {
-    worker: WorkerProcess,
+    worker: WorkerClient<MeasurementProtocol>,
     board: LatencyBoard,
     /// The threads' numbers, in the order of the placements.
     pub(super) tids: Vec<i32>,
@@ -97,19 +140,19 @@ impl MeasurementProcess {
         files: Vec<String>,
         limits_ns: [u64; LIMITS],
     ) -> Result<MeasurementProcess, LatencyError> {
-        let mut worker = WorkerProcess::start(&[HIDDEN]).map_err(|e| start_error(e.to_string()))?;
-        let seats_given = placements.to_vec();
-        let instrument = instrument.to_owned();
-        let ask =
-            MeasurementRequest::Start { instrument, placements: seats_given, files, limits_ns };
-        match exchange(&mut worker, &ask).map_err(start_error)? {
-            MeasurementReply::Ready { board, tids, notes } => {
+        let request = MeasurementRequest::Start {
+            instrument: instrument.to_owned(),
+            placements: placements.to_vec(),
+            files,
+            limits_ns,
+        };
+        match WorkerClient::start(&request)? {
+            (worker, MeasurementReply::Ready { board, tids, notes }) => {
                 let board = LatencyBoard::open(worker.pid(), board, placements.len())
-                    .map_err(|e| start_error(format!("cannot read their figures: {e}")))?;
+                    .map_err(|e| failure(format!("cannot read their figures: {e}")))?;
                 Ok(MeasurementProcess { worker, board, tids, notes })
             }
-            MeasurementReply::Refused { policy, why } => Err(LatencyError::Policy { policy, why }),
-            other => Err(start_error(describe_unexpected(&other))),
+            (_, other) => Err(MeasurementFailure::from(WorkerFailure::unexpected(&other)).into()),
         }
     }
 
@@ -118,12 +161,10 @@ impl MeasurementProcess {
     /// # Errors
     /// The process is gone.
     pub(super) fn begin(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
-        let why = match exchange(&mut self.worker, &MeasurementRequest::Go(times)) {
-            Ok(MeasurementReply::Going) => return Ok(()),
-            Ok(other) => describe_unexpected(&other),
-            Err(why) => why,
-        };
-        Err(LatencyError::Threads { why })
+        match self.worker.request(&MeasurementRequest::Go(times))? {
+            MeasurementReply::Going => Ok(()),
+            other => Err(MeasurementFailure::from(WorkerFailure::unexpected(&other)).into()),
+        }
     }
 
     /// The figures of the threads so far.
@@ -148,67 +189,31 @@ impl MeasurementProcess {
     pub(super) fn finish(mut self) {
         if !self.is_running() {
             // The figures have been read already.
-            let _ = exchange(&mut self.worker, &MeasurementRequest::End);
+            let _ = self.worker.request(&MeasurementRequest::End);
         }
     }
-}
-
-fn start_error(why: String) -> LatencyError {
-    LatencyError::Threads { why }
-}
-
-fn describe_unexpected(answer: &MeasurementReply) -> String {
-    match answer {
-        MeasurementReply::Failed { why } => why.clone(),
-        other => format!("an unexpected answer: {other:?}"),
-    }
-}
-
-fn exchange(
-    worker: &mut WorkerProcess,
-    ask: &MeasurementRequest,
-) -> Result<MeasurementReply, String> {
-    let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    worker.send(&line).map_err(|e| format!("their process is gone: {e}"))?;
-    let line =
-        worker.receive(TIMEOUT).map_err(|e| format!("their process does not answer: {e}"))?;
-    serde_json::from_str(&line).map_err(|e| format!("an answer that cannot be parsed: {e}"))
 }
 
 /// Runs the measuring process until its parent is gone. Its first thread sleeps while the others
 /// measure, as it may be confined to the shielded CPUs too.
 pub fn serve(host: &Host) {
-    let worker = WorkerEnd::start();
     let mut threads: Option<MeasurementThreads> = None;
-    while let Some(line) = worker.next() {
-        let answer = match serde_json::from_str(&line) {
-            Ok(MeasurementRequest::Start { instrument, placements, files, limits_ns }) => {
-                match MeasurementThreads::start(host, &instrument, &placements, &files, limits_ns) {
-                    Ok((made, ready)) => {
-                        threads = Some(made);
-                        ready
-                    }
-                    Err(answer) => answer,
-                }
-            }
-            Ok(MeasurementRequest::Go(times)) => {
-                for start in threads.iter().flat_map(|threads| &threads.starts) {
-                    // A thread that is gone shows in its tally.
-                    let _ = start.send(times);
-                }
-                MeasurementReply::Going
-            }
-            Ok(MeasurementRequest::End) => {
-                threads = None;
-                MeasurementReply::Done
-            }
-            Err(e) => MeasurementReply::Failed { why: e.to_string() },
-        };
-        let line = serde_json::to_string(&answer).unwrap_or_default();
-        if worker.answer(&line).is_err() {
-            break;
+    worker::serve::<MeasurementProtocol>(|request| match request {
+        MeasurementRequest::Start { instrument, placements, files, limits_ns } => {
+            let (started, ready) =
+                MeasurementThreads::start(host, &instrument, &placements, &files, limits_ns)?;
+            threads = Some(started);
+            Ok(ready)
         }
-    }
+        MeasurementRequest::Go(times) => {
+            for start in threads.iter().flat_map(|threads| &threads.starts) {
+                // A thread that is gone shows in its tally.
+                let _ = start.send(times);
+            }
+            Ok(MeasurementReply::Going)
+        }
+        MeasurementRequest::End => Ok(MeasurementReply::Done),
+    });
 }
 
 /// The threads inside of the measuring process.
@@ -223,7 +228,7 @@ impl MeasurementThreads {
         placements: &[ThreadPlacement],
         files: &[String],
         limits_ns: [u64; LIMITS],
-    ) -> Result<(MeasurementThreads, MeasurementReply), MeasurementReply> {
+    ) -> Result<(MeasurementThreads, MeasurementReply), MeasurementFailure> {
         let instrument = instruments::by_name(instrument)
             .ok_or_else(|| failure(format!("no instrument {instrument}")))?;
         let mut notes = Vec::new();
@@ -258,19 +263,19 @@ impl MeasurementThreads {
     }
 }
 
-fn failure(why: impl ToString) -> MeasurementReply {
-    MeasurementReply::Failed { why: why.to_string() }
+fn failure(why: impl ToString) -> MeasurementFailure {
+    MeasurementFailure::Threads { why: why.to_string() }
 }
 
 /// Waits until every thread is on its CPU, and returns their numbers.
 fn collect_tids(
-    ready: &Receiver<(usize, Result<i32, MeasurementReply>)>,
+    ready: &Receiver<(usize, Result<i32, MeasurementFailure>)>,
     threads: usize,
-) -> Result<Vec<i32>, MeasurementReply> {
+) -> Result<Vec<i32>, MeasurementFailure> {
     let mut tids = vec![0; threads];
     for _ in 0..threads {
-        let (i, tid) = ready.recv_timeout(TIMEOUT / 2).map_err(|e| MeasurementReply::Failed {
-            why: format!("could not start a thread: {e}"),
+        let (i, tid) = ready.recv_timeout(TIMEOUT / 2).map_err(|e| {
+            MeasurementFailure::Threads { why: format!("could not start a thread: {e}") }
         })?;
         if let Some(place) = tids.get_mut(i) {
             *place = tid?;
@@ -280,9 +285,9 @@ fn collect_tids(
 }
 
 /// Moves the calling thread to its CPU and sets its policy. Returns its number.
-fn place_thread(placement: &ThreadPlacement) -> Result<i32, MeasurementReply> {
+fn place_thread(placement: &ThreadPlacement) -> Result<i32, MeasurementFailure> {
     let ThreadPlacement { cpu, policy, .. } = *placement;
-    sched::set_affinity(0, &CpuSet::single(cpu)).map_err(|e| MeasurementReply::Failed {
+    sched::set_affinity(0, &CpuSet::single(cpu)).map_err(|e| MeasurementFailure::Threads {
         why: match e.raw_os_error() {
             // kernel/sched/syscalls.c, `__sched_setaffinity()`.
             Some(22) => {
@@ -292,7 +297,7 @@ fn place_thread(placement: &ThreadPlacement) -> Result<i32, MeasurementReply> {
         },
     })?;
     sched::set_policy(0, policy)
-        .map_err(|e| MeasurementReply::Refused { policy, why: e.to_string() })?;
+        .map_err(|e| MeasurementFailure::Policy { policy, why: e.to_string() })?;
     Ok(sched::thread_id())
 }
 

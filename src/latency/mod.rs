@@ -35,7 +35,8 @@ pub use instruments::{INSTRUMENTS, Instrument};
 pub use measure::measure;
 #[cfg(test)]
 pub(crate) use measure::tests::latency_of;
-pub use measurement_process::{HIDDEN, serve};
+pub(crate) use measurement_process::MeasurementProtocol;
+pub use measurement_process::serve;
 pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
 pub use order::{LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
 pub use resume::{ResumeMismatch, find_mismatch, join_parts};

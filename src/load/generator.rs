@@ -1,14 +1,13 @@
 //! The processes that generate the load: one for each kind, or one for each CPU of a kind whose
 //! threads would otherwise wait for each other. So what one load does to its memory does not delay
-//! another. Both sides of the protocol are here: [`LoadGenerator`] sends requests, and [`serve`]
-//! answers them.
+//! another. [`LoadGenerator`] sends requests, and [`serve`] answers them.
 
 use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, LoadWork, ProgramReport};
 use super::order::{LoadError, LoadRequest, SkippedLoad, WantedLoad};
 use super::{LoadDone, LoadDoubt};
+use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::progress_counter::{ProgressCounters, WorkerState};
-use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
 use cpushield_linux::{CpuSet, Host, Task, sched};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -19,8 +18,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// The hidden subcommand that runs this program as a load.
-pub const HIDDEN: &str = "__work";
 /// The timeout of an answer: a slow disk first has to store a whole file.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The stack of a worker, whose calls are few and shallow.
@@ -30,7 +27,7 @@ const GENERATIONS: usize = 3;
 
 /// A request to the process of a load.
 #[derive(Debug, Serialize, Deserialize)]
-enum LoadCommand {
+pub(crate) enum LoadCommand {
     Start { kind: String, arguments: Vec<String>, cpus: CpuSet, dir: PathBuf },
     Go,
     End,
@@ -38,16 +35,31 @@ enum LoadCommand {
 
 /// Its reply.
 #[derive(Debug, Serialize, Deserialize)]
-enum LoadReply {
+pub(crate) enum LoadReply {
     Ready { board: i32, workers: usize, description: LoadDescription, allowed: CpuSet },
     Going,
     Done { reports: Vec<ProgramReport> },
-    Failed { why: String },
+}
+
+/// The process of a load as a worker.
+#[derive(Debug)]
+pub(crate) struct LoadProtocol;
+
+impl WorkerProtocol for LoadProtocol {
+    const SUBCOMMAND: &'static str = "__work";
+    const TIMEOUT: Duration = TIMEOUT;
+    type Request = LoadCommand;
+    type Reply = LoadReply;
+    type Failure = String;
+
+    fn is_last(reply: &LoadReply) -> bool {
+        matches!(reply, LoadReply::Done { .. })
+    }
 }
 
 /// What a load does, and with which program.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct LoadDescription {
+pub(crate) struct LoadDescription {
     what: String,
     program: Option<String>,
 }
@@ -85,7 +97,7 @@ struct LoadInstance {
 /// One process of a load.
 #[derive(Debug)]
 struct LoadProcess {
-    worker: WorkerProcess,
+    worker: WorkerClient<LoadProtocol>,
     counters: ProgressCounters,
 }
 
@@ -114,7 +126,7 @@ impl LoadGenerator {
     pub fn begin(&mut self) {
         for load in &mut self.loads {
             for process in &mut load.processes {
-                if let Err(why) = exchange(&mut process.worker, &LoadCommand::Go) {
+                if let Err(why) = process.worker.request(&LoadCommand::Go) {
                     load.doubts.push(LoadDoubt::DidNotBegin { why });
                 }
             }
@@ -234,10 +246,12 @@ impl LoadInstance {
         self.doubts.extend(find_worker_doubts(&self.processes));
         let mut reports = Vec::new();
         for process in &mut self.processes {
-            match exchange(&mut process.worker, &LoadCommand::End) {
+            match process.worker.request(&LoadCommand::End) {
                 Ok(LoadReply::Done { reports: more }) => reports.extend(more),
                 Ok(other) => {
-                    self.doubts.push(LoadDoubt::NoAnswer { why: describe_unexpected(&other) });
+                    self.doubts.push(LoadDoubt::NoAnswer {
+                        why: WorkerFailure::unexpected(&other).to_string(),
+                    });
                 }
                 Err(why) => self.doubts.push(LoadDoubt::NoAnswer { why }),
             }
@@ -336,72 +350,41 @@ impl LoadProcess {
         cpus: CpuSet,
         request: &LoadRequest,
     ) -> Result<StartedProcess, String> {
-        let mut worker = WorkerProcess::start(&[HIDDEN]).map_err(|e| e.to_string())?;
         let (kind, arguments) = (wanted.kind.name().to_owned(), wanted.arguments.clone());
         let command = LoadCommand::Start { kind, arguments, cpus, dir: request.dir.clone() };
-        match exchange(&mut worker, &command)? {
-            LoadReply::Ready { board, workers, description, allowed } => {
+        match WorkerClient::start(&command)? {
+            (worker, LoadReply::Ready { board, workers, description, allowed }) => {
                 let counters = ProgressCounters::open(worker.pid(), board, workers)
                     .map_err(|e| format!("cannot read its counters: {e}"))?;
                 let process = LoadProcess { worker, counters };
                 Ok(StartedProcess { process, description, allowed })
             }
-            other => Err(describe_unexpected(&other)),
+            (_, other) => Err(WorkerFailure::unexpected(&other).into()),
         }
-    }
-}
-
-fn describe_unexpected(reply: &LoadReply) -> String {
-    format!("its process sent an unexpected answer: {reply:?}")
-}
-
-/// Sends a request and waits for the reply.
-fn exchange(worker: &mut WorkerProcess, command: &LoadCommand) -> Result<LoadReply, String> {
-    let line = serde_json::to_string(command).map_err(|e| e.to_string())?;
-    worker.send(&line).map_err(|e| format!("its process is gone: {e}"))?;
-    let line = worker.receive(TIMEOUT).map_err(|e| format!("its process does not answer: {e}"))?;
-    match serde_json::from_str(&line)
-        .map_err(|e| format!("cannot parse the answer of its process: {e}"))?
-    {
-        LoadReply::Failed { why } => Err(why),
-        reply => Ok(reply),
     }
 }
 
 /// Runs the process of a load until its parent ends it or is gone. Its threads end with it.
 pub fn serve(host: &Host) {
-    let parent = WorkerEnd::start();
     let mut threads: Option<LoadThreads> = None;
-    while let Some(line) = parent.next() {
-        let reply = match serde_json::from_str(&line) {
-            Ok(LoadCommand::Start { kind, arguments, cpus, dir }) => {
-                match LoadThreads::start(host, &kind, arguments, &cpus, dir) {
-                    Ok((started, ready)) => {
-                        threads = Some(started);
-                        ready
-                    }
-                    Err(why) => LoadReply::Failed { why },
-                }
-            }
-            Ok(LoadCommand::Go) => {
-                for start in threads.iter().flat_map(|threads| &threads.starts) {
-                    // The counter of a thread that is gone shows its state.
-                    let _ = start.send(());
-                }
-                LoadReply::Going
-            }
-            Ok(LoadCommand::End) => {
-                let finish = threads.take().and_then(|threads| threads.finish);
-                LoadReply::Done { reports: finish.map(|finish| finish()).unwrap_or_default() }
-            }
-            Err(e) => LoadReply::Failed { why: e.to_string() },
-        };
-        let is_last = matches!(reply, LoadReply::Done { .. } | LoadReply::Failed { .. });
-        let line = serde_json::to_string(&reply).unwrap_or_default();
-        if parent.answer(&line).is_err() || is_last {
-            break;
+    worker::serve::<LoadProtocol>(|command| match command {
+        LoadCommand::Start { kind, arguments, cpus, dir } => {
+            let (started, ready) = LoadThreads::start(host, &kind, arguments, &cpus, dir)?;
+            threads = Some(started);
+            Ok(ready)
         }
-    }
+        LoadCommand::Go => {
+            for start in threads.iter().flat_map(|threads| &threads.starts) {
+                // The counter of a thread that is gone shows its state.
+                let _ = start.send(());
+            }
+            Ok(LoadReply::Going)
+        }
+        LoadCommand::End => {
+            let finish = threads.take().and_then(|threads| threads.finish);
+            Ok(LoadReply::Done { reports: finish.map(|finish| finish()).unwrap_or_default() })
+        }
+    });
 }
 
 /// The threads inside of the process of a load.

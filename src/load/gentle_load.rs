@@ -3,64 +3,83 @@
 //! timers, allocate and free memory (TLB shootdowns), send packets over loopback, and start threads
 //! that end soon. One thread for each CPU pins itself there whenever the kernel allows it.
 //!
-//! The process ends at a deadline, when its parent ends, or when [`GentleLoad`] is dropped. It
-//! opens no file.
+//! Its work ends at a deadline. The process ends with its parent, or when [`GentleLoad`] is
+//! dropped. It opens no file.
 
 use super::work;
-use cpushield_linux::{CpuSet, process, sched};
+use crate::worker::{self, WorkerClient, WorkerProtocol};
+use cpushield_linux::{CpuSet, sched};
+use serde::{Deserialize, Serialize};
 use std::io;
-use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The hidden subcommand that runs the load.
-pub const HIDDEN: &str = "__load";
+/// A request to the process of the load.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum GentleLoadRequest {
+    /// Keep these CPUs modestly busy for this time.
+    Start {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The longest time.
+        seconds: u64,
+    },
+}
 
-/// How often the child checks for its deadline.
-const STEP: Duration = Duration::from_millis(100);
+/// Its reply.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum GentleLoadReply {
+    /// All threads work.
+    Working,
+}
+
+/// The modest load as a worker.
+#[derive(Debug)]
+pub(crate) struct GentleLoadProtocol;
+
+impl WorkerProtocol for GentleLoadProtocol {
+    const SUBCOMMAND: &'static str = "__load";
+    const TIMEOUT: Duration = Duration::from_secs(60);
+    type Request = GentleLoadRequest;
+    type Reply = GentleLoadReply;
+    type Failure = String;
+}
 
 /// A running load.
 #[derive(Debug)]
 pub struct GentleLoad {
-    child: Child,
+    _worker: WorkerClient<GentleLoadProtocol>,
 }
 
 /// Starts the load on these CPUs, for at most this many seconds.
 ///
 /// # Errors
-/// The kernel's error.
-pub fn start(cpus: &CpuSet, seconds: u64) -> io::Result<GentleLoad> {
-    let parent = std::process::id().to_string();
-    let arguments = [HIDDEN, &cpus.to_string(), &parent, &seconds.to_string()];
-    process::spawn_self(&arguments).map(|child| GentleLoad { child })
+/// The process cannot be started, or one of its threads.
+pub fn start(cpus: &CpuSet, seconds: u64) -> Result<GentleLoad, String> {
+    let request = GentleLoadRequest::Start { cpus: cpus.clone(), seconds };
+    let (worker, GentleLoadReply::Working) = WorkerClient::start(&request)?;
+    Ok(GentleLoad { _worker: worker })
 }
 
-impl Drop for GentleLoad {
-    fn drop(&mut self) {
-        // If this fails, the child has ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Runs the process of the load.
+pub fn serve() {
+    worker::serve::<GentleLoadProtocol>(|GentleLoadRequest::Start { cpus, seconds }| {
+        start_work(&cpus, Duration::from_secs(seconds)).map_err(|e| e.to_string())?;
+        Ok(GentleLoadReply::Working)
+    });
 }
 
-/// Runs the child: it works until the deadline or until its parent is gone.
-///
-/// # Errors
-/// The kernel's error.
-pub fn serve(cpus: &CpuSet, parent: i32, longest: Duration) -> io::Result<()> {
-    let end = Instant::now() + longest;
-    if !process::die_with_parent(parent)? {
-        return Ok(());
-    }
-    // The parent stays off the CPUs that it tries, but its child behaves like any other program.
+/// Starts the threads, and one that ends their work.
+fn start_work(cpus: &CpuSet, longest: Duration) -> io::Result<()> {
+    // The parent stays off the CPUs that it tries, but this process behaves like any other program.
     sched::set_affinity(0, cpus)?;
     let stop = Arc::new(AtomicBool::new(false));
     work::start(cpus, &stop)?;
-    while Instant::now() < end {
-        thread::sleep(STEP);
-    }
-    stop.store(true, Ordering::Relaxed);
+    thread::Builder::new().name("load/end".to_owned()).spawn(move || {
+        thread::sleep(longest);
+        stop.store(true, Ordering::Relaxed);
+    })?;
     Ok(())
 }

@@ -16,9 +16,9 @@ mod work;
 
 pub use document::LoadDone;
 pub use doubt::LoadDoubt;
-pub use generator::{
-    CountReading, HIDDEN as WORKER, LoadGenerator, compute_rate, serve as serve_kind,
-};
-pub use gentle_load::{GentleLoad, HIDDEN, serve, start};
+pub(crate) use generator::LoadProtocol;
+pub use generator::{CountReading, LoadGenerator, compute_rate, serve as serve_kind};
+pub(crate) use gentle_load::GentleLoadProtocol;
+pub use gentle_load::{GentleLoad, serve as serve_gentle, start};
 pub use kinds::{KINDS, LoadKind};
 pub use order::{LoadError, LoadRequest, SkippedLoad, WantedLoad, parse_loads};

@@ -1,30 +1,44 @@
 //! The gap sampler witness. It runs in a separate process for two reasons. When this process
 //! frees a page, the kernel interrupts every CPU that uses the same address space; and the sampler
-//! must be in the shield's cgroup. Both ends of the protocol are here: [`SamplerProcess`] sends
-//! requests, [`serve`] answers them.
+//! must be in the shield's cgroup. [`SamplerProcess`] sends requests, and [`serve`] answers them.
 
 use crate::documents::evidence::{AbsenceReason, BlindSpot, GapStatistics, ProvokeMethod};
 use crate::observe::provoke::{ProvokedInterrupt, TIMES};
+use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
-use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The hidden subcommand that makes this program the sampler.
-pub const HIDDEN: &str = "__sample";
 /// Capacity for unread gaps, for each CPU and phase: 30 ms of back-to-back gaps of 1 µs.
 const RING_CAPACITY: usize = 1 << 15;
 /// The sampler exits by itself this long after the span should have ended, in nanoseconds.
 const GRACE_NS: u64 = 90_000_000_000;
-/// Timeout for one answer. Moving the sampler into a v1 cpuset waits for an RCU grace period
-/// (`cgroup_procs_write_start()`, kernel/cgroup/cgroup.c), which on one busy housekeeping CPU
-/// took more than ten seconds (6.18).
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The sampler as a worker.
+#[derive(Debug)]
+pub(crate) struct SamplerProtocol;
+
+impl WorkerProtocol for SamplerProtocol {
+    const SUBCOMMAND: &'static str = "__sample";
+    /// Moving the sampler into a v1 cpuset waits for an RCU grace period
+    /// (`cgroup_procs_write_start()`, kernel/cgroup/cgroup.c), which on one busy housekeeping CPU
+    /// took more than ten seconds (6.18).
+    const TIMEOUT: Duration = Duration::from_secs(60);
+    type Request = SamplerRequest;
+    type Reply = SamplerReply;
+    type Failure = AbsenceReason;
+}
+
+impl From<WorkerFailure> for AbsenceReason {
+    fn from(failure: WorkerFailure) -> AbsenceReason {
+        AbsenceReason::failed(failure)
+    }
+}
 
 /// A request to the sampler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum SamplerRequest {
+pub(crate) enum SamplerRequest {
     Start { cpus: CpuSet, files: Vec<String>, threshold_ns: u64, limit_ns: u64 },
     Control,
     Span,
@@ -33,12 +47,11 @@ enum SamplerRequest {
 
 /// An answer of the sampler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum SamplerReply {
+pub(crate) enum SamplerReply {
     Ready { seats: Vec<SpinnerLocation>, blind: Vec<BlindSpot> },
     Provoked { seen: Vec<(usize, usize)> },
     Spanning,
     Done { gaps: Vec<(usize, Option<SamplerObservation>)> },
-    Failed { reason: AbsenceReason },
 }
 
 /// The thread that spins on one CPU.
@@ -69,7 +82,7 @@ pub struct SamplerObservation {
 /// The client side of the sampler process.
 #[derive(Debug)]
 pub struct SamplerProcess {
-    worker: WorkerProcess,
+    worker: WorkerClient<SamplerProtocol>,
     /// Every spinner.
     pub spinners: Vec<SpinnerLocation>,
     /// Each CPU whose gaps can be read while its spinner runs, and its ring of gaps.
@@ -90,18 +103,15 @@ impl SamplerProcess {
         threshold_ns: u64,
         span: Duration,
     ) -> Result<SamplerProcess, AbsenceReason> {
-        let worker = WorkerProcess::start(&[HIDDEN]).map_err(|e| failed("cannot start", &e))?;
-        let (spinners, rings, blind) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sampler = SamplerProcess { worker, spinners, rings, blind };
         let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
         let request = SamplerRequest::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
-        match sampler.request(&request)? {
-            SamplerReply::Ready { seats, blind } => {
-                (sampler.spinners, sampler.blind) = (seats, blind);
+        match WorkerClient::start(&request)? {
+            (worker, SamplerReply::Ready { seats: spinners, blind }) => {
+                let mut sampler = SamplerProcess { worker, spinners, rings: Vec::new(), blind };
                 sampler.open_rings();
                 Ok(sampler)
             }
-            other => Err(unexpected(&other)),
+            (_, other) => Err(WorkerFailure::unexpected(&other).into()),
         }
     }
 
@@ -130,27 +140,16 @@ impl SamplerProcess {
         drained
     }
 
-    fn request(&mut self, request: &SamplerRequest) -> Result<SamplerReply, AbsenceReason> {
-        let line = serde_json::to_string(request).map_err(AbsenceReason::failed)?;
-        self.worker.send(&line).map_err(|e| failed("the sampler has exited", &e))?;
-        let line = self.worker.receive(ANSWER_TIMEOUT).map_err(|e| failed("no answer", &e))?;
-        match serde_json::from_str(&line) {
-            Ok(SamplerReply::Failed { reason }) => Err(reason),
-            Ok(answer) => Ok(answer),
-            Err(e) => Err(failed("invalid answer", &e)),
-        }
-    }
-
     /// Provokes function-call IPIs on every CPU.
     ///
     /// # Errors
     /// The reason why that failed.
     pub fn control(&mut self) -> Result<ProvokedInterrupt, AbsenceReason> {
-        match self.request(&SamplerRequest::Control)? {
+        match self.worker.request(&SamplerRequest::Control)? {
             SamplerReply::Provoked { seen } => {
                 Ok(ProvokedInterrupt { by: ProvokeMethod::Membarrier, seen })
             }
-            other => Err(unexpected(&other)),
+            other => Err(WorkerFailure::unexpected(&other).into()),
         }
     }
 
@@ -159,9 +158,9 @@ impl SamplerProcess {
     /// # Errors
     /// The sampler has exited.
     pub fn begin_span(&mut self) -> Result<(), AbsenceReason> {
-        match self.request(&SamplerRequest::Span)? {
+        match self.worker.request(&SamplerRequest::Span)? {
             SamplerReply::Spanning => Ok(()),
-            other => Err(unexpected(&other)),
+            other => Err(WorkerFailure::unexpected(&other).into()),
         }
     }
 
@@ -171,7 +170,7 @@ impl SamplerProcess {
     /// # Errors
     /// The sampler has exited.
     pub fn end_span(&mut self) -> Result<Vec<(usize, Option<SamplerObservation>)>, AbsenceReason> {
-        match self.request(&SamplerRequest::End)? {
+        match self.worker.request(&SamplerRequest::End)? {
             SamplerReply::Done { mut gaps } => {
                 for (cpu, ring) in &self.rings {
                     let observed = gaps.iter_mut().find(|(observed_cpu, _)| observed_cpu == cpu);
@@ -181,7 +180,7 @@ impl SamplerProcess {
                 }
                 Ok(gaps)
             }
-            other => Err(unexpected(&other)),
+            other => Err(WorkerFailure::unexpected(&other).into()),
         }
     }
 }
@@ -190,24 +189,10 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> AbsenceReason {
     AbsenceReason::Failed { what: format!("{what}: {error}") }
 }
 
-fn unexpected(answer: &SamplerReply) -> AbsenceReason {
-    AbsenceReason::failed(format_args!("unexpected answer: {answer:?}"))
-}
-
 /// The sampler process: answers requests until the other end closes the connection.
 pub fn serve(host: &Host) {
-    let parent = WorkerEnd::start();
     let mut spinners: Option<SpinnerSet> = None;
-    while let Some(line) = parent.next() {
-        let answer = serde_json::from_str(&line)
-            .map_err(AbsenceReason::failed)
-            .and_then(|request| handle(host, &request, &mut spinners))
-            .unwrap_or_else(|reason| SamplerReply::Failed { reason });
-        let line = serde_json::to_string(&answer).unwrap_or_default();
-        if parent.answer(&line).is_err() {
-            break;
-        }
-    }
+    worker::serve::<SamplerProtocol>(|request| handle(host, &request, &mut spinners));
 }
 
 /// Carries out one request.

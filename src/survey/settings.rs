@@ -2,6 +2,7 @@
 
 use super::TunableReading;
 use super::reader::SurveyReader;
+use crate::glob;
 use std::collections::BTreeMap;
 
 /// Reads all of them. Paths without a `*` are always in the result; a `*` adds only files that
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 pub(super) fn read_settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<String, TunableReading> {
     let mut found = BTreeMap::new();
     for pattern in wanted {
-        let fixed = !pattern.contains('*');
+        let fixed = !glob::is_pattern(pattern);
         for path in expand(r, pattern) {
             if found.contains_key(&path) {
                 continue;
@@ -32,20 +33,17 @@ pub(super) fn read_settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<Strin
 fn expand(r: &SurveyReader, pattern: &str) -> Vec<String> {
     let mut paths = vec![String::new()];
     for part in pattern.trim_start_matches('/').split('/') {
-        let Some((before, after)) = part.split_once('*') else {
+        if !glob::is_pattern(part) {
             for path in &mut paths {
                 path.push('/');
                 path.push_str(part);
             }
             continue;
-        };
+        }
         let mut matching = Vec::new();
         for dir in &paths {
             for name in r.names(dir) {
-                if name.len() >= before.len() + after.len()
-                    && name.starts_with(before)
-                    && name.ends_with(after)
-                {
+                if glob::matches(part, &name) {
                     matching.push(format!("{dir}/{name}"));
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::change::{Change, ValueComparison};
 use crate::documents::plan::StepReason;
+use crate::glob;
 use crate::survey::{Machine, PlacedThread, TunableReading};
 use cpushield_linux::CpuSet;
 
@@ -78,50 +79,12 @@ pub(super) fn settings<'a>(
     machine: &'a Machine,
     pattern: &'a str,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let read = machine.settings.iter().filter(move |(path, _)| path_matches(pattern, path));
+    let read = machine.settings.iter().filter(move |(path, _)| glob::matches_path(pattern, path));
     read.filter_map(|(path, reading)| Some((path.as_str(), reading.value()?)))
-}
-
-/// Whether a path matches the pattern; `*` matches any text without a slash.
-fn path_matches(pattern: &str, path: &str) -> bool {
-    let (mut words, mut names) = (pattern.split('/'), path.split('/'));
-    loop {
-        match (words.next(), names.next()) {
-            (None, None) => return true,
-            (Some(word), Some(name)) => {
-                let matches = match word.split_once('*') {
-                    None => word == name,
-                    Some((head, tail)) => {
-                        name.len() >= head.len() + tail.len()
-                            && name.starts_with(head)
-                            && name.ends_with(tail)
-                    }
-                };
-                if !matches {
-                    return false;
-                }
-            }
-            _ => return false,
-        }
-    }
 }
 
 /// `cpus` without the shield; the housekeeping CPUs when none would be left.
 pub(super) fn keep_off_shield(cpus: &CpuSet, shield: &crate::documents::plan::Shield) -> CpuSet {
     let rest = cpus.difference(&shield.cpus);
     if rest.is_empty() { shield.housekeeping.clone() } else { rest }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_matches_one_name() {
-        assert!(path_matches("/sys/a*/cpumask", "/sys/ab/cpumask"));
-        assert!(path_matches("/proc/irq/*/smp", "/proc/irq/12/smp"));
-        assert!(!path_matches("/proc/irq/*/smp", "/proc/irq/1/2/smp"));
-        assert!(!path_matches("/proc/irq/*", "/proc/irq/1/2"));
-        assert!(!path_matches("/a/rx-*/b", "/a/tx-1/b"));
-    }
 }

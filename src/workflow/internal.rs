@@ -1,11 +1,11 @@
 //! The processes that cpushield starts from its own program: their subcommands and their work.
 
 pub use super::undo_watchdog::guard;
-use crate::failure::Failure;
-use crate::observe::sampler;
-use crate::{latency, load};
-use cpushield_linux::{CpuSet, Error, Host, Operation};
-use std::time::Duration;
+use crate::latency::{self, MeasurementProtocol};
+use crate::load::{self, GentleLoadProtocol, LoadProtocol};
+use crate::observe::sampler::{self, SamplerProtocol};
+use crate::worker::WorkerProtocol;
+use cpushield_linux::Host;
 
 /// The names of the internal subcommands.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub struct InternalNames {
 /// The internal subcommands.
 pub const NAMES: InternalNames = InternalNames {
     watchdog: super::undo_watchdog::HIDDEN,
-    gentle_load: load::HIDDEN,
-    load: load::WORKER,
-    sampler: sampler::HIDDEN,
-    measure: latency::HIDDEN,
+    gentle_load: GentleLoadProtocol::SUBCOMMAND,
+    load: LoadProtocol::SUBCOMMAND,
+    sampler: SamplerProtocol::SUBCOMMAND,
+    measure: MeasurementProtocol::SUBCOMMAND,
 };
 
 impl InternalNames {
@@ -40,18 +40,11 @@ impl InternalNames {
     }
 }
 
-/// A worker process on the live machine.
-#[derive(Debug)]
+/// A kind of worker.
+#[derive(Debug, Clone, Copy)]
 pub enum WorkerRole {
-    /// Keeps CPUs modestly busy until `parent` or the time ends.
-    GentleLoad {
-        /// The CPUs.
-        cpus: CpuSet,
-        /// The process that needs the load.
-        parent: i32,
-        /// The longest time.
-        seconds: u64,
-    },
+    /// The modest load of `try`.
+    GentleLoad,
     /// A load of `latency`.
     Load,
     /// The gap sampler of `verify`.
@@ -60,19 +53,12 @@ pub enum WorkerRole {
     Measure,
 }
 
-/// Works until the process that started it has ended.
-///
-/// # Errors
-/// The load cannot run.
-pub fn serve(worker: WorkerRole) -> Result<(), Failure> {
-    match worker {
-        WorkerRole::GentleLoad { cpus, parent, seconds } => {
-            load::serve(&cpus, parent, Duration::from_secs(seconds))
-                .map_err(|e| Error::io(Operation::Call, "the load", e))?;
-        }
+/// Serves the process that started this one, on the live machine.
+pub fn serve(role: WorkerRole) {
+    match role {
+        WorkerRole::GentleLoad => load::serve_gentle(),
         WorkerRole::Load => load::serve_kind(&Host::live()),
         WorkerRole::Sampler => sampler::serve(&Host::live()),
         WorkerRole::Measure => latency::serve(&Host::live()),
     }
-    Ok(())
 }

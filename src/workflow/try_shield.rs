@@ -40,10 +40,6 @@ pub fn try_options(
     price: &[String],
 ) -> Result<TryReport, Failure> {
     let WorkContext { host, store, .. } = work;
-    if !host.is_live() {
-        return Err(Failure::usage("a recorded machine cannot be shielded")
-            .hint("show the plan for it: cpushield plan --root DIR"));
-    }
     // Two concurrent runs would measure each other's load and shield.
     let _lock = store.claim(TRY_SHIELD)?;
     catch_stops()?;

@@ -7,7 +7,7 @@ mod writer;
 pub use writer::FileWriter;
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
+use crate::error::{Error, Operation, Result, errno_name};
 use crate::event_log::EventLog;
 use crate::files::fast_read::{is_whole_at_first_read, open};
 use crate::record::MachineRecorder;
@@ -55,29 +55,11 @@ pub struct Host {
     recorder: Option<MachineRecorder>,
     /// The log of every access.
     pub(crate) log: Option<EventLog>,
-    fault: Option<InjectedFault>,
     writes: AtomicUsize,
     operations: AtomicUsize,
-    /// The programs of a recorded machine.
-    pub(crate) answers: crate::programs::FakePrograms,
-}
-
-/// What a test makes happen at the n-th write (counted from 0).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InjectedFault {
-    /// That write fails with this error number; later ones do not.
-    Refuse {
-        /// The number of the write.
-        at: usize,
-        /// The error number.
-        errno: i32,
-    },
-    /// The process is killed before that write: it and all later ones fail with
-    /// [`ErrorCause::Stopped`].
-    Stop {
-        /// The number of the write.
-        at: usize,
-    },
+    /// What a test simulates.
+    #[cfg(feature = "simulator")]
+    pub(crate) simulation: crate::recording::simulate::Simulation,
 }
 
 impl Host {
@@ -116,10 +98,10 @@ impl Host {
             errors: Mutex::default(),
             recorder: None,
             log: None,
-            fault: None,
             writes: AtomicUsize::new(0),
             operations: AtomicUsize::new(0),
-            answers: crate::programs::FakePrograms::default(),
+            #[cfg(feature = "simulator")]
+            simulation: crate::recording::simulate::Simulation::default(),
         }
     }
 
@@ -131,13 +113,6 @@ impl Host {
         let knows_errors = self.live || self.has_errors;
         self.recorder = Some(MachineRecorder::new(dir, &self.root, knows_errors)?);
         Ok(self)
-    }
-
-    /// The same host with an injected fault, for tests of failure and roll-back.
-    #[must_use]
-    pub fn failing(mut self, fault: InjectedFault) -> Host {
-        self.fault = Some(fault);
-        self
     }
 
     /// Whether this is the machine that the program runs on.
@@ -192,7 +167,7 @@ impl Host {
         self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn recorded_error(&self, verb: Operation, path: &str) -> Result<()> {
+    pub(crate) fn recorded_error(&self, verb: Operation, path: &str) -> Result<()> {
         if self.live {
             return Ok(());
         }
@@ -411,19 +386,17 @@ impl Host {
         exists
     }
 
-    /// Counts a write and injects the fault of a test. Every write of any kind calls this first.
+    /// Whether this machine can be changed: the live one, or a recorded one in the simulator.
+    #[must_use]
+    pub fn can_change(&self) -> bool {
+        self.live || cfg!(feature = "simulator")
+    }
+
+    /// Counts a write and permits it. Every write of any kind calls this first.
     pub(crate) fn before_write(&self, verb: Operation, path: &str) -> Result<()> {
         self.count_operation();
         let n = self.writes.fetch_add(1, Ordering::Relaxed);
-        match self.fault {
-            Some(InjectedFault::Refuse { at, errno }) if n == at => {
-                Err(Error::os(verb, path, errno))
-            }
-            Some(InjectedFault::Stop { at }) if n >= at => {
-                Err(Error { verb, path: path.to_owned(), value: None, cause: ErrorCause::Stopped })
-            }
-            _ => self.recorded_error(verb, path),
-        }
+        self.permit_write(n, verb, path)
     }
 
     /// Writes a value to an existing kernel file, in one write. An empty value is written as a line
@@ -433,17 +406,15 @@ impl Host {
     /// The kernel's error, with the value.
     pub fn write(&self, path: &str, value: &str) -> Result<()> {
         self.before_write(Operation::Write, path).map_err(|e| e.with_value(value))?;
-        let answer =
-            if self.live { self.write_live(path, value) } else { self.simulate(path, value) };
-        self.log_result(
-            Operation::Write,
-            path,
-            Some(value),
-            answer.map_err(|e| e.with_value(value)),
-        )
+        let answer = self.write_permitted(path, value).map_err(|e| e.with_value(value));
+        self.log_result(Operation::Write, path, Some(value), answer)
     }
 
-    fn write_live(&self, path: &str, value: &str) -> Result<()> {
+    fn write_permitted(&self, path: &str, value: &str) -> Result<()> {
+        #[cfg(feature = "simulator")]
+        if !self.live {
+            return self.simulate(path, value);
+        }
         let bytes = if value.is_empty() { "\n" } else { value };
         let mut file = open(&self.local_path(path), OFlags::WRONLY)
             .map_err(Error::on(Operation::Write, path))?;
@@ -465,7 +436,11 @@ impl Host {
         let created =
             fs::create_dir(self.local_path(path)).map_err(Error::on(Operation::MakeDir, path));
         self.log_result(Operation::MakeDir, path, None, created)?;
-        if self.live { Ok(()) } else { self.simulate_make_dir(path) }
+        #[cfg(feature = "simulator")]
+        if !self.live {
+            return self.simulate_make_dir(path);
+        }
+        Ok(())
     }
 
     /// Removes an empty directory (a cgroup without tasks counts as empty).
@@ -474,6 +449,7 @@ impl Host {
     /// The kernel's error.
     pub fn remove_dir(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
+        #[cfg(feature = "simulator")]
         if !self.live {
             self.simulate_remove_dir(path)?;
         }

@@ -33,10 +33,12 @@ pub use documents::{can_write, keep_document, read_document, write_document, wri
 pub use error::{Error, Operation, Result};
 pub use event_log::EventLog;
 pub use hogs::RtHog;
-pub use host::{FileWriter, Host, InjectedFault};
+pub use host::{FileWriter, Host};
 pub use machine_files::{FileAttributes, FreeSpace};
 pub use programs::CommandOutput;
 pub use recording::root_dir::RecordedOutcome;
+#[cfg(feature = "simulator")]
+pub use recording::simulate::InjectedFault;
 pub use regular::FileKind;
 pub use store::{Store, StoreLock};
 pub use task::{SchedPolicy, Task, TaskId};

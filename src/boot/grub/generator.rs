@@ -14,7 +14,7 @@ pub const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
 pub const ID: &str = "cpushield-";
 
 /// The script. `words` and the pattern must be plain: see
-/// [`crate::boot::kernel_glob::is_plain`] and [`crate::boot::line::is_plain`].
+/// [`crate::glob::is_plain`] and [`crate::boot::line::is_plain`].
 #[must_use]
 pub fn script(rule: &KernelRule, words: &[String]) -> String {
     let (chosen, words) = (chosen_test(rule), words.join(" "));

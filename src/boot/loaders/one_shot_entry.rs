@@ -10,7 +10,7 @@ use super::systemd_boot::{is_systemd_boot, read_efi_variable};
 use crate::boot::document::NextReason;
 use crate::boot::error::BootError;
 use crate::boot::grub::env;
-use crate::boot::kernel_glob;
+use crate::glob;
 use cpushield_linux::Host;
 
 /// The variables of GRUB's environment block and of `grub.cfg`, which entries use as `$name`.
@@ -95,9 +95,9 @@ pub(super) fn find_next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>,
 fn find_loader_conf_default(host: &Host, entries: &[LoaderEntry]) -> Option<String> {
     let dirs = ["/boot", "/boot/efi", "/efi"];
     let text = dirs.iter().find_map(|dir| host.read(&format!("{dir}/loader/loader.conf")).ok())?;
-    let glob = text.lines().find_map(|line| line.trim().strip_prefix("default"))?.trim();
+    let pattern = text.lines().find_map(|line| line.trim().strip_prefix("default"))?.trim();
     let mut ids = entries.iter().filter_map(|it| it.id.as_deref());
-    ids.find(|id| kernel_glob::matches(glob, &format!("{id}.conf"))).map(str::to_owned)
+    ids.find(|id| glob::matches(pattern, &format!("{id}.conf"))).map(str::to_owned)
 }
 
 /// Makes an entry boot once.

@@ -118,7 +118,7 @@ fn temporary_path(local: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::InjectedFault;
+    use crate::InjectedFault;
 
     #[test]
     fn a_file_is_replaced_with_its_permissions_or_not_at_all() {

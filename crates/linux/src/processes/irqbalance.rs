@@ -89,10 +89,9 @@ impl Host {
         let request = format!("settings cpus {list}");
         let socket = &irqbalance.socket;
         self.before_write(Operation::Call, socket).map_err(|e| e.with_value(&request))?;
+        #[cfg(feature = "simulator")]
         if !self.is_live() {
-            let mask = cpus.cloned().unwrap_or_else(|| self.irqbalance_default()).to_mask();
-            return std::fs::write(self.local_path(socket), format!("SLEEP 10 BANNED {mask}\n"))
-                .map_err(Error::on(Operation::Call, socket));
+            return self.simulate_ban(socket, cpus);
         }
         self.send_request(socket, &request).map(drop).map_err(|e| e.with_value(&request))
     }

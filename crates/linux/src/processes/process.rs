@@ -3,8 +3,8 @@
 use crate::sys::input_poll::wait_for_input;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getppid, pidfd_open,
-    set_parent_process_death_signal, test_kill_process, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, set_parent_process_death_signal,
+    test_kill_process, waitpid,
 };
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -333,15 +333,6 @@ pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
 #[must_use]
 pub fn arguments() -> Vec<OsString> {
     std::env::args_os().collect()
-}
-
-/// Makes the kernel kill this process when its parent ends. Returns false if it has ended already.
-///
-/// # Errors
-/// The kernel's error.
-pub fn die_with_parent(parent: i32) -> io::Result<bool> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    Ok(Pid::as_raw(getppid()) == parent)
 }
 
 /// Waits for the end of a process before 5.3, which has no `pidfd_open(2)`, by polling.

@@ -3,12 +3,9 @@
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
-use std::fmt;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 /// The directories of distributions; `PATH` of the caller is not searched.
 const DIRS: &[&str] = &["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -27,32 +24,7 @@ pub struct CommandOutput {
     pub err: String,
 }
 
-/// The simulation of programs by a test. Arguments: the root of the recorded machine, the command
-/// and its input. Returns `None` if there is no such program.
-type FakeAnswer = dyn Fn(&Path, &[&str], &[u8]) -> Option<CommandOutput> + Send + Sync;
-
-/// The programs of a recorded machine.
-#[derive(Clone, Default)]
-pub(crate) struct FakePrograms(Option<Arc<FakeAnswer>>);
-
-impl fmt::Debug for FakePrograms {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FakePrograms({})", if self.0.is_some() { "by a test" } else { "none" })
-    }
-}
-
 impl Host {
-    /// The same recorded machine with simulated programs, for tests. Without this it has none:
-    /// nothing from a recording is ever run.
-    #[must_use]
-    pub fn with_programs(
-        mut self,
-        answer: impl Fn(&Path, &[&str], &[u8]) -> Option<CommandOutput> + Send + Sync + 'static,
-    ) -> Host {
-        self.answers = FakePrograms(Some(Arc::new(answer)));
-        self
-    }
-
     /// The path of a program; `None` if the machine has none of that name.
     #[must_use]
     pub fn program(&self, name: &str) -> Option<String> {
@@ -76,14 +48,8 @@ impl Host {
 
     fn run_to_success(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
         let name = words.join(" ");
-        let output = if self.is_live() {
-            self.spawn_and_wait(words, input).map_err(Error::on(Operation::Call, &name))?
-        } else {
-            let simulated = self.answers.0.as_ref();
-            simulated
-                .and_then(|answer| answer(&self.local_path("/"), words, input))
-                .ok_or_else(|| Error::os(Operation::Call, &name, libc::ENOENT))?
-        };
+        let output =
+            self.answer_program(words, input).map_err(Error::on(Operation::Call, &name))?;
         if output.status == Some(0) {
             return Ok(output);
         }
@@ -101,6 +67,19 @@ impl Host {
     pub fn run_program(&self, words: &[&str]) -> Result<CommandOutput> {
         self.before_write(Operation::Call, &words.join(" "))?;
         self.query_program(words, b"")
+    }
+
+    /// Runs a program. A recorded machine has none but those that a test simulates: nothing from a
+    /// recording is ever run.
+    fn answer_program(&self, words: &[&str], input: &[u8]) -> std::io::Result<CommandOutput> {
+        if self.is_live() {
+            return self.spawn_and_wait(words, input);
+        }
+        #[cfg(feature = "simulator")]
+        if let Some(output) = self.simulate_program(words, input) {
+            return Ok(output);
+        }
+        Err(std::io::Error::from_raw_os_error(libc::ENOENT))
     }
 
     fn spawn_and_wait(&self, words: &[&str], input: &[u8]) -> std::io::Result<CommandOutput> {

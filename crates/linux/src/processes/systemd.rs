@@ -4,19 +4,12 @@ use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
 use crate::process::signal_at_parent_death;
 use rustix::process::Signal;
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Where distributions install it; `PATH` is not searched.
 const PLACES: &[&str] =
     &["/usr/bin/systemctl", "/bin/systemctl", "/run/current-system/sw/bin/systemctl"];
-
-/// Where `systemctl set-property --runtime` stores settings (systemd 240 and later).
-const CONTROL: &str = "/run/systemd/system.control";
-
-/// Where cgroup v2 is if systemd mounts it alone.
-const TREE: &str = "/sys/fs/cgroup";
 
 impl Host {
     /// Runs a `systemctl` command that changes the machine, and waits for it. The message of an
@@ -27,6 +20,7 @@ impl Host {
     pub fn systemctl(&self, words: &[&str]) -> Result<()> {
         let name = format!("systemctl {}", words.join(" "));
         self.before_write(Operation::Call, &name)?;
+        #[cfg(feature = "simulator")]
         if !self.is_live() {
             return self.simulate_systemctl(&name, words);
         }
@@ -85,70 +79,6 @@ impl Host {
         let printed = self.run_systemctl(&format!("systemctl {}", words.join(" ")), &words)?;
         let names = printed.lines().filter_map(|line| line.split_whitespace().next());
         Ok(names.map(str::to_owned).collect())
-    }
-
-    /// Simulates what systemd does with a slice, as far as files show it.
-    fn simulate_systemctl(&self, name: &str, words: &[&str]) -> Result<()> {
-        let failed = Error::on(Operation::Call, name);
-        match words {
-            ["set-property", "--runtime", unit, settings @ ..] => {
-                let dir = self.local_path(&format!("{CONTROL}/{unit}.d"));
-                fs::create_dir_all(&dir).map_err(failed)?;
-                for setting in settings {
-                    let key = setting.split('=').next().unwrap_or("");
-                    let text = format!("[Slice]\n{setting}\n");
-                    fs::write(dir.join(format!("50-{key}.conf")), text).map_err(failed)?;
-                }
-                Ok(())
-            }
-            ["start", unit] => self.simulate_slice(name, unit),
-            ["stop", unit] => {
-                let group = format!("{TREE}/{unit}");
-                if self.local_path(&group).is_dir() {
-                    self.simulate_remove_dir(&group)?;
-                    fs::remove_dir(self.local_path(&group)).map_err(failed)?;
-                }
-                Ok(())
-            }
-            ["enable" | "disable", unit] => {
-                self.simulate_link(words[0] == "enable", unit).map_err(failed)
-            }
-            ["daemon-reload"] => Ok(()),
-            _ => Err(Error::os(Operation::Call, name, libc::EINVAL)),
-        }
-    }
-
-    /// Creates or removes the links for `WantedBy=` of a unit.
-    fn simulate_link(&self, enable: bool, unit: &str) -> std::io::Result<()> {
-        let dir = self.local_path("/etc/systemd/system");
-        let text = fs::read_to_string(dir.join(unit))?;
-        for target in text.lines().filter_map(|line| line.strip_prefix("WantedBy=")) {
-            let wants = dir.join(format!("{target}.wants"));
-            if enable {
-                fs::create_dir_all(&wants)?;
-                std::os::unix::fs::symlink(format!("../{unit}"), wants.join(unit))?;
-            } else {
-                fs::remove_file(wants.join(unit))?;
-                let _ = fs::remove_dir(&wants);
-            }
-        }
-        Ok(())
-    }
-
-    fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {
-        self.simulate(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
-        let group = format!("{TREE}/{unit}");
-        if !self.local_path(&group).is_dir() {
-            fs::create_dir(self.local_path(&group)).map_err(Error::on(Operation::Call, name))?;
-            self.simulate_make_dir(&group)?;
-        }
-        for (key, file) in [("AllowedCPUs", "cpus"), ("AllowedMemoryNodes", "mems")] {
-            let conf = self.local_path(&format!("{CONTROL}/{unit}.d/50-{key}.conf"));
-            let text = fs::read_to_string(conf).unwrap_or_default();
-            let value = text.split_once('=').map(|(_, value)| value.trim()).unwrap_or_default();
-            self.simulate(&format!("{group}/cpuset.{file}"), value)?;
-        }
-        Ok(())
     }
 }
 

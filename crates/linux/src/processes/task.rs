@@ -308,6 +308,7 @@ impl Host {
         let path = format!("/proc/{tid}");
         let list = cpus.to_string();
         self.before_write(Operation::SetAffinity, &path).map_err(|e| e.with_value(&list))?;
+        #[cfg(feature = "simulator")]
         if !self.is_live() {
             return self.simulate_affinity(tid, cpus);
         }
@@ -346,30 +347,13 @@ impl Host {
         let path = format!("/proc/{tid}");
         let value = policy.to_string();
         self.before_write(Operation::SetScheduling, &path).map_err(|e| e.with_value(&value))?;
+        #[cfg(feature = "simulator")]
         if !self.is_live() {
             return self.simulate_scheduling(tid, policy);
         }
         let answer = crate::sched::set_policy(tid, policy)
             .map_err(|e| Error::io(Operation::SetScheduling, &path, e).with_value(&value));
         self.log_result(Operation::SetScheduling, &path, Some(&value), answer)
-    }
-
-    fn simulate_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
-        for path in [format!("/proc/{tid}/task/{tid}/stat"), format!("/proc/{tid}/stat")] {
-            let Ok(text) = self.read(&path) else { continue };
-            let Some((head, tail)) = text.rsplit_once(')') else { continue };
-            let mut words: Vec<String> = tail.split_whitespace().map(str::to_owned).collect();
-            // Fields of proc_pid_stat(5) from 3 on: 19 nice, 40 rt_priority, 41 policy.
-            if words.len() > 38 {
-                let (number, nice) = number_and_nice(policy);
-                words[16] = nice.to_string();
-                words[37] = policy.rt_priority().to_string();
-                words[38] = number.to_string();
-            }
-            std::fs::write(self.local_path(&path), format!("{head}) {}\n", words.join(" ")))
-                .map_err(|e| Error::io(Operation::SetScheduling, &path, e))?;
-        }
-        Ok(())
     }
 }
 
@@ -385,17 +369,5 @@ pub fn policy_from_stat(task: &Task) -> SchedPolicy {
         3 => SchedPolicy::Batch { nice },
         5 => SchedPolicy::Idle,
         number => SchedPolicy::Unknown { number },
-    }
-}
-
-fn number_and_nice(policy: SchedPolicy) -> (u32, i32) {
-    match policy {
-        SchedPolicy::Other { nice } => (0, nice),
-        SchedPolicy::Fifo { .. } => (1, 0),
-        SchedPolicy::Rr { .. } => (2, 0),
-        SchedPolicy::Batch { nice } => (3, nice),
-        SchedPolicy::Idle => (5, 0),
-        SchedPolicy::Deadline { .. } => (6, 0),
-        SchedPolicy::Unknown { number } => (number, 0),
     }
 }

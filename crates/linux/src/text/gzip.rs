@@ -1,15 +1,11 @@
 //! The gzip format (RFC 1952) of `/proc/config.gz` and of compressed kernels.
 
 use super::TextError;
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use flate2::bufread::GzDecoder;
+use std::io::Read;
 
 /// The maximum size of a kernel configuration, which has some 300 KiB; bounds hostile input.
-const BYTES_MAX: usize = 8 << 20;
-
-const FHCRC: u8 = 1 << 1;
-const FEXTRA: u8 = 1 << 2;
-const FNAME: u8 = 1 << 3;
-const FCOMMENT: u8 = 1 << 4;
+const BYTES_MAX: u64 = 8 << 20;
 
 /// Whether the bytes are a gzip file.
 #[must_use]
@@ -22,37 +18,21 @@ pub fn is_gzip(bytes: &[u8]) -> bool {
 /// # Errors
 /// The header or the data are damaged, or the contents are larger than any kernel configuration.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, TextError> {
-    let data = body(bytes).ok_or_else(|| TextError::new(0, "a gzip header", "other bytes"))?;
-    decompress_to_vec_with_limit(data, BYTES_MAX)
-        .map_err(|_| TextError::new(0, "deflated data", "other bytes"))
+    let mut unpacked = Vec::new();
+    match GzDecoder::new(bytes).take(BYTES_MAX + 1).read_to_end(&mut unpacked) {
+        Ok(count) if count as u64 <= BYTES_MAX => Ok(unpacked),
+        _ => Err(TextError::new(0, "a gzip file", "other bytes")),
+    }
 }
 
 /// Decompresses up to `limit` bytes, even of a damaged or longer file; empty if it is not a gzip
 /// file.
 #[must_use]
-pub fn unpack_some(bytes: &[u8], limit: usize) -> Vec<u8> {
-    let Some(data) = body(bytes) else { return Vec::new() };
-    decompress_to_vec_with_limit(data, limit).unwrap_or_else(|error| error.output)
-}
-
-/// The data after the header.
-fn body(bytes: &[u8]) -> Option<&[u8]> {
-    let (header, mut rest) = bytes.split_at_checked(10)?;
-    if !is_gzip(header) || header[2] != 8 {
-        return None;
-    }
-    let flags = header[3];
-    if flags & FEXTRA != 0 {
-        let (length, after) = rest.split_at_checked(2)?;
-        rest = after.get(usize::from(u16::from_le_bytes([length[0], length[1]]))..)?;
-    }
-    for flag in [FNAME, FCOMMENT] {
-        if flags & flag != 0 {
-            let end = rest.iter().position(|byte| *byte == 0)?;
-            rest = rest.get(end + 1..)?;
-        }
-    }
-    if flags & FHCRC != 0 { rest.get(2..) } else { Some(rest) }
+pub fn unpack_some(bytes: &[u8], limit: u64) -> Vec<u8> {
+    let mut unpacked = Vec::new();
+    // What was decompressed before an error remains in the vector.
+    let _ = GzDecoder::new(bytes).take(limit).read_to_end(&mut unpacked);
+    unpacked
 }
 
 #[cfg(test)]
@@ -63,7 +43,8 @@ mod tests {
     /// `printf 'CONFIG_HZ=250\n' | gzip -9` with a name, as `gzip` stores it.
     const NAMED: &[u8] = &[
         0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 2, 3, b'c', 0, 0x73, 0xf6, 0xf7, 0x73, 0xf3, 0x74, 0x8f,
-        0xf7, 0x88, 0xb2, 0x35, 0x32, 0x35, 0xe0, 0x02, 0x00,
+        0xf7, 0x88, 0xb2, 0x35, 0x32, 0x35, 0xe0, 0x02, 0x00, 0xfb, 0x5f, 0x3a, 0x01, 0x0e, 0x00,
+        0x00, 0x00,
     ];
 
     #[test]
@@ -77,6 +58,10 @@ mod tests {
     fn damaged_data_is_an_error() {
         assert!(unpack(b"").is_err());
         assert!(unpack(&NAMED[..20]).is_err());
+        let mut wrong_sum = NAMED.to_vec();
+        wrong_sum[28] ^= 1;
+        assert!(unpack(&wrong_sum).is_err());
+        assert_eq!(unpack_some(&wrong_sum, 100), b"CONFIG_HZ=250\n");
         assert!(unpack(b"CONFIG_HZ=250").is_err());
     }
 

@@ -8,7 +8,7 @@ use super::gzip;
 /// The maximum length of a banner; a longer text is something else.
 const BANNER_MAX: usize = 512;
 /// How much of a compressed kernel is searched: an `Image` for arm64 has some 40 MiB.
-const IMAGE_BYTES_MAX: usize = 64 << 20;
+const IMAGE_BYTES_MAX: u64 = 64 << 20;
 /// The start of a kernel's banner.
 const MARK: &[u8] = b"Linux version ";
 

@@ -428,7 +428,7 @@ pub fn remove_leftovers(host: &Host, root: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::InjectedFault;
+    use crate::InjectedFault;
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::{Path, PathBuf};

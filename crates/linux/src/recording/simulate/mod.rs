@@ -5,7 +5,14 @@
 //! ways, the simulated one is the one that is harder to undo.
 
 mod cpus;
+mod faults;
 mod groups;
+mod programs;
+mod systemd;
+mod tasks;
+
+pub use faults::InjectedFault;
+pub use programs::FakePrograms;
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
@@ -19,6 +26,13 @@ const INSTANCE_FILES: &[(&str, &str)] = &[
     ("tracing_cpumask", "f\n"),
     ("events/sched/sched_switch/enable", "0\n"),
 ];
+
+/// What a test simulates on a recorded machine.
+#[derive(Debug, Default)]
+pub struct Simulation {
+    fault: Option<InjectedFault>,
+    programs: FakePrograms,
+}
 
 impl Host {
     /// The text of a file of a recorded machine; `None` if it cannot be read.
