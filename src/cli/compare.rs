@@ -2,8 +2,8 @@
 
 use super::paint::paint;
 use crate::failure::Failure;
+use crate::report::blocks::terminal_blocks;
 use crate::report::compare as report;
-use crate::report::page::terminal_blocks;
 use crate::ui::Ui;
 use crate::workflow::comparison::compare_groups;
 

@@ -6,8 +6,8 @@ use super::paint::paint;
 use super::{GlobalArgs, input};
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
+use crate::report::blocks::terminal_blocks;
 use crate::report::latency as report;
-use crate::report::page::terminal_blocks;
 use crate::ui::{OutputFormat, Ui};
 use crate::verify::Gate;
 use crate::workflow::measure_latency::{

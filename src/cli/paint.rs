@@ -1,6 +1,6 @@
 //! The colours of the terminal for the tones of reports.
 
-use crate::report::page::TextTone;
+use crate::report::blocks::TextTone;
 use crate::ui::Emphasis;
 
 /// Colours words by their meaning.

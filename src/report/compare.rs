@@ -1,7 +1,7 @@
 //! Comparison → blocks: the headline first, then every figure with its spread, and what makes them
 //! doubtful. Pure.
 
-use super::page::block::{
+use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
 use super::table::{many, span};

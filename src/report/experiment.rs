@@ -2,10 +2,10 @@
 //! has a row for each configuration and a column for each measurement, and shows the worst of all
 //! repetitions. Pure.
 
-use super::page::block::{
+use super::blocks::words;
+use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
-use super::page::words;
 use super::table::{fold, many, span};
 use crate::experiment::{
     BestRow, DryRun, EffectMeaning, Experiment, ExperimentRun, ExperimentState, OptionEffect,

@@ -1,7 +1,7 @@
 //! The [`FixReport`] document of `cpushield verify --fix` and its text: the observations, the fixes
 //! after each, and what remains with the reason. Pure.
 
-use super::page::block::TextPainter;
+use super::blocks::TextPainter;
 use super::table::{Align, fit, fold, span};
 use super::verdict;
 use crate::apply::AppliedStep;

@@ -1,10 +1,10 @@
 //! Latency → blocks: the worst latency first, then a row for each thread, the longest latencies
 //! with their causes, the loads and the conditions. Pure.
 
-use super::page::block::{
+use super::blocks::words;
+use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
-use super::page::words;
 use super::table::span;
 use crate::change::EffectTime;
 use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};

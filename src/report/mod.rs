@@ -1,6 +1,7 @@
 //! Report: documents → text for users. Pure: it does not read the machine and prints nothing.
 
 mod applied;
+pub mod blocks;
 mod boot;
 pub mod compare;
 pub mod experiment;

@@ -2,9 +2,9 @@
 //! the longest stretch, the blind spots of the witnesses, and the limits. Pure.
 
 use crate::causes::{Cause, Culprit, known};
+use crate::report::blocks::{TextPainter, TextTone};
 use crate::report::latency::span_or_dash;
 use crate::report::moment::moment;
-use crate::report::page::block::{TextPainter, TextTone};
 use crate::report::table::{Align, columns_of, fit, fold, lay_out, many, rate, span};
 use crate::verify::SentIpi;
 use crate::verify::{

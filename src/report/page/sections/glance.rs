@@ -2,9 +2,9 @@
 //! document of each kind, everything that is doubtful, and the limits.
 
 use crate::latency::{LatencyMeasurement, ThreadSeries};
-use crate::report::page::block::{Card, ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::report::blocks::words;
+use crate::report::blocks::{Card, ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
-use crate::report::page::words;
 use crate::report::table::{many, rate, span};
 use crate::verify::{
     CpuEvidence, Evidence, Gate, LimitsKept, PositiveControl, Verdict, VerdictState,

@@ -1,12 +1,12 @@
 //! What interrupts: the rate of each cause in each observation, the culprits, and the blind spots.
 
 use crate::causes::{Cause, Culprit, known};
-use crate::report::page::block::{
+use crate::report::blocks::words;
+use crate::report::blocks::{
     Amount, BarChart, BarRow, Drawing, Picture, ReportBlock, Table, TableCell, TableColumn,
     TextTone,
 };
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
-use crate::report::page::words;
 use crate::report::table::span;
 use crate::report::verdict::when;
 use crate::verify::{Breach, BreachNode, Evidence, WitnessKind};

@@ -2,9 +2,9 @@
 //! moved, and advice on boot parameters.
 
 use crate::change::EffectTime;
-use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::report::blocks::words;
+use crate::report::blocks::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
-use crate::report::page::words;
 use crate::verify::{Leak, VerdictState};
 
 /// The section.
