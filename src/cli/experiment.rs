@@ -1,10 +1,9 @@
 //! `cpushield experiment`: runs a matrix of configurations and measurements.
 
 use super::GlobalArgs;
-use super::paint::paint;
+use super::paint::on_terminal;
 use crate::experiment::RebootPermission;
 use crate::failure::Failure;
-use crate::report::blocks::terminal_blocks;
 use crate::report::experiment as report;
 use crate::ui::Ui;
 use crate::workflow::run_experiment::{self, ExperimentFile};
@@ -57,9 +56,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
     let work = global.open(ui)?;
     if args.status {
         let experiment = run_experiment::read_results(&work)?;
-        return ui.show(&experiment, || {
-            terminal_blocks(&report::blocks(&experiment), ui.width(), &paint)
-        });
+        return ui.show(&experiment, || on_terminal(ui, &report::blocks(&experiment)));
     }
     if !work.host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
@@ -79,9 +76,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         None => run_experiment::resume(&work)?,
     };
     match experiment {
-        Some(experiment) => ui.show(&experiment, || {
-            terminal_blocks(&report::blocks(&experiment), ui.width(), &paint)
-        }),
+        Some(experiment) => ui.show(&experiment, || on_terminal(ui, &report::blocks(&experiment))),
         None => Ok(()),
     }
 }

@@ -90,7 +90,7 @@ fn headline(pair: &GroupPair) -> TextLine {
         TextPart::new(format!(": {} {times}({other} vs {base}); ", figure(row))),
         TextPart::toned(tone, chance),
     ];
-    TextLine { indent: 0, parts }
+    TextLine::of(parts)
 }
 
 /// The number of runs of each group, and their order.

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod experiment;
 pub mod fix_report;
 pub mod latency;
+mod limits;
 pub mod linuxcnc;
 mod machine;
 pub mod moment;

@@ -10,11 +10,11 @@ mod terminal;
 pub mod words;
 
 pub use block::{
-    Amount, Axis, BarChart, BarRow, Card, Cluster, Core, CpuMap, Curve, CurveChart, Drawing,
-    MapRole, NodeGroup, Package, Picture, Report, ReportBlock, Section, Stroke, Table, TableCell,
-    TableColumn, TableHead, TextLine, TextPainter, TextPart, TextTone,
+    Amount, Axis, BarChart, BarRow, Card, Cluster, ColumnKind, Core, CpuMap, Curve, CurveChart,
+    Drawing, LineKind, MapRole, NodeGroup, Package, Picture, Report, ReportBlock, Section, Stroke,
+    Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextPart, TextTone,
 };
 pub use html::page;
 pub use markdown::markdown;
 pub use svg::standalone as picture;
-pub use terminal::{CharacterSet, terminal, terminal_blocks};
+pub use terminal::{CharacterSet, terminal, terminal_blocks, unpainted};
