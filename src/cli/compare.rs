@@ -1,9 +1,8 @@
 //! `cpushield compare`: compares repeated measurements and tells differences from chance.
 
-use super::paint::paint;
+use super::paint::on_terminal;
 use crate::failure::Failure;
 use crate::report::compare as report;
-use crate::report::page::terminal_blocks;
 use crate::ui::Ui;
 use crate::workflow::comparison::compare_groups;
 
@@ -25,5 +24,5 @@ pub struct CompareArgs {
 /// A file is not a measurement, or the groups cannot be compared.
 pub fn run(ui: &Ui, args: &CompareArgs) -> Result<(), Failure> {
     let comparison = compare_groups(&args.groups)?;
-    ui.show(&comparison, || terminal_blocks(&report::blocks(&comparison), ui.width(), &paint))
+    ui.show(&comparison, || on_terminal(ui, &report::blocks(&comparison)))
 }

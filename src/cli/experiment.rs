@@ -1,11 +1,10 @@
 //! `cpushield experiment`: runs a matrix of configurations and measurements.
 
 use super::GlobalArgs;
-use super::paint::paint;
+use super::paint::on_terminal;
 use crate::experiment::RebootPermission;
 use crate::failure::Failure;
 use crate::report::experiment as report;
-use crate::report::page::terminal_blocks;
 use crate::ui::Ui;
 use crate::workflow::run_experiment::{self, ExperimentFile};
 use std::path::PathBuf;
@@ -60,9 +59,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
     };
     if args.status {
         let experiment = run_experiment::read_results(&work)?;
-        return ui.show(&experiment, || {
-            terminal_blocks(&report::blocks(&experiment), ui.width(), &paint)
-        });
+        return ui.show(&experiment, || on_terminal(ui, &report::blocks(&experiment)));
     }
     let reboot = args.reboot_permission();
     let experiment = match &args.file {
@@ -78,9 +75,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         None => run_experiment::resume(&work)?,
     };
     match experiment {
-        Some(experiment) => ui.show(&experiment, || {
-            terminal_blocks(&report::blocks(&experiment), ui.width(), &paint)
-        }),
+        Some(experiment) => ui.show(&experiment, || on_terminal(ui, &report::blocks(&experiment))),
         None => Ok(()),
     }
 }

@@ -2,13 +2,12 @@
 
 use super::active::ActiveArgs;
 use super::loads::LoadArgs;
-use super::paint::paint;
+use super::paint::on_terminal;
 use super::{GlobalArgs, input};
 use crate::documents::evidence::Gate;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
 use crate::report::latency as report;
-use crate::report::page::terminal_blocks;
 use crate::ui::{OutputFormat, Ui};
 use crate::workflow::measure_latency::{
     LatencyFiles, LatencyRequest, measure_latency, write_files,
@@ -120,7 +119,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
     args.active.check(&work)?;
     let request = args.request();
     let (latency, save_error) = measure_latency(&work, &request)?;
-    ui.show(&latency, || terminal_blocks(&report::blocks(&latency), ui.width(), &paint))?;
+    ui.show(&latency, || on_terminal(ui, &report::blocks(&latency)))?;
     write_files(ui, &request.files, &latency)?;
     if let Some(failure) = save_error {
         if ui.format == OutputFormat::Text {

@@ -1,7 +1,12 @@
-//! The colours of the terminal for the tones of reports.
+//! Blocks on the terminal: its width, and its colours for the tones.
 
-use crate::report::page::TextTone;
-use crate::ui::Emphasis;
+use crate::report::blocks::{ReportBlock, TextTone, terminal_blocks};
+use crate::ui::{Emphasis, Ui};
+
+/// The blocks as this terminal shows them.
+pub(super) fn on_terminal(ui: &Ui, blocks: &[ReportBlock]) -> String {
+    terminal_blocks(blocks, ui.width(), &paint)
+}
 
 /// Colours words by their meaning.
 pub(super) fn paint(tone: TextTone, words: &str) -> String {

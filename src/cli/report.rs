@@ -5,7 +5,7 @@ use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::paint::paint;
 use crate::failure::{Failure, FailureKind};
-use crate::report::page::{self, Report};
+use crate::report::{blocks, page};
 use crate::ui::{self, Ui};
 use crate::workflow::document_bundle::DocumentBundle;
 use crate::workflow::report_material::collect_material;
@@ -75,16 +75,16 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
     material.output = args.output.as_ref().map(|file| file.display().to_string());
     let report = page::report(&material);
     let text = match format {
-        ReportFormat::Html => page::page(&report),
-        ReportFormat::Svg => page::picture(choose_picture(&report, args.picture.as_deref())?),
-        ReportFormat::Md => page::markdown(&report),
+        ReportFormat::Html => blocks::page(&report),
+        ReportFormat::Svg => blocks::picture(choose_picture(&report, args.picture.as_deref())?),
+        ReportFormat::Md => blocks::markdown(&report),
         ReportFormat::Json => bundle(&report, &documents)?,
         ReportFormat::Text => {
             let characters = match ui.is_unicode() {
-                true => page::CharacterSet::Unicode,
-                false => page::CharacterSet::Ascii,
+                true => blocks::CharacterSet::Unicode,
+                false => blocks::CharacterSet::Ascii,
             };
-            page::terminal(&report, ui.width(), characters, &paint)
+            blocks::terminal(&report, ui.width(), characters, &paint)
         }
     };
     match target {
@@ -139,9 +139,9 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
 /// # Errors
 /// There is no such picture.
 fn choose_picture<'a>(
-    report: &'a Report,
+    report: &'a blocks::Report,
     name: Option<&str>,
-) -> Result<&'a page::Picture, Failure> {
+) -> Result<&'a blocks::Picture, Failure> {
     let known: Vec<&str> = report.pictures().map(|picture| picture.id.as_str()).collect();
     let found = report.pictures().find(|picture| name.is_none_or(|name| picture.id == name));
     found.ok_or_else(|| match known.as_slice() {
@@ -156,7 +156,7 @@ fn choose_picture<'a>(
 }
 
 /// Writes all documents as one JSON document.
-fn bundle(report: &Report, documents: &[NamedDocument]) -> Result<String, Failure> {
+fn bundle(report: &blocks::Report, documents: &[NamedDocument]) -> Result<String, Failure> {
     let bundle = DocumentBundle::new(report.title.clone(), documents);
     let json = serde_json::to_string_pretty(&bundle)
         .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;

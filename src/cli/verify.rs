@@ -1,7 +1,7 @@
 //! `cpushield verify`: watches shielded CPUs and reports whether the shield holds.
 
 use super::active::ActiveArgs;
-use super::paint::paint;
+use super::paint::on_terminal;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
 use crate::policy::VerifyLimits;
@@ -131,7 +131,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     }
     let watched = session.watch_and_judge(SurveyWhen::Interrupted)?;
     let output = VerifyOutput { evidence: &watched.evidence, verdict: &watched.verdict };
-    ui.show(&output, || report::text(output.evidence, output.verdict, &paint, ui.width()))?;
+    ui.show(&output, || on_terminal(ui, &report::blocks(output.evidence, output.verdict)))?;
     session.export(watched.recording, &output)?;
     let subject = match session.target.own_shield() {
         Some(_) => VerdictSubject::Shield,
@@ -143,7 +143,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
 /// Runs `verify --fix`.
 fn run_fix(ui: &Ui, session: &VerifySession<'_>) -> Result<(), Failure> {
     let (fixed, recording) = fix::fix(session)?;
-    ui.show(&fixed, || fixed.text(&paint, ui.width()))?;
+    ui.show(&fixed, || on_terminal(ui, &fixed.blocks()))?;
     let Some(last) = fixed.rounds.last() else { return Ok(()) };
     let output = VerifyOutput { evidence: &last.evidence, verdict: &last.verdict };
     session.export(recording, &output)?;

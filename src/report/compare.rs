@@ -1,7 +1,7 @@
 //! Comparison → blocks: the headline first, then every figure with its spread, and what makes them
 //! doubtful. Pure.
 
-use super::page::block::{
+use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
 use super::table::{many, span};
@@ -90,7 +90,7 @@ fn headline(pair: &GroupPair) -> TextLine {
         TextPart::new(format!(": {} {times}({other} vs {base}); ", figure(row))),
         TextPart::toned(tone, chance),
     ];
-    TextLine { indent: 0, parts }
+    TextLine::of(parts)
 }
 
 /// The number of runs of each group, and their order.

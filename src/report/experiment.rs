@@ -2,10 +2,10 @@
 //! has a row for each configuration and a column for each measurement, and shows the worst of all
 //! repetitions. Pure.
 
-use super::page::block::{
+use super::blocks::words;
+use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
-use super::page::words;
 use super::table::{fold, many, span};
 use crate::experiment::{
     BestRow, DryRun, EffectMeaning, Experiment, ExperimentRun, ExperimentState, OptionEffect,
@@ -104,7 +104,7 @@ fn headline(experiment: &Experiment) -> TextLine {
     let each = span(experiment.span_ns);
     let rest = format!(" on CPU {} ({state}, {each} each)", experiment.cpus);
     let name = TextPart::toned(TextTone::Head, format!("Experiment {}", experiment.name));
-    TextLine { indent: 0, parts: vec![name, TextPart::new(rest)] }
+    TextLine::of(vec![name, TextPart::new(rest)])
 }
 
 /// The machine, its firmware and its kernel: a line for each fact that is known.
@@ -238,7 +238,7 @@ fn describe_best(experiment: &Experiment, best: &BestRow) -> TextLine {
     };
     let column = TextPart::new(format!("{column}: "));
     let parts = vec![column, TextPart::toned(tone, word), TextPart::new(rest)];
-    TextLine { indent: 1, parts }
+    TextLine::of(parts).below()
 }
 
 fn effects(experiment: &Experiment) -> Table {

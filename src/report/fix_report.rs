@@ -1,9 +1,9 @@
-//! The [`FixReport`] document of `cpushield verify --fix` and its text: the observations, the fixes
+//! The [`FixReport`] document of `cpushield verify --fix` and its blocks: the observations, the fixes
 //! after each, and what remains with the reason. Pure.
 
-use super::page::block::TextPainter;
-use super::table::{Align, fit, fold, span};
-use super::verdict;
+use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone};
+use super::table::span;
+use super::verdict::{self, WatchedRun};
 use crate::apply::AppliedStep;
 use crate::change::{EffectTime, Outcome};
 use crate::documents::evidence::{Evidence, Leak, Verdict};
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
 
-/// Lines of one kind that a round lists; the others are counted.
-const LINES_MAX: usize = 12;
+/// Rows of one kind that a round lists; the others are counted.
+const ROWS_MAX: usize = 12;
 
 /// The result of `verify --fix`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -177,27 +177,32 @@ impl FixReport {
         done.filter(|fix| fix.result == FixOutcome::Changed).count()
     }
 
-    /// The text of `cpushield verify --fix`.
+    /// The blocks of `cpushield verify --fix`: each round with its fixes, the last verdict, and what
+    /// remains.
     #[must_use]
-    pub fn text(&self, paint: TextPainter<'_>, width: usize) -> String {
-        let mut text = String::new();
-        for (n, round) in self.rounds.iter().enumerate() {
-            text.push_str(&fold(&format!("Round {}: {}\n", n + 1, round.summary(paint)), width));
-            if n + 1 < self.rounds.len() {
-                text.push_str(&round.leak_table(width));
+    pub fn blocks(&self) -> Vec<ReportBlock> {
+        let mut blocks = Vec::new();
+        for (n, round) in (1..).zip(&self.rounds) {
+            let mut line = round.summary();
+            line.parts.insert(0, TextPart::new(format!("Round {n}: ")));
+            blocks.push(ReportBlock::Lines(vec![line]));
+            if n < self.rounds.len() {
+                blocks.extend(round.run().remaining("Interruptions", ROWS_MAX));
             }
-            text.push_str(&round.fix_table(width));
+            blocks.extend(round.fixes());
+            blocks.push(ReportBlock::Space);
         }
         if let Some(last) = self.rounds.last() {
-            text.push('\n');
-            text.push_str(&verdict::text(&last.evidence, &last.verdict, paint, width));
+            blocks.extend(verdict::blocks(&last.evidence, &last.verdict));
+            blocks.push(ReportBlock::Space);
         }
-        text.push('\n');
-        text.push_str(&self.conclusion(width));
-        text
+        blocks.extend(self.conclusion());
+        blocks
     }
 
-    fn conclusion(&self, width: usize) -> String {
+    /// Why there was no further round, what remains, and what the shield lacks.
+    #[must_use]
+    pub fn conclusion(&self) -> Vec<ReportBlock> {
         let changes = match self.changes() {
             0 => "nothing was changed".to_owned(),
             1 => "1 change is part of the shield now, and `cpushield undo` reverts it".to_owned(),
@@ -205,99 +210,78 @@ impl FixReport {
                 format!("{n} changes are part of the shield now, and `cpushield undo` reverts them")
             }
         };
-        let mut text = match self.end {
-            FixEnd::Holds => format!("The shield holds: {changes}.\n"),
-            FixEnd::NothingMore => format!("Nothing more can be done now: {changes}.\n"),
-            FixEnd::Stopped => format!("Stopped: {changes}.\n"),
-            FixEnd::TooOften => format!(
-                "Stopped after {} rounds, because another process undoes the fixes: {changes}.\n",
-                self.rounds.len()
-            ),
+        let (tone, end) = match self.end {
+            FixEnd::Holds => (TextTone::Good, "The shield holds".to_owned()),
+            FixEnd::NothingMore => (TextTone::Plain, "Nothing more can be done now".to_owned()),
+            FixEnd::Stopped => (TextTone::Doubt, "Stopped".to_owned()),
+            FixEnd::TooOften => {
+                let rounds = self.rounds.len();
+                let why = "because another process undoes the fixes";
+                (TextTone::Bad, format!("Stopped after {rounds} rounds, {why}"))
+            }
         };
-        text = fold(&text, width);
+        let end =
+            TextLine::of(vec![TextPart::toned(tone, end), TextPart::new(format!(": {changes}."))]);
         let remains = self.remains.iter().map(|leak| {
             let RemainingLeak { cpu, what, count, why, .. } = leak;
-            vec![format!("CPU {cpu}"), what.clone(), count.to_string(), why.clone()]
+            [what, &cpu.to_string(), &count.to_string(), why].map(TableCell::new).to_vec()
         });
+        let mut columns = vec![TableColumn::words("what")];
+        columns.extend(["CPU", "count"].map(TableColumn::numbers));
+        columns.push(TableColumn::remarks("why"));
+        let remains = Table::new("What remains", columns, remains.collect());
         let lacks = self.lacks.iter().map(|part| {
             let MissingPart { tunable, subject, why } = part;
-            vec![tunable.clone(), subject.clone(), String::new(), why.clone()]
+            vec![TableCell::new(tunable), TableCell::code(subject), TableCell::new(why)]
         });
-        let columns = [Align::Left, Align::Left, Align::Right, Align::Left];
-        for (head, rows) in [
-            ("What remains", remains.collect::<Vec<_>>()),
-            ("What the shield lacks", lacks.collect()),
-        ] {
-            if !rows.is_empty() {
-                text.push_str(&format!("{head}\n{}", fit("  ", &columns, &rows, width)));
-            }
-        }
-        text
+        let mut columns = ["tunable", "setting"].map(TableColumn::words).to_vec();
+        columns.push(TableColumn::remarks("why"));
+        let lacks = Table::new("What the shield lacks", columns, lacks.collect());
+        let tables = [remains, lacks].into_iter().filter_map(Table::into_block);
+        [ReportBlock::Lines(vec![end])].into_iter().chain(tables).collect()
     }
 }
 
 impl FixRound {
-    /// One line: each CPU with its verdict and its kernel entries.
-    pub fn summary(&self, paint: TextPainter<'_>) -> String {
-        let cpus = self.evidence.cpus.iter().zip(&self.verdict.cpus).map(|(seen, judged)| {
-            let word = paint(verdict::tone(judged.state), verdict::word(judged.state));
-            let entries = seen.entries.map_or(String::new(), |n| format!(", {n} kernel entries"));
-            format!("CPU {} {word}{entries}", seen.cpu)
-        });
-        let cpus: Vec<String> = cpus.collect();
-        format!("{} in {}", cpus.join("; "), span(self.evidence.span_ns))
+    /// The observation without a name.
+    fn run(&self) -> WatchedRun<'_> {
+        WatchedRun { name: "", evidence: &self.evidence, verdict: Some(&self.verdict) }
     }
 
-    /// What interrupted the shield.
-    fn leak_table(&self, width: usize) -> String {
-        let leaks =
-            self.verdict.cpus.iter().flat_map(|cpu| cpu.leaks.iter().map(move |leak| (cpu, leak)));
-        let rows: Vec<Vec<String>> = leaks
-            .map(|(cpu, leak)| {
-                let seen = &leak.interruptions;
-                let remedy = leak.remedy.as_ref().map(|remedy| remedy.tunable.clone());
-                vec![
-                    format!("CPU {}", cpu.cpu),
-                    seen.cause.to_string(),
-                    seen.culprit.to_string(),
-                    seen.count.max(seen.nested).to_string(),
-                    remedy.unwrap_or_default(),
-                ]
-            })
-            .collect();
-        let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
-        first_rows("  wrong", &columns, &rows, width)
+    /// One line: each CPU with its verdict and its kernel entries.
+    #[must_use]
+    pub fn summary(&self) -> TextLine {
+        let mut parts = Vec::new();
+        for (seen, judged) in self.evidence.cpus.iter().zip(&self.verdict.cpus) {
+            let between = if parts.is_empty() { "" } else { "; " };
+            let entries = seen.entries.map_or(String::new(), |n| format!(", {n} kernel entries"));
+            parts.push(TextPart::new(format!("{between}CPU {} ", seen.cpu)));
+            parts.push(TextPart::toned(verdict::tone(judged.state), verdict::word(judged.state)));
+            parts.push(TextPart::new(entries));
+        }
+        parts.push(TextPart::new(format!(" in {}", span(self.evidence.span_ns))));
+        TextLine::of(parts)
     }
 
     /// The fixes, without those whose setting was already right.
-    fn fix_table(&self, width: usize) -> String {
+    fn fixes(&self) -> Vec<ReportBlock> {
         let fixes = self.done.iter().filter(|fix| fix.result != FixOutcome::AlreadySo);
-        let rows: Vec<Vec<String>> = fixes
-            .map(|fix| {
-                let word = match fix.result {
-                    FixOutcome::Changed | FixOutcome::AlreadySo => "",
-                    FixOutcome::Refused => "refused: ",
-                    FixOutcome::Absent => "it no longer exists",
-                };
-                let why = format!("{word}{}", fix.why.as_deref().unwrap_or_default());
-                vec![fix.tunable.clone(), fix.subject.clone(), why]
-            })
-            .collect();
-        first_rows("  done", &[Align::Left; 3], &rows, width)
+        let rows = fixes.clone().take(ROWS_MAX).map(|fix| {
+            let (tone, word) = match fix.result {
+                FixOutcome::Changed | FixOutcome::AlreadySo => (TextTone::Good, "changed"),
+                FixOutcome::Refused => (TextTone::Bad, "refused"),
+                FixOutcome::Absent => (TextTone::Plain, "does not exist"),
+            };
+            let why = fix.why.as_deref().unwrap_or_default();
+            let (tunable, subject) = (TableCell::new(&fix.tunable), TableCell::code(&fix.subject));
+            vec![tunable, subject, TableCell::toned(tone, word), TableCell::new(why)]
+        });
+        let columns = ["tunable", "setting", "result", "why"].map(TableColumn::words).to_vec();
+        let table = Table::new("Fixes", columns, rows.collect()).without_empty_columns();
+        let more = verdict::more_line(fixes.count(), ROWS_MAX, "more").map(TextLine::below);
+        let more = more.map(|line| ReportBlock::Lines(vec![line]));
+        table.into_block().into_iter().chain(more).collect()
     }
-}
-
-/// The first rows below a heading, and the number of the others.
-fn first_rows(head: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let shown = rows.get(..LINES_MAX.min(rows.len())).unwrap_or_default();
-    let mut text = format!("{head}\n{}", fit("    ", columns, shown, width));
-    if rows.len() > LINES_MAX {
-        text.push_str(&format!("    and {} more (--json lists all)\n", rows.len() - LINES_MAX));
-    }
-    text
 }
 
 #[cfg(test)]
@@ -306,6 +290,7 @@ mod tests {
     use crate::causes::{Cause, Culprit};
     use crate::documents::evidence::{CpuVerdict, InterruptionCount, VerdictState, WitnessKind};
     use crate::documents::remedy::Remedy;
+    use crate::report::blocks::{terminal_blocks, unpainted};
 
     fn leak(cause: Cause, culprit: &str, remedy: Option<(&str, EffectTime, &str)>) -> Leak {
         let interruptions = InterruptionCount {
@@ -380,31 +365,41 @@ mod tests {
         }];
         let remains = remains(&rounds, &lacks);
         let fixed = FixReport { schema: SCHEMA, rounds, end: FixEnd::NothingMore, remains, lacks };
-        let text = fixed.text(&|_, word| word.to_owned(), 120);
+        let text = terminal_blocks(&fixed.blocks(), 120, &unpainted);
         let start = "\
 Round 1: CPU 3 leaks, 28 kernel entries in 2.00 s
-  wrong
-    CPU 3  tick                    7  nohz-full
-    CPU 3  irq      IRQ 9 acpi     7  irq-affinity
-    CPU 3  timer    vmstat_update  7  vm-stat-interval
-    CPU 3  kthread  odd            7
-  done
-    irq-affinity      /proc/irq/9/smp_affinity_list  refused: EIO: Input/output error
-    vm-stat-interval  /proc/sys/vm/stat_interval
+
+Interruptions
+  cause    culprit                           CPU  count  remedy
+  tick     -                                   3      7  at boot: nohz_full=3
+  irq      IRQ 9 acpi                          3      7  irq-affinity: echo
+  timer    vmstat_update: memory statistics    3      7  vm-stat-interval: echo
+  kthread  odd                                 3      7  none known
+
+Fixes
+  tunable           setting                        result   why
+  irq-affinity      /proc/irq/9/smp_affinity_list  refused  EIO: Input/output error
+  vm-stat-interval  /proc/sys/vm/stat_interval     changed
+
 Round 2: CPU 3 leaks, 28 kernel entries in 2.00 s
 
-CPU 3: leaks, ";
+CPU 3: leaks, 28 kernel entries in 2.00 s (14.0/s)
+";
         assert!(text.starts_with(start), "{text}");
         let end = "
 Nothing more can be done now: 1 change is part of the shield now, and `cpushield undo` reverts it.
+
 What remains
-  CPU 3  tick            7  only a boot with nohz_full=3 removes it
-  CPU 3  irq IRQ 9 acpi  7  irq-affinity: /proc/irq/9/smp_affinity_list: the kernel refuses: EIO: \
-                   Input/output error
-  CPU 3  kthread odd     7  no known tunable removes it
-  CPU 3  timer late      7  vm-stat-interval was applied, but the interruption is still there
+  what            CPU  count  why
+  tick              3      7  only a boot with nohz_full=3 removes it
+  irq IRQ 9 acpi    3      7  irq-affinity: /proc/irq/9/smp_affinity_list: the kernel refuses: \
+                   EIO: Input/output error
+  kthread odd       3      7  no known tunable removes it
+  timer late        3      7  vm-stat-interval was applied, but the interruption is still there
+
 What the shield lacks
-  irq-affinity  /proc/irq/9/smp_affinity_list    the kernel refuses: EIO: Input/output error
+  tunable       setting                        why
+  irq-affinity  /proc/irq/9/smp_affinity_list  the kernel refuses: EIO: Input/output error
 ";
         assert!(text.ends_with(end), "{text}");
         assert_eq!(fixed.remains[0].boot.as_deref(), Some("nohz_full=3"));

@@ -1,12 +1,13 @@
 //! Latency → blocks: the worst latency first, then a row for each thread, the longest latencies
 //! with their causes, the loads and the conditions. Pure.
 
-use super::page::block::{
+use super::blocks::words;
+use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
-use super::page::words;
+use super::limits::{limit_block, limit_row};
 use super::table::span;
-use crate::change::EffectTime;
+use super::verdict::describe_remedy;
 use crate::documents::evidence::{Gate, TimeBreakdown, TimeShare};
 use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
 
@@ -36,10 +37,9 @@ pub fn blocks(latency: &LatencyMeasurement) -> Vec<ReportBlock> {
     if !items.is_empty() {
         blocks.push(ReportBlock::Doubts { title: "Doubtful".to_owned(), items });
     }
-    if !latency.gates.is_empty() {
-        let gates = latency.gates.iter().map(|gate| limit_line(latency, gate));
-        blocks.extend([ReportBlock::Space, ReportBlock::Lines(gates.collect())]);
-    }
+    let gates = latency.gates.iter();
+    let rows = gates.map(|gate| limit_row("", gate, &measured_value(latency, gate)));
+    blocks.extend(limit_block(rows.collect()));
     blocks
 }
 
@@ -114,20 +114,6 @@ fn without_empty_names(table: Table, runs: &[LatencyRun<'_>]) -> Table {
     }
 }
 
-fn limit_line(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> TextLine {
-    let (tone, word) = match gate.held {
-        Some(true) => (TextTone::Good, "holds"),
-        Some(false) => (TextTone::Bad, "does not hold"),
-        None => (TextTone::Doubt, "unknown"),
-    };
-    let parts = vec![
-        TextPart::new(format!("{}: ", gate.limit)),
-        TextPart::toned(tone, word),
-        TextPart::new(format!(", found {}", measured_value(latency, gate))),
-    ];
-    TextLine { indent: 0, parts }
-}
-
 /// The value that a limit was judged by, rounded and exact: `9.64 ms (9635321ns)`.
 #[must_use]
 pub fn measured_value(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> String {
@@ -162,7 +148,7 @@ fn headline(latency: &LatencyMeasurement) -> TextLine {
             TextPart::new(format!(" ({instrument})")),
         ],
     };
-    TextLine { indent: 0, parts }
+    TextLine::of(parts)
 }
 
 /// ` (irq)` where a wakeup is measured in stages.
@@ -316,10 +302,7 @@ fn remedies(all: &[&WorstLatency]) -> Vec<TextLine> {
         for share in worst.why.iter().flat_map(|why| &why.shares) {
             let is_cause = share.took_ns >= worst.late_ns / PARTS;
             let Some(remedy) = share.remedy.as_ref().filter(|_| is_cause) else { continue };
-            let how = match remedy.when {
-                EffectTime::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
-                EffectTime::Boot => format!("at boot: {}", remedy.how),
-            };
+            let how = describe_remedy(remedy);
             let culprit = describe_culprit(share);
             match remedies.iter_mut().find(|(known, _)| *known == how) {
                 Some((_, culprits)) if culprits.contains(&culprit) => {}
@@ -469,6 +452,7 @@ fn kernel(latency: &LatencyMeasurement) -> TableCell {
 mod tests {
     use super::*;
     use crate::causes::{Cause, Culprit};
+    use crate::change::EffectTime;
     use crate::documents::evidence::UnknownBreakdown;
     use crate::documents::remedy::Remedy;
 

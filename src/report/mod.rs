@@ -1,11 +1,13 @@
 //! Report: documents → text for users. Pure: it does not read the machine and prints nothing.
 
 mod applied;
+pub mod blocks;
 mod boot;
 pub mod compare;
 pub mod experiment;
 pub mod fix_report;
 pub mod latency;
+mod limits;
 pub mod linuxcnc;
 mod machine;
 pub mod moment;

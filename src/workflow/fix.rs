@@ -161,7 +161,7 @@ impl FixLoop<'_> {
         mut todo: Vec<Step>,
     ) -> Result<Option<FixEnd>, Failure> {
         let WorkContext { ui, host, store, .. } = self.session.work;
-        let sum = round.summary(&|_, word| word.to_owned());
+        let sum = round.summary().text();
         ui.status(&format!("round {number}: {sum}; changes to make: {}", todo.len()));
         while !todo.is_empty() {
             // A CPU that goes offline disturbs cpusets and threads, so those changes come first.

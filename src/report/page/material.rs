@@ -8,6 +8,7 @@ use crate::latency::LatencyMeasurement;
 use crate::plan::{Plan, Step};
 use crate::report::fix_report::FixReport;
 use crate::report::try_report::TryReport;
+use crate::report::verdict::WatchedRun;
 use crate::run::Drift;
 use crate::survey::Machine;
 
@@ -86,6 +87,15 @@ impl<T> LabelledDocument<T> {
     /// A document with its name.
     pub fn new(label: impl Into<String>, document: T) -> LabelledDocument<T> {
         LabelledDocument { label: label.into(), document }
+    }
+}
+
+impl LabelledDocument<WatchWithVerdict> {
+    /// The observation with its name.
+    #[must_use]
+    pub fn run(&self) -> WatchedRun<'_> {
+        let WatchWithVerdict { evidence, verdict, .. } = &self.document;
+        WatchedRun { name: &self.label, evidence, verdict: verdict.as_ref() }
     }
 }
 

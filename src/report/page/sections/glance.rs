@@ -1,14 +1,18 @@
 //! At a glance: the verdicts and the worst latencies, the changes between the first and the last
 //! document of each kind, everything that is doubtful, and the limits.
 
-use crate::documents::evidence::{
-    CpuEvidence, Evidence, Gate, LimitsKept, PositiveControl, Verdict, VerdictState,
-};
+use crate::documents::evidence::{CpuEvidence, Evidence};
 use crate::latency::{LatencyMeasurement, ThreadSeries};
-use crate::report::page::block::{Card, ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::report::blocks::words;
+use crate::report::blocks::{Card, ReportBlock, TextTone};
+use crate::report::latency::measured_value;
+use crate::report::limits::{limit_block, limit_row};
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
-use crate::report::page::words;
-use crate::report::table::{many, rate, span};
+use crate::report::table::span;
+use crate::report::verdict::{entries, overall};
+
+/// CPUs whose figures a card shows.
+const CPUS_MAX: usize = 4;
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
@@ -40,49 +44,27 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
 
 fn observation_card(observation: &LabelledDocument<WatchWithVerdict>) -> Card {
     let WatchWithVerdict { evidence, verdict, .. } = &observation.document;
-    let (value, tone) = match verdict {
-        Some(verdict) => overall_verdict(verdict),
-        None => ("not judged".to_owned(), TextTone::Plain),
-    };
-    let mut details: Vec<String> =
-        evidence.cpus.iter().take(4).map(|cpu| describe_cpu(cpu, evidence.span_ns)).collect();
-    if evidence.cpus.len() > 4 {
-        details.push(format!("and {} more CPUs", evidence.cpus.len() - 4));
+    let (tone, value) = verdict.as_ref().map_or((TextTone::Plain, "not judged"), overall);
+    let cpus = evidence.cpus.iter().take(CPUS_MAX);
+    let mut details: Vec<String> = cpus.map(|cpu| describe_cpu(cpu, evidence.span_ns)).collect();
+    if evidence.cpus.len() > CPUS_MAX {
+        details.push(format!("and {} more CPUs", evidence.cpus.len() - CPUS_MAX));
     }
-    let (label, doubts) = (observation.label.clone(), observation_doubts(observation).len());
-    Card { about: "interruptions".to_owned(), label, value, tone, details, doubts }
-}
-
-/// The verdict on all CPUs, which is the worst of theirs.
-fn overall_verdict(verdict: &Verdict) -> (String, TextTone) {
-    let limits: Vec<LimitsKept> = verdict.cpus.iter().filter_map(|cpu| cpu.limits).collect();
-    let states: Vec<VerdictState> = verdict.cpus.iter().map(|cpu| cpu.state).collect();
-    let (value, tone) = if limits.contains(&LimitsKept::Beyond) {
-        ("beyond the limits", TextTone::Bad)
-    } else if limits.contains(&LimitsKept::Unknown) {
-        ("unknown", TextTone::Doubt)
-    } else if !limits.is_empty() {
-        ("within the limits", TextTone::Good)
-    } else if states.contains(&VerdictState::Leaks) {
-        ("leaks", TextTone::Bad)
-    } else if states.is_empty() || states.contains(&VerdictState::Unknown) {
-        ("unknown", TextTone::Doubt)
-    } else {
-        ("holds", TextTone::Good)
-    };
-    (value.to_owned(), tone)
+    let (label, doubts) = (observation.label.clone(), observation.run().doubts().len());
+    Card {
+        about: "interruptions".to_owned(),
+        label,
+        value: value.to_owned(),
+        tone,
+        details,
+        doubts,
+    }
 }
 
 fn describe_cpu(cpu: &CpuEvidence, span_ns: u64) -> String {
-    let watched = words::time(words::float(span_ns));
-    let entries = match cpu.entries {
-        None => "unknown number of kernel entries".to_owned(),
-        Some(0) => format!("no kernel entry in {watched}"),
-        Some(n) => format!("{} kernel entries/s in {watched}", rate(n, span_ns)),
-    };
     let gap = cpu.gaps.as_ref().filter(|gaps| gaps.count > 0);
     let gap = gap.map_or_else(String::new, |gaps| format!(", longest gap {}", span(gaps.max_ns)));
-    format!("CPU {}: {entries}{gap}", cpu.cpu)
+    format!("CPU {}: {}{gap}", cpu.cpu, entries(cpu, span_ns))
 }
 
 fn latency_card(latency: &LabelledDocument<LatencyMeasurement>) -> Card {
@@ -168,46 +150,9 @@ fn entries_per_second(evidence: &Evidence) -> Option<f64> {
 /// Everything that is doubtful, with the label of its document.
 fn doubts(material: &ReportMaterial) -> Vec<String> {
     let mut doubts = material.doubts.clone();
-    doubts.extend(material.observations.iter().flat_map(observation_doubts));
+    doubts.extend(material.observations.iter().flat_map(|observation| observation.run().doubts()));
     doubts.extend(material.latencies.iter().flat_map(latency_doubts));
     doubts
-}
-
-fn observation_doubts(observation: &LabelledDocument<WatchWithVerdict>) -> Vec<String> {
-    let WatchWithVerdict { evidence, verdict, .. } = &observation.document;
-    let mut doubts = Vec::new();
-    for judged in verdict.iter().flat_map(|verdict| &verdict.cpus) {
-        let unproven = judged.unknown.iter();
-        doubts.extend(unproven.map(|why| format!("CPU {}, not proven: {why}", judged.cpu)));
-    }
-    for cpu in &evidence.cpus {
-        doubts.extend(cpu.doubts.iter().map(|doubt| format!("CPU {}: {doubt}", cpu.cpu)));
-        if let Some(lost) = cpu.lost.filter(|lost| *lost > 0) {
-            let lost = many(usize::try_from(lost).unwrap_or(usize::MAX), "event");
-            doubts.push(format!("CPU {}: the trace lost {lost}", cpu.cpu));
-        }
-    }
-    for witness in &evidence.witnesses {
-        let name = super::noise::witness(witness.kind);
-        doubts.extend(witness.absent.iter().map(|why| format!("{name} did not watch: {why}")));
-    }
-    match &evidence.control {
-        PositiveControl::Seen { .. } => {}
-        control @ (PositiveControl::Missed { .. } | PositiveControl::NotDone { .. }) => {
-            doubts.push(control.to_string());
-        }
-    }
-    if evidence.stopped {
-        doubts.push("it was stopped early".to_owned());
-    }
-    let mut labelled = Vec::new();
-    for doubt in doubts {
-        let doubt = format!("{}: {doubt}", observation.label);
-        if !labelled.contains(&doubt) {
-            labelled.push(doubt);
-        }
-    }
-    labelled
 }
 
 fn latency_doubts(latency: &LabelledDocument<LatencyMeasurement>) -> Vec<String> {
@@ -217,37 +162,14 @@ fn latency_doubts(latency: &LabelledDocument<LatencyMeasurement>) -> Vec<String>
 
 /// The limits of all documents, and whether they held.
 fn limits(material: &ReportMaterial) -> Option<ReportBlock> {
-    let of_observations = material.observations.iter().flat_map(|observation| {
+    let mut rows = Vec::new();
+    for observation in &material.observations {
         let gates = observation.document.verdict.iter().flat_map(|verdict| &verdict.gates);
-        gates.map(|gate| limit_row(&observation.label, gate))
-    });
-    let of_latencies = material.latencies.iter().flat_map(|latency| {
-        let gates = latency.document.gates.iter();
-        gates.map(|gate| limit_row(&latency.label, gate))
-    });
-    let rows: Vec<Vec<TableCell>> = of_observations.chain(of_latencies).collect();
-    let columns = ["run", "limit", "found", "held", "why"].map(TableColumn::words).to_vec();
-    let caption = "Limits".to_owned();
-    (!rows.is_empty()).then_some(ReportBlock::Table(Table {
-        caption,
-        columns,
-        rows,
-        ..Table::default()
-    }))
-}
-
-fn limit_row<R: std::fmt::Display>(label: &str, gate: &Gate<R>) -> Vec<TableCell> {
-    let held = match gate.held {
-        Some(true) => TableCell::toned(TextTone::Good, "held"),
-        Some(false) => TableCell::toned(TextTone::Bad, "not held"),
-        None => TableCell::unknown(),
-    };
-    let found = TableCell::new(&gate.found);
-    vec![
-        TableCell::new(label),
-        TableCell::code(&gate.limit),
-        found,
-        held,
-        TableCell::new(gate.reasons()),
-    ]
+        rows.extend(gates.map(|gate| limit_row(&observation.label, gate, &gate.found)));
+    }
+    for LabelledDocument { label, document } in &material.latencies {
+        let gates = document.gates.iter();
+        rows.extend(gates.map(|gate| limit_row(label, gate, &measured_value(document, gate))));
+    }
+    limit_block(rows)
 }

@@ -2,11 +2,11 @@
 //! Threads of one kind are combined.
 
 use crate::latency::{self, LatencyMeasurement, ThreadSeries};
-use crate::report::page::block::{
+use crate::report::blocks::words;
+use crate::report::blocks::{
     Axis, Curve, CurveChart, Drawing, Picture, Stroke, Table, TableCell, TableColumn, TextTone,
 };
 use crate::report::page::material::LabelledDocument;
-use crate::report::page::words;
 use crate::report::table::span;
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 
 use super::histograms;
 use super::threads::{kind, kinds};
+use crate::report::blocks::{Picture, ReportBlock};
 use crate::report::latency::{LatencyRun, background_blocks, thread_blocks};
-use crate::report::page::block::{Picture, ReportBlock};
 use crate::report::page::material::ReportMaterial;
 
 /// The section.

@@ -1,6 +1,6 @@
 //! The machine: hardware, kernel, parameters, conflicts with a shield, and what could not be read.
 
-use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::report::blocks::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::ReportMaterial;
 use crate::survey::Machine;
 

@@ -11,9 +11,9 @@ mod settings;
 mod threads;
 mod topology;
 
-use super::block::{Report, ReportBlock, Section};
-use super::material::{LabelledDocument, ReportMaterial};
+use crate::report::blocks::{Report, ReportBlock, Section};
 use crate::report::moment::day;
+use crate::report::page::material::{LabelledDocument, ReportMaterial};
 use crate::report::{compare, experiment};
 
 /// The report on these documents.

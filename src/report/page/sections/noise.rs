@@ -1,18 +1,15 @@
-//! What interrupts: the rate of each cause in each observation, the culprits, and the blind spots.
+//! What interrupts: the rate of each cause in each observation, each CPU, and the blind spots.
 
-use crate::causes::{Cause, Culprit, known};
-use crate::documents::evidence::{Breach, BreachNode, Evidence, WitnessKind};
-use crate::report::page::block::{
+use crate::causes::Cause;
+use crate::documents::evidence::{Evidence, WitnessKind};
+use crate::report::blocks::words;
+use crate::report::blocks::{
     Amount, BarChart, BarRow, Drawing, Picture, ReportBlock, Table, TableCell, TableColumn,
     TextTone,
 };
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
-use crate::report::page::words;
 use crate::report::table::span;
-use crate::report::verdict::when;
-
-/// Rows that a table of culprits lists; the others are counted.
-const ROWS_MAX: usize = 40;
+use crate::report::verdict::{WatchedRun, blind_spot_block};
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
@@ -26,37 +23,17 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
         causes => blocks.push(ReportBlock::Picture(Box::new(picture(observations, causes)))),
     }
     blocks.push(ReportBlock::Table(gaps(observations)));
-    for observation in observations {
-        let evidence = &observation.document.evidence;
-        if let Some(breach) = &evidence.breach {
-            let at = when(breach, evidence.began_s);
-            blocks.push(breach_block(&observation.label, breach, &at));
-        }
+    let runs: Vec<WatchedRun<'_>> = observations.iter().map(LabelledDocument::run).collect();
+    blocks.extend(runs.iter().filter_map(WatchedRun::breach_block));
+    for run in &runs {
+        let title = format!("Each CPU and witness: {}", run.name);
+        // The title has the name.
+        let run = WatchedRun { name: "", ..*run };
+        let inner = run.cpu_blocks().into_iter().chain([run.witness_block()]);
+        blocks.push(ReportBlock::Fold { title, blocks: inner.collect() });
     }
-    for observation in observations {
-        let table = culprits(observation);
-        if !table.rows.is_empty() {
-            let title = format!("Culprits: {}", observation.label);
-            blocks.push(ReportBlock::Fold { title, blocks: vec![ReportBlock::Table(table)] });
-        }
-    }
-    let blind_spots = blind_spots(observations);
-    if !blind_spots.is_empty() {
-        let title = "Not visible to the witnesses".to_owned();
-        blocks.push(ReportBlock::Doubts { title, items: blind_spots });
-    }
+    blocks.extend(blind_spot_block(&runs));
     blocks
-}
-
-/// The name of a witness.
-pub(super) fn witness(kind: WitnessKind) -> &'static str {
-    match kind {
-        WitnessKind::Trace => "the kernel's trace",
-        WitnessKind::Counters => "the kernel's counters",
-        WitnessKind::EventCounters => "perf's event counters",
-        WitnessKind::Sampler => "the gap sampler",
-        WitnessKind::Firmware => "the SMI counter",
-    }
 }
 
 /// The causes that any observation contains, the most frequent first.
@@ -168,115 +145,29 @@ fn amount_cell(amount: &Amount) -> TableCell {
 /// The entries and the gaps of each CPU.
 fn gaps(observations: &[LabelledDocument<WatchWithVerdict>]) -> Table {
     let mut columns = vec![TableColumn::words("run"), TableColumn::numbers("CPU")];
-    let names = ["kernel entries", "gaps", "longest gap", "lost to gaps", "longest stretch"];
+    let names = ["kernel entries", "gaps", "unexplained", "longest gap", "lost to gaps"];
     columns.extend(names.map(TableColumn::numbers));
-    columns.push(TableColumn::words("explained by the trace"));
+    columns.push(TableColumn::numbers("longest stretch"));
     let mut rows = Vec::new();
     for observation in observations {
         for cpu in &observation.document.evidence.cpus {
-            let gaps = match &cpu.gaps {
-                Some(gaps) => [words::grouped(gaps.count), span(gaps.max_ns), span(gaps.sum_ns)]
-                    .map(TableCell::new),
-                None => [(); 3].map(|()| TableCell::unknown()),
+            let gaps = cpu.gaps.as_ref();
+            let unexplained = cpu.joined.as_ref().map(|joined| joined.unexplained.count);
+            let unexplained = match unexplained {
+                Some(n) if n > 0 => TableCell::toned(TextTone::Doubt, words::grouped(n)),
+                known => TableCell::known(known.map(words::grouped)),
             };
-            let explained = cpu.joined.as_ref().map_or_else(TableCell::unknown, |joined| {
-                let all = joined.explained.count + joined.unexplained.count;
-                match joined.unexplained.count {
-                    0 => TableCell::new(format!("all {all}")),
-                    unexplained => TableCell::toned(
-                        TextTone::Doubt,
-                        format!(
-                            "{} of {all}; {unexplained} unexplained, the longest {}",
-                            joined.explained.count,
-                            span(joined.unexplained.max_ns)
-                        ),
-                    ),
-                }
-            });
-            let entries = cpu.entries.map(words::grouped);
-            let mut row =
-                vec![TableCell::new(&observation.label), TableCell::new(cpu.cpu.to_string())];
-            row.push(entries.map_or_else(TableCell::unknown, TableCell::new));
-            row.extend(gaps);
-            row.push(cpu.longest_ns.map(span).map_or_else(TableCell::unknown, TableCell::new));
-            row.push(explained);
-            rows.push(row);
-        }
-    }
-    Table { caption: "Time that each CPU lost".to_owned(), columns, rows, ..Table::default() }
-}
-
-fn culprits(observation: &LabelledDocument<WatchWithVerdict>) -> Table {
-    let evidence = &observation.document.evidence;
-    let names = ["CPU", "count", "inside others", "time", "longest"];
-    let mut columns = vec![TableColumn::words("culprit"), TableColumn::words("cause")];
-    columns.extend(names.map(TableColumn::numbers));
-    columns.push(TableColumn::words("seen by"));
-    let mut rows = Vec::new();
-    for cpu in &evidence.cpus {
-        for seen in &cpu.interruptions {
-            let [time, longest] = [seen.time_ns, seen.max_ns]
-                .map(|ns| TableCell::new(ns.map_or_else(|| "–".to_owned(), span)));
             rows.push(vec![
-                TableCell::new(describe_culprit(&seen.culprit)),
-                TableCell::new(seen.cause.name()),
+                TableCell::new(&observation.label),
                 TableCell::new(cpu.cpu.to_string()),
-                TableCell::new(words::grouped(seen.count)),
-                TableCell::new(words::grouped(seen.nested)),
-                time,
-                longest,
-                TableCell::new(witness(seen.witness)),
+                TableCell::known(cpu.entries.map(words::grouped)),
+                TableCell::known(gaps.map(|gaps| words::grouped(gaps.count))),
+                unexplained,
+                TableCell::known(gaps.map(|gaps| span(gaps.max_ns))),
+                TableCell::known(gaps.map(|gaps| span(gaps.sum_ns))),
+                TableCell::known(cpu.longest_ns.map(span)),
             ]);
         }
     }
-    let more = rows.len().saturating_sub(ROWS_MAX);
-    rows.truncate(ROWS_MAX);
-    let more =
-        if more == 0 { String::new() } else { format!(" ({more} more are in the document)") };
-    let caption = format!("Culprits: {}{more}", observation.label);
-    Table { caption, columns, rows, ..Table::default() }
-}
-
-/// The culprit with its purpose where that is known.
-pub(super) fn describe_culprit(culprit: &Culprit) -> String {
-    known::describe(culprit).unwrap_or_else(|| "unknown".to_owned())
-}
-
-/// The events at the first breach of a limit.
-fn breach_block(label: &str, breach: &Breach, at: &str) -> ReportBlock {
-    let Breach { cpu, what, tree, missing, .. } = breach;
-    let mut text = String::new();
-    for BreachNode { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
-        let indent = 2 * depth;
-        let kind = if *depth == 0 { cause.name() } else { kind };
-        let (after, took) = (span(*after_ns), span(*took_ns));
-        text.push_str(&format!(
-            "{:indent$}{kind} {}: after {after}, {took}\n",
-            "",
-            describe_culprit(culprit)
-        ));
-        if !stack.is_empty() {
-            text.push_str(&format!("{:indent$}  stack: {}\n", "", stack.join(" < ")));
-        }
-    }
-    if let Some(missing) = missing {
-        text.push_str(&format!("{missing}\n"));
-    }
-    ReportBlock::Code { caption: format!("{label}: first breach, CPU {cpu} at {at}: {what}"), text }
-}
-
-/// What the witnesses cannot see on this machine, without duplicates.
-fn blind_spots(observations: &[LabelledDocument<WatchWithVerdict>]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for witness in
-        observations.iter().flat_map(|observation| &observation.document.evidence.witnesses)
-    {
-        for blind in &witness.blind {
-            let line = format!("{}: {blind}", self::witness(witness.kind));
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
-    }
-    lines
+    Table::new("Time that each CPU lost", columns, rows)
 }

@@ -1,32 +1,16 @@
 //! What remains, how to remove it: leaks with their remedies, tasks and interrupts that cannot be
 //! moved, and advice on boot parameters.
 
-use crate::change::EffectTime;
-use crate::documents::evidence::{Leak, VerdictState};
-use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::documents::evidence::VerdictState;
+use crate::report::blocks::{ReportBlock, Table, TableCell, TableColumn};
 use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
-use crate::report::page::words;
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let mut blocks = leaks(material);
     for fixed in &material.fixes {
-        let rows = fixed.document.remains.iter().map(|leak| {
-            vec![
-                TableCell::new(&leak.what),
-                TableCell::new(leak.cpu.to_string()),
-                TableCell::new(words::grouped(leak.count)),
-                TableCell::new(&leak.why),
-                leak.boot.as_ref().map_or_else(|| TableCell::new("–"), TableCell::code),
-            ]
-        });
-        let rows: Vec<Vec<TableCell>> = rows.collect();
-        if !rows.is_empty() {
-            let names = ["what", "CPU", "count", "why it remains", "boot parameter"];
-            let columns = names.map(TableColumn::words).to_vec();
-            let caption = format!("{}: what remained after all fixes", fixed.label);
-            blocks.push(ReportBlock::Table(Table { caption, columns, rows, ..Table::default() }));
-        }
+        blocks.push(ReportBlock::Heading(format!("After all fixes: {}", fixed.label)));
+        blocks.extend(fixed.document.conclusion());
     }
     if let Some(settings) = material.settings.last() {
         blocks.extend(advice(settings));
@@ -36,49 +20,18 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
 
 /// The leaks in the last observation with a verdict.
 fn leaks(material: &ReportMaterial) -> Vec<ReportBlock> {
-    let mut judged = material.observations.iter().rev().filter(|o| o.document.verdict.is_some());
-    let Some(observation) = judged.next() else { return Vec::new() };
-    let verdicts = observation.document.verdict.iter().flat_map(|verdict| &verdict.cpus);
-    let mut rows = Vec::new();
-    for cpu in verdicts.clone() {
-        rows.extend(cpu.leaks.iter().map(|leak| leak_row(cpu.cpu, leak)));
+    let mut runs = material.observations.iter().rev().map(LabelledDocument::run);
+    let Some(run) = runs.find(|run| run.verdict.is_some()) else { return Vec::new() };
+    let blocks = run.remaining(&format!("What still interrupts: {}", run.name), usize::MAX);
+    if !blocks.is_empty() {
+        return blocks;
     }
-    if rows.is_empty() {
-        let holds = verdicts.clone().all(|cpu| cpu.state == VerdictState::Holds);
-        let text = if holds && verdicts.clone().next().is_some() {
-            format!("Nothing interrupted these CPUs in \u{201c}{}\u{201d}.", observation.label)
-        } else {
-            format!("Unknown: \u{201c}{}\u{201d} proves nothing, see above.", observation.label)
-        };
-        return vec![ReportBlock::Text(text)];
-    }
-    let mut columns = ["culprit", "cause", "CPU", "count"].map(TableColumn::words).to_vec();
-    columns.extend(["tunable", "how to remove it"].map(TableColumn::words));
-    let caption = format!("What still interrupts: {}", observation.label);
-    vec![ReportBlock::Table(Table { caption, columns, rows, ..Table::default() })]
-}
-
-fn leak_row(cpu: usize, leak: &Leak) -> Vec<TableCell> {
-    let seen = &leak.interruptions;
-    let (tunable, how) = match (&leak.remedy, &leak.why_none) {
-        (Some(remedy), _) => {
-            let when = match remedy.when {
-                EffectTime::Runtime => "now",
-                EffectTime::Boot => "at the next boot",
-            };
-            (TableCell::new(format!("{}, {when}", remedy.tunable)), TableCell::code(&remedy.how))
-        }
-        (None, Some(why)) => (TableCell::new("none known"), TableCell::new(why)),
-        (None, None) => (TableCell::toned(TextTone::Doubt, "none known"), TableCell::new("–")),
+    let mut cpus = run.verdict.iter().flat_map(|verdict| &verdict.cpus).peekable();
+    let text = match cpus.peek().is_some() && cpus.all(|cpu| cpu.state == VerdictState::Holds) {
+        true => format!("Nothing interrupted these CPUs in \u{201c}{}\u{201d}.", run.name),
+        false => format!("Unknown: \u{201c}{}\u{201d} proves nothing, see above.", run.name),
     };
-    vec![
-        TableCell::new(super::noise::describe_culprit(&seen.culprit)),
-        TableCell::new(seen.cause.name()),
-        TableCell::new(cpu.to_string()),
-        TableCell::new(words::grouped(seen.count + seen.nested)),
-        tunable,
-        how,
-    ]
+    vec![ReportBlock::Text(text)]
 }
 
 fn advice(settings: &LabelledDocument<PlanWithOutcome>) -> Vec<ReportBlock> {

@@ -4,7 +4,7 @@
 use crate::documents::evidence::{Evidence, WatchedWorkload};
 use crate::latency::LatencyMeasurement;
 use crate::quote::quote_for_shell;
-use crate::report::page::block::ReportBlock;
+use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
 };

@@ -1,7 +1,7 @@
 //! Where the shield is: the map of the CPUs and the role of each.
 
 use crate::plan::Shield;
-use crate::report::page::block::{
+use crate::report::blocks::{
     Cluster, Core, CpuMap, Drawing, MapRole, NodeGroup, Package, Picture, ReportBlock, Table,
     TableCell, TableColumn,
 };

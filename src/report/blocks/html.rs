@@ -2,8 +2,8 @@
 //! maud escapes every text; [`clean`] replaces the characters that no text may contain.
 
 use super::block::{
-    Card, Drawing, Picture, Report, ReportBlock, Section, Table, TableCell, TableColumn, TextLine,
-    TextTone,
+    Card, Drawing, LineKind, Picture, Report, ReportBlock, Section, Table, TableCell, TableColumn,
+    TextLine, TextTone,
 };
 use super::clean::clean;
 use super::svg;
@@ -114,9 +114,17 @@ fn lines_of_text(lines: &[TextLine]) -> Markup {
     html! {
         ul class="lines" { @for line in lines {
             li class=[(line.indent > 0).then(|| format!("in{}", line.indent.min(INDENT_MAX)))] {
-                @for part in &line.parts { (toned(part.tone, spans(&part.text))) }
+                @for part in &line.parts { (toned(part.tone, words(line.kind, &part.text))) }
             }
         } }
+    }
+}
+
+/// Prose with its code between backticks, or a line of code.
+fn words(kind: LineKind, text: &str) -> Markup {
+    match kind {
+        LineKind::Prose => spans(text),
+        LineKind::Command | LineKind::Verbatim => html! { code { (text) } },
     }
 }
 
@@ -222,7 +230,7 @@ fn cells(row: &[TableCell], columns: &[TableColumn]) -> Markup {
 }
 
 fn alignment(column: &TableColumn) -> Option<&'static str> {
-    column.number.then_some("number")
+    column.is_number().then_some("number")
 }
 
 fn cell(cell: &TableCell) -> Markup {

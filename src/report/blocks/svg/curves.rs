@@ -2,8 +2,8 @@
 //! without the script.
 
 use super::shapes::{SvgDrawing, px, series, text_width};
-use crate::report::page::block::{Axis, Curve, CurveChart, Stroke};
-use crate::report::page::words;
+use crate::report::blocks::words;
+use crate::report::blocks::{Axis, Curve, CurveChart, Stroke};
 use maud::{Markup, html};
 use std::fmt::Write;
 

@@ -94,8 +94,22 @@ pub type TextPainter<'a> = &'a dyn Fn(TextTone, &str) -> String;
 pub struct TextLine {
     /// The line is about the last line before it with a smaller indentation.
     pub indent: usize,
+    /// How the line may be wrapped.
+    pub kind: LineKind,
     /// The parts of the line, without blanks between them.
     pub parts: Vec<TextPart>,
+}
+
+/// How a line may be wrapped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LineKind {
+    /// Between words.
+    #[default]
+    Prose,
+    /// As a shell command, with a backslash at the end of a line.
+    Command,
+    /// Not at all: a line of a file.
+    Verbatim,
 }
 
 /// A part of a line.
@@ -157,8 +171,20 @@ pub enum TableHead {
 pub struct TableColumn {
     /// Its name.
     pub name: String,
-    /// Whether it holds numbers, which are right-aligned.
-    pub number: bool,
+    /// What it holds.
+    pub kind: ColumnKind,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// Words.
+    Words,
+    /// Numbers, which are right-aligned.
+    Numbers,
+    /// Sentences about the row. Where the table is too wide for a terminal, they follow below the
+    /// row. At most one column, the last one.
+    Remarks,
 }
 
 /// A cell.
@@ -372,16 +398,37 @@ impl TextLine {
     /// A line without a tone.
     #[must_use]
     pub fn new(text: impl Into<String>) -> TextLine {
-        TextLine { indent: 0, parts: vec![TextPart::new(text)] }
+        TextLine::of(vec![TextPart::new(text)])
+    }
+
+    /// A line of words of several tones.
+    #[must_use]
+    pub fn of(parts: Vec<TextPart>) -> TextLine {
+        TextLine { parts, ..TextLine::default() }
+    }
+
+    /// A shell command.
+    #[must_use]
+    pub fn command(text: impl Into<String>) -> TextLine {
+        TextLine { kind: LineKind::Command, ..TextLine::new(text) }
+    }
+
+    /// A line of a file.
+    #[must_use]
+    pub fn verbatim(text: impl Into<String>) -> TextLine {
+        TextLine { kind: LineKind::Verbatim, ..TextLine::new(text) }
     }
 
     /// `doubtful: the clock was read too late`: a word with a tone, and what it is about.
     #[must_use]
     pub fn remark(tone: TextTone, word: &str, text: impl Display) -> TextLine {
-        TextLine {
-            indent: 0,
-            parts: vec![TextPart::toned(tone, word), TextPart::new(format!(": {text}"))],
-        }
+        TextLine::of(vec![TextPart::toned(tone, word), TextPart::new(format!(": {text}"))])
+    }
+
+    /// The words of the line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.parts.iter().map(|part| part.text.as_str()).collect()
     }
 
     /// The line below another one.
@@ -391,17 +438,83 @@ impl TextLine {
     }
 }
 
+impl ReportBlock {
+    /// A subheading with lines below it; nothing when there are no lines.
+    #[must_use]
+    pub fn section(title: impl Into<String>, lines: Vec<TextLine>) -> Vec<ReportBlock> {
+        match lines.is_empty() {
+            true => Vec::new(),
+            false => vec![
+                ReportBlock::Heading(title.into()),
+                ReportBlock::Lines(lines.into_iter().map(TextLine::below).collect()),
+            ],
+        }
+    }
+}
+
+impl Table {
+    /// A table with its whole head.
+    #[must_use]
+    pub fn new(
+        caption: impl Into<String>,
+        columns: Vec<TableColumn>,
+        rows: Vec<Vec<TableCell>>,
+    ) -> Table {
+        Table { caption: caption.into(), columns, rows, head: TableHead::Whole }
+    }
+
+    /// The table with this much of its head on a terminal.
+    #[must_use]
+    pub fn with_head(self, head: TableHead) -> Table {
+        Table { head, ..self }
+    }
+
+    /// The table without the columns in which no row has a text.
+    #[must_use]
+    pub fn without_empty_columns(self) -> Table {
+        let is_filled = |n: usize| {
+            self.rows.iter().any(|row| row.get(n).is_some_and(|cell| !cell.text.is_empty()))
+        };
+        let filled: Vec<bool> = (0..self.columns.len()).map(is_filled).collect();
+        let columns = self.columns.into_iter().zip(&filled);
+        let columns = columns.filter_map(|(column, filled)| filled.then_some(column)).collect();
+        let rows = self.rows.into_iter().map(|row| {
+            let cells = row.into_iter().zip(&filled);
+            cells.filter_map(|(cell, filled)| filled.then_some(cell)).collect()
+        });
+        Table { columns, rows: rows.collect(), caption: self.caption, head: self.head }
+    }
+
+    /// The table as a block; `None` without rows.
+    #[must_use]
+    pub fn into_block(self) -> Option<ReportBlock> {
+        (!self.rows.is_empty()).then_some(ReportBlock::Table(self))
+    }
+}
+
 impl TableColumn {
     /// A column of words.
     #[must_use]
     pub fn words(name: impl Into<String>) -> TableColumn {
-        TableColumn { name: name.into(), number: false }
+        TableColumn { name: name.into(), kind: ColumnKind::Words }
     }
 
     /// A column of numbers.
     #[must_use]
     pub fn numbers(name: impl Into<String>) -> TableColumn {
-        TableColumn { name: name.into(), number: true }
+        TableColumn { name: name.into(), kind: ColumnKind::Numbers }
+    }
+
+    /// A column of sentences about the row.
+    #[must_use]
+    pub fn remarks(name: impl Into<String>) -> TableColumn {
+        TableColumn { name: name.into(), kind: ColumnKind::Remarks }
+    }
+
+    /// Whether it holds numbers.
+    #[must_use]
+    pub fn is_number(&self) -> bool {
+        self.kind == ColumnKind::Numbers
     }
 }
 

@@ -1,7 +1,7 @@
 //! The map of CPUs: packages, NUMA nodes and L3, L2, cores, threads, as nested frames.
 
 use super::shapes::{SvgDrawing, count, px, text_width};
-use crate::report::page::block::{Cluster, Core, CpuMap, MapRole, NodeGroup, Package};
+use crate::report::blocks::{Cluster, Core, CpuMap, MapRole, NodeGroup, Package};
 use cpushield_linux::CpuSet;
 use maud::{Markup, html};
 

@@ -2,8 +2,8 @@
 //! the terminal cannot show those.
 
 use super::block::{
-    Amount, BarChart, CpuMap, Curve, CurveChart, Drawing, MapRole, Picture, Report, ReportBlock,
-    Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
+    Amount, BarChart, ColumnKind, CpuMap, Curve, CurveChart, Drawing, LineKind, MapRole, Picture,
+    Report, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
 };
 use super::clean::clean;
 use super::words;
@@ -57,6 +57,12 @@ pub fn terminal_blocks(blocks: &[ReportBlock], width: usize, paint: TextPainter<
     let style = TerminalStyle { width, characters: CharacterSet::Unicode, paint };
     let text: String = blocks.iter().map(|block| style.block(block)).collect();
     text.trim_start_matches('\n').to_owned()
+}
+
+/// No colours: a [`TextPainter`] for files and tests.
+#[must_use]
+pub fn unpainted(_: TextTone, words: &str) -> String {
+    words.to_owned()
 }
 
 /// Replaces the characters outside ASCII.
@@ -124,8 +130,12 @@ impl TerminalStyle<'_> {
 
     fn line(&self, line: &TextLine) -> String {
         let parts = line.parts.iter().map(|part| self.painted(part.tone, &safe(&part.text)));
-        let indent = "  ".repeat(line.indent);
-        fold(&format!("{indent}{}\n", parts.collect::<String>()), self.width)
+        let (text, indent) = (parts.collect::<String>(), "  ".repeat(line.indent));
+        match line.kind {
+            LineKind::Prose => fold(&format!("{indent}{text}\n"), self.width),
+            LineKind::Command => fold_shell(&text, indent.len(), self.width),
+            LineKind::Verbatim => format!("{indent}{text}\n"),
+        }
     }
 
     /// The words with the colour of their tone. Each word has its own, so that a line may break
@@ -155,9 +165,13 @@ impl TerminalStyle<'_> {
             .filter(|_| named)
             .chain(table.rows.iter().map(Vec::as_slice))
             .collect();
-        let parts = column_parts(&table.columns, &rows, self.width);
-        let parts: Vec<String> =
-            parts.iter().map(|shown| self.rows(&table.columns, &rows, shown)).collect();
+        let parts: Vec<String> = match self.remarks_below(table, &rows) {
+            Some(lines) => vec![lines],
+            None => column_parts(&table.columns, &rows, self.width)
+                .iter()
+                .map(|shown| self.rows(&table.columns, &rows, shown).concat())
+                .collect(),
+        };
         let caption = match caption {
             true => fold(&format!("\n{}\n", safe(&table.caption)), self.width),
             false => String::new(),
@@ -165,12 +179,35 @@ impl TerminalStyle<'_> {
         caption + &parts.join("\n")
     }
 
+    /// The rows with their remarks below them; `None` where the table is narrow enough or has no
+    /// remarks.
+    fn remarks_below(&self, table: &Table, rows: &[&[TableCell]]) -> Option<String> {
+        let remarks = table.columns.iter().position(|it| it.kind == ColumnKind::Remarks)?;
+        let all: Vec<usize> = (0..table.columns.len()).collect();
+        let wide = TerminalStyle { width: usize::MAX, ..*self }.rows(&table.columns, rows, &all);
+        if wide.iter().all(|row| columns_of(row.trim_end()) <= self.width) {
+            return None;
+        }
+        let shown: Vec<usize> = all.into_iter().filter(|n| *n != remarks).collect();
+        let name = table.columns.get(remarks).map_or("", |column| column.name.as_str());
+        let head_rows = rows.len().saturating_sub(table.rows.len());
+        let laid_out = self.rows(&table.columns, rows, &shown).into_iter().zip(rows);
+        let lines = laid_out.enumerate().map(|(n, (mut lines, row))| {
+            let remark = row.get(remarks).filter(|cell| n >= head_rows && !cell.text.is_empty());
+            if let Some(cell) = remark {
+                lines.push_str(&fold(&format!("      {name}: {}\n", self.cell(cell)), self.width));
+            }
+            lines
+        });
+        Some(lines.collect())
+    }
+
     /// The cells of some columns. The title of a group of rows has the whole line.
-    fn rows(&self, columns: &[TableColumn], rows: &[&[TableCell]], shown: &[usize]) -> String {
+    fn rows(&self, columns: &[TableColumn], rows: &[&[TableCell]], shown: &[usize]) -> Vec<String> {
         let aligned: Vec<Align> = shown
             .iter()
             .filter_map(|n| columns.get(*n))
-            .map(|column| if column.number { Align::Right } else { Align::Left })
+            .map(|column| if column.is_number() { Align::Right } else { Align::Left })
             .collect();
         let cells = rows.iter().map(|row| match is_title(row, columns) {
             true => Vec::new(),
@@ -308,10 +345,10 @@ fn is_title(row: &[TableCell], columns: &[TableColumn]) -> bool {
 /// The columns that fit side by side: columns of numbers after columns of words are split into
 /// several tables, each with the words, because numbers cannot be wrapped.
 fn column_parts(columns: &[TableColumn], rows: &[&[TableCell]], width: usize) -> Vec<Vec<usize>> {
-    let words = columns.iter().take_while(|column| !column.number).count();
+    let words = columns.iter().take_while(|column| !column.is_number()).count();
     let all: Vec<usize> = (0..columns.len()).collect();
     let (leading, numbers) = all.split_at(words);
-    if columns.iter().skip(words).any(|column| !column.number) {
+    if columns.iter().skip(words).any(|column| !column.is_number()) {
         return vec![all];
     }
     let cells = rows.iter().filter(|row| !is_title(row, columns));
@@ -405,10 +442,6 @@ mod tests {
     use super::super::block::TextPart;
     use super::*;
 
-    fn plain(_: TextTone, words: &str) -> String {
-        words.to_owned()
-    }
-
     fn signed(tone: TextTone, words: &str) -> String {
         format!("{tone:?}({words})")
     }
@@ -432,15 +465,15 @@ mod tests {
         let blocks = [ReportBlock::Table(table(TableHead::Names))];
         let expected = "  figure   before     after\nthreads of 1 ms on some CPUs\n  worst   6.09 ms  \
                         609.1 µs\n  median        -\n";
-        assert_eq!(terminal_blocks(&blocks, 80, &plain), expected);
+        assert_eq!(terminal_blocks(&blocks, 80, &unpainted), expected);
         let hidden = [ReportBlock::Table(table(TableHead::Hidden))];
-        assert!(terminal_blocks(&hidden, 80, &plain).starts_with("threads of 1 ms"));
+        assert!(terminal_blocks(&hidden, 80, &unpainted).starts_with("threads of 1 ms"));
     }
 
     #[test]
     fn numbers_that_do_not_fit_become_a_second_table_with_the_same_words() {
         let blocks = [ReportBlock::Table(table(TableHead::Names))];
-        let text = terminal_blocks(&blocks, 24, &plain);
+        let text = terminal_blocks(&blocks, 24, &unpainted);
         assert!(text.contains("  worst   6.09 ms\n"), "{text}");
         assert!(text.contains("  worst   609.1 µs\n"), "{text}");
         assert!(text.lines().all(|line| columns_of(line) <= 24), "{text}");
@@ -449,7 +482,7 @@ mod tests {
     #[test]
     fn each_word_of_a_tone_has_its_own_colour() {
         let parts = vec![TextPart::toned(TextTone::Bad, "not held"), TextPart::new(": 2 of 3")];
-        let blocks = [ReportBlock::Lines(vec![TextLine { indent: 1, parts }])];
+        let blocks = [ReportBlock::Lines(vec![TextLine::of(parts).below()])];
         let expected = "  Bad(not) Bad(held): 2 of 3\n";
         assert_eq!(terminal_blocks(&blocks, 80, &signed), expected);
     }
@@ -459,6 +492,6 @@ mod tests {
         let blocks = vec![ReportBlock::Table(table(TableHead::Whole))];
         let fold = ReportBlock::Fold { title: "Every change".to_owned(), blocks };
         let expected = "Every change (3 rows; -o report.html or --format json shows them)\n";
-        assert_eq!(terminal_blocks(&[fold], 80, &plain), expected);
+        assert_eq!(terminal_blocks(&[fold], 80, &unpainted), expected);
     }
 }

@@ -85,7 +85,7 @@ fn block(block: &ReportBlock) -> String {
 
 fn table(table: &Table) -> String {
     let head: Vec<String> = table.columns.iter().map(|column| plain(&column.name)).collect();
-    let rule = table.columns.iter().map(|column| if column.number { "--:" } else { "---" });
+    let rule = table.columns.iter().map(|column| if column.is_number() { "--:" } else { "---" });
     let rule: Vec<&str> = rule.collect();
     let mut text = format!("{}:\n\n", plain(&table.caption));
     text.push_str(&format!("| {} |\n| {} |\n", head.join(" | "), rule.join(" | ")));

@@ -18,7 +18,7 @@ pub(super) struct SvgDrawing {
 }
 
 /// The class of the n-th series; colours and patterns repeat after eight.
-pub(in crate::report::page) fn series(n: usize) -> String {
+pub(in crate::report::blocks) fn series(n: usize) -> String {
     format!("s{}", n % 8)
 }
 

@@ -2,8 +2,8 @@
 //! unknown are words, so that neither can be mistaken for the other.
 
 use super::shapes::{SvgDrawing, count, px, series, text_width};
-use crate::report::page::block::{Amount, BarChart};
-use crate::report::page::words;
+use crate::report::blocks::words;
+use crate::report::blocks::{Amount, BarChart};
 use maud::html;
 
 const WIDTH: f64 = 860.0;

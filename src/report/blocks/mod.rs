@@ -1,0 +1,20 @@
+//! Blocks: what a report consists of, and the media that show them. Each block is written once, for a
+//! terminal, a web page, Markdown and SVG. Pure; no file here knows a document.
+
+mod block;
+mod clean;
+mod html;
+mod markdown;
+mod svg;
+mod terminal;
+pub mod words;
+
+pub use block::{
+    Amount, Axis, BarChart, BarRow, Card, Cluster, ColumnKind, Core, CpuMap, Curve, CurveChart,
+    Drawing, LineKind, MapRole, NodeGroup, Package, Picture, Report, ReportBlock, Section, Stroke,
+    Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextPart, TextTone,
+};
+pub use html::page;
+pub use markdown::markdown;
+pub use svg::standalone as picture;
+pub use terminal::{CharacterSet, terminal, terminal_blocks, unpainted};

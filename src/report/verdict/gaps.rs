@@ -1,0 +1,176 @@
+//! The gaps of a CPU → lines: how long it ran without one, what the trace explains, and the possible
+//! causes of the others.
+
+use crate::causes::Cause;
+use crate::documents::evidence::{CpuEvidence, Evidence, GapAttribution, GapPart, GapStatistics};
+use crate::report::blocks::TextLine;
+use crate::report::table::span;
+
+/// How many of the longest unexplained gaps are listed.
+const LONGEST_MAX: usize = 3;
+
+/// The longest stretch, the gaps with their causes, and the stolen time.
+pub(super) fn gap_lines(evidence: &Evidence, seen: &CpuEvidence) -> Vec<TextLine> {
+    let mut lines = Vec::new();
+    if let Some(longest) = seen.longest_ns {
+        let share = percent(longest, evidence.span_ns);
+        lines.push(format!("longest stretch: {} ({share})", span(longest)));
+    }
+    if let Some(gaps) = &seen.gaps {
+        let least = span(gaps.threshold_ns);
+        lines.push(match gaps.count {
+            0 => format!("no gap of {least} or more in user space"),
+            n => format!(
+                "gaps of {least} or more: {n}, longest {}, total {} ({})",
+                span(gaps.max_ns),
+                span(gaps.sum_ns),
+                percent(gaps.sum_ns, evidence.span_ns)
+            ),
+        });
+        match &seen.joined {
+            Some(joined) => lines.extend(attributed_gaps(joined, seen, evidence.guest)),
+            None => lines.extend(explained_gaps(gaps, seen)),
+        }
+    }
+    let stolen = seen.steal_ns.filter(|ns| *ns > 0);
+    lines.extend(stolen.map(|ns| format!("the hypervisor took {}", span(ns))));
+    lines.into_iter().map(TextLine::new).collect()
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let percent = part as f64 * 100.0 / whole.max(1) as f64;
+    // A part must not be rounded up to the whole.
+    let percent = if part < whole { percent.min(99.99) } else { 100.0 };
+    format!("{percent:.2} %")
+}
+
+/// How many of the gaps the trace explains, and the possible causes of the others.
+fn attributed_gaps(
+    joined: &GapAttribution,
+    seen: &CpuEvidence,
+    guest: Option<bool>,
+) -> Vec<String> {
+    let GapAttribution { explained, unexplained, .. } = joined;
+    if explained.count + unexplained.count == 0 {
+        return Vec::new();
+    }
+    let known = format!(
+        "the trace explains {} of {} gaps ({})",
+        explained.count,
+        explained.count + unexplained.count,
+        span(explained.sum_ns)
+    );
+    if unexplained.count == 0 {
+        return vec![known];
+    }
+    let longest = joined.worst.iter().take(LONGEST_MAX);
+    let longest: Vec<String> =
+        longest.map(|gap| format!("{} at {}", span(gap.ns), span(gap.at_ns))).collect();
+    vec![
+        format!(
+            "{known}; {} without a trace event (longest {}, total {})",
+            unexplained.count,
+            span(unexplained.max_ns),
+            span(unexplained.sum_ns)
+        ),
+        unexplained_cause(unexplained, seen, guest),
+        format!("the longest of them: {}", longest.join(", ")),
+    ]
+}
+
+/// The cause of the gaps that the trace does not explain, by the steal and the SMI counters.
+fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) -> String {
+    let by_smi = seen.smis.unwrap_or(0).min(gaps.count);
+    match (by_smi, guest) {
+        (0, Some(true)) => match seen.steal_ns.unwrap_or(0).min(gaps.sum_ns) {
+            0 => "cause: the hypervisor or its firmware".to_owned(),
+            ns if ns == gaps.sum_ns => "cause: the hypervisor, by the steal counter".to_owned(),
+            ns => format!(
+                "cause: the hypervisor for {}, by the steal counter; the other {} is unexplained",
+                span(ns),
+                span(gaps.sum_ns - ns)
+            ),
+        },
+        (0, _) if seen.smis.is_some() => "cause unknown: no SMI was counted".to_owned(),
+        (0, _) => format!(
+            "cause: firmware or unknown, because SMIs cannot be counted here; `cpushield latency \
+             hardware --cpus {}` measures with interrupts off",
+            seen.cpu
+        ),
+        (n, _) if n == gaps.count => "cause: firmware, according to the SMI counter".to_owned(),
+        (n, _) => format!(
+            "cause: firmware for {n}, according to the SMI counter; the cause of the others is unknown"
+        ),
+    }
+}
+
+/// How much of the lost time the trace explains; the kernel did not cause the rest.
+fn explained_gaps(gaps: &GapStatistics, seen: &CpuEvidence) -> Option<String> {
+    if gaps.count == 0 || seen.lost.is_none() {
+        return None;
+    }
+    let kernel = seen.interruptions.iter().filter(|row| row.cause != Cause::Steal);
+    let known: u64 = kernel.filter_map(|row| row.time_ns).sum();
+    Some(match gaps.sum_ns.saturating_sub(known) {
+        0 => "the kernel's work explains all of that".to_owned(),
+        rest => {
+            let (known, rest) = (span(known), span(rest));
+            format!("the kernel's work explains {known}, firmware or the hypervisor took {rest}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::evidence::UnexplainedGap;
+    use crate::verify::judge::examples;
+
+    #[test]
+    fn the_lines_show_which_gaps_the_trace_explains_and_what_caused_the_others() {
+        let part = |count, sum_ns, max_ns| GapPart { count, sum_ns, max_ns };
+        let joined = GapAttribution {
+            explained: part(7, 90_000, 20_000),
+            unexplained: part(2, 80_000, 50_000),
+            long: 2,
+            worst: vec![
+                UnexplainedGap { at_ns: 3_000_000_000, ns: 50_000 },
+                UnexplainedGap { at_ns: 4_000_000_000, ns: 30_000 },
+            ],
+            ..GapAttribution::default()
+        };
+        let hwlat = "cause: firmware or unknown, because SMIs cannot be counted here; `cpushield \
+                     latency hardware --cpus 2` measures with interrupts off";
+        let stolen = Some(90_000);
+        for (smis, steal_ns, guest, cause) in [
+            (Some(0), None, None, "cause unknown: no SMI was counted"),
+            (Some(9), None, None, "cause: firmware, according to the SMI counter"),
+            (
+                Some(1),
+                None,
+                None,
+                "cause: firmware for 1, according to the SMI counter; the cause of the others is unknown",
+            ),
+            (None, None, Some(true), "cause: the hypervisor or its firmware"),
+            (None, None, Some(false), hwlat),
+            (None, stolen, Some(true), "cause: the hypervisor, by the steal counter"),
+            (
+                None,
+                Some(60_000),
+                Some(true),
+                "cause: the hypervisor for 60.0 µs, by the steal counter; the other 20.0 µs is \
+                 unexplained",
+            ),
+        ] {
+            let seen = CpuEvidence { cpu: 2, smis, steal_ns, ..examples::clean().cpus.remove(0) };
+            let expected = [
+                "the trace explains 7 of 9 gaps (90.0 µs); 2 without a trace event (longest 50.0 \
+                 µs, total 80.0 µs)",
+                cause,
+                "the longest of them: 50.0 µs at 3.00 s, 30.0 µs at 4.00 s",
+            ];
+            assert_eq!(attributed_gaps(&joined, &seen, guest), expected);
+        }
+    }
+}
