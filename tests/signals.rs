@@ -17,6 +17,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_cpushield");
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
+const SIGSTOP: i32 = 19;
 
 /// Far more than any of them takes on a busy machine, and far less than their own duration.
 const SOON: Duration = Duration::from_secs(60);
@@ -111,6 +112,27 @@ fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
             assert!(!said.contains("panicked"), "{what}: {status}: {said}");
         }
     }
+}
+
+#[test]
+fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
+    let Some(cpu) = cpu() else { return };
+    let mut child = start("verify --cpus CPU --for 1h --warmup 1ms", cpu);
+    let pid = i32::try_from(child.id()).unwrap();
+    let began = Instant::now();
+    while started_family(pid).len() < 2 && began.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let family = started_family(pid);
+    let worker = family.iter().map(|(it, _)| *it).find(|it| *it != pid).unwrap();
+    process::kill(worker, SIGSTOP).unwrap();
+    process::kill(pid, SIGTERM).unwrap();
+    let stopped = Instant::now();
+    all_end(&family, "with a stopped worker");
+    let took = stopped.elapsed();
+    // Without a limit of its own, the wait for the worker takes the minute of the protocol.
+    assert!(took < Duration::from_secs(45), "{took:?}");
+    let _ = child.wait().unwrap();
 }
 
 #[test]

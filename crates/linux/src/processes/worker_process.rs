@@ -6,6 +6,7 @@
 
 use crate::orphans::{LeftBehind, OrphanTracker};
 use crate::process;
+use crate::signal;
 use crate::sys::input_poll::wait_for_input;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
@@ -17,6 +18,13 @@ use std::time::{Duration, Instant};
 
 /// The maximum length of a line; a line is one small document.
 const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// How long to wait for a reply after this process was asked to stop. What was measured until then
+/// should still arrive; a worker that hangs must not hold up the end.
+const STOPPED_WAIT: Duration = Duration::from_secs(10);
+
+/// How often a wait looks for a stop request, which may arrive on another thread.
+const STOP_CHECK: Duration = Duration::from_secs(1);
 
 /// The parent's end of a worker process.
 #[derive(Debug)]
@@ -66,23 +74,29 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for a line from the process.
+    /// Waits for a line from the process; at most ten seconds after this process was asked to stop.
     ///
     /// # Errors
     /// It is gone, or sends no line in that time (`TimedOut`).
     pub fn receive(&mut self, wait: Duration) -> io::Result<String> {
-        let until = Instant::now() + wait;
+        let mut until = Instant::now() + wait;
+        let mut stopping = false;
         let mut chunk = vec![0; 64 << 10];
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.received.drain(..=end).collect();
                 return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            if !stopping && signal::stopped_by().is_some() {
+                stopping = true;
+                until = until.min(now + STOPPED_WAIT);
+            }
+            let left = until.saturating_duration_since(now);
             if left.is_zero() || self.received.len() > LINE_BYTES_MAX {
                 return Err(io::Error::from(io::ErrorKind::TimedOut));
             }
-            if is_readable(&self.stdout, left)? {
+            if is_readable(&self.stdout, left.min(STOP_CHECK))? {
                 match self.stdout.read(&mut chunk)? {
                     0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
                     n => self.received.extend_from_slice(chunk.get(..n).unwrap_or_default()),
