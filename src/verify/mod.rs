@@ -1,7 +1,6 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
 mod absence;
-pub(crate) mod affinity_guard;
 mod breach;
 mod class_coverage;
 mod control;
