@@ -21,6 +21,7 @@ pub mod load;
 pub mod plan;
 pub mod policy;
 pub mod quote;
+pub mod registry;
 pub mod report;
 pub mod run;
 pub mod screen;

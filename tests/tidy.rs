@@ -14,9 +14,20 @@ const COLUMNS_MAX: usize = 100;
 const IMPORTS: &[(&str, &[&str])] = &[
     (
         "boot",
-        &["causes", "change", "glob", "plan", "policy", "quote", "survey", "tunables", "with_text"],
+        &[
+            "causes",
+            "change",
+            "glob",
+            "plan",
+            "policy",
+            "quote",
+            "registry",
+            "survey",
+            "tunables",
+            "with_text",
+        ],
     ),
-    ("causes", &["glob", "with_text"]),
+    ("causes", &["glob", "registry", "with_text"]),
     (
         // Of a stage, only its documents and the values of its requests.
         "cli",
@@ -38,6 +49,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("change", &["quote"]),
     ("quote", &[]),
     ("glob", &[]),
+    ("registry", &["change"]),
     ("worker", &[]),
     ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
@@ -61,13 +73,16 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("ui", &["failure"]),
     ("survey", &["glob"]),
     ("policy", &[]),
-    ("tunables", &["causes", "change", "documents", "glob", "policy", "survey"]),
-    ("plan", &["causes", "change", "documents", "policy", "survey", "tunables"]),
+    ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
+    ("plan", &["causes", "change", "documents", "policy", "registry", "survey", "tunables"]),
     ("apply", &["change", "documents"]),
     ("run", &["apply", "change", "documents"]),
-    ("latency", &["causes", "load", "policy", "survey", "verify", "with_text", "worker"]),
+    (
+        "latency",
+        &["causes", "load", "policy", "registry", "survey", "verify", "with_text", "worker"],
+    ),
     ("live", &["causes", "report", "survey", "verify", "with_text"]),
-    ("load", &["with_text", "worker"]),
+    ("load", &["registry", "with_text", "worker"]),
     ("screen", &[]),
     (
         "report",
@@ -88,7 +103,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     (
         "experiment",
-        &["boot", "compare", "latency", "load", "policy", "quote", "tunables", "with_text"],
+        &[
+            "boot",
+            "compare",
+            "latency",
+            "load",
+            "policy",
+            "quote",
+            "registry",
+            "tunables",
+            "with_text",
+        ],
     ),
     (
         "verify",
@@ -110,6 +135,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "load",
             "plan",
             "policy",
+            "registry",
             "report",
             "run",
             "screen",
@@ -134,6 +160,7 @@ const PURE: &[&str] = &[
     "plan",
     "policy",
     "quote",
+    "registry",
     "report",
     "tunables",
 ];

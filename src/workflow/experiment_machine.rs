@@ -146,7 +146,7 @@ impl LiveExperimentMachine<'_> {
         column: &ExperimentColumn,
         place: Option<ShieldPlacement>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
-        let Some(instrument) = instruments::by_name(&column.instrument) else {
+        let Some(instrument) = instruments::named(&column.instrument) else {
             return Err(MachineTrouble::Cell(format!("unknown instrument {}", column.instrument)));
         };
         let what = format!("{} × {}", row.name, column.name);
