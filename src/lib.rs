@@ -22,6 +22,7 @@ pub mod observe;
 pub mod plan;
 pub mod policy;
 pub mod quote;
+pub mod registry;
 pub mod report;
 pub mod run;
 pub mod screen;

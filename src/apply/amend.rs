@@ -11,7 +11,7 @@ use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::task_masks::TaskMasks;
 use crate::change::Change;
 use crate::documents::plan::Step;
-use cpushield_linux::{CpuSet, Error, Host, Store, TaskId, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId, signal};
 use std::fmt;
 
 /// The result of an amendment.
@@ -82,7 +82,8 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
     if journal.applied.is_none() || journal.undoing.is_some() || was_interrupted(&journal) {
         return Err(AmendError::Unfinished);
     }
-    host.pin_current_thread(&journal.header.plan.shield.housekeeping);
+    // The cpuset of this process may contain none of them; then it stays.
+    let _ = host.step_aside(&journal.header.plan.shield.housekeeping).map(AffinityGuard::stay);
     let mut hogs = RtHogs::default();
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(AmendError::Hog(hog));

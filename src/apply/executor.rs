@@ -16,7 +16,7 @@ use super::undo;
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
-use cpushield_linux::{Host, Store, signal};
+use cpushield_linux::{AffinityGuard, Host, Store, signal};
 
 /// Room in the journal in addition to what follows from the plan's size.
 const SPARE_BYTES: u64 = 64 << 10;
@@ -34,7 +34,8 @@ pub fn apply(
     let boot = check(host, plan)?;
     let lock = store.lock()?;
     let notes = check_no_shield(host, store)?;
-    host.pin_current_thread(&plan.shield.housekeeping);
+    // The cpuset of this process may contain none of them; then it stays.
+    let _ = host.step_aside(&plan.shield.housekeeping).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
     let mut hogs = RtHogs::find_among(host, &tasks);
     let mut blocker = hogs.above_rcu(host)?;

@@ -16,7 +16,7 @@ use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
 use cpushield_linux::store::{Appender, StoreLock};
-use cpushield_linux::{Error, Host, Store, TaskId};
+use cpushield_linux::{AffinityGuard, Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
 /// Removes the active shield.
@@ -49,7 +49,8 @@ pub(super) fn undo_locked(
         }
         Err(JournalLoadError::Access(error)) => return Err(error.into()),
     };
-    host.pin_current_thread(&journal.header.plan.shield.housekeeping);
+    // The cpuset of this process may contain none of them; then it stays.
+    let _ = host.step_aside(&journal.header.plan.shield.housekeeping).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
     let mut hogs = RtHogs::find_among(host, &tasks);
     if let Some(hog) = hogs.above_rcu(host)? {

@@ -2,12 +2,19 @@
 //! facts name their file and version.
 
 use super::Cause;
+use crate::registry::{self, RegistryEntry};
+
+impl RegistryEntry for Cause {
+    fn key(self) -> &'static str {
+        self.name()
+    }
+}
 
 impl Cause {
     /// The cause with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Cause> {
-        Cause::ALL.iter().copied().find(|cause| cause.name() == name)
+        registry::find(Cause::ALL, name)
     }
 
     /// A summary of one line, for lists.

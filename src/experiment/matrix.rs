@@ -6,7 +6,8 @@ use crate::boot::line;
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
-use crate::tunables::{self, TUNABLES, nearest};
+use crate::registry::nearest;
+use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::latency_stats::LIMITS;
@@ -320,7 +321,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
 
 fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     let name = check_name(&text.name)?;
-    let Some(instrument) = instruments::by_name(text.instrument.get_ref()) else {
+    let Some(instrument) = instruments::named(text.instrument.get_ref()) else {
         let known: Vec<&str> =
             instruments::INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
         let why = format!(

@@ -103,7 +103,7 @@ pub(super) fn find_timer_migration(
 mod tests {
     use super::*;
     use crate::latency::ThreadSpec;
-    use crate::latency::instruments::by_name;
+    use crate::latency::instruments::named;
     use crate::load;
     use cpushield_linux::{SchedPolicy, Store};
     use std::time::Duration;
@@ -115,7 +115,7 @@ mod tests {
         policy: SchedPolicy,
     ) -> MeasureRequest<'static> {
         MeasureRequest {
-            instrument: by_name(name).unwrap(),
+            instrument: named(name).unwrap(),
             cpus: cpus.parse().unwrap(),
             threads: vec![ThreadSpec { period_ns, policy }],
             span: Duration::from_secs(1),

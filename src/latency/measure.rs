@@ -16,7 +16,6 @@ use super::{
 };
 use crate::documents::evidence::Gate;
 use crate::load::LoadGenerator;
-use crate::observe::affinity_guard::AffinityGuard;
 use crate::observe::environment;
 use crate::survey::survey_with_shield;
 use cpushield_linux::clock::monotonic_ns;
@@ -48,7 +47,8 @@ pub fn measure(
     request: &MeasureRequest<'_>,
 ) -> Result<LatencyMeasurement, LatencyError> {
     let online = check_request(host, request)?;
-    let own_affinity = AffinityGuard::step_aside(&online.difference(&request.cpus));
+    // Where the kernel refuses, this thread stays.
+    let aside = host.step_aside(&online.difference(&request.cpus)).ok();
     (request.progress)(MeasureProgress::Starting);
     let machine = survey_with_shield(host, &[], &request.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
@@ -110,7 +110,7 @@ pub fn measure(
     series.iter_mut().zip(facts.smis).for_each(|(series, smis)| series.smis = smis);
     latency.doubts.extend(facts.doubts);
     latency.notes.extend(facts.notes);
-    drop(own_affinity);
+    drop(aside);
     latency.stopped = stopped;
     latency.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
     latency.gates = request.max_ns.map(|most| gate(&latency, most)).into_iter().collect();

@@ -229,7 +229,7 @@ impl MeasurementThreads {
         files: &[String],
         limits_ns: [u64; LIMITS],
     ) -> Result<(MeasurementThreads, MeasurementReply), MeasurementFailure> {
-        let instrument = instruments::by_name(instrument)
+        let instrument = instruments::named(instrument)
             .ok_or_else(|| failure(format!("no instrument {instrument}")))?;
         let mut notes = Vec::new();
         let board = Arc::new(LatencyBoard::new(placements.len()).map_err(failure)?);

@@ -403,7 +403,7 @@ impl LoadThreads {
         cpus: &CpuSet,
         dir: PathBuf,
     ) -> Result<(LoadThreads, LoadReply), String> {
-        let kind = kinds::by_name(name).ok_or_else(|| format!("there is no load {name}"))?;
+        let kind = kinds::named(name).ok_or_else(|| format!("there is no load {name}"))?;
         sched::set_affinity(0, cpus)
             .map_err(|e| format!("the kernel does not let it run on CPU {cpus}: {e}"))?;
         // A cpuset may allow only some of them.

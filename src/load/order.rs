@@ -123,10 +123,7 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
         let kinds = match name {
             ALL => KINDS.iter().copied().filter(|kind| !kind.is_program()).collect(),
             name => {
-                vec![
-                    kinds::by_name(name)
-                        .ok_or_else(|| LoadError::Unknown { word: word.clone() })?,
-                ]
+                vec![kinds::named(name).ok_or_else(|| LoadError::Unknown { word: word.clone() })?]
             }
         };
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();

@@ -2,7 +2,6 @@
 //! gap sampler, the SMI counter, and the circumstances of a watch (frequency, throttling, suspend).
 //! Decides nothing.
 
-pub mod affinity_guard;
 pub mod counters;
 pub mod environment;
 pub mod event_counters;

@@ -25,8 +25,9 @@ pub use refused::PlanRefusal;
 
 use crate::change::Change;
 use crate::policy::ShieldRequest;
+use crate::registry::nearest;
 use crate::survey::Machine;
-use crate::tunables::{TUNABLES, Tunable, WantedChange, WantedChanges, leftovers, nearest};
+use crate::tunables::{TUNABLES, Tunable, WantedChange, WantedChanges, leftovers};
 use std::collections::BTreeMap;
 
 /// Plans a shield.

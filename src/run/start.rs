@@ -7,7 +7,7 @@ use super::user::RunUser;
 use super::{RunError, raise, record};
 use cpushield_linux::process::{self, ProcessEnd, SignalForwarder};
 use cpushield_linux::text::kernel_version::RT_GROUP_SCHED_SINCE;
-use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId, memory};
+use cpushield_linux::{AffinityGuard, CpuSet, Host, SchedPolicy, Store, TaskId, memory};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
@@ -203,7 +203,7 @@ pub fn supervise(
 ) -> Result<ProcessEnd, RunError> {
     // With a shield of affinities only, this keeps the parent off the shielded CPUs. Where the
     // kernel refuses it, the parent is confined to other CPUs already.
-    let _ = host.set_affinity(0, &start.place.housekeeping);
+    let _ = host.step_aside(&start.place.housekeeping).map(AffinityGuard::stay);
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let parent = TaskId { tid: own_pid, started: host.start_time(own_pid).unwrap_or(0) };
     let ended = start_and_wait(host, store, start, care, parent, report, fail);

@@ -5,6 +5,7 @@
 mod boot;
 mod cpu_hotplug_cycle;
 mod cpuset;
+mod explained;
 mod fair_server;
 mod irq_affinity;
 mod irqbalance;
@@ -39,6 +40,7 @@ use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk};
 use crate::documents::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
+use crate::registry;
 use crate::survey::Machine;
 
 /// One setting of the kernel or the machine.
@@ -171,7 +173,7 @@ pub fn reads() -> Vec<&'static str> {
 /// The tunable of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static dyn Tunable> {
-    TUNABLES.iter().copied().find(|tunable| tunable.name() == name)
+    registry::find(TUNABLES, name)
 }
 
 /// The timers on the CPUs of a shield whose tick continues; `None` where the tick stops, because
@@ -209,21 +211,6 @@ pub fn complete_survey(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Ou
 pub fn removers(cause: Cause) -> Vec<&'static str> {
     let removers = TUNABLES.iter().filter(|tunable| tunable.removes().contains(&cause));
     removers.map(|tunable| tunable.name()).collect()
-}
-
-/// The names most similar to a word, best first; empty when none is similar.
-#[must_use]
-pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
-    if word.is_empty() {
-        return Vec::new();
-    }
-    let mut near: Vec<(usize, &str)> = names
-        .iter()
-        .map(|name| (strsim::levenshtein(word, name), *name))
-        .filter(|(edits, name)| *edits <= 1 + name.len() / 3 || name.contains(word))
-        .collect();
-    near.sort();
-    near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
 }
 
 #[cfg(test)]

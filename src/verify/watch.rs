@@ -5,7 +5,6 @@
 //! control, the end of the sampler) lies outside the span that counts.
 
 use crate::documents::evidence::{ControlAt, CpuDoubt, Evidence, SCHEMA};
-use crate::observe::affinity_guard::AffinityGuard;
 use crate::observe::counters;
 use crate::observe::environment;
 use crate::observe::firmware;
@@ -28,7 +27,8 @@ fn seconds_since_1970() -> Option<u64> {
 /// is not an error: the evidence records it.
 pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let online = check_order(host, order)?;
-    let _aside = AffinityGuard::step_aside(&online.difference(&order.cpus));
+    // Where the kernel refuses, this thread stays and appears among the interruptions.
+    let _aside = host.step_aside(&online.difference(&order.cpus)).ok();
     (order.progress)(WatchProgress::Arming);
     let mut instruments = ActiveInstruments::arm(host, order);
     match &order.workload {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::ui::Ui;
-use cpushield_linux::{EventLog, Host, Store, process, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, EventLog, Host, Store, process, signal};
 use std::path::{Path, PathBuf};
 
 /// The default state directory, relative to the machine's root.
@@ -78,6 +78,16 @@ fn open_host(root: Option<&Path>, log: Option<&EventLog>) -> Result<Host, Failur
 /// The kernel refuses the signal handlers.
 pub fn catch_stops() -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))
+}
+
+/// Moves this thread, and the processes that it starts, to housekeeping CPUs.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn step_aside(host: &Host, housekeeping: &CpuSet) -> Result<AffinityGuard, Failure> {
+    host.step_aside(housekeeping).map_err(|e| {
+        Failure::machine(format!("cannot restrict this process to CPU {housekeeping}: {e}"))
+    })
 }
 
 /// Whether this process may change the machine.

@@ -4,7 +4,7 @@
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::load_options::{LoadCpus, LoadOptions};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
-use super::{WorkContext, standing};
+use super::{WorkContext, standing, step_aside};
 use crate::apply::{self, ApplyError};
 use crate::boot::loaders::EntryPosition;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
@@ -25,7 +25,7 @@ use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::survey::survey;
 use crate::tunables;
-use cpushield_linux::{CpuSet, SchedPolicy, sched, signal};
+use cpushield_linux::{CpuSet, SchedPolicy, signal};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::absolute;
@@ -96,7 +96,8 @@ impl LiveExperimentMachine<'_> {
             LiveExperimentMachine::request_for_row(self.matrix, row, Some(self.shielded.clone()));
         let plan = plan(&machine, &request)
             .map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
-        pin_to(&machine.topology.online.difference(&plan.shield.cpus))?;
+        let rest = machine.topology.online.difference(&plan.shield.cpus);
+        let _aside = step_aside(&self.work.host, &rest)?;
         let watchdog = UndoWatchdog::start(self.work)?;
         let origin = PlanOrigin { machine: &machine, request: &request };
         let latency = self.apply_and_measure(plan, &origin, row, column);
@@ -145,7 +146,7 @@ impl LiveExperimentMachine<'_> {
         column: &ExperimentColumn,
         place: Option<ShieldPlacement>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
-        let Some(instrument) = instruments::by_name(&column.instrument) else {
+        let Some(instrument) = instruments::named(&column.instrument) else {
             return Err(MachineTrouble::Cell(format!("unknown instrument {}", column.instrument)));
         };
         let what = format!("{} × {}", row.name, column.name);
@@ -325,26 +326,16 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         let (Some(row), Some(column)) = (row, column) else {
             return Err(Failure::new(FailureKind::Bug, "a step is outside the matrix").into());
         };
-        let original = sched::affinity(0)
-            .map_err(|e| Failure::machine(format!("cannot read the CPU affinity: {e}")))?;
-        let latency = if row.shield {
+        if row.shield {
             self.measure_shielded(row, column)
         } else {
             self.measure_cell(row, column, None)
-        };
-        pin_to(&original)?;
-        latency
+        }
     }
 }
 
 fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-/// Restricts this process, and the processes it starts, to these CPUs.
-fn pin_to(cpus: &CpuSet) -> Result<(), Failure> {
-    sched::set_affinity(0, cpus)
-        .map_err(|e| Failure::machine(format!("cannot restrict this process to CPU {cpus}: {e}")))
 }
 
 /// A shield that cannot be applied fails the cell. One that cannot be undone ends the experiment.

@@ -2,44 +2,21 @@
 //! load, or any name that a table shows. Pages link to each other by name.
 
 use super::page_text::render_body;
-use crate::boot::parameters::{self, KernelParameter, PARAMETERS};
+use crate::boot::parameters::{KernelParameter, PARAMETERS};
 use crate::causes::Cause;
-use crate::causes::known::KnownCulprit;
 use crate::causes::lookup::{ExplainSubject, find_subject};
-use crate::causes::purpose::FunctionGroup;
-use crate::causes::topics::{TOPICS, Topic};
-use crate::change::{EffectTime, Risk};
+use crate::causes::topics::TOPICS;
 use crate::failure::Failure;
-use crate::latency::{INSTRUMENTS, Instrument, instruments};
-use crate::load::{self, KINDS, kinds};
+use crate::latency::{INSTRUMENTS, instruments};
+use crate::load::KINDS;
+use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry, nearest};
 use crate::report::table::{Align, fit, fold};
-use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
-use serde::Serialize;
-use std::borrow::Cow;
+use crate::tunables::{TUNABLES, named};
 
 /// The page about the policy file.
 const POLICY: &str = include_str!("../../docs/policy.md");
 /// Columns of a page at most; wider prose is hard to read.
 const COLUMNS_MAX: usize = 80;
-
-/// One page.
-#[derive(Debug, Serialize)]
-pub struct ExplainPage {
-    name: Cow<'static, str>,
-    kind: &'static str,
-    summary: &'static str,
-    text: Cow<'static, str>,
-    /// Causes that a tunable removes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    removes: Option<Vec<&'static str>>,
-    /// Tunables and boot parameters that remove a cause.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    removed_by: Option<Vec<&'static str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    risk: Option<Risk>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    when: Option<EffectTime>,
-}
 
 /// The page about a name, or about a word that a table shows.
 ///
@@ -56,32 +33,41 @@ pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
 /// Finds the page for a name, or for a word that a table shows.
 fn find_page(words: &str) -> Option<ExplainPage> {
     let name = page_name_of(words);
-    named(name)
-        .map(page_for_tunable)
-        .or_else(|| parameters::named(name).map(page_for_parameter))
-        .or_else(|| Cause::named(name).map(page_for_cause))
-        .or_else(|| {
-            name.strip_prefix("latency-").and_then(instruments::by_name).map(page_for_instrument)
-        })
-        .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_for_load))
-        .or_else(|| (name == "policy").then(page_for_policy))
+    find_named_page(TUNABLES, name)
+        .or_else(|| find_named_page(PARAMETERS, name))
+        .or_else(|| find_named_page(Cause::ALL, name))
+        .or_else(|| (name == "policy").then(explain_policy))
         // Last, the plain names of instruments and loads, if nothing else has the name.
-        .or_else(|| instruments::by_name(name).map(page_for_instrument))
-        .or_else(|| kinds::by_name(name).map(page_for_load))
+        .or_else(|| find_named_page(INSTRUMENTS, name))
+        .or_else(|| find_named_page(KINDS, name))
         .or_else(|| {
             Some(match find_subject(name)? {
-                ExplainSubject::Topic(topic) => page_for_topic(topic),
-                ExplainSubject::Known(known) => page_for_culprit(known),
-                ExplainSubject::Sender(group) => page_for_sender(group),
-                ExplainSubject::Cause(cause) => page_for_cause(cause),
+                ExplainSubject::Topic(topic) => topic.explain(),
+                ExplainSubject::Known(known) => known.explain(),
+                ExplainSubject::Sender(group) => group.explain(),
+                ExplainSubject::Cause(cause) => cause.explain(),
             })
         })
 }
 
+/// The page of the entry with this name, or the page with this name.
+fn find_named_page<E: RegistryEntry + ExplainedEntry>(
+    registry: &[E],
+    name: &str,
+) -> Option<ExplainPage> {
+    registry::find(registry, name)
+        .map(E::explain)
+        .or_else(|| explain_all(registry).find(|page| page.name == name))
+}
+
+fn explain_all<E: ExplainedEntry>(registry: &[E]) -> impl Iterator<Item = ExplainPage> {
+    registry.iter().copied().map(E::explain)
+}
+
 /// Adds a link to the instrument of the same name, if there is one.
 fn with_instrument_link(mut page: ExplainPage) -> ExplainPage {
-    if let Some(instrument) = instruments::by_name(&page.name) {
-        let other = page_for_instrument(instrument).name;
+    if let Some(instrument) = instruments::named(&page.name) {
+        let other = instrument.explain().name;
         let link = format!("\n\nThe instrument of this name: `cpushield explain {other}`.");
         page.text.to_mut().push_str(&link);
     }
@@ -91,13 +77,16 @@ fn with_instrument_link(mut page: ExplainPage) -> ExplainPage {
 /// Names that shells complete.
 #[must_use]
 pub fn static_names() -> Vec<&'static str> {
-    let tunables = TUNABLES.iter().map(|tunable| tunable.name());
-    let parameters = boot_only_parameters().map(|parameter| parameter.name);
-    let causes = Cause::ALL.iter().map(|cause| cause.name());
-    let instruments = INSTRUMENTS.iter().map(|instrument| instrument.name());
-    let loads = KINDS.iter().map(|kind| kind.name());
-    let known = tunables.chain(parameters).chain(causes).chain(["policy"]);
-    let mut names: Vec<&str> = known.chain(instruments).chain(loads).collect();
+    let boot_only: Vec<_> = boot_only_parameters().collect();
+    let mut names = [
+        registry::names(TUNABLES),
+        registry::names(&boot_only),
+        registry::names(Cause::ALL),
+        vec!["policy"],
+        registry::names(INSTRUMENTS),
+        registry::names(KINDS),
+    ]
+    .concat();
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     names
@@ -106,108 +95,18 @@ pub fn static_names() -> Vec<&'static str> {
 /// Every page, in the order of the list.
 #[must_use]
 pub fn pages() -> Vec<ExplainPage> {
-    let tunables = TUNABLES.iter().copied().map(page_for_tunable);
-    let parameters = boot_only_parameters().map(page_for_parameter);
-    let causes = Cause::ALL.iter().copied().map(page_for_cause);
-    let instruments = INSTRUMENTS.iter().copied().map(page_for_instrument);
-    let loads = KINDS.iter().copied().map(page_for_load);
-    let topics = TOPICS.iter().map(page_for_topic);
-    let causes = causes.chain(topics);
-    tunables.chain(parameters).chain(causes).chain(instruments).chain(loads).collect()
-}
-
-fn page_for_tunable(tunable: &dyn Tunable) -> ExplainPage {
-    ExplainPage {
-        name: tunable.name().into(),
-        kind: "tunable",
-        summary: tunable.summary(),
-        text: tunable.page().into(),
-        removes: Some(tunable.removes().iter().map(|cause| cause.name()).collect()),
-        removed_by: None,
-        risk: Some(tunable.risk()),
-        when: Some(tunable.when()),
-    }
+    explain_all(TUNABLES)
+        .chain(boot_only_parameters().map(ExplainedEntry::explain))
+        .chain(explain_all(Cause::ALL))
+        .chain(TOPICS.iter().map(ExplainedEntry::explain))
+        .chain(explain_all(INSTRUMENTS))
+        .chain(explain_all(KINDS))
+        .collect()
 }
 
 /// Boot parameters that are not also tunables of the running kernel.
 fn boot_only_parameters() -> impl Iterator<Item = &'static KernelParameter> {
     PARAMETERS.iter().copied().filter(|parameter| named(parameter.name).is_none())
-}
-
-fn page_for_parameter(parameter: &'static KernelParameter) -> ExplainPage {
-    ExplainPage {
-        name: parameter.name.into(),
-        kind: "boot parameter",
-        summary: parameter.summary,
-        text: parameter.page.into(),
-        removes: Some(parameter.removes.iter().map(|cause| cause.name()).collect()),
-        removed_by: None,
-        risk: Some(parameter.risk),
-        when: Some(EffectTime::Boot),
-    }
-}
-
-/// The page of a culprit: one line, its cause, and the tunables that name it.
-fn page_for_culprit(known: &'static KnownCulprit) -> ExplainPage {
-    let culprit = known.culprit();
-    let removers: Vec<_> = TUNABLES
-        .iter()
-        .filter(|tunable| tunable.culprits().iter().any(|named| named.matches(&culprit)))
-        .map(|tunable| tunable.name())
-        .collect();
-    let KnownCulprit { name, what, source, cause } = known;
-    ExplainPage {
-        name: (*name).into(),
-        kind: "culprit",
-        summary: what,
-        text: format!(
-            "It is counted as `{cause}`, {}; `cpushield explain {cause}` describes that cause and \
-             what removes it.\n\nSource: {source}.",
-            cause.summary()
-        )
-        .into(),
-        removes: None,
-        removed_by: (!removers.is_empty()).then_some(removers),
-        risk: None,
-        when: None,
-    }
-}
-
-/// The page of a kernel function that interrupts other CPUs, and what avoids it.
-fn page_for_sender(group: &'static FunctionGroup) -> ExplainPage {
-    let remedy = match group.remedy {
-        "" => "The only way to avoid these interrupts is to avoid the operation.".to_owned(),
-        remedy => format!("Remedy: {remedy}."),
-    };
-    ExplainPage {
-        name: group.function.into(),
-        kind: "sender",
-        summary: group.operation.text(),
-        text: format!(
-            "It makes other CPUs call a function; `cpushield explain ipi-call` describes how.\n\n\
-             {remedy}\n\nSource: {}.",
-            group.source
-        )
-        .into(),
-        removes: None,
-        removed_by: None,
-        risk: None,
-        when: None,
-    }
-}
-
-/// The page of a topic: kernel work that has several names.
-fn page_for_topic(topic: &'static Topic) -> ExplainPage {
-    ExplainPage {
-        name: topic.name.into(),
-        kind: "cause",
-        summary: topic.summary,
-        text: topic.text.into(),
-        removes: None,
-        removed_by: None,
-        risk: None,
-        when: None,
-    }
 }
 
 /// The name of the page about a boot parameter, given with or without a value. Other words are
@@ -224,61 +123,9 @@ fn page_name_of(word: &str) -> &str {
     }
 }
 
-fn page_for_policy() -> ExplainPage {
-    ExplainPage {
-        name: "policy".into(),
-        kind: "file",
-        summary: "the file that describes your shields",
-        text: POLICY.trim_start_matches("# The policy file\n").into(),
-        removes: None,
-        removed_by: None,
-        risk: None,
-        when: None,
-    }
-}
-
-fn page_for_instrument(instrument: &'static dyn Instrument) -> ExplainPage {
-    ExplainPage {
-        // A cause may have the same name.
-        name: format!("latency-{}", instrument.name()).into(),
-        kind: "instrument",
-        summary: instrument.summary(),
-        text: instrument.page().into(),
-        removes: None,
-        removed_by: None,
-        risk: None,
-        when: None,
-    }
-}
-
-fn page_for_load(kind: &'static dyn load::LoadKind) -> ExplainPage {
-    ExplainPage {
-        name: format!("load-{}", kind.name()).into(),
-        kind: "load",
-        summary: kind.summary(),
-        text: kind.page().into(),
-        removes: None,
-        removed_by: None,
-        risk: None,
-        when: None,
-    }
-}
-
-fn page_for_cause(cause: Cause) -> ExplainPage {
-    let mut removed_by = removers(cause);
-    if cause == Cause::Irq {
-        removed_by.push("isolcpus=managed_irq (at boot)");
-    }
-    ExplainPage {
-        name: cause.name().into(),
-        kind: "cause",
-        summary: cause.summary(),
-        text: cause.page().into(),
-        removes: None,
-        removed_by: Some(removed_by),
-        risk: None,
-        when: None,
-    }
+fn explain_policy() -> ExplainPage {
+    let text = POLICY.trim_start_matches("# The policy file\n");
+    ExplainPage::new("file", "policy", "the file that describes your shields", text)
 }
 
 impl ExplainPage {
@@ -382,13 +229,13 @@ mod tests {
         assert!(names.iter().any(|name| name == "latency-timer"));
         assert!(names.iter().any(|name| name == "load-messages"));
         assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
-        let irq = page_for_cause(Cause::Irq).text(80);
+        let irq = Cause::Irq.explain().text(80);
         assert!(irq.contains("irq-affinity, isolcpus=managed_irq"), "{irq}");
     }
 
     #[test]
     fn the_page_about_policies_has_every_key_and_its_example_parses() {
-        let text = page_for_policy().text(80);
+        let text = explain_policy().text(80);
         let (intro, example) = text.split_once("\n    # The lathe").unwrap();
         assert!(intro.contains("/etc/cpushield/policy.toml"), "{text}");
         let (example, keys) = example.split_once("\n  key ").unwrap();
@@ -404,8 +251,8 @@ mod tests {
 
     #[test]
     fn every_page_names_its_sources() {
-        let culprits = crate::causes::known::KNOWN.iter().map(page_for_culprit);
-        let senders = crate::causes::purpose::FUNCTION_GROUPS.iter().map(page_for_sender);
+        let culprits = crate::causes::known::KNOWN.iter().map(ExplainedEntry::explain);
+        let senders = crate::causes::purpose::FUNCTION_GROUPS.iter().map(ExplainedEntry::explain);
         let sourced = ["tunable", "boot parameter", "cause", "culprit", "sender", "instrument"];
         let pages = pages().into_iter().chain(culprits).chain(senders);
         let bare =

@@ -10,7 +10,7 @@ use crate::screen::{Screen, UserAction};
 use crate::survey;
 use crate::trace::{RecordRequest, TraceRecorder};
 use crate::ui::{OutputFormat, Ui};
-use cpushield_linux::{CpuSet, Host, sched, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, Host, signal};
 use std::time::{Duration, Instant};
 
 /// The first interval is short, so that the view appears soon.
@@ -51,7 +51,7 @@ pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(
     let unread = matches!(active, ActiveShield::Denied) && request.cpus.is_none();
     let place = active.plan().map(|plan| ShieldPlacement::new(host, &plan));
     let mut setup = LiveSetup { unread, ..live_setup(host, request, place.as_ref()) };
-    setup.from = leave_shielded_cpus(&setup);
+    setup.from = leave_shielded_cpus(host, &setup);
     setup.topology = survey::topology(host);
     catch_stops()?;
     let recorder = request.trace.then(|| start_trace(ui, host, &setup.shielded)).flatten();
@@ -86,14 +86,13 @@ fn read_cpu_list(host: &Host, name: &str) -> CpuSet {
 
 /// Moves this process, which has one thread, off all shielded and isolated CPUs. Returns where it
 /// may now run; `None` if there is nothing to avoid, or if it cannot move.
-fn leave_shielded_cpus(setup: &LiveSetup) -> Option<CpuSet> {
+fn leave_shielded_cpus(host: &Host, setup: &LiveSetup) -> Option<CpuSet> {
     let avoid = setup.shielded.union(&setup.isolated);
     if avoid.is_empty() {
         return None;
     }
-    let allowed = sched::affinity(0).ok()?.difference(&avoid);
     // If every CPU is shielded or isolated, there is no other place to run.
-    (!allowed.is_empty() && sched::set_affinity(0, &allowed).is_ok()).then_some(allowed)
+    host.step_aside(&read_cpu_list(host, "online").difference(&avoid)).map(AffinityGuard::stay).ok()
 }
 
 /// Starts a trace. Without one, warns why; the view then uses counters only.

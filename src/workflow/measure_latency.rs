@@ -175,7 +175,7 @@ fn choose_instrument(
         Some(checkpoint) => checkpoint.instrument(requested)?,
         None => requested,
     };
-    name.and_then(instruments::by_name).ok_or_else(no_instrument)
+    name.and_then(instruments::named).ok_or_else(no_instrument)
 }
 
 /// The failure when no instrument is named. It lists all instruments.

@@ -35,4 +35,4 @@ pub mod verdict_check;
 pub mod verify_shield;
 mod watch_target;
 
-pub use context::{WorkContext, catch_stops, runs_as_root};
+pub use context::{WorkContext, catch_stops, runs_as_root, step_aside};

@@ -192,7 +192,7 @@ fn check_possible(machine: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
         machine.check_boot(parameters)?;
     }
     for column in &machine.matrix.columns {
-        let instrument = instruments::by_name(&column.instrument);
+        let instrument = instruments::named(&column.instrument);
         if let Some(Err(why)) = instrument.map(|instrument| instrument.possible(&machine.work.host))
         {
             let why = format!("`latency {}` cannot run here: {why}", column.instrument);

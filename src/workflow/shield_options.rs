@@ -6,8 +6,9 @@ use crate::boot::parameters::{self, PARAMETERS};
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::policy::{DEFAULT_PATH, PolicyFile, ShareLevel, ShieldRequest, VerifyLimits, Workload};
+use crate::registry::nearest;
 use crate::survey::Machine;
-use crate::tunables::{self, TUNABLES, nearest};
+use crate::tunables::{self, TUNABLES};
 use cpushield_linux::{CpuSet, Host};
 use std::path::Path;
 

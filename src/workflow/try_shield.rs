@@ -3,7 +3,7 @@
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::shield_options::ShieldOptions;
 use super::undo_watchdog::{TRY_SHIELD, UndoWatchdog};
-use super::{WorkContext, catch_stops, price, standing};
+use super::{WorkContext, catch_stops, price, standing, step_aside};
 use crate::apply::{self, AppliedPlan, ChangeFate, UndoneShield};
 use crate::change::{EffectTime, Outcome};
 use crate::documents::evidence::Evidence;
@@ -18,7 +18,7 @@ use crate::run::ShieldPlacement;
 use crate::survey::{Machine, differences, survey, survey_with_shield};
 use crate::tunables;
 use crate::verify::{WatchOrder, WatchProgress, judge, watch};
-use cpushield_linux::{CpuSet, Host, sched, signal};
+use cpushield_linux::{CpuSet, Host, signal};
 use std::time::Duration;
 
 /// Seconds that the load may run beyond both spans, for arming, warm-up, apply and undo on a slow
@@ -109,9 +109,7 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let machine = &trying.machine;
     let cpus = &plan.shield.cpus;
     let load = stage.start_load()?;
-    let original = sched::affinity(0)
-        .map_err(|e| Failure::machine(format!("cannot read the CPU affinity: {e}")))?;
-    pin_to(&machine.topology.online.difference(cpus))?;
+    let aside = step_aside(host, &machine.topology.online.difference(cpus))?;
     let before = watch_cpus(stage, None, &format!("CPU {cpus} without a shield"))?;
     let (load, free) = measure_free(stage, load)?;
     let origin = PlanOrigin { machine, request };
@@ -138,7 +136,7 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     }
     let shielded = shielded?;
     let price = free.zip(price?).map(|(free, rest)| LoadPrice::compute(&free, &rest));
-    pin_to(&original)?;
+    drop(aside);
     let after = survey(host, &tunables::reads());
     let verdict = judge(&shielded, &trying.limits, &|seen| {
         tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit)
@@ -226,12 +224,6 @@ fn watch_cpus(
         }
         None => Ok(evidence?),
     }
-}
-
-/// Restricts this process, and the processes it starts, to these CPUs.
-fn pin_to(cpus: &CpuSet) -> Result<(), Failure> {
-    sched::set_affinity(0, cpus)
-        .map_err(|e| Failure::machine(format!("cannot restrict this process to CPU {cpus}: {e}")))
 }
 
 /// Counts the changes that took effect, by tunable in order, and those that the kernel refused.

@@ -35,6 +35,7 @@ pub use event_log::EventLog;
 pub use hogs::RtHog;
 pub use host::{FileWriter, Host};
 pub use machine_files::{FileAttributes, FreeSpace};
+pub use processes::step_aside::AffinityGuard;
 pub use programs::CommandOutput;
 pub use recording::root_dir::RecordedOutcome;
 #[cfg(feature = "simulator")]

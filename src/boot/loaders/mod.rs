@@ -22,6 +22,7 @@ pub use boot_loader::{
 pub use manual::manual_steps;
 
 use super::error::BootError;
+use crate::registry::{self, RegistryEntry};
 use cpushield_linux::Host;
 
 /// Parses bytes as a file of each loader that has command lines as text, adds words, removes them,
@@ -34,6 +35,12 @@ pub fn check_round_trip(bytes: &[u8]) {
     LOADERS.iter().for_each(|loader| loader.check_round_trip(bytes, &words));
 }
 
+impl RegistryEntry for &'static dyn BootLoader {
+    fn key(self) -> &'static str {
+        self.name()
+    }
+}
+
 /// Every loader, the one with the most reliable signs first.
 pub const LOADERS: &[&dyn BootLoader] =
     &[&grub::GrubLoader, &bls::BlsLoader, &extlinux::ExtlinuxLoader, &raspberry::RaspberryLoader];
@@ -41,7 +48,7 @@ pub const LOADERS: &[&dyn BootLoader] =
 /// The loader of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static dyn BootLoader> {
-    LOADERS.iter().copied().find(|loader| loader.name() == name)
+    registry::find(LOADERS, name)
 }
 
 /// The loader of this machine with its menu; `None` when the user has to edit its files, because

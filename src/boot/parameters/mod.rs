@@ -9,6 +9,8 @@ mod watchdogs;
 
 pub use kernel_parameter::{KernelParameter, ParameterOffer, ParameterTarget};
 
+use crate::change::EffectTime;
+use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
@@ -36,10 +38,27 @@ pub const PARAMETERS: &[&KernelParameter] = &[
     &power::MITIGATIONS,
 ];
 
+impl RegistryEntry for &'static KernelParameter {
+    fn key(self) -> &'static str {
+        self.name
+    }
+}
+
+impl ExplainedEntry for &'static KernelParameter {
+    fn explain(self) -> ExplainPage {
+        ExplainPage {
+            removes: Some(self.removes.iter().map(|cause| cause.name()).collect()),
+            risk: Some(self.risk),
+            when: Some(EffectTime::Boot),
+            ..ExplainPage::new("boot parameter", self.name, self.summary, self.page)
+        }
+    }
+}
+
 /// The parameter of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static KernelParameter> {
-    PARAMETERS.iter().copied().find(|parameter| parameter.name == name)
+    registry::find(PARAMETERS, name)
 }
 
 /// The words that a kernel of this version knows, judged by version alone.

@@ -13,6 +13,7 @@ mod wakeup;
 
 use super::LatencyNote;
 use super::tracer::LatencyTracer;
+use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::latency_stats::{LatencyStats, ThreadSettings};
 use cpushield_linux::{CpuSet, Host};
 use std::fmt;
@@ -111,10 +112,24 @@ impl fmt::Debug for dyn Instrument {
     }
 }
 
+impl RegistryEntry for &'static dyn Instrument {
+    fn key(self) -> &'static str {
+        self.name()
+    }
+}
+
+impl ExplainedEntry for &'static dyn Instrument {
+    fn explain(self) -> ExplainPage {
+        // A cause may have the same name.
+        let name = format!("latency-{}", self.name());
+        ExplainPage::new("instrument", name, self.summary(), self.page())
+    }
+}
+
 /// Finds the instrument of this name.
 #[must_use]
-pub fn by_name(name: &str) -> Option<&'static dyn Instrument> {
-    INSTRUMENTS.iter().copied().find(|instrument| instrument.name() == name)
+pub fn named(name: &str) -> Option<&'static dyn Instrument> {
+    registry::find(INSTRUMENTS, name)
 }
 
 #[cfg(test)]
@@ -128,9 +143,9 @@ mod tests {
             INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
         assert_eq!(names.len(), INSTRUMENTS.len());
         for instrument in INSTRUMENTS {
-            assert!(by_name(instrument.name()).is_some());
+            assert!(named(instrument.name()).is_some());
             assert!(instrument.page().contains("Source"), "{}", instrument.name());
         }
-        assert!(by_name("sundial").is_none());
+        assert!(named("sundial").is_none());
     }
 }

@@ -2,7 +2,7 @@
 //! form (`trace`). Recorded in guests.
 
 use super::*;
-use crate::latency::instruments::by_name;
+use crate::latency::instruments::named;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::trace_format::EventFormat;
 
@@ -52,7 +52,7 @@ struct CountedPage {
 }
 
 fn count_pages(format: &str, pages: &[&[u8]]) -> CountedPage {
-    let tracer = by_name("kernel").unwrap().tracer().unwrap();
+    let tracer = named("kernel").unwrap().tracer().unwrap();
     let record_layout = RecordLayout::new(tracer, &EventFormat::parse(format).unwrap()).unwrap();
     let board = LatencyBoard::new(2).unwrap();
     let settings = ThreadSettings {

@@ -12,6 +12,7 @@ mod stress_ng;
 mod timers;
 
 use super::LoadDoubt;
+use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::progress_counter::ProgressCounter;
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
@@ -140,10 +141,24 @@ impl fmt::Debug for dyn LoadKind {
     }
 }
 
+impl RegistryEntry for &'static dyn LoadKind {
+    fn key(self) -> &'static str {
+        self.name()
+    }
+}
+
+impl ExplainedEntry for &'static dyn LoadKind {
+    fn explain(self) -> ExplainPage {
+        // A cause may have the same name.
+        let name = format!("load-{}", self.name());
+        ExplainPage::new("load", name, self.summary(), self.page())
+    }
+}
+
 /// Finds the kind of this name.
 #[must_use]
-pub fn by_name(name: &str) -> Option<&'static dyn LoadKind> {
-    KINDS.iter().copied().find(|kind| kind.name() == name)
+pub fn named(name: &str) -> Option<&'static dyn LoadKind> {
+    registry::find(KINDS, name)
 }
 
 /// Makes a load of cpushield itself, whose workers count.
@@ -177,9 +192,9 @@ mod tests {
         let names: BTreeSet<&str> = KINDS.iter().map(|one| one.name()).collect();
         assert_eq!(names.len(), KINDS.len());
         for kind in KINDS {
-            assert!(by_name(kind.name()).is_some());
+            assert!(named(kind.name()).is_some());
             assert!(kind.page().contains("Source"), "{}", kind.name());
         }
-        assert!(by_name("sundial").is_none() && by_name("all").is_none());
+        assert!(named("sundial").is_none() && named("all").is_none());
     }
 }

@@ -6,6 +6,7 @@ pub mod irqbalance;
 pub mod orphans;
 pub mod process;
 pub mod programs;
+pub(crate) mod step_aside;
 mod systemd;
 pub mod task;
 pub mod worker_process;

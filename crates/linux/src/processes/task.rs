@@ -317,15 +317,6 @@ impl Host {
         self.log_result(Operation::SetAffinity, &path, Some(&list), answer)
     }
 
-    /// Binds the calling thread to these CPUs, so that it does not run on the CPUs that it shields.
-    /// Does nothing on a recorded machine, or if these CPUs are not available.
-    pub fn pin_current_thread(&self, cpus: &CpuSet) {
-        if self.is_live() && !cpus.is_empty() {
-            // The cpuset of this process may contain none of them; then it is not bound.
-            let _ = crate::sched::set_affinity(0, cpus);
-        }
-    }
-
     /// The scheduling policy of a thread.
     ///
     /// # Errors

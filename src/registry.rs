@@ -1,0 +1,92 @@
+//! Registries: slices of entries with unique names, such as tunables, boot parameters, instruments
+//! and loads. One lookup serves all, and an entry that `explain` knows makes its own page. Pure.
+
+use crate::change::{EffectTime, Risk};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// An entry of a registry.
+pub trait RegistryEntry: Copy {
+    /// Its name in the registry.
+    fn key(self) -> &'static str;
+}
+
+/// An entry that has a page for `explain`.
+pub trait ExplainedEntry: Copy {
+    /// Its page.
+    fn explain(self) -> ExplainPage;
+}
+
+/// A page of `explain`.
+#[derive(Debug, Serialize)]
+pub struct ExplainPage {
+    /// The name of the page.
+    pub name: Cow<'static, str>,
+    /// What it is about.
+    pub kind: &'static str,
+    /// A summary of one line.
+    pub summary: &'static str,
+    /// The text (Markdown).
+    pub text: Cow<'static, str>,
+    /// Causes that a tunable removes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removes: Option<Vec<&'static str>>,
+    /// Tunables and boot parameters that remove a cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed_by: Option<Vec<&'static str>>,
+    /// The risk of a tunable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+    /// When a tunable takes effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<EffectTime>,
+}
+
+impl ExplainPage {
+    /// A page about something that is neither a tunable nor a cause.
+    #[must_use]
+    pub fn new(
+        kind: &'static str,
+        name: impl Into<Cow<'static, str>>,
+        summary: &'static str,
+        text: impl Into<Cow<'static, str>>,
+    ) -> ExplainPage {
+        ExplainPage {
+            name: name.into(),
+            kind,
+            summary,
+            text: text.into(),
+            removes: None,
+            removed_by: None,
+            risk: None,
+            when: None,
+        }
+    }
+}
+
+/// The entry with this name.
+#[must_use]
+pub fn find<E: RegistryEntry>(registry: &[E], name: &str) -> Option<E> {
+    registry.iter().copied().find(|entry| entry.key() == name)
+}
+
+/// The names of all entries, in order.
+#[must_use]
+pub fn names<E: RegistryEntry>(registry: &[E]) -> Vec<&'static str> {
+    registry.iter().map(|entry| entry.key()).collect()
+}
+
+/// The names most similar to a word, best first; empty when none is similar.
+#[must_use]
+pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
+    if word.is_empty() {
+        return Vec::new();
+    }
+    let mut near: Vec<(usize, &str)> = names
+        .iter()
+        .map(|name| (strsim::levenshtein(word, name), *name))
+        .filter(|(edits, name)| *edits <= 1 + name.len() / 3 || name.contains(word))
+        .collect();
+    near.sort();
+    near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
+}

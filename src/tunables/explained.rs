@@ -1,0 +1,83 @@
+//! The pages of `explain` about tunables, and about what they remove: causes, culprits, senders and
+//! topics.
+
+use super::{TUNABLES, Tunable, removers};
+use crate::causes::Cause;
+use crate::causes::known::KnownCulprit;
+use crate::causes::purpose::FunctionGroup;
+use crate::causes::topics::Topic;
+use crate::registry::{ExplainPage, ExplainedEntry, RegistryEntry};
+
+impl RegistryEntry for &'static dyn Tunable {
+    fn key(self) -> &'static str {
+        self.name()
+    }
+}
+
+impl ExplainedEntry for &'static dyn Tunable {
+    fn explain(self) -> ExplainPage {
+        ExplainPage {
+            removes: Some(self.removes().iter().map(|cause| cause.name()).collect()),
+            risk: Some(self.risk()),
+            when: Some(self.when()),
+            ..ExplainPage::new("tunable", self.name(), self.summary(), self.page())
+        }
+    }
+}
+
+impl ExplainedEntry for Cause {
+    fn explain(self) -> ExplainPage {
+        let mut removed_by = removers(self);
+        if self == Cause::Irq {
+            removed_by.push("isolcpus=managed_irq (at boot)");
+        }
+        ExplainPage {
+            removed_by: Some(removed_by),
+            ..ExplainPage::new("cause", self.name(), self.summary(), self.page())
+        }
+    }
+}
+
+impl ExplainedEntry for &'static KnownCulprit {
+    /// One line, its cause, and the tunables that name it.
+    fn explain(self) -> ExplainPage {
+        let culprit = self.culprit();
+        let removers: Vec<_> = TUNABLES
+            .iter()
+            .filter(|tunable| tunable.culprits().iter().any(|named| named.matches(&culprit)))
+            .map(|tunable| tunable.name())
+            .collect();
+        let KnownCulprit { name, what, source, cause } = self;
+        let text = format!(
+            "It is counted as `{cause}`, {}; `cpushield explain {cause}` describes that cause and \
+             what removes it.\n\nSource: {source}.",
+            cause.summary()
+        );
+        ExplainPage {
+            removed_by: (!removers.is_empty()).then_some(removers),
+            ..ExplainPage::new("culprit", *name, what, text)
+        }
+    }
+}
+
+impl ExplainedEntry for &'static FunctionGroup {
+    /// A kernel function that interrupts other CPUs, and what avoids it.
+    fn explain(self) -> ExplainPage {
+        let remedy = match self.remedy {
+            "" => "The only way to avoid these interrupts is to avoid the operation.".to_owned(),
+            remedy => format!("Remedy: {remedy}."),
+        };
+        let text = format!(
+            "It makes other CPUs call a function; `cpushield explain ipi-call` describes how.\n\n\
+             {remedy}\n\nSource: {}.",
+            self.source
+        );
+        ExplainPage::new("sender", self.function, self.operation.text(), text)
+    }
+}
+
+impl ExplainedEntry for &'static Topic {
+    fn explain(self) -> ExplainPage {
+        ExplainPage::new("cause", self.name, self.summary, self.text)
+    }
+}
