@@ -5,7 +5,8 @@ mod recorded;
 use cpushield::boot;
 use cpushield::plan::{CpuChoice, choose, plan};
 use cpushield::policy::{ShareLevel, ShieldRequest};
-use cpushield::report::{PlanDetail, boot_plan_text, machine_text, plan_text};
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::{self, PlanDetail, boot_plan_text, plan_text};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::Host;
@@ -139,7 +140,7 @@ fn recorded_machines_are_planned_as_expected() {
 fn unrequested_interrupts_are_distinguished_as_in_the_survey() {
     let root = recorded::own().into_iter().find(|(name, _)| name == "6.12-rt-4").unwrap().1;
     let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
-    let survey = machine_text(&machine, 120);
+    let survey = terminal_blocks(&report::machine::blocks(&machine), 120, &unpainted);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
     let text =
         plan_text(&plan(&machine, &ShieldRequest::default()).unwrap(), PlanDetail::Summary, 120);
@@ -164,7 +165,7 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
         };
         for width in [80, 100] {
             for (what, text) in [
-                ("survey", machine_text(&machine, width)),
+                ("survey", terminal_blocks(&report::machine::blocks(&machine), width, &unpainted)),
                 ("plan", plan_text(&plan, PlanDetail::Summary, width)),
                 ("plan -v", plan_text(&plan, PlanDetail::EveryChange, width)),
                 ("boot plan", boot_plan_text(&boot, width)),

@@ -9,7 +9,7 @@ pub mod fix_report;
 pub mod latency;
 mod limits;
 pub mod linuxcnc;
-mod machine;
+pub mod machine;
 pub mod moment;
 pub mod page;
 mod plan;
@@ -23,5 +23,4 @@ pub use boot::{
     boot_plan_text, boot_status_text, boot_trial_text, boot_undone_text, boot_written_text,
     enabled_text,
 };
-pub use machine::machine_text;
 pub use plan::{PlanDetail, plan_text};

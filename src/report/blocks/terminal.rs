@@ -173,7 +173,7 @@ impl TerminalStyle<'_> {
                 .collect(),
         };
         let caption = match caption {
-            true => fold(&format!("\n{}\n", safe(&table.caption)), self.width),
+            true => self.block(&ReportBlock::Heading(table.caption.clone())),
             false => String::new(),
         };
         caption + &parts.join("\n")
