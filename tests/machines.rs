@@ -2,7 +2,8 @@
 
 mod recorded;
 
-use cpushield::report::machine_text;
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::machine::blocks;
 use cpushield::survey::{Cpu, Machine, Node, survey};
 use cpushield::tunables;
 use cpushield_linux::redaction::{HIDDEN, KNOWN_PROGRAMS, without_private};
@@ -242,7 +243,7 @@ fn recorded_machines_are_surveyed_as_expected() {
     for (name, dir) in own() {
         assert!(dir.join("note.md").is_file(), "{name} has no note");
         let machine = survey(&Host::recorded(&dir.join("root")).unwrap(), &tunables::reads());
-        expect(&dir.join("survey.txt"), &machine_text(&machine, 120));
+        expect(&dir.join("survey.txt"), &terminal_blocks(&blocks(&machine), 120, &unpainted));
     }
 }
 

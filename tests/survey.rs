@@ -1,7 +1,8 @@
 //! Small machines of a few files, each for one fact that the survey must find.
 
 use cpushield::policy::ShieldRequest;
-use cpushield::report::machine_text;
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::machine::blocks;
 use cpushield::survey::{
     CgroupMode, CoreKind, IrqMovability, KindSource, Machine, TunableReading, survey,
     survey_with_shield,
@@ -70,7 +71,7 @@ fn facts_missing_from_a_partial_recording_are_unknown() {
     assert_eq!(found.can_stop_tick(), None);
     assert!(found.power.governors.is_empty());
     assert!(found.notes.iter().any(|note| note.what == governor));
-    let text = cpushield::report::machine_text(&found, 100);
+    let text = terminal_blocks(&blocks(&found), 100, &unpainted);
     assert!(
         text.contains("CPU 2: reported as isolated by the kernel; the reason is unknown"),
         "{text}"
@@ -317,7 +318,9 @@ fn part_numbers_and_modules_distinguish_cores_that_frequencies_do_not() {
     let found = survey("a76-a55", &files);
     assert_eq!(kinds(&found), [small, small, strong, strong]);
     assert_eq!(found.topology.kind_source, Some(KindSource::PartNumber));
-    assert!(machine_text(&found, 200).contains("core types by part number"));
+    assert!(
+        terminal_blocks(&blocks(&found), 200, &unpainted).contains("core types by part number")
+    );
 
     // Two strong cores, and a module of two small ones that is 15 % slower; no PMUs are shown.
     let mut files = frequencies(["5400000", "5500000", "4600000", "4600000"]);

@@ -1,11 +1,9 @@
 //! `cpushield survey`: shows the machine, its isolated CPUs and the obstacles to isolation.
 
 use super::GlobalArgs;
+use super::paint::on_terminal;
 use crate::failure::Failure;
-use crate::plan::Readiness;
-use crate::report::machine_text;
-use crate::report::table::fold;
-use crate::survey::Machine;
+use crate::report::machine as report;
 use crate::ui::Ui;
 use crate::workflow::machine_survey::{ShieldKnowledge, survey_with_state};
 use std::path::PathBuf;
@@ -39,9 +37,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failur
     }
     let (machine, shield) = survey_with_state(&work.host, &work.store);
     ui.show(&machine, || match shield {
-        ShieldKnowledge::Absent => describe_with_readiness(&machine, ui.width()),
+        ShieldKnowledge::Absent => on_terminal(ui, &report::blocks_with_readiness(&machine)),
         // On a machine that is already shielded, a plan for another shield proves nothing.
-        ShieldKnowledge::PresentOrUnknown => machine_text(&machine, ui.width()),
+        ShieldKnowledge::PresentOrUnknown => on_terminal(ui, &report::blocks(&machine)),
     })?;
     if let Some(dir) = &args.record {
         match work.host.recording_failure() {
@@ -50,12 +48,4 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failur
         }
     }
     Ok(())
-}
-
-/// Whether the machine is ready for a shield, the machine, and what to do next.
-fn describe_with_readiness(machine: &Machine, width: usize) -> String {
-    let readiness = Readiness::assess(machine);
-    let next = readiness.next_step().map(|next| format!("\nNext: {next}\n")).unwrap_or_default();
-    let verdict = fold(&format!("Verdict   {readiness}\n"), width);
-    verdict + &machine_text(machine, width) + &fold(&next, width)
 }

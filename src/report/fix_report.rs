@@ -1,5 +1,5 @@
-//! The [`FixReport`] document of `cpushield verify --fix` and its blocks: the observations, the fixes
-//! after each, and what remains with the reason. Pure.
+//! The [`FixReport`] document of `cpushield verify --fix` and its blocks: the observations, the
+//! fixes after each, and what remains with the reason. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone};
 use super::table::span;

@@ -1,7 +1,9 @@
-//! A [`Machine`] on one screen: its identity, the topology of its CPUs, what is isolated, what
+//! Survey → blocks: its identity, the topology of its CPUs, what is isolated, what
 //! conflicts with a shield, and what could not be read. Pure.
 
-use super::table::{Align, fit, fold};
+use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::table::many;
+use crate::plan::Readiness;
 use crate::survey::{CgroupMode, CoreKind, Irq, IrqMovability, Machine, SurveyFinding, Topology};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
@@ -13,46 +15,60 @@ const CPUS_MAX: usize = 32;
 /// Names that one line lists; the others are counted.
 const NAMES_MAX: usize = 6;
 
-/// The text of `cpushield survey`, no wider than `width` where that is possible.
+/// The blocks of `cpushield survey`.
 #[must_use]
-pub fn machine_text(machine: &Machine, width: usize) -> String {
-    let mut text = head(machine, width);
-    text.push_str("\nCPUs\n");
-    text.push_str(&tree(&machine.topology));
-    text.push_str("\nIsolated now\n");
-    for line in isolation(machine) {
-        text.push_str(&format!("  {line}\n"));
-    }
-    text.push_str("\nWhat runs\n");
-    for line in activity(machine) {
-        text.push_str(&format!("  {line}\n"));
-    }
-    text.push_str(&findings("Conflicts with a shield", &machine.conflicts));
-    text.push_str(&findings("Firmware and hardware", &machine.firmware));
-    if !machine.notes.is_empty() {
-        text.push_str("\nNot read, and why\n");
-        for note in &machine.notes {
-            text.push_str(&format!("  {}: {}\n", note.what, note.why));
-        }
-    }
-    fold(&text, width)
+pub fn blocks(machine: &Machine) -> Vec<ReportBlock> {
+    let mut blocks = vec![facts(machine)];
+    blocks.extend(ReportBlock::section("CPUs", tree(&machine.topology)));
+    blocks.extend(background(machine));
+    blocks
 }
 
-/// `1 core`, `2 cores`.
-fn count(n: usize, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+/// The blocks of a machine without a shield: also whether it is ready for one, and what to do next.
+#[must_use]
+pub fn blocks_with_readiness(machine: &Machine) -> Vec<ReportBlock> {
+    let readiness = Readiness::assess(machine);
+    let tone = match readiness {
+        Readiness::Ready => TextTone::Good,
+        Readiness::AfterBoot { .. } | Readiness::TickRemains => TextTone::Doubt,
+        Readiness::Cannot { .. } => TextTone::Bad,
+    };
+    let mut blocks = vec![ReportBlock::Lines(vec![TextLine::remark(tone, "Verdict", &readiness)])];
+    blocks.extend(self::blocks(machine));
+    if let Some(next) = readiness.next_step() {
+        let next = TextLine::remark(TextTone::Plain, "Next", next);
+        blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![next])]);
+    }
+    blocks
 }
 
-fn head(machine: &Machine, width: usize) -> String {
+/// The machine and its kernel.
+pub fn facts(machine: &Machine) -> ReportBlock {
     let rows = [
-        ("Machine", identity(machine)),
+        ("Hardware", identity(machine)),
         ("Kernel", kernel(machine)),
         ("Cgroups", cgroups(machine)),
         ("Power", power(machine)),
         ("Tracing", tracing(machine)),
     ];
-    let rows = rows.map(|(name, text)| vec![format!("{name:<8}"), text]);
-    fit("", &[Align::Left, Align::Left], &rows, width)
+    let rows = rows.map(|(name, text)| [name, &text].map(TableCell::new).to_vec());
+    let columns = ["property", "value"].map(TableColumn::words).to_vec();
+    let table = Table::new("Machine", columns, rows.to_vec());
+    ReportBlock::Table(table.with_head(TableHead::Caption))
+}
+
+/// What is isolated, what runs, what conflicts with a shield, and what could not be read.
+pub fn background(machine: &Machine) -> Vec<ReportBlock> {
+    let mut blocks = ReportBlock::section("Isolated now", isolation(machine));
+    blocks.extend(ReportBlock::section("What runs", activity(machine)));
+    blocks.extend(findings("Conflicts with a shield", &machine.conflicts));
+    blocks.extend(findings("Firmware and hardware", &machine.firmware));
+    if !machine.notes.is_empty() {
+        let items = machine.notes.iter().map(|note| format!("{}: {}", note.what, note.why));
+        let title = "What could not be read".to_owned();
+        blocks.push(ReportBlock::Doubts { title, items: items.collect() });
+    }
+    blocks
 }
 
 fn identity(machine: &Machine) -> String {
@@ -63,17 +79,13 @@ fn identity(machine: &Machine) -> String {
     parts.extend(topology.model.clone());
     parts.extend(machine.kernel.arch.clone().filter(|_| topology.model.is_none()));
     let each = if threads > 1 { format!(" of up to {threads} threads") } else { String::new() };
-    parts.push(format!(
-        "{} in {}{each}",
-        count(topology.online.len(), "CPU"),
-        count(cores, "core")
-    ));
+    parts.push(format!("{} in {}{each}", many(topology.online.len(), "CPU"), many(cores, "core")));
     let packages = topology.groups(|cpu| Some(&cpu.package_cpus)).len();
     if packages > 1 {
-        parts.push(count(packages, "package"));
+        parts.push(many(packages, "package"));
     }
     if topology.nodes.len() > 1 {
-        parts.push(count(topology.nodes.len(), "NUMA node"));
+        parts.push(many(topology.nodes.len(), "NUMA node"));
     }
     parts.extend(topology.kind_source.map(|source| format!("core types by {source}")));
     match (machine.virt.guest, &machine.virt.hypervisor) {
@@ -111,7 +123,7 @@ fn cgroups(machine: &Machine) -> String {
     };
     let owner = if cgroup.systemd { "systemd owns the tree" } else { "no systemd" };
     let mount = cgroup.mount.as_deref().unwrap_or("?");
-    format!("{mode} at {mount}{also}, {owner}, {}", count(cgroup.groups.len(), "cpuset"))
+    format!("{mode} at {mount}{also}, {owner}, {}", many(cgroup.groups.len(), "cpuset"))
 }
 
 fn power(machine: &Machine) -> String {
@@ -130,6 +142,7 @@ fn power(machine: &Machine) -> String {
         .filter(|state| !state.disabled)
         .map(|state| format!("{} {} µs", state.name, state.latency_us))
         .collect();
+    parts.extend(power.turbo.map(|on| format!("turbo {}", if on { "on" } else { "off" })));
     if !states.is_empty() {
         parts.push(format!("idle states {}", states.join(", ")));
     }
@@ -156,49 +169,50 @@ fn tracing(machine: &Machine) -> String {
 }
 
 /// The packages, the L3 caches in each, and below them the L2 clusters with their cores.
-fn tree(topology: &Topology) -> String {
-    let mut text = String::new();
+fn tree(topology: &Topology) -> Vec<TextLine> {
+    let mut lines = Vec::new();
     let packages = topology.groups(|cpu| Some(&cpu.package_cpus));
     let all = [&topology.online];
     for package in if packages.is_empty() { &all[..] } else { &packages[..] } {
-        text.push_str(&package_tree(topology, package));
+        lines.extend(package_tree(topology, package));
     }
     let out: CpuSet = topology.cpus.iter().map(|cpu| cpu.cpu).collect();
     let lost = topology.online.difference(&packages.iter().fold(CpuSet::new(), |a, b| a.union(b)));
     if !packages.is_empty() && !lost.is_empty() {
-        text.push_str(&format!("  CPU {}: package unknown\n", lost.intersection(&out)));
+        let lost = lost.intersection(&out);
+        lines.push(TextLine::new(format!("CPU {lost}: package unknown")));
     }
     if !topology.offline.is_empty() {
-        text.push_str(&format!("  CPU {}: offline\n", topology.offline));
+        lines.push(TextLine::new(format!("CPU {}: offline", topology.offline)));
     }
     for node in topology.nodes.iter().filter(|node| node.cpus.is_empty()) {
         let size = node.memory_kib.map(|kib| format!(" ({})", size(kib))).unwrap_or_default();
-        text.push_str(&format!("  node {}: memory only{size}\n", node.node));
+        lines.push(TextLine::new(format!("node {}: memory only{size}", node.node)));
     }
-    text
+    lines
 }
 
-fn package_tree(topology: &Topology, package: &CpuSet) -> String {
+fn package_tree(topology: &Topology, package: &CpuSet) -> Vec<TextLine> {
     let mut far = topology.groups(|cpu| cpu.sharing(3));
     far.retain(|set| set.is_subset(package));
     let number = package.first().and_then(|cpu| topology.cpu(cpu)).and_then(|cpu| cpu.package);
     let number = number.map(|n| format!("package {n}: ")).unwrap_or_default();
+    let nodes = nodes_of(topology, package);
     // A single L3 cache of the whole package is shown on the package's line.
-    if far.len() == 1 && far[0] == package {
-        let l3 = cache_name(topology, package, 3);
-        let text = format!("  {number}CPU {}{}{l3}\n", list(package), nodes_of(topology, package));
-        return text + &clusters(topology, package, "    ");
-    }
-    let mut text = format!("  {number}CPU {}{}\n", list(package), nodes_of(topology, package));
-    if far.is_empty() {
-        return text + &clusters(topology, package, "    ");
+    let whole = far.len() == 1 && far[0] == package;
+    let l3 = if whole { cache_name(topology, package, 3) } else { String::new() };
+    let mut lines = vec![TextLine::new(format!("{number}CPU {}{nodes}{l3}", list(package)))];
+    if whole || far.is_empty() {
+        lines.extend(clusters(topology, package).into_iter().map(TextLine::below));
+        return lines;
     }
     for set in far {
         let l3 = cache_name(topology, set, 3);
-        text.push_str(&format!("    CPU {}{}{l3}\n", list(set), nodes_of(topology, set)));
-        text.push_str(&clusters(topology, set, "      "));
+        let cache = format!("CPU {}{}{l3}", list(set), nodes_of(topology, set));
+        lines.push(TextLine::new(cache).below());
+        lines.extend(clusters(topology, set).into_iter().map(|line| line.below().below()));
     }
-    text
+    lines
 }
 
 /// `, node 0 (16 GiB)`; empty on machines with one node.
@@ -238,7 +252,7 @@ struct TreeRowShape {
 }
 
 /// The L2 clusters among these CPUs; many alike clusters become one row.
-fn clusters(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
+fn clusters(topology: &Topology, cpus: &CpuSet) -> Vec<TextLine> {
     let mut rows: Vec<(TreeRowShape, Vec<CpuSet>)> = Vec::new();
     let mut seen = CpuSet::new();
     for cpu in topology.cpus.iter().filter(|cpu| cpus.contains(cpu.cpu)) {
@@ -261,14 +275,11 @@ fn clusters(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
     }
     let rows = rows.iter().flat_map(|(shape, groups)| cluster_rows(topology, shape, groups));
     // A cluster of all CPUs of the line above does not list them again.
-    rows.map(|(group, what)| {
-        if group == *cpus {
-            format!("{indent}{what}\n")
-        } else {
-            format!("{indent}CPU {}: {what}\n", list(&group))
-        }
-    })
-    .collect()
+    let lines = rows.map(|(group, what)| match group == *cpus {
+        true => TextLine::new(what),
+        false => TextLine::new(format!("CPU {}: {what}", list(&group))),
+    });
+    lines.collect()
 }
 
 /// The cores that a set of CPUs consists of.
@@ -347,7 +358,7 @@ pub(super) fn size(kib: u64) -> String {
     format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn isolation(machine: &Machine) -> Vec<String> {
+fn isolation(machine: &Machine) -> Vec<TextLine> {
     let now = &machine.isolation;
     let kernel = now.isolated.as_ref().filter(|cpus| !cpus.is_empty());
     let domain = kernel.unwrap_or(&now.isolcpus_domain);
@@ -395,40 +406,40 @@ fn isolation(machine: &Machine) -> Vec<String> {
             None => "it is unknown whether the kernel can stop the tick".to_owned(),
         });
     }
-    lines
+    lines.into_iter().map(TextLine::new).collect()
 }
 
-fn activity(machine: &Machine) -> Vec<String> {
+fn activity(machine: &Machine) -> Vec<TextLine> {
     let kthreads = machine.tasks.iter().filter(|placed| placed.task.kthread);
     let bound = kthreads.clone().filter(|placed| placed.task.bound).count();
     let kernel = kthreads.count();
     let user = machine.tasks.len() - kernel;
-    let mut lines = vec![format!(
-        "{}; {}, {bound} of them bound to their CPUs by the kernel",
-        count(user, "user thread"),
-        count(kernel, "kernel thread"),
-    )];
+    let (user, kernel) = (many(user, "user thread"), many(kernel, "kernel thread"));
+    let bound = format!("{user}; {kernel}, {bound} of them bound to their CPUs by the kernel");
+    let mut lines = vec![TextLine::new(bound)];
     lines.extend(interrupts(&machine.irqs));
     for device in machine.devices.iter().take(NAMES_MAX) {
         let node = device.node.map(|node| format!(", node {node}")).unwrap_or_default();
         let everywhere = machine.topology.online.is_subset(&device.local);
         let near = format!(", near CPU {}", list(&device.local));
         let near = if everywhere || device.local.is_empty() { "" } else { &near };
-        let irqs = count(device.irqs.len(), "interrupt");
+        let irqs = many(device.irqs.len(), "interrupt");
         let driver = device.driver.iter().map(|driver| format!(", {driver}")).collect::<String>();
-        lines.push(format!("{} ({}{driver}): {irqs}{near}{node}", device.name, device.class));
+        let name = format!("{} ({}{driver})", device.name, device.class);
+        lines.push(TextLine::new(format!("{name}: {irqs}{near}{node}")));
     }
     if machine.devices.len() > NAMES_MAX {
-        lines.push(format!("and {} more devices", machine.devices.len() - NAMES_MAX));
+        let more = machine.devices.len() - NAMES_MAX;
+        lines.push(TextLine::new(format!("and {more} more devices")));
     }
     lines
 }
 
-fn interrupts(irqs: &[Irq]) -> Vec<String> {
+fn interrupts(irqs: &[Irq]) -> Vec<TextLine> {
     let used: Vec<&Irq> = irqs.iter().filter(|irq| !irq.actions.is_empty()).collect();
     let movable = used.iter().filter(|irq| irq.movable == IrqMovability::Yes).count();
-    let mut lines =
-        vec![format!("{} in use, {movable} can be moved", count(used.len(), "interrupt"))];
+    let count = many(used.len(), "interrupt");
+    let mut lines = vec![TextLine::new(format!("{count} in use, {movable} can be moved"))];
     let mut stuck: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();
     for irq in used {
         let (refused, why) = match &irq.movable {
@@ -443,18 +454,15 @@ fn interrupts(irqs: &[Irq]) -> Vec<String> {
         let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = names.len().saturating_sub(NAMES_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        lines.push(format!("  {what} ({why}): {shown}{more}"));
+        lines.push(TextLine::new(format!("{what} ({why}): {shown}{more}")).below());
     }
     lines
 }
 
-fn findings(title: &str, findings: &[SurveyFinding]) -> String {
-    if findings.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n{title}\n");
-    for finding in findings {
-        text.push_str(&format!("  {}\n      {}\n", finding.seen, finding.advice));
-    }
-    text
+/// Each finding with its advice.
+fn findings(title: &str, findings: &[SurveyFinding]) -> Vec<ReportBlock> {
+    let lines = findings.iter().flat_map(|finding| {
+        [TextLine::new(&finding.seen), TextLine::new(&finding.advice).below().below()]
+    });
+    ReportBlock::section(title, lines.collect())
 }
