@@ -22,7 +22,7 @@ help:
 	@echo 'make book     make the book of docs/ in target/book (needs mdbook)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make build    build the static binary'
-	@echo 'make install  install the binary, man pages and completions in PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
+	@echo 'make install  install the binary, man pages, completions and examples in PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
 	@echo 'make packages make a .deb, an .rpm and a tarball in target/packages'
 	@echo 'make uninstall  restore everything that cpushield changed, boot files too, and remove it'
 
@@ -78,12 +78,14 @@ packages:
 
 # Their task needs no optimisation: that would take longer than it saves.
 PAGES = PATH="$$PATH:$$HOME/.cargo/bin"; cargo xtask man "$$made/man"; cargo xtask completions "$$made/completions"; \
+	cargo xtask units "$$made/examples" "$(PREFIX)/bin/cpushield"; cp packaging/policy.toml "$$made/examples/"; \
 	cd "$$made"; \
 	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*.1; \
 	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man5" man/*.5; \
 	$(SUDO) install -D -m 644 completions/cpushield.bash "$(SHARE)/bash-completion/completions/cpushield"; \
 	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \
-	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
+	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
+	$(SUDO) install -D -m 644 -t "$(SHARE)/doc/cpushield/examples" examples/*
 
 # Archived journals are removed; results of experiments stay, and their directory is printed.
 uninstall:
@@ -93,7 +95,8 @@ uninstall:
 	    [ ! -d $$state ] || $(SUDO) rmdir $$state 2>/dev/null || echo "left: $$state"; }; \
 	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 "$(SHARE)/man/man5/cpushield-policy.5" \
 	    "$(SHARE)/bash-completion/completions/cpushield" "$(SHARE)/zsh/site-functions/_cpushield" \
-	    "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
+	    "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
+	$(SUDO) rm -rf "$(SHARE)/doc/cpushield"
 
 clean:
 	cargo clean

@@ -1,10 +1,11 @@
-//! Project tasks: generated documents, man pages and completions. All are derived from the
+//! Project tasks: generated documents, man pages, completions and units. All are derived from the
 //! definitions in the tool. `vm` runs guests with real kernels.
 
 mod docs;
 mod man;
 mod policy_page;
 mod roff;
+mod units;
 mod vm;
 
 use clap::{Parser, Subcommand};
@@ -37,6 +38,14 @@ enum Task {
         /// The directory to write to
         dir: PathBuf,
     },
+    /// Write examples of the unit and the init scripts of `cpushield enable`
+    Units {
+        /// The directory to write to
+        dir: PathBuf,
+        /// The program that they start
+        #[arg(default_value = "/usr/bin/cpushield")]
+        program: String,
+    },
     /// Run guests with real kernels
     #[command(subcommand)]
     Vm(Box<vm::VmTask>),
@@ -47,6 +56,7 @@ fn main() -> ExitCode {
         Task::Docs { dir } => written(docs::write(&dir)),
         Task::Man { dir } => written(man::write_pages(&dir)),
         Task::Completions { dir } => written(man::write_completions(&dir)),
+        Task::Units { dir, program } => written(units::write(&dir, &program)),
         Task::Vm(task) => vm::run(&task),
     };
     match result {

@@ -121,6 +121,9 @@ fn check_files(args: &GuestRunArgs) -> VmResult<()> {
     if args.options.init_roots {
         places::run_script("init-roots")?;
     }
+    if args.options.packages {
+        places::run_script("rpm-tree")?;
+    }
     Ok(())
 }
 

@@ -57,6 +57,9 @@ pub struct GuestOptions {
     /// Add /host/openrc.tar and /host/sysv-rc.tar: Debians without systemd
     #[arg(long)]
     pub init_roots: bool,
+    /// Add /host/packages, which `make packages` made, and /host/rpm, Debian's program rpm
+    #[arg(long)]
+    pub packages: bool,
     /// With --grub and --efi: reset a guest that prints nothing for S seconds while it boots
     #[arg(long, value_name = "S")]
     pub reset_after: Option<u64>,

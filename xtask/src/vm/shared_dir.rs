@@ -55,6 +55,14 @@ impl SharedDir {
                 fs::copy(places::cache("init").join(name), dir.file(name))?;
             }
         }
+        if options.packages {
+            copy_tree(&places::cache("rpm"), &dir.file("rpm"))?;
+            // A scenario reports when there are no packages.
+            let packages = places::target().join("packages");
+            if packages.is_dir() {
+                copy_tree(&packages, &dir.file("packages"))?;
+            }
+        }
         if let Some(binary) = binary {
             fs::copy(binary, dir.file("cpushield"))
                 .map_err(|error| format!("cannot copy {}: {error}", binary.display()))?;

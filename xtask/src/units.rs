@@ -1,0 +1,32 @@
+//! Examples of the files that `cpushield enable` writes, for packages. They apply the shield of the
+//! policy file.
+
+use cpushield::boot::InitSystem;
+use cpushield::boot::early::{self, MARK, StartCommand};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The line in place of `MARK`: only `enable` writes that one, and `disable` trusts it.
+const HEADER: &str = "# An example. `cpushield enable` writes such a file for your shield, and \
+                      `cpushield disable` removes it.\n";
+
+/// Writes `cpushield.service`, `cpushield.openrc` and `cpushield.sysv`, which start `program`.
+pub fn write(dir: &Path, program: &str) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let call = StartCommand {
+        program: program.to_owned(),
+        state: "/var/lib/cpushield".to_owned(),
+        words: vec!["apply".to_owned()],
+    };
+    let files = [
+        (InitSystem::Systemd, "cpushield.service"),
+        (InitSystem::Openrc, "cpushield.openrc"),
+        (InitSystem::Sysv, "cpushield.sysv"),
+    ];
+    for (init, name) in files {
+        let (_, text, _) = early::file(init, &call);
+        fs::write(dir.join(name), text.replace(MARK, HEADER))?;
+    }
+    Ok(())
+}
