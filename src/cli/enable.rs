@@ -48,7 +48,7 @@ fn text(ui: &Ui, document: &EnabledShield, plan: Option<&Plan>) -> String {
     let mut text = enabled_line(&document.enabled).text() + "\n";
     match document.applied.as_ref().zip(plan) {
         Some((applied, plan)) => {
-            text.insert_str(0, &on_terminal(ui, &applied_blocks(applied, plan)))
+            text.insert_str(0, &on_terminal(ui, &applied_blocks(applied, plan)));
         }
         None => text
             .push_str("The running system has not changed. --now also applies the shield now.\n"),
