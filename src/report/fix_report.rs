@@ -177,8 +177,8 @@ impl FixReport {
         done.filter(|fix| fix.result == FixOutcome::Changed).count()
     }
 
-    /// The blocks of `cpushield verify --fix`: each round with its fixes, the last verdict, and what
-    /// remains.
+    /// The blocks of `cpushield verify --fix`: each round with its fixes, the last verdict, and
+    /// what remains.
     #[must_use]
     pub fn blocks(&self) -> Vec<ReportBlock> {
         let mut blocks = Vec::new();

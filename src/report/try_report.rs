@@ -1,6 +1,6 @@
-//! The [`TryReport`] document of `cpushield try` and its blocks: the CPU and why it was chosen, the changes, the interruptions
-//! before the shield and under it, what remains with its remedies, and whether everything was
-//! restored. Pure.
+//! The [`TryReport`] document of `cpushield try` and its blocks: the CPU and why it was chosen, the
+//! changes, the interruptions before the shield and under it, what remains with its remedies, and
+//! whether everything was restored. Pure.
 
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{CpuEvidence, Evidence, Verdict};

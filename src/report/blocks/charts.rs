@@ -1,5 +1,5 @@
-//! The charts of a report: maps of CPUs, bars and curves. Each has a table with the same data. Plain
-//! data.
+//! The charts of a report: maps of CPUs, bars and curves. Each has a table with the same data.
+//! Plain data.
 
 use super::block::Table;
 use cpushield_linux::CpuSet;

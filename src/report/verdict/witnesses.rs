@@ -1,5 +1,5 @@
 //! The witnesses of an observation → lines: which ones watched, what they cannot see, and what is
-//! doubtful.
+//! doubtful. Pure.
 
 use super::WatchedRun;
 use crate::documents::evidence::{Evidence, PositiveControl, WitnessKind, WitnessReport};
