@@ -5,8 +5,9 @@ mod recorded;
 use cpushield::boot;
 use cpushield::plan::{CpuChoice, choose, plan};
 use cpushield::policy::{ShareLevel, ShieldRequest};
+use cpushield::report;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
-use cpushield::report::{self, PlanDetail, boot_plan_text, plan_text};
+use cpushield::report::plan::PlanDetail;
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::Host;
@@ -128,7 +129,11 @@ fn recorded_machines_are_planned_as_expected() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
         let text = match plan(&machine, &ShieldRequest::default()) {
-            Ok(plan) => plan_text(&plan, PlanDetail::EveryChange, 120),
+            Ok(plan) => terminal_blocks(
+                &report::plan::blocks(&plan, PlanDetail::EveryChange),
+                120,
+                &unpainted,
+            ),
             Err(refused) => format!("refused: {refused}\n"),
         };
         assert!(!text.is_empty(), "{name}");
@@ -142,8 +147,9 @@ fn unrequested_interrupts_are_distinguished_as_in_the_survey() {
     let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
     let survey = terminal_blocks(&report::machine::blocks(&machine), 120, &unpainted);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
-    let text =
-        plan_text(&plan(&machine, &ShieldRequest::default()).unwrap(), PlanDetail::Summary, 120);
+    let plan = plan(&machine, &ShieldRequest::default()).unwrap();
+    let text = report::plan::blocks(&plan, PlanDetail::Summary);
+    let text = terminal_blocks(&text, 120, &unpainted);
     assert!(text.contains(" 22 interrupts, 12 in use, to CPU 0-2: 1, 2, 3, 4, 5 and 17"), "{text}");
 }
 
@@ -166,9 +172,23 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
         for width in [80, 100] {
             for (what, text) in [
                 ("survey", terminal_blocks(&report::machine::blocks(&machine), width, &unpainted)),
-                ("plan", plan_text(&plan, PlanDetail::Summary, width)),
-                ("plan -v", plan_text(&plan, PlanDetail::EveryChange, width)),
-                ("boot plan", boot_plan_text(&boot, width)),
+                (
+                    "plan",
+                    terminal_blocks(
+                        &report::plan::blocks(&plan, PlanDetail::Summary),
+                        width,
+                        &unpainted,
+                    ),
+                ),
+                (
+                    "plan -v",
+                    terminal_blocks(
+                        &report::plan::blocks(&plan, PlanDetail::EveryChange),
+                        width,
+                        &unpainted,
+                    ),
+                ),
+                ("boot plan", terminal_blocks(&report::boot_plan_blocks(&boot), width, &unpainted)),
             ] {
                 // A longer word has a separate line.
                 let fits = |line: &str| {

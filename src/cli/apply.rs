@@ -1,10 +1,11 @@
 //! `cpushield apply`: applies a saved plan, or plans a request and applies that plan.
 
 use super::GlobalArgs;
+use super::paint::on_terminal;
 use super::request::RequestArgs;
 use crate::failure::Failure;
 use crate::plan::Plan;
-use crate::report::applied_text;
+use crate::report::applied_blocks;
 use crate::ui::Ui;
 use crate::workflow::apply_shield::{PlanSource, apply_source, preview_source};
 use std::path::PathBuf;
@@ -51,7 +52,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
         return ui.show(&plan, || shell_script(&plan));
     }
     let (applied, plan) = apply_source(&work, &source)?;
-    ui.show(&applied, || applied_text(&applied, &plan))
+    ui.show(&applied, || on_terminal(ui, &applied_blocks(&applied, &plan)))
 }
 
 /// The equivalent commands, for `sh`.

@@ -1,10 +1,12 @@
 //! `cpushield boot`: plans, writes, shows and removes kernel parameters for the next boot.
 
 use super::GlobalArgs;
+use super::paint::on_terminal;
 use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
 use crate::report::{
-    boot_plan_text, boot_status_text, boot_trial_text, boot_undone_text, boot_written_text,
+    boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
+    boot_written_blocks,
 };
 use crate::ui::Ui;
 use crate::workflow::boot_parameters::{
@@ -109,7 +111,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
 fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
     let work = global.open(ui)?;
     let plan = plan_boot(&work, &args.request.options(), args.kernels.kernels.as_deref())?;
-    ui.show(&plan, || boot_plan_text(&plan, ui.width()))
+    ui.show(&plan, || on_terminal(ui, &boot_plan_blocks(&plan)))
 }
 
 /// Runs `boot apply`.
@@ -142,7 +144,7 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
         });
     }
     let written = write_boot(&work, &plan, &order)?;
-    ui.show(&written, || boot_written_text(&written))?;
+    ui.show(&written, || on_terminal(ui, &boot_written_blocks(&written)))?;
     if args.kexec { start_kernel(&work, &written) } else { Ok(()) }
 }
 
@@ -156,7 +158,7 @@ fn conclude(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine has no boot"));
     }
     let end = conclude_trial(&work)?;
-    ui.show(&end, || boot_trial_text(&end))
+    ui.show(&end, || on_terminal(ui, &boot_trial_blocks(&end)))
 }
 
 /// Runs `boot undo`.
@@ -169,7 +171,7 @@ fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine cannot boot"));
     }
     let undone = undo_boot(&work)?;
-    ui.show(&undone, || boot_undone_text(undone.as_ref()))
+    ui.show(&undone, || on_terminal(ui, &boot_undone_blocks(undone.as_ref())))
 }
 
 /// Runs `boot status`. The exit code is 0 when every parameter is in force, 1 when one is not,
@@ -180,7 +182,7 @@ fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
 fn status(ui: &Ui, global: &GlobalArgs) -> Result<ExitCode, Failure> {
     let work = global.open(ui)?;
     let status = read_boot_status(&work)?;
-    ui.show(&status, || boot_status_text(&status))?;
+    ui.show(&status, || on_terminal(ui, &boot_status_blocks(&status)))?;
     // If the kernel does not show whether a parameter is in force, the booted line decides.
     let mut words = status.words.iter();
     let in_force = words.all(|word| word.written && word.booted && word.in_force != Some(false));

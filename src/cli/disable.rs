@@ -1,9 +1,10 @@
 //! `cpushield disable`: stops applying a shield at every boot.
 
+use super::paint::on_terminal;
 use super::{GlobalArgs, undo};
 use crate::failure::Failure;
 use crate::plan::named;
-use crate::report::undone_text;
+use crate::report::undone_blocks;
 use crate::ui::Ui;
 use crate::workflow::every_boot::{ActiveShieldFate, DisabledShield, disable_shield};
 
@@ -29,11 +30,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failu
     }
     let fate = if args.now { ActiveShieldFate::TakenDown } else { ActiveShieldFate::Kept };
     let document = disable_shield(&work, fate)?;
-    ui.show(&document, || text(&document))?;
+    ui.show(&document, || text(ui, &document))?;
     document.undone.as_ref().map_or(Ok(()), undo::check_complete)
 }
 
-fn text(document: &DisabledShield) -> String {
+fn text(ui: &Ui, document: &DisabledShield) -> String {
     let mut text = match &document.disabled {
         Some(disabled) => {
             format!("Disabled: {} is removed, so the next boot shields no CPU\n", disabled.path)
@@ -50,6 +51,7 @@ fn text(document: &DisabledShield) -> String {
     if let Some(why) = &document.active_unknown {
         text.push_str(&format!("Active shield: unknown: {why}\n"));
     }
-    text.extend(document.undone.as_ref().map(undone_text));
+    let undone = document.undone.iter();
+    text.extend(undone.map(|undone| on_terminal(ui, &undone_blocks(undone))));
     text
 }

@@ -1,10 +1,11 @@
 //! `cpushield enable`: applies a shield at every boot, with a systemd unit or an init script.
 
 use super::GlobalArgs;
+use super::paint::on_terminal;
 use super::request::RequestArgs;
 use crate::failure::Failure;
 use crate::plan::Plan;
-use crate::report::{applied_text, enabled_text};
+use crate::report::{applied_blocks, enabled_line};
 use crate::ui::Ui;
 use crate::workflow::every_boot::{ApplyTime, EnabledShield, absolute_path, enable_shield};
 use std::path::Path;
@@ -36,7 +37,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
     let when = if args.now { ApplyTime::NowToo } else { ApplyTime::NextBoot };
     let words = apply_arguments(&args.request);
     let (enabled, plan) = enable_shield(&work, &args.request.options(), words, when)?;
-    ui.show(&enabled, || text(&enabled, plan.as_ref()))
+    ui.show(&enabled, || text(ui, &enabled, plan.as_ref()))
 }
 
 /// The arguments of `cpushield` that apply this request, independent of the working directory.
@@ -47,10 +48,12 @@ pub fn apply_arguments(request: &RequestArgs) -> Vec<String> {
     ["apply".to_owned()].into_iter().chain(request.to_arguments()).collect()
 }
 
-fn text(document: &EnabledShield, plan: Option<&Plan>) -> String {
-    let mut text = enabled_text(&document.enabled);
+fn text(ui: &Ui, document: &EnabledShield, plan: Option<&Plan>) -> String {
+    let mut text = enabled_line(&document.enabled).text() + "\n";
     match document.applied.as_ref().zip(plan) {
-        Some((applied, plan)) => text.insert_str(0, &applied_text(applied, plan)),
+        Some((applied, plan)) => {
+            text.insert_str(0, &on_terminal(ui, &applied_blocks(applied, plan)));
+        }
         None => text
             .push_str("The running system has not changed. --now also applies the shield now.\n"),
     }

@@ -66,7 +66,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
     let experiment = match &args.file {
         Some(file) if args.dry_run => {
             let dry_run = run_experiment::dry_run(&work, &ExperimentFile::read(file)?, reboot)?;
-            return ui.show(&dry_run, || report::dry_run_text(&dry_run, ui.width()));
+            return ui.show(&dry_run, || on_terminal(ui, &report::dry_run_blocks(&dry_run)));
         }
         Some(file) => {
             let file = ExperimentFile::read(file)?;

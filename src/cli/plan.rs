@@ -1,9 +1,10 @@
 //! `cpushield plan`: chooses CPUs and lists the changes in order, without making them.
 
 use super::GlobalArgs;
+use super::paint::on_terminal;
 use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
-use crate::report::{PlanDetail, plan_text};
+use crate::report::plan::{self as report, PlanDetail};
 use crate::ui::Ui;
 use crate::workflow::apply_shield::plan_options;
 use cpushield_linux::write_document;
@@ -42,5 +43,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
         true => PlanDetail::EveryChange,
         false => PlanDetail::Summary,
     };
-    ui.show(&plan, || plan_text(&plan, detail, ui.width()))
+    ui.show(&plan, || on_terminal(ui, &report::blocks(&plan, detail)))
 }

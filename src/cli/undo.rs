@@ -2,10 +2,11 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
+use super::paint::on_terminal;
 use crate::apply::UndoneShield;
 use crate::failure::{Failure, FailureKind};
 use crate::report::table::many;
-use crate::report::undone_text;
+use crate::report::undone_blocks;
 use crate::ui::Ui;
 use crate::workflow::catch_stops;
 use crate::workflow::every_boot::AtEveryBoot;
@@ -52,12 +53,12 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
     catch_stops()?;
     let undone = take_down(&work, args.unrestored_changes())?;
     let document = UndoDocument { undone, at_every_boot: AtEveryBoot::read(&work.store) };
-    ui.show(&document, || text(&document))?;
+    ui.show(&document, || text(ui, &document))?;
     if args.forget { Ok(()) } else { check_complete(&document.undone) }
 }
 
-fn text(document: &UndoDocument) -> String {
-    let mut text = undone_text(&document.undone);
+fn text(ui: &Ui, document: &UndoDocument) -> String {
+    let mut text = on_terminal(ui, &undone_blocks(&document.undone));
     match &document.at_every_boot.enabled {
         Some(enabled) => text.push_str(&format!(
             "Still enabled at every boot ({}); to disable it: cpushield disable\n",

@@ -1,48 +1,56 @@
-//! [`AppliedPlan`] and [`UndoneShield`] as text: the changes grouped by tunable, what was not
+//! [`AppliedPlan`] and [`UndoneShield`] → blocks: the changes grouped by tunable, what was not
 //! changed and why, and the next commands. Pure.
 
-use super::table::{Align, lay_out, many};
+use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine};
+use super::plan::{boot_advice, warnings};
+use super::table::many;
+use super::verdict::more_line;
 use crate::apply::{AppliedPlan, AppliedStep, ChangeFate, UndoneShield, UndoneStep};
 use crate::change::{Change, Outcome};
-use crate::plan::Plan;
+use crate::plan::{Plan, Shield};
 use std::collections::BTreeMap;
 
 /// Lines that one section lists; the others are counted.
 const LINES_MAX: usize = 8;
 
-/// The text of `cpushield apply`.
+/// The blocks of `cpushield apply`.
 #[must_use]
-pub fn applied_text(applied: &AppliedPlan, plan: &Plan) -> String {
-    let shield = &applied.shield;
-    let mut text =
-        format!("Shielded: CPU {}. Housekeeping: CPU {}.\n", shield.cpus, shield.housekeeping);
-    let mut rows = Vec::new();
-    for (tunable, steps) in group_by_tunable(&applied.steps) {
+pub fn applied_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
+    let rows = group_by_tunable(&applied.steps).into_iter().map(|(tunable, steps)| {
         let only_saved = steps.iter().all(|step| {
             plan.steps.get(step.done.step).is_some_and(|s| s.change == Change::KeepAffinities)
         });
         let result = if only_saved { "saved".to_owned() } else { count_outcomes(&steps) };
-        rows.push(vec![tunable.to_owned(), result]);
-    }
-    text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
+        [tunable, &result].map(TableCell::new).to_vec()
+    });
+    let columns = ["tunable", "result"].map(TableColumn::words).to_vec();
+    let results = Table::new("Changes", columns, rows.collect()).with_head(TableHead::Hidden);
+    let mut blocks = vec![ReportBlock::Lines(vec![shield_line(&applied.shield)])];
+    blocks.extend(results.into_block());
+    blocks.extend(warnings(plan));
     let notes = applied.steps.iter().filter_map(|step| {
         let note = step.done.note.as_ref()?;
         Some(format!("{}: {note}", step.subject))
     });
-    let general = plan.warnings.iter().chain(&applied.notes).cloned();
-    text.push_str(&list_section("Note", general.chain(notes).collect()));
-    text.push_str(&refusals(&applied.steps));
-    let boot = plan.boot.iter().map(|advice| {
-        let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
-        format!("{}: removed only by {} at boot", causes.join(", "), advice.parameter)
-    });
-    text.push_str(&list_section("What remains", boot.collect()));
-    text.push_str(
-        "\nNext\n  cpushield run -- PROGRAM   runs a program in the shield\n  \
-         cpushield verify           shows what still interrupts it\n  \
-         cpushield undo             restores the original settings\n",
-    );
-    text
+    blocks.extend(short_section("Note", applied.notes.iter().cloned().chain(notes).collect()));
+    blocks.extend(refusals(&applied.steps));
+    blocks.extend(boot_advice(plan));
+    let next = [
+        ("cpushield run -- PROGRAM", "runs a program in the shield"),
+        ("cpushield verify", "shows what still interrupts it"),
+        ("cpushield undo", "restores the original settings"),
+    ];
+    let rows = next.map(|(command, what)| vec![TableCell::code(command), TableCell::new(what)]);
+    let columns = ["command", "what it does"].map(TableColumn::words).to_vec();
+    let next = Table::new("Next", columns, rows.to_vec()).with_head(TableHead::Caption);
+    blocks.push(ReportBlock::Table(next));
+    blocks
+}
+
+/// The shielded CPUs and the others.
+pub fn shield_line(shield: &Shield) -> TextLine {
+    let Shield { cpus, housekeeping, .. } = shield;
+    TextLine::new(format!("Shielded: CPU {cpus}. Housekeeping: CPU {housekeeping}."))
 }
 
 /// Groups the steps by tunable, in the order of the plan.
@@ -87,7 +95,7 @@ fn count_outcomes(steps: &[&AppliedStep]) -> String {
 }
 
 /// The changes that the kernel refused, counted by reason.
-fn refusals(steps: &[AppliedStep]) -> String {
+fn refusals(steps: &[AppliedStep]) -> Vec<ReportBlock> {
     let mut by_reason: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for step in steps {
         if let Outcome::Refused { reason, .. } = &step.done.outcome {
@@ -103,72 +111,59 @@ fn refusals(steps: &[AppliedStep]) -> String {
                 format!("{tunable}: {} times {reason}: {}{more}", all.len(), first.join(", "))
             }
         });
-    list_section("Refused", lines.collect())
+    short_section("Refused", lines.collect())
 }
 
-/// A title and the first lines below it; nothing when there are no lines.
-fn list_section(title: &str, lines: Vec<String>) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n{title}\n");
-    let count = lines.len();
-    for line in lines.into_iter().take(LINES_MAX) {
-        text.push_str(&format!("  {line}\n"));
-    }
-    if count > LINES_MAX {
-        text.push_str(&format!("  and {} more (--json lists all)\n", count - LINES_MAX));
-    }
-    text
+/// A subheading and the first lines below it; nothing when there are no lines.
+fn short_section(title: &str, lines: Vec<String>) -> Vec<ReportBlock> {
+    let more = more_line(lines.len(), LINES_MAX, "more");
+    let lines = lines.into_iter().take(LINES_MAX).map(TextLine::new);
+    ReportBlock::section(title, lines.chain(more).collect())
 }
 
-/// The text of `cpushield undo`.
+/// The blocks of `cpushield undo`.
 #[must_use]
-pub fn undone_text(undone: &UndoneShield) -> String {
+pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
+    let line = |text: String| ReportBlock::Lines(vec![TextLine::new(text)]);
     if undone.other_boot {
         let shield = undone.shield.as_ref();
         let what =
             shield.map_or_else(|| "a CPU".to_owned(), |shield| format!("CPU {}", shield.cpus));
-        let mut text = format!(
-            "nothing to undo: the machine has rebooted since {what} was shielded, which removed \
-             every change\n"
-        );
         let kept = undone.journal.iter().map(|path| format!("the journal is now {path}"));
-        text.push_str(&list_section("Note", undone.notes.iter().cloned().chain(kept).collect()));
-        return text;
+        let mut blocks = vec![line(format!(
+            "nothing to undo: the machine has rebooted since {what} was shielded, which removed \
+             every change"
+        ))];
+        blocks.extend(short_section("Note", undone.notes.iter().cloned().chain(kept).collect()));
+        return blocks;
     }
     let Some(shield) = &undone.shield else {
-        return match &undone.journal {
+        return vec![line(match &undone.journal {
             Some(path) => {
-                format!("nothing was undone; the journal is now {path} and no longer used\n")
+                format!("nothing was undone; the journal is now {path} and no longer used")
             }
-            None => "nothing to undo: no shield is in force\n".to_owned(),
-        };
+            None => "nothing to undo: no shield is in force".to_owned(),
+        })];
     };
     let restored = undone.steps.iter().filter(|step| step.fate == ChangeFate::Restored).count();
-    let mut text =
-        format!("CPU {} is no longer shielded: {} undone", shield.cpus, many(restored, "change"));
-    if undone.restored_tasks > 0 {
-        text.push_str(&format!(
-            ", affinities of {} rewritten",
-            many(undone.restored_tasks, "task")
-        ));
-    }
-    text.push('\n');
+    let tasks = match undone.restored_tasks {
+        0 => String::new(),
+        n => format!(", affinities of {} rewritten", many(n, "task")),
+    };
+    let restored = many(restored, "change");
+    let mut blocks =
+        vec![line(format!("CPU {} is no longer shielded: {restored} undone{tasks}", shield.cpus))];
     let notes = undone.steps.iter().filter_map(|step| step.note.clone());
-    text.push_str(&list_section("Note", undone.notes.iter().cloned().chain(notes).collect()));
-    text.push_str(&list_section(
-        "Changed since by another process, left as they are",
-        drifted_lines(undone),
-    ));
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
-    text.push_str(&list_section(
-        "Gone, so there is nothing to restore",
-        gone.map(describe_step).collect(),
-    ));
-    let failed = undone.failed().map(describe_step).collect();
-    text.push_str(&list_section("Could not be restored", failed));
-    text
+    for (title, lines) in [
+        ("Note", undone.notes.iter().cloned().chain(notes).collect()),
+        ("Changed since by another process, left as they are", drifted_lines(undone)),
+        ("Gone, so there is nothing to restore", gone.map(describe_step).collect()),
+        ("Could not be restored", undone.failed().map(describe_step).collect()),
+    ] {
+        blocks.extend(short_section(title, lines));
+    }
+    blocks
 }
 
 /// What another process has changed since.

@@ -1,101 +1,91 @@
-//! The boot documents as text. Pure.
+//! The boot documents → blocks. Pure.
 
+use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
 use super::moment::moment;
-use super::table::{Align, fit, fold, lay_out};
 use crate::boot::{
     BootPlan, BootStatus, Enabled, FileFate, KernelRule, RemovedParameters, SettledAs, TrialBoot,
     TrialEnd, TrialState, WrittenParameters,
 };
 use crate::plan::named;
 
-/// The text of `cpushield boot plan`, no wider than `width` where that is possible.
+/// The blocks of `cpushield boot plan`.
 #[must_use]
-pub fn boot_plan_text(plan: &BootPlan, width: usize) -> String {
-    let mut text = format!("Prepare {} at boot\n", named(&plan.cpus));
-    for why in &plan.why {
-        text.push_str(&format!("  {why}\n"));
-    }
-    text = fold(&text, width) + "\nKernel parameters\n";
-    let rows: Vec<Vec<String>> = plan
-        .parameters
-        .iter()
-        .map(|parameter| {
-            let state = match (parameter.already, parameter.booted, &parameter.instead) {
-                (true, ..) => "already there".to_owned(),
-                (false, _, Some(other)) => format!("booted with {other}"),
-                (false, true, None) => "booted with it".to_owned(),
-                (false, false, None) => "not booted with it".to_owned(),
-            };
-            vec![parameter.word.clone(), parameter.reason.clone(), state]
-        })
-        .collect();
-    if rows.is_empty() {
-        text.push_str("  none apply to the chosen kernels\n");
-    }
-    text.push_str(&fit("  ", &[Align::Left, Align::Left, Align::Left], &rows, width));
-    let substitutes: Vec<String> = plan
-        .parameters
-        .iter()
-        .filter_map(|parameter| {
-            Some(format!("  {}: {}\n", parameter.name, parameter.substitute.as_deref()?))
-        })
-        .collect();
-    if !substitutes.is_empty() {
-        text.push_str("\nWithout a reboot, on the running kernel\n");
-        text.push_str(&fold(&substitutes.concat(), width));
-    }
-    text.push_str(&boot_menu(plan, width));
-    text.push_str(&skipped_and_notes(plan, width));
-    for line in list_section("By hand", &plan.instructions).lines() {
+pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
+    let title = TextLine::new(format!("Prepare {} at boot", named(&plan.cpus)));
+    let why = plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
+    let mut blocks = vec![ReportBlock::Lines([title].into_iter().chain(why).collect())];
+    blocks.extend(parameters(plan));
+    let substitutes = plan.parameters.iter().filter_map(|parameter| {
+        let substitute = parameter.substitute.as_deref()?;
+        Some(TextLine::new(format!("{}: {substitute}", parameter.name)))
+    });
+    let title = "Without a reboot, on the running kernel";
+    blocks.extend(ReportBlock::section(title, substitutes.collect()));
+    blocks.extend(boot_menu(plan));
+    blocks.extend(skipped_and_notes(plan));
+    let instructions = plan.instructions.iter().map(|line| match line.starts_with(' ') {
         // An indented line is a line of a file and must stay in one piece.
-        match line.is_empty() || line.starts_with("   ") {
-            true => text.push_str(&format!("{line}\n")),
-            false => text.push_str(&fold(line, width)),
+        true => TextLine::verbatim(line),
+        false => TextLine::new(line),
+    });
+    blocks.extend(ReportBlock::section("By hand", instructions.collect()));
+    blocks
+}
+
+/// The parameters, and whether they are already in force.
+fn parameters(plan: &BootPlan) -> Vec<ReportBlock> {
+    let rows = plan.parameters.iter().map(|parameter| {
+        let state = match (parameter.already, parameter.booted, &parameter.instead) {
+            (true, ..) => "already there".to_owned(),
+            (false, _, Some(other)) => format!("booted with {other}"),
+            (false, true, None) => "booted with it".to_owned(),
+            (false, false, None) => "not booted with it".to_owned(),
+        };
+        vec![
+            TableCell::code(&parameter.word),
+            TableCell::new(&parameter.reason),
+            TableCell::new(state),
+        ]
+    });
+    let columns = ["parameter", "why", "state"].map(TableColumn::words).to_vec();
+    let table = Table::new("Kernel parameters", columns, rows.collect());
+    match table.with_head(TableHead::Caption).into_block() {
+        Some(table) => vec![table],
+        None => {
+            let none = TextLine::new("none apply to the chosen kernels");
+            ReportBlock::section("Kernel parameters", vec![none])
         }
     }
-    text
 }
 
-/// A title with the lines below it; nothing when there are no lines.
-fn list_section(title: &str, lines: &[String]) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
-    format!("\n{title}\n{lines}")
-}
-
-fn boot_menu(plan: &BootPlan, width: usize) -> String {
+fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
     let Some(loader) = &plan.loader else {
-        return "\nNo boot loader that cpushield can write for was found\n".to_owned();
+        let none = TextLine::new("No boot loader that cpushield can write for was found");
+        return vec![ReportBlock::Space, ReportBlock::Lines(vec![none])];
     };
-    let mut text = format!("\nKernels of the boot menu ({loader})\n");
-    let rows: Vec<Vec<String>> = plan
-        .kernels
-        .iter()
-        .map(|kernel| {
-            let kind = match kernel.realtime {
-                Some(true) => "PREEMPT_RT",
-                Some(false) => "",
-                None => "configuration unknown",
-            };
-            let fate = match kernel.chosen && !plan.parameters.is_empty() {
-                true => "gets the parameters",
-                false => "stays as it is",
-            };
-            vec![kernel.version.clone(), fate.to_owned(), kind.to_owned()]
-        })
-        .collect();
-    text.push_str(&fit("  ", &[Align::Left, Align::Left, Align::Left], &rows, width));
-    let mut notes = String::new();
+    let rows = plan.kernels.iter().map(|kernel| {
+        let kind = match kernel.realtime {
+            Some(true) => "PREEMPT_RT",
+            Some(false) => "",
+            None => "configuration unknown",
+        };
+        let fate = match kernel.chosen && !plan.parameters.is_empty() {
+            true => "gets the parameters",
+            false => "stays as it is",
+        };
+        [&kernel.version, fate, kind].map(TableCell::new).to_vec()
+    });
+    let columns = ["kernel", "what happens to it", "kind"].map(TableColumn::words).to_vec();
+    let title = format!("Kernels of the boot menu ({loader})");
+    let table = Table::new(title, columns, rows.collect()).with_head(TableHead::Caption);
+    let mut notes = Vec::new();
     if plan.covers_later && !plan.parameters.is_empty() {
         let fate = later_kernel(plan.loader.as_deref(), &plan.rule);
-        notes.push_str(&format!("  A kernel that is installed later {fate}\n"));
+        notes.push(format!("A kernel that is installed later {fate}"));
     }
-    if let Some(next) = &plan.next {
-        notes.push_str(&format!("  Next boot, as things are now: {next}\n"));
-    }
-    text + &fold(&notes, width)
+    notes.extend(plan.next.iter().map(|next| format!("Next boot, as things are now: {next}")));
+    let notes = notes.into_iter().map(|note| TextLine::new(note).below()).collect();
+    vec![ReportBlock::Table(table), ReportBlock::Lines(notes)]
 }
 
 /// What happens to a kernel that is installed later.
@@ -111,60 +101,56 @@ fn later_kernel(loader: Option<&str>, rule: &KernelRule) -> String {
 }
 
 /// The parameters that the plan leaves out, and its warnings.
-fn skipped_and_notes(plan: &BootPlan, width: usize) -> String {
-    let mut text = String::new();
+fn skipped_and_notes(plan: &BootPlan) -> Vec<ReportBlock> {
     let (off, skipped): (Vec<_>, Vec<_>) =
         plan.skipped.iter().partition(|it| it.reason.is_on_request());
-    if !skipped.is_empty() {
-        text.push_str("\nNot used\n");
-        let rows: Vec<Vec<String>> =
-            skipped.iter().map(|it| vec![it.name.clone(), it.reason.to_string()]).collect();
-        text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
-    }
-    if !off.is_empty() {
-        let names: Vec<&str> = off.iter().map(|skip| skip.name.as_str()).collect();
-        let names = format!("\nOff by default (--on NAME)\n  {}\n", names.join(", "));
-        text.push_str(&fold(&names, width));
-    }
-    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
-    text + &fold(&list_section("Note", &warnings), width)
+    let rows = skipped
+        .iter()
+        .map(|it| vec![TableCell::new(&it.name), TableCell::new(it.reason.to_string())]);
+    let columns = ["parameter", "why it is not used"].map(TableColumn::words).to_vec();
+    let table = Table::new("Not used", columns, rows.collect()).with_head(TableHead::Caption);
+    let mut blocks: Vec<ReportBlock> = table.into_block().into_iter().collect();
+    let names: Vec<&str> = off.iter().map(|skip| skip.name.as_str()).collect();
+    let names = (!names.is_empty()).then(|| TextLine::new(names.join(", ")));
+    let title = "Off by default (--on NAME)";
+    blocks.extend(ReportBlock::section(title, names.into_iter().collect()));
+    let warnings = plan.warnings.iter().map(|warning| TextLine::new(warning.to_string()));
+    blocks.extend(ReportBlock::section("Note", warnings.collect()));
+    blocks
 }
 
-/// The text of `cpushield boot apply`.
+/// The blocks of `cpushield boot apply`.
 #[must_use]
-pub fn boot_written_text(written: &WrittenParameters) -> String {
+pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     let words = written.words.join(" ");
     if written.words.is_empty() {
-        return "Nothing to write: the chosen kernels already have every parameter\n".to_owned();
+        let nothing = "Nothing to write: the chosen kernels already have every parameter";
+        return vec![ReportBlock::Lines(vec![TextLine::new(nothing)])];
     }
     let how = if written.files.is_empty() { "Already written" } else { "Written" };
-    let mut text = format!("{how}: {words}\n  for {}\n", written.kernels.join(", "));
-    for file in &written.files {
-        text.push_str(&format!("  file: {file}\n"));
-    }
+    let mut lines = vec![TextLine::new(format!("{how}: {words}"))];
+    lines.push(TextLine::new(format!("for {}", written.kernels.join(", "))).below());
+    let files = written.files.iter();
+    lines.extend(files.map(|file| TextLine::new(format!("file: {file}")).below()));
     if let Some(next) = &written.next {
         let has = if written.next_has { "with them" } else { "without them" };
-        text.push_str(&format!("Next boot, {has}: {next}\n"));
+        lines.push(TextLine::new(format!("Next boot, {has}: {next}")));
     }
-    if let Some(choice) = written.choice.as_ref().filter(|_| !written.next_has) {
-        text.push_str(&format!("  {choice}\n"));
-    }
-    text.push_str(&format!("  {}\n", written.menu));
-    if let Some(trial) = &written.trial {
-        text.push_str(&written_trial(trial));
-    }
-    text.push_str(match written.entry {
-        Some(_) => "The entries without the parameters stay in the menu.\n",
+    let choice = written.choice.iter().filter(|_| !written.next_has);
+    lines.extend(choice.chain([&written.menu]).map(|text| TextLine::new(text).below()));
+    lines.extend(written.trial.iter().flat_map(written_trial));
+    lines.push(TextLine::new(match written.entry {
+        Some(_) => "The entries without the parameters stay in the menu.",
         None => {
             "Every entry of the menu has the parameters now; --trial or --keep-default creates a \
-             separate entry for them.\n"
+             separate entry for them."
         }
-    });
+    }));
     let reboot = reboot_command(written.trial.as_ref());
-    text.push_str(&format!(
-        "Next: {reboot}, then `cpushield boot status`. `cpushield boot undo` restores every byte.\n"
-    ));
-    text
+    lines.push(TextLine::new(format!(
+        "Next: {reboot}, then `cpushield boot status`. `cpushield boot undo` restores every byte."
+    )));
+    vec![ReportBlock::Lines(lines)]
 }
 
 /// `reboot`, with the argument that boots the entry of the trial where it needs one.
@@ -175,153 +161,170 @@ fn reboot_command(trial: Option<&TrialBoot>) -> String {
     }
 }
 
-fn written_trial(trial: &TrialBoot) -> String {
+fn written_trial(trial: &TrialBoot) -> Vec<TextLine> {
     let conclusion = match trial.unit {
         true => "a systemd unit concludes the trial after that boot",
         false => "after it, run `cpushield boot conclude`",
     };
-    let mut text = format!(
+    let mut lines = vec![TextLine::new(format!(
         "Trial: {} boots once; {conclusion}. If the parameters are in force and a shield on CPU {} \
          holds, they stay. Otherwise the trial is undone. If that boot hangs, the next reset boots \
-         the old entry.\n",
+         the old entry.",
         trial.entry, trial.proves
-    );
-    if let Some(argument) = &trial.reboot {
-        text.push_str(&format!(
-            "Only `reboot '{argument}'` boots it; any other reboot undoes the trial.\n"
-        ));
-    }
-    text
+    ))];
+    lines.extend(trial.reboot.iter().map(|argument| {
+        TextLine::new(format!(
+            "Only `reboot '{argument}'` boots it; any other reboot undoes the trial."
+        ))
+    }));
+    lines
 }
 
-/// The text of `cpushield boot conclude`.
+/// The blocks of `cpushield boot conclude`.
 #[must_use]
-pub fn boot_trial_text(end: &TrialEnd) -> String {
-    let what = match end.end {
-        SettledAs::Permanent => "The trial holds; the parameters are permanent now",
-        SettledAs::TakenBack => "The trial did not hold; every boot file was restored",
+pub fn boot_trial_blocks(end: &TrialEnd) -> Vec<ReportBlock> {
+    let (tone, what) = match end.end {
+        SettledAs::Permanent => {
+            (TextTone::Good, "The trial holds; the parameters are permanent now")
+        }
+        SettledAs::TakenBack => {
+            (TextTone::Bad, "The trial did not hold; every boot file was restored")
+        }
     };
-    format!("{what}: {}\n", end.why)
+    vec![ReportBlock::Lines(vec![TextLine::remark(tone, what, &end.why)])]
 }
 
-/// The text of `cpushield boot undo`.
+/// The blocks of `cpushield boot undo`.
 #[must_use]
-pub fn boot_undone_text(undone: Option<&RemovedParameters>) -> String {
+pub fn boot_undone_blocks(undone: Option<&RemovedParameters>) -> Vec<ReportBlock> {
     let Some(undone) = undone else {
-        return "Nothing to undo: no boot parameters are written.\n".to_owned();
+        let nothing = TextLine::new("Nothing to undo: no boot parameters are written.");
+        return vec![ReportBlock::Lines(vec![nothing])];
     };
-    let mut text = "Boot files:\n".to_owned();
-    for (file, fate) in &undone.files {
+    let mut lines = vec![TextLine::new("Boot files:")];
+    lines.extend(undone.files.iter().map(|(file, fate)| {
         let fate = match fate {
             FileFate::Restored => "restored",
             FileFate::AlreadySo => "already as it was before",
             FileFate::MadeAnew => "had changed since; regenerated without the parameters",
             FileFate::Drifted => "had changed since; left as it is",
         };
-        text.push_str(&format!("  {file}: {fate}\n"));
-    }
-    undone.notes.iter().for_each(|note| text.push_str(&format!("  {note}\n")));
-    text.push_str("The running kernel keeps its parameters until the next boot.\n");
-    text
+        TextLine::new(format!("{file}: {fate}")).below()
+    }));
+    lines.extend(undone.notes.iter().map(|note| TextLine::new(note.to_string()).below()));
+    lines.push(TextLine::new("The running kernel keeps its parameters until the next boot."));
+    vec![ReportBlock::Lines(lines)]
 }
 
 /// A line for the shield that every boot creates.
 #[must_use]
-pub fn enabled_text(enabled: &Enabled) -> String {
-    format!("Enabled at every boot: cpushield {} ({})\n", enabled.words.join(" "), enabled.path)
+pub fn enabled_line(enabled: &Enabled) -> TextLine {
+    let words = enabled.words.join(" ");
+    TextLine::new(format!("Enabled at every boot: cpushield {words} ({})", enabled.path))
 }
 
 /// The state of a trial, and the next command.
-fn trial_text(trial: &TrialBoot, state: Option<&TrialState>) -> String {
+fn trial_lines(trial: &TrialBoot, state: Option<&TrialState>) -> Vec<TextLine> {
     let entry = &trial.entry;
     let conclude = match trial.unit {
         true => "a systemd unit concludes it soon; by hand: cpushield boot conclude",
         false => "next: cpushield boot conclude",
     };
-    match state {
+    let text = match state {
         None | Some(TrialState::Armed) => {
-            format!("Trial: {entry} has not booted yet; next: {}\n", reboot_command(Some(trial)))
+            format!("Trial: {entry} has not booted yet; next: {}", reboot_command(Some(trial)))
         }
         Some(TrialState::NotTaken) => format!(
             "Trial: {entry} has not booted yet: the machine has booted since, but with another \
-             entry; the next boot uses it\n"
+             entry; the next boot uses it"
         ),
         Some(TrialState::Booted) => {
-            format!("Trial: this is the boot of {entry}, not concluded yet; {conclude}\n")
+            format!("Trial: this is the boot of {entry}, not concluded yet; {conclude}")
         }
-        Some(TrialState::FellBack { since_s }) => {
-            let since = since_s.map(|at| format!(" since {}", moment(at))).unwrap_or_default();
-            let reason = match &trial.reboot {
-                None => format!("{entry} was booted, but the boot failed"),
-                Some(argument) => format!(
-                    "either {entry} was booted and the boot failed, or the reboot was not \
-             `reboot '{argument}'`"
-                ),
-            };
-            format!(
-                "Trial failed: {reason}. The machine fell back: another entry runs{since}.\n  the \
-             last messages of that boot: journalctl --boot=-1 --dmesg, or /sys/fs/pstore\n  to \
-             restore every boot file: {}\n",
-                match trial.unit {
-                    true => "a systemd unit does it soon; by hand: cpushield boot undo",
-                    false => "cpushield boot undo",
-                }
-            )
-        }
-    }
+        Some(TrialState::FellBack { since_s }) => return failed_trial(trial, *since_s),
+    };
+    vec![TextLine::new(text)]
 }
 
-/// The text of `cpushield boot status`.
+/// A trial whose entry did not boot, and how to restore the files.
+fn failed_trial(trial: &TrialBoot, since_s: Option<u64>) -> Vec<TextLine> {
+    let entry = &trial.entry;
+    let since = since_s.map(|at| format!(" since {}", moment(at))).unwrap_or_default();
+    let reason = match &trial.reboot {
+        None => format!("{entry} was booted, but the boot failed"),
+        Some(argument) => format!(
+            "either {entry} was booted and the boot failed, or the reboot was not \
+             `reboot '{argument}'`"
+        ),
+    };
+    let restore = match trial.unit {
+        true => "a systemd unit does it soon; by hand: cpushield boot undo",
+        false => "cpushield boot undo",
+    };
+    let fell = format!("{reason}. The machine fell back: another entry runs{since}.");
+    let messages =
+        "the last messages of that boot: journalctl --boot=-1 --dmesg, or /sys/fs/pstore";
+    vec![
+        TextLine::remark(TextTone::Bad, "Trial failed", fell),
+        TextLine::new(messages).below(),
+        TextLine::new(format!("to restore every boot file: {restore}")).below(),
+    ]
+}
+
+/// The blocks of `cpushield boot status`.
 #[must_use]
-pub fn boot_status_text(status: &BootStatus) -> String {
-    let mut text = String::new();
+pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
+    let mut lines = Vec::new();
     if status.words.is_empty() {
-        text.push_str("cpushield has written no boot parameters.\n");
+        lines.push(TextLine::new("cpushield has written no boot parameters."));
     } else {
-        let mut rows =
-            vec![["wanted", "written", "booted", "in force"].map(str::to_owned).to_vec()];
-        rows.extend(status.words.iter().map(|word| {
-            let force = match (word.in_force, &word.shows) {
-                (Some(force), Some(shows)) => format!("{} ({shows})", yes_or_no(force)),
-                _ => "not visible in the running kernel".to_owned(),
-            };
-            vec![word.word.clone(), yes_or_no(word.written), yes_or_no(word.booted), force]
-        }));
-        text.push_str(&lay_out("", &[Align::Left; 4], &rows));
         let kernels = status.kernels.join(", ");
         let kernels = if kernels.is_empty() { "none" } else { &kernels };
-        text.push_str(&format!("Kernels whose boot entries have them: {kernels}\n"));
+        lines.push(TextLine::new(format!("Kernels whose boot entries have them: {kernels}")));
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             let fate = later_kernel(status.loader.as_deref(), rule);
-            text.push_str(&format!("A kernel that is installed later {fate}\n"));
+            lines.push(TextLine::new(format!("A kernel that is installed later {fate}")));
         }
     }
-    if let Some(running) = &status.running {
-        text.push_str(&format!("Running: {running}\n"));
-    }
+    lines.extend(status.running.iter().map(|name| TextLine::new(format!("Running: {name}"))));
     match (&status.next, &status.loader) {
-        (Some(next), _) => text.push_str(&format!("Next boot: {next}\n")),
-        (None, None) => text.push_str("No boot loader that cpushield can write for was found.\n"),
+        (Some(next), _) => lines.push(TextLine::new(format!("Next boot: {next}"))),
+        (None, None) => {
+            lines.push(TextLine::new("No boot loader that cpushield can write for was found."));
+        }
         _ => {}
     }
     if let Some(trial) = &status.trial {
-        text.push_str(&trial_text(trial, status.trial_state.as_ref()));
+        lines.extend(trial_lines(trial, status.trial_state.as_ref()));
     }
     if let Some(end) = &status.last_trial {
         let what = match end.end {
             SettledAs::Permanent => "made permanent",
             SettledAs::TakenBack => "undone",
         };
-        text.push_str(&format!("Last trial: {what}: {}\n", end.why));
+        lines.push(TextLine::new(format!("Last trial: {what}: {}", end.why)));
     }
-    text.extend(status.enabled.as_ref().map(enabled_text));
-    status.differs.iter().for_each(|line| text.push_str(&format!("Warning: {line}\n")));
-    for fault in &status.faults {
-        text.push_str(&format!("Warning: {fault}; {}\n", fault.advice()));
-    }
-    text
+    lines.extend(status.enabled.as_ref().map(enabled_line));
+    let differs = status.differs.iter().map(ToString::to_string);
+    let faults = status.faults.iter().map(|fault| format!("{fault}; {}", fault.advice()));
+    lines.extend(
+        differs.chain(faults).map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)),
+    );
+    let words = boot_words(status).into_block();
+    words.into_iter().chain([ReportBlock::Lines(lines)]).collect()
 }
 
-fn yes_or_no(yes: bool) -> String {
-    if yes { "yes" } else { "no" }.to_owned()
+/// The parameters that cpushield has written, and whether they are in force.
+fn boot_words(status: &BootStatus) -> Table {
+    let rows = status.words.iter().map(|word| {
+        let force = match (word.in_force, &word.shows) {
+            (Some(true), Some(shows)) => TableCell::toned(TextTone::Good, format!("yes ({shows})")),
+            (Some(false), Some(shows)) => TableCell::toned(TextTone::Bad, format!("no ({shows})")),
+            _ => TableCell::toned(TextTone::Doubt, "not visible in the running kernel"),
+        };
+        let [written, booted] = [word.written, word.booted].map(Some).map(TableCell::yes_or_no);
+        vec![TableCell::code(&word.word), written, booted, force]
+    });
+    let columns = ["wanted", "written", "booted", "in force"].map(TableColumn::words).to_vec();
+    Table::new("Boot parameters", columns, rows.collect()).with_head(TableHead::Names)
 }

@@ -6,13 +6,12 @@ use super::blocks::words;
 use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
-use super::table::{fold, many, span};
+use super::table::{many, span};
 use crate::experiment::{
     BestRow, DryRun, EffectMeaning, Experiment, ExperimentRun, ExperimentState, OptionEffect,
     RankedFigure,
 };
 use crate::plan::named;
-use std::fmt::Write;
 
 /// The blocks of an experiment.
 #[must_use]
@@ -51,34 +50,34 @@ pub fn blocks(experiment: &Experiment) -> Vec<ReportBlock> {
     blocks
 }
 
-/// The text of `cpushield experiment run --dry-run`.
+/// The blocks of `cpushield experiment run --dry-run`.
 #[must_use]
-pub fn dry_run_text(dry_run: &DryRun, width: usize) -> String {
-    let mut text = format!(
-        "Experiment {}: {} of {}, {} of measuring, {}\n",
+pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
+    let mut lines = vec![TextLine::new(format!(
+        "Experiment {}: {} of {}, {} of measuring, {}",
         dry_run.name,
         many(dry_run.measurements, "measurement"),
         named(&dry_run.cpus),
         long_span(dry_run.span_ns),
         many(dry_run.reboots, "reboot"),
-    );
-    for (n, name) in (1..).zip(&dry_run.rows) {
-        let _ = writeln!(text, "  {n}  {name}");
-    }
-    text.push_str("Order of the rows, each with all columns\n");
+    ))];
+    let rows = (1..).zip(&dry_run.rows);
+    lines.extend(rows.map(|(n, name): (usize, _)| TextLine::new(format!("{n}  {name}")).below()));
+    lines.push(TextLine::new("Order of the rows, each with all columns"));
     for boot in &dry_run.boot_periods {
         let parameters =
             if boot.boot.is_empty() { "as booted now".to_owned() } else { boot.boot.join(" ") };
         let rows: Vec<String> = boot.rows.iter().map(usize::to_string).collect();
-        let _ = writeln!(text, "  {parameters}: {}", rows.join(" "));
+        lines.push(TextLine::new(format!("{parameters}: {}", rows.join(" "))).below());
     }
     if !dry_run.skipped.is_empty() {
         // A name may contain commas.
         let rows: Vec<String> = dry_run.skipped.iter().map(|name| format!("{name:?}")).collect();
-        let _ = writeln!(text, "  not run without --reboot: {}", rows.join(", "));
+        let skipped = format!("not run without --reboot: {}", rows.join(", "));
+        lines.push(TextLine::new(skipped).below());
     }
-    text.push_str("dry run: nothing was changed\n");
-    fold(&text, width)
+    lines.push(TextLine::new("dry run: nothing was changed"));
+    vec![ReportBlock::Lines(lines)]
 }
 
 /// A time span in minutes or hours.

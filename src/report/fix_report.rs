@@ -1,5 +1,5 @@
-//! The [`FixReport`] document of `cpushield verify --fix` and its blocks: the observations, the fixes
-//! after each, and what remains with the reason. Pure.
+//! The [`FixReport`] document of `cpushield verify --fix` and its blocks: the observations, the
+//! fixes after each, and what remains with the reason. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone};
 use super::table::span;
@@ -177,8 +177,8 @@ impl FixReport {
         done.filter(|fix| fix.result == FixOutcome::Changed).count()
     }
 
-    /// The blocks of `cpushield verify --fix`: each round with its fixes, the last verdict, and what
-    /// remains.
+    /// The blocks of `cpushield verify --fix`: each round with its fixes, the last verdict, and
+    /// what remains.
     #[must_use]
     pub fn blocks(&self) -> Vec<ReportBlock> {
         let mut blocks = Vec::new();

@@ -460,8 +460,9 @@ fn interrupts(irqs: &[Irq]) -> Vec<TextLine> {
 }
 
 /// Each finding with its advice.
-fn findings(title: &str, findings: &[SurveyFinding]) -> Option<ReportBlock> {
-    let rows = findings.iter().map(|it| [&it.seen, &it.advice].map(TableCell::new).to_vec());
-    let columns = vec![TableColumn::words("finding"), TableColumn::remarks("advice")];
-    Table::new(title, columns, rows.collect()).with_head(TableHead::Caption).into_block()
+fn findings(title: &str, findings: &[SurveyFinding]) -> Vec<ReportBlock> {
+    let lines = findings.iter().flat_map(|finding| {
+        [TextLine::new(&finding.seen), TextLine::new(&finding.advice).below().below()]
+    });
+    ReportBlock::section(title, lines.collect())
 }

@@ -1,4 +1,4 @@
-//! Report: documents → text for users. Pure: it does not read the machine and prints nothing.
+//! Report: documents → blocks for users. Pure: it does not read the machine and prints nothing.
 
 mod applied;
 pub mod blocks;
@@ -12,15 +12,14 @@ pub mod linuxcnc;
 pub mod machine;
 pub mod moment;
 pub mod page;
-mod plan;
+pub mod plan;
 pub mod price;
 pub mod table;
 pub mod try_report;
 pub mod verdict;
 
-pub use applied::{applied_text, undone_text};
+pub use applied::{applied_blocks, undone_blocks};
 pub use boot::{
-    boot_plan_text, boot_status_text, boot_trial_text, boot_undone_text, boot_written_text,
-    enabled_text,
+    boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
+    boot_written_blocks, enabled_line,
 };
-pub use plan::{PlanDetail, plan_text};

@@ -1,6 +1,7 @@
-//! A [`Plan`] as text: the choice of CPUs, a line for each tunable, what remains and why. Pure.
+//! Plan → blocks: the choice of CPUs, a line for each tunable, what remains and why. Pure.
 
-use super::table::{Align, fit, fold, fold_shell};
+use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::table::many;
 use crate::change::{Change, Risk};
 use crate::plan::{Immovable, Plan, SkipKind, SkippedTunable, Step, StepReason, named};
 use std::collections::BTreeMap;
@@ -17,79 +18,76 @@ pub enum PlanDetail {
     EveryChange,
 }
 
-/// The text of `cpushield plan`, no wider than `width` where that is possible. `detail` shows
-/// each step with its shell command.
+/// The blocks of `cpushield plan`. `detail` shows each step with its shell command.
 #[must_use]
-pub fn plan_text(plan: &Plan, detail: PlanDetail, width: usize) -> String {
+pub fn blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let shield = &plan.shield;
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
-    let mut text = format!("Shield: {cpus}. Housekeeping: {rest}.\n");
-    for why in &plan.why {
-        text.push_str(&format!("  {why}\n"));
-    }
-    let mut text = fold(&text, width) + &changes(plan, detail, width);
-    text.push_str(&fold(&remaining(plan), width));
-    text.push_str(&skipped(plan, width));
-    if !plan.warnings.is_empty() {
-        let lines: String = plan.warnings.iter().map(|warning| format!("  {warning}\n")).collect();
-        text.push_str(&fold(&format!("\nNote\n{lines}"), width));
-    }
+    let shield = TextLine::new(format!("Shield: {cpus}. Housekeeping: {rest}."));
+    let why = plan.why.iter().map(|why| TextLine::new(why).below());
+    let mut blocks = vec![ReportBlock::Lines([shield].into_iter().chain(why).collect())];
+    blocks.extend(changes(plan, detail));
+    blocks.extend(immovable(&plan.immovable));
+    blocks.extend(boot_advice(plan));
+    blocks.extend(skipped(plan));
+    blocks.extend(warnings(plan));
     let next = "`cpushield apply` with the same options creates this shield; with `--dry-run` it \
                 prints the commands";
-    text + &fold(&format!("\nNext: {next}\n"), width)
+    let next = TextLine::remark(TextTone::Plain, "Next", next);
+    blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![next])]);
+    blocks
 }
 
-/// The interruptions that remain in spite of the plan.
-fn remaining(plan: &Plan) -> String {
-    let mut text = immovable(&plan.immovable);
-    if !plan.boot.is_empty() {
-        text.push_str("\nRemoved only by a boot parameter\n");
-        for advice in &plan.boot {
-            let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
-            text.push_str(&format!("  {}  ({})\n", advice.parameter, causes.join(", ")));
-            text.push_str(&format!("      {}\n", advice.reason));
-        }
-    }
-    text
+/// The interruptions that remain until a boot with these parameters.
+pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
+    let rows = plan.boot.iter().map(|advice| {
+        let removes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
+        let reason = TableCell::new(&advice.reason);
+        vec![TableCell::code(&advice.parameter), TableCell::new(removes.join(", ")), reason]
+    });
+    let mut columns = ["parameter", "removes"].map(TableColumn::words).to_vec();
+    columns.push(TableColumn::remarks("why"));
+    Table::new("Removed only by a boot parameter", columns, rows.collect()).into_block()
 }
 
 /// The tunables that do not apply to this machine, and in one line those that are off by default.
-fn skipped(plan: &Plan, width: usize) -> String {
+pub fn skipped(plan: &Plan) -> Vec<ReportBlock> {
     let (off, not_applicable): (Vec<&SkippedTunable>, Vec<_>) =
         plan.skipped.iter().partition(|skipped| skipped.kind == SkipKind::OnlyWhenAsked);
-    let mut text = String::new();
-    if !not_applicable.is_empty() {
-        text.push_str("\nNot applicable here\n");
-        let rows: Vec<Vec<String>> =
-            not_applicable.iter().map(|s| vec![s.tunable.clone(), s.reason.clone()]).collect();
-        text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
-    }
-    if !off.is_empty() {
-        let names: Vec<&str> = off.iter().map(|s| s.tunable.as_str()).collect();
-        let names = format!("\nOff by default (--on NAME)\n  {}\n", names.join(", "));
-        text.push_str(&fold(&names, width));
-    }
-    text
+    let rows = not_applicable.iter().map(|s| [&s.tunable, &s.reason].map(TableCell::new).to_vec());
+    let columns = ["tunable", "why it is not used"].map(TableColumn::words).to_vec();
+    let table = Table::new("Not applicable here", columns, rows.collect());
+    let names: Vec<&str> = off.iter().map(|s| s.tunable.as_str()).collect();
+    let names = (!names.is_empty()).then(|| TextLine::new(names.join(", ")));
+    let off = ReportBlock::section("Off by default (--on NAME)", names.into_iter().collect());
+    table.with_head(TableHead::Caption).into_block().into_iter().chain(off).collect()
 }
 
-fn changes(plan: &Plan, detail: PlanDetail, width: usize) -> String {
+/// What the user must know before applying the plan.
+pub fn warnings(plan: &Plan) -> Option<ReportBlock> {
+    let (title, items) = ("Warnings of the plan".to_owned(), plan.warnings.clone());
+    (!items.is_empty()).then_some(ReportBlock::Doubts { title, items })
+}
+
+fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let already: usize = plan.already.values().sum();
     let already = match already {
         0 => String::new(),
         1 => "; 1 setting is already right".to_owned(),
         n => format!("; {n} settings are already right"),
     };
-    let word = if plan.steps.len() == 1 { "change" } else { "changes" };
-    let mut text = format!("\n{} {word}{already}\n", plan.steps.len());
+    let title = format!("{}{already}", many(plan.steps.len(), "change"));
+    if plan.steps.is_empty() {
+        return vec![ReportBlock::Heading(title)];
+    }
     if detail == PlanDetail::EveryChange {
-        for step in &plan.steps {
+        let lines = plan.steps.iter().flat_map(|step| {
             // A new object has no current value, nor has a change that sets none.
             let now = step.now.as_ref().map(|now| format!(" (now: {now})")).unwrap_or_default();
-            let line = format!("  {}: {}{now}\n", step.tunable, step.reason);
-            text.push_str(&fold(&line, width));
-            text.push_str(&fold_shell(&step.change.shell(), 6, width));
-        }
-        return text;
+            let change = TextLine::new(format!("{}: {}{now}", step.tunable, step.reason));
+            [change, TextLine::command(step.change.shell()).below().below()]
+        });
+        return ReportBlock::section(title, lines.collect());
     }
     let mut rows = Vec::new();
     for steps in plan.steps.chunk_by(|a, b| a.tunable == b.tunable) {
@@ -100,10 +98,11 @@ fn changes(plan: &Plan, detail: PlanDetail, width: usize) -> String {
         };
         for (i, line) in summarize_steps(steps).into_iter().enumerate() {
             let (name, risk) = if i == 0 { (first.tunable.as_str(), risk) } else { ("", "") };
-            rows.push(vec![name.to_owned(), format!("{line}{risk}")]);
+            rows.push([name, &format!("{line}{risk}")].map(TableCell::new).to_vec());
         }
     }
-    text + &fit("  ", &[Align::Left, Align::Left], &rows, width)
+    let columns = ["tunable", "changes"].map(TableColumn::words).to_vec();
+    vec![ReportBlock::Table(Table::new(title, columns, rows).with_head(TableHead::Caption))]
 }
 
 /// Lines for the steps of one tunable: one line with a count for each kind of step.
@@ -175,17 +174,16 @@ fn list_names(names: &[String]) -> String {
     }
 }
 
-fn immovable(all: &[Immovable]) -> String {
+/// The tasks and interrupts that stay, by reason.
+pub fn immovable(all: &[Immovable]) -> Vec<ReportBlock> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for Immovable { what, reason, .. } in all {
         by_reason.entry(reason.to_string()).or_default().push(what.to_string());
     }
-    let mut text = String::new();
-    if !all.is_empty() {
-        text.push_str(&format!("\n{} cannot be moved\n", all.len()));
-    }
-    for (reason, names) in by_reason {
-        text.push_str(&format!("  {}: {reason}\n      {}\n", names.len(), list_names(&names)));
-    }
-    text
+    let lines = by_reason.into_iter().flat_map(|(reason, names)| {
+        let reason = TextLine::new(format!("{}: {reason}", names.len()));
+        [reason, TextLine::new(list_names(&names)).below().below()]
+    });
+    let title = format!("{} tasks and interrupts cannot be moved", all.len());
+    ReportBlock::section(title, lines.collect())
 }

@@ -1,7 +1,8 @@
 //! The price of a shield: the throughput of the same load without the shield and with it, on the
 //! CPUs that other programs may use. [`LoadPrice`] is a part of the document of `try`. Pure.
 
-use super::table::{Align, lay_out, span};
+use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextTone};
+use super::table::span;
 use crate::latency::LoadDone;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -91,47 +92,40 @@ impl LoadPrice {
         }
     }
 
-    /// The table in the text of `try`, with its heading.
+    /// The table of the loads, and what makes its figures doubtful.
     #[must_use]
-    pub fn text(&self) -> String {
-        let (before, shielded) = (&self.cpus_before, &self.cpus_shielded);
-        let mut rows = vec![vec![
-            "The price: a load on the CPUs of other programs, per second".to_owned(),
-            "before".to_owned(),
-            "shielded".to_owned(),
-            "ratio".to_owned(),
-            "per CPU".to_owned(),
-        ]];
-        for load in &self.loads {
+    pub fn blocks(&self) -> Vec<ReportBlock> {
+        let rows = self.loads.iter().map(|load| {
             let unit =
                 if load.name == load.unit { String::new() } else { format!(" ({})", load.unit) };
-            rows.push(vec![
-                format!("  {}{unit}", load.name),
-                load.before.describe(&load.unit),
-                load.shielded.describe(&load.unit),
-                format_ratio(load.ratio),
-                format_ratio(load.ratio_per_cpu),
-            ]);
-        }
-        rows.push(vec!["  on CPU".to_owned(), before.to_string(), shielded.to_string()]);
-        let columns = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
-        let mut text = format!("\n{}", lay_out("", &columns, &rows));
-        text.push_str(&format!(
-            "  ± is the spread between the parts of one run of {}. To tell whether a difference is more \
-             than chance,\n  run `latency --load` several times before and under a shield, \
-             then use \
-             `cpushield compare`.\n",
+            vec![
+                TableCell::new(format!("{}{unit}", load.name)),
+                TableCell::new(load.before.describe(&load.unit)),
+                TableCell::new(load.shielded.describe(&load.unit)),
+                TableCell::new(format_ratio(load.ratio)),
+                TableCell::new(format_ratio(load.ratio_per_cpu)),
+            ]
+        });
+        let (before, shielded) = (self.cpus_before.to_string(), self.cpus_shielded.to_string());
+        let cpus = ["on CPU", &before, &shielded].map(TableCell::new).to_vec();
+        let mut columns = vec![TableColumn::words("load, per second")];
+        columns.extend(["before", "shielded", "ratio", "per CPU"].map(TableColumn::numbers));
+        let caption = "The price: a load on the CPUs of other programs";
+        let table = Table::new(caption, columns, rows.chain([cpus]).collect());
+        let mut lines = vec![TextLine::new(format!(
+            "± is the spread between the parts of one run of {}. To tell whether a difference is \
+             more than chance, run `latency --load` several times before and under a shield, then \
+             use `cpushield compare`.",
             span(self.span_ns)
-        ));
+        ))];
         for load in &self.loads {
-            for doubt in &load.doubts {
-                text.push_str(&format!("  doubtful: {}: {doubt}\n", load.name));
-            }
+            let doubts = load.doubts.iter().map(|doubt| format!("{}: {doubt}", load.name));
+            lines.extend(doubts.map(|it| TextLine::remark(TextTone::Doubt, "doubtful", it)));
         }
-        for note in &self.notes {
-            text.push_str(&format!("  note: {note}\n"));
-        }
-        text
+        let notes = self.notes.iter();
+        lines.extend(notes.map(|note| TextLine::remark(TextTone::Plain, "note", note)));
+        let lines = lines.into_iter().map(TextLine::below).collect();
+        vec![ReportBlock::Table(table), ReportBlock::Lines(lines)]
     }
 }
 
@@ -224,6 +218,11 @@ impl LoadRate {
 mod tests {
     use super::*;
     use crate::load::LoadDoubt;
+    use crate::report::blocks::{terminal_blocks, unpainted};
+
+    fn text(price: &LoadPrice) -> String {
+        terminal_blocks(&price.blocks(), 200, &unpainted)
+    }
 
     fn window(cpus: &str, per_s: f64, parts: &[f64]) -> PriceWindow {
         let cpus: CpuSet = cpus.parse().unwrap();
@@ -250,7 +249,7 @@ mod tests {
         assert_eq!(load.ratio, Some(0.675));
         assert!(load.ratio_per_cpu.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9), "{load:?}");
         assert_eq!(load.doubts, Vec::<String>::new());
-        let text = price.text();
+        let text = text(&price);
         for words in ["8.00 k ±2 %", "5.40 k ±2 %", "0.68", "0.90", "0-3", "0-2", "5.00 s"] {
             assert!(text.contains(words), "{words}: {text}");
         }
@@ -260,9 +259,9 @@ mod tests {
     fn a_difference_that_may_be_chance_or_is_unknown_is_doubtful() {
         let before = window("0-3", 8_000.0, &[5_000.0, 9_000.0]);
         let price = LoadPrice::compute(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
-        assert!(price.text().contains("doubtful: messages: parts of one"), "{}", price.text());
+        assert!(text(&price).contains("doubtful: messages: parts of one"), "{}", text(&price));
         let unsteady = LoadPrice::compute(&before, &window("0-2", 2_000.0, &[100.0, 4_000.0]));
-        assert!(unsteady.text().contains("shielded: the throughput varied"), "{}", unsteady.text());
+        assert!(text(&unsteady).contains("shielded: the throughput varied"), "{}", text(&unsteady));
         let mut silent = window("0-2", 0.0, &[]);
         silent.loads[0].per_s = None;
         silent.loads[0].doubts = vec![LoadDoubt::NotCounted];

@@ -1,13 +1,18 @@
-//! The screen of `cpushield try`: the CPU and why it was chosen, the changes, the interruptions
-//! before the shield and under it, what remains with its remedies, and whether everything was
-//! restored. Pure.
+//! The [`TryReport`] document of `cpushield try` and its blocks: the CPU and why it was chosen, the
+//! changes, the interruptions before the shield and under it, what remains with its remedies, and
+//! whether everything was restored. Pure.
 
 use crate::causes::{Cause, Culprit};
 use crate::plan::Plan;
+use crate::report::applied::shield_line;
+use crate::report::blocks::{
+    ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone,
+};
 use crate::report::price::LoadPrice;
-use crate::report::table::{Align, fit, fold, many, rate, span};
+use crate::report::table::{many, rate, span};
+use crate::report::verdict::{WatchedRun, blind_spot_block};
 use crate::survey::MachineDifference;
-use crate::verify::{CpuEvidence, Evidence, PositiveControl, Verdict, WitnessReport};
+use crate::verify::{CpuEvidence, Evidence, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,157 +51,89 @@ pub struct TryReport {
 }
 
 impl TryReport {
-    /// The screen, no wider than `width` where that is possible.
+    /// The blocks of `cpushield try`.
     #[must_use]
-    pub fn text(&self, width: usize) -> String {
-        let mut text = String::new();
-        text.push_str(&self.choice());
-        text.push_str(&self.changes());
+    pub fn blocks(&self) -> Vec<ReportBlock> {
+        let why = self.plan.why.iter().map(|why| TextLine::new(why).below());
+        let shield = [shield_line(&self.plan.shield)].into_iter().chain(why).collect();
+        let changes = ReportBlock::Lines(vec![self.changes()]);
+        let mut blocks = vec![ReportBlock::Lines(shield), ReportBlock::Space, changes];
         for (before, shielded) in self.before.cpus.iter().zip(&self.shielded.cpus) {
-            text.push_str(&self.interruptions(before, shielded, width));
+            blocks.push(self.interruptions(before, shielded));
         }
-        text.push_str(&self.price.as_ref().map_or_else(String::new, LoadPrice::text));
-        text.push_str(&self.remaining());
-        text.push_str(&self.blind_spots());
-        text.push_str(&self.restoration());
-        fold(&text, width)
-    }
-
-    fn choice(&self) -> String {
-        let shield = &self.plan.shield;
-        let mut text =
-            format!("Shielded: CPU {}. Housekeeping: CPU {}.\n", shield.cpus, shield.housekeeping);
-        for why in &self.plan.why {
-            text.push_str(&format!("  {why}\n"));
+        blocks.extend(self.price.iter().flat_map(LoadPrice::blocks));
+        let (evidence, verdict) = (&self.shielded, Some(&self.verdict));
+        let run = WatchedRun { name: "", evidence, verdict };
+        let remaining = run.remaining("What remains", ROWS_MAX);
+        if remaining.is_empty() {
+            let nothing = TextLine::new("Nothing remains.");
+            blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![nothing])]);
         }
-        text
+        blocks.extend(remaining);
+        blocks.extend(blind_spot_block(&[run]));
+        let (title, items) = ("Doubtful or unknown".to_owned(), run.doubts());
+        if !items.is_empty() {
+            blocks.push(ReportBlock::Doubts { title, items });
+        }
+        blocks.extend(self.restoration());
+        blocks
     }
 
     /// What was changed.
-    fn changes(&self) -> String {
+    fn changes(&self) -> TextLine {
         let list: Vec<String> =
             self.changed.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let sum: usize = self.changed.iter().map(|(_, count)| count).sum();
-        let mut text = format!("\nChanged {}", many(sum, "setting"));
+        let mut text = format!("Changed {}", many(sum, "setting"));
         if self.refused > 0 {
             text.push_str(&format!(" ({} refused by the kernel)", self.refused));
         }
-        text.push_str(&format!(": {}\n", list.join(", ")));
-        text
+        TextLine::new(format!("{text}: {}", list.join(", ")))
     }
 
-    fn interruptions(&self, before: &CpuEvidence, shielded: &CpuEvidence, width: usize) -> String {
-        let mut rows = vec![vec![
-            format!("Interruptions of CPU {} per second", before.cpu),
-            String::new(),
-            "before".to_owned(),
-            "shielded".to_owned(),
-        ]];
+    fn interruptions(&self, before: &CpuEvidence, shielded: &CpuEvidence) -> ReportBlock {
+        let rates = |before, shielded| {
+            [rate(before, self.before.span_ns), rate(shielded, self.shielded.span_ns)]
+        };
+        let row = |cause: &str, culprit: String, figures: [String; 2]| -> Vec<TableCell> {
+            let cells = [cause.to_owned(), culprit].into_iter().chain(figures);
+            cells.map(TableCell::new).collect()
+        };
         let causes = side_by_side(before, shielded);
+        let mut rows: Vec<Vec<TableCell>> = Vec::new();
         for TryRow { cause, culprit, before, shielded } in causes.iter().take(ROWS_MAX) {
-            rows.push(vec![
-                format!("  {cause}"),
-                culprit.to_string(),
-                rate(*before, self.before.span_ns),
-                rate(*shielded, self.shielded.span_ns),
-            ]);
+            rows.push(row(cause.name(), culprit.to_string(), rates(*before, *shielded)));
         }
         if let Some(others) = causes.get(ROWS_MAX..).filter(|others| !others.is_empty()) {
-            rows.push(vec![
-                format!("  {} more kinds", others.len()),
-                String::new(),
-                rate(others.iter().map(|row| row.before).sum(), self.before.span_ns),
-                rate(others.iter().map(|row| row.shielded).sum(), self.shielded.span_ns),
-            ]);
+            let before = others.iter().map(|row| row.before).sum();
+            let shielded = others.iter().map(|row| row.shielded).sum();
+            let kinds = format!("{} more kinds", others.len());
+            rows.push(row(&kinds, String::new(), rates(before, shielded)));
         }
-        rows.push(vec![
-            "  all entries, including nested ones".to_owned(),
-            String::new(),
-            entry_rate(before, self.before.span_ns),
-            entry_rate(shielded, self.shielded.span_ns),
-        ]);
-        rows.push(vec![
-            "Longest uninterrupted stretch".to_owned(),
-            String::new(),
-            longest_stretch(before),
-            longest_stretch(shielded),
-        ]);
-        let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
-        format!("\n{}", fit("", &columns, &rows, width))
+        let entries =
+            [entry_rate(before, self.before.span_ns), entry_rate(shielded, self.shielded.span_ns)];
+        rows.push(row("all entries", "including nested ones".to_owned(), entries));
+        let stretches = [longest_stretch(before), longest_stretch(shielded)];
+        rows.push(row("longest stretch", "uninterrupted".to_owned(), stretches));
+        let mut columns = ["cause", "culprit"].map(TableColumn::words).to_vec();
+        columns.extend(["before", "shielded"].map(TableColumn::numbers));
+        let caption = format!("Interruptions of CPU {} per second", before.cpu);
+        ReportBlock::Table(Table::new(caption, columns, rows))
     }
 
-    fn remaining(&self) -> String {
-        let mut lines: Vec<String> = Vec::new();
-        for cpu in &self.verdict.cpus {
-            // What only ran inside another interruption disappears together with that one.
-            for leak in cpu.leaks.iter().filter(|leak| leak.interruptions.count > 0) {
-                let what = &leak.interruptions;
-                let how = match &leak.remedy {
-                    Some(remedy) => format!("{} ({})", remedy.how, when(remedy.when)),
-                    None => leak.why_none.clone().unwrap_or("no known tunable".to_owned()),
-                };
-                lines.push(format!("  {} {}: {how}", what.cause, what.culprit));
-            }
-        }
-        lines.dedup();
-        if lines.is_empty() {
-            return "\nNothing remains.\n".to_owned();
-        }
-        let more = lines.len().saturating_sub(ROWS_MAX);
-        lines.truncate(ROWS_MAX);
-        if more > 0 {
-            lines.push(format!("  and {more} more: `cpushield verify --json` lists them"));
-        }
-        format!("\nWhat remains, and what removes it\n{}\n", lines.join("\n"))
-    }
-
-    /// What the witnesses could not see: figures without it would claim too much.
-    fn blind_spots(&self) -> String {
-        let mut lines: Vec<String> = Vec::new();
-        for witness in &self.shielded.witnesses {
-            if let Some(why) = &witness.absent {
-                lines.push(format!("  {}: {why}", witness_name(witness)));
-            }
-        }
-        // The figures come from the best witness and share its blind spots.
-        if let Some(best) = self.shielded.witnesses.iter().find(|witness| witness.absent.is_none())
-        {
-            let name = witness_name(best);
-            lines.extend(best.blind.iter().map(|blind| format!("  {name}: {blind}")));
-        }
-        match &self.shielded.control {
-            PositiveControl::Seen { .. } => {}
-            control @ (PositiveControl::Missed { .. } | PositiveControl::NotDone { .. }) => {
-                lines.push(format!("  {control}"));
-            }
-        }
-        for cpu in &self.verdict.cpus {
-            lines.extend(cpu.unknown.iter().map(|why| format!("  CPU {}: {why}", cpu.cpu)));
-        }
-        if lines.is_empty() {
-            return String::new();
-        }
-        format!("\nWhat could not be seen here\n{}\n", lines.join("\n"))
-    }
-
-    fn restoration(&self) -> String {
+    fn restoration(&self) -> Vec<ReportBlock> {
         if self.left.is_empty() && self.differences.is_empty() {
-            return "\nEverything was restored: a second survey finds the machine as it was.\n"
-                .to_owned();
+            let parts = vec![
+                TextPart::toned(TextTone::Good, "Everything was restored"),
+                TextPart::new(": a second survey finds the machine as it was."),
+            ];
+            return vec![ReportBlock::Space, ReportBlock::Lines(vec![TextLine::of(parts)])];
         }
-        let mut text = "\nRestored, except for these differences:\n".to_owned();
-        for line in &self.left {
-            text.push_str(&format!("  {line}\n"));
-        }
-        for difference in &self.differences {
-            text.push_str(&format!("  {difference}\n"));
-        }
-        text
+        let differences = self.differences.iter().map(ToString::to_string);
+        let items = self.left.iter().cloned().chain(differences).collect();
+        let title = "Restored, except for these differences".to_owned();
+        vec![ReportBlock::Doubts { title, items }]
     }
-}
-
-fn witness_name(witness: &WitnessReport) -> String {
-    format!("{:?}", witness.kind).to_lowercase()
 }
 
 fn entry_rate(cpu: &CpuEvidence, span_ns: u64) -> String {
@@ -205,13 +142,6 @@ fn entry_rate(cpu: &CpuEvidence, span_ns: u64) -> String {
 
 fn longest_stretch(cpu: &CpuEvidence) -> String {
     cpu.longest_ns.map_or("unknown".to_owned(), span)
-}
-
-fn when(when: crate::change::EffectTime) -> &'static str {
-    match when {
-        crate::change::EffectTime::Runtime => "now",
-        crate::change::EffectTime::Boot => "at the next boot",
-    }
 }
 
 /// How often one culprit interrupted the CPU before the shield and under it.
@@ -242,4 +172,98 @@ fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<TryRow> {
     // What remains under the shield comes first: that is what the reader must act on.
     rows.sort_by_key(|row| std::cmp::Reverse((row.shielded, row.before)));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes::Culprit;
+    use crate::plan::Shield;
+    use crate::policy::{VerifyLimits, Workload};
+    use crate::report::blocks::{terminal_blocks, unpainted};
+    use crate::tunables::RemedyAnswer;
+    use crate::verify::judge::examples;
+    use crate::verify::{InterruptionCount, WitnessKind, judge};
+
+    fn plan() -> Plan {
+        let shield = Shield {
+            name: "cpushield".to_owned(),
+            cpus: "3".parse().unwrap(),
+            idle_siblings: "".parse().unwrap(),
+            housekeeping: "0-2".parse().unwrap(),
+            mems: "0".parse().unwrap(),
+            workload: Workload::default(),
+        };
+        Plan {
+            schema: 1,
+            boot_id: None,
+            kernel: None,
+            shield,
+            why: vec!["CPU 3 has a core of its own".to_owned()],
+            steps: Vec::new(),
+            already: BTreeMap::new(),
+            skipped: Vec::new(),
+            immovable: Vec::new(),
+            boot: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// One second with as many interruptions by these causes.
+    fn evidence(counts: &[(Cause, &str, u64)]) -> Evidence {
+        let mut evidence = examples::clean();
+        evidence.cpus[0].entries = Some(counts.iter().map(|(_, _, count)| count).sum());
+        let rows = counts.iter().map(|(cause, culprit, count)| InterruptionCount {
+            cause: *cause,
+            culprit: Culprit::shown(*cause, culprit),
+            count: *count,
+            nested: 0,
+            time_ns: Some(1_000),
+            max_ns: Some(1_000),
+            witness: WitnessKind::Trace,
+            stack: Vec::new(),
+        });
+        evidence.cpus[0].interruptions = rows.collect();
+        evidence
+    }
+
+    #[test]
+    fn the_screen_shows_both_spans_what_remains_and_the_restoration() {
+        let (tick, irq) = ((Cause::Tick, "tick_nohz_handler", 250), (Cause::Irq, "IRQ 9 acpi", 7));
+        let shielded = evidence(&[tick]);
+        let verdict = judge(&shielded, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
+        let report = TryReport {
+            schema: SCHEMA,
+            plan: plan(),
+            changed: vec![("irq-affinity".to_owned(), 2)],
+            refused: 1,
+            before: evidence(&[tick, irq]),
+            shielded,
+            verdict,
+            price: None,
+            restored: 2,
+            left: Vec::new(),
+            differences: Vec::new(),
+        };
+        let expected = "\
+Shielded: CPU 3. Housekeeping: CPU 0-2.
+  CPU 3 has a core of its own
+
+Changed 2 settings (1 refused by the kernel): irq-affinity 2
+
+Interruptions of CPU 3 per second
+  cause            culprit                before  shielded
+  tick             tick_nohz_handler         250       250
+  irq              IRQ 9 acpi               7.00         -
+  all entries      including nested ones     257       250
+  longest stretch  uninterrupted          1.00 s    1.00 s
+
+What remains
+  cause  culprit            CPU  count  remedy
+  tick   tick_nohz_handler    3    250  none known
+
+Everything was restored: a second survey finds the machine as it was.
+";
+        assert_eq!(terminal_blocks(&report.blocks(), 100, &unpainted), expected);
+    }
 }

@@ -9,7 +9,7 @@ use crate::boot::Enabled;
 use crate::boot::early::{self, StartCommand};
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
-use crate::report::enabled_text;
+use crate::report::enabled_line;
 use cpushield_linux::{Store, sched};
 use serde::Serialize;
 use std::path::{Path, absolute};
@@ -59,7 +59,7 @@ impl AtEveryBoot {
     #[must_use]
     pub fn text(&self) -> String {
         match (&self.enabled, &self.enabled_unknown) {
-            (Some(enabled), _) => enabled_text(enabled),
+            (Some(enabled), _) => enabled_line(enabled).text() + "\n",
             (None, Some(why)) => format!("Enabled at every boot: unknown: {why}\n"),
             (None, None) => String::new(),
         }

@@ -444,6 +444,7 @@ fn stop_running(store: &Store) -> Result<StoreLock, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::report::experiment as report;
     use crate::ui::{OutputFormat, StatusLines, Ui};
 
@@ -471,7 +472,7 @@ mod tests {
         assert_eq!(dry_run("cpus = \"2\"").unwrap().cpus, CpuSet::single(2));
         let chosen = dry_run("").unwrap();
         assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);
-        let text = report::dry_run_text(&chosen, 120);
+        let text = terminal_blocks(&report::dry_run_blocks(&chosen), 120, &unpainted);
         assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
         let missing = dry_run("cpus = \"99\"").unwrap_err();
         assert_eq!(missing, "this machine has no CPU 99; it has CPU 0-3");

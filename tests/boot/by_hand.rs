@@ -4,7 +4,8 @@
 use super::{make_plan, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::policy::ShieldRequest;
-use cpushield::report::boot_plan_text;
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::boot_plan_blocks;
 use cpushield_linux::Host;
 use std::path::Path;
 
@@ -15,7 +16,10 @@ fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
     let request = BootRequest { shield, kernels: None };
     let plan = make_plan(&Host::recorded(&root).unwrap(), &request).unwrap();
-    (words(&plan).into_iter().map(str::to_owned).collect(), boot_plan_text(&plan, usize::MAX))
+    (
+        words(&plan).into_iter().map(str::to_owned).collect(),
+        terminal_blocks(&boot_plan_blocks(&plan), usize::MAX, &unpainted),
+    )
 }
 
 #[test]
@@ -49,7 +53,11 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     let plan_with = |release: &str| {
         machine.write("proc/sys/kernel/osrelease", release);
         let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
-        (words(&plan).join(" "), boot_plan_text(&plan, 200), plan.instructions.join("\n"))
+        (
+            words(&plan).join(" "),
+            terminal_blocks(&boot_plan_blocks(&plan), 200, &unpainted),
+            plan.instructions.join("\n"),
+        )
     };
     let (given, text, steps) = plan_with("2.6.32-122-rtai\n");
     assert_eq!(given, "");

@@ -19,6 +19,8 @@ use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
 use cpushield::policy::ShieldRequest;
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::{boot_plan_blocks, boot_status_blocks};
 use cpushield::survey::survey;
 use cpushield_linux::{Host, InjectedFault};
 use grub::Machine;
@@ -264,7 +266,7 @@ fn status_reports_isolation_parameters_that_the_running_kernel_ignores() {
     let line = "ro isolcpus=1 nohz_full=1-3 isolcpus=2 irqaffinity=0-1\n";
     machine.write("proc/cmdline", line);
     let status = status::status(&machine.host(), &machine.store()).unwrap();
-    let text = cpushield::report::boot_status_text(&status);
+    let text = terminal_blocks(&boot_status_blocks(&status), usize::MAX, &unpainted);
     for fault in [
         "the kernel ignores isolcpus=2: isolcpus=1 comes first and names other CPUs",
         "irqaffinity=0-1 sends interrupts to CPU 1, which isolcpus=1 isolates",
@@ -349,7 +351,7 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
         assert!(text.contains("nohz-full: built without CONFIG_NO_HZ_FULL"), "{text}");
         assert!(text.contains("rcu-nocbs: built without CONFIG_RCU_NOCB_CPU"), "{text}");
     }
-    let text = cpushield::report::boot_plan_text(&plan, 80);
+    let text = terminal_blocks(&boot_plan_blocks(&plan), 80, &unpainted);
     assert!(text.contains("none apply") && !text.contains("gets them"), "{text}");
     assert_eq!(before, machine.files());
     // Parameters that the loader already gives are fine, and nothing is written either.
@@ -371,7 +373,7 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
 fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
-    let text = cpushield::report::boot_plan_text(&plan, 200);
+    let text = terminal_blocks(&boot_plan_blocks(&plan), 200, &unpainted);
     let why = "there is no PREEMPT_RT kernel: the first one in the menu gets the parameters";
     assert!(text.contains(why) && !text.contains("newe"), "{text}");
 }

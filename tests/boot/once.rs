@@ -6,7 +6,8 @@ use super::{make_plan, request_cpus};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, SettledAs, WrittenParameters, loaders, status, trial};
-use cpushield::report::boot_written_text;
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::boot_written_blocks;
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
@@ -133,7 +134,7 @@ fn our_labels_keep_the_default_and_are_removed_byte_for_byte() {
                /initrd.img-6.1.0-rt\n\tfdtdir /dtb-6.1.0-rt/\n\tappend nohz_full=2-3 rcu_nocbs=2-3 \
                irqaffinity=0-1 root=/dev/sda1 ro quiet\n";
     assert!(text.contains(own), "{text}");
-    let said = boot_written_text(&written);
+    let said = terminal_blocks(&boot_written_blocks(&written), usize::MAX, &unpainted);
     assert!(said.contains("always: `default cpushield-l0` in /boot/extlinux/"), "{said}");
     assert!(said.contains("The entries without the parameters stay"), "{said}");
     let status = status::status(&machine.host(), &machine.store()).unwrap();
@@ -256,7 +257,7 @@ fn a_raspberry_pi_boots_a_trial_only_when_the_reboot_requests_it() {
     let (host, store) = (machine.host(), machine.store());
     let written = arm_trial(&machine, &host, &request_cpus("2-3"));
     assert!(!written.next_has);
-    let said = boot_written_text(&written);
+    let said = terminal_blocks(&boot_written_blocks(&written), usize::MAX, &unpainted);
     assert!(said.contains("Next: reboot '0 tryboot', then"), "{said}");
     assert_eq!(
         machine.read("boot/firmware/tryboot.txt"),
@@ -287,7 +288,8 @@ fn a_raspberry_pi_boots_a_trial_only_when_the_reboot_requests_it() {
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     let plan = make_plan(&host, &request_cpus("3")).unwrap();
     let how = WriteMode { keep_default: true, ..WriteMode::default() };
-    let said = boot_written_text(&write::write(&host, &store, &plan, &how).unwrap());
+    let said = boot_written_blocks(&write::write(&host, &store, &plan, &how).unwrap());
+    let said = terminal_blocks(&said, usize::MAX, &unpainted);
     assert!(said.contains("  once: reboot '0 tryboot'\n"), "{said}");
     write::undo(&host, &store).unwrap().unwrap();
 }

@@ -8,6 +8,8 @@ use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{
     BootError, NextReason, SettledAs, TrialDoubt, TrialReason, TrialState, loaders, status, trial,
 };
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::boot_status_blocks;
 use cpushield_linux::InjectedFault;
 
 fn make_trial_mode() -> WriteMode {
@@ -71,7 +73,7 @@ fn status_reports_a_trial_that_crashed() {
     let status = state();
     assert_eq!(status.trial_state, Some(TrialState::FellBack { since_s: Some(1_778_335_402) }));
     assert!(status.differs.is_empty(), "{status:#?}");
-    let text = cpushield::report::boot_status_text(&status);
+    let text = terminal_blocks(&boot_status_blocks(&status), usize::MAX, &unpainted);
     let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted, but the boot failed. \
                 The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
     assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");

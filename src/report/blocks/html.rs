@@ -1,12 +1,12 @@
 //! A report → a self-contained web page: no network, readable without its script, light and dark.
 //! maud escapes every text; [`clean`] replaces the characters that no text may contain.
 
-use super::block::{
+use super::clean::clean;
+use super::svg;
+use super::{
     Card, Drawing, LineKind, Picture, Report, ReportBlock, Section, Table, TableCell, TableColumn,
     TextLine, TextTone,
 };
-use super::clean::clean;
-use super::svg;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};

@@ -1,7 +1,7 @@
 //! A report → Markdown: every table and every doubt; a chart becomes its table.
 
-use super::block::{Card, Report, ReportBlock, Table, TableCell, TextLine, TextTone};
 use super::clean::clean;
+use super::{Card, Report, ReportBlock, Table, TableCell, TextLine, TextTone};
 
 /// The text.
 #[must_use]

@@ -1,7 +1,8 @@
-//! Blocks: what a report consists of, and the media that show them. Each block is written once, for a
-//! terminal, a web page, Markdown and SVG. Pure; no file here knows a document.
+//! Blocks: what a report consists of, and the media that show them. Each block is written once, for
+//! a terminal, a web page, Markdown and SVG. Pure; no file here knows a document.
 
 mod block;
+mod charts;
 mod clean;
 mod html;
 mod markdown;
@@ -10,9 +11,12 @@ mod terminal;
 pub mod words;
 
 pub use block::{
-    Amount, Axis, BarChart, BarRow, Card, Cluster, ColumnKind, Core, CpuMap, Curve, CurveChart,
-    Drawing, LineKind, MapRole, NodeGroup, Package, Picture, Report, ReportBlock, Section, Stroke,
-    Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextPart, TextTone,
+    Card, ColumnKind, LineKind, Report, ReportBlock, Section, Table, TableCell, TableColumn,
+    TableHead, TextLine, TextPainter, TextPart, TextTone,
+};
+pub use charts::{
+    Amount, Axis, BarChart, BarRow, Cluster, Core, CpuMap, Curve, CurveChart, Drawing, MapRole,
+    NodeGroup, Package, Picture, Stroke,
 };
 pub use html::page;
 pub use markdown::markdown;

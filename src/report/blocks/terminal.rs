@@ -1,12 +1,12 @@
 //! A report → lines for a terminal, with plots of block characters, or of ASCII characters where
 //! the terminal cannot show those.
 
-use super::block::{
+use super::clean::clean;
+use super::words;
+use super::{
     Amount, BarChart, ColumnKind, CpuMap, Curve, CurveChart, Drawing, LineKind, MapRole, Picture,
     Report, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
 };
-use super::clean::clean;
-use super::words;
 use crate::report::table::{
     Align, columns_of, fit_rows, fold, fold_shell, many, pad, pad_left, truncate,
 };
@@ -134,7 +134,7 @@ impl TerminalStyle<'_> {
         match line.kind {
             LineKind::Prose => fold(&format!("{indent}{text}\n"), self.width),
             LineKind::Command => fold_shell(&text, indent.len(), self.width),
-            LineKind::Verbatim => format!("{indent}{text}\n"),
+            LineKind::Verbatim => format!("{indent}{}\n", clean(&line.text())),
         }
     }
 
@@ -439,7 +439,7 @@ fn safe(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::TextPart;
+    use super::super::TextPart;
     use super::*;
 
     fn signed(tone: TextTone, words: &str) -> String {

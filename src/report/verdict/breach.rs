@@ -1,4 +1,4 @@
-//! The first breach of a limit → lines: when it was, and what ran at that moment.
+//! The first breach of a limit → lines: when it was, and what ran at that moment. Pure.
 
 use super::{WatchedRun, describe_culprit, stack_line};
 use crate::report::blocks::{ReportBlock, TextLine, TextPart, TextTone};

@@ -1,5 +1,5 @@
-//! The gaps of a CPU → lines: how long it ran without one, what the trace explains, and the possible
-//! causes of the others.
+//! The gaps of a CPU → lines: how long it ran without one, what the trace explains, and the
+//! possible causes of the others. Pure.
 
 use crate::causes::Cause;
 use crate::report::blocks::TextLine;

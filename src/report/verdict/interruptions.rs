@@ -1,5 +1,5 @@
-//! The interruptions of a CPU → a table with culprits and remedies, their stacks, and the senders of
-//! interrupts from other CPUs.
+//! The interruptions of a CPU → a table with culprits and remedies, their stacks, and the senders
+//! of interrupts from other CPUs. Pure.
 
 use super::{WatchedRun, describe_culprit, stack_line};
 use crate::causes::{Cause, Culprit};
@@ -90,7 +90,7 @@ fn remedy_cell(leak: &Leak) -> TableCell {
     }
 }
 
-/// `nohz-full: nohz_full=3 at boot`.
+/// `at boot: nohz_full=3`.
 pub fn describe_remedy(remedy: &Remedy) -> String {
     match remedy.when {
         EffectTime::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
@@ -99,9 +99,9 @@ pub fn describe_remedy(remedy: &Remedy) -> String {
 }
 
 impl WatchedRun<'_> {
-    /// What still interrupts the CPUs, and how to remove it, in at most `rows_max` rows; nothing when
-    /// no CPU is interrupted. What only ran inside another interruption disappears together with that
-    /// one.
+    /// What still interrupts the CPUs, and how to remove it, in at most `rows_max` rows; nothing
+    /// when no CPU is interrupted. What only ran inside another interruption disappears together
+    /// with that one.
     pub fn remaining(&self, caption: &str, rows_max: usize) -> Vec<ReportBlock> {
         let cpus = self.verdict.iter().flat_map(|verdict| &verdict.cpus);
         let leaks = cpus.flat_map(|cpu| cpu.leaks.iter().map(move |leak| (cpu.cpu, leak)));

@@ -1,5 +1,5 @@
 //! The witnesses of an observation → lines: which ones watched, what they cannot see, and what is
-//! doubtful.
+//! doubtful. Pure.
 
 use super::WatchedRun;
 use crate::report::blocks::{ReportBlock, TextLine, TextPart, TextTone};

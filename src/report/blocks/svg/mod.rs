@@ -8,8 +8,8 @@ mod shapes;
 
 pub(super) use shapes::series;
 
-use super::block::{Drawing, Picture};
 use super::clean::clean;
+use super::{Drawing, Picture};
 use maud::{Markup, PreEscaped, html};
 use shapes::{SvgDrawing, count, px};
 

@@ -1,8 +1,9 @@
 //! What remains, how to remove it: leaks with their remedies, tasks and interrupts that cannot be
 //! moved, and advice on boot parameters.
 
-use crate::report::blocks::{ReportBlock, Table, TableCell, TableColumn};
+use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
+use crate::report::plan::{boot_advice, immovable, warnings};
 use crate::verify::VerdictState;
 
 /// The section.
@@ -36,42 +37,8 @@ fn leaks(material: &ReportMaterial) -> Vec<ReportBlock> {
 
 fn advice(settings: &LabelledDocument<PlanWithOutcome>) -> Vec<ReportBlock> {
     let plan = &settings.document.plan;
-    let mut blocks = Vec::new();
-    if !plan.boot.is_empty() {
-        let rows = plan.boot.iter().map(|advice| {
-            let removes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
-            vec![
-                TableCell::code(&advice.parameter),
-                TableCell::new(removes.join(", ")),
-                TableCell::new(&advice.reason),
-            ]
-        });
-        let rows = rows.collect();
-        let columns = ["parameter", "removes", "why"].map(TableColumn::words).to_vec();
-        let caption = "Kernel parameters that would remove more (cpushield boot apply)";
-        blocks.push(ReportBlock::Table(Table {
-            caption: caption.to_owned(),
-            columns,
-            rows,
-            ..Table::default()
-        }));
-    }
-    if !plan.immovable.is_empty() {
-        let columns = ["what", "the kernel's reason"].map(TableColumn::words).to_vec();
-        let rows = plan.immovable.iter().map(|immovable| {
-            let (what, reason) = (immovable.what.to_string(), immovable.reason.to_string());
-            vec![TableCell::new(what), TableCell::new(reason)]
-        });
-        let rows = rows.collect();
-        let caption =
-            "Tasks and interrupts that cannot be moved away from the shielded CPUs".to_owned();
-        let title = format!("{} tasks and interrupts cannot be moved away", plan.immovable.len());
-        let table = ReportBlock::Table(Table { caption, columns, rows, ..Table::default() });
-        blocks.push(ReportBlock::Fold { title, blocks: vec![table] });
-    }
-    if !plan.warnings.is_empty() {
-        let (title, items) = ("Warnings of the plan".to_owned(), plan.warnings.clone());
-        blocks.push(ReportBlock::Doubts { title, items });
-    }
+    let mut blocks: Vec<ReportBlock> = boot_advice(plan).into_iter().collect();
+    blocks.extend(immovable(&plan.immovable));
+    blocks.extend(warnings(plan));
     blocks
 }

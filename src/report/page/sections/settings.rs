@@ -4,6 +4,7 @@ use crate::change::{Change, Outcome, Risk};
 use crate::plan::{Plan, Step};
 use crate::report::blocks::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
+use crate::report::plan::skipped;
 use crate::report::table::many;
 
 /// Longer values are truncated: masks of large machines.
@@ -47,19 +48,11 @@ fn settings_blocks(
     let table = ReportBlock::Table(every_change(&settings.document));
     blocks.push(ReportBlock::Fold { title, blocks: vec![table] });
     if !plan.skipped.is_empty() {
-        let columns = ["tunable", "why it is not used"].map(TableColumn::words).to_vec();
-        let rows = plan
-            .skipped
-            .iter()
-            .map(|skipped| vec![TableCell::new(&skipped.tunable), TableCell::new(&skipped.reason)]);
-        let rows = rows.collect();
-        let caption = "Tunables that are not used".to_owned();
         let title = match plan.skipped.len() {
             1 => "1 tunable is not used".to_owned(),
             n => format!("{n} tunables are not used"),
         };
-        let table = ReportBlock::Table(Table { caption, columns, rows, ..Table::default() });
-        blocks.push(ReportBlock::Fold { title, blocks: vec![table] });
+        blocks.push(ReportBlock::Fold { title, blocks: skipped(plan) });
     }
     blocks
 }

@@ -1,6 +1,7 @@
 //! Where the shield is: the map of the CPUs and the role of each.
 
 use crate::plan::Shield;
+use crate::report::applied::shield_line;
 use crate::report::blocks::{
     Cluster, Core, CpuMap, Drawing, MapRole, NodeGroup, Package, Picture, ReportBlock, Table,
     TableCell, TableColumn,
@@ -23,10 +24,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     }
     if let Some(plan) = shield {
         if material.machines.is_empty() {
-            let (cpus, rest) = (&plan.shield.cpus, &plan.shield.housekeeping);
-            blocks.push(ReportBlock::Text(format!(
-                "Shielded: CPU {cpus}. Housekeeping: CPU {rest}."
-            )));
+            blocks.push(ReportBlock::Text(shield_line(&plan.shield).text()));
         }
         if !plan.why.is_empty() {
             blocks.push(ReportBlock::Heading("Why these CPUs".to_owned()));
