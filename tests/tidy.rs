@@ -11,22 +11,12 @@ const FILE_LINES_MAX: usize = 500;
 const COLUMNS_MAX: usize = 100;
 
 /// The modules of `src/` and what each may import.
+#[rustfmt::skip]
 const IMPORTS: &[(&str, &[&str])] = &[
-    (
-        "boot",
-        &[
-            "causes",
-            "change",
-            "glob",
-            "plan",
-            "policy",
-            "quote",
-            "registry",
-            "survey",
-            "tunables",
-            "with_text",
-        ],
-    ),
+    ("boot", &[
+        "causes", "change", "glob", "plan", "policy", "quote", "registry", "survey", "tunables",
+        "with_text",
+    ]),
     ("causes", &["glob", "registry", "with_text"]),
     (
         // Of a stage, only its documents and the values of its requests.
@@ -77,10 +67,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("plan", &["causes", "change", "documents", "policy", "registry", "survey", "tunables"]),
     ("apply", &["change", "documents"]),
     ("run", &["apply", "change", "documents"]),
-    (
-        "latency",
-        &["causes", "load", "policy", "registry", "survey", "verify", "with_text", "worker"],
-    ),
+    ("latency", &[
+        "causes", "load", "policy", "registry", "survey", "verify", "with_text", "worker",
+    ]),
     ("live", &["causes", "report", "survey", "verify", "with_text"]),
     ("load", &["registry", "with_text", "worker"]),
     ("screen", &[]),
@@ -101,51 +90,18 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "verify",
         ],
     ),
-    (
-        "experiment",
-        &[
-            "boot",
-            "compare",
-            "latency",
-            "load",
-            "policy",
-            "quote",
-            "registry",
-            "tunables",
-            "with_text",
-        ],
-    ),
-    (
-        "verify",
-        &["causes", "change", "plan", "policy", "survey", "tunables", "with_text", "worker"],
-    ),
-    (
-        "workflow",
-        &[
-            "apply",
-            "boot",
-            "causes",
-            "change",
-            "compare",
-            "experiment",
-            "export",
-            "failure",
-            "latency",
-            "live",
-            "load",
-            "plan",
-            "policy",
-            "registry",
-            "report",
-            "run",
-            "screen",
-            "survey",
-            "tunables",
-            "ui",
-            "verify",
-            "worker",
-        ],
-    ),
+    ("experiment", &[
+        "boot", "compare", "latency", "load", "policy", "quote", "registry", "tunables",
+        "with_text",
+    ]),
+    ("verify", &[
+        "causes", "change", "plan", "policy", "survey", "tunables", "with_text", "worker",
+    ]),
+    ("workflow", &[
+        "apply", "boot", "causes", "change", "compare", "experiment", "export", "failure",
+        "latency", "live", "load", "plan", "policy", "registry", "report", "run", "screen",
+        "survey", "tunables", "ui", "verify", "worker",
+    ]),
 ];
 
 /// Pure modules: they may not use the machine.
