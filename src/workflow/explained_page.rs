@@ -17,8 +17,8 @@ use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// The page about the policy file.
-const POLICY: &str = include_str!("../../docs/policy.md");
+/// The page about the policy file; its man page is made from the same text.
+pub const POLICY: &str = include_str!("../../docs/policy.md");
 /// Columns of a page at most; wider prose is hard to read.
 const COLUMNS_MAX: usize = 80;
 
