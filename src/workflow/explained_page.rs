@@ -13,8 +13,8 @@ use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry, nearest}
 use crate::report::table::{Align, fit, fold};
 use crate::tunables::{TUNABLES, named};
 
-/// The page about the policy file.
-const POLICY: &str = include_str!("../../docs/policy.md");
+/// The page about the policy file; its man page is made from the same text.
+pub const POLICY: &str = include_str!("../../docs/policy.md");
 /// Columns of a page at most; wider prose is hard to read.
 const COLUMNS_MAX: usize = 80;
 

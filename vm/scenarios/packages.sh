@@ -15,8 +15,9 @@ isolated() { cat /sys/fs/cgroup/cpuset.cpus.isolated; }
 # Everything on disk that is not a log, and not the package managers' own. A directory changes its time when a file
 # in it comes and goes.
 files() {
-    find / -xdev \( -path /var/lib/dpkg -o -path /var/lib/rpm -o -path /var/log -o -path /var/lib/systemd -o -path /tmp \
-        -o -path /root -o -path /host -o -path /run \) -prune -o -type d -printf '%m %u %p\n' -o -printf '%m %u %s %T@ %p %l\n' | sort
+    find / -xdev \( -path /var/lib/dpkg -o -path /var/lib/rpm -o -path /var/log -o -path /var/lib/systemd \
+        -o -path /tmp -o -path /root -o -path /host -o -path /run \) -prune \
+        -o -type d -printf '%m %u %p\n' -o -printf '%m %u %s %T@ %p %l\n' | sort
     [ ! -e /boot/grub ] || find /boot /etc/default/grub /etc/grub.d -type f ! -name grubenv -exec sha256sum {} + | sort
 }
 running_services() { # each with the start of its present run

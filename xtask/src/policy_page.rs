@@ -1,12 +1,11 @@
 //! The man page of the policy file, from `docs/policy.md`: one text for both.
 
 use super::roff::{FILES, date, roff};
+use cpushield::workflow::explained_page::POLICY;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::fs;
 use std::io;
 use std::path::Path;
-
-const POLICY: &str = include_str!("../../docs/policy.md");
 
 /// Writes `cpushield-policy.5`.
 pub fn write(dir: &Path) -> io::Result<()> {
