@@ -26,11 +26,19 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let runs: Vec<WatchedRun<'_>> = observations.iter().map(LabelledDocument::run).collect();
     blocks.extend(runs.iter().filter_map(WatchedRun::breach_block));
     for run in &runs {
-        let title = format!("Each CPU and witness: {}", run.name);
+        let name = run.name;
+        let title = format!("Each CPU and witness: {name}");
         // The title has the name.
         let run = WatchedRun { name: "", ..*run };
-        let inner = run.cpu_blocks().into_iter().chain([run.witness_block()]);
-        blocks.push(ReportBlock::Fold { title, blocks: inner.collect() });
+        let mut inner = run.cpu_blocks();
+        inner.push(run.witness_block());
+        // A list of all tables, as screen readers have, shows the caption alone.
+        for block in &mut inner {
+            if let ReportBlock::Table(table) = block {
+                table.caption = format!("{} ({name})", table.caption);
+            }
+        }
+        blocks.push(ReportBlock::Fold { title, blocks: inner });
     }
     blocks.extend(blind_spot_block(&runs));
     blocks
