@@ -25,9 +25,9 @@ pub fn matches(glob: &str, text: &str) -> bool {
     }
     let Some(c) = tail.next() else { return false };
     let tail = tail.as_str();
-    match first {
-        '?' => matches(rest, tail),
-        '[' if let Some(bracket) = split_bracket(rest) => {
+    match (first, split_bracket(rest)) {
+        ('?', _) => matches(rest, tail),
+        ('[', Some(bracket)) => {
             is_member(bracket.members, c) != bracket.negated && matches(bracket.rest, tail)
         }
         _ => first == c && matches(rest, tail),

@@ -30,7 +30,7 @@ pub struct TryArgs {
 
 /// The limits of `--for`. A shorter watch shows nothing; `verify` is for longer ones.
 const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_mins(10);
+const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// Runs the subcommand.
 ///
 /// # Errors

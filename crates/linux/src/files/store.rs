@@ -8,8 +8,9 @@ use crate::event_log::{EventLog, log_result};
 use crate::files::atomic_file;
 use crate::regular::{OpenError, open_regular};
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -143,10 +144,10 @@ impl Store {
             Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::open(Operation::Lock, &path, e)),
         };
-        match file.try_lock_shared() {
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => return Ok(None),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(e)) => return Err(Error::io(Operation::Lock, &path, e)),
+            Err(Errno::WOULDBLOCK) => {}
+            Err(e) => return Err(Error::io(Operation::Lock, &path, e.into())),
         }
         let mut text = String::new();
         let _ = file.read_to_string(&mut text);
@@ -178,9 +179,9 @@ impl Store {
             answer => answer,
         }
         .map_err(|e| Error::open(Operation::Lock, &path, e))?;
-        match file.try_lock() {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+            Err(Errno::WOULDBLOCK) => {
                 let mut text = String::new();
                 // The holder may not have written its process ID yet.
                 let pid =
@@ -192,7 +193,7 @@ impl Store {
                     cause: ErrorCause::Held { pid },
                 });
             }
-            Err(TryLockError::Error(e)) => return Err(Error::io(Operation::Lock, &path, e)),
+            Err(e) => return Err(Error::io(Operation::Lock, &path, e.into())),
         }
         let pid = format!("{}\n", std::process::id());
         // The process ID is only informative; a full disk must not prevent undo.

@@ -381,8 +381,6 @@ pub(crate) mod tests {
     }
 
     static NO_GAPS: AtomicU64 = AtomicU64::new(0);
-    /// A ring without slots.
-    const NO_RING: GapSink<'_> = GapSink { written: &NO_GAPS, slots: &[] };
 
     /// Counts the calling thread's allocations.
     struct AllocationCounter;
@@ -432,7 +430,7 @@ pub(crate) mod tests {
     fn the_hot_loop_ends_when_the_phase_changes() {
         let (phase, last_tick) = (AtomicU32::new(1), AtomicU64::new(0));
         let limits = LoopLimits { phase: 3, deadline: u64::MAX, threshold: u64::MAX };
-        let seen = spin(&phase, &last_tick, limits, NO_RING);
+        let seen = spin(&phase, &last_tick, limits, GapSink { written: &NO_GAPS, slots: &[] });
         assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
     }
 
@@ -485,7 +483,7 @@ pub(crate) mod tests {
         let spin_briefly = || {
             let (phase, last_tick) = (AtomicU32::new(3), AtomicU64::new(0));
             let limits = LoopLimits { phase: 3, deadline: ticks() + 20_000_000, threshold: 1 };
-            spin(&phase, &last_tick, limits, NO_RING).loops > 0
+            spin(&phase, &last_tick, limits, GapSink { written: &NO_GAPS, slots: &[] }).loops > 0
         };
         assert_eq!(without_system_calls(spin_briefly), ProcessEnd::Exited(0));
         let call_kernel = || process::getppid().is_some();
