@@ -51,9 +51,13 @@ fn line(words: &str, cpu: usize) -> String {
     format!("{} --state /nonexistent/cpushield", words.replace("CPU", &cpu.to_string()))
 }
 
+/// Starts a program with the default action for SIGHUP: this test may run below nohup(1).
+const FRESH: [&str; 2] = ["env", "--default-signal=HUP"];
+
 fn start(words: &str, cpu: usize) -> Child {
-    let mut command = Command::new(PROGRAM);
-    command.args(line(words, cpu).split_whitespace()).stdin(Stdio::null());
+    let mut command = Command::new(FRESH[0]);
+    command.arg(FRESH[1]).arg(PROGRAM).args(line(words, cpu).split_whitespace());
+    command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -168,9 +172,10 @@ fn each_subcommand_ends_when_its_terminal_closes() {
         "latency timer --cpus CPU --other --for 2s",
         "watch --interval 100ms",
     ];
-    let cases = LONG.iter().map(|words| ("", *words));
-    for (before, words) in cases.chain(ignoring.map(|words| ("trap \"\" HUP; ", words))) {
-        let shell = format!("{before}exec {PROGRAM} {}", line(words, cpu));
+    let fresh = format!("exec {} ", FRESH.join(" "));
+    let cases = LONG.iter().map(|words| (fresh.as_str(), *words));
+    for (before, words) in cases.chain(ignoring.map(|words| ("trap \"\" HUP; exec ", words))) {
+        let shell = format!("{before}{PROGRAM} {}", line(words, cpu));
         let mut script = Command::new("script")
             .args(["-qec", &shell, "/dev/null"])
             .stdin(Stdio::piped())
