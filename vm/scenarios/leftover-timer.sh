@@ -29,16 +29,28 @@ status "apply a plan that does not sweep" 0 cpushield apply /tmp/plan
 # kernel/time/timer.c), also under a program that started there without a tick. If the program had a tick at first (a
 # guess, by tick_nohz_idle_update_tick() in tick-sched.c, 6.12), no interrupt is sent, and the sampler starts again.
 for try in 1 2 3 4 5 6 7 8; do
-    cpushield verify --fix --for 4s >/tmp/fixed 2>&1
-    ! grep -q '^Round 2' /tmp/fixed || break
+    cpushield verify --fix --for 4s --json >/tmp/fixed 2>/tmp/errors
+    ! python3 -c 'import json; exit(len(json.load(open("/tmp/fixed"))["rounds"]) < 2)' || break
     sleep 1
 done
 echo "# looked $try times"
-cat /tmp/fixed
-first=$(sed -n '1,/^Round 2/p' /tmp/fixed)
-last=$(sed -n '/^Round 2/,$p' /tmp/fixed)
-claim "the kick is named, with its remedy" grep -q 'ipi-call *nohz_full_kick_func .*cpu-hotplug-cycle' <<<"$first"
-claim "it is swept away" grep -q '^    cpu-hotplug-cycle  *CPU 3 offline and online$' <<<"$first"
-claim "and that timer kicks no more" eval '! grep -q tcp_keepalive_timer <<<"$last"'
+cat /tmp/errors
+of_rounds() { # a condition on the rounds
+    python3 -c '
+import json, sys
+rounds = json.load(open("/tmp/fixed"))["rounds"]
+leaks = [[leak for cpu in it["verdict"]["cpus"] for leak in cpu["leaks"]] for it in rounds]
+if not eval(sys.argv[1]):
+    sys.exit(json.dumps([leaks, [it["done"] for it in rounds]])[:3000])
+' "$1" 2>&1
+}
+claim "the kick is named, with its remedy" of_rounds 'any(
+    leak["interruptions"]["cause"] == "ipi-call"
+    and leak["interruptions"]["culprit"]["text"].startswith("nohz_full_kick_func")
+    and (leak["remedy"] or {}).get("tunable") == "cpu-hotplug-cycle"
+    for leak in leaks[0])'
+claim "it is swept away" of_rounds 'any(
+    fix["tunable"] == "cpu-hotplug-cycle" and fix["result"] == "changed" for fix in rounds[0]["done"])'
+claim "and that timer kicks no more" of_rounds '"tcp_keepalive_timer" not in json.dumps(rounds[-1])'
 status "undo" 0 cpushield undo
 finish
