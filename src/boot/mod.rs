@@ -17,6 +17,7 @@ mod kernel_file;
 mod kernels;
 pub mod kexec;
 pub mod line;
+pub mod lint;
 pub mod loaders;
 pub mod parameters;
 pub mod plan;

@@ -1,7 +1,7 @@
 //! What the running kernel shows: its boot, its CPUs, and whether a parameter is in force.
 
 use cpushield_linux::text::cmdline;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::{CpuSet, Host, Task};
 
 /// The id of this boot; `None` when it cannot be read.
 pub(super) fn boot_id(host: &Host) -> Option<String> {
@@ -45,4 +45,17 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     };
     let name = if cmdline::same_name(name, "nosmt") { "smt" } else { name };
     (Some(format!("{name}: {found}")), Some(same))
+}
+
+/// CPUs with a thread that runs their RCU callbacks: `rcuop/3`, or `rcuos/3` without preemption and
+/// `rcuob/3` before 5.0 (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12). `None`
+/// when no kernel thread is visible, as in a container.
+pub(super) fn offloaded_cpus<'a>(tasks: impl Iterator<Item = &'a Task>) -> Option<CpuSet> {
+    let mut kthreads = tasks.filter(|task| task.kthread).peekable();
+    kthreads.peek()?;
+    let numbers = kthreads.filter_map(|task| {
+        let (flavor, cpu) = task.comm.strip_prefix("rcuo")?.split_once('/')?;
+        ["p", "s", "b"].contains(&flavor).then(|| cpu.parse().ok())?
+    });
+    Some(numbers.collect())
 }

@@ -24,7 +24,8 @@ mod tracing;
 mod virt;
 
 pub use command_line::{
-    CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, isolation_setup,
+    CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, STRICT_RANGE_SINCE,
+    isolation_setup,
 };
 pub use compare::{MachineDifference, differences};
 pub use machine::*;

@@ -5,12 +5,14 @@
 mod difference;
 mod doubt;
 mod kernel_rule;
+mod lint_finding;
 mod reason;
 mod warning;
 
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
 pub use kernel_rule::KernelRule;
+pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
 
