@@ -1,5 +1,8 @@
 //! What the running kernel shows: its boot, its CPUs, and whether a parameter is in force.
 
+use super::document::LintFinding;
+use super::lint::lint;
+use crate::survey::Machine;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host, Task};
 
@@ -45,6 +48,18 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     };
     let name = if cmdline::same_name(name, "nosmt") { "smt" } else { name };
     (Some(format!("{name}: {found}")), Some(same))
+}
+
+/// What is wrong with the command line of the running kernel, with the kernel's messages where its
+/// log can be read.
+#[must_use]
+pub fn lint_running(host: &Host, machine: &Machine) -> Vec<LintFinding> {
+    let found = lint(machine, &[]);
+    let with_messages = |finding: &LintFinding| matches!(finding, LintFinding::NotInForce { .. });
+    if !found.iter().any(with_messages) {
+        return found;
+    }
+    lint(machine, &host.kernel_log().unwrap_or_default())
 }
 
 /// CPUs with a thread that runs their RCU callbacks: `rcuop/3`, or `rcuos/3` without preemption and

@@ -1,13 +1,14 @@
 //! Which parameters are written, booted and in force: compares the journal, the loader's menu,
 //! `/proc/cmdline` and the kernel's files. Writes nothing.
 
-use super::document::{BootDifference, BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
+use super::document::{
+    BootDifference, BootJournal, BootStatus, LintFinding, SCHEMA, TrialState, WordStatus,
+};
 use super::error::BootError;
 use super::journal::{read_journal, read_last_trial};
-use super::running_kernel::{boot_id, possible_cpus, read_effect};
+use super::running_kernel::{boot_id, lint_running, read_effect};
 use super::{early, line, loaders, refusals};
-use crate::survey::{CommandLineFault, isolation_setup};
-use cpushield_linux::text::kernel_version::KernelVersion;
+use crate::survey::survey_boot;
 use cpushield_linux::{Host, Store};
 
 /// Reads the status of the boot parameters.
@@ -42,6 +43,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
             WordStatus { word: word.clone(), written, booted, shows, in_force, refusals }
         })
         .collect();
+    let findings = other_findings(host, &words);
     let trial_state = journal.as_ref().and_then(|it| trial_state(host, it, &words, &found));
     let differs = journal
         .as_ref()
@@ -60,7 +62,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         trial_state,
         last_trial: read_last_trial(store)?,
         enabled: early::installed(store)?,
-        faults: command_line_faults(host, &booted, running.as_deref()),
+        findings,
         differs,
         running,
     })
@@ -88,10 +90,16 @@ fn trial_state(
     Some(TrialState::FellBack { since_s })
 }
 
-/// The parameters of its own command line that the running kernel did not accept.
-fn command_line_faults(host: &Host, line: &str, release: Option<&str>) -> Vec<CommandLineFault> {
-    let version = release.and_then(KernelVersion::from_release);
-    isolation_setup(line, &possible_cpus(host), version).faults
+/// Findings about the command line, without those that the status of our own words has.
+fn other_findings(host: &Host, ours: &[WordStatus]) -> Vec<LintFinding> {
+    let mut findings = lint_running(host, &survey_boot(host));
+    findings.retain(|finding| match finding {
+        LintFinding::NotInForce { words, .. } => {
+            !words.iter().all(|word| ours.iter().any(|our| our.word == *word))
+        }
+        _ => true,
+    });
+    findings
 }
 
 /// What differs from what was written, and what to do.

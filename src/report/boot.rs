@@ -1,6 +1,7 @@
 //! The boot documents → blocks. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::{
     BootPlan, BootStatus, Enabled, FileFate, KernelRule, RemovedParameters, SettledAs, TrialBoot,
@@ -306,12 +307,10 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     }
     lines.extend(status.enabled.as_ref().map(enabled_line));
     let differs = status.differs.iter().map(ToString::to_string);
-    let faults = status.faults.iter().map(|fault| format!("{fault}; {}", fault.advice()));
-    lines.extend(
-        differs.chain(faults).map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)),
-    );
+    lines.extend(differs.map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)));
     let words = boot_words(status).into_block();
-    words.into_iter().chain([ReportBlock::Lines(lines)]).collect()
+    let blocks = words.into_iter().chain([ReportBlock::Lines(lines)]);
+    blocks.chain(lint_blocks(&status.findings)).collect()
 }
 
 /// The parameters that cpushield has written, and whether they are in force.

@@ -39,6 +39,21 @@ pub fn topology(host: &Host) -> Topology {
     topology::read_topology(&SurveyReader::new(host), None)
 }
 
+/// Surveys what the command line of the running kernel is about: the kernel, its CPUs, what is
+/// isolated, the default IRQ affinity and the tasks. Writes nothing, and interrupts no CPU.
+#[must_use]
+pub fn survey_boot(host: &Host) -> Machine {
+    let r = SurveyReader::new(host);
+    let kernel = kernel::read_kernel(&r);
+    let topology = topology::read_topology(&r, None);
+    let isolation = isolation::read_isolation(&r, &kernel, &topology);
+    let irq_default = irqs::read_default(&r);
+    let tasks = tasks::read_tasks(&r);
+    let notes = r.into_notes();
+    let machine = Machine { schema: SCHEMA, kernel, topology, isolation, ..Machine::default() };
+    Machine { irq_default, tasks, notes, ..machine }
+}
+
 /// Surveys the machine. `wanted` are the files that tunables need; a `*` matches any name within
 /// one directory.
 #[must_use]

@@ -265,7 +265,10 @@ fn status_reports_isolation_parameters_that_the_running_kernel_ignores() {
     let machine = Machine::debian();
     let line = "ro isolcpus=1 nohz_full=1-3 isolcpus=2 irqaffinity=0-1\n";
     machine.write("proc/cmdline", line);
+    machine.write("boot/config-6.12.9-rt-amd64", "CONFIG_NO_HZ_FULL=y\nCONFIG_CPU_ISOLATION=y\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
     let status = status::status(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(status.findings.len(), 2, "{:#?}", status.findings);
     let text = terminal_blocks(&boot_status_blocks(&status), usize::MAX, &unpainted);
     for fault in [
         "the kernel ignores isolcpus=2: isolcpus=1 comes first and names other CPUs",

@@ -16,7 +16,6 @@ pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
 
-use crate::survey::CommandLineFault;
 use crate::with_text;
 use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
@@ -358,9 +357,21 @@ pub struct BootStatus {
     /// What differs from what was written, and what to do.
     #[serde(with = "with_text::list")]
     pub differs: Vec<BootDifference>,
-    /// Isolation parameters that the running kernel did not accept as written.
+    /// What else is wrong with the command line of the running kernel.
     #[serde(with = "with_text::list")]
-    pub faults: Vec<CommandLineFault>,
+    pub findings: Vec<LintFinding>,
+}
+
+/// What is wrong with the command line of the running kernel: `survey --lint`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommandLineLint {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// `/proc/cmdline`.
+    pub cmdline: String,
+    /// What is wrong; empty when nothing is.
+    #[serde(with = "with_text::list")]
+    pub findings: Vec<LintFinding>,
 }
 
 /// The state of a trial, as far as the running boot shows it.

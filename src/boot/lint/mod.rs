@@ -82,96 +82,92 @@ mod tests {
         texts(&machine(line), &[])
     }
 
+    /// Command lines with their findings.
+    const LINES: &[(&str, &[&str])] = &[
+        ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet splash nosmp nosmap nosmep", &[]),
+        ("mitigations=auto,no_guest_host skew_tick=1 mce=off mce=ignore_ce audit=0", &[]),
+        ("nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 isolcpus=managed_irq,2-3 nohz=on", &[]),
+        ("nmi_watchdog=0 amd_pstate=active tsc=nowatchdog tsc=reliable nohz=off", &[]),
+        (
+            "isolcpus=nohz,domain,1-N isolcpus=nohz,domain,1-N -- nohz_ful=1",
+            &["isolcpus=nohz,domain,1-N is on the command line more than once"],
+        ),
+        (
+            "nohz_ful=2-3 isolcpu=2 rcu_nocb=2 irq_affinity=0",
+            &[
+                "nohz_ful=2-3 looks like a misspelled nohz_full",
+                "isolcpu=2 looks like a misspelled isolcpus",
+                "rcu_nocb=2 looks like a misspelled rcu_nocbs",
+                "irq_affinity=0 looks like a misspelled irqaffinity",
+            ],
+        ),
+        ("nohz_full", &["nohz_full has no value; the kernel does not know the word without one"]),
+        (
+            "isolcpus=2-9",
+            &["isolcpus=2-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the whole \
+                 list"],
+        ),
+        (
+            "rcu_nocbs=2-9 irqaffinity=0-7 workqueue.unbound_cpus=4",
+            &[
+                "rcu_nocbs=2-9 names CPU 4-9, but the last CPU is 3: the kernel uses all CPUs \
+                 instead",
+                "irqaffinity=0-7 names CPU 4-7, but the last CPU is 3: the kernel uses only what \
+                 comes before the error, and the boot CPU",
+                "workqueue.unbound_cpus=4 names CPU 4, but the last CPU is 3: the kernel ignores \
+                 the whole list",
+            ],
+        ),
+        (
+            "nohz_full=two",
+            &["the kernel cannot parse the CPU list of nohz_full=two: the kernel ignores the \
+                 whole list"],
+        ),
+        (
+            "isolcpus=mangaed_irq,2-3",
+            &["isolcpus=mangaed_irq,2-3 has the flag mangaed_irq, which mainline kernels do not \
+                 know; similar: managed_irq"],
+        ),
+        (
+            "isolcpus=2-3 irqaffinity=0,3",
+            &["irqaffinity=0,3 sends interrupts to CPU 3, which isolcpus=2-3 isolates; the \
+                 kernel does not compare the two"],
+        ),
+        (
+            "nohz=off nohz_full=2-3",
+            &["nohz=off keeps the tick on every CPU, so nohz_full=2-3 cannot stop it"],
+        ),
+        (
+            "nohz=off nohz_full=2-3 nohz=on",
+            &["nohz=off has no effect: nohz=on comes later and replaces it"],
+        ),
+        ("nohz_full=0-3", &["nohz_full=0-3 leaves no online CPU for housekeeping"]),
+        (
+            "nohz_full=0-1 isolcpus=2-3",
+            &["nohz_full=0-1 together with isolcpus=2-3 leaves no online CPU for housekeeping"],
+        ),
+        (
+            "skew_tick=1 skew_tick=1 console=tty0 console=tty0",
+            &["skew_tick=1 is on the command line more than once"],
+        ),
+        (
+            "rcu_nocbs=1 rcu-nocbs=2-3",
+            &["rcu_nocbs=1 has no effect: rcu-nocbs=2-3 comes later and replaces it"],
+        ),
+        (
+            "nohz_full=1 nohz_full=2-3",
+            &["the kernel ignores nohz_full=2-3: nohz_full=1 comes first and names other CPUs"],
+        ),
+        (
+            "kthread_cpus=0",
+            &["kthread_cpus=0: mainline kernels do not know it; nohz_full= does the same"],
+        ),
+    ];
+
     #[test]
     fn each_wrong_line_has_its_findings_and_a_good_line_has_none() {
-        let none: &[&str] = &[];
-        for (line, expected) in [
-            ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet splash nosmp nosmap nosmep", none),
-            ("nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 isolcpus=managed_irq,2-3 nohz=on", none),
-            ("nmi_watchdog=0 amd_pstate=active tsc=nowatchdog tsc=reliable nohz=off", none),
-            (
-                "isolcpus=nohz,domain,1-N isolcpus=nohz,domain,1-N -- nohz_ful=1",
-                &["isolcpus=nohz,domain,1-N is on the command line more than once"],
-            ),
-            (
-                "nohz_ful=2-3 isolcpu=2 rcu_nocb=2 irq_affinity=0",
-                &[
-                    "nohz_ful=2-3 looks like a misspelled nohz_full",
-                    "isolcpu=2 looks like a misspelled isolcpus",
-                    "rcu_nocb=2 looks like a misspelled rcu_nocbs",
-                    "irq_affinity=0 looks like a misspelled irqaffinity",
-                ],
-            ),
-            (
-                "nohz_full",
-                &["nohz_full has no value; the kernel does not know the word without one"],
-            ),
-            (
-                "isolcpus=2-9",
-                &[
-                    "isolcpus=2-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the whole \
-                 list",
-                ],
-            ),
-            (
-                "rcu_nocbs=2-9 irqaffinity=0-7 workqueue.unbound_cpus=4",
-                &[
-                    "rcu_nocbs=2-9 names CPU 4-9, but the last CPU is 3: the kernel uses all CPUs \
-                 instead",
-                    "irqaffinity=0-7 names CPU 4-7, but the last CPU is 3: the kernel uses only what \
-                 comes before the error, and the boot CPU",
-                    "workqueue.unbound_cpus=4 names CPU 4, but the last CPU is 3: the kernel ignores \
-                 the whole list",
-                ],
-            ),
-            (
-                "nohz_full=two",
-                &["the kernel cannot parse the CPU list of nohz_full=two: the kernel ignores the \
-                 whole list"],
-            ),
-            (
-                "isolcpus=mangaed_irq,2-3",
-                &[
-                    "isolcpus=mangaed_irq,2-3 has the flag mangaed_irq, which mainline kernels do not \
-                 know; similar: managed_irq",
-                ],
-            ),
-            (
-                "isolcpus=2-3 irqaffinity=0,3",
-                &["irqaffinity=0,3 sends interrupts to CPU 3, which isolcpus=2-3 isolates; the \
-                 kernel does not compare the two"],
-            ),
-            (
-                "nohz=off nohz_full=2-3",
-                &["nohz=off keeps the tick on every CPU, so nohz_full=2-3 cannot stop it"],
-            ),
-            (
-                "nohz=off nohz_full=2-3 nohz=on",
-                &["nohz=off has no effect: nohz=on comes later and replaces it"],
-            ),
-            ("nohz_full=0-3", &["nohz_full=0-3 leaves no online CPU for housekeeping"]),
-            (
-                "nohz_full=0-1 isolcpus=2-3",
-                &["nohz_full=0-1 together with isolcpus=2-3 leaves no online CPU for housekeeping"],
-            ),
-            (
-                "skew_tick=1 skew_tick=1 console=tty0 console=tty0",
-                &["skew_tick=1 is on the command line more than once"],
-            ),
-            (
-                "rcu_nocbs=1 rcu-nocbs=2-3",
-                &["rcu_nocbs=1 has no effect: rcu-nocbs=2-3 comes later and replaces it"],
-            ),
-            (
-                "nohz_full=1 nohz_full=2-3",
-                &["the kernel ignores nohz_full=2-3: nohz_full=1 comes first and names other CPUs"],
-            ),
-            (
-                "kthread_cpus=0",
-                &["kthread_cpus=0: mainline kernels do not know it; nohz_full= does the same"],
-            ),
-        ] {
-            assert_eq!(findings(line), expected, "{line}");
+        for (line, expected) in LINES {
+            assert_eq!(findings(line), *expected, "{line}");
         }
         let unknown = Machine::default();
         assert_eq!(lint(&unknown, &[]), []);

@@ -33,6 +33,9 @@ const WITH_VALUE: &[&str] = &["nohz_full", "isolcpus", "irqaffinity", "workqueue
 /// 6.12).
 const LOOKALIKES: &[&str] = &["nmi_watchdog", "amd_pstate"];
 
+/// Parameters of the catalogue that only kernels of some vendors have.
+const FOREIGN: &[&str] = &["kthread_cpus"];
+
 /// The shortest name that is compared; shorter ones resemble too many others.
 const COMPARED_MIN: usize = 6;
 /// How much longer or shorter a misspelled name may be.
@@ -81,7 +84,7 @@ pub(super) fn unknown_to_kernel(machine: &Machine, params: &[KernelParam]) -> Ve
     let unknown = params.iter().filter_map(|param| {
         let parameter = parameter(param)?;
         let word = to_word(param);
-        if let ParameterOffer::Never(why) = parameter.offer {
+        if let (ParameterOffer::Never(why), true) = (parameter.offer, is_foreign(parameter)) {
             return Some(LintFinding::NotMainline { word, why });
         }
         let why = why_unknown(machine, parameter)?;
@@ -113,6 +116,11 @@ fn why_unknown(machine: &Machine, parameter: &KernelParameter) -> Option<Unknown
     why.or_else(|| no_file.then(|| UnknownReason::NotBuilt { options: parameter.needs.to_vec() }))
 }
 
+/// Whether only kernels of some vendors have the parameter.
+fn is_foreign(parameter: &KernelParameter) -> bool {
+    FOREIGN.contains(&parameter.keyword)
+}
+
 /// The entry of the catalogue for a parameter of the line.
 fn parameter(param: &KernelParam) -> Option<&'static KernelParameter> {
     PARAMETERS.iter().copied().find(|it| cmdline::same_name(it.keyword, &param.name))
@@ -127,10 +135,9 @@ fn misspelled(param: &KernelParam) -> Option<String> {
         return None;
     }
     let compared = PARAMETERS.iter().filter(|it| {
-        let written = !matches!(it.offer, ParameterOffer::Never(_));
-        written && !it.keyword.contains('.') && it.keyword.len() > COMPARED_MIN
+        !is_foreign(it) && !it.keyword.contains('.') && it.keyword.len() > COMPARED_MIN
     });
     let names: Vec<&str> = compared.map(|it| it.keyword).collect();
-    let near = nearest(&name, &names).into_iter();
-    near.filter(|near| near.len().abs_diff(name.len()) <= LENGTH_DIFFERENCE_MAX).next()
+    let mut near = nearest(&name, &names).into_iter();
+    near.find(|near| near.len().abs_diff(name.len()) <= LENGTH_DIFFERENCE_MAX)
 }
