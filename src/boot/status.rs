@@ -22,14 +22,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let running = host.read_line("/proc/sys/kernel/osrelease").ok();
     let words = journal.as_ref().map(|it| it.words.clone()).unwrap_or_default();
     let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
-    let mut kernels: Vec<String> = Vec::new();
-    for entry in &found.entries {
-        let new = !kernels.contains(&entry.version);
-        let has = !words.is_empty() && found.entry_with(&entry.version, &words).is_some();
-        if new && has {
-            kernels.push(entry.version.clone());
-        }
-    }
+    let (kernels, kernels_without) = kernels_by_words(&found, &words);
     // Without a log refusals are unknown; whether a word is in force is still visible.
     let any_booted = words.iter().any(|word| line::has(&booted, word));
     let log = if any_booted { host.kernel_log().unwrap_or_default() } else { Vec::new() };
@@ -57,6 +50,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         words,
         rule: journal.map(|journal| journal.rule),
         kernels,
+        kernels_without,
         next: found.next_boot(),
         trial,
         trial_state,
@@ -66,6 +60,18 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         differs,
         running,
     })
+}
+
+/// The kernels of the menu: those with an entry that has all words, and the others. Both are empty
+/// when there are no words.
+fn kernels_by_words(menu: &loaders::FoundLoader, words: &[String]) -> (Vec<String>, Vec<String>) {
+    let mut versions: Vec<String> = Vec::new();
+    for entry in menu.entries.iter().filter(|_| !words.is_empty()) {
+        if !versions.contains(&entry.version) {
+            versions.push(entry.version.clone());
+        }
+    }
+    versions.into_iter().partition(|version| menu.entry_with(version, words).is_some())
 }
 
 /// The state of the journal's trial; `None` when it has none.

@@ -282,6 +282,10 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
         let kernels = status.kernels.join(", ");
         let kernels = if kernels.is_empty() { "none" } else { &kernels };
         lines.push(TextLine::new(format!("Kernels whose boot entries have them: {kernels}")));
+        if !status.kernels_without.is_empty() {
+            let without = status.kernels_without.join(", ");
+            lines.push(TextLine::new(format!("Kernels without them: {without}")));
+        }
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             let fate = later_kernel(status.loader.as_deref(), rule);
             lines.push(TextLine::new(format!("A kernel that is installed later {fate}")));

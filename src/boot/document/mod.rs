@@ -342,6 +342,8 @@ pub struct BootStatus {
     pub covers_later: bool,
     /// Kernels with an entry that has all words.
     pub kernels: Vec<String>,
+    /// Kernels of the menu without such an entry; empty when `boot apply` wrote nothing.
+    pub kernels_without: Vec<String>,
     /// The running kernel.
     pub running: Option<String>,
     /// Which entry boots next, and why.
