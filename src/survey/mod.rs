@@ -39,19 +39,28 @@ pub fn topology(host: &Host) -> Topology {
     topology::read_topology(&SurveyReader::new(host), None)
 }
 
-/// Surveys what the command line of the running kernel is about: the kernel, its CPUs, what is
-/// isolated, the default IRQ affinity and the tasks. Writes nothing, and interrupts no CPU.
+/// Surveys only the kernel, its CPUs, and what is isolated. Writes nothing, and interrupts no CPU.
+#[must_use]
+pub fn survey_isolation(host: &Host) -> Machine {
+    let r = SurveyReader::new(host);
+    read_boot(&r)
+}
+
+/// Surveys what the command line of the running kernel is about: as [`survey_isolation`], and the
+/// default IRQ affinity and the tasks.
 #[must_use]
 pub fn survey_boot(host: &Host) -> Machine {
     let r = SurveyReader::new(host);
-    let kernel = kernel::read_kernel(&r);
-    let topology = topology::read_topology(&r, None);
-    let isolation = isolation::read_isolation(&r, &kernel, &topology);
-    let irq_default = irqs::read_default(&r);
-    let tasks = tasks::read_tasks(&r);
-    let notes = r.into_notes();
-    let machine = Machine { schema: SCHEMA, kernel, topology, isolation, ..Machine::default() };
-    Machine { irq_default, tasks, notes, ..machine }
+    let (irq_default, tasks) = (irqs::read_default(&r), tasks::read_tasks(&r));
+    Machine { irq_default, tasks, ..read_boot(&r) }
+}
+
+/// What the kernel was booted with.
+fn read_boot(r: &SurveyReader) -> Machine {
+    let kernel = kernel::read_kernel(r);
+    let topology = topology::read_topology(r, None);
+    let isolation = isolation::read_isolation(r, &kernel, &topology);
+    Machine { schema: SCHEMA, kernel, topology, isolation, ..Machine::default() }
 }
 
 /// Surveys the machine. `wanted` are the files that tunables need; a `*` matches any name within

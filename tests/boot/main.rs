@@ -16,7 +16,7 @@ mod trial;
 use cpushield::boot::grub::generator;
 use cpushield::boot::loaders::EntryPosition;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
-use cpushield::boot::running_kernel::read_effect;
+use cpushield::boot::running_kernel::{nohz_full_difference, read_effect};
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
 use cpushield::policy::ShieldRequest;
@@ -324,6 +324,25 @@ fn each_word_is_compared_with_what_the_kernel_shows_for_it() {
     assert_eq!(effect("rcu_nocbs=2-3"), shows("rcuo threads: 2", false));
     machine.write("proc/33/stat", &kernel_thread(33, "rcuop/3"));
     assert_eq!(effect("rcu_nocbs=2-3"), shows("rcuo threads: 2-3", true));
+}
+
+#[test]
+fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel() {
+    let machine = Machine::debian();
+    machine.write("proc/cmdline", "ro nohz_full=1-3\n");
+    let difference = || nohz_full_difference(&machine.host()).map(|it| it.to_string());
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
+    assert_eq!(difference(), None);
+    machine.write("sys/devices/system/cpu/nohz_full", "1-2\n");
+    let differs =
+        "nohz_full=1-3 requests CPU 1-3, but /sys/devices/system/cpu/nohz_full has CPU 1-2";
+    assert_eq!(difference().as_deref(), Some(differs));
+    let message = "NO_HZ: Clearing 3 from nohz_full range for timekeeping";
+    machine.write("dev/kmsg", &format!("4,1,0,-;{message}\n"));
+    assert_eq!(difference(), Some(format!("{differs}; the kernel reported: {message}")));
+    // CPUs that a partition would have added are a difference too.
+    machine.write("sys/devices/system/cpu/nohz_full", "0-3\n");
+    assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
 }
 
 /// The `stat` of a kernel thread (`PF_KTHREAD`, 0x200000).
