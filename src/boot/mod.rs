@@ -11,6 +11,7 @@ mod by_hand;
 mod document;
 pub mod early;
 pub mod error;
+mod foreign_words;
 pub mod grub;
 mod journal;
 mod kernel_file;

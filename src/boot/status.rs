@@ -7,7 +7,7 @@ use super::document::{
 use super::error::BootError;
 use super::journal::{read_journal, read_last_trial};
 use super::running_kernel::{boot_id, lint_running, read_effect};
-use super::{early, line, loaders, refusals};
+use super::{early, foreign_words, line, loaders, refusals};
 use crate::survey::survey_boot;
 use cpushield_linux::{Host, Store};
 
@@ -56,6 +56,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         trial_state,
         last_trial: read_last_trial(store)?,
         enabled: early::installed(store)?,
+        foreign: foreign_words::find(host),
         findings,
         differs,
         running,

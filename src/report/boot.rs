@@ -4,8 +4,8 @@ use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextL
 use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::{
-    BootPlan, BootStatus, Enabled, FileFate, KernelRule, RemovedParameters, SettledAs, TrialBoot,
-    TrialEnd, TrialState, WrittenParameters,
+    BootPlan, BootStatus, Enabled, FileFate, ForeignWord, KernelRule, RemovedParameters, SettledAs,
+    TrialBoot, TrialEnd, TrialState, WrittenParameters,
 };
 use crate::plan::named;
 
@@ -23,6 +23,7 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     let title = "Without a reboot, on the running kernel";
     blocks.extend(ReportBlock::section(title, substitutes.collect()));
     blocks.extend(boot_menu(plan));
+    blocks.extend(foreign_words(&plan.foreign));
     blocks.extend(skipped_and_notes(plan));
     let instructions = plan.instructions.iter().map(|line| match line.starts_with(' ') {
         // An indented line is a line of a file and must stay in one piece.
@@ -31,6 +32,12 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     });
     blocks.extend(ReportBlock::section("By hand", instructions.collect()));
     blocks
+}
+
+/// The parameters that other programs have set, and how to remove them.
+fn foreign_words(words: &[ForeignWord]) -> Vec<ReportBlock> {
+    let lines = words.iter().map(|word| TextLine::new(word.to_string()));
+    ReportBlock::section("Set by other programs or by hand", lines.collect())
 }
 
 /// The parameters, and whether they are already in force.
@@ -314,7 +321,8 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     lines.extend(differs.map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)));
     let words = boot_words(status).into_block();
     let blocks = words.into_iter().chain([ReportBlock::Lines(lines)]);
-    blocks.chain(lint_blocks(&status.findings)).collect()
+    let foreign = foreign_words(&status.foreign);
+    blocks.chain(foreign).chain(lint_blocks(&status.findings)).collect()
 }
 
 /// The parameters that cpushield has written, and whether they are in force.

@@ -5,6 +5,7 @@
 mod by_hand;
 mod data;
 mod early;
+mod foreign;
 mod grub;
 mod init;
 mod kexec;

@@ -4,6 +4,7 @@
 
 mod difference;
 mod doubt;
+mod foreign_word;
 mod kernel_rule;
 mod lint_finding;
 mod reason;
@@ -11,6 +12,7 @@ mod warning;
 
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
+pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
 pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
@@ -54,6 +56,9 @@ pub struct BootPlan {
     /// What the user should know first.
     #[serde(with = "with_text::list")]
     pub warnings: Vec<BootWarning>,
+    /// Parameters that other programs have set.
+    #[serde(with = "with_text::list")]
+    pub foreign: Vec<ForeignWord>,
     /// The steps for the user where nothing is written.
     pub instructions: Vec<String>,
 }
@@ -359,6 +364,9 @@ pub struct BootStatus {
     /// What differs from what was written, and what to do.
     #[serde(with = "with_text::list")]
     pub differs: Vec<BootDifference>,
+    /// Parameters that other programs have set for the next boot.
+    #[serde(with = "with_text::list")]
+    pub foreign: Vec<ForeignWord>,
     /// What else is wrong with the command line of the running kernel.
     #[serde(with = "with_text::list")]
     pub findings: Vec<LintFinding>,
