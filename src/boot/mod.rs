@@ -25,6 +25,7 @@ pub mod plan;
 mod refusals;
 mod restore;
 pub mod running_kernel;
+pub mod running_lint;
 pub mod status;
 pub mod trial;
 mod trial_unit;

@@ -6,7 +6,8 @@ use super::document::{
 };
 use super::error::BootError;
 use super::journal::{read_journal, read_last_trial};
-use super::running_kernel::{boot_id, lint_running, read_effect};
+use super::running_kernel::{boot_id, read_effect};
+use super::running_lint::lint_running;
 use super::{early, foreign_words, line, loaders, refusals};
 use crate::survey::survey_boot;
 use cpushield_linux::{Host, Store};

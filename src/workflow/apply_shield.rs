@@ -7,7 +7,7 @@ use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
 use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, check};
-use crate::boot::running_kernel::nohz_full_difference;
+use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::plan::Plan;

@@ -120,7 +120,7 @@ impl LiveExperimentMachine<'_> {
         let (applied, plan) =
             apply_or_fall_back(&self.work.host, &self.work.store, plan, Some(origin), &mut |_| {})
                 .map_err(classify_apply_error)?;
-        warn_of_nohz_full(&self.work);
+        warn_of_nohz_full(self.work);
         let place = ShieldPlacement::new(&self.work.host, &plan);
         let latency = self.measure_cell(row, column, Some(place));
         // Take the shield down first, even if the measurement failed.

@@ -8,7 +8,7 @@ use crate::survey::{Machine, survey, survey_boot, survey_with_shield};
 use crate::tunables;
 use cpushield_linux::{Host, Store};
 
-pub use crate::boot::running_kernel::lint_running;
+pub use crate::boot::running_lint::lint_running;
 
 /// Surveys the machine. While a shield, or a part of one, is active, the survey skips everything
 /// that would interrupt its CPUs.
