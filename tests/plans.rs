@@ -145,7 +145,7 @@ fn recorded_machines_are_planned_as_expected() {
 fn unrequested_interrupts_are_distinguished_as_in_the_survey() {
     let root = recorded::own().into_iter().find(|(name, _)| name == "6.12-rt-4").unwrap().1;
     let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
-    let survey = terminal_blocks(&report::machine::blocks(&machine), 120, &unpainted);
+    let survey = terminal_blocks(&report::machine::blocks(&machine, &[]), 120, &unpainted);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
     let plan = plan(&machine, &ShieldRequest::default()).unwrap();
     let text = report::plan::blocks(&plan, PlanDetail::Summary);
@@ -171,7 +171,10 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
         };
         for width in [80, 100] {
             for (what, text) in [
-                ("survey", terminal_blocks(&report::machine::blocks(&machine), width, &unpainted)),
+                (
+                    "survey",
+                    terminal_blocks(&report::machine::blocks(&machine, &[]), width, &unpainted),
+                ),
                 (
                     "plan",
                     terminal_blocks(

@@ -1,8 +1,9 @@
 //! Small machines of a few files, each for one fact that the survey must find.
 
+use cpushield::boot::lint::lint;
 use cpushield::policy::ShieldRequest;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
-use cpushield::report::machine::blocks;
+use cpushield::report::machine::{blocks, blocks_with_readiness};
 use cpushield::survey::{
     CgroupMode, CoreKind, IrqMovability, KindSource, Machine, TunableReading, survey,
     survey_with_shield,
@@ -54,10 +55,22 @@ fn isolation_parameters_that_the_kernel_rejects_are_findings() {
     let release = ("/proc/sys/kernel/osrelease", "6.12.9");
     let found = machine("faults", &[("/proc/cmdline", line), release], &[]);
     assert_eq!(found.isolation.isolcpus_domain.to_string(), "1");
-    let names = names(&found.conflicts);
-    for name in ["isolation-lists-differ", "cpus-beyond-last", "irqaffinity-on-isolated"] {
-        assert!(names.contains(&name), "{names:?}");
-    }
+    let texts: Vec<String> = lint(&found, &[]).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "the kernel ignores isolcpus=2-3: isolcpus=1 comes first and names other CPUs",
+            "nohz_full=1-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the whole list",
+            "irqaffinity=0-1 sends interrupts to CPU 1, which isolcpus=1 isolates; the kernel does not \
+         compare the two",
+        ]
+    );
+    let text = terminal_blocks(&blocks_with_readiness(&found, &lint(&found, &[])), 300, &unpainted);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("Verdict: "), "{text}");
+    assert_eq!(lines[1..3], ["", "Kernel command line"], "{text}");
+    let without = terminal_blocks(&blocks_with_readiness(&found, &[]), 300, &unpainted);
+    assert!(!without.contains("Kernel command line"), "{without}");
 }
 
 /// Only a copy of `/sys/devices/system/cpu`, with isolated CPUs and without a governor.
@@ -71,7 +84,7 @@ fn facts_missing_from_a_partial_recording_are_unknown() {
     assert_eq!(found.can_stop_tick(), None);
     assert!(found.power.governors.is_empty());
     assert!(found.notes.iter().any(|note| note.what == governor));
-    let text = terminal_blocks(&blocks(&found), 100, &unpainted);
+    let text = terminal_blocks(&blocks(&found, &[]), 100, &unpainted);
     assert!(
         text.contains("CPU 2: reported as isolated by the kernel; the reason is unknown"),
         "{text}"
@@ -319,7 +332,8 @@ fn part_numbers_and_modules_distinguish_cores_that_frequencies_do_not() {
     assert_eq!(kinds(&found), [small, small, strong, strong]);
     assert_eq!(found.topology.kind_source, Some(KindSource::PartNumber));
     assert!(
-        terminal_blocks(&blocks(&found), 200, &unpainted).contains("core types by part number")
+        terminal_blocks(&blocks(&found, &[]), 200, &unpainted)
+            .contains("core types by part number")
     );
 
     // Two strong cores, and a module of two small ones that is 15 % slower; no PMUs are shown.

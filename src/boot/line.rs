@@ -244,7 +244,8 @@ fn split(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn to_word(param: &cmdline::KernelParam) -> String {
+/// The word of a parsed parameter, without quotes.
+pub(super) fn to_word(param: &cmdline::KernelParam) -> String {
     match &param.value {
         Some(value) => format!("{}={value}", param.name),
         None => param.name.clone(),

@@ -8,6 +8,7 @@ use super::document::{
     SkippedParameter, WantedParameter,
 };
 use super::error::BootError;
+use super::foreign_words;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
@@ -98,6 +99,7 @@ pub fn plan(
         skipped,
         next: found.next_boot(),
         warnings,
+        foreign: foreign_words::find(host),
         rule: kernels.rule,
         instructions,
         kernels: described,
@@ -161,6 +163,7 @@ pub fn for_words(
         rule: KernelRule::Matching { glob: version },
         next: found.next_boot(),
         warnings: found.warnings.clone(),
+        foreign: foreign_words::find(host),
         instructions: match menu {
             Some(_) => Vec::new(),
             None => {

@@ -1,7 +1,9 @@
 //! What the running kernel shows: its boot, its CPUs, and whether a parameter is in force.
 
 use cpushield_linux::text::cmdline;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::{CpuSet, Host, Task};
+
+const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 
 /// The id of this boot; `None` when it cannot be read.
 pub(super) fn boot_id(host: &Host) -> Option<String> {
@@ -20,11 +22,13 @@ pub(super) fn possible_cpus(host: &Host) -> CpuSet {
 pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let path = match name {
-        "nohz_full" => "/sys/devices/system/cpu/nohz_full",
+        "nohz_full" => NOHZ_FULL,
         "irqaffinity" => "/proc/irq/default_smp_affinity",
         "workqueue.unbound_cpus" => "/sys/devices/virtual/workqueue/cpumask",
         "nosmt" => "/sys/devices/system/cpu/smt/control",
         "clocksource" => "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        "isolcpus" => return read_isolated(host, value),
+        "rcu_nocbs" => return read_offloaded(host, value),
         _ => return (None, None),
     };
     let Ok(text) = host.read_line(path) else { return (None, None) };
@@ -45,4 +49,56 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     };
     let name = if cmdline::same_name(name, "nosmt") { "smt" } else { name };
     (Some(format!("{name}: {found}")), Some(same))
+}
+
+/// What the kernel shows for `isolcpus=`: `isolated` for the flag `domain`, `nohz_full` for `nohz`.
+/// It does not show the CPUs of `managed_irq`. From 7.0 live partitions can add CPUs to `isolated`,
+/// so CPUs in addition to those of the word are no difference.
+fn read_isolated(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
+    let Ok(wanted) = cmdline::isolcpus(value, possible_cpus(host).last()) else {
+        return (None, None);
+    };
+    let files = [
+        (wanted.domain, "isolated", "/sys/devices/system/cpu/isolated"),
+        (wanted.nohz, "nohz_full", NOHZ_FULL),
+    ];
+    let (mut shows, mut same) = (Vec::new(), true);
+    for (_, name, path) in files.into_iter().filter(|(requested, ..)| *requested) {
+        let Ok(text) = host.read_line(path) else { continue };
+        let cpus = text.trim().parse::<CpuSet>().unwrap_or_default();
+        same &= wanted.cpus.is_subset(&cpus);
+        shows.push(format!("{name}: {}", text.trim()));
+    }
+    match shows.is_empty() {
+        true => (None, None),
+        false => (Some(shows.join(", ")), Some(same)),
+    }
+}
+
+/// What the kernel shows for `rcu_nocbs=`: a thread for each of its online CPUs. From 5.19 other
+/// CPUs have one too, so more threads are no difference (`rcu_spawn_cpu_nocb_kthread()`,
+/// kernel/rcu/tree_nocb.h, 6.12).
+fn read_offloaded(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
+    let online = host.read_line("/sys/devices/system/cpu/online").unwrap_or_default();
+    let (Ok(wanted), Ok(online)) = (value.parse::<CpuSet>(), online.parse::<CpuSet>()) else {
+        return (None, None);
+    };
+    let tasks = host.tasks().unwrap_or_default();
+    let Some(threads) = offloaded_cpus(tasks.iter()) else { return (None, None) };
+    let shows = if threads.is_empty() { "none".to_owned() } else { threads.to_string() };
+    let same = wanted.intersection(&online).is_subset(&threads);
+    (Some(format!("rcuo threads: {shows}")), Some(same))
+}
+
+/// CPUs with a thread that runs their RCU callbacks: `rcuop/3`, or `rcuos/3` without preemption and
+/// `rcuob/3` before 5.0 (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12). `None`
+/// when no kernel thread is visible, as in a container.
+pub(super) fn offloaded_cpus<'a>(tasks: impl Iterator<Item = &'a Task>) -> Option<CpuSet> {
+    let mut kthreads = tasks.filter(|task| task.kthread).peekable();
+    kthreads.peek()?;
+    let numbers = kthreads.filter_map(|task| {
+        let (flavor, cpu) = task.comm.strip_prefix("rcuo")?.split_once('/')?;
+        ["p", "s", "b"].contains(&flavor).then(|| cpu.parse().ok())?
+    });
+    Some(numbers.collect())
 }

@@ -1,13 +1,15 @@
 //! Which parameters are written, booted and in force: compares the journal, the loader's menu,
 //! `/proc/cmdline` and the kernel's files. Writes nothing.
 
-use super::document::{BootDifference, BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
+use super::document::{
+    BootDifference, BootJournal, BootStatus, LintFinding, SCHEMA, TrialState, WordStatus,
+};
 use super::error::BootError;
 use super::journal::{read_journal, read_last_trial};
-use super::running_kernel::{boot_id, possible_cpus, read_effect};
-use super::{early, line, loaders, refusals};
-use crate::survey::{CommandLineFault, isolation_setup};
-use cpushield_linux::text::kernel_version::KernelVersion;
+use super::running_kernel::{boot_id, read_effect};
+use super::running_lint::lint_running;
+use super::{early, foreign_words, line, loaders, refusals};
+use crate::survey::survey_boot;
 use cpushield_linux::{Host, Store};
 
 /// Reads the status of the boot parameters.
@@ -21,14 +23,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let running = host.read_line("/proc/sys/kernel/osrelease").ok();
     let words = journal.as_ref().map(|it| it.words.clone()).unwrap_or_default();
     let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
-    let mut kernels: Vec<String> = Vec::new();
-    for entry in &found.entries {
-        let new = !kernels.contains(&entry.version);
-        let has = !words.is_empty() && found.entry_with(&entry.version, &words).is_some();
-        if new && has {
-            kernels.push(entry.version.clone());
-        }
-    }
+    let (kernels, kernels_without) = kernels_by_words(&found, &words);
     // Without a log refusals are unknown; whether a word is in force is still visible.
     let any_booted = words.iter().any(|word| line::has(&booted, word));
     let log = if any_booted { host.kernel_log().unwrap_or_default() } else { Vec::new() };
@@ -42,6 +37,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
             WordStatus { word: word.clone(), written, booted, shows, in_force, refusals }
         })
         .collect();
+    let findings = other_findings(host, &words);
     let trial_state = journal.as_ref().and_then(|it| trial_state(host, it, &words, &found));
     let differs = journal
         .as_ref()
@@ -55,15 +51,29 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         words,
         rule: journal.map(|journal| journal.rule),
         kernels,
+        kernels_without,
         next: found.next_boot(),
         trial,
         trial_state,
         last_trial: read_last_trial(store)?,
         enabled: early::installed(store)?,
-        faults: command_line_faults(host, &booted, running.as_deref()),
+        foreign: foreign_words::find(host),
+        findings,
         differs,
         running,
     })
+}
+
+/// The kernels of the menu: those with an entry that has all words, and the others. Both are empty
+/// when there are no words.
+fn kernels_by_words(menu: &loaders::FoundLoader, words: &[String]) -> (Vec<String>, Vec<String>) {
+    let mut versions: Vec<String> = Vec::new();
+    for entry in menu.entries.iter().filter(|_| !words.is_empty()) {
+        if !versions.contains(&entry.version) {
+            versions.push(entry.version.clone());
+        }
+    }
+    versions.into_iter().partition(|version| menu.entry_with(version, words).is_some())
 }
 
 /// The state of the journal's trial; `None` when it has none.
@@ -88,10 +98,16 @@ fn trial_state(
     Some(TrialState::FellBack { since_s })
 }
 
-/// The parameters of its own command line that the running kernel did not accept.
-fn command_line_faults(host: &Host, line: &str, release: Option<&str>) -> Vec<CommandLineFault> {
-    let version = release.and_then(KernelVersion::from_release);
-    isolation_setup(line, &possible_cpus(host), version).faults
+/// Findings about the command line, without those that the status of our own words has.
+fn other_findings(host: &Host, ours: &[WordStatus]) -> Vec<LintFinding> {
+    let mut findings = lint_running(host, &survey_boot(host));
+    findings.retain(|finding| match finding {
+        LintFinding::NotInForce { words, .. } => {
+            !words.iter().all(|word| ours.iter().any(|our| our.word == *word))
+        }
+        _ => true,
+    });
+    findings
 }
 
 /// What differs from what was written, and what to do.

@@ -259,7 +259,7 @@ fn dispatch(ui: &Ui, mut cli: Cli) -> Result<ExitCode, Failure> {
 fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         CliCommand::Try(args) => try_shield::run(ui, &cli.global, &args),
-        CliCommand::Survey(args) => survey::run(ui, &cli.global, &args),
+        CliCommand::Survey(args) => return survey::run(ui, &cli.global, &args),
         CliCommand::Plan(args) => plan::run(ui, &cli.global, &args),
         CliCommand::Apply(args) => apply::run(ui, &cli.global, &args),
         CliCommand::Enable(args) => enable::run(ui, &cli.global, &args),

@@ -2,11 +2,15 @@
 
 use super::GlobalArgs;
 use super::paint::on_terminal;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
+use crate::report::command_line_blocks;
 use crate::report::machine as report;
 use crate::ui::Ui;
-use crate::workflow::machine_survey::{ShieldKnowledge, survey_with_state};
+use crate::workflow::machine_survey::{
+    ShieldKnowledge, lint_command_line, lint_running, survey_with_state,
+};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Show the machine, its isolated CPUs and obstacles to isolation
 ///
@@ -21,14 +25,25 @@ pub struct SurveyArgs {
     /// numbers.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    /// Only show what is wrong with the kernel's command line; exit code 0: nothing, 1: something
+    #[arg(long, conflicts_with = "record")]
+    lint: bool,
 }
 
 /// Runs the subcommand.
 ///
 /// # Errors
-/// The recording cannot be read or created.
-pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failure> {
+/// The recording cannot be read or created, or the command line is unknown.
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<ExitCode, Failure> {
     let mut work = global.open(ui)?;
+    if args.lint {
+        let lint = lint_command_line(&work.host)?;
+        ui.show(&lint, || on_terminal(ui, &command_line_blocks(&lint)))?;
+        return Ok(match lint.findings.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(FailureKind::DoesNotHold.code()),
+        });
+    }
     if let Some(dir) = &args.record {
         work.host = work.host.recording(dir).map_err(|error| {
             let failure = Failure::from(error);
@@ -36,10 +51,13 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failur
         })?;
     }
     let (machine, shield) = survey_with_state(&work.host, &work.store);
+    let findings = lint_running(&work.host, &machine);
     ui.show(&machine, || match shield {
-        ShieldKnowledge::Absent => on_terminal(ui, &report::blocks_with_readiness(&machine)),
+        ShieldKnowledge::Absent => {
+            on_terminal(ui, &report::blocks_with_readiness(&machine, &findings))
+        }
         // On a machine that is already shielded, a plan for another shield proves nothing.
-        ShieldKnowledge::PresentOrUnknown => on_terminal(ui, &report::blocks(&machine)),
+        ShieldKnowledge::PresentOrUnknown => on_terminal(ui, &report::blocks(&machine, &findings)),
     })?;
     if let Some(dir) = &args.record {
         match work.host.recording_failure() {
@@ -47,5 +65,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failur
             None => ui.status(&format!("recorded in {}", dir.display())),
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,11 @@
 //! The boot documents → blocks. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::{
-    BootPlan, BootStatus, Enabled, FileFate, KernelRule, RemovedParameters, SettledAs, TrialBoot,
-    TrialEnd, TrialState, WrittenParameters,
+    BootPlan, BootStatus, Enabled, FileFate, ForeignWord, KernelRule, RemovedParameters, SettledAs,
+    TrialBoot, TrialEnd, TrialState, WrittenParameters,
 };
 use crate::plan::named;
 
@@ -22,6 +23,7 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     let title = "Without a reboot, on the running kernel";
     blocks.extend(ReportBlock::section(title, substitutes.collect()));
     blocks.extend(boot_menu(plan));
+    blocks.extend(foreign_words(&plan.foreign));
     blocks.extend(skipped_and_notes(plan));
     let instructions = plan.instructions.iter().map(|line| match line.starts_with(' ') {
         // An indented line is a line of a file and must stay in one piece.
@@ -30,6 +32,12 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     });
     blocks.extend(ReportBlock::section("By hand", instructions.collect()));
     blocks
+}
+
+/// The parameters that other programs have set, and how to remove them.
+fn foreign_words(words: &[ForeignWord]) -> Vec<ReportBlock> {
+    let lines = words.iter().map(|word| TextLine::new(word.to_string()));
+    ReportBlock::section("Set by other programs or by hand", lines.collect())
 }
 
 /// The parameters, and whether they are already in force.
@@ -281,6 +289,10 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
         let kernels = status.kernels.join(", ");
         let kernels = if kernels.is_empty() { "none" } else { &kernels };
         lines.push(TextLine::new(format!("Kernels whose boot entries have them: {kernels}")));
+        if !status.kernels_without.is_empty() {
+            let without = status.kernels_without.join(", ");
+            lines.push(TextLine::new(format!("Kernels without them: {without}")));
+        }
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             let fate = later_kernel(status.loader.as_deref(), rule);
             lines.push(TextLine::new(format!("A kernel that is installed later {fate}")));
@@ -306,12 +318,11 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     }
     lines.extend(status.enabled.as_ref().map(enabled_line));
     let differs = status.differs.iter().map(ToString::to_string);
-    let faults = status.faults.iter().map(|fault| format!("{fault}; {}", fault.advice()));
-    lines.extend(
-        differs.chain(faults).map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)),
-    );
+    lines.extend(differs.map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)));
     let words = boot_words(status).into_block();
-    words.into_iter().chain([ReportBlock::Lines(lines)]).collect()
+    let blocks = words.into_iter().chain([ReportBlock::Lines(lines)]);
+    let foreign = foreign_words(&status.foreign);
+    blocks.chain(foreign).chain(lint_blocks(&status.findings)).collect()
 }
 
 /// The parameters that cpushield has written, and whether they are in force.

@@ -2,7 +2,9 @@
 //! conflicts with a shield, and what could not be read. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::lint::lint_blocks;
 use super::table::many;
+use crate::boot::LintFinding;
 use crate::plan::Readiness;
 use crate::survey::{CgroupMode, CoreKind, Irq, IrqMovability, Machine, SurveyFinding, Topology};
 use cpushield_linux::CpuSet;
@@ -15,10 +17,11 @@ const CPUS_MAX: usize = 32;
 /// Names that one line lists; the others are counted.
 const NAMES_MAX: usize = 6;
 
-/// The blocks of `cpushield survey`.
+/// The blocks of `cpushield survey`; `findings` are those about the kernel's command line.
 #[must_use]
-pub fn blocks(machine: &Machine) -> Vec<ReportBlock> {
-    let mut blocks = vec![facts(machine)];
+pub fn blocks(machine: &Machine, findings: &[LintFinding]) -> Vec<ReportBlock> {
+    let mut blocks = lint_blocks(findings);
+    blocks.push(facts(machine));
     blocks.extend(ReportBlock::section("CPUs", tree(&machine.topology)));
     blocks.extend(background(machine));
     blocks
@@ -26,7 +29,7 @@ pub fn blocks(machine: &Machine) -> Vec<ReportBlock> {
 
 /// The blocks of a machine without a shield: also whether it is ready for one, and what to do next.
 #[must_use]
-pub fn blocks_with_readiness(machine: &Machine) -> Vec<ReportBlock> {
+pub fn blocks_with_readiness(machine: &Machine, findings: &[LintFinding]) -> Vec<ReportBlock> {
     let readiness = Readiness::assess(machine);
     let tone = match readiness {
         Readiness::Ready => TextTone::Good,
@@ -34,7 +37,7 @@ pub fn blocks_with_readiness(machine: &Machine) -> Vec<ReportBlock> {
         Readiness::Cannot { .. } => TextTone::Bad,
     };
     let mut blocks = vec![ReportBlock::Lines(vec![TextLine::remark(tone, "Verdict", &readiness)])];
-    blocks.extend(self::blocks(machine));
+    blocks.extend(self::blocks(machine, findings));
     if let Some(next) = readiness.next_step() {
         let next = TextLine::remark(TextTone::Plain, "Next", next);
         blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![next])]);

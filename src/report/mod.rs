@@ -8,6 +8,7 @@ pub mod experiment;
 pub mod fix_report;
 pub mod latency;
 mod limits;
+mod lint;
 pub mod linuxcnc;
 pub mod machine;
 pub mod moment;
@@ -23,3 +24,4 @@ pub use boot::{
     boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
     boot_written_blocks, enabled_line,
 };
+pub use lint::command_line_blocks;

@@ -22,7 +22,7 @@ pub const LIST_PER_KIND_SINCE: KernelVersion = KernelVersion::new(5, 18);
 /// The first kernel whose list parser always ends at the last possible CPU: `nr_cpumask_bits` is
 /// `nr_cpu_ids` (include/linux/cpumask.h, 6.3, commit 596ff4a09b89). Before, that was so with
 /// `CONFIG_CPUMASK_OFFSTACK` only; kernels before 5.18 compare with `nr_cpu_ids` themselves.
-const STRICT_RANGE_SINCE: KernelVersion = KernelVersion::new(6, 3);
+pub const STRICT_RANGE_SINCE: KernelVersion = KernelVersion::new(6, 3);
 
 /// A parameter that the kernel does not accept as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,8 @@
 //! Programs and settings that work against isolation, each with advice.
 
-use super::command_line::isolation_setup;
 use super::reader::SurveyReader;
 use super::{CgroupMode, Machine, SurveyFinding};
-use cpushield_linux::text::kernel_version::{KernelVersion, RT_GROUP_SCHED_SINCE};
+use cpushield_linux::text::kernel_version::RT_GROUP_SCHED_SINCE;
 
 /// Programs by command name: what they do, and the advice.
 const PROGRAMS: &[(&str, &str, &str)] = &[
@@ -115,7 +114,7 @@ fn find_programs(machine: &Machine) -> Vec<SurveyFinding> {
 
 fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     let isolation = &machine.isolation;
-    let mut found = command_line_faults(machine);
+    let mut found = Vec::new();
     if !isolation.isolcpus_domain.is_empty() {
         let cpus = &isolation.isolcpus_domain;
         found.push(finding(
@@ -142,14 +141,6 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
         ));
     }
     found
-}
-
-/// Isolation parameters that the kernel did not accept as written.
-fn command_line_faults(machine: &Machine) -> Vec<SurveyFinding> {
-    let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
-    let version = machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
-    let setup = isolation_setup(line, &machine.topology.possible, version);
-    setup.faults.iter().map(|it| finding(it.name(), it.to_string(), it.advice())).collect()
 }
 
 /// Cpusets with exclusive CPUs that are not ours (ours have this program's name).

@@ -49,8 +49,12 @@ pub(super) fn read_irqs(r: &SurveyReader, shielded: &CpuSet) -> (Vec<Irq>, Optio
             actions,
         });
     }
-    let default = r.set(&[(&format!("{IRQ}/default_smp_affinity"), Mask)]);
-    (irqs, default)
+    (irqs, read_default(r))
+}
+
+/// The default affinity of interrupts that are requested later.
+pub(super) fn read_default(r: &SurveyReader) -> Option<CpuSet> {
+    r.set(&[(&format!("{IRQ}/default_smp_affinity"), Mask)])
 }
 
 /// The two files that show one CPU set of an interrupt: as a mask and as a list.

@@ -30,13 +30,14 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
         found.isolcpus_domain = setup.cpus(IsolationKind::Domain);
         found.managed_irq = setup.cpus(IsolationKind::ManagedIrq);
     }
-    for value in cmdline::values(&params, "rcu_nocbs") {
+    // The last one counts: rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 6.7) parses into a new mask.
+    if let Some(value) = cmdline::values(&params, "rcu_nocbs").last() {
         let cpus = CpuSet::parse_list(value, last).unwrap_or_else(|error| {
             // rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 6.12) then uses all CPUs.
             r.note("rcu_nocbs= of the command line", format!("{error}; the kernel uses all CPUs"));
             topology.possible.clone()
         });
-        found.rcu_nocbs = found.rcu_nocbs.union(&cpus.intersection(&topology.possible));
+        found.rcu_nocbs = cpus.intersection(&topology.possible);
     }
     // The kernel offloads the callbacks of nohz_full CPUs too (rcu_organize_nocb_kthreads()).
     if let Some(nohz_full) = &found.nohz_full {

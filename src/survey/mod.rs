@@ -24,7 +24,8 @@ mod tracing;
 mod virt;
 
 pub use command_line::{
-    CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, isolation_setup,
+    CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, STRICT_RANGE_SINCE,
+    isolation_setup,
 };
 pub use compare::{MachineDifference, differences};
 pub use machine::*;
@@ -36,6 +37,30 @@ use reader::SurveyReader;
 #[must_use]
 pub fn topology(host: &Host) -> Topology {
     topology::read_topology(&SurveyReader::new(host), None)
+}
+
+/// Surveys only the kernel, its CPUs, and what is isolated. Writes nothing, and interrupts no CPU.
+#[must_use]
+pub fn survey_isolation(host: &Host) -> Machine {
+    let r = SurveyReader::new(host);
+    read_boot(&r)
+}
+
+/// Surveys what the command line of the running kernel is about: as [`survey_isolation`], and the
+/// default IRQ affinity and the tasks.
+#[must_use]
+pub fn survey_boot(host: &Host) -> Machine {
+    let r = SurveyReader::new(host);
+    let (irq_default, tasks) = (irqs::read_default(&r), tasks::read_tasks(&r));
+    Machine { irq_default, tasks, ..read_boot(&r) }
+}
+
+/// What the kernel was booted with.
+fn read_boot(r: &SurveyReader) -> Machine {
+    let kernel = kernel::read_kernel(r);
+    let topology = topology::read_topology(r, None);
+    let isolation = isolation::read_isolation(r, &kernel, &topology);
+    Machine { schema: SCHEMA, kernel, topology, isolation, ..Machine::default() }
 }
 
 /// Surveys the machine. `wanted` are the files that tunables need; a `*` matches any name within

@@ -7,6 +7,7 @@ use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
 use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, check};
+use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::plan::Plan;
@@ -79,7 +80,17 @@ pub fn apply_with_progress(
             }
         });
     bar.end();
-    Ok(applied?)
+    let applied = applied?;
+    warn_of_nohz_full(work);
+    Ok(applied)
+}
+
+/// Warns when the kernel shows other CPUs without tick than its command line requests. A shield
+/// was just applied: proposed kernels change these CPUs with each partition.
+pub(super) fn warn_of_nohz_full(work: &WorkContext<'_>) {
+    if let Some(finding) = nohz_full_difference(&work.host) {
+        work.ui.warn(&format!("{finding}; {}", finding.advice()));
+    }
 }
 
 /// Plans a request. Also returns what the plan was made from.

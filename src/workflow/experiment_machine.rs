@@ -1,6 +1,7 @@
 //! The live machine of an experiment: applies the configuration of a row, measures a column and
 //! undoes everything. It also boots with other parameters and returns to the original boot.
 
+use super::apply_shield::warn_of_nohz_full;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::load_options::{LoadCpus, LoadOptions};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
@@ -119,6 +120,7 @@ impl LiveExperimentMachine<'_> {
         let (applied, plan) =
             apply_or_fall_back(&self.work.host, &self.work.store, plan, Some(origin), &mut |_| {})
                 .map_err(classify_apply_error)?;
+        warn_of_nohz_full(self.work);
         let place = ShieldPlacement::new(&self.work.host, &plan);
         let latency = self.measure_cell(row, column, Some(place));
         // Take the shield down first, even if the measurement failed.

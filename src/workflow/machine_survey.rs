@@ -1,10 +1,14 @@
 //! Surveys the machine with what the journal of the active shield knows.
 
 use crate::apply;
+use crate::boot::{self, CommandLineLint};
+use crate::failure::Failure;
 use crate::plan::Plan;
-use crate::survey::{Machine, survey, survey_with_shield};
+use crate::survey::{Machine, survey, survey_boot, survey_with_shield};
 use crate::tunables;
 use cpushield_linux::{Host, Store};
+
+pub use crate::boot::running_lint::lint_running;
 
 /// Surveys the machine. While a shield, or a part of one, is active, the survey skips everything
 /// that would interrupt its CPUs.
@@ -50,4 +54,14 @@ pub fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
     let outcomes = apply::outcomes(host, store).unwrap_or_default();
     tunables::complete_survey(&mut machine, plan, &outcomes);
     machine
+}
+
+/// What is wrong with the command line of the running kernel.
+///
+/// # Errors
+/// The command line cannot be read.
+pub fn lint_command_line(host: &Host) -> Result<CommandLineLint, Failure> {
+    let cmdline = host.read_line("/proc/cmdline")?;
+    let findings = lint_running(host, &survey_boot(host));
+    Ok(CommandLineLint { schema: boot::SCHEMA, cmdline, findings })
 }

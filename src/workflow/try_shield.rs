@@ -1,5 +1,6 @@
 //! Shields CPUs for a few seconds, verifies the shield and undoes everything.
 
+use super::apply_shield::warn_of_nohz_full;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::shield_options::ShieldOptions;
 use super::undo_watchdog::{TRY_SHIELD, UndoWatchdog};
@@ -115,6 +116,7 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let origin = PlanOrigin { machine, request };
     let (applied, plan) =
         apply_or_fall_back(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
+    warn_of_nohz_full(work);
     let plan = &plan;
     let group = ShieldPlacement::new(host, plan).group;
     let shielded = watch_cpus(stage, group, &format!("CPU {cpus} shielded"));

@@ -176,3 +176,56 @@ fn real_environment_blocks_are_parsed_and_parameters_of_tuned_count() {
     }
     assert!(read > 8, "{read}");
 }
+
+/// Command lines of machines that were recorded, and of the boot entries below `boot/`, with CPUs
+/// for the widest list on them. Every finding was judged: the expected ones are true.
+#[test]
+fn real_command_lines_have_no_findings_but_true_ones() {
+    let Some(boot) = super::others::find_boot_data() else { return };
+    let data = boot.parent().unwrap();
+    let table = std::fs::read_to_string(data.join("interrupts/kernel-cmdlines.tsv")).unwrap();
+    let rows = table.lines().skip(1).filter_map(|row| row.rsplit('\t').next());
+    let mut lines: Vec<String> = rows.map(str::to_owned).collect();
+    let (mut recorded, mut loaders) = (Vec::new(), Vec::new());
+    collect_files(&data.join("interrupts"), &mut recorded);
+    collect_files(&boot, &mut loaders);
+    for file in recorded {
+        let name = file.file_name().unwrap().to_string_lossy().to_lowercase();
+        if name.ends_with("cmdline") {
+            lines.push(std::fs::read_to_string(&file).unwrap());
+        }
+    }
+    for file in loaders {
+        let bytes = std::fs::read(&file).unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        lines.extend(text.lines().filter_map(entry_arguments));
+        if file.ends_with("pi-gen-cmdline.txt") {
+            lines.push(text);
+        }
+    }
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for line in &lines {
+        let mut machine = cpushield::survey::Machine::default();
+        machine.kernel.cmdline = Some(line.clone());
+        machine.topology.possible = "0-127".parse().unwrap();
+        for finding in cpushield::boot::lint::lint(&machine, &[]) {
+            *found.entry(finding.to_string()).or_default() += 1;
+        }
+    }
+    eprintln!("{} command lines, findings: {found:#?}", lines.len());
+    assert!(lines.len() > 250, "{}", lines.len());
+    let expected = [("skew_tick=1 is on the command line more than once".to_owned(), 1)];
+    assert_eq!(found, BTreeMap::from(expected));
+}
+
+/// The arguments of a kernel in a line of a loader's file.
+fn entry_arguments(line: &str) -> Option<String> {
+    let (word, rest) = line.trim().split_once(char::is_whitespace)?;
+    let kernel = ["linux", "linux16", "linuxefi", "kernel"].contains(&word);
+    let arguments = ["options", "append"].contains(&word.to_ascii_lowercase().as_str());
+    match (kernel, arguments) {
+        (true, _) => rest.trim().split_once(char::is_whitespace).map(|(_, rest)| rest.to_owned()),
+        (_, true) => Some(rest.to_owned()),
+        _ => None,
+    }
+}

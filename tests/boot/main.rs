@@ -5,6 +5,7 @@
 mod by_hand;
 mod data;
 mod early;
+mod foreign;
 mod grub;
 mod init;
 mod kexec;
@@ -16,6 +17,8 @@ mod trial;
 use cpushield::boot::grub::generator;
 use cpushield::boot::loaders::EntryPosition;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
+use cpushield::boot::running_kernel::read_effect;
+use cpushield::boot::running_lint::nohz_full_difference;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
 use cpushield::policy::ShieldRequest;
@@ -265,7 +268,10 @@ fn status_reports_isolation_parameters_that_the_running_kernel_ignores() {
     let machine = Machine::debian();
     let line = "ro isolcpus=1 nohz_full=1-3 isolcpus=2 irqaffinity=0-1\n";
     machine.write("proc/cmdline", line);
+    machine.write("boot/config-6.12.9-rt-amd64", "CONFIG_NO_HZ_FULL=y\nCONFIG_CPU_ISOLATION=y\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
     let status = status::status(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(status.findings.len(), 2, "{:#?}", status.findings);
     let text = terminal_blocks(&boot_status_blocks(&status), usize::MAX, &unpainted);
     for fault in [
         "the kernel ignores isolcpus=2: isolcpus=1 comes first and names other CPUs",
@@ -299,6 +305,55 @@ fn foreign_or_unparsable_files_are_left_alone() {
 }
 
 #[test]
+fn each_word_is_compared_with_what_the_kernel_shows_for_it() {
+    let machine = Machine::debian();
+    let effect = |word| read_effect(&machine.host(), word);
+    let shows = |text: &str, same| (Some(text.to_owned()), Some(same));
+    machine.write("sys/devices/system/cpu/isolated", "2-3\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "2\n");
+    machine.write("proc/irq/default_smp_affinity", "3\n");
+    assert_eq!(effect("isolcpus=3"), shows("isolated: 2-3", true));
+    assert_eq!(effect("isolcpus=1-3"), shows("isolated: 2-3", false));
+    assert_eq!(effect("isolcpus=nohz,domain,2-3"), shows("isolated: 2-3, nohz_full: 2", false));
+    assert_eq!(effect("isolcpus=managed_irq,2-3"), (None, None));
+    assert_eq!(effect("irqaffinity=0-1"), shows("irqaffinity: 0-1", true));
+    assert_eq!(effect("irqaffinity=0"), shows("irqaffinity: 0-1", false));
+    // Without kernel threads, as in a container, nothing is known about RCU callbacks.
+    assert_eq!(effect("rcu_nocbs=2-3"), (None, None));
+    for (pid, name) in [(2, "kthreadd"), (31, "rcuog/2"), (32, "rcuop/2")] {
+        machine.write(&format!("proc/{pid}/stat"), &kernel_thread(pid, name));
+    }
+    assert_eq!(effect("rcu_nocbs=2-3"), shows("rcuo threads: 2", false));
+    machine.write("proc/33/stat", &kernel_thread(33, "rcuop/3"));
+    assert_eq!(effect("rcu_nocbs=2-3"), shows("rcuo threads: 2-3", true));
+}
+
+#[test]
+fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel() {
+    let machine = Machine::debian();
+    machine.write("proc/cmdline", "ro nohz_full=1-3\n");
+    let difference = || nohz_full_difference(&machine.host()).map(|it| it.to_string());
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
+    assert_eq!(difference(), None);
+    machine.write("sys/devices/system/cpu/nohz_full", "1-2\n");
+    let differs =
+        "nohz_full=1-3 requests CPU 1-3, but /sys/devices/system/cpu/nohz_full has CPU 1-2";
+    assert_eq!(difference().as_deref(), Some(differs));
+    let message = "NO_HZ: Clearing 3 from nohz_full range for timekeeping";
+    machine.write("dev/kmsg", &format!("4,1,0,-;{message}\n"));
+    assert_eq!(difference(), Some(format!("{differs}; the kernel reported: {message}")));
+    // CPUs that a partition would have added are a difference too.
+    machine.write("sys/devices/system/cpu/nohz_full", "0-3\n");
+    assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
+}
+
+/// The `stat` of a kernel thread (`PF_KTHREAD`, 0x200000).
+fn kernel_thread(pid: i32, name: &str) -> String {
+    let zeros = ["0"; 43].join(" ");
+    format!("{pid} ({name}) S 0 0 0 0 -1 2097152 {zeros}\n")
+}
+
+#[test]
 fn status_reports_what_is_written_booted_and_in_force() {
     let machine = Machine::debian();
     let read_status = || status::status(&machine.host(), &machine.store()).unwrap();
@@ -309,6 +364,9 @@ fn status_reports_what_is_written_booted_and_in_force() {
     let word = &seen.words[0];
     assert_eq!((word.written, word.booted, word.in_force), (true, false, Some(false)));
     assert_eq!(seen.kernels, ["6.12.9-rt-amd64"]);
+    assert_eq!(seen.kernels_without, ["6.12.9-amd64"]);
+    let text = terminal_blocks(&boot_status_blocks(&seen), usize::MAX, &unpainted);
+    assert!(text.contains("\nKernels without them: 6.12.9-amd64\n"), "{text}");
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned).to_vec();
     assert_eq!(seen.differs, [BootDifference::EntryNotBooted { words }]);
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3\n");

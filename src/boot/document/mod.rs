@@ -4,17 +4,20 @@
 
 mod difference;
 mod doubt;
+mod foreign_word;
 mod kernel_rule;
+mod lint_finding;
 mod reason;
 mod warning;
 
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
+pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
+pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
 
-use crate::survey::CommandLineFault;
 use crate::with_text;
 use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
@@ -53,6 +56,9 @@ pub struct BootPlan {
     /// What the user should know first.
     #[serde(with = "with_text::list")]
     pub warnings: Vec<BootWarning>,
+    /// Parameters that other programs have set.
+    #[serde(with = "with_text::list")]
+    pub foreign: Vec<ForeignWord>,
     /// The steps for the user where nothing is written.
     pub instructions: Vec<String>,
 }
@@ -341,6 +347,8 @@ pub struct BootStatus {
     pub covers_later: bool,
     /// Kernels with an entry that has all words.
     pub kernels: Vec<String>,
+    /// Kernels of the menu without such an entry; empty when `boot apply` wrote nothing.
+    pub kernels_without: Vec<String>,
     /// The running kernel.
     pub running: Option<String>,
     /// Which entry boots next, and why.
@@ -356,9 +364,24 @@ pub struct BootStatus {
     /// What differs from what was written, and what to do.
     #[serde(with = "with_text::list")]
     pub differs: Vec<BootDifference>,
-    /// Isolation parameters that the running kernel did not accept as written.
+    /// Parameters that other programs have set for the next boot.
     #[serde(with = "with_text::list")]
-    pub faults: Vec<CommandLineFault>,
+    pub foreign: Vec<ForeignWord>,
+    /// What else is wrong with the command line of the running kernel.
+    #[serde(with = "with_text::list")]
+    pub findings: Vec<LintFinding>,
+}
+
+/// What is wrong with the command line of the running kernel: `survey --lint`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommandLineLint {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// `/proc/cmdline`.
+    pub cmdline: String,
+    /// What is wrong; empty when nothing is.
+    #[serde(with = "with_text::list")]
+    pub findings: Vec<LintFinding>,
 }
 
 /// The state of a trial, as far as the running boot shows it.

@@ -8,7 +8,7 @@ use cpushield_linux::{Error, Host};
 const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2", "grub2-mkconfig")];
 
 /// The directory of `grub.cfg`, and the program that generates it.
-pub(super) fn locate(host: &Host) -> Option<(&'static str, &'static str)> {
+pub(in crate::boot) fn locate(host: &Host) -> Option<(&'static str, &'static str)> {
     DIRS.iter().find(|(dir, _)| host.exists(&format!("{dir}/grub.cfg"))).copied()
 }
 

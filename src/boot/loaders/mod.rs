@@ -15,6 +15,8 @@ mod one_shot_entry;
 mod raspberry;
 mod systemd_boot;
 
+pub(super) use grub_environment::locate as locate_grub;
+
 pub use boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
     ParameterAssignment,

@@ -1,6 +1,8 @@
 //! The machine: hardware, kernel, parameters, conflicts with a shield, and what could not be read.
 
+use crate::boot::lint::lint;
 use crate::report::blocks::ReportBlock;
+use crate::report::lint::lint_blocks;
 use crate::report::machine::{background, facts};
 use crate::report::page::material::ReportMaterial;
 
@@ -12,6 +14,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
         if several {
             blocks.push(ReportBlock::Heading(machine.label.clone()));
         }
+        blocks.extend(lint_blocks(&lint(&machine.document, &[])));
         blocks.push(facts(&machine.document));
         blocks.extend(background(&machine.document));
     }

@@ -1,0 +1,244 @@
+//! What is wrong with the command line of the running kernel, and what to do about it. Pure.
+
+use super::reason::UnknownReason;
+use crate::survey::CommandLineFault;
+use crate::with_text;
+use cpushield_linux::CpuSet;
+use serde::Serialize;
+use std::fmt;
+
+/// Something that is wrong with the command line of the running kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "finding", rename_all = "kebab-case")]
+pub enum LintFinding {
+    /// The kernel does not accept an isolation parameter as written.
+    NotAccepted(CommandLineFault),
+    /// The list of a parameter names CPUs beyond the last one.
+    BeyondLast {
+        /// The word.
+        word: String,
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The last possible CPU of this machine.
+        last: usize,
+        /// What the kernel does with the list.
+        effect: BadListEffect,
+        /// Whether the kernel does that for certain; if not, it may skip these CPUs only.
+        certain: bool,
+    },
+    /// The value of a parameter is not a CPU list.
+    NotAList {
+        /// The word.
+        word: String,
+        /// What the kernel does with it.
+        effect: BadListEffect,
+    },
+    /// The kernel knows the parameter only with a value.
+    NoValue {
+        /// The word.
+        word: String,
+    },
+    /// `isolcpus=` has a flag that mainline kernels do not know.
+    UnknownFlag {
+        /// The word.
+        word: String,
+        /// The flag.
+        flag: String,
+        /// The most similar known flag, if one is similar.
+        near: Option<String>,
+    },
+    /// Several `nohz_full=` or `isolcpus=` together leave no online CPU for housekeeping.
+    NoHousekeeping {
+        /// The words.
+        words: Vec<String>,
+    },
+    /// The tick cannot stop although CPUs without tick are requested.
+    NohzOff {
+        /// `nohz=off`.
+        nohz: String,
+        /// The words that request CPUs without tick.
+        words: Vec<String>,
+    },
+    /// A word is on the line more than once.
+    Repeated {
+        /// The word.
+        word: String,
+    },
+    /// A later word sets the same parameter to another value.
+    Overridden {
+        /// The word that has no effect.
+        lost: String,
+        /// The word that stays in force.
+        by: String,
+    },
+    /// A word looks like a misspelled parameter.
+    Misspelled {
+        /// The word.
+        word: String,
+        /// The parameter that it resembles.
+        near: String,
+    },
+    /// This kernel does not know the parameter.
+    UnknownToKernel {
+        /// The word.
+        word: String,
+        /// Why not.
+        #[serde(with = "with_text")]
+        why: UnknownReason,
+    },
+    /// Mainline kernels never had the parameter.
+    NotMainline {
+        /// The word.
+        word: String,
+        /// What to know about it.
+        why: &'static str,
+    },
+    /// The kernel shows something else than the parameter requests.
+    NotInForce {
+        /// The words.
+        words: Vec<String>,
+        /// CPUs that the words request.
+        wanted: CpuSet,
+        /// Where the kernel shows what is in force.
+        source: EffectSource,
+        /// The CPUs that it shows.
+        shows: CpuSet,
+        /// The kernel's own messages about the words; empty when there are none or the log cannot
+        /// be read.
+        messages: Vec<String>,
+    },
+}
+
+/// What a kernel does with a list that it cannot parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BadListEffect {
+    /// It ignores the whole list.
+    Ignored,
+    /// It uses all CPUs.
+    AllCpus,
+    /// It keeps what comes before the error, and adds the boot CPU.
+    CutOff,
+}
+
+impl fmt::Display for BadListEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BadListEffect::Ignored => "the kernel ignores the whole list",
+            BadListEffect::AllCpus => "the kernel uses all CPUs instead",
+            BadListEffect::CutOff => {
+                "the kernel uses only what comes before the error, and the boot CPU"
+            }
+        })
+    }
+}
+
+/// Where a kernel shows which CPUs a parameter has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EffectSource {
+    /// `/sys/devices/system/cpu/nohz_full`.
+    NohzFull,
+    /// `/sys/devices/system/cpu/isolated`.
+    Isolated,
+    /// The kernel threads `rcuop/N` or `rcuos/N`.
+    OffloadThreads,
+    /// `/proc/irq/default_smp_affinity`.
+    DefaultAffinity,
+}
+
+impl fmt::Display for EffectSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EffectSource::NohzFull => "/sys/devices/system/cpu/nohz_full",
+            EffectSource::Isolated => "/sys/devices/system/cpu/isolated",
+            EffectSource::OffloadThreads => "the list of rcuo threads",
+            EffectSource::DefaultAffinity => "/proc/irq/default_smp_affinity",
+        })
+    }
+}
+
+impl LintFinding {
+    /// What to do.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            LintFinding::NotAccepted(fault) => fault.advice(),
+            LintFinding::BeyondLast { .. } => "name only CPUs of /sys/devices/system/cpu/possible",
+            LintFinding::NotAList { .. } => "write a CPU list: 2-3,8",
+            LintFinding::NoValue { .. } => "add an equals sign and a CPU list",
+            LintFinding::UnknownFlag { .. } => {
+                "use only the flags domain, nohz and managed_irq, separated by commas"
+            }
+            LintFinding::NoHousekeeping { .. } => "leave at least one CPU out of these lists",
+            LintFinding::NohzOff { .. } => "remove nohz=off",
+            LintFinding::Repeated { .. } => "keep one of them",
+            LintFinding::Overridden { .. } => "keep only the word that you want",
+            LintFinding::Misspelled { .. } => "correct the word, or remove it",
+            LintFinding::UnknownToKernel { .. } | LintFinding::NotMainline { .. } => {
+                "remove the word, or boot a kernel that knows it"
+            }
+            LintFinding::NotInForce { source: EffectSource::DefaultAffinity, .. } => {
+                "find the program that changed the file, or correct the list"
+            }
+            LintFinding::NotInForce { .. } => "look for the reason in the kernel's log: dmesg",
+        }
+    }
+}
+
+impl fmt::Display for LintFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LintFinding::NotAccepted(fault) => fault.fmt(f),
+            LintFinding::BeyondLast { word, cpus, last, effect, certain } => {
+                write!(f, "{word} names CPU {cpus}, but the last CPU is {last}: {effect}")?;
+                match certain {
+                    true => Ok(()),
+                    false => {
+                        f.write_str(", or it skips these CPUs (without CONFIG_CPUMASK_OFFSTACK)")
+                    }
+                }
+            }
+            LintFinding::NotAList { word, effect } => {
+                write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
+            }
+            LintFinding::NoValue { word } => {
+                write!(f, "{word} has no value; the kernel does not know the word without one")
+            }
+            LintFinding::UnknownFlag { word, flag, near } => {
+                write!(f, "{word} has the flag {flag}, which mainline kernels do not know")?;
+                near.as_ref().map_or(Ok(()), |near| write!(f, "; similar: {near}"))
+            }
+            LintFinding::NoHousekeeping { words } => {
+                write!(f, "{} leaves no online CPU for housekeeping", words.join(" together with "))
+            }
+            LintFinding::NohzOff { nohz, words } => write!(
+                f,
+                "{nohz} keeps the tick on every CPU, so {} cannot stop it",
+                words.join(" and ")
+            ),
+            LintFinding::Repeated { word } => {
+                write!(f, "{word} is on the command line more than once")
+            }
+            LintFinding::Overridden { lost, by } => {
+                write!(f, "{lost} has no effect: {by} comes later and replaces it")
+            }
+            LintFinding::Misspelled { word, near } => {
+                write!(f, "{word} looks like a misspelled {near}")
+            }
+            LintFinding::UnknownToKernel { word, why } => {
+                write!(f, "this kernel ignores {word}: {why}")
+            }
+            LintFinding::NotMainline { word, why } => write!(f, "{word}: {why}"),
+            LintFinding::NotInForce { words, wanted, source, shows, messages } => {
+                let shows =
+                    if shows.is_empty() { "no CPU".to_owned() } else { format!("CPU {shows}") };
+                write!(f, "{} requests CPU {wanted}, but {source} has {shows}", words.join(" "))?;
+                match messages.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, "; the kernel reported: {}", messages.join("; ")),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Compares the words of the command line with what the running kernel shows. Pure.
+
+use super::{lists, online, to_line, version};
+use crate::boot::document::{EffectSource, LintFinding};
+use crate::boot::line::to_word;
+use crate::boot::refusals;
+use crate::boot::running_kernel::offloaded_cpus;
+use crate::survey::{IsolationKind, IsolationSetup, Machine, isolation_setup};
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline::{self, KernelParam};
+
+pub(super) fn find(machine: &Machine, params: &[KernelParam], log: &[String]) -> Vec<LintFinding> {
+    let setup = isolation_setup(&to_line(params), &machine.topology.possible, version(machine));
+    let isolation = &machine.isolation;
+    let mut found = Vec::new();
+    let tick = (IsolationKind::Tick, EffectSource::NohzFull, isolation.nohz_full.as_ref());
+    let domain = (IsolationKind::Domain, EffectSource::Isolated, isolation.isolated.as_ref());
+    for (kind, source, shows) in [tick, domain] {
+        let Some(shows) = shows else { continue };
+        let taken = setup.taken.iter().filter(|it| it.kinds.contains(&kind));
+        let words: Vec<String> = taken.map(|it| it.word.clone()).collect();
+        let wanted = setup.cpus(kind);
+        if !words.is_empty() && !is_in_force(machine, &setup, source, &wanted, shows) {
+            found.push(not_in_force(words, wanted, source, shows, log));
+        }
+    }
+    found.extend(offloading(machine, params, log));
+    found.extend(default_affinity(machine, params, log));
+    found
+}
+
+/// Whether a file of the kernel shows what the words request. From 7.0 live partitions can add
+/// CPUs to `isolated`, so only missing CPUs count there.
+fn is_in_force(
+    machine: &Machine,
+    setup: &IsolationSetup,
+    source: EffectSource,
+    wanted: &CpuSet,
+    shows: &CpuSet,
+) -> bool {
+    let missing = wanted.difference(shows);
+    // The finding about housekeeping CPUs covers the boot CPU, which the kernel leaves out.
+    let kept = missing.len() == 1 && lists::without_housekeeping(machine, setup).is_some();
+    let extra = source == EffectSource::NohzFull && !shows.is_subset(wanted);
+    (missing.is_empty() || kept) && !extra
+}
+
+/// `rcu_nocbs=` without a thread for each of its online CPUs. With the parameter, kernels from
+/// 5.19 start such a thread for every CPU, so only a missing thread says something
+/// (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12).
+fn offloading(machine: &Machine, params: &[KernelParam], log: &[String]) -> Option<LintFinding> {
+    let (word, cpus) = last_list(machine, params, "rcu_nocbs")?;
+    let wanted = cpus.intersection(online(machine));
+    let shows = offloaded_cpus(machine.tasks.iter().map(|placed| &placed.task))?;
+    let source = EffectSource::OffloadThreads;
+    (!wanted.is_subset(&shows)).then(|| not_in_force(vec![word], wanted, source, &shows, log))
+}
+
+/// `irqaffinity=` with other CPUs in the default affinity. The kernel adds the boot CPU, which is
+/// CPU 0 except after kexec (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.4).
+fn default_affinity(
+    machine: &Machine,
+    params: &[KernelParam],
+    log: &[String],
+) -> Option<LintFinding> {
+    let (word, wanted) = last_list(machine, params, "irqaffinity")?;
+    let shows = machine.irq_default.as_ref()?;
+    let expected = wanted.union(&CpuSet::single(0));
+    let source = EffectSource::DefaultAffinity;
+    (!shows.is_subset(&expected)).then(|| not_in_force(vec![word], wanted, source, shows, log))
+}
+
+/// The last word of a parameter with its CPUs; `None` when its list is invalid or names CPUs that
+/// do not exist.
+fn last_list(machine: &Machine, params: &[KernelParam], name: &str) -> Option<(String, CpuSet)> {
+    let param = params.iter().rfind(|param| cmdline::same_name(&param.name, name))?;
+    let possible = &machine.topology.possible;
+    let cpus = CpuSet::parse_list(param.value.as_deref()?, possible.last()).ok()?;
+    cpus.is_subset(possible).then(|| (to_word(param), cpus))
+}
+
+fn not_in_force(
+    words: Vec<String>,
+    wanted: CpuSet,
+    source: EffectSource,
+    shows: &CpuSet,
+    log: &[String],
+) -> LintFinding {
+    let mut messages: Vec<String> = Vec::new();
+    for message in words.iter().flat_map(|word| refusals::find(log, word)) {
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    LintFinding::NotInForce { words, wanted, source, shows: shows.clone(), messages }
+}

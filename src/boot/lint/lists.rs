@@ -1,0 +1,121 @@
+//! Findings about CPU lists: invalid lists, CPUs that do not exist, interrupts on isolated CPUs,
+//! lists without a housekeeping CPU, and a tick that cannot stop. Pure.
+
+use super::{online, to_line, version};
+use crate::boot::document::{BadListEffect, LintFinding};
+use crate::boot::line::to_word;
+use crate::registry::nearest;
+use crate::survey::{IsolationKind, IsolationSetup, Machine, STRICT_RANGE_SINCE, isolation_setup};
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline::{self, KernelParam};
+
+/// Parameters with a CPU list of which the last one counts, and what a kernel does with a list
+/// that it cannot parse:
+/// - `rcu_nocb_setup()`, kernel/rcu/tree_nocb.h (6.7): "bad CPU range, all CPUs set";
+/// - `irq_affinity_setup()`, kernel/irq/irqdesc.c (6.4): ignores the error and adds the boot CPU;
+/// - `workqueue_unbound_cpus_setup()`, kernel/workqueue.c (6.12): "incorrect CPU range, using
+///   default".
+const LISTS: &[(&str, BadListEffect)] = &[
+    ("rcu_nocbs", BadListEffect::AllCpus),
+    ("irqaffinity", BadListEffect::CutOff),
+    ("workqueue.unbound_cpus", BadListEffect::Ignored),
+];
+
+/// The flags of `isolcpus=` (`housekeeping_isolcpus_setup()`, kernel/sched/isolation.c, 7.0).
+const FLAGS: &[&str] = &["domain", "nohz", "managed_irq"];
+
+pub(super) fn find(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
+    let possible = &machine.topology.possible;
+    let setup = isolation_setup(&to_line(params), possible, version(machine));
+    let mut found: Vec<LintFinding> =
+        setup.faults.iter().cloned().map(LintFinding::NotAccepted).collect();
+    if let Some(last) = possible.last() {
+        found.extend(params.iter().filter_map(|param| bad_list(machine, param, last)));
+    }
+    found.extend(params.iter().flat_map(unknown_flags));
+    found.extend(without_housekeeping(machine, &setup));
+    found.extend(nohz_off(params, &setup));
+    found
+}
+
+/// A list that the kernel cannot parse; `isolation_setup` has the valid lists of `nohz_full=` and
+/// `isolcpus=`.
+fn bad_list(machine: &Machine, param: &KernelParam, last: usize) -> Option<LintFinding> {
+    let value = param.value.as_deref()?;
+    let word = to_word(param);
+    let isolates = match param.name.replace('-', "_").as_str() {
+        "nohz_full" => Some(CpuSet::parse_list(value, Some(last)).is_ok()),
+        "isolcpus" => Some(cmdline::isolcpus(value, Some(last)).is_ok()),
+        _ => None,
+    };
+    if let Some(parsed) = isolates {
+        // "incorrect CPU range": housekeeping_setup(), kernel/sched/isolation.c (6.12).
+        let effect = BadListEffect::Ignored;
+        return (!parsed).then_some(LintFinding::NotAList { word, effect });
+    }
+    let (_, effect) = LISTS.iter().find(|(name, _)| cmdline::same_name(name, &param.name))?;
+    let effect = *effect;
+    let Ok(cpus) = CpuSet::parse_list(value, Some(last)) else {
+        return Some(LintFinding::NotAList { word, effect });
+    };
+    let cpus: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
+    let certain = version(machine).is_none_or(|version| version >= STRICT_RANGE_SINCE);
+    (!cpus.is_empty()).then_some(LintFinding::BeyondLast { word, cpus, last, effect, certain })
+}
+
+/// Flags of `isolcpus=` that mainline kernels skip, or before 5.8 refuse together with the list.
+fn unknown_flags(param: &KernelParam) -> Vec<LintFinding> {
+    let value = param.value.as_deref().filter(|_| cmdline::same_name(&param.name, "isolcpus"));
+    let flags = value
+        .unwrap_or_default()
+        .split(',')
+        .take_while(|part| part.starts_with(|c: char| c.is_ascii_alphabetic()))
+        // The words of CPU lists (`bitmap_getnum()` and `bitmap_parse_region()`, lib/bitmap-str.c,
+        // 6.12).
+        .filter(|part| !part.eq_ignore_ascii_case("all") && !part.starts_with("N"));
+    let unknown = flags.filter(|flag| !FLAGS.contains(flag));
+    let findings = unknown.map(|flag| LintFinding::UnknownFlag {
+        word: to_word(param),
+        flag: flag.to_owned(),
+        near: nearest(flag, FLAGS).into_iter().next(),
+    });
+    findings.collect()
+}
+
+/// Lists that name every online CPU. The kernel keeps the boot CPU out of a single list ("must
+/// include one present CPU", `housekeeping_setup()`, kernel/sched/isolation.c, 5.10 and 7.0). Of
+/// two lists that do so together, 7.0 ignores the later one; 6.12 accepts both.
+pub(super) fn without_housekeeping(
+    machine: &Machine,
+    setup: &IsolationSetup,
+) -> Option<LintFinding> {
+    let online = online(machine);
+    let words_of = |kinds: &[IsolationKind]| -> Vec<String> {
+        let taken =
+            setup.taken.iter().filter(|it| kinds.iter().any(|kind| it.kinds.contains(kind)));
+        taken.map(|it| it.word.clone()).collect()
+    };
+    let (tick, domain) = (setup.cpus(IsolationKind::Tick), setup.cpus(IsolationKind::Domain));
+    let kinds: &[IsolationKind] = if online.is_subset(&tick) {
+        &[IsolationKind::Tick]
+    } else if online.is_subset(&domain) {
+        &[IsolationKind::Domain]
+    } else {
+        &[IsolationKind::Tick, IsolationKind::Domain]
+    };
+    let all = tick.union(&domain);
+    let none = !online.is_empty() && online.is_subset(&all);
+    none.then(|| LintFinding::NoHousekeeping { words: words_of(kinds) })
+}
+
+/// `nohz=off` together with CPUs without tick: no CPU ever enters the mode in which its tick can
+/// stop (`tick_nohz_enabled`, kernel/time/tick-sched.c, 6.12). The last `nohz=` counts. Kernels
+/// before 4.5 know only `on` and `off`; since then `kstrtobool()` (lib/kstrtox.c) parses it.
+fn nohz_off(params: &[KernelParam], setup: &IsolationSetup) -> Option<LintFinding> {
+    let nohz = params.iter().rfind(|param| cmdline::same_name(&param.name, "nohz"))?;
+    let value = nohz.value.as_deref()?.to_ascii_lowercase();
+    let off = value.starts_with(['n', 'f', '0']) || value.starts_with("of");
+    let ticks = setup.taken.iter().filter(|it| it.kinds.contains(&IsolationKind::Tick));
+    let words: Vec<String> = ticks.map(|it| it.word.clone()).collect();
+    (off && !words.is_empty()).then(|| LintFinding::NohzOff { nohz: to_word(nohz), words })
+}

@@ -1,0 +1,291 @@
+//! Lint: the command line of the running kernel and the [`Machine`] → [`LintFinding`]s: words that
+//! the kernel refuses, ignores or does not know, that contradict each other, or that are not in
+//! force. Pure. `lists.rs` has the findings about CPU lists, `words.rs` those about words, and
+//! `effects.rs` compares with what the kernel shows.
+
+mod effects;
+mod lists;
+mod words;
+
+use super::document::LintFinding;
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline;
+use cpushield_linux::text::kernel_version::KernelVersion;
+
+/// Finds what is wrong with the command line that the machine was booted with. `log` has the
+/// kernel's messages, and is empty when they cannot be read. An unknown command line has no
+/// findings.
+#[must_use]
+pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
+    let Some(line) = machine.kernel.cmdline.as_deref() else { return Vec::new() };
+    let params = cmdline::parse(line);
+    let unknown = words::unknown_to_kernel(machine, &params);
+    // A word that the kernel does not know has no other fault and no effect.
+    let known: Vec<_> =
+        params.iter().filter(|it| !words::is_named(&unknown, it)).cloned().collect();
+    let mut found = lists::find(machine, &known);
+    found.extend(words::find(&known));
+    found.extend(unknown);
+    found.extend(effects::find(machine, &known, log));
+    let mut distinct: Vec<LintFinding> = Vec::new();
+    for finding in found {
+        if !distinct.contains(&finding) {
+            distinct.push(finding);
+        }
+    }
+    distinct
+}
+
+/// The version of the surveyed kernel.
+fn version(machine: &Machine) -> Option<KernelVersion> {
+    machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor))
+}
+
+/// The words of a line again, without those that [`lint`] leaves out.
+fn to_line(params: &[cmdline::KernelParam]) -> String {
+    params.iter().map(super::line::to_word).collect::<Vec<_>>().join(" ")
+}
+
+/// CPUs that are online, or all possible ones where that is unknown.
+fn online(machine: &Machine) -> &CpuSet {
+    match machine.topology.online.is_empty() {
+        true => &machine.topology.possible,
+        false => &machine.topology.online,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::PlacedThread;
+    use cpushield_linux::{Task, TaskId};
+    use proptest::prelude::*;
+
+    /// A machine with CPUs 0 to 3 and a 6.12 kernel that was booted with this line.
+    fn machine(line: &str) -> Machine {
+        let mut machine = Machine::default();
+        machine.kernel.cmdline = Some(line.to_owned());
+        machine.kernel.version = Some((6, 12));
+        machine.kernel.arch = Some("x86_64".to_owned());
+        machine.topology.possible = "0-3".parse().unwrap();
+        machine.topology.online = "0-3".parse().unwrap();
+        machine
+    }
+
+    fn texts(machine: &Machine, log: &[&str]) -> Vec<String> {
+        let log: Vec<String> = log.iter().map(|&line| line.to_owned()).collect();
+        lint(machine, &log).iter().map(ToString::to_string).collect()
+    }
+
+    fn findings(line: &str) -> Vec<String> {
+        texts(&machine(line), &[])
+    }
+
+    /// Command lines with their findings.
+    const LINES: &[(&str, &[&str])] = &[
+        ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet splash nosmp nosmap nosmep", &[]),
+        ("mitigations=auto,no_guest_host skew_tick=1 mce=off mce=ignore_ce audit=0", &[]),
+        ("nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 isolcpus=managed_irq,2-3 nohz=on", &[]),
+        ("nmi_watchdog=0 amd_pstate=active tsc=nowatchdog tsc=reliable nohz=off", &[]),
+        (
+            "isolcpus=nohz,domain,1-N isolcpus=nohz,domain,1-N -- nohz_ful=1",
+            &["isolcpus=nohz,domain,1-N is on the command line more than once"],
+        ),
+        (
+            "nohz_ful=2-3 isolcpu=2 rcu_nocb=2 irq_affinity=0",
+            &[
+                "nohz_ful=2-3 looks like a misspelled nohz_full",
+                "isolcpu=2 looks like a misspelled isolcpus",
+                "rcu_nocb=2 looks like a misspelled rcu_nocbs",
+                "irq_affinity=0 looks like a misspelled irqaffinity",
+            ],
+        ),
+        ("nohz_full", &["nohz_full has no value; the kernel does not know the word without one"]),
+        (
+            "isolcpus=2-9",
+            &["isolcpus=2-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the whole \
+                 list"],
+        ),
+        (
+            "rcu_nocbs=2-9 irqaffinity=0-7 workqueue.unbound_cpus=4",
+            &[
+                "rcu_nocbs=2-9 names CPU 4-9, but the last CPU is 3: the kernel uses all CPUs \
+                 instead",
+                "irqaffinity=0-7 names CPU 4-7, but the last CPU is 3: the kernel uses only what \
+                 comes before the error, and the boot CPU",
+                "workqueue.unbound_cpus=4 names CPU 4, but the last CPU is 3: the kernel ignores \
+                 the whole list",
+            ],
+        ),
+        (
+            "nohz_full=two",
+            &["the kernel cannot parse the CPU list of nohz_full=two: the kernel ignores the \
+                 whole list"],
+        ),
+        (
+            "isolcpus=mangaed_irq,2-3",
+            &["isolcpus=mangaed_irq,2-3 has the flag mangaed_irq, which mainline kernels do not \
+                 know; similar: managed_irq"],
+        ),
+        (
+            "isolcpus=2-3 irqaffinity=0,3",
+            &["irqaffinity=0,3 sends interrupts to CPU 3, which isolcpus=2-3 isolates; the \
+                 kernel does not compare the two"],
+        ),
+        (
+            "nohz=off nohz_full=2-3",
+            &["nohz=off keeps the tick on every CPU, so nohz_full=2-3 cannot stop it"],
+        ),
+        (
+            "nohz=off nohz_full=2-3 nohz=on",
+            &["nohz=off has no effect: nohz=on comes later and replaces it"],
+        ),
+        ("nohz_full=0-3", &["nohz_full=0-3 leaves no online CPU for housekeeping"]),
+        (
+            "nohz_full=0-1 isolcpus=2-3",
+            &["nohz_full=0-1 together with isolcpus=2-3 leaves no online CPU for housekeeping"],
+        ),
+        (
+            "skew_tick=1 skew_tick=1 console=tty0 console=tty0",
+            &["skew_tick=1 is on the command line more than once"],
+        ),
+        (
+            "rcu_nocbs=1 rcu-nocbs=2-3",
+            &["rcu_nocbs=1 has no effect: rcu-nocbs=2-3 comes later and replaces it"],
+        ),
+        (
+            "nohz_full=1 nohz_full=2-3",
+            &["the kernel ignores nohz_full=2-3: nohz_full=1 comes first and names other CPUs"],
+        ),
+        (
+            "kthread_cpus=0",
+            &["kthread_cpus=0: mainline kernels do not know it; nohz_full= does the same"],
+        ),
+    ];
+
+    #[test]
+    fn each_wrong_line_has_its_findings_and_a_good_line_has_none() {
+        for (line, expected) in LINES {
+            assert_eq!(findings(line), *expected, "{line}");
+        }
+        let unknown = Machine::default();
+        assert_eq!(lint(&unknown, &[]), []);
+    }
+
+    #[test]
+    fn words_that_this_kernel_was_built_without_are_findings() {
+        let mut built = machine("nohz_full=2-3 rcu_nocbs=2-3 isolcpus=2-3 nosoftlockup idle=poll");
+        for (option, value) in [
+            ("CONFIG_NO_HZ_FULL", "n"),
+            ("CONFIG_RCU_NOCB_CPU", "n"),
+            ("CONFIG_CPU_ISOLATION", "n"),
+        ] {
+            built.kernel.config.insert(option.to_owned(), value.to_owned());
+        }
+        let expected = [
+            "this kernel ignores nohz_full=2-3: built without CONFIG_NO_HZ_FULL",
+            "this kernel ignores rcu_nocbs=2-3: built without CONFIG_RCU_NOCB_CPU",
+            "this kernel ignores isolcpus=2-3: built without CONFIG_CPU_ISOLATION",
+            "this kernel ignores nosoftlockup: built without CONFIG_SOFTLOCKUP_DETECTOR",
+        ];
+        assert_eq!(texts(&built, &[]), expected);
+        // Before 4.13 and 4.15 these words needed other options.
+        built.kernel.version = Some((4, 9));
+        assert_eq!(texts(&built, &[]), expected[..2]);
+        let mut arm = machine("idle=poll");
+        arm.kernel.arch = Some("aarch64".to_owned());
+        assert_eq!(
+            texts(&arm, &[]),
+            ["this kernel ignores idle=poll: aarch64 has no such parameter"]
+        );
+        // Without a configuration, the absent file says it.
+        let mut shown = machine("nohz_full=2-3");
+        shown.isolation.isolated = Some(CpuSet::new());
+        assert_eq!(texts(&shown, &[]), expected[..1]);
+    }
+
+    fn kthread(comm: &str) -> PlacedThread {
+        let id = TaskId { tid: 9, started: 1 };
+        let task = Task { id, pid: 9, kthread: true, comm: comm.to_owned(), ..blank_task() };
+        PlacedThread { task, affinity: CpuSet::single(0) }
+    }
+
+    fn blank_task() -> Task {
+        Task {
+            id: TaskId { tid: 1, started: 1 },
+            pid: 1,
+            parent: 0,
+            comm: String::new(),
+            kthread: false,
+            bound: false,
+            cpu: 0,
+            state: 'S',
+            nice: 0,
+            rt_priority: 0,
+            policy: 0,
+        }
+    }
+
+    #[test]
+    fn parameters_that_are_not_in_force_are_findings_with_the_messages_of_the_kernel() {
+        let mut shown = machine("nohz_full=2-3 isolcpus=domain,2-3 rcu_nocbs=2-3 irqaffinity=1 ro");
+        shown.isolation.nohz_full = Some("2-3".parse().unwrap());
+        // From 7.0 live partitions are among them.
+        shown.isolation.isolated = Some("1-3".parse().unwrap());
+        shown.irq_default = Some("0-1".parse().unwrap());
+        shown.tasks = ["rcuog/2", "rcuop/2", "rcuop/3", "kthreadd"].map(kthread).to_vec();
+        assert_eq!(texts(&shown, &[]), [""; 0]);
+
+        shown.isolation.nohz_full = Some("2".parse().unwrap());
+        shown.isolation.isolated = Some(CpuSet::new());
+        shown.irq_default = Some("0-3".parse().unwrap());
+        shown.tasks.remove(2);
+        let cleared = "NO_HZ: Clearing 3 from nohz_full range for timekeeping";
+        assert_eq!(
+            texts(&shown, &[cleared, "Linux version 6.12"]),
+            [
+                "nohz_full=2-3 requests CPU 2-3, but /sys/devices/system/cpu/nohz_full has CPU 2; the \
+             kernel reported: NO_HZ: Clearing 3 from nohz_full range for timekeeping",
+                "isolcpus=domain,2-3 requests CPU 2-3, but /sys/devices/system/cpu/isolated has no CPU",
+                "rcu_nocbs=2-3 requests CPU 2-3, but the list of rcuo threads has CPU 2",
+                "irqaffinity=1 requests CPU 1, but /proc/irq/default_smp_affinity has CPU 0-3",
+            ]
+        );
+        // More CPUs without tick than requested are a difference too.
+        shown.isolation.nohz_full = Some("1-3".parse().unwrap());
+        assert!(texts(&shown, &[])[0].contains("has CPU 1-3"));
+        // In a container there are no kernel threads to see.
+        shown.tasks.clear();
+        assert_eq!(texts(&shown, &[]).len(), 3);
+    }
+
+    #[test]
+    fn the_boot_cpu_that_the_kernel_keeps_is_one_finding() {
+        let mut all = machine("nohz_full=0-3");
+        all.isolation.nohz_full = Some("1-3".parse().unwrap());
+        assert_eq!(texts(&all, &[]), ["nohz_full=0-3 leaves no online CPU for housekeeping"]);
+    }
+
+    #[test]
+    fn json_has_the_tag_the_fields_and_the_text() {
+        let found = lint(&machine("isolcpus=2-9 nohz_ful=1"), &[]);
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(
+            (&json[0]["finding"], &json[0]["fault"]),
+            (&"not-accepted".into(), &"beyond-last".into())
+        );
+        assert_eq!(
+            (&json[1]["finding"], &json[1]["near"]),
+            (&"misspelled".into(), &"nohz_full".into())
+        );
+        assert!(found.iter().all(|finding| !finding.advice().is_empty()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_panic(line in "((nohz_full|isolcpus|rcu_nocbs|irqaffinity|nohz)=?[a-z0-9,-]{0,9} ?){0,5}") {
+            let _ = findings(&line);
+        }
+    }
+}

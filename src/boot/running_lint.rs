@@ -1,0 +1,29 @@
+//! Lints the command line of the running kernel, with the messages of its log. Only reads.
+
+use super::document::{EffectSource, LintFinding};
+use super::lint::lint;
+use crate::survey::{Machine, survey_isolation};
+use cpushield_linux::Host;
+
+/// What is wrong with the command line of the running kernel, with the kernel's messages where its
+/// log can be read.
+#[must_use]
+pub fn lint_running(host: &Host, machine: &Machine) -> Vec<LintFinding> {
+    let found = lint(machine, &[]);
+    let with_messages = |finding: &LintFinding| matches!(finding, LintFinding::NotInForce { .. });
+    if !found.iter().any(with_messages) {
+        return found;
+    }
+    lint(machine, &host.kernel_log().unwrap_or_default())
+}
+
+/// How `/sys/devices/system/cpu/nohz_full` differs from what the command line requests, with the
+/// kernel's messages; `None` when it does not, or when one of the two is unknown. Kernels in which
+/// partitions change the file are proposed, and none is released.
+#[must_use]
+pub fn nohz_full_difference(host: &Host) -> Option<LintFinding> {
+    let of_tick = |finding: &LintFinding| {
+        matches!(finding, LintFinding::NotInForce { source: EffectSource::NohzFull, .. })
+    };
+    lint_running(host, &survey_isolation(host)).into_iter().find(of_tick)
+}

@@ -1,0 +1,64 @@
+//! Words that other programs have set are reported with file and line, and how to remove them.
+
+use super::grub::Machine;
+use super::make_plan;
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::status;
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::{boot_plan_blocks, boot_status_blocks};
+
+const DEFAULTS: &str = "\
+# GRUB_CMDLINE_LINUX=\"isolcpus=7\"
+GRUB_TIMEOUT=1
+GRUB_CMDLINE_LINUX_DEFAULT='quiet splash' # nohz_full=5
+export GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX isolcpus=2 skew-tick=1\"
+";
+
+fn sentences(machine: &Machine) -> Vec<String> {
+    let status = status::status(&machine.host(), &machine.store()).unwrap();
+    status.foreign.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn words_of_others_are_reported_with_file_and_line() {
+    let machine = Machine::debian();
+    assert_eq!(sentences(&machine), [""; 0]);
+    machine.write("etc/default/grub", DEFAULTS);
+    machine.write("etc/default/grub.d/rt.cfg", "GRUB_CMDLINE_LINUX+=\" rcu_nocbs=2\"\n");
+    machine.write("etc/default/grub.d/rt.cfg.bak", "GRUB_CMDLINE_LINUX=rcu_nocbs=3\n");
+    machine.write("etc/tuned/bootcmdline", "TUNED_BOOT_CMDLINE=\"nohz=on nohz_full=3\"\n");
+    let expected = [
+        "/etc/default/grub:4: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, delete it there and \
+         run `grub-mkconfig -o /boot/grub/grub.cfg`",
+        "/etc/default/grub:4: GRUB_CMDLINE_LINUX has skew-tick=1; to remove it, delete it there \
+         and run `grub-mkconfig -o /boot/grub/grub.cfg`",
+        "/etc/default/grub.d/rt.cfg:1: GRUB_CMDLINE_LINUX has rcu_nocbs=2; to remove it, delete it \
+         there and run `grub-mkconfig -o /boot/grub/grub.cfg`",
+        "/etc/tuned/bootcmdline:1: TUNED_BOOT_CMDLINE has nohz_full=3; to remove it, choose \
+         another profile: `tuned-adm profile NAME`, and reboot",
+    ];
+    assert_eq!(sentences(&machine), expected);
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    let plan = terminal_blocks(&boot_plan_blocks(&plan), usize::MAX, &unpainted);
+    let status = status::status(&machine.host(), &machine.store()).unwrap();
+    let status = terminal_blocks(&boot_status_blocks(&status), usize::MAX, &unpainted);
+    for text in [plan, status] {
+        assert!(text.contains("\nSet by other programs or by hand\n"), "{text}");
+        assert!(expected.iter().all(|sentence| text.contains(sentence)), "{text}");
+    }
+}
+
+#[test]
+fn entries_with_their_own_command_line_are_changed_by_grubby() {
+    let machine = Machine::without_loader();
+    machine.write("boot/grub2/grub.cfg", "blscfg\n");
+    machine
+        .write("boot/loader/entries/a.conf", "title A\nversion 6.1\nlinux /vmlinuz\noptions ro\n");
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"isolcpus=2\"\n");
+    let found = sentences(&machine);
+    assert_eq!(
+        found,
+        ["/etc/default/grub:1: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, delete it there, \
+         and from the entries: `grubby --update-kernel=ALL --remove-args=isolcpus=2`",]
+    );
+}
