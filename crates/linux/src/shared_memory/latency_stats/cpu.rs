@@ -8,9 +8,10 @@ impl CpuNumberReader {
     /// `None` unless the processor has RDTSCP: bit 27 of EDX of leaf `0x8000_0001`.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn find() -> Option<CpuNumberReader> {
-        #[allow(unused_unsafe, reason = "the function is safe in newer versions of Rust")]
+        // The function is safe in newer versions of Rust; as a pointer it is not in any.
+        let cpuid: unsafe fn(u32) -> core::arch::x86_64::CpuidResult = core::arch::x86_64::__cpuid;
         // SAFETY: every x86_64 processor has the instruction.
-        let features = unsafe { core::arch::x86_64::__cpuid(0x8000_0001) };
+        let features = unsafe { cpuid(0x8000_0001) };
         let has_rdtscp = features.edx & (1 << 27) != 0;
         has_rdtscp.then_some(CpuNumberReader(()))
     }
