@@ -6,7 +6,7 @@ use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::KernelParameter;
 use crate::glob;
-use crate::survey::Machine;
+use crate::survey::{Machine, RealtimeKind, named_cokernel, realtime_option};
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::{cmdline, kconfig, kernel_image};
@@ -16,8 +16,15 @@ use std::collections::BTreeMap;
 pub(super) struct KernelBuild {
     /// `CONFIG_NO_HZ_FULL` → `y`; empty when its configuration cannot be read.
     options: BTreeMap<String, String>,
-    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
-    pub(super) realtime: Option<bool>,
+    /// What makes it a real-time kernel (`None` inside: nothing does); `None` when unknown.
+    realtime: Option<Option<RealtimeKind>>,
+}
+
+impl KernelBuild {
+    /// Whether it is a real-time kernel; `None` when unknown.
+    pub(super) fn is_realtime(&self) -> Option<bool> {
+        self.realtime.map(|kind| kind.is_some())
+    }
 }
 
 /// Reads how each of these kernels was built, by version.
@@ -41,28 +48,41 @@ fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuil
         // The running kernel may show it (`/proc/config.gz`).
         options.clone_from(&machine.kernel.config);
     }
-    let by_config = (!options.is_empty()).then(|| {
-        is_set(&options, "CONFIG_PREEMPT_RT") || is_set(&options, "CONFIG_PREEMPT_RT_FULL")
+    let realtime = find_realtime_kind(host, entry, &options).or_else(|| {
+        let known = machine.kernel.realtime.filter(|_| running);
+        known.map(|_| machine.kernel.realtime_kind)
     });
-    // Arch installs no configuration files, so the image is read too.
-    let realtime = by_config
-        .or_else(|| is_realtime_image(host, entry))
-        .or(machine.kernel.realtime.filter(|_| running));
     KernelBuild { options, realtime }
 }
 
-fn is_set(options: &BTreeMap<String, String>, option: &str) -> bool {
-    options.get(option).is_some_and(|value| value == "y")
+/// What makes a kernel a real-time kernel, by its name, its configuration and its image (`None`
+/// inside: nothing does); `None` when unknown.
+fn find_realtime_kind(
+    host: &Host,
+    entry: &LoaderEntry,
+    options: &BTreeMap<String, String>,
+) -> Option<Option<RealtimeKind>> {
+    if let Some(kind) = named_cokernel(&entry.version) {
+        return Some(Some(kind));
+    }
+    if !options.is_empty() {
+        return Some(realtime_option(options).map(|(_, kind)| kind));
+    }
+    // Arch installs no configuration files, so the image is read too.
+    let banner = read_image_banner(host, entry)?;
+    let by_release = kernel_image::release(&banner).and_then(named_cokernel);
+    let preempt_rt = kernel_image::is_realtime(&banner).then_some(RealtimeKind::PreemptRt);
+    Some(by_release.or(preempt_rt))
 }
 
-/// Whether the banner in the kernel's image names PREEMPT_RT; `None` when there is no banner.
-fn is_realtime_image(host: &Host, entry: &LoaderEntry) -> Option<bool> {
+/// The banner in the kernel's image; `None` when there is none.
+fn read_image_banner(host: &Host, entry: &LoaderEntry) -> Option<String> {
     let version = &entry.version;
     let mut paths = vec![format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
     if let Some(files) = &entry.files {
         paths.extend(kernel_file::candidate_paths(&entry.place, &files.kernel));
     }
-    Some(kernel_image::is_realtime(&kernel_file::read_banner(host, &paths)?))
+    kernel_file::read_banner(host, &paths)
 }
 
 fn read_config(host: &Host, version: &str) -> BTreeMap<String, String> {
@@ -81,7 +101,7 @@ pub(super) struct SelectedKernels<'a> {
 
 impl<'a> SelectedKernels<'a> {
     fn realtime(&self, entry: &LoaderEntry) -> Option<bool> {
-        self.builds.get(&entry.version)?.realtime
+        self.builds.get(&entry.version)?.is_realtime()
     }
 
     fn is_chosen(&self, index: usize, entry: &LoaderEntry) -> bool {
@@ -130,6 +150,7 @@ impl<'a> SelectedKernels<'a> {
                 version: entry.version.clone(),
                 title: entry.title.clone(),
                 realtime: self.realtime(entry),
+                realtime_kind: self.builds.get(&entry.version).and_then(|it| it.realtime?),
                 chosen: self.is_chosen(index, entry),
                 panics: has_panic_word(entry),
                 unknown: unknown.collect(),

@@ -145,6 +145,7 @@ pub fn for_words(
         version: entry.version.clone(),
         title: entry.title.clone(),
         realtime: None,
+        realtime_kind: None,
         chosen: true,
         panics: kernels::has_panic_word(entry),
         unknown: Vec::new(),
@@ -193,7 +194,7 @@ fn trial_cpus(target: &ParameterTarget, origin: CpuOrigin) -> CpuSet {
 
 fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootError {
     let known = entries.iter().map(|entry| entry.version.clone()).collect();
-    let asked = request.kernels.clone().unwrap_or_else(|| "a PREEMPT_RT kernel".to_owned());
+    let asked = request.kernels.clone().unwrap_or_else(|| "a real-time kernel".to_owned());
     BootError::NoKernel { asked, known }
 }
 
@@ -264,7 +265,7 @@ fn largest_shield(machine: &Machine, request: &ShieldRequest) -> Result<Shield, 
     choice.map(|choice| choice.shield)
 }
 
-/// Chooses the kernels: the requested ones; else the PREEMPT_RT kernels when there are any; else
+/// Chooses the kernels: the requested ones; else the real-time kernels when there are any; else
 /// the one that boots.
 fn choose_rule(
     request: &BootRequest,
@@ -275,11 +276,11 @@ fn choose_rule(
     if let Some(glob) = &request.kernels {
         return KernelRule::Matching { glob: glob.clone() };
     }
-    if builds.values().any(|build| build.realtime == Some(true)) {
+    if builds.values().any(|build| build.is_realtime() == Some(true)) {
         why.push(BootReason::RealtimeKernels);
         return KernelRule::Realtime;
     }
-    let realtime = if builds.values().all(|build| build.realtime == Some(false)) {
+    let realtime = if builds.values().all(|build| build.is_realtime() == Some(false)) {
         RealtimeAbsence::None
     } else {
         RealtimeAbsence::Unknown

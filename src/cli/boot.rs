@@ -49,7 +49,7 @@ enum BootCommand {
 /// The kernels that get the parameters
 #[derive(Debug, Clone, Default, clap::Args)]
 struct KernelArgs {
-    /// Kernels to configure, as a version glob: `*-rt-*` [default: all PREEMPT_RT kernels, or the
+    /// Kernels to configure, as a version glob: `*-rt-*` [default: all real-time kernels, or the
     /// default kernel if there are none]
     #[arg(long, value_name = "GLOB")]
     kernels: Option<String>,

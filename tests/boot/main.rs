@@ -7,6 +7,7 @@ mod data;
 mod early;
 mod grub;
 mod init;
+mod kernels;
 mod kexec;
 mod once;
 mod others;
@@ -374,6 +375,6 @@ fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let text = terminal_blocks(&boot_plan_blocks(&plan), 200, &unpainted);
-    let why = "there is no PREEMPT_RT kernel: the first one in the menu gets the parameters";
+    let why = "there is no real-time kernel: the first one in the menu gets the parameters";
     assert!(text.contains(why) && !text.contains("newe"), "{text}");
 }

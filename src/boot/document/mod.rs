@@ -14,7 +14,7 @@ pub use kernel_rule::KernelRule;
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
 
-use crate::survey::CommandLineFault;
+use crate::survey::{CommandLineFault, RealtimeKind};
 use crate::with_text;
 use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
@@ -103,8 +103,10 @@ pub struct BootKernel {
     pub version: String,
     /// What the menu shows.
     pub title: String,
-    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
+    /// Whether it is a real-time kernel; `None` when unknown.
     pub realtime: Option<bool>,
+    /// What makes it a real-time kernel; `None` when it is none, or when that is unknown.
+    pub realtime_kind: Option<RealtimeKind>,
     /// Whether it gets the parameters.
     pub chosen: bool,
     /// Whether its command line has `panic=`.

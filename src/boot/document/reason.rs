@@ -21,27 +21,27 @@ pub enum BootReason {
         /// These CPUs.
         cpus: CpuSet,
     },
-    /// There are PREEMPT_RT kernels.
+    /// There are real-time kernels.
     RealtimeKernels,
     /// The installed kernels are unknown.
     KernelsUnlisted,
-    /// There is no PREEMPT_RT kernel, and the default kernel is not the first one.
+    /// There is no real-time kernel, and the default kernel is not the first one.
     DefaultKernel {
-        /// What is known about PREEMPT_RT kernels.
+        /// What is known about real-time kernels.
         realtime: RealtimeAbsence,
         /// The version that boots by default.
         version: String,
         /// The version of the first entry.
         first: String,
     },
-    /// There is no PREEMPT_RT kernel, and the first kernel is the default.
+    /// There is no real-time kernel, and the first kernel is the default.
     FirstKernel {
-        /// What is known about PREEMPT_RT kernels.
+        /// What is known about real-time kernels.
         realtime: RealtimeAbsence,
     },
 }
 
-/// What is known where no PREEMPT_RT kernel was found.
+/// What is known where no real-time kernel was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RealtimeAbsence {
@@ -54,8 +54,8 @@ pub enum RealtimeAbsence {
 impl fmt::Display for RealtimeAbsence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RealtimeAbsence::None => "there is no PREEMPT_RT kernel",
-            RealtimeAbsence::Unknown => "no kernel is known to be a PREEMPT_RT kernel",
+            RealtimeAbsence::None => "there is no real-time kernel",
+            RealtimeAbsence::Unknown => "no kernel is known to be a real-time kernel",
         })
     }
 }
@@ -71,7 +71,7 @@ impl fmt::Display for BootReason {
                 crate::plan::named(cpus)
             ),
             BootReason::RealtimeKernels => {
-                f.write_str("PREEMPT_RT kernels get the parameters, all others stay as they are")
+                f.write_str("real-time kernels get the parameters, all others stay as they are")
             }
             BootReason::KernelsUnlisted => f.write_str("could not list the installed kernels"),
             BootReason::DefaultKernel { realtime, version, first } => write!(

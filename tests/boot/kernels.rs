@@ -1,0 +1,94 @@
+//! Which kernels of a menu get the parameters, and which parameters: real-time kernels by name and
+//! configuration, and only words that a kernel has.
+
+use super::grub::Machine;
+use super::{make_plan, request_cpus, words};
+use cpushield::boot::loaders;
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::survey::{RealtimeKind, survey};
+
+/// The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic one is installed.
+/// The options are those of linuxcnc.org's 5.4.258-rtai-amd64, as far as they matter here.
+fn rtai_machine() -> Machine {
+    let machine = Machine::with(&[]);
+    machine.install_with(RTAI, "CONFIG_IPIPE=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_RCU_NOCB_CPU=y\n");
+    machine.install("5.15.0-91-generic", false);
+    machine.write("proc/sys/kernel/osrelease", &format!("{RTAI}\n"));
+    machine.remove("sys/devices/system/cpu/nohz_full");
+    machine.update_grub();
+    machine
+}
+
+const RTAI: &str = "5.4.258-rtai-amd64";
+
+#[test]
+fn the_rtai_kernel_gets_the_parameters_and_the_newer_generic_one_does_not() {
+    let machine = rtai_machine();
+    let before = machine.files();
+    let plan = make_plan(&machine.host(), &request_cpus("3")).unwrap();
+    let kernels: Vec<_> =
+        plan.kernels.iter().map(|it| (it.version.as_str(), it.realtime_kind, it.chosen)).collect();
+    assert_eq!(
+        kernels,
+        [("5.15.0-91-generic", None, false), (RTAI, Some(RealtimeKind::Rtai), true)]
+    );
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    assert_eq!(written.kernels, [RTAI]);
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    for entry in &found.entries {
+        let has = words(&plan).iter().all(|word| entry.args.contains(word));
+        assert_eq!((has, entry.version == RTAI && entry.ours), (entry.ours, entry.ours));
+    }
+    write::undo(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn kernels_with_a_cokernel_that_are_installed_later_get_the_parameters() {
+    let machine = rtai_machine();
+    let plan = make_plan(&machine.host(), &request_cpus("3")).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    machine.install_with("4.19.89-plain", "CONFIG_XENOMAI=y\nCONFIG_IPIPE=y\n");
+    machine.install_with("4.19.90-xeno-3", "# CONFIG_SMT is not set\n");
+    machine.install_with("4.19.91-xenon", "# CONFIG_SMT is not set\n");
+    machine.update_grub();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    let ours: Vec<&str> =
+        found.entries.iter().filter(|it| it.ours).map(|it| it.version.as_str()).collect();
+    assert_eq!(ours, [RTAI, "4.19.90-xeno-3", "4.19.89-plain"]);
+}
+
+#[test]
+fn a_running_cokernel_is_known_by_its_directory_or_its_name() {
+    let running = |release: &str, directory: Option<&str>| {
+        let machine = Machine::without_loader();
+        machine.write("proc/sys/kernel/osrelease", &format!("{release}\n"));
+        machine.write("proc/version", &format!("Linux version {release} (a@b) (gcc) #1 SMP x\n"));
+        if let Some(directory) = directory {
+            machine.write(&format!("proc/{directory}/version"), "1\n");
+        }
+        let kernel = survey(&machine.host(), &[]).kernel;
+        (kernel.realtime, kernel.realtime_kind, kernel.realtime_source.unwrap_or_default())
+    };
+    let found = |kind, source: &str| (Some(true), Some(kind), source.to_owned());
+    let by_name = "RTAI: the name of the release";
+    assert_eq!(running(RTAI, None), found(RealtimeKind::Rtai, by_name));
+    let dir = "RTAI: /proc/ipipe exists";
+    assert_eq!(running(RTAI, Some("ipipe")), found(RealtimeKind::Rtai, dir));
+    let dir = "Xenomai: /proc/xenomai exists";
+    assert_eq!(running("4.19.1", Some("xenomai")), found(RealtimeKind::Xenomai, dir));
+    assert_eq!(running("4.19.1", Some("rtai")).1, Some(RealtimeKind::Rtai));
+    assert_eq!(running("4.19.1", Some("ipipe")).1, Some(RealtimeKind::InterruptPipeline));
+    assert_eq!(running("4.19.1", None).0, Some(false));
+}
+
+#[test]
+fn without_a_requested_kernel_the_plan_says_that_real_time_kernels_get_the_parameters() {
+    let machine = rtai_machine();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
+    let wanted = "real-time kernels get the parameters, all others stay as they are";
+    assert!(why.iter().any(|it| it == wanted), "{why:?}");
+}
