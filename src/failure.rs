@@ -438,6 +438,15 @@ impl From<crate::boot::BootError> for Failure {
                     _ => failure,
                 }
             }
+            BootError::NothingApplies { skipped } => {
+                let undecided = skipped.iter().filter(|it| it.reason.is_undecided());
+                let on: String = undecided.map(|it| format!(" --on {}", it.name)).collect();
+                match on.is_empty() {
+                    true => Failure::machine(message),
+                    false => Failure::machine(message)
+                        .hint(format!("try them for one boot: cpushield boot apply --trial{on}")),
+                }
+            }
             BootError::NoTrial => {
                 Failure::machine(message).hint("start a trial: cpushield boot apply --trial")
             }
@@ -448,7 +457,6 @@ impl From<crate::boot::BootError> for Failure {
             BootError::Killed => Failure::new(FailureKind::Bug, message),
             BootError::Unparsable { .. }
             | BootError::ByHand { .. }
-            | BootError::NothingApplies { .. }
             | BootError::Wrong { .. }
             | BootError::Journal { .. }
             | BootError::NoRoom { .. } => Failure::machine(message),

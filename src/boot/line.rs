@@ -230,6 +230,23 @@ pub fn has(line: &str, word: &str) -> bool {
     })
 }
 
+/// One `isolcpus=` with the flags of two that name the same CPUs; `None` for other words.
+#[must_use]
+pub fn join_isolcpus(a: &str, b: &str) -> Option<String> {
+    let (a, b) = (parse_isolcpus(split(a))?, parse_isolcpus(split(b))?);
+    let flags = [
+        (a.nohz || b.nohz, "nohz,"),
+        (a.domain || b.domain, "domain,"),
+        (a.managed_irq || b.managed_irq, "managed_irq,"),
+    ];
+    let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
+    (a.cpus == b.cpus).then(|| format!("isolcpus={flags}{}", a.cpus))
+}
+
+fn parse_isolcpus((name, value): (&str, Option<&str>)) -> Option<cmdline::Isolcpus> {
+    cmdline::isolcpus(value.filter(|_| cmdline::same_name(name, "isolcpus"))?, None).ok()
+}
+
 /// Whether a word needs no quoting in any loader's files: shell, GRUB and BLS read it literally.
 #[must_use]
 pub fn is_plain(word: &str) -> bool {
@@ -255,6 +272,8 @@ fn is_same_value(name: &str, present: Option<&str>, wanted: Option<&str>) -> boo
     present == wanted
         || LISTS.iter().any(|list| cmdline::same_name(list, name))
             && parse_list(present).is_some_and(|cpus| is_list_of(&cpus, wanted))
+        || parse_isolcpus((name, present))
+            .is_some_and(|isolcpus| Some(isolcpus) == parse_isolcpus((name, wanted)))
 }
 
 fn is_list_of(cpus: &CpuSet, list: Option<&str>) -> bool {
@@ -303,6 +322,18 @@ mod tests {
         assert!(refused("a=\"b").contains("never closed"));
         // Words after `--` are for init.
         assert!(merge("ro -- nohz_full=1", &wanted, 2048).is_ok());
+    }
+
+    #[test]
+    fn one_isolcpus_has_the_flags_of_both_and_equal_ones_are_present() {
+        let joined = join_isolcpus("isolcpus=2-3", "isolcpus=managed_irq,2,3");
+        assert_eq!(joined.as_deref(), Some("isolcpus=domain,managed_irq,2-3"));
+        assert_eq!(join_isolcpus("isolcpus=2-3", "isolcpus=managed_irq,3"), None);
+        assert_eq!(join_isolcpus("isolcpus=2-3", "nohz_full=2-3"), None);
+        assert!(has("ro isolcpus=domain,2,3", "isolcpus=2-3"));
+        assert!(!has("ro isolcpus=nohz,2,3", "isolcpus=2-3"));
+        let refused = merge("isolcpus=2", &words("isolcpus=2-3"), 2048).unwrap_err();
+        assert!(matches!(refused, ParameterConflict::Differs { .. }));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod plan;
 mod refusals;
 mod restore;
 pub mod running_kernel;
+mod selection;
 pub mod status;
 pub mod trial;
 mod trial_unit;

@@ -4,8 +4,7 @@
 
 use super::by_hand;
 use super::document::{
-    BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, SkipReason,
-    SkippedParameter, WantedParameter,
+    BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, WantedParameter,
 };
 use super::error::BootError;
 use super::kernels::{self, KernelBuild, SelectedKernels};
@@ -13,6 +12,7 @@ use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::running_kernel::possible_cpus;
+use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::warnings;
 use crate::glob;
 use crate::plan::{PlanRefusal, Shield, choose};
@@ -43,39 +43,27 @@ pub fn plan(
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<BootPlan, BootError> {
     check_names(request)?;
-    let (shield, origin, mut why) = choose_shield(machine, &request.shield)?;
-    let target = parameter_target(machine, &shield);
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let entries = kernels::first_entries(found);
     let builds = kernels::read_builds(host, machine, &entries);
-    let rule = choose_rule(request, found, &builds, &mut why);
+    let mut why_kernels = Vec::new();
+    let rule = choose_rule(request, found, &builds, &mut why_kernels);
     let arch = machine.kernel.arch.as_deref();
     let kernels = SelectedKernels { entries, builds, rule, arch };
     let targets = kernels.targets();
+    let planned = match menu {
+        Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
+        None => PlannedKernels::Running,
+    };
+    let (shield, origin, mut why) = choose_shield(machine, request, &planned)?;
+    why.extend(why_kernels);
     if targets.is_empty() && menu.is_some() {
         return Err(no_matching_kernel(request, &kernels.entries));
     }
-    let (mut chosen, mut parameters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-    for parameter in PARAMETERS {
-        let refused = skip_by_request(parameter, request, origin).or_else(|| {
-            let reason = match menu {
-                Some(_) => kernels
-                    .why_unknown_to_all(parameter, &targets)
-                    .map(|why| SkipReason::UnknownToKernels { why }),
-                None => by_hand::why_unknown(parameter, machine)
-                    .map(|why| SkipReason::UnknownToRunning { why }),
-            };
-            reason.map(|reason| parameter.skip(reason))
-        });
-        match refused {
-            Some(refused) => skipped.push(refused),
-            None => {
-                chosen.push(*parameter);
-                parameters.push(wanted_parameter(parameter, &target, machine, &targets));
-            }
-        }
-    }
+    let target = parameter_target(machine, &shield);
+    let ParameterSelection { chosen, wanted: parameters, skipped } =
+        select_parameters(request, origin, &target, &planned, machine);
     if let Some((loader, _)) = menu {
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }
@@ -149,6 +137,7 @@ pub fn for_words(
         chosen: true,
         panics: kernels::has_panic_word(entry),
         unknown: Vec::new(),
+        undecided: Vec::new(),
     });
     Ok(BootPlan {
         schema: SCHEMA,
@@ -176,18 +165,20 @@ pub fn for_words(
 
 /// Where the CPUs of a plan come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CpuOrigin {
+pub(super) enum CpuOrigin {
     /// The user requested CPUs.
     Requested,
     /// The user requested none: they are all that could ever be shielded.
     Shieldable,
+    /// The user requested none, and `isolcpus=` takes them away from other programs: one core.
+    IsolatedCore,
 }
 
 /// The CPUs that a trial shields: all that the user named. When the tool chose them, one is
 /// enough: a shield on all of them would leave almost no CPU to the starting services.
 fn trial_cpus(target: &ParameterTarget, origin: CpuOrigin) -> CpuSet {
     match origin {
-        CpuOrigin::Requested => target.cpus.clone(),
+        CpuOrigin::Requested | CpuOrigin::IsolatedCore => target.cpus.clone(),
         CpuOrigin::Shieldable => target.cpus.last().into_iter().collect(),
     }
 }
@@ -222,12 +213,15 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
     }
 }
 
-/// The CPUs that the user requested, or every CPU that could ever be shielded. Also returns which
-/// of the two, and why these.
+/// The CPUs that the user requested; else one core where `isolcpus=` takes it away, or every CPU
+/// that could ever be shielded. Also returns which of these, and why.
 fn choose_shield(
     machine: &Machine,
-    request: &ShieldRequest,
+    request: &BootRequest,
+    kernels: &PlannedKernels<'_>,
 ) -> Result<(Shield, CpuOrigin, Vec<BootReason>), BootError> {
+    let isolate = kernels.isolate(request, machine);
+    let request = &request.shield;
     let requested = request.cpus.is_some()
         || request.count.is_some()
         || request.near.is_some()
@@ -236,6 +230,10 @@ fn choose_shield(
         let choice = choose(machine, request)?;
         let why = choice.why.into_iter().map(|sentence| BootReason::CpusRequested { sentence });
         (choice.shield, CpuOrigin::Requested, why.collect())
+    } else if isolate {
+        let shield = choose(machine, request)?.shield;
+        let why = BootReason::IsolatedCore { cpus: shield.cpus.clone() };
+        (shield, CpuOrigin::IsolatedCore, vec![why])
     } else {
         let shield = largest_shield(machine, request)?;
         let why = BootReason::EveryShieldableCpu { cpus: shield.cpus.clone() };
@@ -304,47 +302,6 @@ fn choose_rule(
             why.push(BootReason::FirstKernel { realtime });
             KernelRule::First
         }
-    }
-}
-
-/// Why the request leaves a parameter out; `None` when it does not.
-fn skip_by_request(
-    parameter: &KernelParameter,
-    request: &BootRequest,
-    origin: CpuOrigin,
-) -> Option<SkippedParameter> {
-    let name = parameter.name;
-    let reason = match (request.shield.tunables.get(name), parameter.offer) {
-        (Some(false), _) => SkipReason::SwitchedOff,
-        (_, ParameterOffer::Never(why)) => SkipReason::Never { why },
-        (Some(true), _) | (None, ParameterOffer::Always) => return None,
-        (None, ParameterOffer::ForNamedCpus) => match origin {
-            CpuOrigin::Requested => return None,
-            CpuOrigin::Shieldable => SkipReason::ForNamedCpus { name },
-        },
-        (None, ParameterOffer::OnRequest(why)) => SkipReason::OnRequest { why, name },
-    };
-    Some(parameter.skip(reason))
-}
-
-fn wanted_parameter(
-    parameter: &KernelParameter,
-    target: &ParameterTarget,
-    machine: &Machine,
-    targets: &[&LoaderEntry],
-) -> WantedParameter {
-    let word = parameter.word(target);
-    let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
-    let (booted, instead) = (line::has(line, &word), by_hand::present_value(line, &word));
-    let already = !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, &word));
-    WantedParameter {
-        name: parameter.name.to_owned(),
-        reason: parameter.summary.to_owned(),
-        substitute: parameter.substitute.map(str::to_owned),
-        word,
-        booted,
-        instead,
-        already,
     }
 }
 

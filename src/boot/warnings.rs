@@ -8,9 +8,6 @@ use crate::survey::Machine;
 use crate::tunables;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// The parameter for machines with managed interrupts.
-const MANAGED_IRQ: &str = "isolcpus-managed-irq";
-
 /// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
 pub(super) fn collect(
     found: &FoundLoader,
@@ -27,6 +24,10 @@ pub(super) fn collect(
                 parameter: unknown.name.clone(),
                 why: unknown.why.clone(),
             });
+        }
+        for name in &kernel.undecided {
+            let (version, parameter) = (kernel.version.clone(), name.clone());
+            warnings.push(BootWarning::ParameterUndecided { version, parameter });
         }
         if kernel.realtime.is_none() {
             warnings.push(BootWarning::OptionsUnknown { version: kernel.version.clone() });
@@ -63,7 +64,10 @@ pub(super) fn managed_irqs(
     shield: &Shield,
     parameters: &[WantedParameter],
 ) -> Option<BootWarning> {
-    if parameters.iter().any(|it| it.name == MANAGED_IRQ) {
+    if parameters
+        .iter()
+        .any(|it| it.word.starts_with("isolcpus=") && it.word.contains("managed_irq,"))
+    {
         return None;
     }
     let tunable = tunables::named("irq-affinity")?;

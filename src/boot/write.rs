@@ -55,7 +55,11 @@ fn check_applies(plan: &BootPlan) -> Result<(), BootError> {
         return Ok(());
     }
     let mut skipped = plan.skipped.clone();
-    skipped.retain(|it| named(&it.name).is_some_and(|it| it.offer == ParameterOffer::Always));
+    skipped.retain(|it| {
+        named(&it.name).is_some_and(|it| {
+            matches!(it.offer, ParameterOffer::Always | ParameterOffer::WithoutNohzFull(_))
+        })
+    });
     Err(BootError::NothingApplies { skipped })
 }
 

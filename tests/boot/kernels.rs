@@ -92,3 +92,62 @@ fn without_a_requested_kernel_the_plan_says_that_real_time_kernels_get_the_param
     let wanted = "real-time kernels get the parameters, all others stay as they are";
     assert!(why.iter().any(|it| it == wanted), "{why:?}");
 }
+
+#[test]
+fn a_kernel_without_nohz_full_gets_isolcpus_for_one_core_and_never_nohz_full() {
+    let machine = rtai_machine();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    assert_eq!(words(&plan), ["rcu_nocbs=3", "isolcpus=3"]);
+    assert_eq!(plan.proves.to_string(), "3");
+    let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
+    let price = "the kernel cannot stop the tick, so isolcpus= takes CPU 3 away from all other \
+                 programs until a boot without it; for other CPUs: --cpus LIST";
+    assert_eq!(why.first().map(String::as_str), Some(price));
+    let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
+    assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1", "isolcpus=2-3"]);
+    let mut off = request_cpus("2-3");
+    off.shield.tunables.insert("isolcpus-domain".to_owned(), false);
+    off.shield.tunables.insert("nohz-full".to_owned(), true);
+    let plan = make_plan(&machine.host(), &off).unwrap();
+    assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1"]);
+}
+
+/// An old kernel of the wiki's time, whose configuration was removed.
+#[test]
+fn without_a_configuration_mainlines_version_counts_where_no_vendor_is_named() {
+    let machine = rtai_machine();
+    let old = "3.4-9-rtai-686-pae";
+    machine.install_with(old, "");
+    machine.remove(&format!("boot/config-{old}"));
+    machine.update_grub();
+    let request = BootRequest { kernels: Some("3.4*".to_owned()), ..request_cpus("3") };
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["irqaffinity=0-2", "isolcpus=3"]);
+}
+
+#[test]
+fn what_a_vendor_kernel_has_is_not_known_and_is_written_on_request_only() {
+    let machine = rtai_machine();
+    let vendor = "4.18.0-553.el8.x86_64";
+    machine.install_with(vendor, "");
+    machine.remove(&format!("boot/config-{vendor}"));
+    machine.update_grub();
+    let before = machine.files();
+    let mut request = BootRequest { kernels: Some("4.18*".to_owned()), ..BootRequest::default() };
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), [""; 0]);
+    let refused =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
+    let text = cpushield::failure::Failure::from(refused).to_string();
+    assert!(text.contains("nohz-full: not known: there is no configuration"), "{text}");
+    let hint = "cpushield boot apply --trial --on nohz-full --on rcu-nocbs";
+    assert!(text.contains(hint), "{text}");
+    assert_eq!(before, machine.files());
+    request.shield.tunables.insert("nohz-full".to_owned(), true);
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["nohz_full=1-3"]);
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    let undecided =
+        format!("it is not known whether kernel {vendor} has nohz-full; a boot decides: --trial");
+    assert!(warnings.contains(&undecided), "{warnings:?}");
+}

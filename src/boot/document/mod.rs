@@ -113,6 +113,9 @@ pub struct BootKernel {
     pub panics: bool,
     /// Wanted parameters that it does not know, each with the reason.
     pub unknown: Vec<UnknownParameter>,
+    /// Wanted parameters of which neither its configuration nor its name decides whether it has
+    /// them, by name.
+    pub undecided: Vec<String>,
 }
 
 /// The files as they were before the first write. Kept until they are restored, across reboots.

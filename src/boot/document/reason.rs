@@ -21,6 +21,11 @@ pub enum BootReason {
         /// These CPUs.
         cpus: CpuSet,
     },
+    /// The kernels cannot stop the tick, and no CPUs were requested: `isolcpus=` takes one core.
+    IsolatedCore {
+        /// The CPUs of that core.
+        cpus: CpuSet,
+    },
     /// There are real-time kernels.
     RealtimeKernels,
     /// The installed kernels are unknown.
@@ -70,6 +75,12 @@ impl fmt::Display for BootReason {
                  of each memory node, stay as they are",
                 crate::plan::named(cpus)
             ),
+            BootReason::IsolatedCore { cpus } => write!(
+                f,
+                "the kernel cannot stop the tick, so isolcpus= takes {} away from all other \
+                 programs until a boot without it; for other CPUs: --cpus LIST",
+                crate::plan::named(cpus)
+            ),
             BootReason::RealtimeKernels => {
                 f.write_str("real-time kernels get the parameters, all others stay as they are")
             }
@@ -109,6 +120,11 @@ pub enum SkipReason {
         /// Its name for `--on`.
         name: &'static str,
     },
+    /// Neither the configuration nor the name of a kernel decides whether it has it.
+    Undecided {
+        /// Its name for `--on`.
+        name: &'static str,
+    },
     /// None of the chosen kernels knows it.
     UnknownToKernels {
         /// Why not.
@@ -124,6 +140,12 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    /// Whether it is not known if the kernels have the parameter.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, SkipReason::Undecided { .. })
+    }
+
     /// Whether `--on NAME` adds the parameter.
     #[must_use]
     pub fn is_on_request(&self) -> bool {
@@ -140,6 +162,11 @@ impl fmt::Display for SkipReason {
                 write!(f, "only for CPUs that you name, --cpus LIST (--on {name})")
             }
             SkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
+            SkipReason::Undecided { name } => write!(
+                f,
+                "not known: there is no configuration of the kernel, and its name may be a \
+                 vendor's (--on {name} writes it, --trial tries it)"
+            ),
             SkipReason::UnknownToKernels { why } => why.fmt(f),
             SkipReason::UnknownToRunning { why } => {
                 write!(f, "the running kernel does not know it: {why}")

@@ -43,6 +43,13 @@ pub enum BootWarning {
         #[serde(with = "with_text")]
         why: UnknownReason,
     },
+    /// It is not known whether a chosen kernel has a parameter.
+    ParameterUndecided {
+        /// The kernel's version.
+        version: String,
+        /// The parameter's name.
+        parameter: String,
+    },
     /// The options of a chosen kernel are unknown.
     OptionsUnknown {
         /// The kernel's version.
@@ -76,6 +83,7 @@ impl BootWarning {
             BootWarning::LaterKernelsLeftOut => {
                 Some("after installing one, run `cpushield boot undo` and apply again")
             }
+            BootWarning::ParameterUndecided { .. } => Some("a boot decides: --trial"),
             BootWarning::IsolcpusBooted { .. } => Some("remove it from the loader's configuration"),
             BootWarning::ManagedIrqs { .. } => Some("--on isolcpus-managed-irq adds it"),
             _ => None,
@@ -99,6 +107,9 @@ impl fmt::Display for BootWarning {
             }
             BootWarning::ParameterUnknown { version, parameter, why } => {
                 write!(f, "kernel {version} does not know {parameter}: {why}")?;
+            }
+            BootWarning::ParameterUndecided { version, parameter } => {
+                write!(f, "it is not known whether kernel {version} has {parameter}")?;
             }
             BootWarning::OptionsUnknown { version } => write!(
                 f,

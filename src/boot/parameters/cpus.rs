@@ -24,6 +24,7 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     offer: ParameterOffer::Always,
     needs: &["CONFIG_NO_HZ_FULL"],
     since: Some(KernelVersion::new(3, 10)),
+    flag_since: None,
     arches: &[],
     substitute: None,
     value: target_cpus,
@@ -39,6 +40,7 @@ pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
     offer: ParameterOffer::Always,
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
+    flag_since: None,
     arches: &[],
     substitute: None,
     value: target_cpus,
@@ -60,6 +62,7 @@ Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guid
     offer: ParameterOffer::OnRequest("it keeps the housekeeping CPUs from idling"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
+    flag_since: None,
     arches: &[],
     substitute: None,
     value: |_| None,
@@ -85,9 +88,40 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     offer: ParameterOffer::ForNamedCpus,
     needs: &[],
     since: None,
+    flag_since: None,
     arches: &[],
     substitute: Some("irq-affinity"),
     value: other_cpus,
+};
+
+pub(super) const DOMAIN: KernelParameter = KernelParameter {
+    name: "isolcpus-domain",
+    keyword: "isolcpus",
+    summary: "keep all other programs away from these CPUs, until a boot without it",
+    page: "\
+Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
+Only a program that requests such a CPU runs on it. This is the recipe of the LinuxCNC wiki. It is
+the only one for kernels without CONFIG_NO_HZ_FULL, as most RTAI kernels are. cpushield proposes it
+for these, for one core unless you name CPUs, and then never writes `nohz_full=`.
+
+It is written without a flag, which every kernel reads as `domain`; flags exist since 4.15.
+
+Cost: other programs can use the CPUs only after another boot. Tasks are not balanced between these
+CPUs. Kernels from 6.7 to 6.17.2 cannot make them a cpuset partition (commit 216217ebee16 fixes
+that), so a program that pins itself there still runs there. The tick, RCU callbacks and interrupts
+stay.
+
+Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c (6.12); isolated_cpu_setup() in
+kernel/sched.c (2.6.32); wiki.linuxcnc.org, The Isolcpus Boot Parameter And GRUB2.",
+    removes: &[Cause::UserTask],
+    risk: Risk::Low,
+    offer: ParameterOffer::WithoutNohzFull("nohz_full= and a shield do it without a reboot"),
+    needs: &["CONFIG_CPU_ISOLATION"],
+    since: None,
+    flag_since: None,
+    arches: &[],
+    substitute: None,
+    value: target_cpus,
 };
 
 pub(super) const MANAGED_IRQ: KernelParameter = KernelParameter {
@@ -110,6 +144,7 @@ kernel/irq/manage.c (6.12).",
     offer: ParameterOffer::OnRequest("only where managed interrupts are on the shield"),
     needs: &["CONFIG_CPU_ISOLATION"],
     since: None,
+    flag_since: None,
     arches: &[],
     substitute: None,
     value: |target| Some(format!("managed_irq,{}", target.cpus)),
@@ -130,6 +165,7 @@ Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueu
     offer: ParameterOffer::OnRequest("for kernels without nohz_full=, which does the same"),
     needs: &[],
     since: None,
+    flag_since: None,
     arches: &[],
     substitute: Some("workqueues"),
     value: other_cpus,
@@ -150,6 +186,7 @@ Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c 
     offer: ParameterOffer::Never("mainline kernels do not know it; nohz_full= does the same"),
     needs: &[],
     since: None,
+    flag_since: None,
     arches: &[],
     substitute: Some("kthreads"),
     value: other_cpus,
