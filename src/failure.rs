@@ -396,6 +396,12 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NotPlain { .. } => {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
+            BootError::FaultyWord { word, fault, near, .. } => near
+                .iter()
+                .fold(Failure::usage(message), |failure, name| {
+                    failure.hint(format!("did you mean {name}?"))
+                })
+                .hint(fault.advice(&word)),
             BootError::NoSuchParameter { near, .. } => near
                 .iter()
                 .fold(Failure::usage(message), |failure, name| {

@@ -5,12 +5,18 @@
 use super::document::DifferentLists;
 use crate::survey::{CommandLineFault, isolation_setup};
 use cpushield_linux::CpuSet;
+use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 use std::fmt;
 
 /// Parameters whose values are CPU lists: equal sets are equal values.
 const LISTS: &[&str] = &["nohz_full", "rcu_nocbs", "irqaffinity", "workqueue.unbound_cpus"];
+
+/// Parameters that a line may have several times with different values (kernel-parameters.txt,
+/// 6.12).
+const REPEATED: &[&str] =
+    &["console", "earlycon", "hugepages", "hugepagesz", "memmap", "module_blacklist", "video"];
 
 /// Why words cannot be added to a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +138,11 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
             if !cmdline::same_name(&param.name, name) {
                 continue;
             }
-            if !is_same_value(name, param.value.as_deref(), value) {
+            let same = is_same_value(name, param.value.as_deref(), value);
+            if !same && is_repeated(name) {
+                continue;
+            }
+            if !same {
                 return Err(ParameterConflict::Differs { present, wanted });
             }
             known = true;
@@ -247,10 +257,45 @@ fn parse_isolcpus((name, value): (&str, Option<&str>)) -> Option<cmdline::Isolcp
     cmdline::isolcpus(value.filter(|_| cmdline::same_name(name, "isolcpus"))?, None).ok()
 }
 
+/// The name of the parameter that a word sets.
+#[must_use]
+pub fn name_of(word: &str) -> &str {
+    split(word).0
+}
+
+/// Whether a word sets the same parameter as another one to another value.
+#[must_use]
+pub fn contradicts(present: &str, wanted: &str) -> bool {
+    let name = name_of(wanted);
+    cmdline::same_name(name_of(present), name) && !is_repeated(name) && !has(present, wanted)
+}
+
+fn is_repeated(name: &str) -> bool {
+    REPEATED.iter().any(|it| cmdline::same_name(it, name))
+}
+
+/// Checks the value of a parameter whose value is a CPU list.
+///
+/// # Errors
+/// It is not a list that the kernel accepts.
+pub fn check_list(word: &str) -> Result<(), String> {
+    let (name, value) = split(word);
+    let Some(value) = value else { return Ok(()) };
+    let last = Some(CPUS_MAX - 1);
+    let cpus = if cmdline::same_name(name, "isolcpus") {
+        cmdline::isolcpus(value, last).map(|it| it.cpus).map_err(|error| error.to_string())?
+    } else if LISTS.iter().any(|list| cmdline::same_name(list, name)) {
+        CpuSet::parse_list(value, last).map_err(|error| error.to_string())?
+    } else {
+        return Ok(());
+    };
+    if cpus.is_empty() { Err("the list is empty".to_owned()) } else { Ok(()) }
+}
+
 /// Whether a word needs no quoting in any loader's files: shell, GRUB and BLS read it literally.
 #[must_use]
 pub fn is_plain(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_alphabetic())
+    word.starts_with(|c: char| c.is_ascii_alphanumeric())
         && word.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:=/+-".contains(c))
 }
 

@@ -11,6 +11,7 @@ use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
+use super::requested_words::{UnknownWords, add_requested};
 use super::running_kernel::possible_cpus;
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::warnings;
@@ -30,6 +31,8 @@ pub struct BootRequest {
     pub shield: ShieldRequest,
     /// The kernels, as a shell pattern; `None` lets the tool choose.
     pub kernels: Option<String>,
+    /// Whether parameters of [`ShieldRequest::parameters`] are written that no check knows.
+    pub unknown_words: UnknownWords,
 }
 
 /// Plans the boot.
@@ -62,8 +65,16 @@ pub fn plan(
         return Err(no_matching_kernel(request, &kernels.entries));
     }
     let target = parameter_target(machine, &shield);
-    let ParameterSelection { chosen, wanted: parameters, skipped } =
-        select_parameters(request, origin, &target, &planned, machine);
+    let mut selection = select_parameters(request, origin, &target, &planned, machine);
+    add_requested(
+        host,
+        &request.shield.parameters,
+        request.unknown_words,
+        &planned.versions(machine),
+        &mut selection.wanted,
+    )?;
+    selection.compare_with_lines(&planned, machine);
+    let ParameterSelection { chosen, wanted: parameters, skipped } = selection;
     if let Some((loader, _)) = menu {
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }

@@ -50,6 +50,16 @@ impl PlannedKernels<'_> {
         wanted && self.support(domain, machine) == ParameterSupport::Present
     }
 
+    /// The versions of these kernels.
+    pub(super) fn versions<'a>(&'a self, machine: &'a Machine) -> Vec<&'a str> {
+        match self {
+            PlannedKernels::Menu { targets, .. } => {
+                targets.iter().map(|entry| entry.version.as_str()).collect()
+            }
+            PlannedKernels::Running => machine.kernel.release.as_deref().into_iter().collect(),
+        }
+    }
+
     fn entries(&self) -> &[&LoaderEntry] {
         match self {
             PlannedKernels::Menu { targets, .. } => targets,
@@ -67,6 +77,15 @@ pub(super) struct ParameterSelection {
     pub(super) wanted: Vec<WantedParameter>,
     /// The others, each with the reason.
     pub(super) skipped: Vec<SkippedParameter>,
+}
+
+impl ParameterSelection {
+    /// Compares the words with the running kernel's command line and those of the chosen entries.
+    pub(super) fn compare_with_lines(&mut self, kernels: &PlannedKernels<'_>, machine: &Machine) {
+        for wanted in &mut self.wanted {
+            compare_with_lines(wanted, machine, kernels.entries());
+        }
+    }
 }
 
 /// Selects the parameters that the request wants and that the kernels have.
@@ -94,9 +113,6 @@ pub(super) fn select_parameters(
                 }
             }
         }
-    }
-    for wanted in &mut selection.wanted {
-        compare_with_lines(wanted, machine, kernels.entries());
     }
     selection
 }

@@ -14,7 +14,7 @@ use super::grub::Machine;
 /// The words and the text of the plan for a recorded machine.
 fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
-    let request = BootRequest { shield, kernels: None };
+    let request = BootRequest { shield, kernels: None, ..BootRequest::default() };
     let plan = make_plan(&Host::recorded(&root).unwrap(), &request).unwrap();
     (
         words(&plan).into_iter().map(str::to_owned).collect(),
@@ -32,7 +32,7 @@ fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
     machine.write("sys/devices/system/cpu/isolated", "\n");
     let request = BootRequest {
         shield: ShieldRequest { count: Some(1), ..ShieldRequest::default() },
-        kernels: None,
+        ..BootRequest::default()
     };
     let both = make_plan(&machine.host(), &request).unwrap();
     assert_eq!(words(&both), ["nohz_full=3", "rcu_nocbs=3", "irqaffinity=0-2"]);
@@ -88,7 +88,7 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
         machine.write("proc/cmdline", line);
         let shield =
             ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
-        make_plan(&machine.host(), &BootRequest { shield, kernels: None })
+        make_plan(&machine.host(), &BootRequest { shield, kernels: None, ..BootRequest::default() })
             .unwrap()
             .instructions
             .join("\n")

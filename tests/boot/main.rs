@@ -13,6 +13,7 @@ mod once;
 mod others;
 mod settle;
 mod trial;
+mod words;
 
 use cpushield::boot::grub::generator;
 use cpushield::boot::loaders::EntryPosition;
@@ -33,7 +34,7 @@ fn make_plan(host: &Host, asked: &BootRequest) -> Result<BootPlan, BootError> {
 
 fn request_cpus(list: &str) -> BootRequest {
     let wish = ShieldRequest { cpus: Some(list.parse().unwrap()), ..ShieldRequest::default() };
-    BootRequest { shield: wish, kernels: None }
+    BootRequest { shield: wish, kernels: None, ..BootRequest::default() }
 }
 
 fn words(plan: &BootPlan) -> Vec<&str> {

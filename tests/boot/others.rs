@@ -16,7 +16,7 @@ fn request_kernels(kernels: Option<&str>) -> BootRequest {
     let tunables = ["nohz-full", "rcu-nocbs"].map(|name| (name.to_owned(), true)).into();
     let cpus = Some("2-3".parse().unwrap());
     let wish = ShieldRequest { cpus, tunables, ..ShieldRequest::default() };
-    BootRequest { shield: wish, kernels: kernels.map(str::to_owned) }
+    BootRequest { shield: wish, kernels: kernels.map(str::to_owned), ..BootRequest::default() }
 }
 
 const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";

@@ -7,12 +7,14 @@ mod doubt;
 mod kernel_rule;
 mod reason;
 mod warning;
+mod word_fault;
 
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
 pub use kernel_rule::KernelRule;
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
+pub use word_fault::WordFault;
 
 use crate::survey::{CommandLineFault, RealtimeKind};
 use crate::with_text;

@@ -16,6 +16,10 @@ use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
+/// The names of the parameters of a mainline kernel, one a line, after a comment that says which
+/// kernel's.
+pub const KERNEL_NAMES: &str = include_str!("kernel_names.txt");
+
 /// Every parameter, in the order in which they are written.
 pub const PARAMETERS: &[&KernelParameter] = &[
     &cpus::NOHZ_FULL,
