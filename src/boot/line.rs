@@ -240,6 +240,12 @@ pub fn has(line: &str, word: &str) -> bool {
     })
 }
 
+/// The CPUs that a word takes out of the scheduling domains; `None` for other words.
+#[must_use]
+pub fn isolated_domain(word: &str) -> Option<CpuSet> {
+    parse_isolcpus(split(word)).filter(|it| it.domain).map(|it| it.cpus)
+}
+
 /// One `isolcpus=` with the flags of two that name the same CPUs; `None` for other words.
 #[must_use]
 pub fn join_isolcpus(a: &str, b: &str) -> Option<String> {

@@ -81,6 +81,7 @@ pub fn plan(
     let described = kernels.describe(&chosen);
     let lists = warnings::different_lists(&targets, &parameters);
     let mut warnings = warnings::collect(found, machine, &described, lists);
+    warnings.extend(warnings::planned_domain(&parameters));
     warnings.extend(warnings::managed_irqs(machine, &shield, &parameters));
     let instructions = match menu {
         Some(_) => Vec::new(),

@@ -10,6 +10,7 @@ use super::parameters::KERNEL_NAMES;
 use crate::policy::RequestedParameter;
 use crate::registry::nearest;
 use cpushield_linux::Host;
+use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;
 
 /// Whether words are accepted that the checks do not know.
@@ -87,6 +88,9 @@ fn find_fault(
 
 /// Why a name is not known to any of the kernels, and similar names; `None` when it is known.
 fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault, Vec<String>)> {
+    if let Some(found) = find_unreleased(word) {
+        return Some(found);
+    }
     let name = line::name_of(word);
     let is_listed = KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name));
     if is_listed || name.starts_with("sysctl.") {
@@ -103,6 +107,24 @@ fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault
         first.get_or_insert((fault, if similar.is_empty() { near.clone() } else { similar }));
     }
     Some(first.unwrap_or((WordFault::UnknownName, near)))
+}
+
+/// A flag of `isolcpus=` that no released kernel has, or `nohz_full` without a list.
+fn find_unreleased(word: &str) -> Option<(WordFault, Vec<String>)> {
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, it)| (name, Some(it)));
+    if cmdline::same_name(name, "nohz_full") && value.is_none() {
+        let page = "nohz-full-without-list";
+        return Some((WordFault::Unreleased { page }, Vec::new()));
+    }
+    let value = value.filter(|_| cmdline::same_name(name, "isolcpus"))?;
+    let isolcpus = cmdline::isolcpus(value, Some(CPUS_MAX - 1)).ok()?;
+    if isolcpus.io_queue {
+        let page = "isolcpus-io-queue";
+        return Some((WordFault::Unreleased { page }, Vec::new()));
+    }
+    let flag = isolcpus.unknown.first()?.clone();
+    let near = nearest(&flag, &["domain", "nohz", "managed_irq"]);
+    Some((WordFault::UnknownFlag { flag }, near))
 }
 
 /// Why a kernel does not have a parameter of a module, and similar names; `None` when it has it.

@@ -38,6 +38,9 @@ pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {
 #[must_use]
 pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
+    if cmdline::same_name(name, "isolcpus") {
+        return read_isolcpus(host, value);
+    }
     let path = match name {
         "nohz_full" => "/sys/devices/system/cpu/nohz_full",
         "irqaffinity" => "/proc/irq/default_smp_affinity",
@@ -64,4 +67,23 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     };
     let name = if cmdline::same_name(name, "nosmt") { "smt" } else { name };
     (Some(format!("{name}: {found}")), Some(same))
+}
+
+/// What the kernel shows for `isolcpus=`: the CPUs of `domain`, else those of `nohz`. It shows
+/// nothing for `managed_irq`.
+fn read_isolcpus(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
+    let last = possible_cpus(host).last();
+    let Ok(wanted) = cmdline::isolcpus(value, last) else { return (None, None) };
+    let name = match (wanted.domain, wanted.nohz) {
+        (true, _) => "isolated",
+        (false, true) => "nohz_full",
+        (false, false) => return (None, None),
+    };
+    let Ok(text) = host.read_line(&format!("/sys/devices/system/cpu/{name}")) else {
+        return (None, None);
+    };
+    // From 7.0 `isolated` has the CPUs of live partitions too.
+    let shown: CpuSet = text.trim().parse().unwrap_or_default();
+    let same = wanted.cpus.is_subset(&shown);
+    (Some(format!("{name}: {}", text.trim())), Some(same && !shown.is_empty()))
 }

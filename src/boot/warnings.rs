@@ -58,6 +58,13 @@ pub(super) fn different_lists(
     warnings
 }
 
+/// The price of a planned `isolcpus=` with the flag `domain`, which is its default.
+pub(super) fn planned_domain(parameters: &[WantedParameter]) -> Option<BootWarning> {
+    let planned = parameters.iter().filter(|it| !it.already);
+    let cpus = planned.into_iter().find_map(|it| line::isolated_domain(&it.word))?;
+    Some(BootWarning::DomainPlanned { cpus })
+}
+
 /// Recommends `--on isolcpus-managed-irq` on a machine that has such interrupts.
 pub(super) fn managed_irqs(
     machine: &Machine,

@@ -3,9 +3,9 @@
 
 use super::grub::Machine;
 use super::{make_plan, request_cpus, words};
-use cpushield::boot::loaders;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{loaders, status};
 use cpushield::survey::{RealtimeKind, survey};
 
 /// The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic one is installed.
@@ -150,4 +150,63 @@ fn what_a_vendor_kernel_has_is_not_known_and_is_written_on_request_only() {
     let undecided =
         format!("it is not known whether kernel {vendor} has nohz-full; a boot decides: --trial");
     assert!(warnings.contains(&undecided), "{warnings:?}");
+}
+
+#[test]
+fn the_flags_of_isolcpus_are_one_word_with_its_price_and_status_compares_it() {
+    let machine = Machine::debian();
+    let config = "CONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\nCONFIG_CPU_ISOLATION=y\n";
+    machine.install_with("6.12.9-rt-amd64", &format!("{config}CONFIG_PREEMPT_RT=y\n"));
+    let on = |names: &[&str]| {
+        let mut request = request_cpus("2-3");
+        for name in names {
+            request.shield.tunables.insert((*name).to_owned(), true);
+        }
+        make_plan(&machine.host(), &request).unwrap()
+    };
+    for (names, word, has_price) in [
+        (&["isolcpus-domain"][..], "isolcpus=2-3", true),
+        (&["isolcpus-nohz"], "isolcpus=nohz,2-3", false),
+        (&["isolcpus-managed-irq"], "isolcpus=managed_irq,2-3", false),
+        (&["isolcpus-managed-irq", "isolcpus-domain"], "isolcpus=domain,managed_irq,2-3", true),
+        (
+            &["isolcpus-nohz", "isolcpus-managed-irq", "isolcpus-domain"],
+            "isolcpus=nohz,domain,managed_irq,2-3",
+            true,
+        ),
+    ] {
+        let plan = on(names);
+        assert_eq!(words(&plan).last(), Some(&word));
+        let price = "other programs can use CPU 2-3 only after a boot without it";
+        let warned = plan.warnings.iter().any(|warning| warning.to_string().contains(price));
+        assert_eq!(warned, has_price, "{names:?}");
+    }
+    let plan = on(&["isolcpus-domain", "isolcpus-managed-irq"]);
+    let before = machine.files();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    machine.write("proc/cmdline", &format!("{} ro\n", words(&plan).join(" ")));
+    let in_force = |isolated: &str| {
+        machine.write("sys/devices/system/cpu/isolated", isolated);
+        let status = status::status(&machine.host(), &machine.store()).unwrap();
+        let word = status.words.into_iter().find(|it| it.word.starts_with("isolcpus=")).unwrap();
+        (word.shows.unwrap(), word.in_force)
+    };
+    assert_eq!(in_force("2-3\n"), ("isolated: 2-3".to_owned(), Some(true)));
+    assert_eq!(in_force("\n"), ("isolated: ".to_owned(), Some(false)));
+    machine.remove("sys/devices/system/cpu/isolated");
+    machine
+        .write("proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-6.12.9-rt-amd64 root=UUID=ab ro quiet\n");
+    write::undo(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn parameters_that_no_released_kernel_has_are_explained_and_not_written() {
+    let machine = Machine::debian();
+    for name in ["isolcpus-io-queue", "nohz-full-without-list"] {
+        let mut request = request_cpus("2-3");
+        request.shield.tunables.insert(name.to_owned(), true);
+        let error = make_plan(&machine.host(), &request).unwrap_err().to_string();
+        assert!(error.contains("no released kernel"), "{error}");
+    }
 }

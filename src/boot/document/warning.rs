@@ -60,6 +60,11 @@ pub enum BootWarning {
         /// Its CPUs.
         cpus: CpuSet,
     },
+    /// A parameter of the plan takes CPUs out of the scheduling domains.
+    DomainPlanned {
+        /// These CPUs.
+        cpus: CpuSet,
+    },
     /// A chosen kernel would have two different lists.
     ListsDiffer {
         /// The kernel's version.
@@ -119,6 +124,11 @@ impl fmt::Display for BootWarning {
                 f,
                 "the running kernel has isolcpus={cpus}: a shield does not need it, and kernels \
                  from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
+            )?,
+            BootWarning::DomainPlanned { cpus } => write!(
+                f,
+                "with isolcpus= other programs can use CPU {cpus} only after a boot without it; \
+                 kernels from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
             )?,
             BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
             BootWarning::ManagedIrqs { parameter } => {

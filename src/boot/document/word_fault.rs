@@ -30,6 +30,16 @@ pub enum WordFault {
     },
     /// The kernel's document does not have the name.
     UnknownName,
+    /// `isolcpus=` has a flag that no kernel is known to have.
+    UnknownFlag {
+        /// The flag.
+        flag: String,
+    },
+    /// Only a patch series has it; no released kernel does.
+    Unreleased {
+        /// The page of `explain` about it.
+        page: &'static str,
+    },
     /// No chosen kernel has the module.
     NoModule {
         /// The module.
@@ -63,6 +73,8 @@ impl WordFault {
             | WordFault::GivenTwice { .. }
             | WordFault::Planned { .. } => false,
             WordFault::UnknownName
+            | WordFault::UnknownFlag { .. }
+            | WordFault::Unreleased { .. }
             | WordFault::NoModule { .. }
             | WordFault::NoModuleParameter { .. }
             | WordFault::ModulesUnknown { .. } => true,
@@ -82,6 +94,9 @@ impl WordFault {
             WordFault::Planned { name, .. } => {
                 format!("name the CPUs with --cpus, or leave it to your word: --off {name}")
             }
+            WordFault::Unreleased { page } => {
+                format!("cpushield explain {page}; for a kernel that has it: --allow-unknown")
+            }
             _ => format!("if the kernel knows {word}: --allow-unknown"),
         }
     }
@@ -99,6 +114,10 @@ impl fmt::Display for WordFault {
                 write!(f, "contradicts {planned}, which is planned for these CPUs")
             }
             WordFault::UnknownName => f.write_str("is not in kernel-parameters.txt of Linux 6.12"),
+            WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
+            WordFault::Unreleased { .. } => {
+                f.write_str("is of a patch series that no released kernel has")
+            }
             WordFault::NoModule { module, version } => {
                 write!(f, "is for the module {module}, which kernel {version} does not have")
             }

@@ -27,7 +27,10 @@ pub const PARAMETERS: &[&KernelParameter] = &[
     &cpus::RCU_NOCB_POLL,
     &cpus::IRQAFFINITY,
     &cpus::DOMAIN,
+    &cpus::NOHZ,
     &cpus::MANAGED_IRQ,
+    &cpus::IO_QUEUE,
+    &cpus::BARE_NOHZ_FULL,
     &cpus::UNBOUND_CPUS,
     &cpus::KTHREAD_CPUS,
     &clocks::SKEW_TICK,
@@ -141,6 +144,11 @@ mod tests {
         ] {
             assert_eq!(support(&cpus::NOHZ_FULL, release, options), expected, "{release}");
         }
+        // A flag shows in no option.
+        let isolation = [("CONFIG_CPU_ISOLATION", "y")];
+        assert_eq!(support(&cpus::MANAGED_IRQ, rtai, &isolation), "it came with Linux 5.6");
+        assert_eq!(support(&cpus::MANAGED_IRQ, vendor, &isolation), "undecided");
+        assert_eq!(support(&cpus::MANAGED_IRQ, "6.12.9", &isolation), "present");
         // The option is younger than the parameter.
         let no_isolation = [("CONFIG_CPU_ISOLATION", "n")];
         assert_eq!(support(&cpus::DOMAIN, "2.6.32-122-rtai", &no_isolation), "present");
