@@ -396,6 +396,12 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NotPlain { .. } => {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
+            BootError::FaultyWord { word, fault, near, .. } => near
+                .iter()
+                .fold(Failure::usage(message), |failure, name| {
+                    failure.hint(format!("did you mean {name}?"))
+                })
+                .hint(fault.advice(&word)),
             BootError::NoSuchParameter { near, .. } => near
                 .iter()
                 .fold(Failure::usage(message), |failure, name| {
@@ -438,6 +444,15 @@ impl From<crate::boot::BootError> for Failure {
                     _ => failure,
                 }
             }
+            BootError::NothingApplies { skipped } => {
+                let undecided = skipped.iter().filter(|it| it.reason.is_undecided());
+                let on: String = undecided.map(|it| format!(" --on {}", it.name)).collect();
+                match on.is_empty() {
+                    true => Failure::machine(message),
+                    false => Failure::machine(message)
+                        .hint(format!("try them for one boot: cpushield boot apply --trial{on}")),
+                }
+            }
             BootError::NoTrial => {
                 Failure::machine(message).hint("start a trial: cpushield boot apply --trial")
             }
@@ -448,7 +463,6 @@ impl From<crate::boot::BootError> for Failure {
             BootError::Killed => Failure::new(FailureKind::Bug, message),
             BootError::Unparsable { .. }
             | BootError::ByHand { .. }
-            | BootError::NothingApplies { .. }
             | BootError::Wrong { .. }
             | BootError::Journal { .. }
             | BootError::NoRoom { .. } => Failure::machine(message),

@@ -71,6 +71,17 @@ pub struct ShieldRequest {
     pub workload: Workload,
     /// Tunables forced on (`true`) or off (`false`), by name.
     pub tunables: BTreeMap<String, bool>,
+    /// Kernel parameters of the user's own, for the next boot.
+    pub parameters: Vec<RequestedParameter>,
+}
+
+/// A kernel parameter that the user wrote, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestedParameter {
+    /// The word for the command line: `nohlt`, `radeon.modeset=0`.
+    pub word: String,
+    /// The flag, or the file and the line.
+    pub place: String,
 }
 
 impl Default for ShieldRequest {
@@ -85,6 +96,7 @@ impl Default for ShieldRequest {
             half_core: false,
             workload: Workload::default(),
             tunables: BTreeMap::new(),
+            parameters: Vec::new(),
         }
     }
 }
@@ -195,8 +207,18 @@ pub struct ShieldPolicy {
     pub workload: Workload,
     /// Tunables, and parameters of the next boot, forced on or off.
     pub tunables: BTreeMap<Spanned<String>, bool>,
+    /// What the next boot gets (`cpushield boot`).
+    pub boot: BootPolicy,
     /// The limits that `verify` checks.
     pub limits: VerifyLimits,
+}
+
+/// The part of a shield's policy for the next boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [shield.NAME.boot]")]
+pub struct BootPolicy {
+    /// Kernel parameters of the user's own: `["nohlt", "radeon.modeset=0"]`.
+    pub parameters: Vec<Spanned<String>>,
 }
 
 /// Why a policy file is not accepted: the place, and what was expected there.
@@ -338,7 +360,18 @@ impl ShieldPolicy {
             half_core: self.half_core,
             workload: self.workload,
             tunables: tunables.collect(),
+            parameters: Vec::new(),
         })
+    }
+
+    /// Its kernel parameters, each with its place; `text` is that of the file.
+    #[must_use]
+    pub fn boot_parameters(&self, text: &str, file: &str) -> Vec<RequestedParameter> {
+        let parameters = self.boot.parameters.iter().map(|word| RequestedParameter {
+            word: word.get_ref().clone(),
+            place: format!("{file}:{}", line_of(text, word.span().start)),
+        });
+        parameters.collect()
     }
 }
 
@@ -349,6 +382,7 @@ pub(crate) fn translate_toml_message(message: &str) -> String {
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected a boolean", "expected true or false"),
         ("expected a map", "expected a table"),
+        ("expected a sequence", "expected a list such as [\"nohlt\"]"),
         ("wanted string or table", "expected a word in quotes"),
     ];
     let message = message.trim().to_owned();
@@ -418,6 +452,15 @@ workload = "vm"
     }
 
     #[test]
+    fn kernel_parameters_of_a_policy_have_their_line() {
+        let text = "[shield.a]\nboot.parameters = [\n  \"nohlt\",\n  \"radeon.modeset=0\",\n]\n";
+        let policy = PolicyFile::parse(text, "p.toml").unwrap();
+        let words = policy.shield["a"].boot_parameters(text, "p.toml");
+        let words: Vec<_> = words.iter().map(|it| (it.word.as_str(), it.place.as_str())).collect();
+        assert_eq!(words, [("nohlt", "p.toml:3"), ("radeon.modeset=0", "p.toml:4")]);
+    }
+
+    #[test]
     fn the_example_of_the_document_parses() {
         let document = include_str!("../docs/policy.md");
         let example = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
@@ -439,6 +482,14 @@ workload = "vm"
             ("[shield]\na = 3\n", "p.toml:2: invalid type: integer `3`, expected a table [sh"),
             ("[shield.a]\nlimits = 3\n", "p.toml:2: invalid type: integer `3`, expected a table"),
             ("[shield.a]\nshare = 3\n", "p.toml:2: expected a word in quotes"),
+            (
+                "[shield.a]\nboot.parameters = \"x\"\n",
+                "p.toml:2: invalid type: string \"x\", expected a li",
+            ),
+            (
+                "[shield.a.boot]\nparameter = []\n",
+                "p.toml:2: unknown field `parameter`, expected `par",
+            ),
             ("[shield.a]\nhalf_core = 3\n", "p.toml:2: invalid type: integer `3`, expected true"),
             ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),

@@ -159,7 +159,11 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
         let plan = plan(&machine, &ShieldRequest::default()).unwrap();
-        let asked = boot::plan::BootRequest { shield: ShieldRequest::default(), kernels: None };
+        let asked = boot::plan::BootRequest {
+            shield: ShieldRequest::default(),
+            kernels: None,
+            ..boot::plan::BootRequest::default()
+        };
         let menu = boot::loaders::find(&host).unwrap();
         let boot = boot::plan::plan(&host, &machine, &asked, menu.as_ref()).unwrap();
         // Commands and lines of files stay whole.

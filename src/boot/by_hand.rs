@@ -2,23 +2,20 @@
 //! replaces the menu's entries: its configuration and its command line. Pure except for the
 //! loaders' traces, which [`loaders::manual_steps`] looks for.
 
-use super::document::{UnknownReason, WantedParameter};
+use super::document::WantedParameter;
 use super::line::{self, ParameterConflict};
 use super::loaders;
-use super::parameters::KernelParameter;
-use super::running_kernel::possible_cpus;
+use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
+use super::running_kernel::{possible_cpus, running_options};
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// Why the running kernel does not know a parameter; `None` when it does.
-pub(super) fn why_unknown(parameter: &KernelParameter, machine: &Machine) -> Option<UnknownReason> {
+/// Whether the running kernel has a parameter.
+pub(super) fn support(parameter: &KernelParameter, machine: &Machine) -> ParameterSupport {
     let kernel = &machine.kernel;
-    let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
-    let by_config = parameter.unknown_to(&kernel.config, kernel.arch.as_deref(), version);
-    let no_nohz = parameter.keyword == "nohz_full" && machine.can_stop_tick() == Some(false);
-    by_config
-        .or_else(|| no_nohz.then(|| UnknownReason::NotBuilt { options: vec!["CONFIG_NO_HZ_FULL"] }))
+    let (arch, release) = (kernel.arch.as_deref(), kernel.release.as_deref());
+    parameter.support(&KernelFacts { options: &running_options(machine), arch, release })
 }
 
 /// The word that a command line has for the same parameter with another value.

@@ -1,6 +1,6 @@
 //! The errors of planning, writing and removing boot parameters.
 
-use super::document::SkippedParameter;
+use super::document::{SkippedParameter, WordFault};
 use crate::plan::PlanRefusal;
 use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};
@@ -31,6 +31,17 @@ pub enum BootError {
         what: String,
         /// The text.
         text: String,
+    },
+    /// A kernel parameter that the user wrote cannot be written.
+    FaultyWord {
+        /// The flag, or the file and the line.
+        place: String,
+        /// The word.
+        word: String,
+        /// What is wrong with it.
+        fault: WordFault,
+        /// Similar names.
+        near: Vec<String>,
     },
     /// No parameter of this name.
     NoSuchParameter {
@@ -191,6 +202,9 @@ impl fmt::Display for BootError {
             }
             BootError::NotPlain { what, text } => {
                 write!(f, "{what} {text:?} contains characters that are special to a boot loader")
+            }
+            BootError::FaultyWord { place, word, fault, .. } => {
+                write!(f, "{place}: {word:?} {fault}")
             }
             BootError::NoSuchParameter { name, .. } => {
                 write!(f, "there is no boot parameter {name:?}")

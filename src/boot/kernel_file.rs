@@ -1,8 +1,10 @@
 //! Finds the version of a kernel file whose name does not show it: from the banner in its bytes,
-//! or because only one kernel is installed. Takes a boot menu entry and reads the files it names.
+//! or because only one kernel is installed. Takes a boot menu entry and reads the files it names,
+//! and the configuration of an installed kernel.
 
 use cpushield_linux::Host;
-use cpushield_linux::text::kernel_image;
+use cpushield_linux::text::{kconfig, kernel_image};
+use std::collections::BTreeMap;
 
 /// Where a file named by an entry at `place` may be. Loaders name files relative to the root of a
 /// file system that is mounted somewhere above the entry.
@@ -21,6 +23,13 @@ pub(super) fn candidate_paths(place: &str, name: &str) -> Vec<String> {
 pub(super) fn read_banner(host: &Host, paths: &[String]) -> Option<String> {
     let bytes = paths.iter().find_map(|path| host.read_bytes(path).ok())?;
     kernel_image::banner(&bytes)
+}
+
+/// The options of an installed kernel, as its package installed them; empty when there are none.
+pub(super) fn read_config(host: &Host, version: &str) -> BTreeMap<String, String> {
+    let paths = [format!("/boot/config-{version}"), format!("/usr/lib/modules/{version}/config")];
+    let text = paths.iter().find_map(|path| host.read(path).ok());
+    text.and_then(|text| kconfig::parse(&text).ok()).unwrap_or_default()
 }
 
 /// The version of the kernel that an entry at `place` loads under this name.

@@ -1,23 +1,33 @@
 //! The kernels of a boot menu: what each was built with, which of them get the parameters, and
 //! which parameters they know. Takes the menu's entries and reads the files of these kernels.
 
-use super::document::{BootKernel, KernelRule, UnknownParameter, UnknownReason};
+use super::document::{BootKernel, KernelRule, UnknownParameter};
 use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
-use super::parameters::KernelParameter;
+use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
+use super::running_kernel::running_options;
 use crate::glob;
-use crate::survey::Machine;
+use crate::survey::{Machine, RealtimeKind, named_cokernel, realtime_option};
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
-use cpushield_linux::text::{cmdline, kconfig, kernel_image};
+use cpushield_linux::text::{cmdline, kernel_image};
 use std::collections::BTreeMap;
 
 /// How an installed kernel was built.
 pub(super) struct KernelBuild {
     /// `CONFIG_NO_HZ_FULL` → `y`; empty when its configuration cannot be read.
     options: BTreeMap<String, String>,
-    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
-    pub(super) realtime: Option<bool>,
+    /// Its release: that of its image where the menu has none.
+    release: String,
+    /// What makes it a real-time kernel (`None` inside: nothing does); `None` when unknown.
+    realtime: Option<Option<RealtimeKind>>,
+}
+
+impl KernelBuild {
+    /// Whether it is a real-time kernel; `None` when unknown.
+    pub(super) fn is_realtime(&self) -> Option<bool> {
+        self.realtime.map(|kind| kind.is_some())
+    }
 }
 
 /// Reads how each of these kernels was built, by version.
@@ -36,39 +46,52 @@ pub(super) fn read_builds(
 fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuild {
     let version = entry.version.as_str();
     let running = machine.kernel.release.as_deref() == Some(version);
-    let mut options = read_config(host, version);
+    let mut options = kernel_file::read_config(host, version);
     if options.is_empty() && running {
-        // The running kernel may show it (`/proc/config.gz`).
-        options.clone_from(&machine.kernel.config);
+        options = running_options(machine);
     }
-    let by_config = (!options.is_empty()).then(|| {
-        is_set(&options, "CONFIG_PREEMPT_RT") || is_set(&options, "CONFIG_PREEMPT_RT_FULL")
+    let realtime = find_realtime_kind(host, entry, &options).or_else(|| {
+        let known = machine.kernel.realtime.filter(|_| running);
+        known.map(|_| machine.kernel.realtime_kind)
     });
+    let mut release = entry.version.clone();
+    if KernelVersion::from_release(&release).is_none()
+        && let Some(banner) = read_image_banner(host, entry)
+        && let Some(named) = kernel_image::release(&banner)
+    {
+        named.clone_into(&mut release);
+    }
+    KernelBuild { options, release, realtime }
+}
+
+/// What makes a kernel a real-time kernel, by its name, its configuration and its image (`None`
+/// inside: nothing does); `None` when unknown.
+fn find_realtime_kind(
+    host: &Host,
+    entry: &LoaderEntry,
+    options: &BTreeMap<String, String>,
+) -> Option<Option<RealtimeKind>> {
+    if let Some(kind) = named_cokernel(&entry.version) {
+        return Some(Some(kind));
+    }
+    if !options.is_empty() {
+        return Some(realtime_option(options).map(|(_, kind)| kind));
+    }
     // Arch installs no configuration files, so the image is read too.
-    let realtime = by_config
-        .or_else(|| is_realtime_image(host, entry))
-        .or(machine.kernel.realtime.filter(|_| running));
-    KernelBuild { options, realtime }
+    let banner = read_image_banner(host, entry)?;
+    let by_release = kernel_image::release(&banner).and_then(named_cokernel);
+    let preempt_rt = kernel_image::is_realtime(&banner).then_some(RealtimeKind::PreemptRt);
+    Some(by_release.or(preempt_rt))
 }
 
-fn is_set(options: &BTreeMap<String, String>, option: &str) -> bool {
-    options.get(option).is_some_and(|value| value == "y")
-}
-
-/// Whether the banner in the kernel's image names PREEMPT_RT; `None` when there is no banner.
-fn is_realtime_image(host: &Host, entry: &LoaderEntry) -> Option<bool> {
+/// The banner in the kernel's image; `None` when there is none.
+fn read_image_banner(host: &Host, entry: &LoaderEntry) -> Option<String> {
     let version = &entry.version;
     let mut paths = vec![format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
     if let Some(files) = &entry.files {
         paths.extend(kernel_file::candidate_paths(&entry.place, &files.kernel));
     }
-    Some(kernel_image::is_realtime(&kernel_file::read_banner(host, &paths)?))
-}
-
-fn read_config(host: &Host, version: &str) -> BTreeMap<String, String> {
-    let paths = [format!("/boot/config-{version}"), format!("/usr/lib/modules/{version}/config")];
-    let text = paths.iter().find_map(|path| host.read(path).ok());
-    text.and_then(|text| kconfig::parse(&text).ok()).unwrap_or_default()
+    kernel_file::read_banner(host, &paths)
 }
 
 /// The kernels of a menu, and which of them get the parameters.
@@ -81,7 +104,7 @@ pub(super) struct SelectedKernels<'a> {
 
 impl<'a> SelectedKernels<'a> {
     fn realtime(&self, entry: &LoaderEntry) -> Option<bool> {
-        self.builds.get(&entry.version)?.realtime
+        self.builds.get(&entry.version)?.is_realtime()
     }
 
     fn is_chosen(&self, index: usize, entry: &LoaderEntry) -> bool {
@@ -97,42 +120,56 @@ impl<'a> SelectedKernels<'a> {
         entries.filter(|(i, entry)| self.is_chosen(*i, entry)).map(|(_, entry)| *entry).collect()
     }
 
-    /// Why a kernel does not know a parameter; `None` when it does.
-    fn why_unknown(
-        &self,
-        parameter: &KernelParameter,
-        entry: &LoaderEntry,
-    ) -> Option<UnknownReason> {
-        let version = KernelVersion::from_release(&entry.version);
-        parameter.unknown_to(&self.builds.get(&entry.version)?.options, self.arch, version)
+    /// Whether a kernel has a parameter.
+    fn support(&self, parameter: &KernelParameter, entry: &LoaderEntry) -> ParameterSupport {
+        let Some(build) = self.builds.get(&entry.version) else {
+            return ParameterSupport::Undecided;
+        };
+        let (options, release) = (&build.options, Some(build.release.as_str()));
+        parameter.support(&KernelFacts { options, arch: self.arch, release })
     }
 
-    /// Why none of the chosen kernels knows a parameter; `None` when one of them does.
-    pub(super) fn why_unknown_to_all(
+    /// Whether one of the chosen kernels has a parameter; undecided when no kernel is known to have
+    /// it, and one may have it.
+    pub(super) fn any_support(
         &self,
         parameter: &KernelParameter,
         targets: &[&LoaderEntry],
-    ) -> Option<UnknownReason> {
-        let reasons: Vec<UnknownReason> =
-            targets.iter().filter_map(|entry| self.why_unknown(parameter, entry)).collect();
-        (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten()
+    ) -> ParameterSupport {
+        let mut all = targets.iter().map(|entry| self.support(parameter, entry));
+        let Some(mut best) = all.next() else { return ParameterSupport::Present };
+        for next in all {
+            match (&best, &next) {
+                (_, ParameterSupport::Present)
+                | (ParameterSupport::Missing(_), ParameterSupport::Undecided) => best = next,
+                _ => {}
+            }
+        }
+        best
     }
 
     /// The kernels for the plan, each with those of the parameters that it does not know.
     pub(super) fn describe(&self, parameters: &[&KernelParameter]) -> Vec<BootKernel> {
         let mut kernels = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            let unknown = parameters.iter().filter_map(|parameter| {
-                let why = self.why_unknown(parameter, entry)?;
-                Some(UnknownParameter { name: parameter.name.to_owned(), why })
-            });
+            let (mut unknown, mut undecided) = (Vec::new(), Vec::new());
+            for parameter in parameters {
+                let name = parameter.name.to_owned();
+                match self.support(parameter, entry) {
+                    ParameterSupport::Present => {}
+                    ParameterSupport::Missing(why) => unknown.push(UnknownParameter { name, why }),
+                    ParameterSupport::Undecided => undecided.push(name),
+                }
+            }
             kernels.push(BootKernel {
                 version: entry.version.clone(),
                 title: entry.title.clone(),
                 realtime: self.realtime(entry),
+                realtime_kind: self.builds.get(&entry.version).and_then(|it| it.realtime?),
                 chosen: self.is_chosen(index, entry),
                 panics: has_panic_word(entry),
-                unknown: unknown.collect(),
+                unknown,
+                undecided,
             });
         }
         kernels

@@ -5,12 +5,18 @@
 use super::document::DifferentLists;
 use crate::survey::{CommandLineFault, isolation_setup};
 use cpushield_linux::CpuSet;
+use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 use std::fmt;
 
 /// Parameters whose values are CPU lists: equal sets are equal values.
 const LISTS: &[&str] = &["nohz_full", "rcu_nocbs", "irqaffinity", "workqueue.unbound_cpus"];
+
+/// Parameters that a line may have several times with different values (kernel-parameters.txt,
+/// 6.12).
+const REPEATED: &[&str] =
+    &["console", "earlycon", "hugepages", "hugepagesz", "memmap", "module_blacklist", "video"];
 
 /// Why words cannot be added to a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +138,11 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
             if !cmdline::same_name(&param.name, name) {
                 continue;
             }
-            if !is_same_value(name, param.value.as_deref(), value) {
+            let same = is_same_value(name, param.value.as_deref(), value);
+            if !same && is_repeated(name) {
+                continue;
+            }
+            if !same {
                 return Err(ParameterConflict::Differs { present, wanted });
             }
             known = true;
@@ -230,10 +240,68 @@ pub fn has(line: &str, word: &str) -> bool {
     })
 }
 
+/// The CPUs that a word takes out of the scheduling domains; `None` for other words.
+#[must_use]
+pub fn isolated_domain(word: &str) -> Option<CpuSet> {
+    parse_isolcpus(split(word)).filter(|it| it.domain).map(|it| it.cpus)
+}
+
+/// One `isolcpus=` with the flags of two that name the same CPUs; `None` for other words.
+#[must_use]
+pub fn join_isolcpus(a: &str, b: &str) -> Option<String> {
+    let (a, b) = (parse_isolcpus(split(a))?, parse_isolcpus(split(b))?);
+    let flags = [
+        (a.nohz || b.nohz, "nohz,"),
+        (a.domain || b.domain, "domain,"),
+        (a.managed_irq || b.managed_irq, "managed_irq,"),
+    ];
+    let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
+    (a.cpus == b.cpus).then(|| format!("isolcpus={flags}{}", a.cpus))
+}
+
+fn parse_isolcpus((name, value): (&str, Option<&str>)) -> Option<cmdline::Isolcpus> {
+    cmdline::isolcpus(value.filter(|_| cmdline::same_name(name, "isolcpus"))?, None).ok()
+}
+
+/// The name of the parameter that a word sets.
+#[must_use]
+pub fn name_of(word: &str) -> &str {
+    split(word).0
+}
+
+/// Whether a word sets the same parameter as another one to another value.
+#[must_use]
+pub fn contradicts(present: &str, wanted: &str) -> bool {
+    let name = name_of(wanted);
+    cmdline::same_name(name_of(present), name) && !is_repeated(name) && !has(present, wanted)
+}
+
+fn is_repeated(name: &str) -> bool {
+    REPEATED.iter().any(|it| cmdline::same_name(it, name))
+}
+
+/// Checks the value of a parameter whose value is a CPU list.
+///
+/// # Errors
+/// It is not a list that the kernel accepts.
+pub fn check_list(word: &str) -> Result<(), String> {
+    let (name, value) = split(word);
+    let Some(value) = value else { return Ok(()) };
+    let last = Some(CPUS_MAX - 1);
+    let cpus = if cmdline::same_name(name, "isolcpus") {
+        cmdline::isolcpus(value, last).map(|it| it.cpus).map_err(|error| error.to_string())?
+    } else if LISTS.iter().any(|list| cmdline::same_name(list, name)) {
+        CpuSet::parse_list(value, last).map_err(|error| error.to_string())?
+    } else {
+        return Ok(());
+    };
+    if cpus.is_empty() { Err("the list is empty".to_owned()) } else { Ok(()) }
+}
+
 /// Whether a word needs no quoting in any loader's files: shell, GRUB and BLS read it literally.
 #[must_use]
 pub fn is_plain(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_alphabetic())
+    word.starts_with(|c: char| c.is_ascii_alphanumeric())
         && word.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:=/+-".contains(c))
 }
 
@@ -256,6 +324,8 @@ fn is_same_value(name: &str, present: Option<&str>, wanted: Option<&str>) -> boo
     present == wanted
         || LISTS.iter().any(|list| cmdline::same_name(list, name))
             && parse_list(present).is_some_and(|cpus| is_list_of(&cpus, wanted))
+        || parse_isolcpus((name, present))
+            .is_some_and(|isolcpus| Some(isolcpus) == parse_isolcpus((name, wanted)))
 }
 
 fn is_list_of(cpus: &CpuSet, list: Option<&str>) -> bool {
@@ -304,6 +374,18 @@ mod tests {
         assert!(refused("a=\"b").contains("never closed"));
         // Words after `--` are for init.
         assert!(merge("ro -- nohz_full=1", &wanted, 2048).is_ok());
+    }
+
+    #[test]
+    fn one_isolcpus_has_the_flags_of_both_and_equal_ones_are_present() {
+        let joined = join_isolcpus("isolcpus=2-3", "isolcpus=managed_irq,2,3");
+        assert_eq!(joined.as_deref(), Some("isolcpus=domain,managed_irq,2-3"));
+        assert_eq!(join_isolcpus("isolcpus=2-3", "isolcpus=managed_irq,3"), None);
+        assert_eq!(join_isolcpus("isolcpus=2-3", "nohz_full=2-3"), None);
+        assert!(has("ro isolcpus=domain,2,3", "isolcpus=2-3"));
+        assert!(!has("ro isolcpus=nohz,2,3", "isolcpus=2-3"));
+        let refused = merge("isolcpus=2", &words("isolcpus=2-3"), 2048).unwrap_err();
+        assert!(matches!(refused, ParameterConflict::Differs { .. }));
     }
 
     #[test]

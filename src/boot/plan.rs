@@ -4,8 +4,7 @@
 
 use super::by_hand;
 use super::document::{
-    BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, SkipReason,
-    SkippedParameter, WantedParameter,
+    BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, WantedParameter,
 };
 use super::error::BootError;
 use super::foreign_words;
@@ -13,7 +12,9 @@ use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
+use super::requested_words::{UnknownWords, add_requested};
 use super::running_kernel::possible_cpus;
+use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::warnings;
 use crate::glob;
 use crate::plan::{PlanRefusal, Shield, choose};
@@ -31,6 +32,8 @@ pub struct BootRequest {
     pub shield: ShieldRequest,
     /// The kernels, as a shell pattern; `None` lets the tool choose.
     pub kernels: Option<String>,
+    /// Whether parameters of [`ShieldRequest::parameters`] are written that no check knows.
+    pub unknown_words: UnknownWords,
 }
 
 /// Plans the boot.
@@ -44,45 +47,42 @@ pub fn plan(
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<BootPlan, BootError> {
     check_names(request)?;
-    let (shield, origin, mut why) = choose_shield(machine, &request.shield)?;
-    let target = parameter_target(machine, &shield);
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let entries = kernels::first_entries(found);
     let builds = kernels::read_builds(host, machine, &entries);
-    let rule = choose_rule(request, found, &builds, &mut why);
+    let mut why_kernels = Vec::new();
+    let rule = choose_rule(request, found, &builds, &mut why_kernels);
     let arch = machine.kernel.arch.as_deref();
     let kernels = SelectedKernels { entries, builds, rule, arch };
     let targets = kernels.targets();
+    let planned = match menu {
+        Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
+        None => PlannedKernels::Running,
+    };
+    let (shield, origin, mut why) = choose_shield(machine, request, &planned)?;
+    why.extend(why_kernels);
     if targets.is_empty() && menu.is_some() {
         return Err(no_matching_kernel(request, &kernels.entries));
     }
-    let (mut chosen, mut parameters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-    for parameter in PARAMETERS {
-        let refused = skip_by_request(parameter, request, origin).or_else(|| {
-            let reason = match menu {
-                Some(_) => kernels
-                    .why_unknown_to_all(parameter, &targets)
-                    .map(|why| SkipReason::UnknownToKernels { why }),
-                None => by_hand::why_unknown(parameter, machine)
-                    .map(|why| SkipReason::UnknownToRunning { why }),
-            };
-            reason.map(|reason| parameter.skip(reason))
-        });
-        match refused {
-            Some(refused) => skipped.push(refused),
-            None => {
-                chosen.push(*parameter);
-                parameters.push(wanted_parameter(parameter, &target, machine, &targets));
-            }
-        }
-    }
+    let target = parameter_target(machine, &shield);
+    let mut selection = select_parameters(request, origin, &target, &planned, machine);
+    add_requested(
+        host,
+        &request.shield.parameters,
+        request.unknown_words,
+        &planned.versions(machine),
+        &mut selection.wanted,
+    )?;
+    selection.compare_with_lines(&planned, machine);
+    let ParameterSelection { chosen, wanted: parameters, skipped } = selection;
     if let Some((loader, _)) = menu {
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }
     let described = kernels.describe(&chosen);
     let lists = warnings::different_lists(&targets, &parameters);
     let mut warnings = warnings::collect(found, machine, &described, lists);
+    warnings.extend(warnings::planned_domain(&parameters));
     warnings.extend(warnings::managed_irqs(machine, &shield, &parameters));
     let instructions = match menu {
         Some(_) => Vec::new(),
@@ -147,9 +147,11 @@ pub fn for_words(
         version: entry.version.clone(),
         title: entry.title.clone(),
         realtime: None,
+        realtime_kind: None,
         chosen: true,
         panics: kernels::has_panic_word(entry),
         unknown: Vec::new(),
+        undecided: Vec::new(),
     });
     Ok(BootPlan {
         schema: SCHEMA,
@@ -178,25 +180,27 @@ pub fn for_words(
 
 /// Where the CPUs of a plan come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CpuOrigin {
+pub(super) enum CpuOrigin {
     /// The user requested CPUs.
     Requested,
     /// The user requested none: they are all that could ever be shielded.
     Shieldable,
+    /// The user requested none, and `isolcpus=` takes them away from other programs: one core.
+    IsolatedCore,
 }
 
 /// The CPUs that a trial shields: all that the user named. When the tool chose them, one is
 /// enough: a shield on all of them would leave almost no CPU to the starting services.
 fn trial_cpus(target: &ParameterTarget, origin: CpuOrigin) -> CpuSet {
     match origin {
-        CpuOrigin::Requested => target.cpus.clone(),
+        CpuOrigin::Requested | CpuOrigin::IsolatedCore => target.cpus.clone(),
         CpuOrigin::Shieldable => target.cpus.last().into_iter().collect(),
     }
 }
 
 fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootError {
     let known = entries.iter().map(|entry| entry.version.clone()).collect();
-    let asked = request.kernels.clone().unwrap_or_else(|| "a PREEMPT_RT kernel".to_owned());
+    let asked = request.kernels.clone().unwrap_or_else(|| "a real-time kernel".to_owned());
     BootError::NoKernel { asked, known }
 }
 
@@ -224,12 +228,15 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
     }
 }
 
-/// The CPUs that the user requested, or every CPU that could ever be shielded. Also returns which
-/// of the two, and why these.
+/// The CPUs that the user requested; else one core where `isolcpus=` takes it away, or every CPU
+/// that could ever be shielded. Also returns which of these, and why.
 fn choose_shield(
     machine: &Machine,
-    request: &ShieldRequest,
+    request: &BootRequest,
+    kernels: &PlannedKernels<'_>,
 ) -> Result<(Shield, CpuOrigin, Vec<BootReason>), BootError> {
+    let isolate = kernels.isolate(request, machine);
+    let request = &request.shield;
     let requested = request.cpus.is_some()
         || request.count.is_some()
         || request.near.is_some()
@@ -238,6 +245,10 @@ fn choose_shield(
         let choice = choose(machine, request)?;
         let why = choice.why.into_iter().map(|sentence| BootReason::CpusRequested { sentence });
         (choice.shield, CpuOrigin::Requested, why.collect())
+    } else if isolate {
+        let shield = choose(machine, request)?.shield;
+        let why = BootReason::IsolatedCore { cpus: shield.cpus.clone() };
+        (shield, CpuOrigin::IsolatedCore, vec![why])
     } else {
         let shield = largest_shield(machine, request)?;
         let why = BootReason::EveryShieldableCpu { cpus: shield.cpus.clone() };
@@ -267,7 +278,7 @@ fn largest_shield(machine: &Machine, request: &ShieldRequest) -> Result<Shield, 
     choice.map(|choice| choice.shield)
 }
 
-/// Chooses the kernels: the requested ones; else the PREEMPT_RT kernels when there are any; else
+/// Chooses the kernels: the requested ones; else the real-time kernels when there are any; else
 /// the one that boots.
 fn choose_rule(
     request: &BootRequest,
@@ -278,11 +289,11 @@ fn choose_rule(
     if let Some(glob) = &request.kernels {
         return KernelRule::Matching { glob: glob.clone() };
     }
-    if builds.values().any(|build| build.realtime == Some(true)) {
+    if builds.values().any(|build| build.is_realtime() == Some(true)) {
         why.push(BootReason::RealtimeKernels);
         return KernelRule::Realtime;
     }
-    let realtime = if builds.values().all(|build| build.realtime == Some(false)) {
+    let realtime = if builds.values().all(|build| build.is_realtime() == Some(false)) {
         RealtimeAbsence::None
     } else {
         RealtimeAbsence::Unknown
@@ -306,47 +317,6 @@ fn choose_rule(
             why.push(BootReason::FirstKernel { realtime });
             KernelRule::First
         }
-    }
-}
-
-/// Why the request leaves a parameter out; `None` when it does not.
-fn skip_by_request(
-    parameter: &KernelParameter,
-    request: &BootRequest,
-    origin: CpuOrigin,
-) -> Option<SkippedParameter> {
-    let name = parameter.name;
-    let reason = match (request.shield.tunables.get(name), parameter.offer) {
-        (Some(false), _) => SkipReason::SwitchedOff,
-        (_, ParameterOffer::Never(why)) => SkipReason::Never { why },
-        (Some(true), _) | (None, ParameterOffer::Always) => return None,
-        (None, ParameterOffer::ForNamedCpus) => match origin {
-            CpuOrigin::Requested => return None,
-            CpuOrigin::Shieldable => SkipReason::ForNamedCpus { name },
-        },
-        (None, ParameterOffer::OnRequest(why)) => SkipReason::OnRequest { why, name },
-    };
-    Some(parameter.skip(reason))
-}
-
-fn wanted_parameter(
-    parameter: &KernelParameter,
-    target: &ParameterTarget,
-    machine: &Machine,
-    targets: &[&LoaderEntry],
-) -> WantedParameter {
-    let word = parameter.word(target);
-    let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
-    let (booted, instead) = (line::has(line, &word), by_hand::present_value(line, &word));
-    let already = !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, &word));
-    WantedParameter {
-        name: parameter.name.to_owned(),
-        reason: parameter.summary.to_owned(),
-        substitute: parameter.substitute.map(str::to_owned),
-        word,
-        booted,
-        instead,
-        already,
     }
 }
 

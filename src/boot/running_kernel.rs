@@ -1,7 +1,9 @@
 //! What the running kernel shows: its boot, its CPUs, and whether a parameter is in force.
 
+use crate::survey::Machine;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host, Task};
+use std::collections::BTreeMap;
 
 const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 
@@ -14,6 +16,23 @@ pub(super) fn boot_id(host: &Host) -> Option<String> {
 pub(super) fn possible_cpus(host: &Host) -> CpuSet {
     let text = host.read_line("/sys/devices/system/cpu/possible").unwrap_or_default();
     text.parse().unwrap_or_default()
+}
+
+/// The options of the running kernel: its configuration, or what its files show of it. Empty when
+/// neither is known.
+pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {
+    let mut options = machine.kernel.config.clone();
+    if options.is_empty()
+        && let Some(stops) = machine.can_stop_tick()
+    {
+        let value = if stops { "y" } else { "n" };
+        options.insert("CONFIG_NO_HZ_FULL".to_owned(), value.to_owned());
+        // NO_HZ_FULL selects RCU_NOCB_CPU (kernel/time/Kconfig, 3.10 and 6.12).
+        if stops {
+            options.insert("CONFIG_RCU_NOCB_CPU".to_owned(), value.to_owned());
+        }
+    }
+    options
 }
 
 /// Reads what the kernel shows for a word, and whether that is what the word requests; `None` where

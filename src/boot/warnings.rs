@@ -8,9 +8,6 @@ use crate::survey::Machine;
 use crate::tunables;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// The parameter for machines with managed interrupts.
-const MANAGED_IRQ: &str = "isolcpus-managed-irq";
-
 /// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
 pub(super) fn collect(
     found: &FoundLoader,
@@ -27,6 +24,10 @@ pub(super) fn collect(
                 parameter: unknown.name.clone(),
                 why: unknown.why.clone(),
             });
+        }
+        for name in &kernel.undecided {
+            let (version, parameter) = (kernel.version.clone(), name.clone());
+            warnings.push(BootWarning::ParameterUndecided { version, parameter });
         }
         if kernel.realtime.is_none() {
             warnings.push(BootWarning::OptionsUnknown { version: kernel.version.clone() });
@@ -57,13 +58,23 @@ pub(super) fn different_lists(
     warnings
 }
 
+/// The price of a planned `isolcpus=` with the flag `domain`, which is its default.
+pub(super) fn planned_domain(parameters: &[WantedParameter]) -> Option<BootWarning> {
+    let planned = parameters.iter().filter(|it| !it.already);
+    let cpus = planned.into_iter().find_map(|it| line::isolated_domain(&it.word))?;
+    Some(BootWarning::DomainPlanned { cpus })
+}
+
 /// Recommends `--on isolcpus-managed-irq` on a machine that has such interrupts.
 pub(super) fn managed_irqs(
     machine: &Machine,
     shield: &Shield,
     parameters: &[WantedParameter],
 ) -> Option<BootWarning> {
-    if parameters.iter().any(|it| it.name == MANAGED_IRQ) {
+    if parameters
+        .iter()
+        .any(|it| it.word.starts_with("isolcpus=") && it.word.contains("managed_irq,"))
+    {
         return None;
     }
     let tunable = tunables::named("irq-affinity")?;

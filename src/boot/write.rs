@@ -14,7 +14,7 @@ use super::loaders::{
 use super::parameters::{ParameterOffer, named};
 use super::restore::{disarm_trial, restore_all};
 use super::running_kernel::boot_id;
-use super::{kexec, trial_unit};
+use super::{kexec, line, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
 
 /// Bytes that must be free in addition to what is written: a file system that is full to the last
@@ -55,7 +55,11 @@ fn check_applies(plan: &BootPlan) -> Result<(), BootError> {
         return Ok(());
     }
     let mut skipped = plan.skipped.clone();
-    skipped.retain(|it| named(&it.name).is_some_and(|it| it.offer == ParameterOffer::Always));
+    skipped.retain(|it| {
+        named(&it.name).is_some_and(|it| {
+            matches!(it.offer, ParameterOffer::Always | ParameterOffer::WithoutNohzFull(_))
+        })
+    });
     Err(BootError::NothingApplies { skipped })
 }
 
@@ -117,7 +121,8 @@ pub fn write(
         None => {}
     }
     let mut boot_words = words.clone();
-    let panics = plan.kernels.iter().any(|it| it.chosen && it.panics);
+    let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
+        || words.iter().any(|word| line::name_of(word) == "panic");
     if mode.trial && !panics {
         boot_words.push(PANIC.to_owned());
     }

@@ -3,6 +3,7 @@
 use super::GlobalArgs;
 use super::paint::on_terminal;
 use super::request::RequestArgs;
+use crate::boot::UnknownWords;
 use crate::failure::{Failure, FailureKind};
 use crate::report::{
     boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
@@ -10,7 +11,8 @@ use crate::report::{
 };
 use crate::ui::Ui;
 use crate::workflow::boot_parameters::{
-    BootOrder, plan_boot, preview_boot, read_boot_status, start_kernel, undo_boot, write_boot,
+    BootOptions, BootOrder, plan_boot, preview_boot, read_boot_status, start_kernel, undo_boot,
+    write_boot,
 };
 use crate::workflow::conclude::conclude_trial;
 use std::process::ExitCode;
@@ -46,13 +48,33 @@ enum BootCommand {
     Conclude,
 }
 
-/// The kernels that get the parameters
+/// The kernels that get the parameters, and parameters of the user's own
 #[derive(Debug, Clone, Default, clap::Args)]
 struct KernelArgs {
-    /// Kernels to configure, as a version glob: `*-rt-*` [default: all PREEMPT_RT kernels, or the
+    /// Kernels to configure, as a version glob: `*-rt-*` [default: all real-time kernels, or the
     /// default kernel if there are none]
     #[arg(long, value_name = "GLOB")]
     kernels: Option<String>,
+    /// Add a kernel parameter of your own: `nohlt`, `radeon.modeset=0`; repeatable
+    #[arg(long, value_name = "WORD[=VALUE]")]
+    parameter: Vec<String>,
+    /// Accept parameters that are neither in the kernel's document nor of one of its modules
+    #[arg(long)]
+    allow_unknown: bool,
+}
+
+impl KernelArgs {
+    /// The same options, as the workflow takes them.
+    fn options(&self) -> BootOptions {
+        BootOptions {
+            kernels: self.kernels.clone(),
+            parameters: self.parameter.clone(),
+            unknown_words: match self.allow_unknown {
+                true => UnknownWords::Accept,
+                false => UnknownWords::Refuse,
+            },
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -110,7 +132,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
 /// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
 fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
     let work = global.open(ui)?;
-    let plan = plan_boot(&work, &args.request.options(), args.kernels.kernels.as_deref())?;
+    let plan = plan_boot(&work, &args.request.options(), &args.kernels.options())?;
     ui.show(&plan, || on_terminal(ui, &boot_plan_blocks(&plan)))
 }
 
@@ -123,7 +145,7 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
         true => global.open(ui)?,
         false => global.open_live(ui)?,
     };
-    let plan = plan_boot(&work, &args.request.options(), args.kernels.kernels.as_deref())?;
+    let plan = plan_boot(&work, &args.request.options(), &args.kernels.options())?;
     let order = BootOrder { keep_default: args.keep_default, trial: args.trial, kexec: args.kexec };
     if args.dry_run {
         let recipe = preview_boot(&work, &plan, &order)?;

@@ -53,8 +53,8 @@ fn setting(machine: Machine, migration: Option<bool>) -> MeasuredSetting {
     let last = (0..CLOCK_READS).fold(before, |_, _| monotonic_ns());
     let guest = machine.virt.guest == Some(true);
     MeasuredSetting {
+        realtime: machine.kernel.is_preempt_rt(),
         kernel: machine.kernel.release,
-        realtime: machine.kernel.realtime,
         timer_migration: migration,
         cmdline: machine.kernel.cmdline,
         boot: machine.boot_id,

@@ -72,16 +72,16 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
         return vec![ReportBlock::Space, ReportBlock::Lines(vec![none])];
     };
     let rows = plan.kernels.iter().map(|kernel| {
-        let kind = match kernel.realtime {
-            Some(true) => "PREEMPT_RT",
-            Some(false) => "",
-            None => "configuration unknown",
+        let kind = match (kernel.realtime_kind, kernel.realtime) {
+            (Some(kind), _) => kind.to_string(),
+            (None, Some(_)) => String::new(),
+            (None, None) => "configuration unknown".to_owned(),
         };
         let fate = match kernel.chosen && !plan.parameters.is_empty() {
             true => "gets the parameters",
             false => "stays as it is",
         };
-        [&kernel.version, fate, kind].map(TableCell::new).to_vec()
+        vec![TableCell::new(&kernel.version), TableCell::new(fate), TableCell::new(kind)]
     });
     let columns = ["kernel", "what happens to it", "kind"].map(TableColumn::words).to_vec();
     let title = format!("Kernels of the boot menu ({loader})");
@@ -102,7 +102,7 @@ fn later_kernel(loader: Option<&str>, rule: &KernelRule) -> String {
         _ if loader == Some("raspberry-pi") => {
             "gets them: all kernels share one command line".to_owned()
         }
-        KernelRule::Realtime => "gets them if it is a PREEMPT_RT kernel".to_owned(),
+        KernelRule::Realtime => "gets them if it is a real-time kernel".to_owned(),
         KernelRule::First => "gets them if it is the first one of the menu".to_owned(),
         KernelRule::Matching { glob } => format!("gets them if its version matches {glob}"),
     }

@@ -1,8 +1,9 @@
-//! The kernel: release, whether it is PREEMPT_RT and by which source, configuration, command line,
+//! The kernel: release, whether it is a real-time kernel and by which source, configuration, command line,
 //! clocksource.
 
 use super::Kernel;
 use super::reader::SurveyReader;
+use super::realtime_kernel::{COKERNEL_DIRS, RealtimeKind, named_cokernel, realtime_option};
 use cpushield_linux::text::{gzip, kconfig};
 use std::collections::BTreeMap;
 
@@ -23,8 +24,9 @@ pub(super) fn read_kernel(r: &SurveyReader) -> Kernel {
         .line("/proc/sys/kernel/osrelease")
         .or_else(|| banner.as_deref()?.split_whitespace().nth(2).map(str::to_owned));
     let config = read_config(r, release.as_deref());
-    let (realtime, realtime_source) = detect_realtime(r, banner.as_deref(), &config).unzip();
-    if realtime.is_none() {
+    let found = detect_realtime(r, release.as_deref(), banner.as_deref(), &config);
+    let (realtime_kind, realtime_source) = found.unzip();
+    if realtime_kind.is_none() {
         r.note(
             "PREEMPT_RT",
             "unknown: not in /sys/kernel/realtime, /proc/version or the configuration",
@@ -35,7 +37,8 @@ pub(super) fn read_kernel(r: &SurveyReader) -> Kernel {
         version: release.as_deref().and_then(version),
         release,
         arch: r.line("/proc/sys/kernel/arch").or_else(|| r.host.build_arch()),
-        realtime,
+        realtime: realtime_kind.map(|kind| kind.is_some()),
+        realtime_kind: realtime_kind.flatten(),
         realtime_source,
         hz: config.get("CONFIG_HZ").and_then(|hz| hz.parse().ok()),
         config,
@@ -53,30 +56,40 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether it is a PREEMPT_RT kernel, and the source of that. Only the RT patch has
-/// `/sys/kernel/realtime`; the banner has `PREEMPT_RT` (before 5.3: `PREEMPT RT`) in mainline too.
+/// What makes it a real-time kernel (`None` inside: nothing does), and the source of that. Only the
+/// RT patch has `/sys/kernel/realtime`; the banner has `PREEMPT_RT` (before 5.3: `PREEMPT RT`) in
+/// mainline too. A co-kernel shows itself in `/proc`, or in the name of the release.
 fn detect_realtime(
     r: &SurveyReader,
+    release: Option<&str>,
     banner: Option<&str>,
     config: &BTreeMap<String, String>,
-) -> Option<(bool, String)> {
+) -> Option<(Option<RealtimeKind>, String)> {
+    let preempt_rt = Some(RealtimeKind::PreemptRt);
     if r.line("/sys/kernel/realtime").is_some_and(|text| text == "1") {
-        return Some((true, "/sys/kernel/realtime is 1".to_owned()));
+        return Some((preempt_rt, "/sys/kernel/realtime is 1".to_owned()));
     }
-    for option in ["CONFIG_PREEMPT_RT", "CONFIG_PREEMPT_RT_FULL"] {
-        if config.get(option).is_some_and(|value| value == "y") {
-            return Some((true, format!("{option}=y")));
-        }
+    let named = release.and_then(named_cokernel);
+    if let Some((dir, kind)) = COKERNEL_DIRS.iter().find(|(dir, _)| r.host.exists(dir)) {
+        // The name says which co-kernel uses the pipeline.
+        let kind = named.filter(|_| *kind == RealtimeKind::InterruptPipeline).unwrap_or(*kind);
+        return Some((Some(kind), format!("{kind}: {dir} exists")));
+    }
+    if let Some(kind) = named {
+        return Some((Some(kind), format!("{kind}: the name of the release")));
+    }
+    if let Some((option, kind)) = realtime_option(config) {
+        return Some((Some(kind), format!("{option}=y")));
     }
     // `#1 SMP PREEMPT_RT Debian …`: only the text after the build number is the kernel's own.
     let flags = banner.and_then(|banner| banner.rsplit_once(" #")).map(|(_, flags)| flags);
     if let Some(flags) = flags {
         if flags.contains("PREEMPT_RT") || flags.contains("PREEMPT RT") {
-            return Some((true, "PREEMPT_RT in /proc/version".to_owned()));
+            return Some((preempt_rt, "PREEMPT_RT in /proc/version".to_owned()));
         }
-        return Some((false, "no PREEMPT_RT in /proc/version".to_owned()));
+        return Some((None, "no PREEMPT_RT in /proc/version".to_owned()));
     }
-    config.contains_key("CONFIG_PREEMPT_RT").then(|| (false, "CONFIG_PREEMPT_RT=n".to_owned()))
+    config.contains_key("CONFIG_PREEMPT_RT").then(|| (None, "CONFIG_PREEMPT_RT=n".to_owned()))
 }
 
 /// The relevant options, from the kernel itself or from the file that its package installed.

@@ -1,6 +1,7 @@
 //! The [`Machine`] document: the facts about a machine, and what could not be read and why. Plain
 //! data; absence is `None` or a [`SurveyNote`], never a zero.
 
+use super::RealtimeKind;
 use cpushield_linux::{CpuSet, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +51,14 @@ pub struct Machine {
     pub settings: BTreeMap<String, TunableReading>,
     /// What could not be read, and why.
     pub notes: Vec<SurveyNote>,
+}
+
+impl Kernel {
+    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
+    #[must_use]
+    pub fn is_preempt_rt(&self) -> Option<bool> {
+        Some(self.realtime? && self.realtime_kind == Some(RealtimeKind::PreemptRt))
+    }
 }
 
 impl Machine {
@@ -141,8 +150,11 @@ pub struct Kernel {
     pub version: Option<(u32, u32)>,
     /// Machine architecture as `uname -m` says, where known.
     pub arch: Option<String>,
-    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
+    /// Whether it is a real-time kernel: PREEMPT_RT, or one with RTAI or Xenomai; `None` when
+    /// unknown.
     pub realtime: Option<bool>,
+    /// What makes it a real-time kernel; `None` when it is none, or when that is unknown.
+    pub realtime_kind: Option<RealtimeKind>,
     /// The source of [`Kernel::realtime`].
     pub realtime_source: Option<String>,
     /// Options of the kernel's configuration that matter, `CONFIG_NO_HZ_FULL` → `y`; empty when it

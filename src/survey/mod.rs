@@ -16,6 +16,7 @@ mod kinds;
 mod machine;
 mod power;
 mod reader;
+mod realtime_kernel;
 mod settings;
 mod tasks;
 mod timers;
@@ -29,6 +30,9 @@ pub use command_line::{
 };
 pub use compare::{MachineDifference, differences};
 pub use machine::*;
+pub use realtime_kernel::{
+    COKERNEL_NAMES, REALTIME_OPTIONS, RealtimeKind, named_cokernel, realtime_option,
+};
 
 use cpushield_linux::{CpuSet, Host};
 use reader::SurveyReader;

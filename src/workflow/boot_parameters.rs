@@ -3,28 +3,50 @@
 use super::WorkContext;
 use super::machine_survey::survey_machine;
 use super::shield_options::ShieldOptions;
+use crate::boot::line::contradicts;
 use crate::boot::loaders::{BootFilePlan, EntryPosition};
 use crate::boot::plan::{BootRequest, plan};
 use crate::boot::{
-    BootPlan, BootStatus, RemovedParameters, WrittenParameters, kexec, loaders, status, write,
+    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, kexec, loaders,
+    status, write,
 };
 use crate::change::EffectTime;
 use crate::failure::Failure;
+use crate::policy::RequestedParameter;
 use std::path::absolute;
 
-/// Plans the parameters that this shield needs; `kernels` is a version glob.
+/// What is requested of the boot in addition to the shield.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BootOptions {
+    /// The kernels, as a version glob.
+    pub kernels: Option<String>,
+    /// Kernel parameters of the user's own.
+    pub parameters: Vec<String>,
+    /// Whether those are written that no check knows.
+    pub unknown_words: UnknownWords,
+}
+
+/// Plans the parameters that this shield and these options need.
 ///
 /// # Errors
 /// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
 pub fn plan_boot(
     work: &WorkContext<'_>,
     options: &ShieldOptions,
-    kernels: Option<&str>,
+    boot: &BootOptions,
 ) -> Result<BootPlan, Failure> {
     let WorkContext { host, store, .. } = work;
     let machine = survey_machine(host, store);
-    let shield = options.resolve(host, &machine, EffectTime::Boot)?.request;
-    let request = BootRequest { shield, kernels: kernels.map(str::to_owned) };
+    let mut shield = options.resolve(host, &machine, EffectTime::Boot)?.request;
+    // A word of the command line replaces that of the policy.
+    shield.parameters.retain(|it| !boot.parameters.iter().any(|word| contradicts(&it.word, word)));
+    shield.parameters.extend(
+        boot.parameters
+            .iter()
+            .map(|word| RequestedParameter { word: word.clone(), place: "--parameter".to_owned() }),
+    );
+    let (kernels, unknown_words) = (boot.kernels.clone(), boot.unknown_words);
+    let request = BootRequest { shield, kernels, unknown_words };
     let menu = loaders::find(host)?;
     Ok(plan(host, &machine, &request, menu.as_ref())?)
 }

@@ -287,7 +287,7 @@ fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
         processor: machine.topology.model.clone(),
         distribution: pretty.map(|name| name.trim_matches(['"', '\'']).to_owned()),
         kernel: machine.kernel.release.clone(),
-        realtime: machine.kernel.realtime,
+        realtime: machine.kernel.is_preempt_rt(),
         cmdline: machine.kernel.cmdline.clone(),
         hypervisor: machine.virt.hypervisor.clone().or(guest.then(|| "unknown".to_owned())),
         settings: machine.firmware.iter().map(|finding| finding.seen.clone()).collect(),

@@ -160,7 +160,8 @@ impl ShieldOptions {
             .shield(self.shield.as_deref(), file)
             .map_err(|error| Failure::usage(error.to_string()))?;
         let request = shield.request(name, last);
-        let request = request.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
+        let mut request = request.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
+        request.parameters = shield.boot_parameters(&text, file);
         Ok(RequestWithLimits { request, limits: shield.limits })
     }
 }

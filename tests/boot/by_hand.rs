@@ -14,7 +14,7 @@ use super::grub::Machine;
 /// The words and the text of the plan for a recorded machine.
 fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
-    let request = BootRequest { shield, kernels: None };
+    let request = BootRequest { shield, kernels: None, ..BootRequest::default() };
     let plan = make_plan(&Host::recorded(&root).unwrap(), &request).unwrap();
     (
         words(&plan).into_iter().map(str::to_owned).collect(),
@@ -25,20 +25,20 @@ fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
 #[test]
 fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
     let (given, text) = plan_for("6.18-hybrid", ShieldRequest::default());
-    assert_eq!(given, ["rcu_nocbs=1"]);
+    assert_eq!(given, ["rcu_nocbs=1", "isolcpus=1"]);
     assert!(text.contains("running kernel does not know it: built without CONFIG_NO_HZ_FULL"));
     // A kernel without a configuration, and without a list of nohz_full CPUs.
     let machine = Machine::without_loader();
     machine.write("sys/devices/system/cpu/isolated", "\n");
     let request = BootRequest {
         shield: ShieldRequest { count: Some(1), ..ShieldRequest::default() },
-        kernels: None,
+        ..BootRequest::default()
     };
     let both = make_plan(&machine.host(), &request).unwrap();
     assert_eq!(words(&both), ["nohz_full=3", "rcu_nocbs=3", "irqaffinity=0-2"]);
     machine.remove("sys/devices/system/cpu/nohz_full");
     let one = make_plan(&machine.host(), &request).unwrap();
-    assert_eq!(words(&one), ["rcu_nocbs=3", "irqaffinity=0-2"]);
+    assert_eq!(words(&one), ["rcu_nocbs=3", "irqaffinity=0-2", "isolcpus=3"]);
 }
 
 /// An RTAI machine with GRUB 0.97 and without its configuration.
@@ -60,11 +60,12 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
         )
     };
     let (given, text, steps) = plan_with("2.6.32-122-rtai\n");
-    assert_eq!(given, "");
+    assert_eq!(given, "isolcpus=3");
     for since in ["it came with Linux 3.10", "it came with Linux 3.8"] {
         assert!(text.contains(since), "{text}");
     }
     assert!(!steps.contains("nohz_full") && !steps.contains("rcu_nocbs"), "{steps}");
+    assert!(steps.contains("line 2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3"), "{steps}");
     // The running kernel knows them; the kernels in the menu are checked one by one.
     let (given, _, steps) = plan_with("3.10.0\n");
     assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
@@ -87,7 +88,7 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
         machine.write("proc/cmdline", line);
         let shield =
             ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
-        make_plan(&machine.host(), &BootRequest { shield, kernels: None })
+        make_plan(&machine.host(), &BootRequest { shield, kernels: None, ..BootRequest::default() })
             .unwrap()
             .instructions
             .join("\n")
@@ -114,7 +115,7 @@ fn managed_irqs_are_offered_on_machines_that_have_them() {
     let tunables = [("isolcpus-managed-irq".to_owned(), true)].into();
     let (given, text) =
         plan_for("6.18-hybrid", ShieldRequest { tunables, ..ShieldRequest::default() });
-    assert_eq!(given, ["rcu_nocbs=1", "isolcpus=managed_irq,1"]);
+    assert_eq!(given, ["rcu_nocbs=1", "isolcpus=domain,managed_irq,1"]);
     assert!(!text.contains(offer), "{text}");
     // Its queues on shielded CPUs serve only those CPUs.
     assert!(!plan_for("6.12-nvme", ShieldRequest::default()).1.contains(offer));

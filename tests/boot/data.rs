@@ -23,7 +23,7 @@ fi
 
 fn request_all_kernels() -> BootRequest {
     let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
-    BootRequest { shield: wish, kernels: Some("*".to_owned()) }
+    BootRequest { shield: wish, kernels: Some("*".to_owned()), ..BootRequest::default() }
 }
 
 const WORDS: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";

@@ -164,8 +164,12 @@ impl Machine {
     pub fn install(&self, version: &str, realtime: bool) {
         let rt =
             if realtime { "CONFIG_PREEMPT_RT=y\n" } else { "# CONFIG_PREEMPT_RT is not set\n" };
-        let config = format!("CONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n{rt}");
-        self.write(&format!("boot/config-{version}"), &config);
+        self.install_with(version, &format!("CONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n{rt}"));
+    }
+
+    /// Installs a kernel with this configuration.
+    pub fn install_with(&self, version: &str, config: &str) {
+        self.write(&format!("boot/config-{version}"), config);
         self.write(&format!("boot/vmlinuz-{version}"), "");
     }
 

@@ -8,11 +8,13 @@ mod early;
 mod foreign;
 mod grub;
 mod init;
+mod kernels;
 mod kexec;
 mod once;
 mod others;
 mod settle;
 mod trial;
+mod words;
 
 use cpushield::boot::grub::generator;
 use cpushield::boot::loaders::EntryPosition;
@@ -35,7 +37,7 @@ fn make_plan(host: &Host, asked: &BootRequest) -> Result<BootPlan, BootError> {
 
 fn request_cpus(list: &str) -> BootRequest {
     let wish = ShieldRequest { cpus: Some(list.parse().unwrap()), ..ShieldRequest::default() };
-    BootRequest { shield: wish, kernels: None }
+    BootRequest { shield: wish, kernels: None, ..BootRequest::default() }
 }
 
 fn words(plan: &BootPlan) -> Vec<&str> {
@@ -432,6 +434,6 @@ fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let text = terminal_blocks(&boot_plan_blocks(&plan), 200, &unpainted);
-    let why = "there is no PREEMPT_RT kernel: the first one in the menu gets the parameters";
+    let why = "there is no real-time kernel: the first one in the menu gets the parameters";
     assert!(text.contains(why) && !text.contains("newe"), "{text}");
 }

@@ -12,8 +12,11 @@ use std::path::Path;
 use super::grub::Machine;
 
 fn request_kernels(kernels: Option<&str>) -> BootRequest {
-    let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
-    BootRequest { shield: wish, kernels: kernels.map(str::to_owned) }
+    // Some of these kernels have no configuration, so that their parameters are not known.
+    let tunables = ["nohz-full", "rcu-nocbs"].map(|name| (name.to_owned(), true)).into();
+    let cpus = Some("2-3".parse().unwrap());
+    let wish = ShieldRequest { cpus, tunables, ..ShieldRequest::default() };
+    BootRequest { shield: wish, kernels: kernels.map(str::to_owned), ..BootRequest::default() }
 }
 
 const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";

@@ -117,6 +117,9 @@ fn parameters_page() -> String {
         let when = match parameter.offer {
             ParameterOffer::Always => "always".to_owned(),
             ParameterOffer::ForNamedCpus => "with `--cpus`, `--count` and the like".to_owned(),
+            ParameterOffer::WithoutNohzFull(why) => {
+                format!("on kernels without `nohz_full=`; on others on request: {why}")
+            }
             ParameterOffer::OnRequest(why) => format!("on request: {why}"),
             ParameterOffer::Never(why) => format!("never: {why}"),
         };

@@ -2,6 +2,7 @@
 //! definitions in the tool. `vm` runs guests with real kernels.
 
 mod docs;
+mod kernel_names;
 mod man;
 mod policy_page;
 mod roff;
@@ -46,6 +47,13 @@ enum Task {
         #[arg(default_value = "/usr/bin/cpushield")]
         program: String,
     },
+    /// Write the list of kernel parameters that `--parameter` knows
+    KernelNames {
+        /// The kernel's document kernel-parameters.txt
+        document: PathBuf,
+        /// Its origin: `Linux 6.12.1 (package linux-doc-6.12)`
+        origin: String,
+    },
     /// Run guests with real kernels
     #[command(subcommand)]
     Vm(Box<vm::VmTask>),
@@ -57,6 +65,7 @@ fn main() -> ExitCode {
         Task::Man { dir } => written(man::write_pages(&dir)),
         Task::Completions { dir } => written(man::write_completions(&dir)),
         Task::Units { dir, program } => written(units::write(&dir, &program)),
+        Task::KernelNames { document, origin } => written(kernel_names::write(&document, &origin)),
         Task::Vm(task) => vm::run(&task),
     };
     match result {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum KernelRule {
-    /// PREEMPT_RT kernels, judged by their configuration and not by their name.
+    /// Real-time kernels: PREEMPT_RT by configuration or image, RTAI and Xenomai also by name.
     Realtime,
     /// The first kernel in the menu; a sorted menu begins with the newest one.
     First,

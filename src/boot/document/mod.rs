@@ -9,6 +9,7 @@ mod kernel_rule;
 mod lint_finding;
 mod reason;
 mod warning;
+mod word_fault;
 
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
@@ -17,7 +18,9 @@ pub use kernel_rule::KernelRule;
 pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
+pub use word_fault::WordFault;
 
+use crate::survey::RealtimeKind;
 use crate::with_text;
 use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
@@ -109,14 +112,19 @@ pub struct BootKernel {
     pub version: String,
     /// What the menu shows.
     pub title: String,
-    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
+    /// Whether it is a real-time kernel; `None` when unknown.
     pub realtime: Option<bool>,
+    /// What makes it a real-time kernel; `None` when it is none, or when that is unknown.
+    pub realtime_kind: Option<RealtimeKind>,
     /// Whether it gets the parameters.
     pub chosen: bool,
     /// Whether its command line has `panic=`.
     pub panics: bool,
     /// Wanted parameters that it does not know, each with the reason.
     pub unknown: Vec<UnknownParameter>,
+    /// Wanted parameters of which neither its configuration nor its name decides whether it has
+    /// them, by name.
+    pub undecided: Vec<String>,
 }
 
 /// The files as they were before the first write. Kept until they are restored, across reboots.

@@ -21,27 +21,32 @@ pub enum BootReason {
         /// These CPUs.
         cpus: CpuSet,
     },
-    /// There are PREEMPT_RT kernels.
+    /// The kernels cannot stop the tick, and no CPUs were requested: `isolcpus=` takes one core.
+    IsolatedCore {
+        /// The CPUs of that core.
+        cpus: CpuSet,
+    },
+    /// There are real-time kernels.
     RealtimeKernels,
     /// The installed kernels are unknown.
     KernelsUnlisted,
-    /// There is no PREEMPT_RT kernel, and the default kernel is not the first one.
+    /// There is no real-time kernel, and the default kernel is not the first one.
     DefaultKernel {
-        /// What is known about PREEMPT_RT kernels.
+        /// What is known about real-time kernels.
         realtime: RealtimeAbsence,
         /// The version that boots by default.
         version: String,
         /// The version of the first entry.
         first: String,
     },
-    /// There is no PREEMPT_RT kernel, and the first kernel is the default.
+    /// There is no real-time kernel, and the first kernel is the default.
     FirstKernel {
-        /// What is known about PREEMPT_RT kernels.
+        /// What is known about real-time kernels.
         realtime: RealtimeAbsence,
     },
 }
 
-/// What is known where no PREEMPT_RT kernel was found.
+/// What is known where no real-time kernel was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RealtimeAbsence {
@@ -54,8 +59,8 @@ pub enum RealtimeAbsence {
 impl fmt::Display for RealtimeAbsence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RealtimeAbsence::None => "there is no PREEMPT_RT kernel",
-            RealtimeAbsence::Unknown => "no kernel is known to be a PREEMPT_RT kernel",
+            RealtimeAbsence::None => "there is no real-time kernel",
+            RealtimeAbsence::Unknown => "no kernel is known to be a real-time kernel",
         })
     }
 }
@@ -70,8 +75,14 @@ impl fmt::Display for BootReason {
                  of each memory node, stay as they are",
                 crate::plan::named(cpus)
             ),
+            BootReason::IsolatedCore { cpus } => write!(
+                f,
+                "the kernel cannot stop the tick, so isolcpus= takes {} away from all other \
+                 programs until a boot without it; for other CPUs: --cpus LIST",
+                crate::plan::named(cpus)
+            ),
             BootReason::RealtimeKernels => {
-                f.write_str("PREEMPT_RT kernels get the parameters, all others stay as they are")
+                f.write_str("real-time kernels get the parameters, all others stay as they are")
             }
             BootReason::KernelsUnlisted => f.write_str("could not list the installed kernels"),
             BootReason::DefaultKernel { realtime, version, first } => write!(
@@ -109,6 +120,11 @@ pub enum SkipReason {
         /// Its name for `--on`.
         name: &'static str,
     },
+    /// Neither the configuration nor the name of a kernel decides whether it has it.
+    Undecided {
+        /// Its name for `--on`.
+        name: &'static str,
+    },
     /// None of the chosen kernels knows it.
     UnknownToKernels {
         /// Why not.
@@ -124,6 +140,12 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    /// Whether it is not known if the kernels have the parameter.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, SkipReason::Undecided { .. })
+    }
+
     /// Whether `--on NAME` adds the parameter.
     #[must_use]
     pub fn is_on_request(&self) -> bool {
@@ -140,6 +162,11 @@ impl fmt::Display for SkipReason {
                 write!(f, "only for CPUs that you name, --cpus LIST (--on {name})")
             }
             SkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
+            SkipReason::Undecided { name } => write!(
+                f,
+                "not known: there is no configuration of the kernel, and its name may be a \
+                 vendor's (--on {name} writes it, --trial tries it)"
+            ),
             SkipReason::UnknownToKernels { why } => why.fmt(f),
             SkipReason::UnknownToRunning { why } => {
                 write!(f, "the running kernel does not know it: {why}")

@@ -43,6 +43,13 @@ pub enum BootWarning {
         #[serde(with = "with_text")]
         why: UnknownReason,
     },
+    /// It is not known whether a chosen kernel has a parameter.
+    ParameterUndecided {
+        /// The kernel's version.
+        version: String,
+        /// The parameter's name.
+        parameter: String,
+    },
     /// The options of a chosen kernel are unknown.
     OptionsUnknown {
         /// The kernel's version.
@@ -51,6 +58,11 @@ pub enum BootWarning {
     /// The running kernel was booted with `isolcpus=`.
     IsolcpusBooted {
         /// Its CPUs.
+        cpus: CpuSet,
+    },
+    /// A parameter of the plan takes CPUs out of the scheduling domains.
+    DomainPlanned {
+        /// These CPUs.
         cpus: CpuSet,
     },
     /// A chosen kernel would have two different lists.
@@ -76,6 +88,7 @@ impl BootWarning {
             BootWarning::LaterKernelsLeftOut => {
                 Some("after installing one, run `cpushield boot undo` and apply again")
             }
+            BootWarning::ParameterUndecided { .. } => Some("a boot decides: --trial"),
             BootWarning::IsolcpusBooted { .. } => Some("remove it from the loader's configuration"),
             BootWarning::ManagedIrqs { .. } => Some("--on isolcpus-managed-irq adds it"),
             _ => None,
@@ -100,6 +113,9 @@ impl fmt::Display for BootWarning {
             BootWarning::ParameterUnknown { version, parameter, why } => {
                 write!(f, "kernel {version} does not know {parameter}: {why}")?;
             }
+            BootWarning::ParameterUndecided { version, parameter } => {
+                write!(f, "it is not known whether kernel {version} has {parameter}")?;
+            }
             BootWarning::OptionsUnknown { version } => write!(
                 f,
                 "the options of kernel {version} are unknown: there is no /boot/config-{version}"
@@ -108,6 +124,11 @@ impl fmt::Display for BootWarning {
                 f,
                 "the running kernel has isolcpus={cpus}: a shield does not need it, and kernels \
                  from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
+            )?,
+            BootWarning::DomainPlanned { cpus } => write!(
+                f,
+                "with isolcpus= other programs can use CPU {cpus} only after a boot without it; \
+                 kernels from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
             )?,
             BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
             BootWarning::ManagedIrqs { parameter } => {

@@ -5,6 +5,7 @@
 //! with more parameters and keeps the entries of the chosen kernels, under its own ids. The entries
 //! that `10_linux` itself prints stay as they are.
 
+use super::realtime_test::{cokernel_names, realtime_options};
 use crate::boot::document::KernelRule;
 
 /// The first lines of every script of ours, which identify it.
@@ -40,12 +41,16 @@ const ENTRIES: &str = include_str!("entries.sh");
 fn chosen_test(rule: &KernelRule) -> String {
     match rule {
         // Arch installs no configuration files: the image has a banner in its first sectors.
-        KernelRule::Realtime => "if [ -r \"/boot/config-$1\" ]; then
-        grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\"
+        KernelRule::Realtime => format!(
+            "case $1 in ({names}) return ;; esac
+    if [ -r \"/boot/config-$1\" ]; then
+        grep -Eqx '{options}' \"/boot/config-$1\"
     else
         head -c 65536 \"/boot/vmlinuz-$1\" 2>/dev/null | grep -aq ' PREEMPT_RT '
-    fi"
-        .to_owned(),
+    fi",
+            names = cokernel_names(),
+            options = realtime_options()
+        ),
         // 10_linux sorts its kernels by version, the newest first.
         KernelRule::First => "[ -z \"$seen\" ]".to_owned(),
         KernelRule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),

@@ -2,14 +2,14 @@
 //! kernel. Only words that the catalogue of parameters knows, or that resemble one of them, are
 //! judged: a command line also has words for init and for modules. Pure.
 
-use super::version;
 use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
-use crate::boot::parameters::{KernelParameter, PARAMETERS, ParameterOffer};
+use crate::boot::parameters::{
+    KernelFacts, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport,
+};
 use crate::registry::nearest;
 use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};
-use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// Parameters of which only the last value counts:
 /// - `rcu_nocb_setup()`, kernel/rcu/tree_nocb.h (6.7);
@@ -40,16 +40,6 @@ const FOREIGN: &[&str] = &["kthread_cpus"];
 const COMPARED_MIN: usize = 6;
 /// How much longer or shorter a misspelled name may be.
 const LENGTH_DIFFERENCE_MAX: usize = 2;
-
-/// The first kernels with the options that [`KernelParameter::needs`] lists; before, these
-/// parameters needed no option, or another one.
-/// - `CONFIG_CPU_ISOLATION`: init/Kconfig, 4.15;
-/// - `CONFIG_SOFTLOCKUP_DETECTOR`: lib/Kconfig.debug, 4.13.
-const OPTION_SINCE: &[(&str, KernelVersion)] = &[
-    ("isolcpus", KernelVersion::new(4, 15)),
-    ("nowatchdog", KernelVersion::new(4, 13)),
-    ("nosoftlockup", KernelVersion::new(4, 13)),
-];
 
 /// Findings about words that this kernel knows, or that resemble one of the catalogue.
 pub(super) fn find(params: &[KernelParam]) -> Vec<LintFinding> {
@@ -105,13 +95,13 @@ pub(super) fn is_named(findings: &[LintFinding], param: &KernelParam) -> bool {
 
 /// Why the surveyed kernel does not know a parameter; `None` when it does or when that is unknown.
 fn why_unknown(machine: &Machine, parameter: &KernelParameter) -> Option<UnknownReason> {
-    let since = OPTION_SINCE.iter().find(|(name, _)| *name == parameter.keyword);
-    if since.is_some_and(|(_, since)| version(machine).is_none_or(|version| version < *since)) {
-        return None;
-    }
     let kernel = &machine.kernel;
-    // A vendor's kernel of an older version may know it, so the version does not count.
-    let why = parameter.unknown_to(&kernel.config, kernel.arch.as_deref(), None);
+    let release = kernel.release.as_deref();
+    let facts = KernelFacts { options: &kernel.config, arch: kernel.arch.as_deref(), release };
+    let why = match parameter.support(&facts) {
+        ParameterSupport::Missing(why) => Some(why),
+        ParameterSupport::Present | ParameterSupport::Undecided => None,
+    };
     let no_file = parameter.keyword == "nohz_full" && machine.can_stop_tick() == Some(false);
     why.or_else(|| no_file.then(|| UnknownReason::NotBuilt { options: parameter.needs.to_vec() }))
 }

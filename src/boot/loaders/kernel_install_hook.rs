@@ -6,6 +6,7 @@
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
 
 use crate::boot::document::KernelRule;
+use crate::boot::grub::realtime_test::{cokernel_names, realtime_options};
 use cpushield_linux::Host;
 
 const DIR: &str = "/etc/kernel/install.d";
@@ -23,16 +24,18 @@ pub(super) fn is_used(host: &Host) -> bool {
 pub(super) fn script(rule: &KernelRule, words: &[String]) -> String {
     let chosen = match rule {
         // The configuration, or else the banner in the first sectors of the kernel's image.
-        KernelRule::Realtime => {
-            "for config in \"/usr/lib/modules/$1/config\" \"/boot/config-$1\"; do
-        [ ! -r \"$config\" ] || {
-            grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"$config\"
+        KernelRule::Realtime => format!(
+            "case $1 in ({names}) return ;; esac
+    for config in \"/usr/lib/modules/$1/config\" \"/boot/config-$1\"; do
+        [ ! -r \"$config\" ] || {{
+            grep -Eqx '{options}' \"$config\"
             return
-        }
+        }}
     done
-    head -c 65536 \"$2\" 2>/dev/null | grep -aq ' PREEMPT_RT '"
-                .to_owned()
-        }
+    head -c 65536 \"$2\" 2>/dev/null | grep -aq ' PREEMPT_RT '",
+            names = cokernel_names(),
+            options = realtime_options()
+        ),
         KernelRule::First => {
             "[ \"$(printf '%s\\n' /lib/modules/* | sort -V | tail -n 1)\" = \"/lib/modules/$1\" ]"
                 .to_owned()

@@ -2,9 +2,9 @@
 
 use super::extlinux;
 use crate::boot::grub::menu::version_of;
-use crate::boot::parameters::known_words;
+use crate::boot::kernel_file::read_config;
+use crate::boot::parameters::{KernelFacts, known_words};
 use cpushield_linux::Host;
-use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// A loader: the files that indicate it, and the steps for the user.
 struct ManualLoader {
@@ -95,7 +95,9 @@ fn menu_lst_steps(host: &Host, words: &[String]) -> Vec<String> {
     let mut steps = vec![format!("in {path}, for the kernels that should get them:")];
     for (index, line) in kernels {
         let kernel = line.split_whitespace().nth(1).and_then(version_of);
-        let known = known_words(words, kernel.and_then(KernelVersion::from_release));
+        let options = kernel.map(|it| read_config(host, it)).unwrap_or_default();
+        let facts = KernelFacts { options: &options, arch: None, release: kernel };
+        let known = known_words(words, &facts);
         steps.push(match known.is_empty() {
             true => {
                 format!("line {}: no change, this kernel knows none of the parameters", index + 1)

@@ -24,6 +24,7 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     offer: ParameterOffer::Always,
     needs: &["CONFIG_NO_HZ_FULL"],
     since: Some(KernelVersion::new(3, 10)),
+    flag_since: None,
     arches: &[],
     substitute: None,
     value: target_cpus,
@@ -39,6 +40,7 @@ pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
     offer: ParameterOffer::Always,
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
+    flag_since: None,
     arches: &[],
     substitute: None,
     value: target_cpus,
@@ -60,6 +62,7 @@ Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guid
     offer: ParameterOffer::OnRequest("it keeps the housekeeping CPUs from idling"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
+    flag_since: None,
     arches: &[],
     substitute: None,
     value: |_| None,
@@ -85,9 +88,115 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     offer: ParameterOffer::ForNamedCpus,
     needs: &[],
     since: None,
+    flag_since: None,
     arches: &[],
     substitute: Some("irq-affinity"),
     value: other_cpus,
+};
+
+pub(super) const DOMAIN: KernelParameter = KernelParameter {
+    name: "isolcpus-domain",
+    keyword: "isolcpus",
+    summary: "keep all other programs away from these CPUs, until a boot without it",
+    page: "\
+Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
+Only a program that requests such a CPU runs on it. This is the recipe of the LinuxCNC wiki. It is
+the only one for kernels without CONFIG_NO_HZ_FULL, as most RTAI kernels are. cpushield proposes it
+for these, for one core unless you name CPUs, and then never writes `nohz_full=`.
+
+It is written without a flag, which every kernel reads as `domain`; flags exist since 4.15.
+
+Cost: other programs can use the CPUs only after another boot. Tasks are not balanced between these
+CPUs. Kernels from 6.7 to 6.17.2 cannot make them a cpuset partition (commit 216217ebee16 fixes
+that), so a program that pins itself there still runs there. The tick, RCU callbacks and interrupts
+stay.
+
+Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c (6.12); isolated_cpu_setup() in
+kernel/sched.c (2.6.32); wiki.linuxcnc.org, The Isolcpus Boot Parameter And GRUB2.",
+    removes: &[Cause::UserTask],
+    risk: Risk::Low,
+    offer: ParameterOffer::WithoutNohzFull("nohz_full= and a shield do it without a reboot"),
+    needs: &["CONFIG_CPU_ISOLATION"],
+    since: None,
+    flag_since: None,
+    arches: &[],
+    substitute: None,
+    value: target_cpus,
+};
+
+pub(super) const NOHZ: KernelParameter = KernelParameter {
+    name: "isolcpus-nohz",
+    keyword: "isolcpus",
+    summary: "stop the tick on these CPUs, without the other effects of nohz_full=",
+    page: "\
+The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does. Up to 6.12 that is
+all: unbound work, timers and new kernel threads stay on the CPUs, and `nohz_full=` moves these too.
+So `nohz_full=` is better in nearly every case.
+
+Cost: as for `nohz-full`: each entry into the kernel takes longer on these CPUs. Kernels refuse it
+together with a `nohz_full=` that names other CPUs.
+
+Source: housekeeping_isolcpus_setup() and housekeeping_nohz_full_setup() in
+kernel/sched/isolation.c (6.12); the flags came with commit 150dfee95f8a (4.15).",
+    removes: &[Cause::Tick],
+    risk: Risk::Low,
+    offer: ParameterOffer::OnRequest("nohz_full= does this and more"),
+    needs: &["CONFIG_NO_HZ_FULL"],
+    since: None,
+    flag_since: Some(KernelVersion::new(4, 15)),
+    arches: &[],
+    substitute: None,
+    value: |target| Some(format!("nohz,{}", target.cpus)),
+};
+
+pub(super) const IO_QUEUE: KernelParameter = KernelParameter {
+    name: "isolcpus-io-queue",
+    keyword: "isolcpus",
+    summary: "never written: no released kernel has the flag io_queue",
+    page: "\
+A patch series for isolcpus=io_queue,LIST keeps the queues of block devices, and their managed
+interrupts, on the other CPUs: also those that `managed_irq` leaves where a queue has no other CPU.
+Its 13th version is of May 2026, and no released kernel has it. Kernels since 5.8 skip a flag that
+they do not know. The list is then read as `domain` unless it has another flag. Kernels before 5.8
+ignore the whole parameter.
+
+Until a kernel has it: `isolcpus-managed-irq`.
+
+Source: lkml.iu.edu/hypermail/linux/kernel/2605.1/09246.html; commit 3662daf02350 (5.8).",
+    removes: &[],
+    risk: Risk::Low,
+    offer: ParameterOffer::Never("no released kernel has this flag; they would read it as domain"),
+    needs: &[],
+    since: None,
+    flag_since: None,
+    arches: &[],
+    substitute: None,
+    value: |target| Some(format!("io_queue,{}", target.cpus)),
+};
+
+pub(super) const BARE_NOHZ_FULL: KernelParameter = KernelParameter {
+    name: "nohz-full-without-list",
+    keyword: "nohz_full",
+    summary: "never written: no released kernel knows nohz_full without CPUs",
+    page: "\
+A patch series of April 2026 lets `nohz_full` without a list prepare all CPUs: isolated cpuset
+partitions then stop the tick of their CPUs at runtime. No released kernel has it (up to 7.2). They
+know the parameter with a list only and pass the bare word to init. `rcu_nocbs` without a list is
+known since 5.17 (commit d2cf0854d728).
+
+Until a kernel has it: list every CPU that may ever be shielded (`nohz-full`).
+
+Source: the cover letter of the series, \"cgroup/cpuset: Enable runtime update of nohz_full CPUs\";
+__setup(\"nohz_full=\", …) in kernel/sched/isolation.c (6.12).",
+    removes: &[],
+    risk: Risk::None,
+    offer: ParameterOffer::Never("no released kernel knows it without a list"),
+    needs: &[],
+    since: None,
+    flag_since: None,
+    arches: &[],
+    substitute: None,
+    value: |_| None,
 };
 
 pub(super) const MANAGED_IRQ: KernelParameter = KernelParameter {
@@ -101,7 +210,10 @@ shielded still interrupts them when a program there does I/O.
 
 The flag `domain` is omitted on purpose: kernels from 6.7 to 6.17.2 cannot make its CPUs a cpuset
 partition (commit 216217ebee16 fixes that), so programs that pin themselves can still run there.
-Without the flag, shields can be applied and removed at runtime.
+Without the flag, shields can be applied and removed at runtime. With `isolcpus-domain` the plan has
+one word with both flags.
+
+Cost: interrupts of these queues share the other CPUs.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
 kernel/irq/manage.c (6.12).",
@@ -110,6 +222,8 @@ kernel/irq/manage.c (6.12).",
     offer: ParameterOffer::OnRequest("only where managed interrupts are on the shield"),
     needs: &["CONFIG_CPU_ISOLATION"],
     since: None,
+    // Commit 11ea68f553e2.
+    flag_since: Some(KernelVersion::new(5, 6)),
     arches: &[],
     substitute: None,
     value: |target| Some(format!("managed_irq,{}", target.cpus)),
@@ -130,6 +244,7 @@ Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueu
     offer: ParameterOffer::OnRequest("for kernels without nohz_full=, which does the same"),
     needs: &[],
     since: None,
+    flag_since: None,
     arches: &[],
     substitute: Some("workqueues"),
     value: other_cpus,
@@ -150,6 +265,7 @@ Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c 
     offer: ParameterOffer::Never("mainline kernels do not know it; nohz_full= does the same"),
     needs: &[],
     since: None,
+    flag_since: None,
     arches: &[],
     substitute: Some("kthreads"),
     value: other_cpus,

@@ -5,7 +5,7 @@ use crate::boot::document::{SkipReason, SkippedParameter, UnknownReason};
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
 use std::collections::BTreeMap;
 
 /// When a parameter is proposed.
@@ -15,6 +15,8 @@ pub enum ParameterOffer {
     Always,
     /// When the user named the CPUs: it keeps other work off them permanently.
     ForNamedCpus,
+    /// On kernels that do not have `nohz_full=`; on others only by name, and why.
+    WithoutNohzFull(&'static str),
     /// Only when the user requests it by name, and why.
     OnRequest(&'static str),
     /// Never by this tool, and why.
@@ -43,6 +45,8 @@ pub struct KernelParameter {
     /// The first kernel that knows it, for kernels whose configuration cannot be read; `None`:
     /// every supported kernel knows it, or the version is unknown.
     pub since: Option<KernelVersion>,
+    /// The first kernel that knows the flag in its value, which no option shows.
+    pub flag_since: Option<KernelVersion>,
     /// Architectures that know it, as in `uname -m`; empty: all.
     pub arches: &'static [&'static str],
     /// What has the same effect on the running kernel, if anything has.
@@ -75,31 +79,87 @@ impl KernelParameter {
         SkippedParameter { name: self.name.to_owned(), reason }
     }
 
-    /// Why a kernel does not know it; `None` when it does, or when neither its configuration nor
-    /// its version is known. The configuration wins over the version, because distributions
-    /// backport parameters.
+    /// Whether a kernel has it. The configuration wins over the version. The version counts only
+    /// for a release that shows no vendor's build, because vendors add parameters to old versions.
     #[must_use]
-    pub fn unknown_to(
-        &self,
-        config: &BTreeMap<String, String>,
-        arch: Option<&str>,
-        version: Option<KernelVersion>,
-    ) -> Option<UnknownReason> {
+    pub fn support(&self, kernel: &KernelFacts) -> ParameterSupport {
         if let Some(arch) =
-            arch.filter(|arch| !self.arches.is_empty() && !self.arches.contains(arch))
+            kernel.arch.filter(|arch| !self.arches.is_empty() && !self.arches.contains(arch))
         {
-            return Some(UnknownReason::Arch { arch: arch.to_owned() });
+            return ParameterSupport::Missing(UnknownReason::Arch { arch: arch.to_owned() });
         }
-        if let (true, Some(since), Some(version)) = (config.is_empty(), self.since, version)
-            && version < since
-        {
-            return Some(UnknownReason::too_old(since));
+        let flag = self.flag_since.map_or(ParameterSupport::Present, |since| kernel.reaches(since));
+        if flag != ParameterSupport::Present {
+            return flag;
         }
-        if config.is_empty() || self.needs.is_empty() {
-            return None;
+        let mut needs = self.needs.to_vec();
+        needs.retain(|option| kernel.can_have(option));
+        if needs.is_empty() {
+            let since = self.since.filter(|_| self.needs.is_empty());
+            return since.map_or(ParameterSupport::Present, |since| kernel.reaches(since));
         }
-        let has_option =
-            self.needs.iter().any(|option| config.get(*option).is_some_and(|value| value == "y"));
-        (!has_option).then(|| UnknownReason::NotBuilt { options: self.needs.to_vec() })
+        if needs.iter().any(|option| kernel.options.get(*option).is_some_and(|it| it == "y")) {
+            return ParameterSupport::Present;
+        }
+        if needs.iter().all(|option| kernel.options.contains_key(*option)) {
+            return ParameterSupport::Missing(UnknownReason::NotBuilt { options: needs });
+        }
+        self.since.map_or(ParameterSupport::Present, |since| kernel.reaches(since))
     }
 }
+
+/// Whether a kernel has a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParameterSupport {
+    /// It has it.
+    Present,
+    /// It does not have it, and why.
+    Missing(UnknownReason),
+    /// Neither its configuration nor its name decides.
+    Undecided,
+}
+
+/// What the files of a kernel show about it.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelFacts<'a> {
+    /// `CONFIG_NO_HZ_FULL` → `y`; empty when its configuration cannot be read.
+    pub options: &'a BTreeMap<String, String>,
+    /// The architecture, as in `uname -m`, where known.
+    pub arch: Option<&'a str>,
+    /// Its release, where known.
+    pub release: Option<&'a str>,
+}
+
+impl KernelFacts<'_> {
+    fn version(&self) -> Option<KernelVersion> {
+        KernelVersion::from_release(self.release?)
+    }
+
+    /// Whether it has what mainline has since a version.
+    fn reaches(&self, since: KernelVersion) -> ParameterSupport {
+        match self.version() {
+            Some(version) if !self.release.is_none_or(may_be_vendor_build) => {
+                match version < since {
+                    true => ParameterSupport::Missing(UnknownReason::too_old(since)),
+                    false => ParameterSupport::Present,
+                }
+            }
+            _ => ParameterSupport::Undecided,
+        }
+    }
+
+    /// Whether an option exists in a kernel of this version.
+    fn can_have(&self, option: &str) -> bool {
+        let since = OPTIONS_SINCE.iter().find(|(name, _)| *name == option);
+        let since = since.map(|(_, since)| *since);
+        since.zip(self.version()).is_none_or(|(since, version)| version >= since)
+    }
+}
+
+/// Options that are younger than what they enable: before, every kernel had that.
+/// - `CONFIG_CPU_ISOLATION`: commit 5c4991e24c69 (4.15);
+/// - `CONFIG_SOFTLOCKUP_DETECTOR`: lib/Kconfig.debug (4.13).
+const OPTIONS_SINCE: &[(&str, KernelVersion)] = &[
+    ("CONFIG_CPU_ISOLATION", KernelVersion::new(4, 15)),
+    ("CONFIG_SOFTLOCKUP_DETECTOR", KernelVersion::new(4, 13)),
+];

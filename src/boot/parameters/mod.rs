@@ -7,12 +7,18 @@ mod kernel_parameter;
 mod power;
 mod watchdogs;
 
-pub use kernel_parameter::{KernelParameter, ParameterOffer, ParameterTarget};
+pub use kernel_parameter::{
+    KernelFacts, KernelParameter, ParameterOffer, ParameterSupport, ParameterTarget,
+};
 
 use crate::change::EffectTime;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
+
+/// The names of the parameters of a mainline kernel, one a line, after a comment that says which
+/// kernel's.
+pub const KERNEL_NAMES: &str = include_str!("kernel_names.txt");
 
 /// Every parameter, in the order in which they are written.
 pub const PARAMETERS: &[&KernelParameter] = &[
@@ -20,7 +26,11 @@ pub const PARAMETERS: &[&KernelParameter] = &[
     &cpus::RCU_NOCBS,
     &cpus::RCU_NOCB_POLL,
     &cpus::IRQAFFINITY,
+    &cpus::DOMAIN,
+    &cpus::NOHZ,
     &cpus::MANAGED_IRQ,
+    &cpus::IO_QUEUE,
+    &cpus::BARE_NOHZ_FULL,
     &cpus::UNBOUND_CPUS,
     &cpus::KTHREAD_CPUS,
     &clocks::SKEW_TICK,
@@ -61,16 +71,23 @@ pub fn named(name: &str) -> Option<&'static KernelParameter> {
     registry::find(PARAMETERS, name)
 }
 
-/// The words that a kernel of this version knows, judged by version alone.
-pub fn known_words(words: &[String], version: Option<KernelVersion>) -> Vec<&str> {
-    words.iter().map(String::as_str).filter(|word| is_known(word, version)).collect()
+/// The words that a kernel has, or may have if it is as new as mainline has to be for them.
+pub fn known_words<'a>(words: &'a [String], kernel: &KernelFacts) -> Vec<&'a str> {
+    words.iter().map(String::as_str).filter(|word| is_known(word, kernel)).collect()
 }
 
-fn is_known(word: &str, version: Option<KernelVersion>) -> bool {
+fn is_known(word: &str, kernel: &KernelFacts) -> bool {
     let name = word.split('=').next().unwrap_or_default();
     let parameter = PARAMETERS.iter().find(|it| cmdline::same_name(it.keyword, name));
-    let since = parameter.and_then(|it| it.since);
-    since.zip(version).is_none_or(|(since, version)| version >= since)
+    let Some(parameter) = parameter else { return true };
+    match parameter.support(kernel) {
+        ParameterSupport::Present => true,
+        ParameterSupport::Missing(_) => false,
+        ParameterSupport::Undecided => {
+            let version = kernel.release.and_then(KernelVersion::from_release);
+            parameter.since.zip(version).is_none_or(|(since, version)| version >= since)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -98,15 +115,51 @@ mod tests {
         assert_eq!(cpus::MANAGED_IRQ.word(&target), "isolcpus=managed_irq,2-3,8");
     }
 
+    /// What a kernel without an architecture has of a parameter.
+    fn support(parameter: &KernelParameter, release: &str, options: &[(&str, &str)]) -> String {
+        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let options = options.collect();
+        let facts = KernelFacts { options: &options, arch: None, release: Some(release) };
+        match parameter.support(&facts) {
+            ParameterSupport::Present => "present".to_owned(),
+            ParameterSupport::Missing(why) => why.to_string(),
+            ParameterSupport::Undecided => "undecided".to_owned(),
+        }
+    }
+
     #[test]
-    fn a_parameter_is_unknown_to_a_kernel_built_without_its_option() {
-        let config =
-            |value: &str| BTreeMap::from([("CONFIG_NO_HZ_FULL".to_owned(), value.to_owned())]);
-        let why =
-            |config: BTreeMap<_, _>| cpus::NOHZ_FULL.unknown_to(&config, Some("x86_64"), None);
-        assert_eq!(why(config("y")), None);
-        assert_eq!(why(BTreeMap::new()), None);
-        assert_eq!(why(config("n")).unwrap().to_string(), "built without CONFIG_NO_HZ_FULL");
-        assert!(power::IDLE.unknown_to(&config("y"), Some("aarch64"), None).is_some());
+    fn the_configuration_decides_and_the_version_only_of_a_release_that_is_no_vendor_build() {
+        let (rtai, vendor) = ("5.4.258-rtai-amd64", "4.18.0-553.el8.x86_64");
+        let without = "built without CONFIG_NO_HZ_FULL";
+        for (release, options, expected) in [
+            (rtai, &[("CONFIG_NO_HZ_FULL", "y")][..], "present"),
+            (rtai, &[("CONFIG_NO_HZ_FULL", "n")], without),
+            (rtai, &[], "present"),
+            ("2.6.32-122-rtai", &[], "it came with Linux 3.10"),
+            (vendor, &[], "undecided"),
+            (vendor, &[("CONFIG_NO_HZ_FULL", "n")], without),
+            ("2.6.32-754.el6.x86_64", &[], "undecided"),
+            ("2.6.32-754.el6.x86_64", &[("CONFIG_NO_HZ_FULL", "y")], "present"),
+            ("linux-lts", &[], "undecided"),
+        ] {
+            assert_eq!(support(&cpus::NOHZ_FULL, release, options), expected, "{release}");
+        }
+        // A flag shows in no option.
+        let isolation = [("CONFIG_CPU_ISOLATION", "y")];
+        assert_eq!(support(&cpus::MANAGED_IRQ, rtai, &isolation), "it came with Linux 5.6");
+        assert_eq!(support(&cpus::MANAGED_IRQ, vendor, &isolation), "undecided");
+        assert_eq!(support(&cpus::MANAGED_IRQ, "6.12.9", &isolation), "present");
+        // The option is younger than the parameter.
+        let no_isolation = [("CONFIG_CPU_ISOLATION", "n")];
+        assert_eq!(support(&cpus::DOMAIN, "2.6.32-122-rtai", &no_isolation), "present");
+        let without = "built without CONFIG_CPU_ISOLATION";
+        assert_eq!(support(&cpus::DOMAIN, rtai, &no_isolation), without);
+    }
+
+    #[test]
+    fn a_parameter_of_another_architecture_is_missing() {
+        let options = BTreeMap::new();
+        let facts = KernelFacts { options: &options, arch: Some("aarch64"), release: None };
+        assert!(matches!(power::IDLE.support(&facts), ParameterSupport::Missing(_)));
     }
 }

@@ -91,10 +91,15 @@ pub struct Isolcpus {
     pub nohz: bool,
     /// Isolated from managed interrupts.
     pub managed_irq: bool,
+    /// Queues of block devices kept on other CPUs. The flag is of a patch series (13th version in
+    /// May 2026); no released kernel has it.
+    pub io_queue: bool,
+    /// Flags that are not known.
+    pub unknown: Vec<String>,
 }
 
 /// Parses the value of `isolcpus=` like `housekeeping_isolcpus_setup()` (kernel/sched/isolation.c,
-/// 6.12): flags first, unknown ones skipped, then the list. `last` is the highest possible CPU.
+/// 6.12): flags first, unknown ones skipped (since 5.8), then the list. `last` is the highest possible CPU.
 ///
 /// # Errors
 /// An invalid flag or list, which the kernel refuses too.
@@ -110,7 +115,8 @@ pub fn isolcpus(value: &str, last: Option<usize>) -> Result<Isolcpus, TextError>
             "nohz" => parsed.nohz = true,
             "domain" => parsed.domain = true,
             "managed_irq" => parsed.managed_irq = true,
-            _ => {}
+            "io_queue" => parsed.io_queue = true,
+            _ => parsed.unknown.push(flag.to_owned()),
         }
         rest = after;
     }
@@ -157,6 +163,10 @@ mod tests {
         assert_eq!((managed.domain, managed.managed_irq), (false, true));
         let all = isolcpus("nohz,domain,future,1-N", Some(7)).unwrap();
         assert_eq!((all.cpus.to_string().as_str(), all.nohz, all.domain), ("1-7", true, true));
+        assert_eq!(all.unknown, ["future"]);
+        let queue = isolcpus("io_queue,2", Some(7)).unwrap();
+        // Released kernels skip the flag, and then the default applies.
+        assert_eq!((queue.io_queue, queue.domain, queue.unknown.len()), (true, true, 0));
         assert!(isolcpus("dom4in,2", Some(7)).is_err());
         assert!(isolcpus("2-x", Some(7)).is_err());
     }

@@ -12,7 +12,9 @@ pub const RELEVANT: &[&str] = &[
     "CONFIG_CPUSETS_V1",
     "CONFIG_CPU_ISOLATION",
     "CONFIG_DEBUG_FS",
+    "CONFIG_DOVETAIL",
     "CONFIG_DYNAMIC_FTRACE",
+    "CONFIG_EVL",
     "CONFIG_FTRACE",
     "CONFIG_FUNCTION_TRACER",
     "CONFIG_GENERIC_PENDING_IRQ",
@@ -22,6 +24,7 @@ pub const RELEVANT: &[&str] = &[
     "CONFIG_HWLAT_TRACER",
     "CONFIG_HZ",
     "CONFIG_HZ_PERIODIC",
+    "CONFIG_IPIPE",
     "CONFIG_IRQ_FORCED_THREADING",
     "CONFIG_IRQ_TIME_ACCOUNTING",
     "CONFIG_NO_HZ_COMMON",
@@ -50,6 +53,7 @@ pub const RELEVANT: &[&str] = &[
     "CONFIG_TRACING",
     "CONFIG_VIRT_CPU_ACCOUNTING_GEN",
     "CONFIG_X86_MSR",
+    "CONFIG_XENOMAI",
 ];
 
 /// Parses the options of [`RELEVANT`] with their values; one that the file does not set is `n`.

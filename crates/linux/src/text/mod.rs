@@ -10,6 +10,7 @@ pub mod kconfig;
 pub mod kernel_image;
 pub mod kernel_version;
 pub mod kmsg;
+pub mod modinfo;
 pub mod mounts;
 pub mod schedstat;
 pub mod size;

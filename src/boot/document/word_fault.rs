@@ -1,0 +1,132 @@
+//! What is wrong with a kernel parameter that the user wrote. Pure.
+
+use serde::Serialize;
+use std::fmt;
+
+/// What is wrong with a kernel parameter that the user wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "fault", rename_all = "kebab-case")]
+pub enum WordFault {
+    /// It has characters that are special to a boot loader, or it is not one word.
+    NotPlain,
+    /// The value is not a CPU list.
+    NotCpuList {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The request has the same parameter with another value.
+    GivenTwice {
+        /// The other word.
+        other: String,
+        /// Where the other word is.
+        place: String,
+    },
+    /// The plan has the same parameter with another value.
+    Planned {
+        /// The planned word.
+        planned: String,
+        /// The name of the planned parameter, for `--off`.
+        name: String,
+    },
+    /// The kernel's document does not have the name.
+    UnknownName,
+    /// `isolcpus=` has a flag that no kernel is known to have.
+    UnknownFlag {
+        /// The flag.
+        flag: String,
+    },
+    /// Only a patch series has it; no released kernel does.
+    Unreleased {
+        /// The page of `explain` about it.
+        page: &'static str,
+    },
+    /// No chosen kernel has the module.
+    NoModule {
+        /// The module.
+        module: String,
+        /// The first of these kernels.
+        version: String,
+    },
+    /// The module does not have the parameter.
+    NoModuleParameter {
+        /// The module.
+        module: String,
+        /// The parameter.
+        parameter: String,
+        /// The kernel.
+        version: String,
+    },
+    /// The modules of the kernel are not installed, so the name cannot be checked.
+    ModulesUnknown {
+        /// The kernel.
+        version: String,
+    },
+}
+
+impl WordFault {
+    /// Whether `--allow-unknown` accepts the word.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            WordFault::NotPlain
+            | WordFault::NotCpuList { .. }
+            | WordFault::GivenTwice { .. }
+            | WordFault::Planned { .. } => false,
+            WordFault::UnknownName
+            | WordFault::UnknownFlag { .. }
+            | WordFault::Unreleased { .. }
+            | WordFault::NoModule { .. }
+            | WordFault::NoModuleParameter { .. }
+            | WordFault::ModulesUnknown { .. } => true,
+        }
+    }
+
+    /// What to do, where that is known; `word` is the faulty one.
+    #[must_use]
+    pub fn advice(&self, word: &str) -> String {
+        match self {
+            WordFault::NotPlain => {
+                "write one word of letters, digits and _.,:=/+- such as nohlt or radeon.modeset=0"
+                    .to_owned()
+            }
+            WordFault::NotCpuList { .. } => "a list looks like 3, 2-3 or 2-N".to_owned(),
+            WordFault::GivenTwice { .. } => "omit one of them".to_owned(),
+            WordFault::Planned { name, .. } => {
+                format!("name the CPUs with --cpus, or leave it to your word: --off {name}")
+            }
+            WordFault::Unreleased { page } => {
+                format!("cpushield explain {page}; for a kernel that has it: --allow-unknown")
+            }
+            _ => format!("if the kernel knows {word}: --allow-unknown"),
+        }
+    }
+}
+
+impl fmt::Display for WordFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WordFault::NotPlain => {
+                f.write_str("is not one word without characters that are special to a boot loader")
+            }
+            WordFault::NotCpuList { why } => write!(f, "does not name CPUs: {why}"),
+            WordFault::GivenTwice { other, place } => write!(f, "contradicts {other} ({place})"),
+            WordFault::Planned { planned, .. } => {
+                write!(f, "contradicts {planned}, which is planned for these CPUs")
+            }
+            WordFault::UnknownName => f.write_str("is not in kernel-parameters.txt of Linux 6.12"),
+            WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
+            WordFault::Unreleased { .. } => {
+                f.write_str("is of a patch series that no released kernel has")
+            }
+            WordFault::NoModule { module, version } => {
+                write!(f, "is for the module {module}, which kernel {version} does not have")
+            }
+            WordFault::NoModuleParameter { module, parameter, version } => {
+                write!(f, "names {parameter}, which {module} of kernel {version} does not have")
+            }
+            WordFault::ModulesUnknown { version } => {
+                write!(f, "cannot be checked: there is no /lib/modules/{version}/modules.dep")
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Kernel parameters that the user wrote (`--parameter`, `boot.parameters` of a policy): checked
+//! against the names of the kernel's own document and the modules of the chosen kernels. Writes
+//! nothing.
+
+use super::document::{WantedParameter, WordFault};
+use super::error::BootError;
+use super::kernel_modules::{KernelModules, ModuleParameter};
+use super::line;
+use super::parameters::KERNEL_NAMES;
+use crate::policy::RequestedParameter;
+use crate::registry::nearest;
+use cpushield_linux::Host;
+use cpushield_linux::cpuset::CPUS_MAX;
+use cpushield_linux::text::cmdline;
+
+/// Whether words are accepted that the checks do not know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnknownWords {
+    /// They are an error.
+    #[default]
+    Refuse,
+    /// They are written.
+    Accept,
+}
+
+/// Checks the words of a request and adds them to a plan for kernels of these versions. A word that
+/// the plan already has is not added.
+///
+/// # Errors
+/// A word is malformed, contradicts another one, or is unknown.
+pub(super) fn add_requested(
+    host: &Host,
+    requested: &[RequestedParameter],
+    unknown: UnknownWords,
+    versions: &[&str],
+    wanted: &mut Vec<WantedParameter>,
+) -> Result<(), BootError> {
+    let planned = wanted.len();
+    for (index, request) in requested.iter().enumerate() {
+        let word = request.word.as_str();
+        let earlier = requested.get(..index).unwrap_or_default();
+        let found = find_fault(word, earlier, wanted.get(..planned).unwrap_or_default());
+        let found = found.map(|fault| (fault, Vec::new())).or_else(|| match unknown {
+            UnknownWords::Refuse => find_unknown(host, word, versions),
+            UnknownWords::Accept => None,
+        });
+        if let Some((fault, near)) = found {
+            let (place, word) = (request.place.clone(), word.to_owned());
+            return Err(BootError::FaultyWord { place, word, fault, near });
+        }
+        if wanted.iter().all(|it| !line::has(&it.word, word)) {
+            wanted.push(WantedParameter {
+                name: line::name_of(word).to_owned(),
+                word: word.to_owned(),
+                reason: format!("requested: {}", request.place),
+                substitute: None,
+                booted: false,
+                instead: None,
+                already: false,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with the form of a word, or together with the other words.
+fn find_fault(
+    word: &str,
+    earlier: &[RequestedParameter],
+    planned: &[WantedParameter],
+) -> Option<WordFault> {
+    if !line::is_plain(word) {
+        return Some(WordFault::NotPlain);
+    }
+    if let Err(why) = line::check_list(word) {
+        return Some(WordFault::NotCpuList { why });
+    }
+    let name = line::name_of(word);
+    if let Some(parameter) = planned.iter().find(|it| line::contradicts(&it.word, word)) {
+        let (planned, name) = (parameter.word.clone(), parameter.name.clone());
+        return Some(WordFault::Planned { planned, name });
+    }
+    let twice = earlier.iter().find(|it| {
+        cmdline::same_name(line::name_of(&it.word), name) && line::contradicts(&it.word, word)
+    })?;
+    Some(WordFault::GivenTwice { other: twice.word.clone(), place: twice.place.clone() })
+}
+
+/// Why a name is not known to any of the kernels, and similar names; `None` when it is known.
+fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault, Vec<String>)> {
+    if let Some(found) = find_unreleased(word) {
+        return Some(found);
+    }
+    let name = line::name_of(word);
+    let is_listed = KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name));
+    if is_listed || name.starts_with("sysctl.") {
+        return None;
+    }
+    let listed: Vec<&str> = KERNEL_NAMES.lines().filter(|line| !line.starts_with('#')).collect();
+    let near = nearest(name, &listed);
+    let Some((module, parameter)) = name.split_once('.') else {
+        return Some((WordFault::UnknownName, near));
+    };
+    let mut first = None;
+    for version in versions {
+        let (fault, similar) = find_module_fault(host, version, module, parameter)?;
+        first.get_or_insert((fault, if similar.is_empty() { near.clone() } else { similar }));
+    }
+    Some(first.unwrap_or((WordFault::UnknownName, near)))
+}
+
+/// A flag of `isolcpus=` that no released kernel has, or `nohz_full` without a list.
+fn find_unreleased(word: &str) -> Option<(WordFault, Vec<String>)> {
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, it)| (name, Some(it)));
+    if cmdline::same_name(name, "nohz_full") && value.is_none() {
+        let page = "nohz-full-without-list";
+        return Some((WordFault::Unreleased { page }, Vec::new()));
+    }
+    let value = value.filter(|_| cmdline::same_name(name, "isolcpus"))?;
+    let isolcpus = cmdline::isolcpus(value, Some(CPUS_MAX - 1)).ok()?;
+    if isolcpus.io_queue {
+        let page = "isolcpus-io-queue";
+        return Some((WordFault::Unreleased { page }, Vec::new()));
+    }
+    let flag = isolcpus.unknown.first()?.clone();
+    let near = nearest(&flag, &["domain", "nohz", "managed_irq"]);
+    Some((WordFault::UnknownFlag { flag }, near))
+}
+
+/// Why a kernel does not have a parameter of a module, and similar names; `None` when it has it.
+fn find_module_fault(
+    host: &Host,
+    version: &str,
+    module: &str,
+    parameter: &str,
+) -> Option<(WordFault, Vec<String>)> {
+    let version = version.to_owned();
+    let Some(modules) = KernelModules::read(host, &version) else {
+        return Some((WordFault::ModulesUnknown { version }, Vec::new()));
+    };
+    match modules.find(module, parameter) {
+        ModuleParameter::Present | ModuleParameter::ModuleOnly => None,
+        ModuleParameter::Absent(known) => {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let near = nearest(parameter, &known);
+            let near = near.iter().map(|near| format!("{module}.{near}")).collect();
+            let (module, parameter) = (module.to_owned(), parameter.to_owned());
+            Some((WordFault::NoModuleParameter { module, parameter, version }, near))
+        }
+        ModuleParameter::NoModule => {
+            let names = modules.names();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let near = nearest(module, &names);
+            let near = near.iter().map(|near| format!("{near}.{parameter}")).collect();
+            Some((WordFault::NoModule { module: module.to_owned(), version }, near))
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Which parameters a plan has: what the request wants, and what the chosen kernels have. Pure; the
+//! files of the kernels were read before.
+
+use super::by_hand;
+use super::document::{SkipReason, SkippedParameter, WantedParameter};
+use super::kernels::SelectedKernels;
+use super::line;
+use super::loaders::LoaderEntry;
+use super::parameters::{
+    KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, ParameterTarget, named,
+};
+use super::plan::{BootRequest, CpuOrigin};
+use crate::survey::Machine;
+
+/// The kernels that a plan is for.
+pub(super) enum PlannedKernels<'a> {
+    /// Chosen entries of a boot menu.
+    Menu {
+        /// All kernels of the menu.
+        kernels: &'a SelectedKernels<'a>,
+        /// The chosen entries.
+        targets: &'a [&'a LoaderEntry],
+    },
+    /// The running kernel, where there is no menu.
+    Running,
+}
+
+impl PlannedKernels<'_> {
+    /// Whether one of these kernels has a parameter.
+    fn support(&self, parameter: &KernelParameter, machine: &Machine) -> ParameterSupport {
+        match self {
+            PlannedKernels::Menu { kernels, targets } => kernels.any_support(parameter, targets),
+            PlannedKernels::Running => by_hand::support(parameter, machine),
+        }
+    }
+
+    /// Whether none of these kernels has `nohz_full=`, so that `isolcpus=` takes its place.
+    fn lack_nohz_full(&self, machine: &Machine) -> bool {
+        let nohz_full = named("nohz-full").map(|it| self.support(it, machine));
+        matches!(nohz_full, Some(ParameterSupport::Missing(_)))
+    }
+
+    /// Whether the plan takes CPUs out of the scheduling domains.
+    pub(super) fn isolate(&self, request: &BootRequest, machine: &Machine) -> bool {
+        let Some(domain) = named("isolcpus-domain") else { return false };
+        let wanted = match request.shield.tunables.get(domain.name) {
+            Some(wanted) => *wanted,
+            None => self.lack_nohz_full(machine),
+        };
+        wanted && self.support(domain, machine) == ParameterSupport::Present
+    }
+
+    /// The versions of these kernels.
+    pub(super) fn versions<'a>(&'a self, machine: &'a Machine) -> Vec<&'a str> {
+        match self {
+            PlannedKernels::Menu { targets, .. } => {
+                targets.iter().map(|entry| entry.version.as_str()).collect()
+            }
+            PlannedKernels::Running => machine.kernel.release.as_deref().into_iter().collect(),
+        }
+    }
+
+    fn entries(&self) -> &[&LoaderEntry] {
+        match self {
+            PlannedKernels::Menu { targets, .. } => targets,
+            PlannedKernels::Running => &[],
+        }
+    }
+}
+
+/// The parameters of a plan, and those that it leaves out.
+#[derive(Default)]
+pub(super) struct ParameterSelection {
+    /// The parameters as the catalogue has them.
+    pub(super) chosen: Vec<&'static KernelParameter>,
+    /// The same, with the words for these CPUs.
+    pub(super) wanted: Vec<WantedParameter>,
+    /// The others, each with the reason.
+    pub(super) skipped: Vec<SkippedParameter>,
+}
+
+impl ParameterSelection {
+    /// Compares the words with the running kernel's command line and those of the chosen entries.
+    pub(super) fn compare_with_lines(&mut self, kernels: &PlannedKernels<'_>, machine: &Machine) {
+        for wanted in &mut self.wanted {
+            compare_with_lines(wanted, machine, kernels.entries());
+        }
+    }
+}
+
+/// Selects the parameters that the request wants and that the kernels have.
+pub(super) fn select_parameters(
+    request: &BootRequest,
+    origin: CpuOrigin,
+    target: &ParameterTarget,
+    kernels: &PlannedKernels<'_>,
+    machine: &Machine,
+) -> ParameterSelection {
+    let mut selection = ParameterSelection::default();
+    let lack_nohz_full = kernels.lack_nohz_full(machine);
+    for parameter in PARAMETERS {
+        let reason = skip_by_request(parameter, request, origin, lack_nohz_full)
+            .or_else(|| skip_by_kernels(parameter, request, kernels, machine));
+        match reason {
+            Some(reason) => selection.skipped.push(parameter.skip(reason)),
+            None => {
+                selection.chosen.push(*parameter);
+                let wanted = wanted_parameter(parameter, target);
+                // One word has all flags: kernels from 4.15 to 5.17 take a second one only in part.
+                match selection.wanted.iter_mut().find_map(|it| add_flags(it, &wanted)) {
+                    Some(()) => {}
+                    None => selection.wanted.push(wanted),
+                }
+            }
+        }
+    }
+    selection
+}
+
+/// Adds the flags of another `isolcpus=` to one with the same CPUs.
+fn add_flags(wanted: &mut WantedParameter, other: &WantedParameter) -> Option<()> {
+    wanted.word = line::join_isolcpus(&wanted.word, &other.word)?;
+    wanted.reason = format!("{}; {}", wanted.reason, other.reason);
+    Some(())
+}
+
+/// Why the request leaves a parameter out; `None` when it does not.
+fn skip_by_request(
+    parameter: &KernelParameter,
+    request: &BootRequest,
+    origin: CpuOrigin,
+    lack_nohz_full: bool,
+) -> Option<SkipReason> {
+    let name = parameter.name;
+    match (request.shield.tunables.get(name), parameter.offer) {
+        (Some(false), _) => Some(SkipReason::SwitchedOff),
+        (_, ParameterOffer::Never(why)) => Some(SkipReason::Never { why }),
+        (Some(true), _) | (None, ParameterOffer::Always) => None,
+        (None, ParameterOffer::ForNamedCpus) => match origin {
+            CpuOrigin::Requested => None,
+            CpuOrigin::Shieldable | CpuOrigin::IsolatedCore => {
+                Some(SkipReason::ForNamedCpus { name })
+            }
+        },
+        (None, ParameterOffer::WithoutNohzFull(_)) if lack_nohz_full => None,
+        (None, ParameterOffer::WithoutNohzFull(why) | ParameterOffer::OnRequest(why)) => {
+            Some(SkipReason::OnRequest { why, name })
+        }
+    }
+}
+
+/// Why the kernels leave a parameter out; `None` when one of them has it, or when that is not known
+/// and the request names the parameter.
+fn skip_by_kernels(
+    parameter: &KernelParameter,
+    request: &BootRequest,
+    kernels: &PlannedKernels<'_>,
+    machine: &Machine,
+) -> Option<SkipReason> {
+    let requested = request.shield.tunables.get(parameter.name) == Some(&true);
+    match kernels.support(parameter, machine) {
+        ParameterSupport::Present => None,
+        ParameterSupport::Undecided if requested => None,
+        ParameterSupport::Undecided => Some(SkipReason::Undecided { name: parameter.name }),
+        ParameterSupport::Missing(why) => Some(match kernels {
+            PlannedKernels::Menu { .. } => SkipReason::UnknownToKernels { why },
+            PlannedKernels::Running => SkipReason::UnknownToRunning { why },
+        }),
+    }
+}
+
+fn wanted_parameter(parameter: &KernelParameter, target: &ParameterTarget) -> WantedParameter {
+    WantedParameter {
+        name: parameter.name.to_owned(),
+        word: parameter.word(target),
+        reason: parameter.summary.to_owned(),
+        substitute: parameter.substitute.map(str::to_owned),
+        booted: false,
+        instead: None,
+        already: false,
+    }
+}
+
+/// Compares a word with the running kernel's command line and with those of the chosen entries.
+fn compare_with_lines(wanted: &mut WantedParameter, machine: &Machine, targets: &[&LoaderEntry]) {
+    let (word, booted) = (&wanted.word, machine.kernel.cmdline.as_deref().unwrap_or_default());
+    wanted.booted = line::has(booted, word);
+    wanted.instead = by_hand::present_value(booted, word);
+    wanted.already =
+        !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, word));
+}

@@ -1,0 +1,212 @@
+//! Which kernels of a menu get the parameters, and which parameters: real-time kernels by name and
+//! configuration, and only words that a kernel has.
+
+use super::grub::Machine;
+use super::{make_plan, request_cpus, words};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{loaders, status};
+use cpushield::survey::{RealtimeKind, survey};
+
+/// The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic one is installed.
+/// The options are those of linuxcnc.org's 5.4.258-rtai-amd64, as far as they matter here.
+fn rtai_machine() -> Machine {
+    let machine = Machine::with(&[]);
+    machine.install_with(RTAI, "CONFIG_IPIPE=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_RCU_NOCB_CPU=y\n");
+    machine.install("5.15.0-91-generic", false);
+    machine.write("proc/sys/kernel/osrelease", &format!("{RTAI}\n"));
+    machine.remove("sys/devices/system/cpu/nohz_full");
+    machine.update_grub();
+    machine
+}
+
+const RTAI: &str = "5.4.258-rtai-amd64";
+
+#[test]
+fn the_rtai_kernel_gets_the_parameters_and_the_newer_generic_one_does_not() {
+    let machine = rtai_machine();
+    let before = machine.files();
+    let plan = make_plan(&machine.host(), &request_cpus("3")).unwrap();
+    let kernels: Vec<_> =
+        plan.kernels.iter().map(|it| (it.version.as_str(), it.realtime_kind, it.chosen)).collect();
+    assert_eq!(
+        kernels,
+        [("5.15.0-91-generic", None, false), (RTAI, Some(RealtimeKind::Rtai), true)]
+    );
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    assert_eq!(written.kernels, [RTAI]);
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    for entry in &found.entries {
+        let has = words(&plan).iter().all(|word| entry.args.contains(word));
+        assert_eq!((has, entry.version == RTAI && entry.ours), (entry.ours, entry.ours));
+    }
+    write::undo(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn kernels_with_a_cokernel_that_are_installed_later_get_the_parameters() {
+    let machine = rtai_machine();
+    let plan = make_plan(&machine.host(), &request_cpus("3")).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    machine.install_with("4.19.89-plain", "CONFIG_XENOMAI=y\nCONFIG_IPIPE=y\n");
+    machine.install_with("4.19.90-xeno-3", "# CONFIG_SMT is not set\n");
+    machine.install_with("4.19.91-xenon", "# CONFIG_SMT is not set\n");
+    machine.update_grub();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    let ours: Vec<&str> =
+        found.entries.iter().filter(|it| it.ours).map(|it| it.version.as_str()).collect();
+    assert_eq!(ours, [RTAI, "4.19.90-xeno-3", "4.19.89-plain"]);
+}
+
+#[test]
+fn a_running_cokernel_is_known_by_its_directory_or_its_name() {
+    let running = |release: &str, directory: Option<&str>| {
+        let machine = Machine::without_loader();
+        machine.write("proc/sys/kernel/osrelease", &format!("{release}\n"));
+        machine.write("proc/version", &format!("Linux version {release} (a@b) (gcc) #1 SMP x\n"));
+        if let Some(directory) = directory {
+            machine.write(&format!("proc/{directory}/version"), "1\n");
+        }
+        let kernel = survey(&machine.host(), &[]).kernel;
+        (kernel.realtime, kernel.realtime_kind, kernel.realtime_source.unwrap_or_default())
+    };
+    let found = |kind, source: &str| (Some(true), Some(kind), source.to_owned());
+    let by_name = "RTAI: the name of the release";
+    assert_eq!(running(RTAI, None), found(RealtimeKind::Rtai, by_name));
+    let dir = "RTAI: /proc/ipipe exists";
+    assert_eq!(running(RTAI, Some("ipipe")), found(RealtimeKind::Rtai, dir));
+    let dir = "Xenomai: /proc/xenomai exists";
+    assert_eq!(running("4.19.1", Some("xenomai")), found(RealtimeKind::Xenomai, dir));
+    assert_eq!(running("4.19.1", Some("rtai")).1, Some(RealtimeKind::Rtai));
+    assert_eq!(running("4.19.1", Some("ipipe")).1, Some(RealtimeKind::InterruptPipeline));
+    assert_eq!(running("4.19.1", None).0, Some(false));
+}
+
+#[test]
+fn without_a_requested_kernel_the_plan_says_that_real_time_kernels_get_the_parameters() {
+    let machine = rtai_machine();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
+    let wanted = "real-time kernels get the parameters, all others stay as they are";
+    assert!(why.iter().any(|it| it == wanted), "{why:?}");
+}
+
+#[test]
+fn a_kernel_without_nohz_full_gets_isolcpus_for_one_core_and_never_nohz_full() {
+    let machine = rtai_machine();
+    let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+    assert_eq!(words(&plan), ["rcu_nocbs=3", "isolcpus=3"]);
+    assert_eq!(plan.proves.to_string(), "3");
+    let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
+    let price = "the kernel cannot stop the tick, so isolcpus= takes CPU 3 away from all other \
+                 programs until a boot without it; for other CPUs: --cpus LIST";
+    assert_eq!(why.first().map(String::as_str), Some(price));
+    let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
+    assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1", "isolcpus=2-3"]);
+    let mut off = request_cpus("2-3");
+    off.shield.tunables.insert("isolcpus-domain".to_owned(), false);
+    off.shield.tunables.insert("nohz-full".to_owned(), true);
+    let plan = make_plan(&machine.host(), &off).unwrap();
+    assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1"]);
+}
+
+/// An old kernel of the wiki's time, whose configuration was removed.
+#[test]
+fn without_a_configuration_mainlines_version_counts_where_no_vendor_is_named() {
+    let machine = rtai_machine();
+    let old = "3.4-9-rtai-686-pae";
+    machine.install_with(old, "");
+    machine.remove(&format!("boot/config-{old}"));
+    machine.update_grub();
+    let request = BootRequest { kernels: Some("3.4*".to_owned()), ..request_cpus("3") };
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["irqaffinity=0-2", "isolcpus=3"]);
+}
+
+#[test]
+fn what_a_vendor_kernel_has_is_not_known_and_is_written_on_request_only() {
+    let machine = rtai_machine();
+    let vendor = "4.18.0-553.el8.x86_64";
+    machine.install_with(vendor, "");
+    machine.remove(&format!("boot/config-{vendor}"));
+    machine.update_grub();
+    let before = machine.files();
+    let mut request = BootRequest { kernels: Some("4.18*".to_owned()), ..BootRequest::default() };
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), [""; 0]);
+    let refused =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
+    let text = cpushield::failure::Failure::from(refused).to_string();
+    assert!(text.contains("nohz-full: not known: there is no configuration"), "{text}");
+    let hint = "cpushield boot apply --trial --on nohz-full --on rcu-nocbs";
+    assert!(text.contains(hint), "{text}");
+    assert_eq!(before, machine.files());
+    request.shield.tunables.insert("nohz-full".to_owned(), true);
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["nohz_full=1-3"]);
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    let undecided =
+        format!("it is not known whether kernel {vendor} has nohz-full; a boot decides: --trial");
+    assert!(warnings.contains(&undecided), "{warnings:?}");
+}
+
+#[test]
+fn the_flags_of_isolcpus_are_one_word_with_its_price_and_status_compares_it() {
+    let machine = Machine::debian();
+    let config = "CONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\nCONFIG_CPU_ISOLATION=y\n";
+    machine.install_with("6.12.9-rt-amd64", &format!("{config}CONFIG_PREEMPT_RT=y\n"));
+    let on = |names: &[&str]| {
+        let mut request = request_cpus("2-3");
+        for name in names {
+            request.shield.tunables.insert((*name).to_owned(), true);
+        }
+        make_plan(&machine.host(), &request).unwrap()
+    };
+    for (names, word, has_price) in [
+        (&["isolcpus-domain"][..], "isolcpus=2-3", true),
+        (&["isolcpus-nohz"], "isolcpus=nohz,2-3", false),
+        (&["isolcpus-managed-irq"], "isolcpus=managed_irq,2-3", false),
+        (&["isolcpus-managed-irq", "isolcpus-domain"], "isolcpus=domain,managed_irq,2-3", true),
+        (
+            &["isolcpus-nohz", "isolcpus-managed-irq", "isolcpus-domain"],
+            "isolcpus=nohz,domain,managed_irq,2-3",
+            true,
+        ),
+    ] {
+        let plan = on(names);
+        assert_eq!(words(&plan).last(), Some(&word));
+        let price = "other programs can use CPU 2-3 only after a boot without it";
+        let warned = plan.warnings.iter().any(|warning| warning.to_string().contains(price));
+        assert_eq!(warned, has_price, "{names:?}");
+    }
+    let plan = on(&["isolcpus-domain", "isolcpus-managed-irq"]);
+    let before = machine.files();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    machine.write("proc/cmdline", &format!("{} ro\n", words(&plan).join(" ")));
+    let in_force = |isolated: &str| {
+        machine.write("sys/devices/system/cpu/isolated", isolated);
+        let status = status::status(&machine.host(), &machine.store()).unwrap();
+        let word = status.words.into_iter().find(|it| it.word.starts_with("isolcpus=")).unwrap();
+        (word.shows.unwrap(), word.in_force)
+    };
+    assert_eq!(in_force("2-3\n"), ("isolated: 2-3".to_owned(), Some(true)));
+    assert_eq!(in_force("\n"), ("isolated: ".to_owned(), Some(false)));
+    machine.remove("sys/devices/system/cpu/isolated");
+    machine
+        .write("proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-6.12.9-rt-amd64 root=UUID=ab ro quiet\n");
+    write::undo(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn parameters_that_no_released_kernel_has_are_explained_and_not_written() {
+    let machine = Machine::debian();
+    for name in ["isolcpus-io-queue", "nohz-full-without-list"] {
+        let mut request = request_cpus("2-3");
+        request.shield.tunables.insert(name.to_owned(), true);
+        let error = make_plan(&machine.host(), &request).unwrap_err().to_string();
+        assert!(error.contains("no released kernel"), "{error}");
+    }
+}

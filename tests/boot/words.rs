@@ -1,0 +1,130 @@
+//! Kernel parameters that the user wrote: checked against the kernel's names and the modules of the
+//! chosen kernel, and then treated as all others.
+
+use super::grub::Machine;
+use super::{make_plan, request_cpus, words};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{UnknownWords, loaders};
+use cpushield::failure::Failure;
+use cpushield::policy::RequestedParameter;
+
+const RT: &str = "6.12.9-rt-amd64";
+
+fn request(parameters: &[&str]) -> BootRequest {
+    let mut request = request_cpus("2-3");
+    request.shield.parameters = parameters
+        .iter()
+        .zip(1..)
+        .map(|(word, line)| RequestedParameter {
+            word: (*word).to_owned(),
+            place: format!("policy.toml:{line}"),
+        })
+        .collect();
+    request
+}
+
+/// A machine whose real-time kernel has a few modules.
+fn machine_with_modules() -> Machine {
+    let machine = Machine::debian();
+    let dir = format!("lib/modules/{RT}");
+    machine.write(
+        &format!("{dir}/modules.dep"),
+        "kernel/drivers/gpu/drm/radeon/radeon.ko: x.ko\nkernel/drivers/net/e1000e.ko.xz:\n",
+    );
+    machine.write(
+        &format!("{dir}/kernel/drivers/gpu/drm/radeon/radeon.ko"),
+        "\u{7f}ELF\0parm=modeset:KMS\0parmtype=modeset:int\0parm=audio:x\0",
+    );
+    machine.write(&format!("{dir}/modules.builtin"), "kernel/drivers/idle/own_idle.ko\n");
+    machine.write(&format!("{dir}/modules.builtin.modinfo"), "own_idle.parmtype=depth:int\0");
+    machine
+}
+
+#[test]
+fn words_of_the_user_are_written_to_the_chosen_kernels_and_removed_byte_for_byte() {
+    let machine = machine_with_modules();
+    let before = machine.files();
+    let own = ["nohlt", "radeon.modeset=0", "console=tty0", "console=ttyS0,115200"];
+    let plan = make_plan(&machine.host(), &request(&own)).unwrap();
+    let all = ["nohz_full=2-3", "rcu_nocbs=2-3", "irqaffinity=0-1"].into_iter().chain(own);
+    assert_eq!(words(&plan), all.collect::<Vec<_>>());
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    for entry in &found.entries {
+        let has = entry.args.contains("nohlt radeon.modeset=0 console=tty0 console=ttyS0,115200");
+        assert_eq!(has, entry.ours && entry.version == RT, "{entry:#?}");
+    }
+    write::undo(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn a_word_that_the_plan_or_the_request_already_has_is_not_added_twice() {
+    let machine = machine_with_modules();
+    let plan = make_plan(&machine.host(), &request(&["nohz-full=2,3", "nohlt", "nohlt"])).unwrap();
+    let wanted = ["nohz_full=2-3", "rcu_nocbs=2-3", "irqaffinity=0-1", "nohlt"];
+    assert_eq!(words(&plan), wanted);
+}
+
+#[test]
+fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
+    let machine = machine_with_modules();
+    let before = machine.files();
+    for (own, error, hint) in [
+        (
+            &["nohl"][..],
+            "policy.toml:1: \"nohl\" is not in kernel-parameters.txt of Linux",
+            "nohlt",
+        ),
+        (&["nohlt", "idel=poll"], "policy.toml:2: \"idel=poll\" is not in", "did you mean idle?"),
+        (&["radeon.modset=0"], "names modset, which radeon of kernel", "mean radeon.modeset?"),
+        (&["radeo.modeset=0"], "module radeo, which kernel 6.12.9-rt", "mean radeon.modeset?"),
+        (&["own_idle.dpth=1"], "names dpth, which own_idle", "did you mean own_idle.depth?"),
+        (&["vendor_word"], "\"vendor_word\" is not in kernel-para", "--allow-unknown"),
+        (&["nohz_full=3"], "contradicts nohz_full=2-3, which is planned", "--off nohz-full"),
+        (&["idle=poll", "idle=halt"], "policy.toml:2: \"idle=halt\" contradicts idle=poll", "omit"),
+        (&["isolcpus=domain,x"], "does not name CPUs", "a list looks like"),
+        (&["rcu_nocbs=3-1"], "does not name CPUs", "a list looks like"),
+        (&["isolcpus=io_queue,2"], "is of a patch series that", "explain isolcpus-io-queue"),
+        (&["isolcpus=manged_irq,2"], "has the unknown flag manged_irq", "mean managed_irq?"),
+        (&["isolcpus=domain,x"], "does not name CPUs: the list is empty", "a list looks"),
+        (&["nohz_full"], "contradicts nohz_full=2-3, which is planned", "--off nohz-full"),
+        (&["two words"], "is not one word", "nohlt or radeon.modeset=0"),
+        (&["a=$(reboot)"], "is not one word", "nohlt or radeon.modeset=0"),
+        (&["x='1'"], "is not one word", "nohlt or radeon.modeset=0"),
+        (&[""], "is not one word", "nohlt or radeon.modeset=0"),
+        (&["=1"], "is not one word", "nohlt or radeon.modeset=0"),
+        (&["--"], "is not one word", "nohlt or radeon.modeset=0"),
+    ] {
+        let refused = make_plan(&machine.host(), &request(own)).unwrap_err();
+        let text = Failure::from(refused).to_string();
+        assert!(text.contains(error) && text.contains(hint), "{own:?}: {text}");
+    }
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn a_word_that_no_check_knows_is_written_only_when_unknown_words_are_accepted() {
+    let machine = machine_with_modules();
+    // The parameters in a compressed file are not read.
+    let known = ["e1000e.anything=1", "radeon.dyndbg=+p", "sysctl.vm.swappiness=1"];
+    for word in known {
+        assert!(make_plan(&machine.host(), &request(&[word])).is_ok(), "{word}");
+    }
+    for word in ["vendor_word=7", "nosuch.x=1"] {
+        let mut accepted = request(&[word]);
+        assert!(make_plan(&machine.host(), &accepted).is_err(), "{word}");
+        accepted.unknown_words = UnknownWords::Accept;
+        let plan = make_plan(&machine.host(), &accepted).unwrap();
+        assert_eq!(words(&plan).last(), Some(&word));
+    }
+    // A malformed word is refused in any case.
+    let mut accepted = request(&["a b"]);
+    accepted.unknown_words = UnknownWords::Accept;
+    assert!(make_plan(&machine.host(), &accepted).is_err());
+    // Without its modules the name cannot be checked.
+    let bare = Machine::debian();
+    let error = make_plan(&bare.host(), &request(&["radeon.modeset=0"])).unwrap_err().to_string();
+    assert!(error.contains("cannot be checked: there is no /lib/modules/6.12.9-rt"), "{error}");
+}
