@@ -94,9 +94,9 @@ fn read_isolated(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
     }
 }
 
-/// What the kernel shows for `rcu_nocbs=`: a thread for each of its online CPUs. From 5.19 other
-/// CPUs have one too, so more threads are no difference (`rcu_spawn_cpu_nocb_kthread()`,
-/// kernel/rcu/tree_nocb.h, 6.12).
+/// What the kernel shows for `rcu_nocbs=`: a thread for each of its online CPUs. With
+/// `nocb_is_setup` other CPUs have one too, so more threads are no difference
+/// (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12).
 fn read_offloaded(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
     let online = host.read_line("/sys/devices/system/cpu/online").unwrap_or_default();
     let (Ok(wanted), Ok(online)) = (value.parse::<CpuSet>(), online.parse::<CpuSet>()) else {
@@ -110,7 +110,7 @@ fn read_offloaded(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
 }
 
 /// CPUs with a thread that runs their RCU callbacks: `rcuop/3`, or `rcuos/3` without preemption and
-/// `rcuob/3` before 5.0 (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12). `None`
+/// `rcuob/3` of old kernels (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12). `None`
 /// when no kernel thread is visible, as in a container.
 pub(super) fn offloaded_cpus<'a>(tasks: impl Iterator<Item = &'a Task>) -> Option<CpuSet> {
     let mut kthreads = tasks.filter(|task| task.kthread).peekable();

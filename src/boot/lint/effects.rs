@@ -45,8 +45,8 @@ fn is_in_force(
     (missing.is_empty() || kept) && !extra
 }
 
-/// `rcu_nocbs=` without a thread for each of its online CPUs. With the parameter, kernels from
-/// 5.19 start such a thread for every CPU, so only a missing thread says something
+/// `rcu_nocbs=` without a thread for each of its online CPUs. Kernels with `nocb_is_setup` start
+/// such a thread for every CPU, so only a missing thread says something
 /// (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12).
 fn offloading(machine: &Machine, params: &[KernelParam], log: &[String]) -> Option<LintFinding> {
     let (word, cpus) = last_list(machine, params, "rcu_nocbs")?;
@@ -57,7 +57,7 @@ fn offloading(machine: &Machine, params: &[KernelParam], log: &[String]) -> Opti
 }
 
 /// `irqaffinity=` with other CPUs in the default affinity. The kernel adds the boot CPU, which is
-/// CPU 0 except after kexec (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.4).
+/// CPU 0 except after kexec (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 04b5989e9209).
 fn default_affinity(
     machine: &Machine,
     params: &[KernelParam],

@@ -11,8 +11,9 @@ use cpushield_linux::text::cmdline::{self, KernelParam};
 
 /// Parameters with a CPU list of which the last one counts, and what a kernel does with a list
 /// that it cannot parse:
-/// - `rcu_nocb_setup()`, kernel/rcu/tree_nocb.h (6.7): "bad CPU range, all CPUs set";
-/// - `irq_affinity_setup()`, kernel/irq/irqdesc.c (6.4): ignores the error and adds the boot CPU;
+/// - `rcu_nocb_setup()`, kernel/rcu/tree_nocb.h (00a611229bfa): "bad CPU range, all CPUs set";
+/// - `irq_affinity_setup()`, kernel/irq/irqdesc.c (04b5989e9209): ignores the error and adds the
+///   boot CPU;
 /// - `workqueue_unbound_cpus_setup()`, kernel/workqueue.c (6.12): "incorrect CPU range, using
 ///   default".
 const LISTS: &[(&str, BadListEffect)] = &[
@@ -63,7 +64,8 @@ fn bad_list(machine: &Machine, param: &KernelParam, last: usize) -> Option<LintF
     (!cpus.is_empty()).then_some(LintFinding::BeyondLast { word, cpus, last, effect, certain })
 }
 
-/// Flags of `isolcpus=` that mainline kernels skip, or before 5.8 refuse together with the list.
+/// Flags of `isolcpus=` that mainline kernels skip; before commit 3662daf02350 they refuse the list
+/// too.
 fn unknown_flags(param: &KernelParam) -> Vec<LintFinding> {
     let value = param.value.as_deref().filter(|_| cmdline::same_name(&param.name, "isolcpus"));
     let flags = value
@@ -109,8 +111,8 @@ pub(super) fn without_housekeeping(
 }
 
 /// `nohz=off` together with CPUs without tick: no CPU ever enters the mode in which its tick can
-/// stop (`tick_nohz_enabled`, kernel/time/tick-sched.c, 6.12). The last `nohz=` counts. Kernels
-/// before 4.5 know only `on` and `off`; since then `kstrtobool()` (lib/kstrtox.c) parses it.
+/// stop (`tick_nohz_enabled`, kernel/time/tick-sched.c, 6.12). The last `nohz=` counts. Kernels at
+/// first knew only `on` and `off`; now `kstrtobool()` (lib/kstrtox.c) parses it.
 fn nohz_off(params: &[KernelParam], setup: &IsolationSetup) -> Option<LintFinding> {
     let nohz = params.iter().rfind(|param| cmdline::same_name(&param.name, "nohz"))?;
     let value = nohz.value.as_deref()?.to_ascii_lowercase();

@@ -12,8 +12,8 @@ use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 
 /// Parameters of which only the last value counts:
-/// - `rcu_nocb_setup()`, kernel/rcu/tree_nocb.h (6.7);
-/// - `irq_affinity_setup()`, kernel/irq/irqdesc.c (6.4);
+/// - `rcu_nocb_setup()`, kernel/rcu/tree_nocb.h (00a611229bfa);
+/// - `irq_affinity_setup()`, kernel/irq/irqdesc.c (04b5989e9209);
 /// - `workqueue_unbound_cpus_setup()`, kernel/workqueue.c (6.12);
 /// - `setup_tick_nohz()` and `skew_tick()`, kernel/time/tick-sched.c (6.12);
 /// - `boot_override_clocksource()`, kernel/time/clocksource.c (6.12).
@@ -25,8 +25,8 @@ const SINGLE: &[&str] =
 
 /// Parameters that the kernel knows only with an equals sign: `__setup("nohz_full=", …)` and
 /// `__setup("isolcpus=", …)` in kernel/sched/isolation.c (7.0), `__setup("irqaffinity=", …)` in
-/// kernel/irq/irqdesc.c (6.4), `__setup("workqueue.unbound_cpus=", …)` in kernel/workqueue.c
-/// (6.12). The bare `nohz_full` is proposed, but no released kernel has it.
+/// kernel/irq/irqdesc.c (04b5989e9209), `__setup("workqueue.unbound_cpus=", …)` in
+/// kernel/workqueue.c (6.12). The bare `nohz_full` is proposed, but no released kernel has it.
 const WITH_VALUE: &[&str] = &["nohz_full", "isolcpus", "irqaffinity", "workqueue.unbound_cpus"];
 
 /// Parameters that resemble one of the catalogue (Documentation/admin-guide/kernel-parameters.txt,
