@@ -10,8 +10,8 @@ const LIST: &str = "src/boot/parameters/kernel_names.txt";
 
 /// Writes the list of names; `origin` is the release and the package of the document.
 pub fn write(document: &Path, origin: &str) -> io::Result<()> {
-    let names = names(&fs::read_to_string(document)?);
-    let names: String = names.into_iter().map(|name| format!("{name}\n")).collect();
+    let text = fs::read_to_string(document)?;
+    let names: String = names(&text).into_iter().map(|name| format!("{name}\n")).collect();
     fs::write(
         LIST,
         format!(

@@ -14,7 +14,7 @@ pub use doubt::{TrialDoubt, TrialReason};
 pub use kernel_rule::KernelRule;
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
-pub use word_fault::WordFault;
+pub use word_fault::{FaultyWord, WordFault};
 
 use crate::survey::{CommandLineFault, RealtimeKind};
 use crate::with_text;
