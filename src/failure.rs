@@ -385,6 +385,29 @@ impl From<crate::plan::PlanError> for Failure {
     }
 }
 
+fn faulty_word(message: String, faulty: &crate::boot::FaultyWord) -> Failure {
+    let failure = Failure::usage(message);
+    let near = faulty.near.iter().map(|name| format!("did you mean {name}?"));
+    near.fold(failure, Failure::hint).hint(faulty.fault.advice(&faulty.word))
+}
+
+fn mixed_kernels(message: String, with: &str, without: &str) -> Failure {
+    Failure::usage(message)
+        .hint(format!("choose one kind: --kernels {with}"))
+        .hint(format!("or: --kernels {without}"))
+        .hint("or isolcpus= for all of them: --off nohz-full --on isolcpus-domain")
+}
+
+fn nothing_applies(message: String, skipped: &[crate::boot::SkippedParameter]) -> Failure {
+    let failure = Failure::machine(message);
+    let undecided = skipped.iter().filter(|it| it.reason.is_undecided());
+    let on: String = undecided.map(|it| format!(" --on {}", it.name)).collect();
+    if on.is_empty() {
+        return failure;
+    }
+    failure.hint(format!("try them for one boot: cpushield boot apply --trial{on}"))
+}
+
 impl From<crate::boot::BootError> for Failure {
     fn from(error: crate::boot::BootError) -> Failure {
         use crate::boot::BootError;
@@ -396,12 +419,7 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NotPlain { .. } => {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
-            BootError::FaultyWord { word, fault, near, .. } => near
-                .iter()
-                .fold(Failure::usage(message), |failure, name| {
-                    failure.hint(format!("did you mean {name}?"))
-                })
-                .hint(fault.advice(&word)),
+            BootError::FaultyWord(faulty) => faulty_word(message, &faulty),
             BootError::NoSuchParameter { near, .. } => near
                 .iter()
                 .fold(Failure::usage(message), |failure, name| {
@@ -414,6 +432,7 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NoKernel { .. } => {
                 Failure::usage(message).hint("choose other kernels: --kernels GLOB")
             }
+            BootError::MixedKernels { with, without } => mixed_kernels(message, &with, &without),
             BootError::Conflict { .. } => Failure::machine(message).hint(
                 "nothing was written; change it there (with GRUB, run update-grub) and retry",
             ),
@@ -444,15 +463,7 @@ impl From<crate::boot::BootError> for Failure {
                     _ => failure,
                 }
             }
-            BootError::NothingApplies { skipped } => {
-                let undecided = skipped.iter().filter(|it| it.reason.is_undecided());
-                let on: String = undecided.map(|it| format!(" --on {}", it.name)).collect();
-                match on.is_empty() {
-                    true => Failure::machine(message),
-                    false => Failure::machine(message)
-                        .hint(format!("try them for one boot: cpushield boot apply --trial{on}")),
-                }
-            }
+            BootError::NothingApplies { skipped } => nothing_applies(message, &skipped),
             BootError::NoTrial => {
                 Failure::machine(message).hint("start a trial: cpushield boot apply --trial")
             }

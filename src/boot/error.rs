@@ -1,6 +1,6 @@
 //! The errors of planning, writing and removing boot parameters.
 
-use super::document::{SkippedParameter, WordFault};
+use super::document::{FaultyWord, SkippedParameter};
 use crate::plan::PlanRefusal;
 use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};
@@ -33,16 +33,7 @@ pub enum BootError {
         text: String,
     },
     /// A kernel parameter that the user wrote cannot be written.
-    FaultyWord {
-        /// The flag, or the file and the line.
-        place: String,
-        /// The word.
-        word: String,
-        /// What is wrong with it.
-        fault: WordFault,
-        /// Similar names.
-        near: Vec<String>,
-    },
+    FaultyWord(Box<FaultyWord>),
     /// No parameter of this name.
     NoSuchParameter {
         /// The name.
@@ -63,6 +54,13 @@ pub enum BootError {
         asked: String,
         /// The versions in the menu.
         known: Vec<String>,
+    },
+    /// The chosen kernels cannot get the same parameters.
+    MixedKernels {
+        /// A kernel that has `nohz_full=`.
+        with: String,
+        /// A kernel that does not have it.
+        without: String,
     },
     /// The parameters contradict those that a kernel already has.
     Conflict {
@@ -203,9 +201,7 @@ impl fmt::Display for BootError {
             BootError::NotPlain { what, text } => {
                 write!(f, "{what} {text:?} contains characters that are special to a boot loader")
             }
-            BootError::FaultyWord { place, word, fault, .. } => {
-                write!(f, "{place}: {word:?} {fault}")
-            }
+            BootError::FaultyWord(word) => word.fmt(f),
             BootError::NoSuchParameter { name, .. } => {
                 write!(f, "there is no boot parameter {name:?}")
             }
@@ -215,6 +211,7 @@ impl fmt::Display for BootError {
                 "no kernel in the boot menu matches {asked}; the menu has {}",
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
             ),
+            BootError::MixedKernels { with, without } => write_mixed(f, with, without),
             BootError::Conflict { version, place, why } => {
                 write!(f, "kernel {version}: {why}\n  file:  {place}")
             }
@@ -259,6 +256,14 @@ impl fmt::Display for BootError {
             BootError::Killed => f.write_str("killed by a test"),
         }
     }
+}
+
+fn write_mixed(f: &mut fmt::Formatter<'_>, with: &str, without: &str) -> fmt::Result {
+    write!(
+        f,
+        "kernel {with} has nohz_full= and kernel {without} does not: they cannot get the same \
+         parameters"
+    )
 }
 
 impl std::error::Error for BootError {}

@@ -121,7 +121,11 @@ impl<'a> SelectedKernels<'a> {
     }
 
     /// Whether a kernel has a parameter.
-    fn support(&self, parameter: &KernelParameter, entry: &LoaderEntry) -> ParameterSupport {
+    pub(super) fn support(
+        &self,
+        parameter: &KernelParameter,
+        entry: &LoaderEntry,
+    ) -> ParameterSupport {
         let Some(build) = self.builds.get(&entry.version) else {
             return ParameterSupport::Undecided;
         };

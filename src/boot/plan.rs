@@ -60,6 +60,7 @@ pub fn plan(
         Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
         None => PlannedKernels::Running,
     };
+    planned.check_alike(request)?;
     let (shield, origin, mut why) = choose_shield(machine, request, &planned)?;
     why.extend(why_kernels);
     if targets.is_empty() && menu.is_some() {

@@ -2,7 +2,7 @@
 //! against the names of the kernel's own document and the modules of the chosen kernels. Writes
 //! nothing.
 
-use super::document::{WantedParameter, WordFault};
+use super::document::{FaultyWord, WantedParameter, WordFault};
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
 use super::line;
@@ -46,7 +46,7 @@ pub(super) fn add_requested(
         });
         if let Some((fault, near)) = found {
             let (place, word) = (request.place.clone(), word.to_owned());
-            return Err(BootError::FaultyWord { place, word, fault, near });
+            return Err(BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near })));
         }
         if wanted.iter().all(|it| !line::has(&it.word, word)) {
             wanted.push(WantedParameter {

@@ -3,6 +3,7 @@
 
 use super::by_hand;
 use super::document::{SkipReason, SkippedParameter, WantedParameter};
+use super::error::BootError;
 use super::kernels::SelectedKernels;
 use super::line;
 use super::loaders::LoaderEntry;
@@ -31,6 +32,30 @@ impl PlannedKernels<'_> {
         match self {
             PlannedKernels::Menu { kernels, targets } => kernels.any_support(parameter, targets),
             PlannedKernels::Running => by_hand::support(parameter, machine),
+        }
+    }
+
+    /// Checks that all of these kernels can take the same words: none may get a `nohz_full=` that it
+    /// does not have.
+    ///
+    /// # Errors
+    /// One of them has `nohz_full=`, and another one does not.
+    pub(super) fn check_alike(&self, request: &BootRequest) -> Result<(), BootError> {
+        let PlannedKernels::Menu { kernels, targets } = self else { return Ok(()) };
+        let nohz_full = named("nohz-full")
+            .filter(|it| request.shield.tunables.get(it.name).copied().unwrap_or(true));
+        let Some(nohz_full) = nohz_full else { return Ok(()) };
+        let (mut with, mut without) = (None, None);
+        for entry in *targets {
+            match kernels.support(nohz_full, entry) {
+                ParameterSupport::Present => with = with.or(Some(&entry.version)),
+                ParameterSupport::Missing(_) => without = without.or(Some(&entry.version)),
+                ParameterSupport::Undecided => {}
+            }
+        }
+        match (with.cloned(), without.cloned()) {
+            (Some(with), Some(without)) => Err(BootError::MixedKernels { with, without }),
+            _ => Ok(()),
         }
     }
 

@@ -3,7 +3,6 @@
 use super::GlobalArgs;
 use super::paint::on_terminal;
 use super::request::RequestArgs;
-use crate::boot::UnknownWords;
 use crate::failure::{Failure, FailureKind};
 use crate::report::{
     boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
@@ -69,10 +68,7 @@ impl KernelArgs {
         BootOptions {
             kernels: self.kernels.clone(),
             parameters: self.parameter.clone(),
-            unknown_words: match self.allow_unknown {
-                true => UnknownWords::Accept,
-                false => UnknownWords::Refuse,
-            },
+            allow_unknown: self.allow_unknown,
         }
     }
 }

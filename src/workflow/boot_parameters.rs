@@ -23,7 +23,7 @@ pub struct BootOptions {
     /// Kernel parameters of the user's own.
     pub parameters: Vec<String>,
     /// Whether those are written that no check knows.
-    pub unknown_words: UnknownWords,
+    pub allow_unknown: bool,
 }
 
 /// Plans the parameters that this shield and these options need.
@@ -45,8 +45,11 @@ pub fn plan_boot(
             .iter()
             .map(|word| RequestedParameter { word: word.clone(), place: "--parameter".to_owned() }),
     );
-    let (kernels, unknown_words) = (boot.kernels.clone(), boot.unknown_words);
-    let request = BootRequest { shield, kernels, unknown_words };
+    let unknown_words = match boot.allow_unknown {
+        true => UnknownWords::Accept,
+        false => UnknownWords::Refuse,
+    };
+    let request = BootRequest { shield, kernels: boot.kernels.clone(), unknown_words };
     let menu = loaders::find(host)?;
     Ok(plan(host, &machine, &request, menu.as_ref())?)
 }

@@ -210,3 +210,27 @@ fn parameters_that_no_released_kernel_has_are_explained_and_not_written() {
         assert!(error.contains("no released kernel"), "{error}");
     }
 }
+
+#[test]
+fn kernels_with_and_without_nohz_full_are_not_written_together() {
+    let machine = rtai_machine();
+    machine.install("6.12.9-rt-amd64", true);
+    machine.update_grub();
+    let refused = make_plan(&machine.host(), &request_cpus("3")).unwrap_err();
+    let text = cpushield::failure::Failure::from(refused).to_string();
+    let why = format!("kernel 6.12.9-rt-amd64 has nohz_full= and kernel {RTAI} does not");
+    assert!(text.contains(&why) && text.contains(&format!("--kernels {RTAI}")), "{text}");
+    let chosen = |glob: &str| {
+        let request = BootRequest { kernels: Some(glob.to_owned()), ..request_cpus("3") };
+        make_plan(&machine.host(), &request).unwrap()
+    };
+    assert_eq!(words(&chosen(RTAI)), ["rcu_nocbs=3", "irqaffinity=0-2", "isolcpus=3"]);
+    let rt = ["nohz_full=3", "rcu_nocbs=3", "irqaffinity=0-2"];
+    assert_eq!(words(&chosen("6.12.9-rt-amd64")), rt);
+    let mut both = request_cpus("3");
+    both.shield.tunables =
+        [("nohz-full".to_owned(), false), ("isolcpus-domain".to_owned(), true)].into();
+    machine.install_with("6.12.9-rt-amd64", "CONFIG_PREEMPT_RT=y\nCONFIG_CPU_ISOLATION=y\n");
+    let both = make_plan(&machine.host(), &both).unwrap();
+    assert!(words(&both).contains(&"isolcpus=3"), "{:?}", words(&both));
+}

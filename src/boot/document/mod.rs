@@ -18,7 +18,7 @@ pub use kernel_rule::KernelRule;
 pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
-pub use word_fault::WordFault;
+pub use word_fault::{FaultyWord, WordFault};
 
 use crate::survey::RealtimeKind;
 use crate::with_text;

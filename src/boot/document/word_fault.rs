@@ -3,6 +3,25 @@
 use serde::Serialize;
 use std::fmt;
 
+/// A kernel parameter that the user wrote and that is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FaultyWord {
+    /// The flag, or the file and the line.
+    pub place: String,
+    /// The word.
+    pub word: String,
+    /// What is wrong with it.
+    pub fault: WordFault,
+    /// Similar names.
+    pub near: Vec<String>,
+}
+
+impl fmt::Display for FaultyWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?} {}", self.place, self.word, self.fault)
+    }
+}
+
 /// What is wrong with a kernel parameter that the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "fault", rename_all = "kebab-case")]

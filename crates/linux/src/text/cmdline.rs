@@ -99,7 +99,8 @@ pub struct Isolcpus {
 }
 
 /// Parses the value of `isolcpus=` like `housekeeping_isolcpus_setup()` (kernel/sched/isolation.c,
-/// 6.12): flags first, unknown ones skipped (since 5.8), then the list. `last` is the highest possible CPU.
+/// 6.12): flags first, unknown ones skipped (since 5.8), then the list. `last` is the highest
+/// possible CPU.
 ///
 /// # Errors
 /// An invalid flag or list, which the kernel refuses too.

@@ -39,8 +39,8 @@ const NEUTRAL_WORDS: &[&str] = &[
 ];
 
 /// Whether a release may be a vendor's build, with parameters that mainline has in other versions:
-/// `4.18.0-553.el8.x86_64` may be one, `2.6.32-122-rtai` is none. A release without a version may be
-/// one too.
+/// `4.18.0-553.el8.x86_64` may be one, `2.6.32-122-rtai` is none. A release without a version may
+/// be one too.
 #[must_use]
 pub fn may_be_vendor_build(release: &str) -> bool {
     if KernelVersion::from_release(release).is_none() {
