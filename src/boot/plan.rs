@@ -12,7 +12,9 @@ use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
-use super::requested_words::{UnknownWords, add_requested};
+pub use super::request::BootRequest;
+use super::request::CpuOrigin;
+use super::requested_words::add_requested;
 use super::running_kernel::possible_cpus;
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::warnings;
@@ -24,17 +26,6 @@ use crate::survey::{CommandLineFault, IsolationKind, Machine, isolation_setup};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
-
-/// Which CPUs and which kernels the user wants to prepare.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BootRequest {
-    /// The CPUs. Its `tunables` switch single parameters on or off.
-    pub shield: ShieldRequest,
-    /// The kernels, as a shell pattern; `None` lets the tool choose.
-    pub kernels: Option<String>,
-    /// Whether parameters of [`ShieldRequest::parameters`] are written that no check knows.
-    pub unknown_words: UnknownWords,
-}
 
 /// Plans the boot.
 ///
@@ -177,17 +168,6 @@ pub fn for_words(
         kernels: kernel.into_iter().collect(),
         parameters,
     })
-}
-
-/// Where the CPUs of a plan come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CpuOrigin {
-    /// The user requested CPUs.
-    Requested,
-    /// The user requested none: they are all that could ever be shielded.
-    Shieldable,
-    /// The user requested none, and `isolcpus=` takes them away from other programs: one core.
-    IsolatedCore,
 }
 
 /// The CPUs that a trial shields: all that the user named. When the tool chose them, one is

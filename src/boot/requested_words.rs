@@ -7,21 +7,12 @@ use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
 use super::line;
 use super::parameters::KERNEL_NAMES;
+use super::request::UnknownWords;
 use crate::policy::RequestedParameter;
 use crate::registry::nearest;
 use cpushield_linux::Host;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;
-
-/// Whether words are accepted that the checks do not know.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum UnknownWords {
-    /// They are an error.
-    #[default]
-    Refuse,
-    /// They are written.
-    Accept,
-}
 
 /// Checks the words of a request and adds them to a plan for kernels of these versions. A word that
 /// the plan already has is not added.

@@ -10,7 +10,7 @@ use super::loaders::LoaderEntry;
 use super::parameters::{
     KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, ParameterTarget, named,
 };
-use super::plan::{BootRequest, CpuOrigin};
+use super::request::{BootRequest, CpuOrigin};
 use crate::survey::Machine;
 
 /// The kernels that a plan is for.
@@ -35,8 +35,8 @@ impl PlannedKernels<'_> {
         }
     }
 
-    /// Checks that all of these kernels can take the same words: none may get a `nohz_full=` that it
-    /// does not have.
+    /// Checks that all of these kernels can take the same words: none may get a `nohz_full=` that
+    /// it does not have.
     ///
     /// # Errors
     /// One of them has `nohz_full=`, and another one does not.

@@ -1,5 +1,5 @@
-//! The kernel: release, whether it is a real-time kernel and by which source, configuration, command line,
-//! clocksource.
+//! The kernel: release, whether it is a real-time kernel and by which source, configuration,
+//! command line, clocksource.
 
 use super::Kernel;
 use super::reader::SurveyReader;

@@ -53,14 +53,6 @@ pub struct Machine {
     pub notes: Vec<SurveyNote>,
 }
 
-impl Kernel {
-    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
-    #[must_use]
-    pub fn is_preempt_rt(&self) -> Option<bool> {
-        Some(self.realtime? && self.realtime_kind == Some(RealtimeKind::PreemptRt))
-    }
-}
-
 impl Machine {
     /// Whether the kernel can stop the tick of a busy CPU; `None` when unknown. The kernel creates
     /// `isolated` and `nohz_full` together, the second only with `CONFIG_NO_HZ_FULL`
@@ -150,10 +142,9 @@ pub struct Kernel {
     pub version: Option<(u32, u32)>,
     /// Machine architecture as `uname -m` says, where known.
     pub arch: Option<String>,
-    /// Whether it is a real-time kernel: PREEMPT_RT, or one with RTAI or Xenomai; `None` when
-    /// unknown.
+    /// Whether it is a real-time kernel (PREEMPT_RT, RTAI, Xenomai); `None` when unknown.
     pub realtime: Option<bool>,
-    /// What makes it a real-time kernel; `None` when it is none, or when that is unknown.
+    /// What makes it a real-time kernel; `None`: nothing does, or that is unknown.
     pub realtime_kind: Option<RealtimeKind>,
     /// The source of [`Kernel::realtime`].
     pub realtime_source: Option<String>,

@@ -180,6 +180,7 @@ mod tests {
             ("CONFIG_NO_HZ_FULL", "n"),
             ("CONFIG_RCU_NOCB_CPU", "n"),
             ("CONFIG_CPU_ISOLATION", "n"),
+            ("CONFIG_SOFTLOCKUP_DETECTOR", "n"),
         ] {
             built.kernel.config.insert(option.to_owned(), value.to_owned());
         }
@@ -192,6 +193,7 @@ mod tests {
         assert_eq!(texts(&built, &[]), expected);
         // Before 4.13 and 4.15 these words needed other options.
         built.kernel.version = Some((4, 9));
+        built.kernel.release = Some("4.9.0".to_owned());
         assert_eq!(texts(&built, &[]), expected[..2]);
         let mut arm = machine("idle=poll");
         arm.kernel.arch = Some("aarch64".to_owned());

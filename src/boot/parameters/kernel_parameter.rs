@@ -158,7 +158,7 @@ impl KernelFacts<'_> {
 
 /// Options that are younger than what they enable: before, every kernel had that.
 /// - `CONFIG_CPU_ISOLATION`: commit 5c4991e24c69 (4.15);
-/// - `CONFIG_SOFTLOCKUP_DETECTOR`: lib/Kconfig.debug (4.13, by its changelog; the file was not read).
+/// - `CONFIG_SOFTLOCKUP_DETECTOR`: commit 05a4a9527931 (4.13).
 const OPTIONS_SINCE: &[(&str, KernelVersion)] = &[
     ("CONFIG_CPU_ISOLATION", KernelVersion::new(4, 15)),
     ("CONFIG_SOFTLOCKUP_DETECTOR", KernelVersion::new(4, 13)),
