@@ -78,7 +78,15 @@ fn wait_for(file: &Path, documents: usize) -> LatencyMeasurement {
     panic!("no document");
 }
 
-/// The affinity of the thread that writes, and the memory of both processes in KiB.
+/// The data of a process in KiB, without the pages of its program: a debug build has many, and the
+/// measuring process locks them all.
+fn data_kib(host: &Host, pid: i32) -> u64 {
+    let status = host.read(&format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// The affinity of the thread that writes, and the data of both processes in KiB.
 fn looked_at(child: &Child) -> (cpushield_linux::CpuSet, u64) {
     let host = Host::live();
     let pid = i32::try_from(child.id()).unwrap();
@@ -88,8 +96,7 @@ fn looked_at(child: &Child) -> (cpushield_linux::CpuSet, u64) {
         &cpushield::latency::autosave::THREAD[..cpushield::latency::autosave::THREAD.len().min(15)];
     let writer = tasks.iter().find(|task| task.pid == pid && task.comm == name).unwrap();
     let crew = tasks.iter().find(|task| task.parent == pid && task.comm.starts_with("latency/"));
-    let held = |pid| host.memory_use(pid).unwrap().resident_kib;
-    let memory = held(pid) + held(crew.unwrap().pid);
+    let memory = data_kib(&host, pid) + data_kib(&host, crew.unwrap().pid);
     (host.online_affinity(writer.id.tid).unwrap(), memory)
 }
 

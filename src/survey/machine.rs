@@ -1,11 +1,10 @@
 //! The [`Machine`] document: the facts about a machine, and what could not be read and why. Plain
 //! data; absence is `None` or a [`SurveyNote`], never a zero.
 
-use super::RealtimeKind;
+use super::{RealtimeKind, Topology};
 use cpushield_linux::{CpuSet, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// The version of the document's format; a reader refuses unknown versions.
 pub const SCHEMA: u32 = 1;
@@ -159,148 +158,6 @@ pub struct Kernel {
     pub clocksource: Option<String>,
     /// The available clocksources.
     pub clocksources: Vec<String>,
-}
-
-/// The CPUs, their cores, caches and nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Topology {
-    /// The processor's name (`/proc/cpuinfo`), if it has one.
-    pub model: Option<String>,
-    /// Possible CPUs (`/sys/devices/system/cpu/possible`).
-    pub possible: CpuSet,
-    /// CPUs that are plugged in.
-    pub present: CpuSet,
-    /// CPUs in use.
-    pub online: CpuSet,
-    /// Present but not in use.
-    pub offline: CpuSet,
-    /// One entry for each online CPU, ascending.
-    pub cpus: Vec<Cpu>,
-    /// NUMA nodes, those without CPUs too. Empty on machines without `/sys/devices/system/node`.
-    pub nodes: Vec<Node>,
-    /// The source of the core types; `None` when all cores are alike.
-    #[serde(default)]
-    pub kind_source: Option<KindSource>,
-    /// `/sys/devices/system/cpu/smt/active`.
-    pub smt_active: Option<bool>,
-    /// `/sys/devices/system/cpu/smt/control`.
-    pub smt_control: Option<String>,
-}
-
-impl Topology {
-    /// The online CPU with this number.
-    #[must_use]
-    pub fn cpu(&self, cpu: usize) -> Option<&Cpu> {
-        self.cpus.iter().find(|known| known.cpu == cpu)
-    }
-
-    /// The distinct sets that CPUs belong to, by their lowest CPU: all cores with
-    /// `|cpu| Some(&cpu.siblings)`, all L2 clusters with `|cpu| cpu.sharing(2)`.
-    pub fn groups<'a>(&'a self, set_of: impl Fn(&'a Cpu) -> Option<&'a CpuSet>) -> Vec<&'a CpuSet> {
-        let mut groups: Vec<&CpuSet> = Vec::new();
-        for set in self.cpus.iter().filter_map(set_of).filter(|set| !set.is_empty()) {
-            if !groups.contains(&set) {
-                groups.push(set);
-            }
-        }
-        groups
-    }
-}
-
-/// One online CPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// Its number.
-    pub cpu: usize,
-    /// Physical package (socket).
-    pub package: Option<i64>,
-    /// Core within the package.
-    pub core: Option<i64>,
-    /// SMT siblings, itself included.
-    pub siblings: CpuSet,
-    /// CPUs of the same package, itself included; empty when unknown.
-    pub package_cpus: CpuSet,
-    /// Caches from near to far, from level 2 on.
-    pub caches: Vec<Cache>,
-    /// NUMA node.
-    pub node: Option<usize>,
-    /// Core type on hybrid machines; [`Topology::kind_source`] is its source.
-    pub kind: Option<CoreKind>,
-    /// `cpu_capacity` (1024 is the fastest CPU of the machine); not read when PMUs show the type.
-    pub capacity: Option<u32>,
-    /// Highest frequency in kHz (`cpuinfo_max_freq`); not read when there is a capacity.
-    pub max_khz: Option<u64>,
-}
-
-/// Core types of hybrid machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CoreKind {
-    /// Fast cores: P cores, big, prime.
-    Performance,
-    /// Small cores: E cores, LITTLE.
-    Efficiency,
-}
-
-/// The source of the core types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KindSource {
-    /// The kernel's PMU for each core type (`cpu_core`, `cpu_atom`).
-    Pmu,
-    /// ARM part numbers of `/proc/cpuinfo`.
-    PartNumber,
-    /// `cpu_capacity`.
-    Capacity,
-    /// Highest frequencies that differ by a fifth or more.
-    Frequency,
-    /// Cores that share a level-2 cache, when all of them are slower than those with their own.
-    Clusters,
-}
-
-impl fmt::Display for KindSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            KindSource::Pmu => "the kernel's PMUs",
-            KindSource::PartNumber => "part number",
-            KindSource::Capacity => "capacity",
-            KindSource::Frequency => "highest frequency",
-            KindSource::Clusters => "highest frequency and shared L2 caches",
-        })
-    }
-}
-
-/// One cache of a CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cache {
-    /// 2, 3, …
-    pub level: u32,
-    /// `Data` or `Unified`.
-    pub kind: String,
-    /// Size in KiB.
-    pub size_kib: Option<u64>,
-    /// CPUs that share it.
-    pub shared: CpuSet,
-}
-
-impl Cpu {
-    /// CPUs that share this CPU's data or unified cache of a level, itself included.
-    #[must_use]
-    pub fn sharing(&self, level: u32) -> Option<&CpuSet> {
-        let cache = self.caches.iter().find(|c| c.level == level)?;
-        Some(&cache.shared)
-    }
-}
-
-/// A NUMA node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
-    /// Its number.
-    pub node: usize,
-    /// Its online CPUs; empty for memory-only nodes.
-    pub cpus: CpuSet,
-    /// Memory in KiB.
-    pub memory_kib: Option<u64>,
 }
 
 /// CPUs that are already isolated, and how.

@@ -14,6 +14,7 @@ mod isolation;
 mod kernel;
 mod kinds;
 mod machine;
+mod machine_topology;
 mod power;
 mod reader;
 mod realtime_kernel;
@@ -30,6 +31,7 @@ pub use command_line::{
 };
 pub use compare::{MachineDifference, differences};
 pub use machine::*;
+pub use machine_topology::*;
 pub use realtime_kernel::{
     COKERNEL_NAMES, REALTIME_OPTIONS, RealtimeKind, named_cokernel, realtime_option,
 };
