@@ -54,7 +54,7 @@ case $n in
     ;;
 6)
     is "after the crash the old entry booted" "" grep -o nohz_full /proc/cmdline
-    fell_back() { cpushield boot status | tr '\n' ' ' | grep -c "$1"; }
+    fell_back() { cpushield boot status | tr -s '\n ' ' ' | grep -c "$1"; }
     is "status says that the boot did not end well" 1 fell_back 'Trial failed: cpushield-[^ ]* was booted, but the boot failed'
     is "and that the machine fell back, and since when" 1 fell_back 'The machine fell back: another entry runs since 20'
     is "and what to do" 1 fell_back 'to restore every boot file: cpushield boot undo'
