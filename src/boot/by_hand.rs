@@ -1,22 +1,13 @@
 //! Instructions for machines whose boot loader this tool does not write. The running kernel
-//! replaces the menu's entries: its configuration and its command line. Pure except for the
+//! replaces the menu's entries by its command line. Pure except for the
 //! loaders' traces, which [`loaders::manual_steps`] looks for.
 
 use super::document::WantedParameter;
 use super::line::{self, ParameterConflict};
 use super::loaders;
-use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
-use super::running_kernel::{possible_cpus, running_options};
-use crate::survey::Machine;
+use super::running_kernel::possible_cpus;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
-
-/// Whether the running kernel has a parameter.
-pub(super) fn support(parameter: &KernelParameter, machine: &Machine) -> ParameterSupport {
-    let kernel = &machine.kernel;
-    let (arch, release) = (kernel.arch.as_deref(), kernel.release.as_deref());
-    parameter.support(&KernelFacts { options: &running_options(machine), arch, release })
-}
 
 /// The word that a command line has for the same parameter with another value.
 pub(super) fn present_value(line: &str, word: &str) -> Option<String> {

@@ -114,7 +114,7 @@ fn find_unreleased(word: &str) -> Option<(WordFault, Vec<String>)> {
         return Some((WordFault::Unreleased { page }, Vec::new()));
     }
     let flag = isolcpus.unknown.first()?.clone();
-    let near = nearest(&flag, &["domain", "nohz", "managed_irq"]);
+    let near = nearest(&flag, cmdline::ISOLCPUS_FLAGS);
     Some((WordFault::UnknownFlag { flag }, near))
 }
 

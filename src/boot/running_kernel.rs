@@ -1,5 +1,6 @@
 //! What the running kernel shows: its boot, its CPUs, and whether a parameter is in force.
 
+use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
 use crate::survey::Machine;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host, Task};
@@ -33,6 +34,13 @@ pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {
         }
     }
     options
+}
+
+/// Whether the running kernel has a parameter.
+pub(super) fn support(parameter: &KernelParameter, machine: &Machine) -> ParameterSupport {
+    let kernel = &machine.kernel;
+    let (arch, release) = (kernel.arch.as_deref(), kernel.release.as_deref());
+    parameter.support(&KernelFacts { options: &running_options(machine), arch, release })
 }
 
 /// Reads what the kernel shows for a word, and whether that is what the word requests; `None` where

@@ -11,6 +11,7 @@ use super::parameters::{
     KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, ParameterTarget, named,
 };
 use super::request::{BootRequest, CpuOrigin};
+use super::running_kernel;
 use crate::survey::Machine;
 
 /// The kernels that a plan is for.
@@ -31,7 +32,7 @@ impl PlannedKernels<'_> {
     fn support(&self, parameter: &KernelParameter, machine: &Machine) -> ParameterSupport {
         match self {
             PlannedKernels::Menu { kernels, targets } => kernels.any_support(parameter, targets),
-            PlannedKernels::Running => by_hand::support(parameter, machine),
+            PlannedKernels::Running => running_kernel::support(parameter, machine),
         }
     }
 

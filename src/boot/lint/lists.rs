@@ -7,7 +7,7 @@ use crate::boot::line::to_word;
 use crate::registry::nearest;
 use crate::survey::{IsolationKind, IsolationSetup, Machine, STRICT_RANGE_SINCE, isolation_setup};
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::cmdline::{self, KernelParam};
+use cpushield_linux::text::cmdline::{self, ISOLCPUS_FLAGS, KernelParam};
 
 /// Parameters with a CPU list of which the last one counts, and what a kernel does with a list
 /// that it cannot parse:
@@ -21,9 +21,6 @@ const LISTS: &[(&str, BadListEffect)] = &[
     ("irqaffinity", BadListEffect::CutOff),
     ("workqueue.unbound_cpus", BadListEffect::Ignored),
 ];
-
-/// The flags of `isolcpus=` (`housekeeping_isolcpus_setup()`, kernel/sched/isolation.c, 7.0).
-const FLAGS: &[&str] = &["domain", "nohz", "managed_irq"];
 
 pub(super) fn find(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
     let possible = &machine.topology.possible;
@@ -75,11 +72,11 @@ fn unknown_flags(param: &KernelParam) -> Vec<LintFinding> {
         // The words of CPU lists (`bitmap_getnum()` and `bitmap_parse_region()`, lib/bitmap-str.c,
         // 6.12).
         .filter(|part| !part.eq_ignore_ascii_case("all") && !part.starts_with("N"));
-    let unknown = flags.filter(|flag| !FLAGS.contains(flag));
+    let unknown = flags.filter(|flag| !ISOLCPUS_FLAGS.contains(flag));
     let findings = unknown.map(|flag| LintFinding::UnknownFlag {
         word: to_word(param),
         flag: flag.to_owned(),
-        near: nearest(flag, FLAGS).into_iter().next(),
+        near: nearest(flag, ISOLCPUS_FLAGS).into_iter().next(),
     });
     findings.collect()
 }

@@ -4,9 +4,8 @@
 
 use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
-use crate::boot::parameters::{
-    KernelFacts, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport,
-};
+use crate::boot::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport};
+use crate::boot::running_kernel::support;
 use crate::registry::nearest;
 use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};
@@ -95,15 +94,10 @@ pub(super) fn is_named(findings: &[LintFinding], param: &KernelParam) -> bool {
 
 /// Why the surveyed kernel does not know a parameter; `None` when it does or when that is unknown.
 fn why_unknown(machine: &Machine, parameter: &KernelParameter) -> Option<UnknownReason> {
-    let kernel = &machine.kernel;
-    let release = kernel.release.as_deref();
-    let facts = KernelFacts { options: &kernel.config, arch: kernel.arch.as_deref(), release };
-    let why = match parameter.support(&facts) {
+    match support(parameter, machine) {
         ParameterSupport::Missing(why) => Some(why),
         ParameterSupport::Present | ParameterSupport::Undecided => None,
-    };
-    let no_file = parameter.keyword == "nohz_full" && machine.can_stop_tick() == Some(false);
-    why.or_else(|| no_file.then(|| UnknownReason::NotBuilt { options: parameter.needs.to_vec() }))
+    }
 }
 
 /// Whether only kernels of some vendors have the parameter.

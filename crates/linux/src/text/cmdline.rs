@@ -80,6 +80,10 @@ pub fn values<'a>(params: &'a [KernelParam], name: &'a str) -> impl Iterator<Ite
         .map(|param| param.value.as_deref().unwrap_or(""))
 }
 
+/// The flags of `isolcpus=` that released kernels have (`housekeeping_isolcpus_setup()`,
+/// kernel/sched/isolation.c, 7.0).
+pub const ISOLCPUS_FLAGS: &[&str] = &["domain", "nohz", "managed_irq"];
+
 /// A parsed `isolcpus=`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Isolcpus {
