@@ -73,6 +73,11 @@ pub trait ChangeKind {
         false
     }
 
+    /// Whether it makes a cgroup a partition of cgroup v2.
+    fn sets_partition(&self) -> bool {
+        false
+    }
+
     /// Whether it may send tasks to other CPUs.
     fn moves_tasks(&self) -> bool {
         true

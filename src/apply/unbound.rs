@@ -33,16 +33,28 @@ pub(super) fn isolated_conflict(host: &Host, path: &str, before: &str) -> Result
     )))
 }
 
-/// Returns the mask in force where it is smaller than the requested one without a partition as the
-/// reason.
+/// Writes the requested mask again where the mask in force is smaller without a partition as the
+/// reason. Returns the mask in force where that did not help.
+///
 /// A process that is killed while it dissolves a partition can leave the kernel so: the new pools
 /// need new kworkers, which a killed process cannot have (`__kthread_create_on_node()` waits
 /// killably and answers EINTR), and `update_unbound_workqueue_cpumask()` only warns
 /// (kernel/kthread.c, kernel/workqueue.c, kernel/cgroup/cpuset.c, 6.12). Writing the same mask
 /// again makes the pools, because it is compared with the mask in force
 /// (`workqueue_set_unbound_cpumask()`).
-pub(super) fn stale(host: &Host, path: &str) -> Result<Option<String>> {
-    if shown_by(host, path) == path || !host.exists(ISOLATED) {
+///
+/// # Errors
+/// The mask cannot be written.
+pub(super) fn write_stale_mask(host: &Host) -> Result<Option<String>> {
+    if stale_mask(host)?.is_some() {
+        host.write(UNBOUND, &host.read_line(REQUESTED)?)?;
+    }
+    stale_mask(host)
+}
+
+/// Returns the mask in force where no isolated partition explains what it lacks.
+fn stale_mask(host: &Host) -> Result<Option<String>> {
+    if [UNBOUND, REQUESTED, ISOLATED].iter().any(|path| !host.exists(path)) {
         return Ok(None);
     }
     let (requested, in_force) = (host.read_line(REQUESTED)?, host.read_line(UNBOUND)?);

@@ -13,6 +13,7 @@ use super::original::OriginalState;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::step_result::{ChangeFate, StepDone};
+use super::unbound;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
 use cpushield_linux::store::{Appender, StoreLock};
@@ -71,6 +72,7 @@ pub(super) fn undo_locked(
     run.prepare()?;
     run.revert_all()?;
     run.check_restored_files()?;
+    run.check_unbound_mask()?;
     let tasks = restore_affinities::restore(
         host,
         &journal.header.plan.shield,
@@ -313,13 +315,33 @@ impl UndoRun<'_> {
                 None => revert::check_again(self.host, &step.change, was, done, by)?,
             };
             if let FileCheck::Wrong { reason } = check {
-                let fated =
-                    StepFate { step: intent.step, fate: ChangeFate::Failed { reason }, note: None };
-                self.fated.retain(|known| known.step != intent.step);
-                self.record(fated);
+                self.replace_fate(intent.step, ChangeFate::Failed { reason });
             }
         }
         Ok(())
+    }
+
+    /// Checks that the kernel gave the CPUs of the dissolved partition back to unbound workqueues.
+    /// An earlier undo, or the change itself, may have been killed before that, and no step of the
+    /// plan needs to have written the mask.
+    fn check_unbound_mask(&mut self) -> Result<(), UndoError> {
+        let partition = self.journal.intents.iter().find(|intent| {
+            self.journal.step(intent).is_some_and(|step| kind_of(&step.change).sets_partition())
+        });
+        let Some(partition) = partition else { return Ok(()) };
+        let reason = match unbound::write_stale_mask(self.host) {
+            Err(error) if error.is_stop() => return Err(error.into()),
+            Err(error) => error.reason(),
+            Ok(Some(mask)) => format!("the kernel keeps unbound workqueues on {mask}"),
+            Ok(None) => return Ok(()),
+        };
+        self.replace_fate(partition.step, ChangeFate::Failed { reason });
+        Ok(())
+    }
+
+    fn replace_fate(&mut self, step: usize, fate: ChangeFate) {
+        self.fated.retain(|known| known.step != step);
+        self.record(StepFate { step, fate, note: None });
     }
 
     fn is_complete(&self) -> bool {

@@ -5,7 +5,7 @@ use super::added::{MovedProcess, belongs_to, cgroup_of, find_task, threads_of};
 use super::order::PRIORITY_MAX;
 use super::record::{AddedThread, OpenRecord};
 use super::{RunError, ShieldPlacement, raise, record};
-use crate::apply;
+use crate::apply::{self, UnfinishedWork};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -254,7 +254,12 @@ pub struct ReleasedPrograms {
 /// The record cannot be read or written.
 pub fn release(host: &Host, store: &Store) -> Result<ReleasedPrograms, RunError> {
     let mut released = ReleasedPrograms::default();
-    let place = super::active(host, store)?.map(|plan| ShieldPlacement::new(host, &plan));
+    let plan = match super::active(host, store) {
+        // An undo that was interrupted had released the programs first.
+        Err(RunError::Unfinished { unfinished: UnfinishedWork::Interrupted { .. }, .. }) => None,
+        plan => plan?,
+    };
+    let place = plan.map(|plan| ShieldPlacement::new(host, &plan));
     let mut open = record::open(host, store)?;
     let mut pids: Vec<i32> = open.record.added.iter().map(|added| added.pid).collect();
     pids.sort_unstable();

@@ -87,6 +87,10 @@ impl ChangeKind for FileWrite<'_> {
         path.contains("/cpuset.") || path.ends_with("/cpus") || path.ends_with("exclusive")
     }
 
+    fn sets_partition(&self) -> bool {
+        is_partition(self.path)
+    }
+
     fn moves_tasks(&self) -> bool {
         self.sets_cpuset()
     }
@@ -303,11 +307,7 @@ impl RestoredFile<'_> {
     /// The current value, if it is not the original.
     fn wrong_value(&self, host: &Host) -> Result<Option<String>> {
         let now = host.read_line(shown_by(host, self.path))?;
-        if self.values_to_write(&now).is_empty() {
-            unbound::stale(host, self.path)
-        } else {
-            Ok(Some(now))
-        }
+        Ok((!self.values_to_write(&now).is_empty()).then_some(now))
     }
 
     fn is_ours(&self, now: &str) -> bool {
