@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod autosave;
 pub mod boot;
 pub mod causes;
 pub mod change;

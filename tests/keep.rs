@@ -92,8 +92,7 @@ fn looked_at(child: &Child) -> (cpushield_linux::CpuSet, u64) {
     let pid = i32::try_from(child.id()).unwrap();
     let tasks = host.tasks().unwrap();
     // A name of the kernel has 15 letters at most.
-    let name =
-        &cpushield::latency::autosave::THREAD[..cpushield::latency::autosave::THREAD.len().min(15)];
+    let name = &cpushield::autosave::THREAD[..cpushield::autosave::THREAD.len().min(15)];
     let writer = tasks.iter().find(|task| task.pid == pid && task.comm == name).unwrap();
     let crew = tasks.iter().find(|task| task.parent == pid && task.comm.starts_with("latency/"));
     let memory = data_kib(&host, pid) + data_kib(&host, crew.unwrap().pid);

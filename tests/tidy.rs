@@ -23,6 +23,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "apply", "documents", "experiment", "failure", "latency", "plan", "policy", "report", "run",
         "survey", "ui", "workflow",
     ]),
+    ("autosave", &[]),
     ("change", &["quote"]),
     ("quote", &[]),
     ("glob", &[]),
@@ -62,9 +63,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("observe", &["causes", "documents", "trace", "worker"]),
     ("verify", &["causes", "documents", "observe", "policy", "trace", "tunables"]),
     ("workflow", &[
-        "apply", "boot", "causes", "change", "compare", "documents", "experiment", "export",
-        "failure", "latency", "live", "load", "observe", "plan", "policy", "registry", "report",
-        "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker",
+        "apply", "autosave", "boot", "causes", "change", "compare", "documents", "experiment",
+        "export", "failure", "latency", "live", "load", "observe", "plan", "policy", "registry",
+        "report", "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker",
     ]),
 ];
 

@@ -5,7 +5,6 @@
 //! and makes the document (`measure`). The kernel's trace can show what ran during the worst
 //! latencies (`trace_witness`). An instrument, one file each, determines the events.
 
-pub mod autosave;
 mod check;
 mod document;
 mod doubt;

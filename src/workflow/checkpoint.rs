@@ -2,10 +2,10 @@
 //! (`--resume FILE`).
 
 use super::saved_document::SavedDocument;
+use crate::autosave::{self, Autosave, AutosaveResults};
 use crate::failure::Failure;
-use crate::latency::autosave::{self, Autosave};
 use crate::latency::{
-    LatencyMeasurement, MeasureRequest, ResumeMismatch, find_mismatch, join_parts,
+    LatencyMeasurement, LatencyNote, MeasureRequest, ResumeMismatch, find_mismatch, join_parts,
 };
 use crate::ui::Ui;
 use cpushield_linux::{Host, can_write, keep_document};
@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Default duration of a measurement.
 const SPAN: Duration = Duration::from_secs(10);
+/// A write that takes longer is reported.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// The file that a measurement is saved in, and the earlier parts of a resumed measurement.
 pub struct MeasurementCheckpoint<'a> {
@@ -108,7 +110,10 @@ impl<'a> MeasurementCheckpoint<'a> {
     /// Saves the results so far. Warns once if they cannot be saved.
     pub fn save(&self, latency: LatencyMeasurement) {
         let error = match self.join_with_before(latency) {
-            Ok(whole) => self.autosave.borrow_mut().offer(&whole),
+            Ok(whole) => match autosave::to_json(&whole) {
+                Ok(text) => self.autosave.borrow_mut().offer(text),
+                Err(why) => Some(why),
+            },
             Err(failure) => Some(failure.message),
         };
         if let Some(why) = error.filter(|_| !self.warned.replace(true)) {
@@ -136,7 +141,7 @@ impl<'a> MeasurementCheckpoint<'a> {
         latency: LatencyMeasurement,
     ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
         let mut whole = self.join_with_before(latency)?;
-        whole.notes.extend(self.autosave.into_inner().end());
+        whole.notes.extend(notes_of(self.autosave.into_inner().end()));
         let text = autosave::to_json(&whole).map_err(Failure::machine)?;
         let save_error = match keep_document(&self.path, &text) {
             Ok(()) => {
@@ -147,6 +152,14 @@ impl<'a> MeasurementCheckpoint<'a> {
         };
         Ok((whole, save_error))
     }
+}
+
+/// Notes about failed and slow writes.
+fn notes_of(AutosaveResults { failed, longest }: AutosaveResults) -> Vec<LatencyNote> {
+    let failed = failed.map(|(why, times)| LatencyNote::NotSaved { why, times });
+    let slow =
+        (longest > SLOW).then_some(LatencyNote::SavedSlowly { longest_s: longest.as_secs() });
+    failed.into_iter().chain(slow).collect()
 }
 
 /// Reads the measurement to resume.

@@ -104,8 +104,8 @@ fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities()
     assert_eq!(bench.host().read_line(REQUESTED).unwrap(), "f");
 }
 
-/// Linux 6.12-rt: undo was killed while the kernel dissolved the partition, before it wrote the line
-/// of that step: all CPUs are requested, three in force. The plan's own step for the mask had
+/// Linux 6.12-rt: undo was killed while the kernel dissolved the partition, before it wrote the
+/// line of that step: all CPUs are requested, three in force. The plan's own step for the mask had
 /// nothing to do, because the partition had narrowed the mask already.
 fn undone_after_a_kill(isolated: &str) -> Bench {
     let mut tree = trees::v2();
