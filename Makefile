@@ -1,6 +1,6 @@
 # `make try` and `make test` install missing tools, with a message.
 .DEFAULT_GOAL := help
-.PHONY: help try test test-all check build bench fuzz book install pages packages uninstall guests clean
+.PHONY: help try test test-all check build bench bench-hour fuzz book install pages packages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
@@ -18,6 +18,7 @@ help:
 	@echo 'make test     run the same, and guests with real kernels, each claim once'
 	@echo 'make test-all run everything, with the long and slow guests (about two hours)'
 	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
+	@echo 'make bench-hour watch a prepared boot for an hour under each of two loads, in guests (two hours)'
 	@echo 'make guests   build the guests (kernels and a root from Debian, cached)'
 	@echo 'make book     make the book of docs/ in target/book (needs mdbook)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS (60)'
@@ -53,6 +54,11 @@ bench:
 	@scripts/need rust
 	@vm/build
 	@CPUSHIELD_BINARY=$$(scripts/static) && export CPUSHIELD_BINARY && vm/bench/bench
+
+bench-hour:
+	@scripts/need rust
+	@vm/build
+	@CPUSHIELD_BINARY=$$(scripts/static) && export CPUSHIELD_BINARY && vm/bench/hour
 
 book:
 	@command -v mdbook >/dev/null || { echo "mdbook is missing: cargo install mdbook" >&2; exit 1; }

@@ -3,6 +3,7 @@
 use super::active::ActiveArgs;
 use super::paint::on_terminal;
 use super::{GlobalArgs, input};
+use crate::documents::evidence::VerifyDocument;
 use crate::failure::Failure;
 use crate::policy::VerifyLimits;
 use crate::report::verdict as report;
@@ -10,7 +11,7 @@ use crate::ui::Ui;
 use crate::workflow::fix;
 use crate::workflow::verdict_check::{self, VerdictSubject};
 use crate::workflow::verify_shield::{
-    SurveyWhen, VerifyOutput, VerifySession, WatchRequest, WatchedProgram, read_limits,
+    SurveyWhen, VerifyResult, VerifySession, WatchRequest, WatchedProgram, read_limits,
 };
 use cpushield_linux::CpuSet;
 use std::ffi::OsString;
@@ -81,6 +82,10 @@ pub struct VerifyArgs {
     /// Write a timeline of the CPUs to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    /// Write the JSON document to this file. Until the watch ends, the file has the progress, once
+    /// a minute: a watch that is cut off cannot be resumed, but its unbroken length is known
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Program to watch in the shield; it is stopped when the time is over
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -112,6 +117,7 @@ impl VerifyArgs {
             cgroup: self.cgroup.clone(),
             trace_dat: self.trace_dat.clone(),
             perfetto: self.perfetto.clone(),
+            output: self.output.clone(),
         }
     }
 }
@@ -130,14 +136,17 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
         return run_fix(ui, &session);
     }
     let watched = session.watch_and_judge(SurveyWhen::Interrupted)?;
-    let output = VerifyOutput { evidence: &watched.evidence, verdict: &watched.verdict };
-    ui.show(&output, || on_terminal(ui, &report::blocks(output.evidence, output.verdict)))?;
-    session.export(watched.recording, &output)?;
+    let VerifyResult { evidence, verdict, recording, .. } = watched;
+    let document = VerifyDocument { evidence, verdict };
+    let VerifyDocument { evidence, verdict } = &document;
+    ui.show(&document, || on_terminal(ui, &report::blocks(evidence, verdict)))?;
+    session.save(&document)?;
+    session.export(recording, evidence, verdict)?;
     let subject = match session.target.own_shield() {
         Some(_) => VerdictSubject::Shield,
         None => VerdictSubject::Cpus,
     };
-    verdict_check::check(output.verdict, subject)
+    verdict_check::check(verdict, subject)
 }
 
 /// Runs `verify --fix`.
@@ -145,7 +154,7 @@ fn run_fix(ui: &Ui, session: &VerifySession<'_>) -> Result<(), Failure> {
     let (fixed, recording) = fix::fix(session)?;
     ui.show(&fixed, || on_terminal(ui, &fixed.blocks()))?;
     let Some(last) = fixed.rounds.last() else { return Ok(()) };
-    let output = VerifyOutput { evidence: &last.evidence, verdict: &last.verdict };
-    session.export(recording, &output)?;
-    verdict_check::check(output.verdict, VerdictSubject::FixedShield)
+    session.save(&fixed)?;
+    session.export(recording, &last.evidence, &last.verdict)?;
+    verdict_check::check(&last.verdict, VerdictSubject::FixedShield)
 }

@@ -1,7 +1,8 @@
 //! `report --json`: all documents of a report in one.
 
-use super::saved_document::{NamedDocument, SavedDocument, VerifyDocument};
+use super::saved_document::{NamedDocument, SavedDocument};
 use crate::compare::Comparison;
+use crate::documents::evidence::VerifyDocument;
 use crate::experiment::Experiment;
 use crate::latency::LatencyMeasurement;
 use crate::plan::Plan;

@@ -33,6 +33,7 @@ pub mod try_shield;
 mod undo_watchdog;
 pub mod verdict_check;
 pub mod verify_shield;
+mod watch_checkpoint;
 mod watch_target;
 
 pub use context::{WorkContext, catch_stops, runs_as_root, step_aside};

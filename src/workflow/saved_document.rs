@@ -6,7 +6,7 @@
 
 use super::given_file::read_file;
 use crate::compare::{self, Comparison};
-use crate::documents::evidence::{self, Evidence, Verdict};
+use crate::documents::evidence::{self, UnfinishedWatch, VerifyDocument};
 use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
 use crate::latency::{self, LatencyMeasurement};
@@ -16,7 +16,6 @@ use crate::report::try_report::{self, TryReport};
 use crate::run::{self, ShieldStatus};
 use crate::survey::{self, Machine};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,16 +42,6 @@ pub enum SavedDocument {
     Experiment(Box<Experiment>),
     /// `status --json`.
     Status(Box<ShieldStatus>),
-}
-
-/// What `verify --json` prints, as read from a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct VerifyDocument {
-    /// The observations.
-    pub evidence: Evidence,
-    /// The verdict on them.
-    pub verdict: Verdict,
 }
 
 /// A saved document with a label.
@@ -178,6 +167,10 @@ impl SavedDocument {
         let place = DocumentText { text, file };
         let top: BTreeMap<String, &RawValue> =
             serde_json::from_str(text).map_err(|error| place.not_an_object(&error))?;
+        if let Ok(watch) = serde_json::from_str::<UnfinishedWatch>(text) {
+            let error = place.error(1, 1, watch.to_string());
+            return Err(error.hint("a watch cannot be resumed; watch again: cpushield verify"));
+        }
         let kind = identify_kind(&top)
             .map_err(|why| place.error(1, 1, why).hint(&readable_kinds(wanted)))?;
         for (keys, newest) in kind.schemas {
@@ -384,11 +377,12 @@ impl From<SavedError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::evidence::{PositiveControl, WatchedWorkload};
+    use crate::documents::evidence::{Evidence, PositiveControl, Verdict, WatchedWorkload};
     use crate::latency::{MeasuredIsolation, MeasuredSetting};
     use crate::policy::ShieldRequest;
     use crate::report::fix_report::{FixEnd, FixRound};
     use crate::survey::{Cpu, Machine};
+    use cpushield_linux::CpuSet;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -545,6 +539,22 @@ mod tests {
         }
         let error = SavedDocument::parse(&period, "f").unwrap_err();
         assert!(good.lines().nth(error.line - 1).unwrap().contains("asked_ns"), "{error}");
+    }
+
+    #[test]
+    fn a_watch_that_did_not_end_is_refused_with_its_length() {
+        let watch = UnfinishedWatch {
+            schema: evidence::SCHEMA,
+            cpus: CpuSet::single(3),
+            asked_ns: 3_600_000_000_000,
+            watched_ns: 120_000_000_000,
+            entries: Some(0),
+            gap_ns: None,
+        };
+        let text = serde_json::to_string_pretty(&watch).unwrap();
+        let error = SavedDocument::parse(&text, "hour.json").unwrap_err();
+        assert_eq!(error.to_string(), format!("hour.json:1:1: {watch}"));
+        assert!(error.hint.is_some());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::given_file::read_file;
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy;
+use super::watch_checkpoint::WatchCheckpoint;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::causes::{Cause, Culprit};
@@ -33,16 +34,6 @@ use std::time::Duration;
 /// Gaps of at least this many nanoseconds are counted, unless a limit is shorter.
 const THRESHOLD_NS: u64 = 1_000;
 
-/// What `verify --json` prints.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct VerifyOutput<'a> {
-    /// The observations.
-    pub evidence: &'a Evidence,
-    /// The verdict on them.
-    pub verdict: &'a Verdict,
-}
-
 /// What to watch, how long, and which files to write.
 #[derive(Debug, Clone)]
 pub struct WatchRequest {
@@ -69,6 +60,8 @@ pub struct WatchRequest {
     pub trace_dat: Option<PathBuf>,
     /// The file for a timeline.
     pub perfetto: Option<PathBuf>,
+    /// The file for the document, which has the progress until the watch ends.
+    pub output: Option<PathBuf>,
 }
 
 impl WatchRequest {
@@ -95,6 +88,7 @@ pub struct VerifySession<'a> {
     /// The machine.
     pub work: &'a WorkContext<'a>,
     request: WatchRequest,
+    checkpoint: Option<WatchCheckpoint<'a>>,
     /// The CPUs, with their shield.
     pub target: WatchTarget,
 }
@@ -146,8 +140,10 @@ impl<'a> VerifySession<'a> {
                  verdict is unknown"
             ));
         }
+        let output = request.output.as_deref();
+        let checkpoint = output.map(|path| WatchCheckpoint::open(work.ui, path)).transpose()?;
         catch_stops()?;
-        Ok(VerifySession { work, request, target })
+        Ok(VerifySession { work, request, checkpoint, target })
     }
 
     /// Watches, surveys the machine when that is needed, and judges.
@@ -155,9 +151,9 @@ impl<'a> VerifySession<'a> {
     /// # Errors
     /// The CPUs cannot be watched.
     pub fn watch_and_judge(&self, survey: SurveyWhen) -> Result<VerifyResult, Failure> {
-        let VerifySession { work, request, target } = self;
+        let VerifySession { work, request, target, .. } = self;
         let WorkContext { host, store, .. } = work;
-        let (evidence, recording) = watch_target(work, request, target)?;
+        let (evidence, recording) = self.watch()?;
         let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // The survey comes after the watch, because a shield that holds does not need one.
         let known = if interrupted || survey == SurveyWhen::Always {
@@ -177,6 +173,87 @@ impl<'a> VerifySession<'a> {
         Ok(VerifyResult { evidence, verdict, recording, known })
     }
 
+    /// Watches the CPUs, with the given program or the gap sampler.
+    fn watch(&self) -> Result<(Evidence, Option<TraceRecording>), Failure> {
+        let VerifySession { work, request, target, .. } = self;
+        let WorkContext { ui, host, .. } = work;
+        let limits = &request.limits;
+        let recording = RefCell::new(None);
+        let keep_recording = |taken| *recording.borrow_mut() = Some(taken);
+        let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
+        let bar = ui.bar();
+        let worst = Cell::new(WorstSoFar::default());
+        let threshold_ns =
+            limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
+        let evidence = verify::watch(
+            host,
+            &WatchOrder {
+                cpus: target.cpus.clone(),
+                span: request.span,
+                warmup: request.warmup,
+                threshold_ns,
+                syscalls: request.syscalls,
+                cgroup: request.cgroup.clone().or_else(|| target.group()),
+                workload: (request.program != WatchedProgram::Sampler).then_some(GivenWorkload {
+                    start: &|| {
+                        if let WatchedProgram::Started(command) = &request.program {
+                            *program.borrow_mut() = Some(start_program(work, command)?);
+                        }
+                        Ok(())
+                    },
+                    threads: &|| match program.borrow().as_ref() {
+                        Some(program) => list_threads(host, program.pid()),
+                        None => find_workload_threads(host, target),
+                    },
+                    ended: &|| how_program_ended(&program),
+                }),
+                stacks: request.stacks,
+                until: request
+                    .before_breach
+                    .map(|before| UntilBreach { limits: *limits, before_ns: nanos(before) }),
+                keep: request
+                    .export_files()
+                    .next()
+                    .map(|beside| RawTraceUse { beside, take: &keep_recording }),
+                progress: &|progress| match progress {
+                    WatchProgress::Arming => bar.show_task("getting ready"),
+                    WatchProgress::Settling => bar.show_task("warming up"),
+                    WatchProgress::Watching { done, of, worst: now } => {
+                        bar.show_progress(&describe_progress(&now), done, of);
+                        worst.set(now);
+                        if let Some(checkpoint) = &self.checkpoint {
+                            checkpoint.save(&target.cpus, done, of, now);
+                        }
+                    }
+                    WatchProgress::Gathering => bar.show_task("collecting the results"),
+                },
+                stop: &|| signal::stopped_by().is_some(),
+            },
+        );
+        bar.end();
+        if request.before_breach.is_some()
+            && let Ok(evidence) = &evidence
+            && (evidence.breach.is_some() || worst.get().breaks(limits))
+        {
+            ui.status("stopped the watch, because a limit was exceeded");
+        }
+        if let Some(how) = how_program_ended(&program) {
+            ui.status(&format!("the program ended by itself: {how}"));
+        }
+        if let Some(program) = program.borrow_mut().as_mut() {
+            report_left_behind(ui, &program.end());
+        }
+        Ok((evidence?, recording.into_inner()))
+    }
+
+    /// Writes the file of `-o`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, document: &impl Serialize) -> Result<(), Failure> {
+        self.checkpoint.as_ref().map_or(Ok(()), |checkpoint| checkpoint.finish(document))
+    }
+
     /// Writes the files of `--trace-dat` and `--perfetto`.
     ///
     /// # Errors
@@ -184,7 +261,8 @@ impl<'a> VerifySession<'a> {
     pub fn export(
         &self,
         recording: Option<TraceRecording>,
-        output: &VerifyOutput<'_>,
+        evidence: &Evidence,
+        verdict: &Verdict,
     ) -> Result<(), Failure> {
         let VerifySession { work: WorkContext { ui, .. }, request, .. } = self;
         let Some(mut recording) = recording else {
@@ -198,10 +276,10 @@ impl<'a> VerifySession<'a> {
             ui.status(&format!("wrote {0}: trace-cmd report -i {0}", file.display()));
         }
         if let Some(file) = &request.perfetto {
-            let is_sampler = output.evidence.workload == WatchedWorkload::Sampler;
+            let is_sampler = evidence.workload == WatchedWorkload::Sampler;
             let context = ExportContext {
                 workload: is_sampler.then_some("busy loop of cpushield"),
-                remedy: &|cause, culprit| describe_remedy(output.verdict, cause, culprit),
+                remedy: &|cause, culprit| describe_remedy(verdict, cause, culprit),
             };
             write_stream(file, &mut |out| perfetto::write(&mut recording, &context, out))?;
             ui.status(&format!("wrote {}: open it in ui.perfetto.dev", file.display()));
@@ -278,78 +356,6 @@ fn check_sampler_cpus(work: &WorkContext<'_>, target: &WatchTarget) -> Result<()
         ));
     }
     Ok(())
-}
-
-/// Watches the CPUs, with the given program or the gap sampler.
-fn watch_target(
-    work: &WorkContext<'_>,
-    request: &WatchRequest,
-    target: &WatchTarget,
-) -> Result<(Evidence, Option<TraceRecording>), Failure> {
-    let WorkContext { ui, host, .. } = work;
-    let limits = &request.limits;
-    let recording = RefCell::new(None);
-    let keep_recording = |taken| *recording.borrow_mut() = Some(taken);
-    let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
-    let bar = ui.bar();
-    let worst = Cell::new(WorstSoFar::default());
-    let threshold_ns = limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
-    let evidence = verify::watch(
-        host,
-        &WatchOrder {
-            cpus: target.cpus.clone(),
-            span: request.span,
-            warmup: request.warmup,
-            threshold_ns,
-            syscalls: request.syscalls,
-            cgroup: request.cgroup.clone().or_else(|| target.group()),
-            workload: (request.program != WatchedProgram::Sampler).then_some(GivenWorkload {
-                start: &|| {
-                    if let WatchedProgram::Started(command) = &request.program {
-                        *program.borrow_mut() = Some(start_program(work, command)?);
-                    }
-                    Ok(())
-                },
-                threads: &|| match program.borrow().as_ref() {
-                    Some(program) => list_threads(host, program.pid()),
-                    None => find_workload_threads(host, target),
-                },
-                ended: &|| how_program_ended(&program),
-            }),
-            stacks: request.stacks,
-            until: request
-                .before_breach
-                .map(|before| UntilBreach { limits: *limits, before_ns: nanos(before) }),
-            keep: request
-                .export_files()
-                .next()
-                .map(|beside| RawTraceUse { beside, take: &keep_recording }),
-            progress: &|progress| match progress {
-                WatchProgress::Arming => bar.show_task("getting ready"),
-                WatchProgress::Settling => bar.show_task("warming up"),
-                WatchProgress::Watching { done, of, worst: now } => {
-                    bar.show_progress(&describe_progress(&now), done, of);
-                    worst.set(now);
-                }
-                WatchProgress::Gathering => bar.show_task("collecting the results"),
-            },
-            stop: &|| signal::stopped_by().is_some(),
-        },
-    );
-    bar.end();
-    if request.before_breach.is_some()
-        && let Ok(evidence) = &evidence
-        && (evidence.breach.is_some() || worst.get().breaks(limits))
-    {
-        ui.status("stopped the watch, because a limit was exceeded");
-    }
-    if let Some(how) = how_program_ended(&program) {
-        ui.status(&format!("the program ended by itself: {how}"));
-    }
-    if let Some(program) = program.borrow_mut().as_mut() {
-        report_left_behind(ui, &program.end());
-    }
-    Ok((evidence?, recording.into_inner()))
 }
 
 /// Reports processes that the program started and left running.

@@ -1,43 +1,15 @@
 # Runs one row of the benchmark in the guest. Arguments: ROW SECONDS. It writes its results to /host/out.
 # The judge is the kernel's own trace of CPU 3, read as text afterwards, without code of cpushield.
 row=$1 seconds=$2 cpu=3
-out=/host/out tracing=/sys/kernel/tracing
+out=/host/out
 mkdir -p /root/bin
 cp /host/cpushield /root/bin/ 2>/dev/null # program pages must not be read from the shared directory
 PATH=/root/bin:/host/peers:$PATH
 cp /host/tools/* /root/bin/
 . /host/bench/rows.sh
 . /host/bench/load.sh
+. /host/bench/kernel_trace.sh
 
-# ---- the trace is ready before the load, because kernel patching under load is not measured
-trace_ready() {
-    local event
-    echo 0 >$tracing/tracing_on
-    echo x86-tsc >$tracing/trace_clock
-    echo "$mask" >$tracing/tracing_cpumask
-    echo 64 >$tracing/buffer_size_kb
-    echo 60000 >$tracing/per_cpu/cpu$cpu/buffer_size_kb
-    for event in irq_vectors irq exceptions nmi workqueue/workqueue_execute_start \
-        timer/hrtimer_expire_entry timer/timer_expire_entry sched/sched_switch; do
-        [ ! -e $tracing/events/$event/enable ] || echo 1 >$tracing/events/$event/enable
-    done
-    for event in $tracing/events/irq_vectors/vector_*; do echo 0 >"$event/enable"; done
-}
-# The senders of interrupts to that CPU, with their kernel stacks. They are not judged, but they explain a leak.
-# They are in a separate instance; kernels before 6.4 have no such events.
-senders=$tracing/instances/senders
-senders_ready() {
-    mkdir $senders
-    echo 0 >$senders/tracing_on
-    echo x86-tsc >$senders/trace_clock
-    echo 1 >$senders/options/stacktrace
-    echo "cpu == $cpu" >$senders/events/csd/csd_queue_cpu/filter
-    echo 1 >$senders/events/csd/csd_queue_cpu/enable
-    # The tasks that make the kernel patch its code permanently: they queue the work that does it.
-    echo "function == 0x$(sed -n 's/ . once_deferred$//p' /proc/kallsyms)" \
-        >$senders/events/workqueue/workqueue_queue_work/filter &&
-        echo 1 >$senders/events/workqueue/workqueue_queue_work/enable
-}
 step() { echo "uptime $(cut -d' ' -f1 /proc/uptime): $*" >>$out/steps; } # to find where a guest hangs
 seconds_of() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b - a }'; }
 

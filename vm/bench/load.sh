@@ -1,5 +1,6 @@
 # The load of all measurements (sourced in the guest): ordinary unpinned programs, started before the shield.
-# `load_start`, `load_stop`.
+# `load_start FILE [KIND]`, `load_stop`. KIND is `usual` (the default), `steady` (programs that run long, so that
+# few processes begin and end) or `forks` (the usual load and fork storms).
 load_jobs=()
 # A kernel patches its code on all CPUs when it does something for the first time after a boot (DO_ONCE(),
 # lib/once.c; in 6.12 mostly the secrets of network hashes). The first packet of each kind is sent here, so that
@@ -22,8 +23,38 @@ firsts() { # network card
     busybox ping -6 -c 1 -w 1 "ff02::1%$1"
     busybox ping -6 -c 1 -w 1 "ff02::2%$1"
 }
-load_start() { # file for the spawner's results
-    local card
+load_usual() {
+    (while :; do
+        hackbench -l 20 -g 1 -f 4 >/dev/null 2>&1
+        sleep 0.2
+    done) &
+    load_jobs+=($!)
+    (while :; do
+        dd if=/dev/zero of=/var/tmp/load/a bs=64k count=8 conv=fsync 2>/dev/null
+        dd if=/dev/vda of=/dev/null bs=64k count=8 iflag=direct skip=$((RANDOM % 8192)) 2>/dev/null
+        sleep 0.1
+    done) &
+    load_jobs+=($!)
+}
+load_steady() {
+    hackbench -l 1000000000 -g 1 -f 4 >/dev/null 2>&1 &
+    load_jobs+=($!)
+    (while :; do dd if=/dev/zero of=/var/tmp/load/a bs=4k count=8192 oflag=dsync conv=notrunc 2>/dev/null; done) &
+    load_jobs+=($!)
+    (while :; do dd if=/dev/vda of=/dev/null bs=64k iflag=direct 2>/dev/null; done) &
+    load_jobs+=($!)
+}
+load_forks() {
+    local storm
+    load_usual
+    for storm in 1 2; do
+        (while :; do busybox true; done) &
+        load_jobs+=($!)
+    done
+}
+load_start() { # file for the spawner's results, kind of load
+    local card kind=${2:-usual}
+    mkdir -p /var/tmp/load
     modprobe e1000e 2>/dev/null
     sleep 0.5
     for card in /sys/class/net/e*; do
@@ -33,18 +64,7 @@ load_start() { # file for the spawner's results
         busybox ping -q -A 10.0.2.2 >/dev/null 2>&1 &
         load_jobs+=($!)
     done
-    (while :; do
-        hackbench -l 20 -g 1 -f 4 >/dev/null 2>&1
-        sleep 0.2
-    done) &
-    load_jobs+=($!)
-    mkdir -p /var/tmp/load
-    (while :; do
-        dd if=/dev/zero of=/var/tmp/load/a bs=64k count=8 conv=fsync 2>/dev/null
-        dd if=/dev/vda of=/dev/null bs=64k count=8 iflag=direct skip=$((RANDOM % 8192)) 2>/dev/null
-        sleep 0.1
-    done) &
-    load_jobs+=($!)
+    "load_$kind"
     spawner 100000 "$1" >/dev/null &
     load_jobs+=($!)
     firsts "${card##*/}" >/dev/null 2>&1

@@ -8,6 +8,7 @@ use cpushield::causes::Cause;
 use cpushield::causes::topics::TOPICS;
 use cpushield::change::EffectTime;
 use cpushield::compare::Comparison;
+use cpushield::documents::evidence::VerifyDocument;
 use cpushield::experiment::Experiment;
 use cpushield::latency::{INSTRUMENTS, LatencyMeasurement};
 use cpushield::live::LiveFrame;
@@ -16,7 +17,6 @@ use cpushield::policy::Workload;
 use cpushield::report::fix_report::FixReport;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
 use cpushield::workflow::document_bundle::DocumentBundle;
-use cpushield::workflow::verify_shield::VerifyOutput;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use std::io;
@@ -40,7 +40,7 @@ fn files() -> [(&'static str, String); 12] {
         ("causes.md", causes_page()),
         ("witnesses.md", witnesses_page()),
         ("instruments.md", instruments_page()),
-        ("verify.schema.json", schema::<VerifyOutput<'_>>("cpushield verify --json")),
+        ("verify.schema.json", schema::<VerifyDocument>("cpushield verify --json")),
         ("fix.schema.json", schema::<FixReport>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<LatencyMeasurement>("cpushield latency --json")),
         ("experiment.schema.json", schema::<Experiment>("cpushield experiment --json")),

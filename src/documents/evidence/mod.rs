@@ -10,6 +10,7 @@ mod positive_control;
 mod reason;
 mod second_witness;
 pub mod time_text;
+mod unfinished;
 mod verdict;
 mod why;
 
@@ -26,5 +27,6 @@ pub use reason::{HiddenTime, JudgeReason};
 pub use second_witness::{
     CountedTime, EventEvidence, TraceInterference, WitnessDoubt, check_coverage,
 };
+pub use unfinished::UnfinishedWatch;
 pub use verdict::*;
 pub use why::{TimeBreakdown, TimeShare, UnknownBreakdown};

@@ -1,9 +1,19 @@
 //! The [`Verdict`] document: what the evidence shows.
 
-use crate::documents::evidence::{EntryClass, InterruptionCount, JudgeReason};
+use crate::documents::evidence::{EntryClass, Evidence, InterruptionCount, JudgeReason};
 pub use crate::documents::remedy::Remedy;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
+
+/// What `verify --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerifyDocument {
+    /// The observations.
+    pub evidence: Evidence,
+    /// The verdict on them.
+    pub verdict: Verdict,
+}
 
 /// What the evidence shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
