@@ -247,7 +247,7 @@ impl CpuTrack {
                 event = event.message(event::ANNOTATION, &took);
             }
             TimelineKind::Inside(kind, cause, _) => {
-                event = annotate(event, "what", kind);
+                event = annotate(event, "what", kind.name());
                 event = annotate(event, "cause", cause.name());
             }
             TimelineKind::Undisturbed(_) | TimelineKind::Lost => {}
@@ -274,7 +274,7 @@ fn name(what: &TimelineKind, workload: Option<&str>) -> (String, &'static str) {
         TimelineKind::Interruption(cause, culprit) => {
             (with_culprit(cause.name(), culprit), "interruption")
         }
-        TimelineKind::Inside(kind, _, culprit) => (with_culprit(kind, culprit), "inside"),
+        TimelineKind::Inside(kind, _, culprit) => (with_culprit(kind.name(), culprit), "inside"),
         TimelineKind::Lost => ("events lost".to_owned(), "lost"),
     }
 }

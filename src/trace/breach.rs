@@ -6,7 +6,7 @@ use super::channel::CpuChannel;
 use super::interruptions;
 use super::recording::TraceRecording;
 use super::timeline::{TimelineEntry, TimelineKind, story};
-use crate::documents::evidence::{Breach, BreachNode, LimitBreach, MissingTree};
+use crate::documents::evidence::{Breach, BreachNode, KernelWork, LimitBreach, MissingTree};
 use crate::policy::VerifyLimits;
 
 /// What broke a limit.
@@ -137,7 +137,9 @@ impl BreachSearch {
         let lost = self.lost_since.take();
         self.events_lost |= lost.is_some_and(|since| since <= last && entry.begun_ns >= first);
         let (kind, cause, culprit) = match &entry.what {
-            TimelineKind::Interruption(cause, culprit) => ("interruption", *cause, culprit),
+            TimelineKind::Interruption(cause, culprit) => {
+                (KernelWork::Interruption, *cause, culprit)
+            }
             TimelineKind::Inside(kind, cause, culprit) => (*kind, *cause, culprit),
             TimelineKind::Undisturbed(_) => return self.inside = None,
             TimelineKind::Lost => {
@@ -152,7 +154,7 @@ impl BreachSearch {
         let Some(began) = self.inside else { return };
         self.found.push(BreachNode {
             depth: entry.depth,
-            kind: kind.to_owned(),
+            kind,
             cause,
             culprit: culprit.clone(),
             after_ns: entry.begun_ns.saturating_sub(began),
@@ -178,8 +180,9 @@ mod tests {
         };
         let interruption =
             |name: &str| TimelineKind::Interruption(Cause::Tick, Culprit::function(name));
-        let inside =
-            |name: &str| TimelineKind::Inside("softirq", Cause::Softirq, Culprit::function(name));
+        let inside = |name: &str| {
+            TimelineKind::Inside(KernelWork::Softirq, Cause::Softirq, Culprit::function(name))
+        };
         let story = [
             entry(0, 100, 0, TimelineKind::Undisturbed(String::new())),
             entry(100, 200, 0, interruption("before")),

@@ -235,6 +235,7 @@ impl TraceRecorder<'_> {
 mod tests {
     use super::*;
     use crate::causes::culprit::KernelEvent;
+    use crate::documents::evidence::KernelWork;
 
     const IRQ: CulpritKey = CulpritKey {
         cause: Cause::Hrtimer,
@@ -266,10 +267,10 @@ mod tests {
         // A task from 100 on, interrupted twice, the first time within an interrupt.
         let history = history(vec![
             entry(50, 100, 0, LogEntryKind::Undisturbed(SELF)),
-            entry(210, 220, 3, LogEntryKind::Frame("hrtimer", IRQ)),
-            entry(200, 240, 2, LogEntryKind::Frame("interrupt", IRQ)),
-            entry(300, 310, 2, LogEntryKind::Frame("interrupt", IRQ)),
-            entry(100, 400, 1, LogEntryKind::Frame("task", HOG)),
+            entry(210, 220, 3, LogEntryKind::Frame(KernelWork::Hrtimer, IRQ)),
+            entry(200, 240, 2, LogEntryKind::Frame(KernelWork::Vector, IRQ)),
+            entry(300, 310, 2, LogEntryKind::Frame(KernelWork::Vector, IRQ)),
+            entry(100, 400, 1, LogEntryKind::Frame(KernelWork::Task, HOG)),
             entry(100, 420, 0, LogEntryKind::Interruption(HOG)),
             entry(420, 500, 0, LogEntryKind::Undisturbed(SELF)),
         ]);

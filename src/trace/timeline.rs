@@ -8,6 +8,7 @@ use super::recording::TraceRecording;
 use super::replay::{PageReplay, RecordedTrace};
 use super::stacks::StackTable;
 use crate::causes::{Cause, Culprit};
+use crate::documents::evidence::KernelWork;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::io;
@@ -34,8 +35,8 @@ pub enum TimelineKind {
     Undisturbed(String),
     /// An interruption, by cause and culprit.
     Interruption(Cause, Culprit),
-    /// Something inside an interruption: its kind in words, its cause and its culprit.
-    Inside(&'static str, Cause, Culprit),
+    /// Something inside an interruption: its kind, its cause and its culprit.
+    Inside(KernelWork, Cause, Culprit),
     /// Events are missing here.
     Lost,
 }
@@ -84,9 +85,9 @@ pub fn story(
                     let (cause, culprit) = names.describe(key);
                     TimelineKind::Interruption(cause, culprit)
                 }
-                LogEntryKind::Frame(words, key) => {
+                LogEntryKind::Frame(work, key) => {
                     let (cause, culprit) = names.describe(key);
-                    TimelineKind::Inside(words, cause, culprit)
+                    TimelineKind::Inside(work, cause, culprit)
                 }
                 LogEntryKind::Lost => TimelineKind::Lost,
             };

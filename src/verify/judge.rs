@@ -158,7 +158,7 @@ fn doubtful_figures(cpu: &CpuEvidence) -> impl Iterator<Item = JudgeReason> {
 /// The program had ended before the span, so nothing that was seen belongs to it.
 fn ended_before_span(evidence: &Evidence) -> Option<JudgeReason> {
     let ended = evidence.ended.as_ref().filter(|ended| ended.after_ns == 0)?;
-    Some(JudgeReason::ProgramEndedBefore { how: ended.how.clone() })
+    Some(JudgeReason::ProgramEndedBefore { how: ended.how })
 }
 
 /// The program ended before half of the span was over. What does not happen in a short time may
@@ -479,7 +479,7 @@ mod tests {
     use crate::change::EffectTime;
     use crate::documents::evidence::{
         BlindWitness, ControlAt, CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart,
-        MissedControl, ProvokeFailure, ProvokeMethod, ProvokedIpis, WorkloadEnd,
+        MissedControl, ProgramEnd, ProvokeFailure, ProvokeMethod, ProvokedIpis, WorkloadEnd,
     };
     use crate::documents::remedy::Remedy;
 
@@ -721,7 +721,7 @@ mod tests {
             with(clean(), |e| {
                 (e.workload, e.cpus[0].gaps, e.asked_ns) =
                     (WatchedWorkload::Given, None, 2_000_000_000);
-                e.ended = Some(WorkloadEnd { how: "exit status: 0".to_owned(), after_ns });
+                e.ended = Some(WorkloadEnd { how: ProgramEnd::Exited { status: 0 }, after_ns });
             })
         };
         let more = "use --warmup 0s or a longer program";

@@ -1,5 +1,6 @@
 //! What to watch, how the watch reports its progress, and why it may fail.
 
+use crate::documents::evidence::ProgramEnd;
 use crate::policy::VerifyLimits;
 use crate::trace::recording::TraceRecording;
 use cpushield_linux::CpuSet;
@@ -67,8 +68,8 @@ pub struct GivenWorkload<'a> {
     pub start: &'a dyn Fn() -> Result<(), String>,
     /// Returns its current threads.
     pub threads: &'a dyn Fn() -> Vec<i32>,
-    /// Returns how it ended, in words; `None` while it runs. The watch ends with it.
-    pub ended: &'a dyn Fn() -> Option<String>,
+    /// Returns how it ended; `None` while it runs. The watch ends with it.
+    pub ended: &'a dyn Fn() -> Option<ProgramEnd>,
 }
 
 impl fmt::Debug for GivenWorkload<'_> {

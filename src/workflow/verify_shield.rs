@@ -7,7 +7,7 @@ use super::watch_checkpoint::WatchCheckpoint;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::causes::{Cause, Culprit};
-use crate::documents::evidence::{Evidence, Verdict, WatchedWorkload};
+use crate::documents::evidence::{Evidence, ProgramEnd, Verdict, WatchedWorkload};
 use crate::export::perfetto::{self, ExportContext};
 use crate::export::trace_dat;
 use crate::failure::Failure;
@@ -378,9 +378,9 @@ fn join_names(tasks: &[(i32, String)]) -> String {
     names.join(", ")
 }
 
-/// How the program ended, in words; `None` when none was started or it still runs.
-fn how_program_ended(program: &RefCell<Option<ChildCommand>>) -> Option<String> {
-    program.borrow_mut().as_mut().and_then(ChildCommand::ended)
+/// How the program ended; `None` when none was started or it still runs.
+fn how_program_ended(program: &RefCell<Option<ChildCommand>>) -> Option<ProgramEnd> {
+    program.borrow_mut().as_mut().and_then(ChildCommand::ended).map(ProgramEnd::from)
 }
 
 /// The text of the progress bar.

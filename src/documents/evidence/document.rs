@@ -4,8 +4,8 @@ use super::time_text::{limit, measured};
 use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
-    AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin,
-    PositiveControl, SentIpi, TraceInterference, WitnessDoubt,
+    AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin, KernelWork,
+    PositiveControl, SentIpi, TraceInterference, WitnessDoubt, WorkloadEnd,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -198,8 +198,8 @@ impl fmt::Display for LimitBreach {
 pub struct BreachNode {
     /// Depth in the tree; 0 is the interruption itself.
     pub depth: usize,
-    /// In words: `interruption`, `hrtimer`, `softirq`.
-    pub kind: String,
+    /// What it is.
+    pub kind: KernelWork,
     /// Its cause.
     pub cause: Cause,
     /// Its culprit.
@@ -213,17 +213,6 @@ pub struct BreachNode {
     /// The kernel stack, innermost function first; empty without `--stacks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
-}
-
-/// A program that ended by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WorkloadEnd {
-    /// In words: `exit status: 0`.
-    pub how: String,
-    /// When the end was noticed, in nanoseconds since the start of the span; 0 when it ended
-    /// before.
-    pub after_ns: u64,
 }
 
 /// What ran on the watched CPUs.

@@ -6,7 +6,9 @@ mod document;
 mod doubt;
 mod entry_class;
 mod ipi;
+mod kernel_work;
 mod positive_control;
+mod program_end;
 mod reason;
 mod second_witness;
 pub mod time_text;
@@ -19,10 +21,12 @@ pub use document::*;
 pub use doubt::{CircumstanceChange, CpuDoubt};
 pub use entry_class::{EntryClass, list_classes, table_of_classes};
 pub use ipi::{DeferredBy, DeferredFunction, IpiOrigin, SentIpi};
+pub use kernel_work::KernelWork;
 pub use positive_control::{
     BlindWitness, ControlAt, MissedControl, PositiveControl, ProvokeFailure, ProvokeMethod,
     ProvokedIpis, join_texts,
 };
+pub use program_end::{ProgramEnd, WorkloadEnd};
 pub use reason::{HiddenTime, JudgeReason};
 pub use second_witness::{
     CountedTime, EventEvidence, TraceInterference, WitnessDoubt, check_coverage,

@@ -5,8 +5,8 @@ use super::list_classes;
 use super::time_text::{limit, measured};
 use crate::causes::Cause;
 use crate::documents::evidence::{
-    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, MissedControl, ProvokeFailure, TraceInterference,
-    WitnessDoubt,
+    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, MissedControl, ProgramEnd, ProvokeFailure,
+    TraceInterference, WitnessDoubt,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -57,8 +57,10 @@ pub enum JudgeReason {
     },
     /// The program had ended before the span began.
     ProgramEndedBefore {
-        /// In words: `exit status: 0`.
-        how: String,
+        /// How it ended.
+        #[serde(with = "crate::with_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ProgramEnd>"))]
+        how: ProgramEnd,
     },
     /// The program ended in the first half of the span.
     ProgramEndedEarly {

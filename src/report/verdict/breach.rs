@@ -30,7 +30,7 @@ fn when(breach: &Breach, began_s: Option<u64>) -> String {
 /// An event with its times, and below it its stack.
 fn node_lines(node: &BreachNode) -> Vec<TextLine> {
     let BreachNode { depth, kind, cause, culprit, after_ns, took_ns, stack } = node;
-    let kind = if *depth == 0 { cause.name() } else { kind };
+    let kind = if *depth == 0 { cause.name() } else { kind.name() };
     let times = match (*depth, *took_ns) {
         (0, took_ns) => span(took_ns),
         (_, 0) => format!("after {}", span(*after_ns)),

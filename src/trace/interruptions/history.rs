@@ -3,6 +3,7 @@
 
 use super::parts::{InterruptionKind, NestedFrame};
 use super::{CulpritKey, InterruptionTracker};
+use crate::documents::evidence::KernelWork;
 use crate::trace::trace_events::X86Vector;
 
 /// One entry of the history.
@@ -28,7 +29,7 @@ pub enum LogEntryKind {
     /// An interruption, and what it is counted under.
     Interruption(CulpritKey),
     /// Something inside an interruption: its kind in words, and its culprit.
-    Frame(&'static str, CulpritKey),
+    Frame(KernelWork, CulpritKey),
     /// Events are missing here.
     Lost,
 }
@@ -56,7 +57,7 @@ impl EventHistory {
     }
 
     pub(super) fn frame(&mut self, depth: usize, frame: &NestedFrame, end: u64) {
-        let what = LogEntryKind::Frame(kind_name(frame.kind), frame.identity());
+        let what = LogEntryKind::Frame(kernel_work(frame.kind), frame.identity());
         self.open.push(LogEntry { begun: frame.begun, end, depth, what, stack: frame.stack });
     }
 
@@ -65,7 +66,7 @@ impl EventHistory {
             begun,
             end,
             depth,
-            what: LogEntryKind::Frame("NMI", key),
+            what: LogEntryKind::Frame(KernelWork::Nmi, key),
             stack: None,
         });
     }
@@ -125,22 +126,24 @@ impl InterruptionTracker {
     }
 }
 
-fn kind_name(kind: InterruptionKind) -> &'static str {
+fn kernel_work(kind: InterruptionKind) -> KernelWork {
     match kind {
-        InterruptionKind::Vector(X86Vector::LocalTimer) => "local timer interrupt",
-        InterruptionKind::Vector(X86Vector::Reschedule) => "reschedule IPI",
-        InterruptionKind::Vector(X86Vector::CallMany | X86Vector::CallOne) => "function call IPI",
-        InterruptionKind::Vector(X86Vector::IrqWork) => "irq_work interrupt",
-        InterruptionKind::Vector(_) => "interrupt",
-        InterruptionKind::Irq => "device interrupt",
-        InterruptionKind::Softirq => "softirq",
-        InterruptionKind::Hrtimer => "hrtimer",
-        InterruptionKind::Timer => "timer",
-        InterruptionKind::Call => "called function",
-        InterruptionKind::Work => "work item",
-        InterruptionKind::Task => "task",
-        InterruptionKind::Syscall => "system call",
-        InterruptionKind::PageFault => "page fault",
-        InterruptionKind::Kernel => "kernel",
+        InterruptionKind::Vector(X86Vector::LocalTimer) => KernelWork::LocalTimer,
+        InterruptionKind::Vector(X86Vector::Reschedule) => KernelWork::RescheduleIpi,
+        InterruptionKind::Vector(X86Vector::CallMany | X86Vector::CallOne) => {
+            KernelWork::FunctionCallIpi
+        }
+        InterruptionKind::Vector(X86Vector::IrqWork) => KernelWork::IrqWork,
+        InterruptionKind::Vector(_) => KernelWork::Vector,
+        InterruptionKind::Irq => KernelWork::DeviceInterrupt,
+        InterruptionKind::Softirq => KernelWork::Softirq,
+        InterruptionKind::Hrtimer => KernelWork::Hrtimer,
+        InterruptionKind::Timer => KernelWork::Timer,
+        InterruptionKind::Call => KernelWork::CalledFunction,
+        InterruptionKind::Work => KernelWork::WorkItem,
+        InterruptionKind::Task => KernelWork::Task,
+        InterruptionKind::Syscall => KernelWork::SystemCall,
+        InterruptionKind::PageFault => KernelWork::PageFault,
+        InterruptionKind::Kernel => KernelWork::Kernel,
     }
 }

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The maximum length of a line; a line is one small document.
@@ -154,10 +154,10 @@ impl ChildCommand {
         i32::try_from(self.child.id()).unwrap_or(i32::MAX)
     }
 
-    /// How it ended, as text; `None` while it runs.
-    pub fn ended(&mut self) -> Option<String> {
+    /// How it ended; `None` while it runs.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.orphans.reap(self.pid());
-        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+        self.child.try_wait().ok().flatten()
     }
 }
 
