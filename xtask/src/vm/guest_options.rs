@@ -30,9 +30,10 @@ pub struct GuestOptions {
     /// The number of memory nodes; the CPUs are divided among them
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub numa: u32,
-    /// Add an NVMe disk with one queue and interrupt for each CPU
-    #[arg(long)]
-    pub nvme: bool,
+    /// Add an NVMe disk with one queue and interrupt for each CPU, or at most QUEUES of them
+    #[arg(long, value_name = "QUEUES", num_args = 0..=1, require_equals = true,
+        default_missing_value = "64")]
+    pub nvme: Option<u32>,
     /// Add a network card (user mode)
     #[arg(long)]
     pub net: bool,

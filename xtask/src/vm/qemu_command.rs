@@ -147,11 +147,11 @@ fn add_channels(words: &mut CommandWords, kernel: &str, options: &GuestOptions, 
 }
 
 fn add_devices(words: &mut CommandWords, options: &GuestOptions, dir: &SharedDir) -> VmResult<()> {
-    if options.nvme {
+    if let Some(queues) = options.nvme {
         let image = dir.file("nvme.img");
         File::create(&image)?.set_len(64 << 20)?;
         words.add("-drive", format!("if=none,id=nvme,format=raw,file={}", image.display()));
-        words.add("-device", "nvme,serial=guest,drive=nvme");
+        words.add("-device", format!("nvme,serial=guest,drive=nvme,max_ioqpairs={queues}"));
     }
     if options.net {
         words.add("-nic", "user,model=e1000e");
