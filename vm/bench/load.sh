@@ -65,7 +65,7 @@ load_start() { # file for the spawner's results, kind of load
         load_jobs+=($!)
     done
     "load_$kind"
-    spawner 100000 "$1" >/dev/null &
+    spawner 100000 "$1" "$([ "$kind" = steady ] && echo 60 || echo 0.02)" >/dev/null &
     load_jobs+=($!)
     firsts "${card##*/}" >/dev/null 2>&1
     sleep 5

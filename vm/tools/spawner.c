@@ -1,7 +1,7 @@
-/* spawner SECONDS [FILE]: a hostile process. One thread per CPU repeatedly tries to pin itself there, and then
- * works for 50 us each millisecond on any CPU that it gets. Short unpinned threads start and end meanwhile. At
- * the end (and each second, for FILE) it reports for each CPU the kernel's answer (0: accepted; 22 = EINVAL:
- * refused) and how often its threads ran there. */
+/* spawner SECONDS [FILE [PAUSE]]: a hostile process. One thread per CPU repeatedly tries to pin itself there, and
+ * then works for 50 us each millisecond on any CPU that it gets. A short unpinned thread starts every PAUSE (0.02)
+ * seconds. At the end (and each second, for FILE) it reports for each CPU the kernel's answer (0: accepted; 22 =
+ * EINVAL: refused) and how often its threads ran there. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -67,11 +67,11 @@ static void tell(FILE *to, long cpus)
 int main(int argc, char **argv)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
-	double end, next;
+	double end, next, next_thread = 0, between = argc > 3 ? atof(argv[3]) : 0.02;
 	pthread_t thread;
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: spawner SECONDS [FILE]\n");
+		fprintf(stderr, "usage: spawner SECONDS [FILE [PAUSE]]\n");
 		return 2;
 	}
 	if (cpus > MAX_CPUS)
@@ -82,8 +82,11 @@ int main(int argc, char **argv)
 		pthread_create(&thread, NULL, intruder, (void *)cpu);
 	while (now() < end) {
 		struct timespec pause = { 0, 20000000 };
-		if (!pthread_create(&thread, NULL, passer_by, NULL))
-			pthread_detach(thread);
+		if (now() >= next_thread) {
+			if (!pthread_create(&thread, NULL, passer_by, NULL))
+				pthread_detach(thread);
+			next_thread = now() + between;
+		}
 		nanosleep(&pause, NULL);
 		if (argc > 2 && now() > next) {
 			char part[4096]; /* a reader of FILE always finds a complete one */
