@@ -214,6 +214,7 @@ impl LiveExperimentMachine<'_> {
 
 impl ExperimentMachine for LiveExperimentMachine<'_> {
     type Error = Failure;
+    type Measured = LatencyMeasurement;
 
     fn read_boot_id(&self) -> Result<String, Failure> {
         Ok(self.work.host.read_line("/proc/sys/kernel/random/boot_id")?)
