@@ -274,10 +274,8 @@ fn base() -> ExperimentRow {
 
 /// Starts from every tunable on, and these words.
 fn minimize(words: &[&str]) -> SearchRequest {
-    let words = words.iter().map(|word| SearchOption::Parameter {
-        word: (*word).to_owned(),
-        given: true,
-    });
+    let words =
+        words.iter().map(|word| SearchOption::Parameter { word: (*word).to_owned(), given: true });
     let tunables = TUNABLES.iter();
     let tunables =
         tunables.map(|name| SearchOption::Tunable { name: (*name).to_owned(), on: true });

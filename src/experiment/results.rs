@@ -83,13 +83,15 @@ fn collect_cell(
             Some(StepEnd::Missing { why }) => {
                 cell.missing.push(MissedRepetition { round, why: why.clone() });
             }
-            Some(StepEnd::Measured { file }) => match store.load_measurement::<LatencyMeasurement>(file) {
-                Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
-                Err(why) => {
-                    let why = MissingReason::MeasurementUnreadable { why };
-                    cell.missing.push(MissedRepetition { round, why });
+            Some(StepEnd::Measured { file }) => {
+                match store.load_measurement::<LatencyMeasurement>(file) {
+                    Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
+                    Err(why) => {
+                        let why = MissingReason::MeasurementUnreadable { why };
+                        cell.missing.push(MissedRepetition { round, why });
+                    }
                 }
-            },
+            }
         }
     }
     cell

@@ -70,10 +70,7 @@ pub struct OptionSearch {
     pub found: Option<ExperimentRow>,
     /// Remarks.
     #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<SearchNote>>")
-    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<SearchNote>>"))]
     pub notes: Vec<SearchNote>,
 }
 

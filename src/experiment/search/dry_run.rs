@@ -43,17 +43,14 @@ pub struct SearchDryRun {
 #[must_use]
 pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: CpuSet) -> SearchDryRun {
     let test = request.test();
-    let columns = match request.goal {
-        SearchGoal::MaxLatency { .. } => matrix.columns.len(),
-        SearchGoal::MaxEntries { .. } => 1,
-    };
+    let columns = request.columns(matrix);
     let one = matrix.span_ns.saturating_add(matrix.warmup_ns);
     let measurement_ns = one.saturating_mul(to_u64(columns));
     let options = request.options.len();
     // Each pass leaves out at least one option, or is the last one.
     let most = match options {
         0 => 1,
-        count => 3 + count * (count + 1) / 2,
+        count => 3 + 2 * count + count * (count + 1) / 2,
     };
     let usual = match request.kind {
         SearchKind::Minimize { .. } => options + 3,

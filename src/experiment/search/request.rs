@@ -5,8 +5,8 @@ use super::sequential::{GoalDecision, SequentialTest};
 use super::subset::{
     GoalObservation, OptionSubset, SearchAim, SubsetSearch, TrialPurpose, replay_search,
 };
-use crate::experiment::ExperimentRow;
 use crate::experiment::between::Difference;
+use crate::experiment::{ExperimentRow, Matrix};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -154,6 +154,15 @@ impl SearchRequest {
     #[must_use]
     pub fn test(&self) -> SequentialTest {
         SequentialTest::for_decisions(2 * self.options.len() + 3)
+    }
+
+    /// The number of measurements of each repetition.
+    #[must_use]
+    pub fn columns(&self, matrix: &Matrix) -> usize {
+        match self.goal {
+            SearchGoal::MaxLatency { .. } => matrix.columns.len(),
+            SearchGoal::MaxEntries { .. } => 1,
+        }
     }
 
     /// What the search keeps, and the size of its first groups.

@@ -343,9 +343,8 @@ mod tests {
     #[test]
     fn the_result_is_1_minimal_even_where_options_harm_each_other() {
         // Option 0 is needed only while option 1 is there.
-        let measure = |set: &OptionSubset| {
-            met(set.contains(&2) && (!set.contains(&1) || set.contains(&0)))
-        };
+        let measure =
+            |set: &OptionSubset| met(set.contains(&2) && (!set.contains(&1) || set.contains(&0)));
         assert_eq!(search(4, KEEP, measure).0, found(&[2]));
         // One of two options suffices: the one that is left out last stays.
         assert_eq!(search(4, KEEP, |set| met(set.contains(&1) || set.contains(&3))).0, found(&[3]));
