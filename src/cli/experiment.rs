@@ -10,6 +10,8 @@ use crate::report::experiment as report;
 use crate::report::option_search;
 use crate::ui::Ui;
 use crate::workflow::WorkContext;
+use crate::workflow::between::{self, BetweenDryRun, BetweenRequest};
+use crate::workflow::between_ends::MeasuredEnd;
 use crate::workflow::minimize::{self, MinimizeRequest};
 use crate::workflow::run_experiment::{self, ExperimentFile, ExperimentResults};
 use std::path::PathBuf;
@@ -22,36 +24,52 @@ use std::path::PathBuf;
 /// machine is in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(group = clap::ArgGroup::new("subject"))]
+#[command(group = clap::ArgGroup::new("search"))]
 #[command(group = clap::ArgGroup::new("goal"))]
 pub struct ExperimentArgs {
     /// TOML file with the rows and columns
-    #[arg(value_name = "FILE", group = "what")]
+    #[arg(value_name = "FILE", groups = ["what", "subject"])]
     file: Option<PathBuf>,
     /// Show the order, the duration and the number of reboots, and do nothing
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "subject")]
     dry_run: bool,
     /// Reboot the machine automatically for rows with kernel parameters; without this option, those
     /// rows are skipped
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "subject")]
     reboot: bool,
     /// Write the results as JSON to this file at the end
-    #[arg(long, short, value_name = "FILE", requires = "file")]
+    #[arg(long, short, value_name = "FILE", requires = "subject")]
     output: Option<PathBuf>,
     /// Find the least set of options of a row that meets the goal (--max or --max-entries)
     ///
     /// Each option is left out once: first kernel parameters, then tunables, the riskiest first.
     /// Each configuration is measured until an exact test decides. Passes repeat until no option
     /// of the result can be left out alone.
-    #[arg(long, requires = "file", requires = "goal")]
+    #[arg(long, requires = "file", requires = "goal", group = "search")]
     minimize: bool,
     /// The row that --minimize starts from [default: the last row that can be measured]
     #[arg(long, value_name = "NAME", requires = "minimize")]
     row: Option<String>,
+    /// List what differs between two documents and bisect what cpushield can set (--max or
+    /// --max-entries)
+    ///
+    /// GOOD met the goal and BAD missed it. Both are files of `latency`, `verify`, `experiment` or
+    /// `report` with --json. LABEL=FILE names a row of an experiment or a label of a report. Both
+    /// ends are measured again first. What cannot be set here is listed only.
+    #[arg(
+        long,
+        value_names = ["GOOD", "BAD"],
+        num_args = 2,
+        requires = "goal",
+        groups = ["what", "subject", "search"]
+    )]
+    between: Option<Vec<String>>,
     /// Goal: no latency is longer
-    #[arg(long, value_name = "TIME", group = "goal", requires = "minimize", value_parser = input::span_ns)]
+    #[arg(long, value_name = "TIME", group = "goal", requires = "search", value_parser = input::span_ns)]
     max: Option<u64>,
     /// Goal: no measured CPU enters the kernel more often in one measurement
-    #[arg(long, value_name = "N", group = "goal", requires = "minimize", value_parser = input::amount)]
+    #[arg(long, value_name = "N", group = "goal", requires = "search", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Resume an interrupted run
     #[arg(long, group = "what")]
@@ -85,6 +103,10 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         false => global.open_live(ui)?,
     };
     let reboot = args.reboot_permission();
+    if let (Some([good, bad]), Some(goal)) = (args.between.as_deref(), args.goal()) {
+        let (good, bad) = (MeasuredEnd::read(good)?, MeasuredEnd::read(bad)?);
+        return run_between(&work, args, &BetweenRequest { good, bad, goal, reboot });
+    }
     let results = match &args.file {
         Some(file) => {
             let file = ExperimentFile::read(file)?;
@@ -120,6 +142,23 @@ fn run_minimize(
         return ui.show(&dry_run, || on_terminal(ui, &option_search::dry_run_blocks(&dry_run)));
     }
     finish(ui, minimize::start(work, request, args.output.as_deref())?)
+}
+
+fn run_between(
+    work: &WorkContext<'_>,
+    args: &ExperimentArgs,
+    request: &BetweenRequest,
+) -> Result<(), Failure> {
+    let ui = work.ui;
+    if !args.dry_run {
+        return finish(ui, between::start(work, request, args.output.as_deref())?);
+    }
+    match between::dry_run(work, request)? {
+        BetweenDryRun::List(results) => show_results(ui, &results),
+        BetweenDryRun::Search(dry_run) => {
+            ui.show(&dry_run, || on_terminal(ui, &option_search::dry_run_blocks(&dry_run)))
+        }
+    }
 }
 
 /// Shows results, if there are any, and fails where a search found nothing.

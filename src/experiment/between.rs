@@ -117,8 +117,6 @@ impl fmt::Display for DifferenceRole {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "listed", rename_all = "kebab-case")]
 pub enum ListedReason {
-    /// A dry run was requested.
-    DryRun,
     /// The documents are of another machine.
     OtherMachine {
         /// What differs from this machine.
@@ -130,30 +128,23 @@ pub enum ListedReason {
     },
     /// Changes need root.
     NotRoot,
-    /// The machine is a recording.
-    Recorded,
     /// Nothing that differs can be set without a reboot.
     NothingToSet,
     /// The documents do not say what was measured, so it cannot be repeated.
     NoMeasurement,
-    /// No goal was given.
-    NoGoal,
 }
 
 impl fmt::Display for ListedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ListedReason::DryRun => f.write_str("this is a dry run"),
             ListedReason::OtherMachine { what, theirs, ours } => {
                 write!(f, "the documents are of another machine ({what}: {theirs}, here: {ours})")
             }
             ListedReason::NotRoot => f.write_str("only root can change this machine"),
-            ListedReason::Recorded => f.write_str("a recorded machine cannot be changed"),
             ListedReason::NothingToSet => {
                 f.write_str("none of the differences can be set here without a reboot")
             }
             ListedReason::NoMeasurement => f.write_str("the documents contain no measurement"),
-            ListedReason::NoGoal => f.write_str("no goal was given (--max or --max-entries)"),
         }
     }
 }

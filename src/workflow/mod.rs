@@ -3,6 +3,8 @@
 
 pub mod apply_shield;
 mod apply_with_fallback;
+pub mod between;
+pub mod between_ends;
 pub mod boot_parameters;
 mod checkpoint;
 pub mod comparison;

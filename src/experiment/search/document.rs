@@ -234,6 +234,43 @@ impl fmt::Display for SearchNote {
     }
 }
 
+/// The document of a search that only lists the differences.
+#[must_use]
+pub fn list_only(
+    request: &SearchRequest,
+    name: String,
+    setup: ExperimentSetup,
+    why: ListedReason,
+) -> OptionSearch {
+    let state = OptionState::Open;
+    let options = request.options.iter();
+    let options =
+        options.map(|option| OptionFate { option: option.clone(), state, trial: None }).collect();
+    OptionSearch {
+        schema: SCHEMA,
+        name,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        search: request.kind.clone(),
+        state: ExperimentState::Finished,
+        began_s: 0,
+        ended_s: None,
+        cpus: CpuSet::new(),
+        goal: request.goal,
+        test: request.test(),
+        span_ns: 0,
+        warmup_ns: 0,
+        columns: Vec::new(),
+        setup,
+        options,
+        fixed: request.fixed.clone(),
+        differences: request.differences.clone(),
+        trials: Vec::new(),
+        end: Some(SearchEnd::Listed { why }),
+        found: None,
+        notes: Vec::new(),
+    }
+}
+
 /// Collects the results of a search so far.
 #[must_use]
 pub fn collect_search(
@@ -355,9 +392,7 @@ fn name_end(request: &SearchRequest, end: &SubsetEnd) -> SearchEnd {
 }
 
 fn list_notes(request: &SearchRequest, trials: &[SubsetTrial]) -> Vec<SearchNote> {
-    let parameters = request.options.iter();
-    let boots = parameters.filter(|option| matches!(option, SearchOption::Parameter { .. }));
-    let one_boot = (boots.count() > 0).then_some(SearchNote::OneBoot);
+    let one_boot = request.has_boots().then_some(SearchNote::OneBoot);
     let decisions = trials.len();
     let many = decisions > 2 * request.options.len() + 3;
     let many = many.then_some(SearchNote::ManyDecisions { decisions });

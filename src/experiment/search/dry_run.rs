@@ -57,8 +57,6 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: CpuSet) -
         SearchKind::Between { .. } => 3 + 2 * bits(options),
     };
     let measurements = usual.min(most) * test.shortest().0;
-    let parameters =
-        request.options.iter().any(|option| matches!(option, SearchOption::Parameter { .. }));
     SearchDryRun {
         name: matrix.name.clone(),
         search: request.kind.clone(),
@@ -71,7 +69,7 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: CpuSet) -
         measurement_ns,
         usual_ns: measurement_ns.saturating_mul(to_u64(measurements)),
         worst_ns: measurement_ns.saturating_mul(to_u64(most * test.measurements_max)),
-        reboots_max: if parameters { most + 1 } else { 0 },
+        reboots_max: if request.has_boots() { most + 1 } else { 0 },
     }
 }
 

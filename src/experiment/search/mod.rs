@@ -11,7 +11,7 @@ mod subset;
 
 pub use document::{
     OptionFate, OptionSearch, OptionState, SCHEMA, SearchEnd, SearchNote, SearchTrial,
-    collect_search,
+    collect_search, list_only,
 };
 pub use dry_run::{SearchDryRun, describe_search};
 pub use request::{

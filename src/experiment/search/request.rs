@@ -100,6 +100,13 @@ pub enum SearchOption {
         /// Whether the kernel has it with this option; without the option it is the opposite.
         given: bool,
     },
+    /// The value of a kernel parameter.
+    ParameterValue {
+        /// The word with this option.
+        word: String,
+        /// The word without it.
+        instead_of: String,
+    },
 }
 
 impl fmt::Display for SearchOption {
@@ -109,6 +116,9 @@ impl fmt::Display for SearchOption {
             SearchOption::Tunable { name, on: false } => write!(f, "{name} off"),
             SearchOption::Parameter { word, given: true } => f.write_str(word),
             SearchOption::Parameter { word, given: false } => write!(f, "without {word}"),
+            SearchOption::ParameterValue { word, instead_of } => {
+                write!(f, "{word} instead of {instead_of}")
+            }
         }
     }
 }
@@ -156,6 +166,12 @@ impl SearchRequest {
         SequentialTest::for_decisions(2 * self.options.len() + 3)
     }
 
+    /// Whether a configuration may need a reboot.
+    #[must_use]
+    pub fn has_boots(&self) -> bool {
+        self.options.iter().any(|option| !matches!(option, SearchOption::Tunable { .. }))
+    }
+
     /// The number of measurements of each repetition.
     #[must_use]
     pub fn columns(&self, matrix: &Matrix) -> usize {
@@ -197,6 +213,9 @@ impl SearchRequest {
                     row.boot.push(word.clone());
                 }
                 SearchOption::Parameter { .. } => {}
+                SearchOption::ParameterValue { word, instead_of } => {
+                    row.boot.push(if has { word } else { instead_of }.clone());
+                }
             }
         }
         // A shield without a single tunable would change nothing.
