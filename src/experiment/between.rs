@@ -82,6 +82,8 @@ impl fmt::Display for DifferenceSubject {
 pub enum DifferenceRole {
     /// It is tried, by options of the search.
     Tried,
+    /// cpushield can set it, but nothing is tried on this machine.
+    Settable,
     /// It needs a reboot, which was not permitted.
     NeedsReboot,
     /// It is not in the running boot, and `experiment` only adds words to a boot.
@@ -98,6 +100,7 @@ impl fmt::Display for DifferenceRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             DifferenceRole::Tried => "tried",
+            DifferenceRole::Settable => "not tried; cpushield can set it",
             DifferenceRole::NeedsReboot => "not tried: needs a reboot (--reboot)",
             DifferenceRole::NotRemovable => {
                 "not tried: the running boot has it, and experiment only adds parameters; boot \

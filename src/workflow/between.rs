@@ -20,7 +20,7 @@ use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermissio
 use crate::failure::Failure;
 use crate::plan::plan;
 use crate::survey::Machine;
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, write_document};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
 use toml::{Table, Value};
@@ -67,7 +67,7 @@ pub fn dry_run(work: &WorkContext<'_>, request: &BetweenRequest) -> Result<Betwe
     let machine = survey_machine(&work.host, &work.store);
     let search = make_search(&machine, request)?;
     Ok(match search.matrix {
-        Err(why) => BetweenDryRun::List(list(work, &machine, &search.request, why)),
+        Err(why) => BetweenDryRun::List(list(work, &machine, search.request, why)),
         Ok((matrix, _)) => {
             let (_, cpus) = choose_cpus(&work.host, &machine, &matrix)?;
             let dry_run = describe_search(&search.request, &matrix, cpus);
@@ -91,7 +91,9 @@ pub fn start(
     let not_root = (!runs_as_root()).then_some(ListedReason::NotRoot);
     let (matrix, text) = match (search.matrix, not_root) {
         (Err(why), _) | (Ok(_), Some(why)) => {
-            return Ok(Some(list(work, &machine, &search.request, why)));
+            let results = list(work, &machine, search.request, why);
+            write_list(work, &results, output)?;
+            return Ok(Some(results));
         }
         (Ok(made), None) => made,
     };
@@ -106,14 +108,33 @@ pub fn start(
     run_schedule(work, journal)
 }
 
+/// The differences alone.
 fn list(
     work: &WorkContext<'_>,
     machine: &Machine,
-    request: &SearchRequest,
+    request: SearchRequest,
     why: ListedReason,
 ) -> ExperimentResults {
     let setup = describe_setup(&work.host, machine);
-    ExperimentResults::Search(Box::new(list_only(request, NAME.to_owned(), setup, why)))
+    let mut differences = request.differences;
+    for difference in differences.iter_mut().filter(|it| it.role == DifferenceRole::Tried) {
+        difference.role = DifferenceRole::Settable;
+    }
+    let request = SearchRequest { differences, options: Vec::new(), ..request };
+    ExperimentResults::Search(Box::new(list_only(&request, NAME.to_owned(), setup, why)))
+}
+
+/// Writes a list to the file that was requested.
+fn write_list(
+    work: &WorkContext<'_>,
+    results: &ExperimentResults,
+    output: Option<&Path>,
+) -> Result<(), Failure> {
+    let Some(file) = output else { return Ok(()) };
+    let text = serde_json::to_string_pretty(results).unwrap_or_default();
+    write_document(file, &(text + "\n"))?;
+    work.ui.status(&format!("wrote {}", file.display()));
+    Ok(())
 }
 
 /// Compares the ends, and makes the search of what can be set on this machine.
@@ -122,10 +143,12 @@ fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSea
     let mut found = FoundDifferences::default();
     found.compare_kernels(good, bad);
     found.compare_parameters(good, bad, machine, *reboot);
+    let other_machine = find_other_machine(machine, &[good, bad]);
     let measurement = good.measurement.as_ref().or(bad.measurement.as_ref());
-    let tunables = match measurement {
-        Some(measurement) => found.compare_shields(good, bad, machine, measurement)?,
-        None => BTreeMap::new(),
+    let tunables = match (measurement, &other_machine) {
+        (Some(measurement), None) => found.compare_shields(good, bad, machine, measurement)?,
+        // Only a plan for this machine shows which tunables a shield has.
+        _ => found.compare_forced_tunables(good, bad),
     };
     found.compare_facts(good, bad);
     let base = ExperimentRow {
@@ -143,7 +166,6 @@ fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSea
         fixed: Vec::new(),
         differences: found.differences,
     };
-    let other_machine = find_other_machine(machine, &[good, bad]);
     let matrix = match (other_machine, measurement, search.options.is_empty()) {
         (Some(why), ..) => Err(why),
         (None, None, _) => Err(ListedReason::NoMeasurement),
@@ -233,12 +255,7 @@ impl FoundDifferences {
         machine: &Machine,
         measurement: &EndMeasurement,
     ) -> Result<BTreeMap<String, bool>, Failure> {
-        if let (Some(one), Some(other)) = (good.shielded, bad.shielded)
-            && one != other
-        {
-            let values = (Some(yes_or_no(one)), Some(yes_or_no(other)));
-            self.add(DifferenceSubject::Shield, values, DifferenceRole::Tried);
-        }
+        self.compare_shielded(good, bad);
         // A tunable whose absence only the bad end shows was probably off there.
         let off = bad.remedies.difference(&good.remedies).map(|name| (name.clone(), false));
         let bad_tunables = bad.tunables.clone().into_iter().chain(off).collect();
@@ -257,6 +274,34 @@ impl FoundDifferences {
         let neither =
             by_default.iter().filter(|name| !one.contains(*name) && !other.contains(*name));
         Ok(both.chain(neither.map(|name| (name.clone(), false))).collect())
+    }
+
+    fn compare_shielded(&mut self, good: &MeasuredEnd, bad: &MeasuredEnd) {
+        if let (Some(one), Some(other)) = (good.shielded, bad.shielded)
+            && one != other
+        {
+            let values = (Some(yes_or_no(one)), Some(yes_or_no(other)));
+            self.add(DifferenceSubject::Shield, values, DifferenceRole::Tried);
+        }
+    }
+
+    /// Compares the tunables that were forced on or off. Nothing can be tried.
+    fn compare_forced_tunables(
+        &mut self,
+        good: &MeasuredEnd,
+        bad: &MeasuredEnd,
+    ) -> BTreeMap<String, bool> {
+        self.compare_shielded(good, bad);
+        let names: BTreeSet<&String> = good.tunables.keys().chain(bad.tunables.keys()).collect();
+        for name in names {
+            let (one, other) = (good.tunables.get(name), bad.tunables.get(name));
+            if one != other {
+                let what = DifferenceSubject::Tunable { name: name.clone() };
+                let values = (one.map(|on| on_or_off(*on)), other.map(|on| on_or_off(*on)));
+                self.add(what, values, DifferenceRole::Settable);
+            }
+        }
+        BTreeMap::new()
     }
 
     fn compare_facts(&mut self, good: &MeasuredEnd, bad: &MeasuredEnd) {
@@ -387,4 +432,132 @@ fn column_table(column: &ExperimentColumn) -> Table {
         ("other".to_owned(), Value::from(column.other)),
         ("load".to_owned(), Value::Array(load.collect())),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::{OutputFormat, StatusLines, Ui};
+
+    /// Compares two ends on a recorded machine with 4 CPUs.
+    fn compare(
+        good: MeasuredEnd,
+        bad: MeasuredEnd,
+        reboot: RebootPermission,
+    ) -> (SearchRequest, Result<String, ListedReason>) {
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+        let work = WorkContext::open(&ui, Some(&root), None, None).unwrap();
+        let mut machine = survey_machine(&work.host, &work.store);
+        machine.topology.model = Some("Model A".to_owned());
+        let goal = SearchGoal::MaxEntries { count: 0 };
+        let found = make_search(&machine, &BetweenRequest { good, bad, goal, reboot }).unwrap();
+        (found.request, found.matrix.map(|(_, text)| text))
+    }
+
+    fn end(shielded: Option<bool>, tunables: &[(&str, bool)], cmdline: &str) -> MeasuredEnd {
+        let tunables = tunables.iter().map(|(name, on)| ((*name).to_owned(), *on));
+        let column = ExperimentColumn {
+            name: "a \"quoted\" name".to_owned(),
+            instrument: "timer".to_owned(),
+            periods_ns: vec![1_000_000],
+            other: false,
+            over_ns: Vec::new(),
+            load: Vec::new(),
+        };
+        MeasuredEnd {
+            kernel: Some("6.12".to_owned()),
+            cmdline: Some(cmdline.to_owned()),
+            processor: Some("Model A".to_owned()),
+            shielded,
+            tunables: tunables.collect(),
+            measurement: Some(EndMeasurement {
+                cpus: CpuSet::single(3),
+                span_ns: 5_000_000_000,
+                warmup_ns: 200_000_000,
+                columns: vec![column],
+                workload: crate::policy::Workload::default(),
+            }),
+            ..MeasuredEnd::default()
+        }
+    }
+
+    fn roles(request: &SearchRequest) -> Vec<(String, DifferenceRole)> {
+        let all = request.differences.iter();
+        all.map(|it| (it.what.to_string(), it.role.clone())).collect()
+    }
+
+    fn options(request: &SearchRequest) -> Vec<String> {
+        request.options.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_tunable_that_one_end_lacks_is_tried_alone() {
+        let good = end(Some(true), &[], "quiet");
+        let bad = end(Some(true), &[("kthreads", false)], "quiet");
+        let (request, matrix) = compare(good, bad, RebootPermission::Denied);
+        assert_eq!(options(&request), ["kthreads off"]);
+        assert_eq!(roles(&request), [("tunable kthreads".to_owned(), DifferenceRole::Tried)]);
+        // What both have is on in every configuration, and what neither has is off.
+        assert_eq!(request.base.tunables.get("cpuset"), Some(&true));
+        let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
+        assert_eq!(matrix.rows[0].tunables.get("kthreads"), Some(&true));
+        assert_eq!(matrix.rows[1].tunables.get("kthreads"), Some(&false));
+        assert_eq!(matrix.columns[0].name, "a \"quoted\" name");
+    }
+
+    #[test]
+    fn a_shield_that_one_end_lacks_is_tried_by_its_tunables() {
+        let (request, matrix) =
+            compare(end(Some(true), &[], ""), end(Some(false), &[], ""), RebootPermission::Denied);
+        assert!(options(&request).contains(&"cpuset off".to_owned()), "{request:?}");
+        assert!(!options(&request).contains(&"keep-affinities off".to_owned()));
+        let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
+        assert_eq!((matrix.rows[0].shield, matrix.rows[1].shield), (true, false));
+    }
+
+    #[test]
+    fn what_only_the_bad_end_is_interrupted_by_is_tried_by_its_remedy() {
+        let good = MeasuredEnd { shielded: None, ..end(None, &[], "") };
+        let remedies = BTreeSet::from(["workqueues".to_owned()]);
+        let symptoms = BTreeMap::from([("kworker".to_owned(), "9 times".to_owned())]);
+        let bad = MeasuredEnd { remedies, symptoms, ..good.clone() };
+        let (request, _) = compare(good, bad, RebootPermission::Denied);
+        assert_eq!(options(&request), ["workqueues off"]);
+        let symptom = ("interrupted by kworker".to_owned(), DifferenceRole::Symptom);
+        assert_eq!(roles(&request)[1], symptom);
+    }
+
+    #[test]
+    fn what_cannot_be_set_here_is_listed_with_the_reason() {
+        let good = MeasuredEnd {
+            kernel: Some("6.1".to_owned()),
+            machine: BTreeMap::from([("turbo".to_owned(), "off".to_owned())]),
+            ..end(Some(true), &[], "nohz_full=2 quiet")
+        };
+        let bad = MeasuredEnd {
+            machine: BTreeMap::from([("turbo".to_owned(), "on".to_owned())]),
+            ..end(Some(true), &[], "nohz_full=3 quiet nohlt")
+        };
+        let (request, matrix) = compare(good.clone(), bad.clone(), RebootPermission::Denied);
+        let mut wanted = vec![
+            ("kernel".to_owned(), DifferenceRole::OtherKernel),
+            ("kernel parameter nohlt".to_owned(), DifferenceRole::NeedsReboot),
+            ("kernel parameter nohz_full".to_owned(), DifferenceRole::NeedsReboot),
+            ("turbo".to_owned(), DifferenceRole::Suspect),
+        ];
+        assert_eq!(roles(&request), wanted);
+        assert_eq!(matrix, Err(ListedReason::NothingToSet));
+        let (request, matrix) = compare(good.clone(), bad.clone(), RebootPermission::Granted);
+        wanted[1].1 = DifferenceRole::Tried;
+        wanted[2].1 = DifferenceRole::Tried;
+        assert_eq!(roles(&request), wanted);
+        assert_eq!(options(&request), ["nohlt", "nohz_full=3 instead of nohz_full=2"]);
+        let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
+        let boots: Vec<String> = matrix.rows.iter().map(|row| row.boot.join(" ")).collect();
+        assert_eq!(boots, ["nohz_full=2", "nohlt nohz_full=3"]);
+        let elsewhere = MeasuredEnd { processor: Some("Model B".to_owned()), ..bad };
+        let (_, matrix) = compare(good, elsewhere, RebootPermission::Granted);
+        assert!(matches!(matrix, Err(ListedReason::OtherMachine { .. })), "{matrix:?}");
+    }
 }

@@ -269,3 +269,63 @@ fn list_facts<T: Serialize>(facts: &T) -> BTreeMap<String, String> {
     });
     shown.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{self, ExperimentRow, ExperimentSetup};
+    use serde_json::{Value, json};
+
+    fn experiment() -> Value {
+        let row = |name: &str, shield, boot: &[&str]| ExperimentRow {
+            name: name.to_owned(),
+            shield,
+            tunables: BTreeMap::new(),
+            boot: boot.iter().map(|word| (*word).to_owned()).collect(),
+            missing: None,
+        };
+        let setup = ExperimentSetup {
+            kernel: Some("6.12".to_owned()),
+            cmdline: Some("quiet".to_owned()),
+            firmware: Some("F1".to_owned()),
+            settings: vec!["turbo is on".to_owned()],
+            ..ExperimentSetup::default()
+        };
+        json!({
+            "schema": experiment::SCHEMA, "name": "a", "version": "0", "state": "finished",
+            "began_s": 0, "ended_s": 1, "cpus": "3", "span_ns": 7, "warmup_ns": 1, "repeats": 1,
+            "boots": 1, "setup": setup,
+            "rows": [row("base", false, &[]), row("nohz", true, &["nohz_full=3"])],
+            "columns": [], "cells": [], "best": [], "effects": [], "notes": [],
+        })
+    }
+
+    #[test]
+    fn a_label_names_the_row_of_an_experiment() {
+        let text = experiment().to_string();
+        let end = MeasuredEnd::parse(&text, Some("nohz"), "a.json").unwrap();
+        assert_eq!(end.cmdline.as_deref(), Some("quiet nohz_full=3"));
+        assert_eq!((end.shielded, end.name.as_str()), (Some(true), "nohz of a.json"));
+        assert_eq!(end.machine.get("firmware").map(String::as_str), Some("F1"));
+        assert_eq!(end.machine.get("settings").map(String::as_str), Some("turbo is on"));
+        assert_eq!(end.measurement.unwrap().span_ns, 7);
+        let error = MeasuredEnd::parse(&text, None, "a.json").unwrap_err();
+        assert_eq!(error.message, "a.json has several rows");
+        assert_eq!(error.hints, ["name one: ROW=a.json; rows: base, nohz"]);
+        let error = MeasuredEnd::parse(&text, Some("nohlt"), "a.json").unwrap_err();
+        assert_eq!(error.message, "a.json has no row \"nohlt\"");
+    }
+
+    #[test]
+    fn a_label_names_a_document_of_a_report() {
+        let mut one = experiment();
+        one["rows"].as_array_mut().unwrap().truncate(1);
+        let entry = |label: &str| json!({ "label": label, "from": "x", "document": one });
+        let bundle = json!({ "schema": 1, "title": "", "documents": [entry("a"), entry("b")] });
+        let bundle = bundle.to_string();
+        assert_eq!(MeasuredEnd::parse(&bundle, Some("b"), "r").unwrap().shielded, Some(false));
+        let error = MeasuredEnd::parse(&bundle, None, "r").unwrap_err();
+        assert_eq!(error.message, "r has several measurements");
+        assert!(MeasuredEnd::parse("{}", None, "r").is_err());
+    }
+}

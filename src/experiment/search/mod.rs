@@ -17,7 +17,7 @@ pub use dry_run::{SearchDryRun, describe_search};
 pub use request::{
     FixedOption, FixedReason, SearchGoal, SearchKind, SearchOption, SearchRequest, combine,
 };
-pub use run::{TrialDocument, TrialMachine, TrialMeasurement, plan_trials, run_search};
+pub use run::{TrialDocument, TrialMachine, TrialMeasurement, TrialPlan, plan_trials, run_search};
 pub use sequential::{GoalDecision, GoalTally, SequentialTest, TestEndRates};
 pub use subset::{
     GoalObservation, OptionSubset, SearchAim, SubsetEnd, SubsetSearch, SubsetTrial, TrialPurpose,
