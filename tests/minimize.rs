@@ -284,6 +284,8 @@ fn minimize(words: &[&str]) -> SearchRequest {
         goal: SearchGoal::MaxLatency { ns: 20_000 },
         base: base(),
         options: words.chain(tunables).collect(),
+        forced: TUNABLES.iter().map(|name| (*name).to_owned()).collect(),
+        shield_stays: false,
         fixed: Vec::new(),
         differences: Vec::new(),
     }

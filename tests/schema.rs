@@ -9,6 +9,7 @@ use cpushield::experiment::search::{
 use cpushield::experiment::{ExperimentSetup, Matrix, Schedule};
 use cpushield_linux::{CpuSet, sched};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -190,6 +191,8 @@ fn searches_match_their_schema_and_other_documents_do_not() {
         goal: SearchGoal::MaxLatency { ns: 20_000 },
         base: matrix.rows[0].clone(),
         options: vec![tunable("thp"), tunable("cpuset")],
+        forced: BTreeSet::new(),
+        shield_stays: false,
         fixed: vec![FixedOption {
             option: tunable("keep-affinities"),
             why: FixedReason::Bookkeeping,

@@ -4,7 +4,7 @@
 use super::between_ends::{EndMeasurement, MeasuredEnd};
 use super::experiment_machine::LiveExperimentMachine;
 use super::machine_survey::survey_machine;
-use super::minimize::list_tunables;
+use super::minimize::{list_forced, list_tunables};
 use super::run_experiment::{
     ExperimentResults, check_and_begin, choose_cpus, claim_experiment, describe_setup, now_s,
     run_schedule,
@@ -163,6 +163,8 @@ fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSea
         goal: *goal,
         base,
         options: found.options,
+        shield_stays: found.shield_stays,
+        forced: list_forced(&good.tunables).chain(list_forced(&bad.tunables)).collect(),
         fixed: Vec::new(),
         differences: found.differences,
     };
@@ -188,6 +190,8 @@ fn find_other_machine(machine: &Machine, ends: &[&MeasuredEnd]) -> Option<Listed
 struct FoundDifferences {
     differences: Vec<Difference>,
     options: Vec<SearchOption>,
+    /// Whether both ends have tunables in common.
+    shield_stays: bool,
 }
 
 impl FoundDifferences {
@@ -270,9 +274,13 @@ impl FoundDifferences {
         }
         let by_default =
             list_active_tunables(&MeasuredEnd::default(), BTreeMap::new(), machine, measurement)?;
-        let both = one.intersection(&other).map(|name| (name.clone(), true));
+        let forced: BTreeSet<String> =
+            list_forced(&good.tunables).chain(list_forced(&bad.tunables)).collect();
+        let both = one.intersection(&other).filter(|name| forced.contains(*name));
+        let both = both.map(|name| (name.clone(), true));
         let neither =
             by_default.iter().filter(|name| !one.contains(*name) && !other.contains(*name));
+        self.shield_stays = one.intersection(&other).next().is_some();
         Ok(both.chain(neither.map(|name| (name.clone(), false))).collect())
     }
 
@@ -498,10 +506,10 @@ mod tests {
         let (request, matrix) = compare(good, bad, RebootPermission::Denied);
         assert_eq!(options(&request), ["kthreads off"]);
         assert_eq!(roles(&request), [("tunable kthreads".to_owned(), DifferenceRole::Tried)]);
-        // What both have is on in every configuration, and what neither has is off.
-        assert_eq!(request.base.tunables.get("cpuset"), Some(&true));
+        // What both have by default stays as it is.
+        assert_eq!(request.base.tunables, BTreeMap::new());
         let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
-        assert_eq!(matrix.rows[0].tunables.get("kthreads"), Some(&true));
+        assert_eq!(matrix.rows[0].tunables.get("kthreads"), None);
         assert_eq!(matrix.rows[1].tunables.get("kthreads"), Some(&false));
         assert_eq!(matrix.columns[0].name, "a \"quoted\" name");
     }

@@ -20,6 +20,7 @@ use crate::registry::nearest;
 use crate::survey::Machine;
 use crate::tunables::TUNABLES;
 use cpushield_linux::{CpuSet, Host};
+use std::collections::BTreeMap;
 use std::path::{Path, absolute};
 
 /// Tunables that prevent nothing. Undo and the instruments need them.
@@ -121,7 +122,14 @@ fn make_search(
     }
     let kind = SearchKind::Minimize { row: row.name.clone() };
     let (goal, differences) = (*goal, Vec::new());
-    Ok((SearchRequest { kind, goal, base, options, fixed, differences }, cpus))
+    // The search forces these options itself, on or off.
+    let forced = list_forced(&base.tunables).collect();
+    let mut base = base;
+    let shield_stays = !options.iter().any(|option| matches!(option, SearchOption::Tunable { .. }));
+    base.tunables.retain(|name, _| !options.contains(&tunable_on(name.clone())));
+    let request =
+        SearchRequest { kind, goal, base, options, forced, shield_stays, fixed, differences };
+    Ok((request, cpus))
 }
 
 /// The row of this name; otherwise the last row that can be measured without permission that was
@@ -144,6 +152,11 @@ fn choose_row<'a>(
             None => failure.hint(format!("rows: {}", known.join(", "))),
         }
     })
+}
+
+/// The tunables that are forced on.
+pub(super) fn list_forced(tunables: &BTreeMap<String, bool>) -> impl Iterator<Item = String> + '_ {
+    tunables.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone())
 }
 
 fn tunable_on(name: String) -> SearchOption {

@@ -298,7 +298,7 @@ pub fn collect_search(
         decision: trial.decision,
     });
     let options = request.options.iter().enumerate().map(|(index, option)| {
-        let (state, trial) = find_fate(index, &search.trials, search.end.as_ref());
+        let (state, trial) = find_fate(index, request, &search.trials, search.end.as_ref());
         OptionFate { option: option.clone(), state, trial }
     });
     OptionSearch {
@@ -340,13 +340,14 @@ fn is_minimize(request: &SearchRequest) -> bool {
 /// The result of an option, and the trial that shows it.
 fn find_fate(
     option: usize,
+    request: &SearchRequest,
     trials: &[SubsetTrial],
     end: Option<&SubsetEnd>,
 ) -> (OptionState, Option<usize>) {
     // The first trial whose set was kept without the option shows that it is superfluous.
     let last_kept = |least: &OptionSubset| {
         trials.iter().position(|trial| {
-            trial.purpose != TrialPurpose::AllOptions
+            trial.decision == Some(request.aim().keeps)
                 && least.is_subset(&trial.options)
                 && !trial.options.contains(&option)
         })

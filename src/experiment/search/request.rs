@@ -8,6 +8,7 @@ use super::subset::{
 use crate::experiment::between::Difference;
 use crate::experiment::{ExperimentRow, Matrix};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// What a search does.
@@ -22,6 +23,10 @@ pub struct SearchRequest {
     pub base: ExperimentRow,
     /// What is varied, in the order in which it is left out.
     pub options: Vec<SearchOption>,
+    /// Tunables that are requested by name wherever they are on; all others are on by default.
+    pub forced: BTreeSet<String>,
+    /// Whether the base keeps its shield when every tunable that is varied is off.
+    pub shield_stays: bool,
     /// What is not varied.
     pub fixed: Vec<FixedOption>,
     /// What differs between two documents; empty for [`SearchKind::Minimize`].
@@ -203,11 +208,18 @@ impl SearchRequest {
     #[must_use]
     pub fn row(&self, options: &OptionSubset) -> ExperimentRow {
         let mut row = self.base.clone();
+        let mut has_shield = self.shield_stays;
         for (index, option) in self.options.iter().enumerate() {
             let has = options.contains(&index);
             match option {
-                SearchOption::Tunable { name, on } => {
-                    row.tunables.insert(name.clone(), *on == has);
+                SearchOption::Tunable { name, on } if *on == has => {
+                    has_shield = true;
+                    if self.forced.contains(name) {
+                        row.tunables.insert(name.clone(), true);
+                    }
+                }
+                SearchOption::Tunable { name, .. } => {
+                    row.tunables.insert(name.clone(), false);
                 }
                 SearchOption::Parameter { word, given } if *given == has => {
                     row.boot.push(word.clone());
@@ -219,16 +231,11 @@ impl SearchRequest {
             }
         }
         // A shield without a single tunable would change nothing.
-        row.shield = row.shield && (self.fixes_shield() || row.tunables.values().any(|on| *on));
+        row.shield = row.shield && has_shield;
         if !row.shield {
             row.tunables.clear();
         }
         row
-    }
-
-    /// Whether no tunable is varied, so that the base keeps its shield.
-    fn fixes_shield(&self) -> bool {
-        !self.options.iter().any(|option| matches!(option, SearchOption::Tunable { .. }))
     }
 
     /// The name of a configuration in progress lines.
