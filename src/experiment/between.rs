@@ -131,6 +131,8 @@ pub enum ListedReason {
     },
     /// Changes need root.
     NotRoot,
+    /// Nothing differs.
+    NoDifference,
     /// Nothing that differs can be set without a reboot.
     NothingToSet,
     /// The documents do not say what was measured, so it cannot be repeated.
@@ -144,6 +146,7 @@ impl fmt::Display for ListedReason {
                 write!(f, "the documents are of another machine ({what}: {theirs}, here: {ours})")
             }
             ListedReason::NotRoot => f.write_str("only root can change this machine"),
+            ListedReason::NoDifference => f.write_str("the documents show no difference"),
             ListedReason::NothingToSet => {
                 f.write_str("none of the differences can be set here without a reboot")
             }

@@ -83,7 +83,8 @@ fn result(search: &OptionSearch) -> Vec<TextLine> {
             (TextTone::Doubt, names.join(", "))
         }
         Some(SearchEnd::NothingNeeded) => (TextTone::Good, "no option".to_owned()),
-        Some(_) => (TextTone::Doubt, "none".to_owned()),
+        Some(SearchEnd::Listed { .. }) => (TextTone::Doubt, "not searched for".to_owned()),
+        Some(_) => (TextTone::Doubt, "none found".to_owned()),
     };
     let label = match search.search {
         SearchKind::Minimize { .. } => "Least set: ",

@@ -171,6 +171,7 @@ fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSea
     let matrix = match (other_machine, measurement, search.options.is_empty()) {
         (Some(why), ..) => Err(why),
         (None, None, _) => Err(ListedReason::NoMeasurement),
+        (None, _, true) if search.differences.is_empty() => Err(ListedReason::NoDifference),
         (None, Some(_), true) => Err(ListedReason::NothingToSet),
         (None, Some(measurement), false) => Ok(make_matrix(&search, measurement)?),
     };

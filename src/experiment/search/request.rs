@@ -72,10 +72,16 @@ pub enum SearchGoal {
 impl fmt::Display for SearchGoal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            SearchGoal::MaxLatency { ns } if ns % 1_000_000 == 0 => {
+                write!(f, "no latency over {} ms", ns / 1_000_000)
+            }
             SearchGoal::MaxLatency { ns } if ns % 1_000 == 0 => {
                 write!(f, "no latency over {} µs", ns / 1_000)
             }
             SearchGoal::MaxLatency { ns } => write!(f, "no latency over {ns} ns"),
+            SearchGoal::MaxEntries { count: 0 } => {
+                f.write_str("no entry into the kernel on any measured CPU")
+            }
             SearchGoal::MaxEntries { count: 1 } => {
                 f.write_str("at most 1 entry into the kernel on each CPU")
             }
