@@ -114,6 +114,7 @@ impl Sim<'_> {
 
 impl ExperimentMachine for Sim<'_> {
     type Error = Dead;
+    type Measured = LatencyMeasurement;
 
     fn read_boot_id(&self) -> Result<String, Dead> {
         Ok(self.world.boot.to_string())
@@ -281,7 +282,8 @@ fn an_experiment_measures_everything_and_ends_in_the_original_state() {
     assert_eq!(seen, schedule.steps);
     assert_eq!(world.reboots as usize, schedule.reboots());
     is_as_it_was(&world, &schedule).unwrap();
-    assert_eq!(store.load_measurement(&ExperimentStore::measurement_file(0)).unwrap(), latency());
+    let first = ExperimentStore::measurement_file(0);
+    assert_eq!(store.load_measurement::<LatencyMeasurement>(&first).unwrap(), latency());
 }
 
 /// Interrupts the experiment at its n-th action, or its n-th write; `None` if there is none.

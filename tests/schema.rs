@@ -1,7 +1,15 @@
 //! The output of `--json` matches `docs/*.schema.json`, according to a validator of JSON schemas.
 
-use cpushield_linux::sched;
+use cpushield::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
+use cpushield::experiment::journal::ExperimentJournal;
+use cpushield::experiment::search::{
+    FixedOption, FixedReason, GoalObservation, OptionSearch, SearchGoal, SearchKind, SearchOption,
+    SearchRequest, TrialPlan, collect_search, list_only,
+};
+use cpushield::experiment::{ExperimentSetup, Matrix, Schedule};
+use cpushield_linux::{CpuSet, sched};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -162,4 +170,66 @@ fn verdicts_frames_and_latencies_match_their_schemas_and_other_documents_do_not(
     assert_eq!(validate(&python, "latency.schema.json", std::slice::from_ref(&latency)), ["valid"]);
     latency["series"][0].as_object_mut().unwrap().remove("missed");
     assert_ne!(validate(&python, "latency.schema.json", &[latency]), ["valid"]);
+}
+
+#[test]
+fn searches_match_their_schema_and_other_documents_do_not() {
+    let Some(python) = python() else { return };
+    let row = "[[row]]\nname = \"all\"\nshield = true\n";
+    let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
+    let text = format!("{row}{column}");
+    let matrix = Matrix::parse(&text, "m.toml").unwrap();
+    let tunable = |name: &str| SearchOption::Tunable { name: name.to_owned(), on: true };
+    let difference = |role| Difference {
+        what: DifferenceSubject::Kernel,
+        good: Some("6.1".to_owned()),
+        bad: None,
+        role,
+    };
+    let request = SearchRequest {
+        kind: SearchKind::Minimize { row: "all".to_owned() },
+        goal: SearchGoal::MaxLatency { ns: 20_000 },
+        base: matrix.rows[0].clone(),
+        options: vec![tunable("thp"), tunable("cpuset")],
+        forced: BTreeSet::new(),
+        shield_stays: false,
+        fixed: vec![FixedOption {
+            option: tunable("keep-affinities"),
+            why: FixedReason::Bookkeeping,
+        }],
+        differences: vec![difference(DifferenceRole::OtherKernel)],
+    };
+    let mut observations = Vec::new();
+    let plan = loop {
+        let search = request.replay(&observations);
+        if search.end.is_some() {
+            let rows = search.trials.iter().map(|trial| request.row(&trial.options)).collect();
+            let schedule = Schedule { boots: Vec::new(), steps: Vec::new() };
+            break TrialPlan { search, rows, schedule };
+        }
+        let has_cpuset = search.trials.last().unwrap().options.contains(&1);
+        observations.push(match has_cpuset {
+            true => GoalObservation::Met { figure: 9 },
+            false => GoalObservation::Missed { figure: 90_000 },
+        });
+    };
+    let journal = ExperimentJournal::new("m.toml".to_owned(), text, CpuSet::single(3), 1);
+    let search = collect_search(&request, &matrix, &journal, &plan);
+    let listed = list_only(
+        &request,
+        "between".to_owned(),
+        ExperimentSetup::default(),
+        ListedReason::NothingToSet,
+    );
+    let found = serde_json::to_value(&search).unwrap();
+    assert_eq!(found["end"]["end"], "least-set", "{found}");
+    let read: OptionSearch = serde_json::from_value(found.clone()).unwrap();
+    assert_eq!(read, search);
+    let mut documents = vec![found, serde_json::to_value(listed).unwrap()];
+    assert_eq!(validate(&python, "search.schema.json", &documents), ["valid", "valid"]);
+    // Control: the validator can reject.
+    documents[0]["options"][0]["state"] = Value::from("unneeded");
+    documents[1].as_object_mut().unwrap().remove("goal");
+    let answers = validate(&python, "search.schema.json", &documents);
+    assert!(answers.iter().all(|answer| answer != "valid"), "{answers:?}");
 }

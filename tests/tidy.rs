@@ -56,8 +56,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "load", "plan", "policy", "quote", "run", "survey", "verify",
     ]),
     ("experiment", &[
-        "boot", "compare", "latency", "load", "policy", "quote", "registry", "tunables",
-        "with_text",
+        "boot", "compare", "documents", "latency", "load", "policy", "quote", "registry",
+        "tunables", "with_text",
     ]),
     ("trace", &["causes", "documents", "policy"]),
     ("observe", &["causes", "documents", "trace", "worker"]),

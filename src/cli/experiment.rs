@@ -1,12 +1,19 @@
 //! `cpushield experiment`: runs a matrix of configurations and measurements.
 
 use super::GlobalArgs;
+use super::input;
 use super::paint::on_terminal;
 use crate::experiment::RebootPermission;
-use crate::failure::Failure;
+use crate::experiment::search::{OptionSearch, SearchEnd, SearchGoal};
+use crate::failure::{Failure, FailureKind};
 use crate::report::experiment as report;
+use crate::report::option_search;
 use crate::ui::Ui;
-use crate::workflow::run_experiment::{self, ExperimentFile};
+use crate::workflow::WorkContext;
+use crate::workflow::between::{self, BetweenDryRun, BetweenRequest};
+use crate::workflow::between_ends::MeasuredEnd;
+use crate::workflow::minimize::{self, MinimizeRequest};
+use crate::workflow::run_experiment::{self, ExperimentFile, ExperimentResults};
 use std::path::PathBuf;
 
 /// Measure many configurations, across reboots, and report which is best
@@ -17,20 +24,53 @@ use std::path::PathBuf;
 /// machine is in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(group = clap::ArgGroup::new("subject"))]
+#[command(group = clap::ArgGroup::new("search"))]
+#[command(group = clap::ArgGroup::new("goal"))]
 pub struct ExperimentArgs {
     /// TOML file with the rows and columns
-    #[arg(value_name = "FILE", group = "what")]
+    #[arg(value_name = "FILE", groups = ["what", "subject"])]
     file: Option<PathBuf>,
     /// Show the order, the duration and the number of reboots, and do nothing
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "subject")]
     dry_run: bool,
     /// Reboot the machine automatically for rows with kernel parameters; without this option, those
     /// rows are skipped
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "subject")]
     reboot: bool,
     /// Write the results as JSON to this file at the end
-    #[arg(long, short, value_name = "FILE", requires = "file")]
+    #[arg(long, short, value_name = "FILE", requires = "subject")]
     output: Option<PathBuf>,
+    /// Find the least set of options of a row that meets the goal (--max or --max-entries)
+    ///
+    /// Each option is left out once: first kernel parameters, then tunables, the riskiest first.
+    /// Each configuration is measured until an exact test decides. Passes repeat until no option
+    /// of the result can be left out alone.
+    #[arg(long, requires = "file", requires = "goal", group = "search")]
+    minimize: bool,
+    /// The row that --minimize starts from [default: the last row that can be measured]
+    #[arg(long, value_name = "NAME", requires = "minimize")]
+    row: Option<String>,
+    /// List what differs between two documents and bisect what cpushield can set (--max or
+    /// --max-entries)
+    ///
+    /// GOOD met the goal and BAD missed it. Both are files of `latency`, `verify`, `experiment` or
+    /// `report` with --json. LABEL=FILE names a row of an experiment or a label of a report. Both
+    /// ends are measured again first. What cannot be set here is listed only.
+    #[arg(
+        long,
+        value_names = ["GOOD", "BAD"],
+        num_args = 2,
+        requires = "goal",
+        groups = ["what", "subject", "search"]
+    )]
+    between: Option<Vec<String>>,
+    /// Goal: no latency is longer
+    #[arg(long, value_name = "TIME", group = "goal", requires = "search", value_parser = input::span_ns)]
+    max: Option<u64>,
+    /// Goal: no measured CPU enters the kernel more often in one measurement
+    #[arg(long, value_name = "N", group = "goal", requires = "search", value_parser = input::amount)]
+    max_entries: Option<u64>,
     /// Resume an interrupted run
     #[arg(long, group = "what")]
     resume: bool,
@@ -46,6 +86,11 @@ impl ExperimentArgs {
     fn reboot_permission(&self) -> RebootPermission {
         if self.reboot { RebootPermission::Granted } else { RebootPermission::Denied }
     }
+
+    fn goal(&self) -> Option<SearchGoal> {
+        let latency = self.max.map(|ns| SearchGoal::MaxLatency { ns });
+        latency.or(self.max_entries.map(|count| SearchGoal::MaxEntries { count }))
+    }
 }
 
 /// Runs the subcommand.
@@ -57,25 +102,103 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         true => global.open(ui)?,
         false => global.open_live(ui)?,
     };
-    if args.status {
-        let experiment = run_experiment::read_results(&work)?;
-        return ui.show(&experiment, || on_terminal(ui, &report::blocks(&experiment)));
-    }
     let reboot = args.reboot_permission();
-    let experiment = match &args.file {
-        Some(file) if args.dry_run => {
-            let dry_run = run_experiment::dry_run(&work, &ExperimentFile::read(file)?, reboot)?;
-            return ui.show(&dry_run, || on_terminal(ui, &report::dry_run_blocks(&dry_run)));
-        }
+    if let (Some([good, bad]), Some(goal)) = (args.between.as_deref(), args.goal()) {
+        let (good, bad) = (MeasuredEnd::read(good)?, MeasuredEnd::read(bad)?);
+        return run_between(&work, args, &BetweenRequest { good, bad, goal, reboot });
+    }
+    let results = match &args.file {
         Some(file) => {
             let file = ExperimentFile::read(file)?;
+            if let (true, Some(goal)) = (args.minimize, args.goal()) {
+                let row = args.row.clone();
+                let request = MinimizeRequest { file, row, goal, reboot };
+                return run_minimize(&work, args, &request);
+            }
+            if args.dry_run {
+                let dry_run = run_experiment::dry_run(&work, &file, reboot)?;
+                return ui.show(&dry_run, || on_terminal(ui, &report::dry_run_blocks(&dry_run)));
+            }
             run_experiment::start(&work, file, reboot, args.output.as_deref())?
+        }
+        None if args.status => {
+            // A result that was shown before is no failure now.
+            return show_results(ui, &run_experiment::read_results(&work)?);
         }
         None if args.stop => run_experiment::stop(&work)?,
         None => run_experiment::resume(&work)?,
     };
-    match experiment {
-        Some(experiment) => ui.show(&experiment, || on_terminal(ui, &report::blocks(&experiment))),
-        None => Ok(()),
+    finish(ui, results)
+}
+
+fn run_minimize(
+    work: &WorkContext<'_>,
+    args: &ExperimentArgs,
+    request: &MinimizeRequest,
+) -> Result<(), Failure> {
+    let ui = work.ui;
+    if args.dry_run {
+        let dry_run = minimize::dry_run(work, request)?;
+        return ui.show(&dry_run, || on_terminal(ui, &option_search::dry_run_blocks(&dry_run)));
+    }
+    finish(ui, minimize::start(work, request, args.output.as_deref())?)
+}
+
+fn run_between(
+    work: &WorkContext<'_>,
+    args: &ExperimentArgs,
+    request: &BetweenRequest,
+) -> Result<(), Failure> {
+    let ui = work.ui;
+    if !args.dry_run {
+        return finish(ui, between::start(work, request, args.output.as_deref())?);
+    }
+    match between::dry_run(work, request)? {
+        BetweenDryRun::List(results) => show_results(ui, &results),
+        BetweenDryRun::Search(dry_run) => {
+            ui.show(&dry_run, || on_terminal(ui, &option_search::dry_run_blocks(&dry_run)))
+        }
+    }
+}
+
+/// Shows results, if there are any, and fails where a search found nothing.
+fn finish(ui: &Ui, results: Option<ExperimentResults>) -> Result<(), Failure> {
+    let Some(results) = results else { return Ok(()) };
+    show_results(ui, &results)?;
+    match &results {
+        ExperimentResults::Matrix(_) => Ok(()),
+        ExperimentResults::Search(search) => check_found(search),
+    }
+}
+
+fn show_results(ui: &Ui, results: &ExperimentResults) -> Result<(), Failure> {
+    ui.show(results, || {
+        let blocks = match results {
+            ExperimentResults::Matrix(experiment) => report::blocks(experiment),
+            ExperimentResults::Search(search) => option_search::blocks(search),
+        };
+        on_terminal(ui, &blocks)
+    })
+}
+
+/// Succeeds if a search found a set, has not ended, or only lists differences.
+fn check_found(search: &OptionSearch) -> Result<(), Failure> {
+    let found = search.end.as_ref().is_none_or(|end| match end {
+        SearchEnd::LeastSet
+        | SearchEnd::SomeUndecided
+        | SearchEnd::NothingNeeded
+        | SearchEnd::Culprits
+        | SearchEnd::CulpritsUndecided
+        | SearchEnd::Listed { .. } => true,
+        SearchEnd::NotSufficient
+        | SearchEnd::SufficiencyUnknown
+        | SearchEnd::NotConfirmed
+        | SearchEnd::BadNotReproduced
+        | SearchEnd::GoodNotReproduced
+        | SearchEnd::CulpritsNotConfirmed => false,
+    });
+    match (&search.end, found) {
+        (Some(end), false) => Err(Failure::new(FailureKind::DoesNotHold, end.to_string())),
+        _ => Ok(()),
     }
 }

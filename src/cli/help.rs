@@ -177,6 +177,14 @@ const EXAMPLES: &[(&str, &[HelpExample])] = &[
             ("cpushield experiment lathe.toml --dry-run", "show the order and the duration"),
             ("cpushield experiment lathe.toml --reboot -o result.json", "measure across reboots"),
             ("cpushield experiment --status", "show the results so far"),
+            (
+                "cpushield experiment lathe.toml --minimize --max 20us",
+                "find the options that are needed",
+            ),
+            (
+                "cpushield experiment --between good.json bad.json --max 20us",
+                "find what broke the goal",
+            ),
         ],
     ),
     (

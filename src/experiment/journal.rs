@@ -2,9 +2,10 @@
 //! the experiment can be resumed after a kill, a crash or a power failure. Each measurement has a
 //! file next to it.
 
+use super::search::SearchRequest;
 use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission};
-use crate::latency::LatencyMeasurement;
 use cpushield_linux::{CpuSet, Error, Store};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +36,9 @@ pub struct ExperimentJournal {
     pub reboot: RebootPermission,
     /// The file for the results, as an absolute path; `None` when none was requested.
     pub output: Option<String>,
+    /// What is searched for, instead of measuring the rows of the matrix; `None` for a matrix.
+    #[serde(default)]
+    pub search: Option<SearchRequest>,
     /// CPUs that are measured.
     pub cpus: CpuSet,
     /// CPUs of the shield in rows that have one, with the siblings that stay idle.
@@ -166,6 +170,7 @@ impl ExperimentJournal {
             matrix,
             reboot: RebootPermission::Denied,
             output: None,
+            search: None,
             shielded: cpus.clone(),
             cpus,
             began_s,
@@ -256,13 +261,13 @@ impl ExperimentStore {
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn save_measurement(
+    pub fn save_measurement<T: Serialize>(
         &self,
         step: usize,
-        latency: &LatencyMeasurement,
+        measured: &T,
     ) -> Result<String, Error> {
         let file = ExperimentStore::measurement_file(step);
-        let text = serde_json::to_string(latency).unwrap_or_default();
+        let text = serde_json::to_string(measured).unwrap_or_default();
         self.store.replace(&file, (text + "\n").as_bytes())?;
         Ok(file)
     }
@@ -271,7 +276,7 @@ impl ExperimentStore {
     ///
     /// # Errors
     /// A sentence that names the file.
-    pub fn load_measurement(&self, file: &str) -> Result<LatencyMeasurement, String> {
+    pub fn load_measurement<T: DeserializeOwned>(&self, file: &str) -> Result<T, String> {
         let path = self.store.path(file);
         let bytes = self.store.read(file).map_err(|error| error.to_string())?;
         let bytes = bytes.ok_or_else(|| format!("{path}: it is gone"))?;

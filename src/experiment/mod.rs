@@ -2,6 +2,7 @@
 //! under each configuration, interleaved and repeated, with reboots where a configuration has
 //! kernel parameters.
 
+pub mod between;
 mod document;
 pub mod journal;
 mod judge;
@@ -10,6 +11,7 @@ mod reason;
 mod results;
 pub mod run;
 pub mod schedule;
+pub mod search;
 mod summary;
 pub mod unit;
 

@@ -6,6 +6,7 @@ use super::{
     Experiment, ExperimentCell, ExperimentNote, ExperimentRow, ExperimentState, Matrix,
     MissedRepetition, MissingReason, SCHEMA, Schedule, make_schedule, summarize,
 };
+use crate::latency::LatencyMeasurement;
 
 /// Collects the results of an experiment so far.
 #[must_use]
@@ -82,13 +83,15 @@ fn collect_cell(
             Some(StepEnd::Missing { why }) => {
                 cell.missing.push(MissedRepetition { round, why: why.clone() });
             }
-            Some(StepEnd::Measured { file }) => match store.load_measurement(file) {
-                Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
-                Err(why) => {
-                    let why = MissingReason::MeasurementUnreadable { why };
-                    cell.missing.push(MissedRepetition { round, why });
+            Some(StepEnd::Measured { file }) => {
+                match store.load_measurement::<LatencyMeasurement>(file) {
+                    Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
+                    Err(why) => {
+                        let why = MissingReason::MeasurementUnreadable { why };
+                        cell.missing.push(MissedRepetition { round, why });
+                    }
                 }
-            },
+            }
         }
     }
     cell

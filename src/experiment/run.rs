@@ -7,7 +7,7 @@
 
 use super::journal::{BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
 use super::{BootMismatch, MeasurementStep, MissingReason, Schedule};
-use crate::latency::LatencyMeasurement;
+use serde::Serialize;
 
 /// How often the machine reboots for a step, and how often a step is measured.
 const TRIES: u32 = 2;
@@ -33,6 +33,8 @@ impl<E> From<E> for MachineTrouble<E> {
 pub trait ExperimentMachine {
     /// An error after which the experiment cannot continue.
     type Error: From<cpushield_linux::Error>;
+    /// The document of a measurement.
+    type Measured: Serialize;
 
     /// Reads the kernel's identifier of the current boot.
     ///
@@ -93,7 +95,7 @@ pub trait ExperimentMachine {
     fn measure(
         &mut self,
         step: &MeasurementStep,
-    ) -> Result<LatencyMeasurement, MachineTrouble<Self::Error>>;
+    ) -> Result<Self::Measured, MachineTrouble<Self::Error>>;
 }
 
 /// How a run of the experiment ended.
@@ -124,25 +126,42 @@ pub fn run_remaining<M: ExperimentMachine>(
     journal: &mut ExperimentJournal,
     schedule: &Schedule,
 ) -> Result<ExperimentEnd, M::Error> {
+    if let Some(end) = run_open_steps(machine, store, journal, schedule)? {
+        return Ok(end);
+    }
+    ScheduleWalk { machine, store, journal, schedule }.finish()
+}
+
+/// Runs the steps that have no end yet, and stays in the last boot. Returns how the run ends;
+/// `None` when every step has an end.
+///
+/// # Errors
+/// As [`run_remaining`].
+pub fn run_open_steps<M: ExperimentMachine>(
+    machine: &mut M,
+    store: &ExperimentStore,
+    journal: &mut ExperimentJournal,
+    schedule: &Schedule,
+) -> Result<Option<ExperimentEnd>, M::Error> {
     machine.undo_shield()?;
     let mut walk = ScheduleWalk { machine, store, journal, schedule };
     if walk.journal.phase != ExperimentPhase::Running {
         walk.machine.disable_resume_at_boot()?;
-        return Ok(ExperimentEnd::Finished);
+        return Ok(Some(ExperimentEnd::Finished));
     }
     if let Some(mismatch) = walk.locate_boot()? {
-        return Ok(ExperimentEnd::Elsewhere(mismatch));
+        return Ok(Some(ExperimentEnd::Elsewhere(mismatch)));
     }
     while let Some((n, step)) = walk.next_step(|_| true) {
         let ended = match step.boot == walk.current_boot() {
             true => walk.measure_step(n, &step)?,
             false => walk.boot_for_step(n, &step)?,
         };
-        if let Some(ended) = ended {
+        if ended.is_some() {
             return Ok(ended);
         }
     }
-    walk.finish()
+    Ok(None)
 }
 
 /// Ends an experiment early and restores everything. Returns whether the kernel still runs with
@@ -300,8 +319,8 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         tries.boot_id = Some(now);
         self.save()?;
         match self.machine.measure(step) {
-            Ok(latency) => {
-                let file = self.store.save_measurement(n, &latency)?;
+            Ok(measured) => {
+                let file = self.store.save_measurement(n, &measured)?;
                 self.journal.ends.insert(n, StepEnd::Measured { file });
             }
             Err(MachineTrouble::Cell(why)) => {

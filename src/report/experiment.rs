@@ -8,8 +8,8 @@ use super::blocks::{
 };
 use super::table::{many, span};
 use crate::experiment::{
-    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRun, ExperimentState, OptionEffect,
-    RankedFigure,
+    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRun, ExperimentSetup, ExperimentState,
+    OptionEffect, RankedFigure,
 };
 use crate::plan::named;
 
@@ -17,7 +17,7 @@ use crate::plan::named;
 #[must_use]
 pub fn blocks(experiment: &Experiment) -> Vec<ReportBlock> {
     let mut lines = vec![headline(experiment)];
-    lines.extend(environment(experiment));
+    lines.extend(environment(&experiment.setup));
     let mut blocks = vec![
         ReportBlock::Lines(lines),
         ReportBlock::Space,
@@ -81,7 +81,7 @@ pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
 }
 
 /// A time span in minutes or hours.
-fn long_span(ns: u64) -> String {
+pub(super) fn long_span(ns: u64) -> String {
     let minutes = ns / 60_000_000_000;
     match minutes {
         0 | 1 => span(ns),
@@ -107,8 +107,7 @@ fn headline(experiment: &Experiment) -> TextLine {
 }
 
 /// The machine, its firmware and its kernel: a line for each fact that is known.
-fn environment(experiment: &Experiment) -> Vec<TextLine> {
-    let setup = &experiment.setup;
+pub(super) fn environment(setup: &ExperimentSetup) -> Vec<TextLine> {
     let mut kernel = setup.kernel.clone();
     if let (Some(kernel), Some(true)) = (&mut kernel, setup.realtime) {
         kernel.push_str(" (PREEMPT_RT)");

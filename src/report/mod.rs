@@ -12,6 +12,7 @@ mod lint;
 pub mod linuxcnc;
 pub mod machine;
 pub mod moment;
+pub mod option_search;
 pub mod page;
 pub mod plan;
 pub mod price;

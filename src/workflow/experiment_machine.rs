@@ -86,12 +86,19 @@ impl LiveExperimentMachine<'_> {
         self.work.host.exists("/run/systemd/system")
     }
 
-    /// Measures a column in the shield of a row.
-    fn measure_shielded(
-        &mut self,
+    /// Measures in the configuration of a row. Returns the measurement, and the tunables whose
+    /// changes the kernel refused.
+    pub fn measure_in_row<T>(
+        &self,
         row: &ExperimentRow,
-        column: &ExperimentColumn,
-    ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
+        measure: impl FnOnce(Option<ShieldPlacement>) -> Result<T, MachineTrouble<Failure>>,
+    ) -> Result<(T, Vec<String>), MachineTrouble<Failure>> {
+        if signal::stopped_by().is_some() {
+            return Err(MachineTrouble::Stopped);
+        }
+        if !row.shield {
+            return measure(None).map(|measured| (measured, Vec::new()));
+        }
         let machine = survey(&self.work.host, &tunables::reads());
         let request =
             LiveExperimentMachine::request_for_row(self.matrix, row, Some(self.shielded.clone()));
@@ -101,28 +108,27 @@ impl LiveExperimentMachine<'_> {
         let _aside = step_aside(&self.work.host, &rest)?;
         let watchdog = UndoWatchdog::start(self.work)?;
         let origin = PlanOrigin { machine: &machine, request: &request };
-        let latency = self.apply_and_measure(plan, &origin, row, column);
+        let measured = self.apply_and_measure(plan, &origin, measure);
         // When this process ends, the watchdog undoes what could not be undone here.
-        match &latency {
+        match &measured {
             Err(MachineTrouble::Machine(_)) => drop(watchdog),
             _ => watchdog.dismiss(),
         }
-        latency
+        measured
     }
 
-    fn apply_and_measure(
+    fn apply_and_measure<T>(
         &self,
         plan: Plan,
         origin: &PlanOrigin<'_>,
-        row: &ExperimentRow,
-        column: &ExperimentColumn,
-    ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
+        measure: impl FnOnce(Option<ShieldPlacement>) -> Result<T, MachineTrouble<Failure>>,
+    ) -> Result<(T, Vec<String>), MachineTrouble<Failure>> {
         let (applied, plan) =
             apply_or_fall_back(&self.work.host, &self.work.store, plan, Some(origin), &mut |_| {})
                 .map_err(classify_apply_error)?;
         warn_of_nohz_full(self.work);
         let place = ShieldPlacement::new(&self.work.host, &plan);
-        let latency = self.measure_cell(row, column, Some(place));
+        let measured = measure(Some(place));
         // Take the shield down first, even if the measurement failed.
         let undone = apply::undo(&self.work.host, &self.work.store).map_err(Failure::from)?;
         if !undone.is_complete() {
@@ -131,21 +137,17 @@ impl LiveExperimentMachine<'_> {
             let failure = Failure::new(FailureKind::NotUndone, message);
             return Err(failure.hint("cpushield undo; then: cpushield experiment --resume").into());
         }
-        let mut latency = latency?;
-        for step in &applied.steps {
-            if matches!(step.done.outcome, Outcome::Refused { .. }) {
-                let tunable = step.tunable.clone();
-                latency.notes.push(LatencyNote::ChangeRefused { tunable });
-            }
-        }
-        Ok(latency)
+        let steps = applied.steps.iter();
+        let refused = steps.filter(|step| matches!(step.done.outcome, Outcome::Refused { .. }));
+        Ok((measured?, refused.map(|step| step.tunable.clone()).collect()))
     }
 
-    /// Measures a column on the machine as it is now.
-    fn measure_cell(
+    /// Measures a column on the machine as it is now; `max_ns` is the longest latency allowed.
+    pub fn measure_cell(
         &self,
         row: &ExperimentRow,
         column: &ExperimentColumn,
+        max_ns: Option<u64>,
         place: Option<ShieldPlacement>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let Some(instrument) = instruments::named(&column.instrument) else {
@@ -173,7 +175,7 @@ impl LiveExperimentMachine<'_> {
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 over_ns: column.over_ns.clone(),
-                max_ns: None,
+                max_ns,
                 cgroup: group,
                 guard,
                 store: self.work.store.clone(),
@@ -214,6 +216,7 @@ impl LiveExperimentMachine<'_> {
 
 impl ExperimentMachine for LiveExperimentMachine<'_> {
     type Error = Failure;
+    type Measured = LatencyMeasurement;
 
     fn read_boot_id(&self) -> Result<String, Failure> {
         Ok(self.work.host.read_line("/proc/sys/kernel/random/boot_id")?)
@@ -320,19 +323,16 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         &mut self,
         step: &MeasurementStep,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
-        if signal::stopped_by().is_some() {
-            return Err(MachineTrouble::Stopped);
-        }
         let row = self.matrix.rows.get(step.row);
         let column = self.matrix.columns.get(step.column);
         let (Some(row), Some(column)) = (row, column) else {
             return Err(Failure::new(FailureKind::Bug, "a step is outside the matrix").into());
         };
-        if row.shield {
-            self.measure_shielded(row, column)
-        } else {
-            self.measure_cell(row, column, None)
-        }
+        let (mut latency, refused) =
+            self.measure_in_row(row, |place| self.measure_cell(row, column, None, place))?;
+        let refused = refused.into_iter();
+        latency.notes.extend(refused.map(|tunable| LatencyNote::ChangeRefused { tunable }));
+        Ok(latency)
     }
 }
 

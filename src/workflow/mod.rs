@@ -3,6 +3,8 @@
 
 pub mod apply_shield;
 mod apply_with_fallback;
+pub mod between;
+pub mod between_ends;
 pub mod boot_parameters;
 mod checkpoint;
 pub mod comparison;
@@ -20,12 +22,14 @@ pub mod load_options;
 pub mod machine_survey;
 pub mod measure_latency;
 pub mod membership;
+pub mod minimize;
 mod page_text;
 mod price;
 pub mod report_material;
 pub mod run_experiment;
 pub mod run_program;
 pub mod saved_document;
+mod search_machine;
 pub mod shield_options;
 pub mod standing;
 pub mod take_down;

@@ -4,13 +4,15 @@
 use super::experiment_machine::LiveExperimentMachine;
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
+use super::search_machine::LiveSearchMachine;
 use super::undo_watchdog::EXPERIMENT_SHIELD;
 use super::{WorkContext, catch_stops, runs_as_root, standing};
 use crate::boot::{self, early};
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
+use crate::experiment::search::OptionSearch;
 use crate::experiment::{
     self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, RebootPermission, Schedule,
-    make_schedule,
+    make_schedule, search,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::instruments;
@@ -19,6 +21,7 @@ use crate::run::ShieldPlacement;
 use crate::survey::{Machine, survey};
 use crate::tunables;
 use cpushield_linux::{CpuSet, Host, Store, StoreLock, can_write, process, signal, write_document};
+use serde::Serialize;
 use std::path::{Path, absolute};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,9 +31,19 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The matrix of an experiment, and its file.
 #[derive(Debug)]
 pub struct ExperimentFile {
-    name: String,
-    text: String,
-    matrix: Matrix,
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) matrix: Matrix,
+}
+
+/// The results of an experiment, or of a search.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum ExperimentResults {
+    /// Of every row and column.
+    Matrix(Box<Experiment>),
+    /// Of a search.
+    Search(Box<OptionSearch>),
 }
 
 impl ExperimentFile {
@@ -65,7 +78,7 @@ pub fn start(
     file: ExperimentFile,
     reboot: RebootPermission,
     output: Option<&Path>,
-) -> Result<Option<Experiment>, Failure> {
+) -> Result<Option<ExperimentResults>, Failure> {
     let _lock = claim_experiment(&work.store, "an experiment is running")?;
     let ExperimentFile { name, text, matrix } = file;
     let journal = ExperimentJournal {
@@ -81,7 +94,7 @@ pub fn start(
 ///
 /// # Errors
 /// There is none, or as [`start`].
-pub fn resume(work: &WorkContext<'_>) -> Result<Option<Experiment>, Failure> {
+pub fn resume(work: &WorkContext<'_>) -> Result<Option<ExperimentResults>, Failure> {
     let _lock = claim_experiment(&work.store, "it is already running")?;
     match experiments(work).load()? {
         Some(journal) => run_schedule(work, journal),
@@ -93,14 +106,29 @@ pub fn resume(work: &WorkContext<'_>) -> Result<Option<Experiment>, Failure> {
 ///
 /// # Errors
 /// There is none, or its journal cannot be read.
-pub fn read_results(work: &WorkContext<'_>) -> Result<Experiment, Failure> {
-    let experiments = experiments(work);
-    let Some(journal) = experiments.load()? else { return Err(no_experiment()) };
-    let matrix = journal.parse_matrix()?;
-    Ok(experiment::collect_results(&journal, &matrix, &experiments))
+pub fn read_results(work: &WorkContext<'_>) -> Result<ExperimentResults, Failure> {
+    let Some(journal) = experiments(work).load()? else { return Err(no_experiment()) };
+    Ok(collect(work, &journal, &journal.parse_matrix()?))
 }
 
-fn experiments(work: &WorkContext<'_>) -> ExperimentStore {
+/// Collects the results so far.
+fn collect(
+    work: &WorkContext<'_>,
+    journal: &ExperimentJournal,
+    matrix: &Matrix,
+) -> ExperimentResults {
+    let store = experiments(work);
+    let Some(request) = &journal.search else {
+        let experiment = experiment::collect_results(journal, matrix, &store);
+        return ExperimentResults::Matrix(Box::new(experiment));
+    };
+    let columns = request.columns(matrix);
+    let plan = search::plan_trials(request, columns, journal, &store, &mut Vec::new());
+    let found = search::collect_search(request, matrix, journal, &plan);
+    ExperimentResults::Search(Box::new(found))
+}
+
+pub(super) fn experiments(work: &WorkContext<'_>) -> ExperimentStore {
     ExperimentStore::new(&work.state_dir)
 }
 
@@ -127,12 +155,12 @@ fn no_experiment() -> Failure {
     Failure::machine("there is no experiment").hint("start one: cpushield experiment FILE")
 }
 
-fn now_s() -> u64 {
+pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// Takes the lock for experiments; `held` is the message when another process holds it.
-fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, Failure> {
+pub(super) fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, Failure> {
     store.claim(EXPERIMENT_SHIELD).map_err(|error| match error.is_held() {
         true => Failure::machine(format!("{held}: {}", error.reason()))
             .hint("show its results: cpushield experiment --status")
@@ -142,7 +170,7 @@ fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, Failure> {
 }
 
 /// Checks everything that can be checked in advance, then writes the first journal.
-fn check_and_begin(
+pub(super) fn check_and_begin(
     work: &WorkContext<'_>,
     matrix: &Matrix,
     output: Option<&Path>,
@@ -174,20 +202,14 @@ fn check_and_begin(
     if schedule.steps.is_empty() {
         return Err(Failure::usage("nothing is left to measure").hint("allow reboots: --reboot"));
     }
-    let old_steps = old.and_then(|old| {
-        Some(
-            experiment::make_schedule(&old.parse_matrix().ok()?, RebootPermission::Granted)
-                .steps
-                .len(),
-        )
-    });
-    experiments.clear(old_steps.unwrap_or(0).max(schedule.steps.len()))?;
+    let steps_with_files = old.and_then(|old| Some(old.ends.last_key_value()?.0 + 1));
+    experiments.clear(steps_with_files.unwrap_or(0).max(schedule.steps.len()))?;
     experiments.save(&journal)?;
     Ok(journal)
 }
 
 /// Checks that the boot loader accepts the parameters and that each column can be measured.
-fn check_possible(machine: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
+pub(super) fn check_possible(machine: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
     for parameters in machine.schedule.boots.iter().skip(1) {
         machine.check_boot(parameters)?;
     }
@@ -232,7 +254,7 @@ fn check_unshielded(
 }
 
 /// Chooses the shielded CPUs, and those of them that are measured.
-fn choose_cpus(
+pub(super) fn choose_cpus(
     host: &Host,
     machine: &Machine,
     matrix: &Matrix,
@@ -276,7 +298,7 @@ fn choose_cpus(
 }
 
 /// Describes the hardware and the system, so that a reader can repeat the experiment.
-fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
+pub(super) fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
     let os = host.read("/etc/os-release").unwrap_or_default();
     let pretty = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let guest = machine.virt.guest == Some(true);
@@ -321,18 +343,28 @@ fn make_machine<'a>(
 }
 
 /// Runs the rest of the schedule and shows the results when it is finished.
-fn run_schedule(
+pub(super) fn run_schedule(
     work: &WorkContext<'_>,
     mut journal: ExperimentJournal,
-) -> Result<Option<Experiment>, Failure> {
+) -> Result<Option<ExperimentResults>, Failure> {
     let WorkContext { ui, host, .. } = work;
     let experiments = experiments(work);
     catch_stops()?;
     let matrix = journal.parse_matrix()?;
-    let schedule = make_schedule(&matrix, journal.reboot);
-    let mut machine = make_machine(work, &matrix, &schedule, &journal);
     let resume = "the results so far are saved; resume: cpushield experiment --resume";
-    let end = experiment::run_remaining(&mut machine, &experiments, &mut journal, &schedule)
+    let end = match journal.search.clone() {
+        None => {
+            let schedule = make_schedule(&matrix, journal.reboot);
+            let mut machine = make_machine(work, &matrix, &schedule, &journal);
+            experiment::run_remaining(&mut machine, &experiments, &mut journal, &schedule)
+        }
+        Some(request) => {
+            let mut machine = LiveSearchMachine::new(work, &matrix, &journal, request.goal);
+            let columns = request.columns(&matrix);
+            search::run_search(&mut machine, &experiments, &mut journal, &request, columns)
+        }
+    };
+    let end = end
         .map_err(|failure| failure.hint(resume).hint("or stop it: cpushield experiment --stop"))?;
     match end {
         ExperimentEnd::Finished => {}
@@ -360,13 +392,13 @@ fn run_schedule(
         journal.ended_s = Some(now_s());
         experiments.save(&journal)?;
     }
-    let experiment = experiment::collect_results(&journal, &matrix, &experiments);
+    let results = collect(work, &journal, &matrix);
     if let Some(file) = &journal.output {
-        let text = serde_json::to_string_pretty(&experiment).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&results).unwrap_or_default();
         write_document(Path::new(file), &(text + "\n"))?;
         ui.status(&format!("wrote {file}"));
     }
-    Ok(Some(experiment))
+    Ok(Some(results))
 }
 
 fn machine_changed(why: &str) -> Failure {
@@ -380,7 +412,7 @@ fn machine_changed(why: &str) -> Failure {
 ///
 /// # Errors
 /// There is none, or a change cannot be undone.
-pub fn stop(work: &WorkContext<'_>) -> Result<Option<Experiment>, Failure> {
+pub fn stop(work: &WorkContext<'_>) -> Result<Option<ExperimentResults>, Failure> {
     let WorkContext { ui, store, .. } = work;
     let experiments = experiments(work);
     let _lock = stop_running(store)?;
@@ -396,7 +428,13 @@ pub fn stop(work: &WorkContext<'_>) -> Result<Option<Experiment>, Failure> {
     };
     let matrix = journal.parse_matrix()?;
     if journal.phase == ExperimentPhase::Running {
-        let schedule = make_schedule(&matrix, journal.reboot);
+        let schedule = match &journal.search {
+            None => make_schedule(&matrix, journal.reboot),
+            Some(request) => {
+                let (columns, known) = (request.columns(&matrix), &mut Vec::new());
+                search::plan_trials(request, columns, &journal, &experiments, known).schedule
+            }
+        };
         let mut machine = make_machine(work, &matrix, &schedule, &journal);
         let needs_reboot = experiment::stop(&mut machine, &experiments, &mut journal, now_s())?;
         ui.status("stopped; all changes are undone");
@@ -406,7 +444,7 @@ pub fn stop(work: &WorkContext<'_>) -> Result<Option<Experiment>, Failure> {
             );
         }
     }
-    Ok(Some(experiment::collect_results(&journal, &matrix, &experiments)))
+    Ok(Some(collect(work, &journal, &matrix)))
 }
 
 /// Moves an unreadable journal away and undoes what does not need it.

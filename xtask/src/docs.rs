@@ -10,6 +10,7 @@ use cpushield::change::EffectTime;
 use cpushield::compare::Comparison;
 use cpushield::documents::evidence::VerifyDocument;
 use cpushield::experiment::Experiment;
+use cpushield::experiment::search::OptionSearch;
 use cpushield::latency::{INSTRUMENTS, LatencyMeasurement};
 use cpushield::live::LiveFrame;
 use cpushield::load::KINDS;
@@ -33,7 +34,7 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// The names and texts of the generated documents.
-fn files() -> [(&'static str, String); 12] {
+fn files() -> [(&'static str, String); 13] {
     [
         ("tunables.md", tunables_page()),
         ("boot.md", parameters_page()),
@@ -44,6 +45,7 @@ fn files() -> [(&'static str, String); 12] {
         ("fix.schema.json", schema::<FixReport>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<LatencyMeasurement>("cpushield latency --json")),
         ("experiment.schema.json", schema::<Experiment>("cpushield experiment --json")),
+        ("search.schema.json", schema::<OptionSearch>("cpushield experiment --minimize --json")),
         ("compare.schema.json", schema::<Comparison>("cpushield compare --json")),
         ("report.schema.json", schema::<DocumentBundle<'_>>("cpushield report --json")),
         ("watch.schema.json", schema::<LiveFrame>("A line of cpushield watch --json")),

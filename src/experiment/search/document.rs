@@ -1,0 +1,401 @@
+//! The [`OptionSearch`] document: what a search found, with the evidence for every option.
+
+use super::request::{FixedOption, SearchGoal, SearchKind, SearchOption, SearchRequest};
+use super::run::TrialPlan;
+use super::sequential::{GoalDecision, GoalTally, SequentialTest};
+use super::subset::{OptionSubset, SubsetEnd, SubsetTrial, TrialPurpose};
+use crate::experiment::between::{Difference, ListedReason};
+use crate::experiment::journal::{ExperimentJournal, ExperimentPhase};
+use crate::experiment::{
+    ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState, Matrix,
+};
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The version of the document's format.
+pub const SCHEMA: u32 = 1;
+
+/// The results of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OptionSearch {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
+    /// The name of the experiment.
+    pub name: String,
+    /// The version of cpushield that ran it.
+    pub version: String,
+    /// What it looks for.
+    pub search: SearchKind,
+    /// Whether it is unfinished, finished or stopped.
+    pub state: ExperimentState,
+    /// When it started, in seconds since 1970.
+    pub began_s: u64,
+    /// When it ended; `None` while it is unfinished.
+    pub ended_s: Option<u64>,
+    /// The CPUs that were measured.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub cpus: CpuSet,
+    /// The goal of each measurement.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchGoal>"))]
+    pub goal: SearchGoal,
+    /// The rule of each decision.
+    pub test: SequentialTest,
+    /// The duration of each measurement in nanoseconds.
+    pub span_ns: u64,
+    /// The duration of the warm-up in nanoseconds.
+    pub warmup_ns: u64,
+    /// What each measurement measures; empty where entries into the kernel are counted.
+    pub columns: Vec<ExperimentColumn>,
+    /// The machine and its software, before the first measurement.
+    pub setup: ExperimentSetup,
+    /// What was varied, with the result, in the order in which it was left out.
+    pub options: Vec<OptionFate>,
+    /// What was not varied.
+    pub fixed: Vec<FixedOption>,
+    /// What differs between the two documents; empty without two documents.
+    pub differences: Vec<Difference>,
+    /// Each configuration that was measured, in order, with its decision.
+    pub trials: Vec<SearchTrial>,
+    /// How the search ended; `None` while it is unfinished and when it was stopped.
+    #[serde(with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<SearchEnd>>")
+    )]
+    pub end: Option<SearchEnd>,
+    /// The configuration that was found; `None` when none was.
+    pub found: Option<ExperimentRow>,
+    /// Remarks.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<SearchNote>>"))]
+    pub notes: Vec<SearchNote>,
+}
+
+/// An option and its result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OptionFate {
+    /// The option.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchOption>"))]
+    pub option: SearchOption,
+    /// The result.
+    pub state: OptionState,
+    /// The index of the trial that shows it; `None` while it is open.
+    pub trial: Option<usize>,
+}
+
+/// The result of a search for one option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum OptionState {
+    /// It is part of the result: without it, the result changes.
+    Needed,
+    /// It is not part of the result.
+    LeftOut,
+    /// It stays, because the measurements without it do not decide.
+    NoAnswer,
+    /// The search has not ended, or ended before it was tried.
+    Open,
+}
+
+/// A configuration that was measured until a decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SearchTrial {
+    /// Its name.
+    pub name: String,
+    /// Why it was measured.
+    pub purpose: TrialPurpose,
+    /// The indexes of its options.
+    pub options: OptionSubset,
+    /// The indexes of the options that it leaves out of the set that was reached before.
+    pub left_out: OptionSubset,
+    /// The number of measurements by their result.
+    pub tally: GoalTally,
+    /// The figure of each measurement that counts: nanoseconds or entries into the kernel.
+    pub figures: Vec<u64>,
+    /// Why the last measurement that does not count is doubtful or was not possible.
+    pub trouble: Option<String>,
+    /// The decision; `None` while it is being measured.
+    pub decision: Option<GoalDecision>,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "end", rename_all = "kebab-case")]
+pub enum SearchEnd {
+    /// The least sufficient set was found, and every option of it is needed.
+    LeastSet,
+    /// The set is sufficient, but some of its options may be superfluous.
+    SomeUndecided,
+    /// No option is needed.
+    NothingNeeded,
+    /// Even with every option the goal is missed.
+    NotSufficient,
+    /// It is unknown whether the goal is met with every option.
+    SufficiencyUnknown,
+    /// The set that was found did not meet the goal in the end.
+    NotConfirmed,
+    /// The culprits were found.
+    Culprits,
+    /// Some of the culprits may be innocent.
+    CulpritsUndecided,
+    /// The bad end does not miss the goal now.
+    BadNotReproduced,
+    /// The good end does not meet the goal now.
+    GoodNotReproduced,
+    /// The culprits that were found did not break the goal in the end.
+    CulpritsNotConfirmed,
+    /// Nothing was measured: the differences are listed only.
+    Listed {
+        /// Why.
+        why: ListedReason,
+    },
+}
+
+impl fmt::Display for SearchEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SearchEnd::LeastSet => {
+                "this set is sufficient and 1-minimal: without any one of its options the goal is \
+                 missed"
+            }
+            SearchEnd::SomeUndecided => {
+                "this set is sufficient; the measurements do not decide whether all of it is \
+                 needed"
+            }
+            SearchEnd::NothingNeeded => "the goal is met without any option",
+            SearchEnd::NotSufficient => "the goal is missed even with every option",
+            SearchEnd::SufficiencyUnknown => {
+                "no answer: the measurements do not decide whether the goal is met with every \
+                 option"
+            }
+            SearchEnd::NotConfirmed => {
+                "no answer: measured again at the end, the set did not meet the goal; the machine \
+                 changed during the search"
+            }
+            SearchEnd::Culprits => {
+                "these differences together break the goal; without any one of them it is not \
+                 missed"
+            }
+            SearchEnd::CulpritsUndecided => {
+                "these differences together break the goal; the measurements do not decide whether \
+                 all of them are needed for that"
+            }
+            SearchEnd::BadNotReproduced => {
+                "the bad end does not miss the goal on this machine now, so its cause is not among \
+                 the differences that cpushield can set"
+            }
+            SearchEnd::GoodNotReproduced => {
+                "the good end does not meet the goal on this machine now, so the cause is not \
+                 among the differences that cpushield can set"
+            }
+            SearchEnd::CulpritsNotConfirmed => {
+                "no answer: measured again at the end, these differences did not break the goal; \
+                 the machine changed during the search"
+            }
+            SearchEnd::Listed { why } => return write!(f, "nothing was measured: {why}"),
+        })
+    }
+}
+
+/// A remark on a search.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "note", rename_all = "kebab-case")]
+pub enum SearchNote {
+    /// The measurements of a configuration with kernel parameters are of one boot.
+    OneBoot,
+    /// More decisions were made than those that share the error rate.
+    ManyDecisions {
+        /// How many.
+        decisions: usize,
+    },
+}
+
+impl fmt::Display for SearchNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SearchNote::OneBoot => f.write_str(
+                "measurements of one boot are not independent: what differs from boot to boot is \
+                 not part of the error rate",
+            ),
+            SearchNote::ManyDecisions { decisions } => write!(
+                f,
+                "{decisions} decisions were made, more than those that share the error rate of 5 %"
+            ),
+        }
+    }
+}
+
+/// The document of a search that only lists the differences.
+#[must_use]
+pub fn list_only(
+    request: &SearchRequest,
+    name: String,
+    setup: ExperimentSetup,
+    why: ListedReason,
+) -> OptionSearch {
+    let state = OptionState::Open;
+    let options = request.options.iter();
+    let options =
+        options.map(|option| OptionFate { option: option.clone(), state, trial: None }).collect();
+    OptionSearch {
+        schema: SCHEMA,
+        name,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        search: request.kind.clone(),
+        state: ExperimentState::Finished,
+        began_s: 0,
+        ended_s: None,
+        cpus: CpuSet::new(),
+        goal: request.goal,
+        test: request.test(),
+        span_ns: 0,
+        warmup_ns: 0,
+        columns: Vec::new(),
+        setup,
+        options,
+        fixed: request.fixed.clone(),
+        differences: request.differences.clone(),
+        trials: Vec::new(),
+        end: Some(SearchEnd::Listed { why }),
+        found: None,
+        notes: Vec::new(),
+    }
+}
+
+/// Collects the results of a search so far.
+#[must_use]
+pub fn collect_search(
+    request: &SearchRequest,
+    matrix: &Matrix,
+    journal: &ExperimentJournal,
+    plan: &TrialPlan,
+) -> OptionSearch {
+    let TrialPlan { search, rows, .. } = plan;
+    let found = match &search.end {
+        Some(SubsetEnd::Found { least, .. }) => Some(request.row(least)),
+        Some(SubsetEnd::NoOptionsSuffice) if is_minimize(request) => {
+            Some(request.row(&OptionSubset::new()))
+        }
+        _ => None,
+    };
+    let trials = search.trials.iter().zip(rows).map(|(trial, row)| SearchTrial {
+        name: row.name.clone(),
+        purpose: trial.purpose,
+        options: trial.options.clone(),
+        left_out: trial.left_out.clone(),
+        tally: trial.tally,
+        figures: trial.figures.clone(),
+        trouble: trial.trouble.clone(),
+        decision: trial.decision,
+    });
+    let options = request.options.iter().enumerate().map(|(index, option)| {
+        let (state, trial) = find_fate(index, request, &search.trials, search.end.as_ref());
+        OptionFate { option: option.clone(), state, trial }
+    });
+    OptionSearch {
+        schema: SCHEMA,
+        name: matrix.name.clone(),
+        version: journal.version.clone(),
+        search: request.kind.clone(),
+        state: match journal.phase {
+            ExperimentPhase::Running => ExperimentState::Unfinished,
+            ExperimentPhase::Finished => ExperimentState::Finished,
+            ExperimentPhase::Stopped => ExperimentState::Stopped,
+        },
+        began_s: journal.began_s,
+        ended_s: journal.ended_s,
+        cpus: journal.cpus.clone(),
+        goal: request.goal,
+        test: request.test(),
+        span_ns: matrix.span_ns,
+        warmup_ns: matrix.warmup_ns,
+        columns: match request.goal {
+            SearchGoal::MaxLatency { .. } => matrix.columns.clone(),
+            SearchGoal::MaxEntries { .. } => Vec::new(),
+        },
+        setup: journal.setup.clone(),
+        options: options.collect(),
+        fixed: request.fixed.clone(),
+        differences: request.differences.clone(),
+        trials: trials.collect(),
+        end: search.end.as_ref().map(|end| name_end(request, end)),
+        found: found.map(|row| ExperimentRow { name: "result".to_owned(), ..row }),
+        notes: list_notes(request, &search.trials),
+    }
+}
+
+fn is_minimize(request: &SearchRequest) -> bool {
+    matches!(request.kind, SearchKind::Minimize { .. })
+}
+
+/// The result of an option, and the trial that shows it.
+fn find_fate(
+    option: usize,
+    request: &SearchRequest,
+    trials: &[SubsetTrial],
+    end: Option<&SubsetEnd>,
+) -> (OptionState, Option<usize>) {
+    // The first trial whose set was kept without the option shows that it is superfluous.
+    let last_kept = |least: &OptionSubset| {
+        trials.iter().position(|trial| {
+            trial.decision == Some(request.aim().keeps)
+                && least.is_subset(&trial.options)
+                && !trial.options.contains(&option)
+        })
+    };
+    match end {
+        Some(SubsetEnd::Found { least, .. } | SubsetEnd::NotConfirmed { least, .. })
+            if !least.contains(&option) =>
+        {
+            (OptionState::LeftOut, last_kept(least))
+        }
+        Some(SubsetEnd::Found { least, undecided }) => {
+            let mut fewer = least.clone();
+            fewer.remove(&option);
+            let trial = trials.iter().position(|trial| trial.options == fewer);
+            match undecided.contains(&option) {
+                true => (OptionState::NoAnswer, trial),
+                false => (OptionState::Needed, trial),
+            }
+        }
+        Some(SubsetEnd::NoOptionsSuffice) if trials.len() > 1 => (OptionState::LeftOut, Some(1)),
+        _ => (OptionState::Open, None),
+    }
+}
+
+fn name_end(request: &SearchRequest, end: &SubsetEnd) -> SearchEnd {
+    match (is_minimize(request), end) {
+        (true, SubsetEnd::AllOptionsDiffer(GoalDecision::Missed)) => SearchEnd::NotSufficient,
+        (true, SubsetEnd::AllOptionsDiffer(_) | SubsetEnd::NoOptionsUndecided) => {
+            SearchEnd::SufficiencyUnknown
+        }
+        (true, SubsetEnd::NoOptionsSuffice) => SearchEnd::NothingNeeded,
+        (true, SubsetEnd::Found { undecided, .. }) if undecided.is_empty() => SearchEnd::LeastSet,
+        (true, SubsetEnd::Found { .. }) => SearchEnd::SomeUndecided,
+        (true, SubsetEnd::NotConfirmed { .. }) => SearchEnd::NotConfirmed,
+        (false, SubsetEnd::AllOptionsDiffer(_)) => SearchEnd::BadNotReproduced,
+        (false, SubsetEnd::NoOptionsSuffice | SubsetEnd::NoOptionsUndecided) => {
+            SearchEnd::GoodNotReproduced
+        }
+        (false, SubsetEnd::Found { undecided, .. }) if undecided.is_empty() => SearchEnd::Culprits,
+        (false, SubsetEnd::Found { .. }) => SearchEnd::CulpritsUndecided,
+        (false, SubsetEnd::NotConfirmed { .. }) => SearchEnd::CulpritsNotConfirmed,
+    }
+}
+
+fn list_notes(request: &SearchRequest, trials: &[SubsetTrial]) -> Vec<SearchNote> {
+    let one_boot = request.has_boots().then_some(SearchNote::OneBoot);
+    let decisions = trials.len();
+    let many = decisions > 2 * request.options.len() + 3;
+    let many = many.then_some(SearchNote::ManyDecisions { decisions });
+    one_boot.into_iter().chain(many).collect()
+}

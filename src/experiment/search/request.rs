@@ -1,0 +1,279 @@
+//! The [`SearchRequest`]: what a search varies, from which configuration, and towards which goal.
+//! It stands in the journal, so a search resumes with the same request. Pure.
+
+use super::sequential::{GoalDecision, SequentialTest};
+use super::subset::{
+    GoalObservation, OptionSubset, SearchAim, SubsetSearch, TrialPurpose, replay_search,
+};
+use crate::experiment::between::Difference;
+use crate::experiment::{ExperimentRow, Matrix};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What a search does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchRequest {
+    /// What it looks for.
+    pub kind: SearchKind,
+    /// The goal of each measurement.
+    pub goal: SearchGoal,
+    /// The configuration without its options.
+    pub base: ExperimentRow,
+    /// What is varied, in the order in which it is left out.
+    pub options: Vec<SearchOption>,
+    /// Tunables that are requested by name wherever they are on; all others are on by default.
+    pub forced: BTreeSet<String>,
+    /// Whether the base keeps its shield when every tunable that is varied is off.
+    pub shield_stays: bool,
+    /// What is not varied.
+    pub fixed: Vec<FixedOption>,
+    /// What differs between two documents; empty for [`SearchKind::Minimize`].
+    pub differences: Vec<Difference>,
+}
+
+/// What a search looks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum SearchKind {
+    /// The least set of options of this row that meets the goal.
+    Minimize {
+        /// The name of the row.
+        row: String,
+    },
+    /// The least set of differences between two documents that breaks the goal.
+    Between {
+        /// The document that met the goal.
+        good: String,
+        /// The document that missed the goal.
+        bad: String,
+    },
+}
+
+/// The goal of each measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "goal", rename_all = "kebab-case")]
+pub enum SearchGoal {
+    /// No latency is longer.
+    MaxLatency {
+        /// The limit in nanoseconds.
+        ns: u64,
+    },
+    /// No measured CPU has more entries into the kernel.
+    MaxEntries {
+        /// The limit.
+        count: u64,
+    },
+}
+
+impl fmt::Display for SearchGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SearchGoal::MaxLatency { ns } if ns % 1_000_000 == 0 => {
+                write!(f, "no latency over {} ms", ns / 1_000_000)
+            }
+            SearchGoal::MaxLatency { ns } if ns % 1_000 == 0 => {
+                write!(f, "no latency over {} µs", ns / 1_000)
+            }
+            SearchGoal::MaxLatency { ns } => write!(f, "no latency over {ns} ns"),
+            SearchGoal::MaxEntries { count: 0 } => {
+                f.write_str("no entry into the kernel on any measured CPU")
+            }
+            SearchGoal::MaxEntries { count: 1 } => {
+                f.write_str("at most 1 entry into the kernel on each CPU")
+            }
+            SearchGoal::MaxEntries { count } => {
+                write!(f, "at most {count} entries into the kernel on each CPU")
+            }
+        }
+    }
+}
+
+/// Something that is varied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "option", rename_all = "kebab-case")]
+pub enum SearchOption {
+    /// A tunable.
+    Tunable {
+        /// Its name.
+        name: String,
+        /// Whether it is on with this option; without the option it is the opposite.
+        on: bool,
+    },
+    /// A kernel parameter.
+    Parameter {
+        /// The word; `{cpus}` is the list of shielded CPUs.
+        word: String,
+        /// Whether the kernel has it with this option; without the option it is the opposite.
+        given: bool,
+    },
+    /// The value of a kernel parameter.
+    ParameterValue {
+        /// The word with this option.
+        word: String,
+        /// The word without it.
+        instead_of: String,
+    },
+}
+
+impl fmt::Display for SearchOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SearchOption::Tunable { name, on: true } => f.write_str(name),
+            SearchOption::Tunable { name, on: false } => write!(f, "{name} off"),
+            SearchOption::Parameter { word, given: true } => f.write_str(word),
+            SearchOption::Parameter { word, given: false } => write!(f, "without {word}"),
+            SearchOption::ParameterValue { word, instead_of } => {
+                write!(f, "{word} instead of {instead_of}")
+            }
+        }
+    }
+}
+
+/// Something that is not varied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FixedOption {
+    /// What.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchOption>"))]
+    pub option: SearchOption,
+    /// Why.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<FixedReason>"))]
+    pub why: FixedReason,
+}
+
+/// Why an option is not varied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum FixedReason {
+    /// It needs a reboot, which was not permitted. No configuration has it.
+    RebootNotPermitted,
+    /// It prevents no interruption: it only saves what undo needs. Every shield has it.
+    Bookkeeping,
+}
+
+impl fmt::Display for FixedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FixedReason::RebootNotPermitted => {
+                "not tried: it needs a reboot, and --reboot was not given"
+            }
+            FixedReason::Bookkeeping => "not varied: undo and the instruments need it",
+        })
+    }
+}
+
+impl SearchRequest {
+    /// The test of each decision. The decisions that a search usually makes share its error rate.
+    #[must_use]
+    pub fn test(&self) -> SequentialTest {
+        SequentialTest::for_decisions(2 * self.options.len() + 3)
+    }
+
+    /// Whether a configuration may need a reboot.
+    #[must_use]
+    pub fn has_boots(&self) -> bool {
+        self.options.iter().any(|option| !matches!(option, SearchOption::Tunable { .. }))
+    }
+
+    /// The number of measurements of each repetition.
+    #[must_use]
+    pub fn columns(&self, matrix: &Matrix) -> usize {
+        match self.goal {
+            SearchGoal::MaxLatency { .. } => matrix.columns.len(),
+            SearchGoal::MaxEntries { .. } => 1,
+        }
+    }
+
+    /// What the search keeps, and the size of its first groups.
+    #[must_use]
+    pub fn aim(&self) -> SearchAim {
+        match self.kind {
+            SearchKind::Minimize { .. } => SearchAim { keeps: GoalDecision::Met, first_group: 1 },
+            SearchKind::Between { .. } => SearchAim {
+                keeps: GoalDecision::Missed,
+                first_group: self.options.len().div_ceil(2),
+            },
+        }
+    }
+
+    /// Replays the observations so far.
+    #[must_use]
+    pub fn replay(&self, observations: &[GoalObservation]) -> SubsetSearch {
+        replay_search(self.options.len(), self.aim(), &self.test(), observations)
+    }
+
+    /// The configuration with these options.
+    #[must_use]
+    pub fn row(&self, options: &OptionSubset) -> ExperimentRow {
+        let mut row = self.base.clone();
+        let mut has_shield = self.shield_stays;
+        for (index, option) in self.options.iter().enumerate() {
+            let has = options.contains(&index);
+            match option {
+                SearchOption::Tunable { name, on } if *on == has => {
+                    has_shield = true;
+                    if self.forced.contains(name) {
+                        row.tunables.insert(name.clone(), true);
+                    }
+                }
+                SearchOption::Tunable { name, .. } => {
+                    row.tunables.insert(name.clone(), false);
+                }
+                SearchOption::Parameter { word, given } if *given == has => {
+                    row.boot.push(word.clone());
+                }
+                SearchOption::Parameter { .. } => {}
+                SearchOption::ParameterValue { word, instead_of } => {
+                    row.boot.push(if has { word } else { instead_of }.clone());
+                }
+            }
+        }
+        // A shield without a single tunable would change nothing.
+        row.shield = row.shield && has_shield;
+        if !row.shield {
+            row.tunables.clear();
+        }
+        row
+    }
+
+    /// The name of a configuration in progress lines.
+    #[must_use]
+    pub fn trial_name(&self, purpose: TrialPurpose, left_out: &OptionSubset) -> String {
+        match (purpose, &self.kind) {
+            (TrialPurpose::AllOptions, SearchKind::Minimize { .. }) => "every option".to_owned(),
+            (TrialPurpose::NoOptions, SearchKind::Minimize { .. }) => "no option".to_owned(),
+            (TrialPurpose::AllOptions, SearchKind::Between { bad, .. }) => format!("as {bad}"),
+            (TrialPurpose::NoOptions, SearchKind::Between { good, .. }) => format!("as {good}"),
+            (TrialPurpose::Confirmation, _) => "the result again".to_owned(),
+            (TrialPurpose::LeaveOut, _) => {
+                let options = left_out.iter().filter_map(|index| self.options.get(*index));
+                let names: Vec<String> = options.map(ToString::to_string).collect();
+                match self.kind {
+                    SearchKind::Minimize { .. } => format!("without {}", names.join(", ")),
+                    SearchKind::Between { .. } => format!("good: {}", names.join(", ")),
+                }
+            }
+        }
+    }
+}
+
+/// The observation of a repetition that measured several columns.
+#[must_use]
+pub fn combine(columns: Vec<GoalObservation>) -> GoalObservation {
+    let severity = |observation: &GoalObservation| match observation {
+        GoalObservation::Impossible { .. } => (3, 0),
+        GoalObservation::Missed { figure } => (2, *figure),
+        GoalObservation::Doubtful { .. } => (1, 0),
+        GoalObservation::Met { figure } => (0, *figure),
+    };
+    let worst = columns.into_iter().max_by_key(severity);
+    worst.unwrap_or(GoalObservation::Doubtful { why: "nothing was measured".to_owned() })
+}

@@ -1,0 +1,195 @@
+//! The exact sequential test that decides whether a configuration meets the goal. Pure.
+//!
+//! Each measurement either meets the goal or misses it. The test compares two hypotheses about the
+//! rate of misses by their likelihood ratio (Wald, "Sequential Tests of Statistical Hypotheses",
+//! 1945). It ends when the ratio exceeds 1 / error rate in either direction. By Ville's inequality
+//! the probability of a wrong decision is at most the error rate, for any number of measurements.
+//! [`SequentialTest::end_rates`] computes the probabilities of its ends exactly.
+
+use serde::{Deserialize, Serialize};
+
+/// A configuration that misses the goal in at most this share of all measurements meets it.
+pub const MISS_RATE_MET: f64 = 0.1;
+/// A configuration that misses the goal in at least this share of all measurements misses it.
+pub const MISS_RATE_MISSED: f64 = 0.5;
+/// The error rate of a whole search.
+pub const ERROR_RATE: f64 = 0.05;
+/// The maximum number of measurements for one decision.
+pub const MEASUREMENTS_MAX: usize = 40;
+
+/// The rule by which each decision of a search is made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SequentialTest {
+    /// At most this share of measurements misses the goal: the configuration meets it.
+    pub miss_rate_met: f64,
+    /// At least this share of measurements misses the goal: the configuration misses it.
+    pub miss_rate_missed: f64,
+    /// The maximum probability of a wrong decision in either direction.
+    pub error_rate: f64,
+    /// After this number of measurements without a decision there is no answer.
+    pub measurements_max: usize,
+}
+
+/// How many measurements of a configuration met the goal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GoalTally {
+    /// Measurements that met the goal.
+    pub met: usize,
+    /// Measurements that missed it.
+    pub missed: usize,
+    /// Doubtful measurements; they count neither way.
+    pub doubtful: usize,
+}
+
+/// The end of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum GoalDecision {
+    /// The configuration meets the goal.
+    Met,
+    /// The configuration misses the goal.
+    Missed,
+    /// The measurements do not decide.
+    NoAnswer,
+}
+
+/// The probability of each end of a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TestEndRates {
+    /// Of [`GoalDecision::Met`].
+    pub met: f64,
+    /// Of [`GoalDecision::Missed`].
+    pub missed: f64,
+    /// Of [`GoalDecision::NoAnswer`].
+    pub no_answer: f64,
+}
+
+impl GoalTally {
+    /// The number of measurements.
+    #[must_use]
+    pub fn measurements(&self) -> usize {
+        self.met + self.missed + self.doubtful
+    }
+}
+
+impl SequentialTest {
+    /// The test of a search that makes about this many decisions, which share [`ERROR_RATE`].
+    #[must_use]
+    pub fn for_decisions(decisions: usize) -> SequentialTest {
+        SequentialTest {
+            miss_rate_met: MISS_RATE_MET,
+            miss_rate_missed: MISS_RATE_MISSED,
+            error_rate: ERROR_RATE / to_float(decisions.max(1)),
+            measurements_max: MEASUREMENTS_MAX,
+        }
+    }
+
+    /// The logarithm of the likelihood ratio: positive values speak for a miss.
+    fn log_ratio(&self, met: usize, missed: usize) -> f64 {
+        let per_miss = (self.miss_rate_missed / self.miss_rate_met).ln();
+        let per_met = ((1.0 - self.miss_rate_missed) / (1.0 - self.miss_rate_met)).ln();
+        to_float(missed) * per_miss + to_float(met) * per_met
+    }
+
+    /// Decides by these measurements; `None` when more are needed.
+    #[must_use]
+    pub fn decide(&self, tally: &GoalTally) -> Option<GoalDecision> {
+        let ratio = self.log_ratio(tally.met, tally.missed);
+        let bound = -self.error_rate.ln();
+        if ratio >= bound {
+            Some(GoalDecision::Missed)
+        } else if ratio <= -bound {
+            Some(GoalDecision::Met)
+        } else if tally.measurements() >= self.measurements_max {
+            Some(GoalDecision::NoAnswer)
+        } else {
+            None
+        }
+    }
+
+    /// The exact probability of each end when each measurement misses the goal with this
+    /// probability and none is doubtful.
+    #[must_use]
+    pub fn end_rates(&self, miss_rate: f64) -> TestEndRates {
+        let mut ends = TestEndRates::default();
+        // The probability of each number of misses among the tests that still run.
+        let mut running = vec![1.0_f64];
+        for measurements in 1..=self.measurements_max {
+            let mut next = vec![0.0; measurements + 1];
+            for (missed, chance) in running.iter().enumerate() {
+                for (missed, chance) in
+                    [(missed, chance * (1.0 - miss_rate)), (missed + 1, chance * miss_rate)]
+                {
+                    let (met, doubtful) = (measurements - missed, 0);
+                    let place = next.get_mut(missed);
+                    match self.decide(&GoalTally { met, missed, doubtful }) {
+                        Some(GoalDecision::Met) => ends.met += chance,
+                        Some(GoalDecision::Missed) => ends.missed += chance,
+                        Some(GoalDecision::NoAnswer) => ends.no_answer += chance,
+                        None => place.into_iter().for_each(|sum| *sum += chance),
+                    }
+                }
+            }
+            running = next;
+        }
+        ends
+    }
+
+    /// The number of measurements until a decision when every one meets the goal, and when every
+    /// one misses it.
+    #[must_use]
+    pub fn shortest(&self) -> (usize, usize) {
+        let (doubtful, all) = (0, 1..self.measurements_max);
+        let met = all.clone().find(|met| {
+            self.decide(&GoalTally { met: *met, missed: 0, doubtful }) == Some(GoalDecision::Met)
+        });
+        let missed = all.clone().find(|missed| {
+            let tally = GoalTally { met: 0, missed: *missed, doubtful };
+            self.decide(&tally) == Some(GoalDecision::Missed)
+        });
+        (met.unwrap_or(self.measurements_max), missed.unwrap_or(self.measurements_max))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are few measurements")]
+fn to_float(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_error_rates_stay_within_the_stated_ones() {
+        for decisions in [1, 5, 23, 43, 129] {
+            let test = SequentialTest::for_decisions(decisions);
+            for percent in 0..=100_u32 {
+                let miss_rate = f64::from(percent) / 100.0;
+                let ends = test.end_rates(miss_rate);
+                assert!((ends.met + ends.missed + ends.no_answer - 1.0).abs() < 1e-9);
+                if miss_rate <= test.miss_rate_met {
+                    assert!(ends.missed <= test.error_rate, "{decisions} {miss_rate} {ends:?}");
+                }
+                if miss_rate >= test.miss_rate_missed {
+                    assert!(ends.met <= test.error_rate, "{decisions} {miss_rate} {ends:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clear_configuration_is_decided_and_an_ambiguous_one_has_no_answer() {
+        let test = SequentialTest::for_decisions(23);
+        assert_eq!(test.shortest(), (11, 4));
+        assert!(test.end_rates(0.02).met > 0.999);
+        assert!(test.end_rates(0.9).missed > 0.999);
+        assert!(test.end_rates(0.27).no_answer > 0.4, "{:?}", test.end_rates(0.27));
+        let doubtful = GoalTally { met: 5, missed: 0, doubtful: MEASUREMENTS_MAX - 5 };
+        assert_eq!(test.decide(&doubtful), Some(GoalDecision::NoAnswer));
+        assert_eq!(test.decide(&GoalTally::default()), None);
+    }
+}

@@ -1,0 +1,572 @@
+//! `experiment --between GOOD BAD`: lists what differs between two measured configurations, and
+//! bisects what cpushield can set on this machine.
+
+use super::between_ends::{EndMeasurement, MeasuredEnd};
+use super::experiment_machine::LiveExperimentMachine;
+use super::machine_survey::survey_machine;
+use super::minimize::{list_forced, list_tunables};
+use super::run_experiment::{
+    ExperimentResults, check_and_begin, choose_cpus, claim_experiment, describe_setup, now_s,
+    run_schedule,
+};
+use super::{WorkContext, runs_as_root};
+use crate::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
+use crate::experiment::journal::ExperimentJournal;
+use crate::experiment::search::{
+    OptionSubset, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
+    describe_search, list_only,
+};
+use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermission};
+use crate::failure::Failure;
+use crate::plan::plan;
+use crate::survey::Machine;
+use cpushield_linux::{CpuSet, write_document};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, absolute};
+use toml::{Table, Value};
+
+/// Words that name files instead of settings.
+const FILES: [&str; 2] = ["BOOT_IMAGE", "initrd"];
+/// The name of a matrix that is made from documents.
+const NAME: &str = "between";
+
+/// What to search for.
+#[derive(Debug)]
+pub struct BetweenRequest {
+    /// The end that met the goal.
+    pub good: MeasuredEnd,
+    /// The end that missed the goal.
+    pub bad: MeasuredEnd,
+    /// The goal of each measurement.
+    pub goal: SearchGoal,
+    /// Whether the machine may be rebooted for kernel parameters.
+    pub reboot: RebootPermission,
+}
+
+/// What a dry run shows.
+#[derive(Debug)]
+pub enum BetweenDryRun {
+    /// The search that would run.
+    Search(Box<SearchDryRun>),
+    /// The list alone, because nothing can be tried here.
+    List(ExperimentResults),
+}
+
+/// A search that is ready, or the reason why there is none.
+struct BetweenSearch {
+    request: SearchRequest,
+    /// The matrix and its text; the reason when nothing can be tried here.
+    matrix: Result<(Matrix, String), ListedReason>,
+}
+
+/// Describes what a search would do, without doing it.
+///
+/// # Errors
+/// The documents cannot be compared on this machine.
+pub fn dry_run(work: &WorkContext<'_>, request: &BetweenRequest) -> Result<BetweenDryRun, Failure> {
+    let machine = survey_machine(&work.host, &work.store);
+    let search = make_search(&machine, request)?;
+    Ok(match search.matrix {
+        Err(why) => BetweenDryRun::List(list(work, &machine, search.request, why)),
+        Ok((matrix, _)) => {
+            let (_, cpus) = choose_cpus(&work.host, &machine, &matrix)?;
+            let dry_run = describe_search(&search.request, &matrix, cpus);
+            BetweenDryRun::Search(Box::new(dry_run))
+        }
+    })
+}
+
+/// Lists the differences and runs a search, if there is something to try. Returns the results;
+/// `None` if the search continues after a reboot.
+///
+/// # Errors
+/// This machine cannot run it, it was interrupted, or a change cannot be undone.
+pub fn start(
+    work: &WorkContext<'_>,
+    request: &BetweenRequest,
+    output: Option<&Path>,
+) -> Result<Option<ExperimentResults>, Failure> {
+    let machine = survey_machine(&work.host, &work.store);
+    let search = make_search(&machine, request)?;
+    let not_root = (!runs_as_root()).then_some(ListedReason::NotRoot);
+    let (matrix, text) = match (search.matrix, not_root) {
+        (Err(why), _) | (Ok(_), Some(why)) => {
+            let results = list(work, &machine, search.request, why);
+            write_list(work, &results, output)?;
+            return Ok(Some(results));
+        }
+        (Ok(made), None) => made,
+    };
+    let _lock = claim_experiment(&work.store, "an experiment is running")?;
+    let journal = ExperimentJournal {
+        reboot: request.reboot,
+        output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
+        search: Some(search.request),
+        ..ExperimentJournal::new(NAME.to_owned(), text, CpuSet::new(), now_s())
+    };
+    let journal = check_and_begin(work, &matrix, output, journal)?;
+    run_schedule(work, journal)
+}
+
+/// The differences alone.
+fn list(
+    work: &WorkContext<'_>,
+    machine: &Machine,
+    request: SearchRequest,
+    why: ListedReason,
+) -> ExperimentResults {
+    let setup = describe_setup(&work.host, machine);
+    let mut differences = request.differences;
+    for difference in differences.iter_mut().filter(|it| it.role == DifferenceRole::Tried) {
+        difference.role = DifferenceRole::Settable;
+    }
+    let request = SearchRequest { differences, options: Vec::new(), ..request };
+    ExperimentResults::Search(Box::new(list_only(&request, NAME.to_owned(), setup, why)))
+}
+
+/// Writes a list to the file that was requested.
+fn write_list(
+    work: &WorkContext<'_>,
+    results: &ExperimentResults,
+    output: Option<&Path>,
+) -> Result<(), Failure> {
+    let Some(file) = output else { return Ok(()) };
+    let text = serde_json::to_string_pretty(results).unwrap_or_default();
+    write_document(file, &(text + "\n"))?;
+    work.ui.status(&format!("wrote {}", file.display()));
+    Ok(())
+}
+
+/// Compares the ends, and makes the search of what can be set on this machine.
+fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSearch, Failure> {
+    let BetweenRequest { good, bad, goal, reboot } = request;
+    let mut found = FoundDifferences::default();
+    found.compare_kernels(good, bad);
+    found.compare_parameters(good, bad, machine, *reboot);
+    let other_machine = find_other_machine(machine, &[good, bad]);
+    let measurement = good.measurement.as_ref().or(bad.measurement.as_ref());
+    let tunables = match (measurement, &other_machine) {
+        (Some(measurement), None) => found.compare_shields(good, bad, machine, measurement)?,
+        // Only a plan for this machine shows which tunables a shield has.
+        _ => found.compare_forced_tunables(good, bad),
+    };
+    found.compare_facts(good, bad);
+    let base = ExperimentRow {
+        name: "good".to_owned(),
+        shield: [good, bad].iter().any(|end| end.shielded != Some(false)),
+        tunables,
+        boot: Vec::new(),
+        missing: None,
+    };
+    let search = SearchRequest {
+        kind: SearchKind::Between { good: good.name.clone(), bad: bad.name.clone() },
+        goal: *goal,
+        base,
+        options: found.options,
+        shield_stays: found.shield_stays,
+        forced: list_forced(&good.tunables).chain(list_forced(&bad.tunables)).collect(),
+        fixed: Vec::new(),
+        differences: found.differences,
+    };
+    let matrix = match (other_machine, measurement, search.options.is_empty()) {
+        (Some(why), ..) => Err(why),
+        (None, None, _) => Err(ListedReason::NoMeasurement),
+        (None, _, true) if search.differences.is_empty() => Err(ListedReason::NoDifference),
+        (None, Some(_), true) => Err(ListedReason::NothingToSet),
+        (None, Some(measurement), false) => Ok(make_matrix(&search, measurement)?),
+    };
+    Ok(BetweenSearch { request: search, matrix })
+}
+
+/// How the documents show that they are of another machine.
+fn find_other_machine(machine: &Machine, ends: &[&MeasuredEnd]) -> Option<ListedReason> {
+    let ours = machine.topology.model.clone()?;
+    let theirs = ends.iter().filter_map(|end| end.processor.clone());
+    let theirs = theirs.into_iter().find(|theirs| *theirs != ours)?;
+    Some(ListedReason::OtherMachine { what: "processor".to_owned(), theirs, ours })
+}
+
+/// The differences so far, and the options that try them.
+#[derive(Default)]
+struct FoundDifferences {
+    differences: Vec<Difference>,
+    options: Vec<SearchOption>,
+    /// Whether both ends have tunables in common.
+    shield_stays: bool,
+}
+
+impl FoundDifferences {
+    fn add(
+        &mut self,
+        what: DifferenceSubject,
+        values: (Option<String>, Option<String>),
+        role: DifferenceRole,
+    ) {
+        let (good, bad) = values;
+        self.differences.push(Difference { what, good, bad, role });
+    }
+
+    fn compare_kernels(&mut self, good: &MeasuredEnd, bad: &MeasuredEnd) {
+        if let (Some(one), Some(other)) = (&good.kernel, &bad.kernel)
+            && one != other
+        {
+            let values = (Some(one.clone()), Some(other.clone()));
+            self.add(DifferenceSubject::Kernel, values, DifferenceRole::OtherKernel);
+        }
+    }
+
+    fn compare_parameters(
+        &mut self,
+        good: &MeasuredEnd,
+        bad: &MeasuredEnd,
+        machine: &Machine,
+        reboot: RebootPermission,
+    ) {
+        let (Some(one), Some(other)) = (&good.cmdline, &bad.cmdline) else { return };
+        let (one, other) = (words_by_name(one), words_by_name(other));
+        let now = words_by_name(machine.kernel.cmdline.as_deref().unwrap_or_default());
+        let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+        for name in names {
+            let (good, bad) = (one.get(name), other.get(name));
+            if good == bad {
+                continue;
+            }
+            let role = match reboot {
+                _ if now.contains_key(name) => DifferenceRole::NotRemovable,
+                RebootPermission::Denied => DifferenceRole::NeedsReboot,
+                RebootPermission::Granted => DifferenceRole::Tried,
+            };
+            if role == DifferenceRole::Tried {
+                self.options.extend(match (good.cloned(), bad.cloned()) {
+                    (Some(instead_of), Some(word)) => {
+                        Some(SearchOption::ParameterValue { word, instead_of })
+                    }
+                    (None, Some(word)) => Some(SearchOption::Parameter { word, given: true }),
+                    (Some(word), None) => Some(SearchOption::Parameter { word, given: false }),
+                    (None, None) => None,
+                });
+            }
+            let what = DifferenceSubject::Parameter { name: name.clone() };
+            self.add(what, (good.cloned(), bad.cloned()), role);
+        }
+    }
+
+    /// Compares the shields by the tunables that they have on this machine. Returns those that both
+    /// force on or off.
+    fn compare_shields(
+        &mut self,
+        good: &MeasuredEnd,
+        bad: &MeasuredEnd,
+        machine: &Machine,
+        measurement: &EndMeasurement,
+    ) -> Result<BTreeMap<String, bool>, Failure> {
+        self.compare_shielded(good, bad);
+        // A tunable whose absence only the bad end shows was probably off there.
+        let off = bad.remedies.difference(&good.remedies).map(|name| (name.clone(), false));
+        let bad_tunables = bad.tunables.clone().into_iter().chain(off).collect();
+        let one = list_active_tunables(good, good.tunables.clone(), machine, measurement)?;
+        let other = list_active_tunables(bad, bad_tunables, machine, measurement)?;
+        for name in one.symmetric_difference(&other) {
+            let on = other.contains(name);
+            self.options.push(SearchOption::Tunable { name: name.clone(), on });
+            let what = DifferenceSubject::Tunable { name: name.clone() };
+            let values = (Some(on_or_off(!on)), Some(on_or_off(on)));
+            self.add(what, values, DifferenceRole::Tried);
+        }
+        let by_default =
+            list_active_tunables(&MeasuredEnd::default(), BTreeMap::new(), machine, measurement)?;
+        let forced: BTreeSet<String> =
+            list_forced(&good.tunables).chain(list_forced(&bad.tunables)).collect();
+        let both = one.intersection(&other).filter(|name| forced.contains(*name));
+        let both = both.map(|name| (name.clone(), true));
+        let neither =
+            by_default.iter().filter(|name| !one.contains(*name) && !other.contains(*name));
+        self.shield_stays = one.intersection(&other).next().is_some();
+        Ok(both.chain(neither.map(|name| (name.clone(), false))).collect())
+    }
+
+    fn compare_shielded(&mut self, good: &MeasuredEnd, bad: &MeasuredEnd) {
+        if let (Some(one), Some(other)) = (good.shielded, bad.shielded)
+            && one != other
+        {
+            let values = (Some(yes_or_no(one)), Some(yes_or_no(other)));
+            self.add(DifferenceSubject::Shield, values, DifferenceRole::Tried);
+        }
+    }
+
+    /// Compares the tunables that were forced on or off. Nothing can be tried.
+    fn compare_forced_tunables(
+        &mut self,
+        good: &MeasuredEnd,
+        bad: &MeasuredEnd,
+    ) -> BTreeMap<String, bool> {
+        self.compare_shielded(good, bad);
+        let names: BTreeSet<&String> = good.tunables.keys().chain(bad.tunables.keys()).collect();
+        for name in names {
+            let (one, other) = (good.tunables.get(name), bad.tunables.get(name));
+            if one != other {
+                let what = DifferenceSubject::Tunable { name: name.clone() };
+                let values = (one.map(|on| on_or_off(*on)), other.map(|on| on_or_off(*on)));
+                self.add(what, values, DifferenceRole::Settable);
+            }
+        }
+        BTreeMap::new()
+    }
+
+    fn compare_facts(&mut self, good: &MeasuredEnd, bad: &MeasuredEnd) {
+        if let (Some(one), Some(other)) = (&good.processor, &bad.processor)
+            && one != other
+        {
+            let what = DifferenceSubject::Machine { name: "processor".to_owned() };
+            let values = (Some(one.clone()), Some(other.clone()));
+            self.add(what, values, DifferenceRole::Suspect);
+        }
+        for (name, one) in &good.machine {
+            let Some(other) = bad.machine.get(name).filter(|other| *other != one) else { continue };
+            let what = DifferenceSubject::Machine { name: name.clone() };
+            self.add(what, (Some(one.clone()), Some(other.clone())), DifferenceRole::Suspect);
+        }
+        for (name, one) in &good.method {
+            let Some(other) = bad.method.get(name).filter(|other| *other != one) else { continue };
+            let what = DifferenceSubject::Method { name: name.clone() };
+            self.add(what, (Some(one.clone()), Some(other.clone())), DifferenceRole::Suspect);
+        }
+        let names: BTreeSet<&String> = good.symptoms.keys().chain(bad.symptoms.keys()).collect();
+        for name in names {
+            let (one, other) = (good.symptoms.get(name), bad.symptoms.get(name));
+            if one.is_some() != other.is_some() {
+                let what = DifferenceSubject::Interruption { name: name.clone() };
+                self.add(what, (one.cloned(), other.cloned()), DifferenceRole::Symptom);
+            }
+        }
+    }
+}
+
+/// The tunables that change something in the shield of an end, on this machine.
+fn list_active_tunables(
+    end: &MeasuredEnd,
+    tunables: BTreeMap<String, bool>,
+    machine: &Machine,
+    measurement: &EndMeasurement,
+) -> Result<BTreeSet<String>, Failure> {
+    if end.shielded == Some(false) {
+        return Ok(BTreeSet::new());
+    }
+    let matrix = Matrix {
+        name: NAME.to_owned(),
+        cpus: None,
+        repeats: 1,
+        boots: 1,
+        span_ns: measurement.span_ns,
+        warmup_ns: measurement.warmup_ns,
+        workload: measurement.workload,
+        half_core: true,
+        rows: Vec::new(),
+        columns: Vec::new(),
+    };
+    let row = ExperimentRow {
+        name: end.name.clone(),
+        shield: true,
+        tunables,
+        boot: Vec::new(),
+        missing: None,
+    };
+    let cpus = Some(measurement.cpus.clone());
+    let request = LiveExperimentMachine::request_for_row(&matrix, &row, cpus);
+    Ok(list_tunables(&plan(machine, &request)?).into_iter().collect())
+}
+
+fn yes_or_no(answer: bool) -> String {
+    if answer { "yes" } else { "no" }.to_owned()
+}
+
+fn on_or_off(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
+}
+
+/// The words of a command line by their names, without files.
+fn words_by_name(cmdline: &str) -> BTreeMap<String, String> {
+    let words = cmdline.split_whitespace();
+    let named = words.map(|word| (word.split('=').next().unwrap_or(word), word));
+    let named = named.filter(|(name, _)| !FILES.contains(name));
+    named.map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
+}
+
+/// The matrix that repeats a measurement, with both ends as its rows, and its text.
+fn make_matrix(
+    search: &SearchRequest,
+    measurement: &EndMeasurement,
+) -> Result<(Matrix, String), Failure> {
+    let whole: OptionSubset = (0..search.options.len()).collect();
+    let rows = [("good", OptionSubset::new()), ("bad", whole)];
+    let rows = rows.map(|(name, options)| {
+        let row = ExperimentRow { name: name.to_owned(), ..search.row(&options) };
+        Value::Table(row_table(&row))
+    });
+    let columns = measurement.columns.iter().map(|column| Value::Table(column_table(column)));
+    let mut table = Table::new();
+    table.insert("name".to_owned(), Value::from(NAME));
+    table.insert("cpus".to_owned(), Value::from(measurement.cpus.to_string()));
+    table.insert("repeats".to_owned(), Value::from(1));
+    table.insert("time".to_owned(), Value::from(format!("{}ns", measurement.span_ns)));
+    table.insert("warmup".to_owned(), Value::from(format!("{}ns", measurement.warmup_ns)));
+    table.insert("workload".to_owned(), Value::from(measurement.workload.to_string()));
+    table.insert("half_core".to_owned(), Value::from(true));
+    table.insert("row".to_owned(), Value::Array(rows.into()));
+    table.insert("column".to_owned(), Value::Array(columns.collect()));
+    let text = table.to_string();
+    let matrix = Matrix::parse(&text, NAME)?;
+    Ok((matrix, text))
+}
+
+fn row_table(row: &ExperimentRow) -> Table {
+    let tunables = row.tunables.iter().map(|(name, on)| (name.clone(), Value::from(*on)));
+    let boot = row.boot.iter().map(|word| Value::from(word.as_str()));
+    Table::from_iter([
+        ("name".to_owned(), Value::from(row.name.as_str())),
+        ("shield".to_owned(), Value::from(row.shield)),
+        ("tunables".to_owned(), Value::Table(tunables.collect())),
+        ("boot".to_owned(), Value::Array(boot.collect())),
+    ])
+}
+
+fn column_table(column: &ExperimentColumn) -> Table {
+    let periods = column.periods_ns.iter().filter(|ns| **ns > 0);
+    let periods = periods.map(|ns| Value::from(format!("{ns}ns")));
+    let load = column.load.iter().map(|load| Value::from(load.as_str()));
+    Table::from_iter([
+        ("name".to_owned(), Value::from(column.name.as_str())),
+        ("instrument".to_owned(), Value::from(column.instrument.as_str())),
+        ("threads".to_owned(), Value::Array(periods.collect())),
+        ("other".to_owned(), Value::from(column.other)),
+        ("load".to_owned(), Value::Array(load.collect())),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::{OutputFormat, StatusLines, Ui};
+
+    /// Compares two ends on a recorded machine with 4 CPUs.
+    fn compare(
+        good: MeasuredEnd,
+        bad: MeasuredEnd,
+        reboot: RebootPermission,
+    ) -> (SearchRequest, Result<String, ListedReason>) {
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+        let work = WorkContext::open(&ui, Some(&root), None, None).unwrap();
+        let mut machine = survey_machine(&work.host, &work.store);
+        machine.topology.model = Some("Model A".to_owned());
+        let goal = SearchGoal::MaxEntries { count: 0 };
+        let found = make_search(&machine, &BetweenRequest { good, bad, goal, reboot }).unwrap();
+        (found.request, found.matrix.map(|(_, text)| text))
+    }
+
+    fn end(shielded: Option<bool>, tunables: &[(&str, bool)], cmdline: &str) -> MeasuredEnd {
+        let tunables = tunables.iter().map(|(name, on)| ((*name).to_owned(), *on));
+        let column = ExperimentColumn {
+            name: "a \"quoted\" name".to_owned(),
+            instrument: "timer".to_owned(),
+            periods_ns: vec![1_000_000],
+            other: false,
+            over_ns: Vec::new(),
+            load: Vec::new(),
+        };
+        MeasuredEnd {
+            kernel: Some("6.12".to_owned()),
+            cmdline: Some(cmdline.to_owned()),
+            processor: Some("Model A".to_owned()),
+            shielded,
+            tunables: tunables.collect(),
+            measurement: Some(EndMeasurement {
+                cpus: CpuSet::single(3),
+                span_ns: 5_000_000_000,
+                warmup_ns: 200_000_000,
+                columns: vec![column],
+                workload: crate::policy::Workload::default(),
+            }),
+            ..MeasuredEnd::default()
+        }
+    }
+
+    fn roles(request: &SearchRequest) -> Vec<(String, DifferenceRole)> {
+        let all = request.differences.iter();
+        all.map(|it| (it.what.to_string(), it.role.clone())).collect()
+    }
+
+    fn options(request: &SearchRequest) -> Vec<String> {
+        request.options.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_tunable_that_one_end_lacks_is_tried_alone() {
+        let good = end(Some(true), &[], "quiet");
+        let bad = end(Some(true), &[("kthreads", false)], "quiet");
+        let (request, matrix) = compare(good, bad, RebootPermission::Denied);
+        assert_eq!(options(&request), ["kthreads off"]);
+        assert_eq!(roles(&request), [("tunable kthreads".to_owned(), DifferenceRole::Tried)]);
+        // What both have by default stays as it is.
+        assert_eq!(request.base.tunables, BTreeMap::new());
+        let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
+        assert_eq!(matrix.rows[0].tunables.get("kthreads"), None);
+        assert_eq!(matrix.rows[1].tunables.get("kthreads"), Some(&false));
+        assert_eq!(matrix.columns[0].name, "a \"quoted\" name");
+    }
+
+    #[test]
+    fn a_shield_that_one_end_lacks_is_tried_by_its_tunables() {
+        let (request, matrix) =
+            compare(end(Some(true), &[], ""), end(Some(false), &[], ""), RebootPermission::Denied);
+        assert!(options(&request).contains(&"cpuset off".to_owned()), "{request:?}");
+        assert!(!options(&request).contains(&"keep-affinities off".to_owned()));
+        let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
+        assert_eq!((matrix.rows[0].shield, matrix.rows[1].shield), (true, false));
+    }
+
+    #[test]
+    fn what_only_the_bad_end_is_interrupted_by_is_tried_by_its_remedy() {
+        let good = MeasuredEnd { shielded: None, ..end(None, &[], "") };
+        let remedies = BTreeSet::from(["workqueues".to_owned()]);
+        let symptoms = BTreeMap::from([("kworker".to_owned(), "9 times".to_owned())]);
+        let bad = MeasuredEnd { remedies, symptoms, ..good.clone() };
+        let (request, _) = compare(good, bad, RebootPermission::Denied);
+        assert_eq!(options(&request), ["workqueues off"]);
+        let symptom = ("interrupted by kworker".to_owned(), DifferenceRole::Symptom);
+        assert_eq!(roles(&request)[1], symptom);
+    }
+
+    #[test]
+    fn what_cannot_be_set_here_is_listed_with_the_reason() {
+        let good = MeasuredEnd {
+            kernel: Some("6.1".to_owned()),
+            machine: BTreeMap::from([("turbo".to_owned(), "off".to_owned())]),
+            ..end(Some(true), &[], "nohz_full=2 quiet")
+        };
+        let bad = MeasuredEnd {
+            machine: BTreeMap::from([("turbo".to_owned(), "on".to_owned())]),
+            ..end(Some(true), &[], "nohz_full=3 quiet nohlt")
+        };
+        let (request, matrix) = compare(good.clone(), bad.clone(), RebootPermission::Denied);
+        let mut wanted = vec![
+            ("kernel".to_owned(), DifferenceRole::OtherKernel),
+            ("kernel parameter nohlt".to_owned(), DifferenceRole::NeedsReboot),
+            ("kernel parameter nohz_full".to_owned(), DifferenceRole::NeedsReboot),
+            ("turbo".to_owned(), DifferenceRole::Suspect),
+        ];
+        assert_eq!(roles(&request), wanted);
+        assert_eq!(matrix, Err(ListedReason::NothingToSet));
+        let (request, matrix) = compare(good.clone(), bad.clone(), RebootPermission::Granted);
+        wanted[1].1 = DifferenceRole::Tried;
+        wanted[2].1 = DifferenceRole::Tried;
+        assert_eq!(roles(&request), wanted);
+        assert_eq!(options(&request), ["nohlt", "nohz_full=3 instead of nohz_full=2"]);
+        let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
+        let boots: Vec<String> = matrix.rows.iter().map(|row| row.boot.join(" ")).collect();
+        assert_eq!(boots, ["nohz_full=2", "nohlt nohz_full=3"]);
+        let elsewhere = MeasuredEnd { processor: Some("Model B".to_owned()), ..bad };
+        let (_, matrix) = compare(good, elsewhere, RebootPermission::Granted);
+        assert!(matches!(matrix, Err(ListedReason::OtherMachine { .. })), "{matrix:?}");
+    }
+}

@@ -1,0 +1,331 @@
+//! The two ends of `experiment --between`: what saved documents say about a measured
+//! configuration. `latency`, `verify` and `experiment` documents are read, and those inside
+//! `report --json`.
+
+use super::given_file::read_file;
+use super::saved_document::{SavedDocument, VerifyDocument};
+use crate::change::EffectTime;
+use crate::experiment::{Experiment, ExperimentColumn};
+use crate::failure::Failure;
+use crate::latency::LatencyMeasurement;
+use crate::plan::{Plan, SkipKind};
+use crate::policy::Workload;
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Keys of a document's setting that are not properties of the machine: they differ from boot to
+/// boot or from run to run, or are compared in another way.
+const NOT_COMPARED: [&str; 7] =
+    ["boot", "clock_read_ns", "cmdline", "kernel", "processor", "machine", "settings"];
+
+/// What documents say about one measured configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MeasuredEnd {
+    /// Its name: the label or the file.
+    pub name: String,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// The kernel's command line, with the words that an experiment added.
+    pub cmdline: Option<String>,
+    /// The processor.
+    pub processor: Option<String>,
+    /// Whether the CPUs were shielded; `None` when the documents do not say.
+    pub shielded: Option<bool>,
+    /// Tunables that were forced on or off.
+    pub tunables: BTreeMap<String, bool>,
+    /// Other properties of the machine.
+    pub machine: BTreeMap<String, String>,
+    /// How it was measured.
+    pub method: BTreeMap<String, String>,
+    /// What interrupted the CPUs, with its count.
+    pub symptoms: BTreeMap<String, String>,
+    /// Tunables that would remove something that interrupted the CPUs.
+    pub remedies: BTreeSet<String>,
+    /// What was measured; `None` when no document is a measurement.
+    pub measurement: Option<EndMeasurement>,
+}
+
+/// What was measured, so that it can be repeated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndMeasurement {
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// The time in nanoseconds.
+    pub span_ns: u64,
+    /// The warm-up in nanoseconds.
+    pub warmup_ns: u64,
+    /// The columns.
+    pub columns: Vec<ExperimentColumn>,
+    /// The workload of the shield.
+    pub workload: Workload,
+}
+
+/// `report --json`, as read from a file.
+#[derive(Deserialize)]
+struct ReportBundle<'a> {
+    #[serde(borrow)]
+    documents: Vec<BundledDocument<'a>>,
+}
+
+#[derive(Deserialize)]
+struct BundledDocument<'a> {
+    label: String,
+    #[serde(borrow)]
+    document: &'a RawValue,
+}
+
+impl MeasuredEnd {
+    /// Reads `FILE` or `LABEL=FILE`. The label is the row of an experiment, or the label of
+    /// documents in a report.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not such a document, or has several measurements and the label
+    /// names none of them.
+    pub fn read(arg: &str) -> Result<MeasuredEnd, Failure> {
+        let (label, file) = match arg.split_once('=') {
+            Some((label, file)) if !label.contains('/') => (Some(label.trim()), file),
+            _ => (None, arg),
+        };
+        let text = read_file(Path::new(file))?;
+        MeasuredEnd::parse(&text, label, file)
+    }
+
+    fn parse(text: &str, label: Option<&str>, file: &str) -> Result<MeasuredEnd, Failure> {
+        let name = label.map_or_else(|| file.to_owned(), |label| format!("{label} of {file}"));
+        let mut end = MeasuredEnd { name, ..MeasuredEnd::default() };
+        let Ok(bundle) = serde_json::from_str::<ReportBundle<'_>>(text) else {
+            end.add(SavedDocument::parse(text, file)?, label, file)?;
+            return Ok(end);
+        };
+        let mut labels: Vec<String> = Vec::new();
+        for BundledDocument { label: of, document } in &bundle.documents {
+            if label.is_none_or(|label| label == of) {
+                let saved = SavedDocument::parse(document.get(), file)?;
+                if is_measurement(&saved) && end.measurement.is_some() {
+                    return Err(Failure::usage(format!("{file} has several measurements"))
+                        .hint(format!("name one: LABEL={file}; labels: {}", labels.join(", "))));
+                }
+                end.add(saved, None, file)?;
+            }
+            labels.push(of.clone());
+        }
+        Ok(end)
+    }
+
+    fn add(&mut self, saved: SavedDocument, row: Option<&str>, file: &str) -> Result<(), Failure> {
+        match saved {
+            SavedDocument::Latency(latency) => self.add_latency(&latency),
+            SavedDocument::Verdict(verify) => self.add_verify(&verify),
+            SavedDocument::Experiment(experiment) => self.add_experiment(&experiment, row, file)?,
+            SavedDocument::Plan(plan) => self.add_plan(&plan),
+            SavedDocument::Machine(machine) => self.add_machine(&machine),
+            SavedDocument::Comparison(_)
+            | SavedDocument::Attempt(_)
+            | SavedDocument::Fixed(_)
+            | SavedDocument::Status(_) => {}
+        }
+        Ok(())
+    }
+
+    fn add_latency(&mut self, latency: &LatencyMeasurement) {
+        let setting = &latency.setting;
+        self.kernel.clone_from(&setting.kernel);
+        self.cmdline.clone_from(&setting.cmdline);
+        self.processor.clone_from(&setting.processor);
+        self.shielded = Some(latency.isolation.shield.is_some());
+        self.machine.extend(list_facts(setting));
+        let loads: Vec<String> = latency.loads.iter().map(|load| load.name.clone()).collect();
+        self.method.insert("instrument".to_owned(), latency.instrument.clone());
+        self.method.insert("loads".to_owned(), loads.join(", "));
+        let mut periods_ns: Vec<u64> = latency.series.iter().map(|one| one.period_ns).collect();
+        periods_ns.sort_unstable();
+        periods_ns.dedup();
+        let other = latency.series.iter().any(|one| one.policy.starts_with("SCHED_OTHER"));
+        self.measurement = Some(EndMeasurement {
+            cpus: latency.series.iter().map(|one| one.cpu).collect(),
+            span_ns: latency.asked_ns,
+            warmup_ns: latency.warmup_ns,
+            columns: vec![ExperimentColumn {
+                name: latency.instrument.clone(),
+                instrument: latency.instrument.clone(),
+                periods_ns,
+                other,
+                over_ns: Vec::new(),
+                load: loads,
+            }],
+            workload: Workload::default(),
+        });
+    }
+
+    fn add_verify(&mut self, verify: &VerifyDocument) {
+        let VerifyDocument { evidence, verdict } = verify;
+        let guest = evidence.guest.map_or("unknown", |guest| if guest { "yes" } else { "no" });
+        self.machine.insert("guest".to_owned(), guest.to_owned());
+        for leak in verdict.cpus.iter().flat_map(|cpu| &cpu.leaks) {
+            let seen = &leak.interruptions;
+            let name = format!("{} {}", seen.cause, seen.culprit);
+            self.symptoms.insert(name, format!("{} times", seen.count));
+            let remedy = leak.remedy.iter().filter(|remedy| remedy.when == EffectTime::Runtime);
+            self.remedies.extend(remedy.map(|remedy| remedy.tunable.clone()));
+        }
+        self.measurement = Some(EndMeasurement {
+            cpus: evidence.cpus.iter().map(|cpu| cpu.cpu).collect(),
+            span_ns: if evidence.asked_ns == 0 { evidence.span_ns } else { evidence.asked_ns },
+            warmup_ns: 1_000_000_000,
+            columns: vec![ExperimentColumn {
+                name: "spin".to_owned(),
+                instrument: "spin".to_owned(),
+                periods_ns: vec![0],
+                other: true,
+                over_ns: Vec::new(),
+                load: Vec::new(),
+            }],
+            workload: Workload::default(),
+        });
+    }
+
+    fn add_experiment(
+        &mut self,
+        experiment: &Experiment,
+        row: Option<&str>,
+        file: &str,
+    ) -> Result<(), Failure> {
+        let rows: Vec<&str> = experiment.rows.iter().map(|row| row.name.as_str()).collect();
+        let found = match (row, experiment.rows.as_slice()) {
+            (None, [only]) => Some(only),
+            (None, _) => None,
+            (Some(name), all) => all.iter().find(|row| row.name == name),
+        };
+        let Some(row) = found else {
+            let message = match row {
+                Some(name) => format!("{file} has no row {name:?}"),
+                None => format!("{file} has several rows"),
+            };
+            let hint = format!("name one: ROW={file}; rows: {}", rows.join(", "));
+            return Err(Failure::usage(message).hint(hint));
+        };
+        let setup = &experiment.setup;
+        self.kernel.clone_from(&setup.kernel);
+        self.processor.clone_from(&setup.processor);
+        let words = setup.cmdline.iter().chain(&row.boot).map(String::as_str);
+        self.cmdline = Some(words.collect::<Vec<&str>>().join(" "));
+        self.shielded = Some(row.shield);
+        self.tunables.clone_from(&row.tunables);
+        self.machine.extend(list_facts(setup));
+        self.machine.insert("settings".to_owned(), setup.settings.join("; "));
+        self.measurement = Some(EndMeasurement {
+            cpus: experiment.cpus.clone(),
+            span_ns: experiment.span_ns,
+            warmup_ns: experiment.warmup_ns,
+            columns: experiment.columns.clone(),
+            workload: Workload::default(),
+        });
+        Ok(())
+    }
+
+    fn add_plan(&mut self, plan: &Plan) {
+        self.shielded = Some(true);
+        let on = plan.steps.iter().map(|step| &step.tunable).chain(plan.already.keys());
+        self.tunables.extend(on.map(|name| (name.clone(), true)));
+        let off = plan.skipped.iter().filter(|it| it.kind == SkipKind::SwitchedOff);
+        self.tunables.extend(off.map(|it| (it.tunable.clone(), false)));
+    }
+
+    fn add_machine(&mut self, machine: &Machine) {
+        self.kernel.clone_from(&machine.kernel.release);
+        self.cmdline.clone_from(&machine.kernel.cmdline);
+        self.processor.clone_from(&machine.topology.model);
+        let firmware: Vec<&str> = machine.firmware.iter().map(|it| it.seen.as_str()).collect();
+        self.machine.insert("settings".to_owned(), firmware.join("; "));
+        self.machine.insert("online".to_owned(), machine.topology.online.to_string());
+    }
+}
+
+fn is_measurement(saved: &SavedDocument) -> bool {
+    matches!(
+        saved,
+        SavedDocument::Latency(_) | SavedDocument::Verdict(_) | SavedDocument::Experiment(_)
+    )
+}
+
+/// The properties of a machine in a document, by the names of their keys. New keys of a document
+/// are compared without a change here.
+fn list_facts<T: Serialize>(facts: &T) -> BTreeMap<String, String> {
+    let Ok(serde_json::Value::Object(facts)) = serde_json::to_value(facts) else {
+        return BTreeMap::new();
+    };
+    let facts = facts.into_iter().filter(|(key, _)| !NOT_COMPARED.contains(&key.as_str()));
+    let shown = facts.map(|(key, value)| {
+        let value = match value {
+            serde_json::Value::Null => "unknown".to_owned(),
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        (key.replace('_', " "), value)
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{self, ExperimentRow, ExperimentSetup};
+    use serde_json::{Value, json};
+
+    fn experiment() -> Value {
+        let row = |name: &str, shield, boot: &[&str]| ExperimentRow {
+            name: name.to_owned(),
+            shield,
+            tunables: BTreeMap::new(),
+            boot: boot.iter().map(|word| (*word).to_owned()).collect(),
+            missing: None,
+        };
+        let setup = ExperimentSetup {
+            kernel: Some("6.12".to_owned()),
+            cmdline: Some("quiet".to_owned()),
+            firmware: Some("F1".to_owned()),
+            settings: vec!["turbo is on".to_owned()],
+            ..ExperimentSetup::default()
+        };
+        json!({
+            "schema": experiment::SCHEMA, "name": "a", "version": "0", "state": "finished",
+            "began_s": 0, "ended_s": 1, "cpus": "3", "span_ns": 7, "warmup_ns": 1, "repeats": 1,
+            "boots": 1, "setup": setup,
+            "rows": [row("base", false, &[]), row("nohz", true, &["nohz_full=3"])],
+            "columns": [], "cells": [], "best": [], "effects": [], "notes": [],
+        })
+    }
+
+    #[test]
+    fn a_label_names_the_row_of_an_experiment() {
+        let text = experiment().to_string();
+        let end = MeasuredEnd::parse(&text, Some("nohz"), "a.json").unwrap();
+        assert_eq!(end.cmdline.as_deref(), Some("quiet nohz_full=3"));
+        assert_eq!((end.shielded, end.name.as_str()), (Some(true), "nohz of a.json"));
+        assert_eq!(end.machine.get("firmware").map(String::as_str), Some("F1"));
+        assert_eq!(end.machine.get("settings").map(String::as_str), Some("turbo is on"));
+        assert_eq!(end.measurement.unwrap().span_ns, 7);
+        let error = MeasuredEnd::parse(&text, None, "a.json").unwrap_err();
+        assert_eq!(error.message, "a.json has several rows");
+        assert_eq!(error.hints, ["name one: ROW=a.json; rows: base, nohz"]);
+        let error = MeasuredEnd::parse(&text, Some("nohlt"), "a.json").unwrap_err();
+        assert_eq!(error.message, "a.json has no row \"nohlt\"");
+    }
+
+    #[test]
+    fn a_label_names_a_document_of_a_report() {
+        let mut one = experiment();
+        one["rows"].as_array_mut().unwrap().truncate(1);
+        let entry = |label: &str| json!({ "label": label, "from": "x", "document": one });
+        let bundle = json!({ "schema": 1, "title": "", "documents": [entry("a"), entry("b")] });
+        let bundle = bundle.to_string();
+        assert_eq!(MeasuredEnd::parse(&bundle, Some("b"), "r").unwrap().shielded, Some(false));
+        let error = MeasuredEnd::parse(&bundle, None, "r").unwrap_err();
+        assert_eq!(error.message, "r has several measurements");
+        assert!(MeasuredEnd::parse("{}", None, "r").is_err());
+    }
+}

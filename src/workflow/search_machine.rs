@@ -1,0 +1,223 @@
+//! The live machine of a search: applies a configuration, measures whether it meets the goal, and
+//! undoes everything. Boots are those of an experiment.
+
+use super::WorkContext;
+use super::experiment_machine::LiveExperimentMachine;
+use super::load_options::{LoadCpus, LoadOptions};
+use crate::documents::evidence::{Evidence, Gate};
+use crate::experiment::journal::ExperimentJournal;
+use crate::experiment::search::{
+    GoalObservation, SearchGoal, TrialDocument, TrialMachine, TrialMeasurement,
+};
+use crate::experiment::{
+    BootMismatch, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
+    Schedule,
+};
+use crate::failure::{Failure, FailureKind};
+use crate::latency::LatencyMeasurement;
+use crate::load::LoadGenerator;
+use crate::policy::VerifyLimits;
+use crate::run::ShieldPlacement;
+use crate::tunables::RemedyAnswer;
+use crate::verify::{WatchOrder, WatchProgress, judge, watch};
+use cpushield_linux::{CpuSet, signal};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// Gaps of at least this many nanoseconds are counted.
+const THRESHOLD_NS: u64 = 1_000;
+
+/// The machine that a search runs on.
+pub struct LiveSearchMachine<'a> {
+    work: &'a WorkContext<'a>,
+    /// The measurements, with the configurations of the search as rows.
+    matrix: Matrix,
+    schedule: Schedule,
+    shielded: CpuSet,
+    cpus: CpuSet,
+    home: Option<String>,
+    goal: SearchGoal,
+    /// The number of configurations that were announced.
+    announced: usize,
+}
+
+impl<'a> LiveSearchMachine<'a> {
+    /// The machine of a search with this journal.
+    pub fn new(
+        work: &'a WorkContext<'a>,
+        matrix: &Matrix,
+        journal: &ExperimentJournal,
+        goal: SearchGoal,
+    ) -> LiveSearchMachine<'a> {
+        LiveSearchMachine {
+            work,
+            matrix: Matrix { rows: Vec::new(), ..matrix.clone() },
+            schedule: Schedule { boots: vec![Vec::new()], steps: Vec::new() },
+            shielded: journal.shielded.clone(),
+            cpus: journal.cpus.clone(),
+            home: journal.setup.cmdline.clone(),
+            goal,
+            announced: 0,
+        }
+    }
+
+    fn machine(&self) -> LiveExperimentMachine<'_> {
+        LiveExperimentMachine {
+            work: self.work,
+            matrix: &self.matrix,
+            schedule: &self.schedule,
+            shielded: self.shielded.clone(),
+            cpus: self.cpus.clone(),
+            home: self.home.clone(),
+        }
+    }
+
+    /// Watches the CPUs and counts entries into the kernel, under the load of the first column.
+    fn watch_entries(
+        &self,
+        row: &ExperimentRow,
+        most: u64,
+        place: Option<ShieldPlacement>,
+    ) -> Result<TrialMeasurement, MachineTrouble<Failure>> {
+        let WorkContext { ui, host, .. } = self.work;
+        let kinds = self.matrix.columns.first().map(|column| column.load.clone());
+        let load = LoadOptions { kinds: kinds.unwrap_or_default(), cpus: LoadCpus::All };
+        let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.shielded.clone());
+        let load = load
+            .request(self.work, &self.cpus, &shielded)
+            .map_err(|failure| MachineTrouble::Cell(failure.message))?;
+        let mut load =
+            LoadGenerator::start(&load).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
+        load.begin();
+        let bar = ui.bar();
+        let evidence = watch(
+            host,
+            &WatchOrder {
+                cpus: self.cpus.clone(),
+                span: Duration::from_nanos(self.matrix.span_ns),
+                warmup: Duration::from_nanos(self.matrix.warmup_ns),
+                threshold_ns: THRESHOLD_NS,
+                syscalls: false,
+                cgroup: place.and_then(|place| place.group),
+                workload: None,
+                stacks: false,
+                until: None,
+                keep: None,
+                progress: &|progress| match progress {
+                    WatchProgress::Watching { done, of, .. } => {
+                        bar.show_progress(&row.name, done, of);
+                    }
+                    _ => bar.show_task(&row.name),
+                },
+                stop: &|| signal::stopped_by().is_some(),
+            },
+        );
+        bar.end();
+        let _ = load.end(host);
+        if signal::stopped_by().is_some() {
+            return Err(MachineTrouble::Stopped);
+        }
+        let evidence = evidence.map_err(|error| MachineTrouble::Cell(error.to_string()))?;
+        let limits = VerifyLimits { max_entries: Some(most), ..VerifyLimits::default() };
+        let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let observation = observe(verdict.gates.first(), find_most_entries(&evidence));
+        let (evidence, verdict) = (Box::new(evidence), Box::new(verdict));
+        Ok(TrialMeasurement { observation, document: TrialDocument::Verify { evidence, verdict } })
+    }
+}
+
+/// What a checked limit says about the goal.
+fn observe<R: Display>(gate: Option<&Gate<R>>, figure: Option<u64>) -> GoalObservation {
+    let figure = figure.unwrap_or(0);
+    match gate.map(|gate| (gate.held, gate)) {
+        Some((Some(true), _)) => GoalObservation::Met { figure },
+        Some((Some(false), _)) => GoalObservation::Missed { figure },
+        Some((None, gate)) => GoalObservation::Doubtful { why: gate.reasons() },
+        None => GoalObservation::Doubtful { why: "the limit was not checked".to_owned() },
+    }
+}
+
+/// The entries of the CPU that has most.
+fn find_most_entries(evidence: &Evidence) -> Option<u64> {
+    evidence.cpus.iter().filter_map(|cpu| cpu.entries).max()
+}
+
+/// The longest latency of all threads.
+fn find_longest(latency: &LatencyMeasurement) -> Option<u64> {
+    let series = latency.series.iter().filter(|one| one.stage == latency.last_stage());
+    series.filter_map(|one| one.max_ns).max()
+}
+
+impl ExperimentMachine for LiveSearchMachine<'_> {
+    type Error = Failure;
+    type Measured = TrialMeasurement;
+
+    fn read_boot_id(&self) -> Result<String, Failure> {
+        self.machine().read_boot_id()
+    }
+
+    fn undo_shield(&mut self) -> Result<(), Failure> {
+        self.machine().undo_shield()
+    }
+
+    fn find_boot_mismatch(
+        &mut self,
+        parameters: &[String],
+    ) -> Result<Option<BootMismatch>, Failure> {
+        self.machine().find_boot_mismatch(parameters)
+    }
+
+    fn enable_resume_at_boot(&mut self) -> Result<(), Failure> {
+        self.machine().enable_resume_at_boot()
+    }
+
+    fn disable_resume_at_boot(&mut self) -> Result<(), Failure> {
+        self.machine().disable_resume_at_boot()
+    }
+
+    fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
+        self.machine().prepare_boot(parameters)
+    }
+
+    fn restore_boot_files(&mut self) -> Result<(), Failure> {
+        self.machine().restore_boot_files()
+    }
+
+    fn reboot(&mut self) -> Result<(), Failure> {
+        self.machine().reboot()
+    }
+
+    fn measure(
+        &mut self,
+        step: &MeasurementStep,
+    ) -> Result<TrialMeasurement, MachineTrouble<Failure>> {
+        let Some(row) = self.matrix.rows.get(step.row) else {
+            return Err(Failure::new(FailureKind::Bug, "a step is outside the search").into());
+        };
+        let machine = self.machine();
+        let (measured, _) = machine.measure_in_row(row, |place| match self.goal {
+            SearchGoal::MaxEntries { count } => self.watch_entries(row, count, place),
+            SearchGoal::MaxLatency { ns } => {
+                let Some(column) = self.matrix.columns.get(step.column) else {
+                    return Err(MachineTrouble::Cell("there is no such column".to_owned()));
+                };
+                let latency = machine.measure_cell(row, column, Some(ns), place)?;
+                let observation = observe(latency.gates.first(), find_longest(&latency));
+                let document = TrialDocument::Latency(Box::new(latency));
+                Ok(TrialMeasurement { observation, document })
+            }
+        })?;
+        Ok(measured)
+    }
+}
+
+impl TrialMachine for LiveSearchMachine<'_> {
+    fn set_trials(&mut self, rows: Vec<ExperimentRow>, schedule: &Schedule) {
+        if let Some(row) = rows.last().filter(|_| rows.len() > self.announced) {
+            self.announced = rows.len();
+            self.work.ui.status(&format!("configuration {}: {}", rows.len(), row.name));
+        }
+        self.matrix.rows = rows;
+        self.schedule = schedule.clone();
+    }
+}

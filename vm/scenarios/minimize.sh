@@ -1,0 +1,121 @@
+# guest, slow: 6.12-rt --append "isolcpus=3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2" --timeout 3000
+# `experiment --minimize --max-entries 0` finds the one tunable that removes a planted source of entries into the kernel:
+# first packets that are steered to the CPU, then an interrupt. The kernel's own counters confirm both. A search that is
+# killed leaves the machine as it was.
+. /host/lib.sh
+needs experiment undo verify
+ip link set lo up
+echo 8 >/sys/class/net/lo/queues/rx-0/rps_cpus
+cat >/tmp/packets.py <<'END_OF_PYTHON'
+import socket, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 5000))
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    client.sendto(b"x", ("127.0.0.1", 5000))
+    server.recv(10)
+    time.sleep(0.02)
+END_OF_PYTHON
+taskset -c 0 python3 /tmp/packets.py &
+cat >/tmp/m.toml <<'END_OF_MATRIX'
+cpus = "3"
+time = "1s"
+warmup = "300ms"
+[[row]]
+name = "nothing"
+[[row]]
+name = "three"
+shield = true
+[row.tunables]
+rps = true
+irq-affinity = true
+workqueues = true
+fair-server = false
+cpuset = false
+kthreads = false
+watchdog = false
+mce-check-interval = false
+vm-stat-interval = false
+cpu-hotplug-cycle = false
+[[column]]
+name = "spin"
+instrument = "spin"
+END_OF_MATRIX
+# The sum of what CPU 3 did: packets that it received, interrupts of the serial line.
+packets() { awk '/NET_RX/ { print $5 }' /proc/softirqs; }
+serial() { awk '$1 == "4:" { print $5 }' /proc/interrupts; }
+grows() { # a function that prints a number
+    local before=$($1)
+    sleep 2
+    [ $(($($1) - before)) -gt 10 ]
+}
+stays() { ! grows "$1"; }
+search() { # a condition on the search
+    python3 -c '
+import json, sys
+search = json.load(open("/tmp/search.json"))
+states = {it["option"]["name"]: it["state"] for it in search["options"]}
+end = (search["end"] or {}).get("end")
+trial_of = {it["option"]["name"]: search["trials"][it["trial"]] for it in search["options"] if it["trial"] is not None}
+on = {name for name, on in (search["found"] or {"tunables": {}})["tunables"].items() if on}
+if not eval(sys.argv[1]):
+    sys.exit(json.dumps([states, end, search["trials"]])[:3000])
+' "$1" 2>&1
+}
+found_on() { python3 -c '
+import json
+print(*(f"--on {name}" for name, on in json.load(open("/tmp/search.json"))["found"]["tunables"].items() if on))'; }
+off="--off fair-server --off cpuset --off kthreads --off watchdog --off mce-check-interval --off vm-stat-interval"
+all_off="$off --off irq-affinity --off workqueues --off rps --off cpu-hotplug-cycle"
+# with_found FUNCTION: whether the count stays with the tunables of the result alone.
+with_found() {
+    local options=$all_off on=$(found_on) name ended
+    for name in $(echo "$on" | sed 's/--on//g'); do options=${options/--off $name/}; done
+    # shellcheck disable=SC2086
+    cpushield apply --cpus 3 $options $on || return 1
+    stays "$1"
+    ended=$?
+    cpushield undo || return 1
+    return $ended
+}
+snapshot /tmp/before
+
+claim "packets interrupt CPU 3" grows packets
+begin=$SECONDS
+cpushield experiment /tmp/m.toml --minimize --max-entries 0 --row three -o /tmp/search.json >/tmp/said 2>&1
+is "the first search ends well" 0 echo $?
+echo "# it took $((SECONDS - begin)) s"
+sed 's/^/# /' /tmp/said
+claim "the tunable against the packets is needed" search 'states["rps"] == "needed"'
+claim "without it every measurement counts entries" search 'min(trial_of["rps"]["figures"]) > 0'
+claim "that against the interrupt is not" search 'states["irq-affinity"] == "left-out" and states["workqueues"] == "left-out"'
+claim "the result is 1-minimal" search 'end == "least-set" and "rps" in on'
+claim "the kernel counts no packets with the result alone" with_found packets
+as_before "the search left the machine as it was" /tmp/before
+
+echo 0 >/sys/class/net/lo/queues/rx-0/rps_cpus
+echo 3 >/proc/irq/4/smp_affinity_list
+while :; do
+    echo '# a line for the serial interrupt' >/dev/ttyS0
+    sleep 0.1
+done &
+snapshot /tmp/before
+claim "an interrupt is on CPU 3" grows serial
+cpushield experiment /tmp/m.toml --minimize --max-entries 0 --row three -o /tmp/search.json >/tmp/said 2>&1
+is "the second search ends well" 0 echo $?
+sed 's/^/# /' /tmp/said
+claim "the tunable against the interrupt is needed" search 'states["irq-affinity"] == "needed"'
+claim "that against the packets is not" search 'states.get("rps", "left-out") == "left-out"'
+claim "the kernel counts no interrupts with the result alone" with_found serial
+as_before "the search left the machine as it was" /tmp/before
+
+cpushield experiment /tmp/m.toml --minimize --max-entries 0 --row three >/tmp/said 2>&1 &
+job=$!
+sleep 25
+kill -9 $job
+wait $job 2>/dev/null
+for i in $(seq 60); do [ -e /var/lib/cpushield/journal.jsonl ] || break; sleep 1; done
+claim "what was measured is kept" sh -c 'cpushield experiment --status --json | grep -q "\"state\": \"unfinished\""'
+status "a killed search is stopped" 0 cpushield experiment --stop
+as_before "and leaves the machine as it was" /tmp/before
+finish
