@@ -13,6 +13,7 @@ pub mod early;
 pub mod error;
 mod foreign_words;
 pub mod grub;
+mod init_files;
 mod journal;
 mod kernel_file;
 mod kernel_modules;

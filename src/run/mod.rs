@@ -14,6 +14,7 @@ mod added;
 mod confine;
 mod drift;
 mod error;
+mod left;
 mod limits;
 mod order;
 mod placement;
@@ -33,6 +34,7 @@ pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
 pub use placement::ShieldPlacement;
 pub use raise::threads;
 pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
+pub use left::{programs_in_shield, still_running};
 pub use removed::{ReleasedPrograms, release, remove};
 pub use start::{
     NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, lock_limit, ordinary,

@@ -334,8 +334,11 @@ pub enum InitSystem {
 pub struct Enabled {
     /// The init system.
     pub init: InitSystem,
-    /// The file that was written.
+    /// The file that applies the shield.
     pub path: String,
+    /// The file that bans the shielded CPUs when irqbalance starts; `None` in an old journal.
+    #[serde(default)]
+    pub ban_path: Option<String>,
     /// The arguments of `cpushield`.
     pub words: Vec<String>,
 }
