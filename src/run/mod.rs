@@ -29,12 +29,12 @@ mod user;
 pub use added::{CpuAssignment, MovedProcess, add};
 pub use drift::Drift;
 pub use error::RunError;
+pub use left::{programs_in_shield, still_running};
 pub use limits::{check as check_policy, sentences as limits};
 pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
 pub use placement::ShieldPlacement;
 pub use raise::threads;
 pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
-pub use left::{programs_in_shield, still_running};
 pub use removed::{ReleasedPrograms, release, remove};
 pub use start::{
     NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, lock_limit, ordinary,

@@ -7,7 +7,7 @@ use crate::apply::{amend, outcomes};
 use crate::failure::Failure;
 use crate::plan::{Step, missing, wanted_now};
 use crate::run;
-use cpushield_linux::Host;
+use cpushield_linux::{Host, Task};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -41,8 +41,14 @@ pub fn ban_from_irqbalance(work: &WorkContext<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until irqbalance answers. Returns whether it does.
+/// Waits until irqbalance answers. Returns whether it does. systemd calls this when it starts
+/// irqbalance, perhaps before the process has its name. Scripts call it at each boot.
 fn wait_for_irqbalance(host: &Host) -> bool {
+    let runs = |task: &Task| task.comm == "irqbalance" && !task.kthread;
+    let systemd = host.exists("/run/systemd/system");
+    if !systemd && !host.tasks().unwrap_or_default().iter().any(runs) {
+        return false;
+    }
     let mut waited = Duration::ZERO;
     while waited < TIMEOUT {
         if matches!(host.irqbalance(), Ok(Some(_))) {

@@ -248,7 +248,9 @@ fn a_script_whose_program_is_gone_does_nothing() {
         for file in early::files(init, &make_start_command("/nonexistent/cpushield")) {
             for action in ["start", "stop"] {
                 let around = match init {
-                    InitSystem::Openrc if file.service != "cpushield" && action == "stop" => continue,
+                    InitSystem::Openrc if file.service != "cpushield" && action == "stop" => {
+                        continue;
+                    }
                     InitSystem::Openrc => format!("RC_RUNLEVEL=default; . $1; {action}"),
                     _ => format!("sh $1 {action}"),
                 };

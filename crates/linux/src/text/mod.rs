@@ -12,6 +12,7 @@ pub mod kernel_version;
 pub mod kmsg;
 pub mod modinfo;
 pub mod mounts;
+pub mod routes;
 pub mod schedstat;
 pub mod size;
 pub mod softirqs;
