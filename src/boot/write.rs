@@ -134,12 +134,7 @@ pub fn write(
         let assignment = ParameterAssignment { rule, kernels: &kernels, words, position };
         loader.plan_files(host, &assignment)?
     };
-    if let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) {
-        for (unit, text) in trial_unit::texts(program, state, mode.until, &words) {
-            let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
-            file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
-        }
-    }
+    add_trial_units(&mut file_plan, mode, &words);
     let files = read_originals(host, loader, &file_plan)?;
     let mut journal = BootJournal {
         journal: "cpushield-boot".to_owned(),
@@ -180,6 +175,15 @@ pub fn write(
                 hint: hint_of(&error),
             })
         }
+    }
+}
+
+/// Adds the units of a trial to the files that are written.
+fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
+    let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) else { return };
+    for (unit, text) in trial_unit::texts(program, state, mode.until, words) {
+        let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
+        file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
     }
 }
 

@@ -131,12 +131,13 @@ struct BootApplyArgs {
     /// boot the old entry again
     #[arg(long, conflicts_with = "dry_run")]
     trial: bool,
-    /// With `--trial`: what must come up in that boot, or else the machine boots the old entry again
-    /// [default: what this boot has]
+    /// With `--trial`: what must come up in that boot, or else the machine boots the old entry
+    /// again [default: what this boot has]
     #[arg(long, value_name = "WHAT", requires = "trial")]
     until: Option<UntilArg>,
     /// With `--trial`: how long that may take, from the start of the kernel
-    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = span, requires = "trial")]
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "trial")]
+    #[arg(default_value = "5min")]
     within: Duration,
     /// Start the chosen kernel immediately with kexec, without firmware and boot loader; running
     /// programs end as in a reboot

@@ -3,6 +3,7 @@
 
 pub mod cmdline;
 pub mod cpuinfo;
+pub mod dmi;
 pub mod gzip;
 pub mod interrupts;
 pub mod kallsyms;
