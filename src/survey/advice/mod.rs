@@ -44,7 +44,8 @@ type SubjectReader = fn(&AdviceSource<'_>) -> SubjectReading;
 const SUBJECTS: &[(&str, SubjectReader)] = &[
     ("VT-x and VT-d", virtualization::read),
     ("memory speed", memory_speed::read),
-    ("PCIe ASPM", pcie_aspm::read),
+    ("PCIe ASPM policy", pcie_aspm::read_policy),
+    ("PCIe ASPM of devices", pcie_aspm::read_links),
     ("EFI runtime services", efi_runtime::read),
     ("fwupd-refresh.timer", firmware_updates::read),
     ("console", console::read),

@@ -17,10 +17,18 @@ const STATES: &[(&str, &str)] = &[
     ("l1_2_pcipm", "L1.2"),
 ];
 
-pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+pub(super) fn read_policy(source: &AdviceSource<'_>) -> SubjectReading {
     let Some(policy) = source.r.line(POLICY) else { return SubjectReading::Unobserved };
-    let findings = [check_policy(&policy), check_links(source.r)];
-    SubjectReading::Observed(findings.into_iter().flatten().collect())
+    SubjectReading::from_finding(check_policy(&policy))
+}
+
+/// The files of a link exist only if the kernel controls ASPM, and so has a policy.
+pub(super) fn read_links(source: &AdviceSource<'_>) -> SubjectReading {
+    let host = source.r.host;
+    if !host.exists(POLICY) || !host.exists(DEVICES) {
+        return SubjectReading::Unobserved;
+    }
+    SubjectReading::from_finding(check_links(source.r))
 }
 
 /// `[default] performance powersave powersupersave`.

@@ -7,7 +7,7 @@ const PCI: &str = "/sys/bus/pci";
 
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let r = source.r;
-    if !r.host.exists(PCI) {
+    if !r.host.exists(&format!("{PCI}/devices")) {
         return SubjectReading::Unobserved;
     }
     // Each bound device has a link with its address: 0000:03:00.0. The other names are files.
