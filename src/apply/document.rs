@@ -5,7 +5,7 @@ use super::journal::JournalError;
 use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Refusal, RefusalKind};
 use crate::documents::plan::Shield;
-use cpushield_linux::{Error, TaskId};
+use cpushield_linux::{CpuSet, Error, TaskId};
 use serde::Serialize;
 use std::fmt;
 
@@ -59,12 +59,25 @@ pub struct UndoneShield {
     /// Tasks that keep exactly the CPUs that the shield had left them, because they asked for these
     /// while it was active. Kernels before 6.2 do not remember that, and widen them.
     pub asked_tasks: Vec<TaskId>,
+    /// Programs that were in the shield and continue on other CPUs.
+    pub left: Vec<LeftProgram>,
     /// The number of tasks whose affinity was restored.
     pub restored_tasks: usize,
     /// The journal's path: archived, or still active when something could not be restored.
     pub journal: Option<String>,
     /// Notes.
     pub notes: Vec<String>,
+}
+
+/// A program that was in a shield.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftProgram {
+    /// Its process number.
+    pub pid: i32,
+    /// Its name.
+    pub comm: String,
+    /// The CPUs that it may use now.
+    pub cpus: CpuSet,
 }
 
 /// The result of undoing one step.
@@ -93,6 +106,7 @@ impl UndoneShield {
             steps: Vec::new(),
             drifted_tasks: Vec::new(),
             asked_tasks: Vec::new(),
+            left: Vec::new(),
             restored_tasks: 0,
             journal: None,
             notes: Vec::new(),

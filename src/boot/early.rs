@@ -4,109 +4,16 @@
 //! The initramfs needs no part of it: its programs have exited when the root file system takes
 //! over.
 
+pub use super::init_files::{BAN_COMMAND, InitFile, MARK, StartCommand, files};
+
 use super::document::{Enabled, InitSystem};
 use super::error::BootError;
-use crate::quote::{quote_for_shell, quote_for_unit};
+use super::init_files::{BAN, SHIELD};
+use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
 
 /// The journal of what was written, in the state directory.
 pub const JOURNAL: &str = "at-boot.json";
-/// The unit.
-pub const UNIT: &str = "cpushield.service";
-/// The line that identifies a file of ours.
-pub const MARK: &str = "# Made by cpushield; `cpushield disable` removes it.\n";
-/// The script for init systems other than systemd.
-const SCRIPT: &str = "/etc/init.d/cpushield";
-
-/// The command line that the init system runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartCommand {
-    /// This program.
-    pub program: String,
-    /// Its state directory.
-    pub state: String,
-    /// Its arguments: `apply`, `--cpus`, `3`.
-    pub words: Vec<String>,
-}
-
-impl StartCommand {
-    fn command_line(&self, quote: fn(&str) -> String) -> String {
-        let head = [self.program.as_str(), "--quiet", "--state", self.state.as_str()];
-        let words = head.into_iter().chain(self.words.iter().map(String::as_str));
-        words.map(quote).collect::<Vec<_>>().join(" ")
-    }
-}
-
-/// The path, the text and the permissions of the file for an init system.
-#[must_use]
-pub fn file(init: InitSystem, call: &StartCommand) -> (String, String, u32) {
-    match init {
-        InitSystem::Systemd => (format!("/etc/systemd/system/{UNIT}"), unit(call), 0o644),
-        InitSystem::Openrc => (SCRIPT.to_owned(), openrc(call), 0o755),
-        InitSystem::Sysv => (SCRIPT.to_owned(), sysv(call), 0o755),
-    }
-}
-
-/// The unit. It has no default dependencies, because they would order it after `basic.target`. A
-/// shield that cannot be applied in a minute is undone and the boot continues: no unit requires it.
-/// Nothing fails when the program is removed and its unit is left behind.
-fn unit(call: &StartCommand) -> String {
-    let (state, program) = (quote_for_unit(&call.state), quote_for_unit(&call.program));
-    let line = call.command_line(quote_for_unit);
-    // A path, not a word: only `%` is special there.
-    let path = call.program.replace('%', "%%");
-    format!(
-        "{MARK}[Unit]\n\
-         Description=cpushield: shield CPUs before services start\n\
-         DefaultDependencies=no\n\
-         Conflicts=shutdown.target\n\
-         After=local-fs.target\n\
-         Before=basic.target shutdown.target\n\
-         RequiresMountsFor={state} {program}\n\
-         ConditionFileIsExecutable={path}\n\n\
-         [Service]\n\
-         Type=oneshot\n\
-         RemainAfterExit=yes\n\
-         TimeoutStartSec=60\n\
-         ExecStart={line}\n\n\
-         [Install]\n\
-         WantedBy=basic.target\n"
-    )
-}
-
-/// The OpenRC script. It runs after the services that mount file systems, by OpenRC's own names and
-/// by Debian's. It uses no `need`: OpenRC 0.56 does not start a service that needs a missing one.
-fn openrc(call: &StartCommand) -> String {
-    let (line, program) = (call.command_line(quote_for_shell), quote_for_shell(&call.program));
-    format!(
-        "#!/sbin/openrc-run\n{MARK}\
-         description='shield CPUs before services start'\n\n\
-         depend() {{\n    after sysfs cgroups localmount mountkernfs mountall\n    \
-         before bootmisc procps networking\n}}\n\n\
-         start() {{\n    [ -x {program} ] || return 0\n    \
-         ebegin 'Shielding CPUs'\n    {line}\n    eend $?\n}}\n"
-    )
-}
-
-fn sysv(call: &StartCommand) -> String {
-    let (line, program) = (call.command_line(quote_for_shell), quote_for_shell(&call.program));
-    format!(
-        "#!/bin/sh\n### BEGIN INIT INFO\n\
-         # Provides:          cpushield\n\
-         # Required-Start:    mountkernfs $local_fs\n\
-         # Required-Stop:\n\
-         # X-Start-Before:    procps networking\n\
-         # Default-Start:     S\n\
-         # Default-Stop:\n\
-         # Short-Description: shield CPUs before services start\n\
-         ### END INIT INFO\n{MARK}\
-         case $1 in\n\
-         start) [ ! -x {program} ] || {line} ;;\n\
-         stop | restart | force-reload) ;; # undo is `cpushield undo`\n\
-         *)\n    echo \"usage: $0 start\" >&2\n    exit 2\n    ;;\n\
-         esac\n"
-    )
-}
 
 /// The OpenRC runlevel that sets the machine up: `boot`, or with Debian's scripts `sysinit`, which
 /// has the services of both (`rcS` of its package, 0.56).
@@ -149,20 +56,23 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
             why: "this machine's init system is unknown".to_owned(),
             instructions: vec![
                 "run this at boot, before other programs start:".to_owned(),
-                format!("    {}", call.command_line(quote_for_shell)),
+                format!("    {}", call.start_line(quote_for_shell)),
             ],
         });
     };
-    let (path, text, mode) = file(init, call);
-    check_not_foreign(host, &path)?;
-    let enabled = Enabled { init, path, words: call.words.clone() };
+    let files = files(init, call);
+    for file in &files {
+        check_not_foreign(host, &file.path)?;
+    }
+    let [path, ban_path] = files.each_ref().map(|file| file.path.clone());
+    let enabled = Enabled { init, path, ban_path: Some(ban_path), words: call.words.clone() };
     let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;
-    match write_and_enable(host, &enabled, &text, mode) {
+    match write_and_enable(host, init, &files) {
         Ok(()) => Ok(enabled),
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let undo_error = uninstall(host, store, &enabled).err();
+            let undo_error = uninstall(host, store, &enabled, RunningUnit::Kept).err();
             Err(BootError::Failed {
                 why: error.to_string(),
                 undone: undo_error.map(|error| error.to_string()),
@@ -172,19 +82,32 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     }
 }
 
-fn write_and_enable(
-    host: &Host,
-    enabled: &Enabled,
-    text: &str,
-    mode: u32,
-) -> Result<(), BootError> {
-    host.replace_file(&enabled.path, text.as_bytes(), FileAttributes { mode, owner: None })?;
-    match enabled.init {
-        InitSystem::Systemd => host.systemctl(&["enable", UNIT])?,
-        InitSystem::Openrc => {
-            drop(host.run_program(&["rc-update", "add", "cpushield", openrc_runlevel(host)])?);
+fn write_and_enable(host: &Host, init: InitSystem, files: &[InitFile]) -> Result<(), BootError> {
+    for InitFile { service, path, text, mode } in files {
+        let attributes = FileAttributes { mode: *mode, owner: None };
+        host.replace_file(path, text.as_bytes(), attributes)?;
+        match init {
+            InitSystem::Systemd => host.systemctl(&["enable", &format!("{service}.service")])?,
+            InitSystem::Openrc => {
+                let level = if *service == SHIELD { openrc_runlevel(host) } else { "default" };
+                drop(host.run_program(&["rc-update", "add", service, level])?);
+            }
+            InitSystem::Sysv => drop(host.run_program(&["update-rc.d", service, "defaults"])?),
         }
-        InitSystem::Sysv => drop(host.run_program(&["update-rc.d", "cpushield", "defaults"])?),
+    }
+    Ok(())
+}
+
+/// Tells the init system that the shield is active, so that it can stop its service, and services
+/// that are bound to it can start. sysvinit keeps no such state.
+///
+/// # Errors
+/// The service cannot be started.
+pub fn start(host: &Host, enabled: &Enabled) -> Result<(), BootError> {
+    match enabled.init {
+        InitSystem::Systemd => host.systemctl(&["start", &format!("{SHIELD}.service")])?,
+        InitSystem::Openrc => drop(host.run_program(&["rc-service", SHIELD, "start"])?),
+        InitSystem::Sysv => {}
     }
     Ok(())
 }
@@ -198,32 +121,66 @@ fn check_not_foreign(host: &Host, path: &str) -> Result<(), BootError> {
     }
 }
 
+/// What happens to the unit of the shield that runs, when its file is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunningUnit {
+    /// It stays active, and so do the units that are bound to it.
+    Kept,
+    /// It is stopped. Without its file that undoes nothing.
+    Stopped,
+}
+
 /// Removes the shield from the boot; `None` when there is none.
 ///
 /// # Errors
 /// A file cannot be removed; the journal is kept then.
-pub fn remove(host: &Host, store: &Store) -> Result<Option<Enabled>, BootError> {
+pub fn remove(
+    host: &Host,
+    store: &Store,
+    running: RunningUnit,
+) -> Result<Option<Enabled>, BootError> {
     let Some(enabled) = installed(store)? else { return Ok(None) };
     let _lock = store.lock()?;
-    uninstall(host, store, &enabled)?;
+    uninstall(host, store, &enabled, running)?;
     Ok(Some(enabled))
 }
 
-fn uninstall(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootError> {
-    check_not_foreign(host, &enabled.path)?;
-    match enabled.init {
-        // A failure is fine: the unit was never enabled, or is gone. systemd finds the links of a
-        // missing file by its name.
-        InitSystem::Systemd => drop(host.systemctl(&["disable", UNIT])),
-        InitSystem::Openrc => drop(host.run_program(&["rc-update", "--all", "del", "cpushield"])),
-        InitSystem::Sysv => {}
+fn uninstall(
+    host: &Host,
+    store: &Store,
+    enabled: &Enabled,
+    running: RunningUnit,
+) -> Result<(), BootError> {
+    let files = [Some((SHIELD, &enabled.path)), enabled.ban_path.as_ref().map(|path| (BAN, path))];
+    for (_, path) in files.iter().flatten() {
+        check_not_foreign(host, path)?;
     }
-    host.erase_file(&enabled.path)?;
-    match enabled.init {
-        InitSystem::Systemd => drop(host.systemctl(&["daemon-reload"])),
-        InitSystem::Openrc => {}
+    for (service, path) in files.into_iter().flatten() {
+        match enabled.init {
+            // A failure is fine: the unit was never enabled, or is gone. systemd finds the links of
+            // a missing file by its name.
+            InitSystem::Systemd => {
+                drop(host.systemctl(&["disable", &format!("{service}.service")]));
+            }
+            InitSystem::Openrc => {
+                drop(host.run_program(&["rc-update", "--all", "del", service]));
+                // OpenRC forgets that it has started the service, without stopping it.
+                drop(host.run_program(&["rc-service", service, "zap"]));
+            }
+            InitSystem::Sysv => {}
+        }
+        host.erase_file(path)?;
         // Removes the links of a script that is gone.
-        InitSystem::Sysv => drop(host.run_program(&["update-rc.d", "cpushield", "remove"])?),
+        if enabled.init == InitSystem::Sysv {
+            drop(host.run_program(&["update-rc.d", service, "remove"])?);
+        }
+    }
+    if enabled.init == InitSystem::Systemd {
+        drop(host.systemctl(&["daemon-reload"]));
+        if running == RunningUnit::Stopped {
+            // A failure is fine: the unit was not active.
+            drop(host.systemctl(&["stop", &format!("{SHIELD}.service")]));
+        }
     }
     Ok(store.remove(JOURNAL)?)
 }

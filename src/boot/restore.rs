@@ -28,8 +28,9 @@ pub(super) fn restore_all(
         invalid_journal(store, why)
     })?;
     let mut undone = RemovedParameters::default();
-    let unit = trial_unit::path();
-    let (unit, files): (Vec<_>, Vec<_>) = journal.files.iter().partition(|it| it.path == unit);
+    let units = trial_unit::UNITS.map(|unit| (unit, trial_unit::path(unit)));
+    let is_unit = |saved: &SavedFile| units.iter().any(|(_, path)| *path == saved.path);
+    let files = journal.files.iter().filter(|saved| !is_unit(saved));
     for saved in files {
         let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
@@ -39,9 +40,10 @@ pub(super) fn restore_all(
         host.replace_file(&path, &bytes, host.access(&path)?)?;
         undone.files.push((path, FileFate::MadeAnew));
     }
-    // The unit comes last: after a kill before this, the next boot restores the rest.
-    for saved in unit {
-        trial_unit::disable(host);
+    // The units come last: after a kill before this, the next boot restores the rest.
+    for (unit, path) in &units {
+        let Some(saved) = journal.files.iter().find(|saved| saved.path == *path) else { continue };
+        trial_unit::disable(host, unit);
         let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
     }

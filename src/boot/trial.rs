@@ -6,7 +6,7 @@
 //! The trial's entries follow all others, so neither a number nor a lost `saved_entry` can make
 //! them the default.
 
-use super::document::{BootJournal, SettledAs, TrialDoubt, TrialEnd, TrialReason};
+use super::document::{BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason};
 use super::error::BootError;
 use super::journal::{read_journal, save_last_trial};
 use super::restore::{disarm_trial, restore_all};
@@ -19,6 +19,8 @@ use cpushield_linux::{CpuSet, Error, Host, Store};
 pub struct TrialObservation {
     /// CPUs to shield and watch.
     pub proves: CpuSet,
+    /// What must come up in this boot; `None`: nothing.
+    pub until: Option<TrialDeadline>,
     /// Why the trial has already failed; empty when it has not.
     pub against: Vec<TrialDoubt>,
 }
@@ -39,7 +41,7 @@ pub fn observe(host: &Host, store: &Store) -> Result<TrialObservation, BootError
         let new = failed.into_iter().filter(|unit| !trial.failed.contains(unit));
         against.extend(new.map(|unit| TrialDoubt::UnitFailed { unit }));
     }
-    Ok(TrialObservation { proves: trial.proves.clone(), against })
+    Ok(TrialObservation { proves: trial.proves.clone(), until: trial.until, against })
 }
 
 /// Why watching the active shield proves nothing about these CPUs; `None` when it has all of them.

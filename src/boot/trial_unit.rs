@@ -1,23 +1,46 @@
-//! The systemd unit that concludes a trial after its boot.
+//! The systemd units of a trial: one concludes it after its boot. The other reboots the machine
+//! when no user can reach it in time.
 
+use super::document::{TrialDeadline, TrialGoal};
 use super::error::BootError;
 use crate::quote::quote_for_unit;
 use cpushield_linux::Host;
 
-/// The name of the unit.
-pub(super) const UNIT: &str = "cpushield-trial.service";
+/// The unit that concludes a trial.
+const CONCLUSION: &str = "cpushield-trial.service";
+/// The unit that falls back.
+const FALL_BACK: &str = "cpushield-trial-deadline.service";
+/// All of them. The one that concludes comes last: while it exists, the next boot restores the
+/// rest.
+pub(super) const UNITS: [&str; 2] = [FALL_BACK, CONCLUSION];
 
-/// The first words of its file.
+/// The first words of a unit's file.
 const MARK: &str = "# Made by cpushield;";
 
-/// The path of its file.
-pub(super) fn path() -> String {
-    format!("/etc/systemd/system/{UNIT}")
+/// The path of a unit's file.
+pub(super) fn path(unit: &str) -> String {
+    format!("/etc/systemd/system/{unit}")
 }
 
-/// The content of its file: the unit runs once after the trial's boot. It is `simple`, so the boot
-/// does not wait for the watch to finish.
-pub(super) fn text(program: &str, state: &str) -> String {
+/// The units of a trial, each with its content.
+pub(super) fn texts(
+    program: &str,
+    state: &str,
+    until: Option<TrialDeadline>,
+    words: &[String],
+) -> Vec<(&'static str, String)> {
+    let call = format!("{} --state {}", quote_for_unit(program), quote_for_unit(state));
+    // systemd splits the command line itself, so it finds only plain words.
+    let is_plain = |word: &&String| !word.contains(['"', '\'', '\\', ' ']);
+    let words: Vec<String> = words.iter().filter(is_plain).cloned().collect();
+    let until = until.filter(|_| !words.is_empty());
+    let fall_back = until.map(|until| (FALL_BACK, fall_back_text(&call, until, &words)));
+    fall_back.into_iter().chain([(CONCLUSION, conclusion_text(&call))]).collect()
+}
+
+/// The unit runs once after the trial's boot. It is `simple`, so the boot does not wait for the
+/// watch to finish.
+fn conclusion_text(call: &str) -> String {
     format!(
         "{MARK} `cpushield boot undo` removes it.\n\
          [Unit]\n\
@@ -25,28 +48,61 @@ pub(super) fn text(program: &str, state: &str) -> String {
          After=multi-user.target\n\n\
          [Service]\n\
          Type=simple\n\
-         ExecStart={} --state {} boot conclude\n\n\
+         ExecStart={call} boot conclude\n\n\
          [Install]\n\
-         WantedBy=multi-user.target\n",
-        quote_for_unit(program),
-        quote_for_unit(state)
+         WantedBy=multi-user.target\n"
     )
 }
 
-/// Disables the unit while its file exists, which names the link.
-pub(super) fn disable(host: &Host) {
-    if host.exists(&path()) {
+/// The unit starts as early as possible and needs no other: whatever hangs, its time passes. It
+/// also survives the change to the rescue target. It runs only in a boot with the trial's words, so
+/// it cannot reboot the old entry.
+fn fall_back_text(call: &str, until: TrialDeadline, words: &[String]) -> String {
+    let goal = match until.goal {
+        TrialGoal::Login => "login",
+        TrialGoal::Network => "network",
+    };
+    let conditions = words.iter().map(|word| condition(word)).collect::<String>();
+    format!(
+        "{MARK} `cpushield boot undo` removes it.\n\
+         [Unit]\n\
+         Description=cpushield: boot the old entry again if this trial boot cannot be reached\n\
+         DefaultDependencies=no\n\
+         IgnoreOnIsolate=yes\n\
+         Conflicts=shutdown.target\n\
+         Before=shutdown.target\n\
+         {conditions}\n\
+         [Service]\n\
+         Type=simple\n\
+         ExecStart={call} boot conclude --reboot-unless {goal} --within {}s\n\n\
+         [Install]\n\
+         WantedBy=sysinit.target\n",
+        until.within_s
+    )
+}
+
+/// The line that requires a word of the kernel's command line. It has no quotes: only `%` is
+/// special there.
+fn condition(word: &str) -> String {
+    format!("ConditionKernelCommandLine={}\n", word.replace('%', "%%"))
+}
+
+/// Disables a unit while its file exists, which names the link.
+pub(super) fn disable(host: &Host, unit: &str) {
+    if host.exists(&path(unit)) {
         // An error is fine: the link may already be gone.
-        let _ = host.systemctl(&["disable", UNIT]);
+        let _ = host.systemctl(&["disable", unit]);
     }
 }
 
-/// Removes the unit.
+/// Removes the units.
 pub(super) fn remove(host: &Host) -> Result<(), BootError> {
-    let path = path();
-    if host.read(&path).is_ok_and(|text| text.starts_with(MARK)) {
-        disable(host);
-        host.erase_file(&path)?;
+    for unit in UNITS {
+        let path = path(unit);
+        if host.read(&path).is_ok_and(|text| text.starts_with(MARK)) {
+            disable(host, unit);
+            host.erase_file(&path)?;
+        }
     }
     Ok(())
 }
@@ -56,8 +112,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_concludes_the_trial_with_this_program_and_state() {
-        let text = text("/x", "/y");
-        assert!(text.contains("ExecStart=\"/x\" --state \"/y\" boot conclude\n"), "{text}");
+    fn the_units_conclude_the_trial_with_this_program_and_state() {
+        let until = TrialDeadline { goal: TrialGoal::Network, within_s: 300 };
+        let words = ["nohz_full=1-3", "a=50%", "b=\"c d\""].map(str::to_owned);
+        let units = texts("/x", "/y", Some(until), &words);
+        let [(_, fall_back), (_, conclusion)] = units.as_slice() else { panic!("{units:?}") };
+        let call = "ExecStart=\"/x\" --state \"/y\" boot conclude";
+        assert!(conclusion.contains(&format!("{call}\n")), "{conclusion}");
+        let deadline = format!("{call} --reboot-unless network --within 300s\n");
+        assert!(fall_back.contains(&deadline), "{fall_back}");
+        for condition in ["nohz_full=1-3", "a=50%%"] {
+            let line = format!("\nConditionKernelCommandLine={condition}\n");
+            assert!(fall_back.contains(&line), "{fall_back}");
+        }
+        assert_eq!(texts("/x", "/y", None, &words).len(), 1);
     }
 }

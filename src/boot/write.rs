@@ -4,7 +4,7 @@
 
 use super::document::{
     BootJournal, BootPlan, FileBytes, RemovedParameters, SCHEMA, SavedFile, TrialBoot,
-    WrittenParameters,
+    TrialDeadline, WrittenParameters,
 };
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
@@ -86,6 +86,8 @@ pub struct WriteMode {
     /// This program and its state directory, for the unit that concludes a trial; `None` without
     /// systemd.
     pub unit: Option<(String, String)>,
+    /// What must come up in a trial's boot; `None`: nothing. Only the unit can fall back.
+    pub until: Option<TrialDeadline>,
 }
 
 impl WriteMode {
@@ -132,10 +134,7 @@ pub fn write(
         let assignment = ParameterAssignment { rule, kernels: &kernels, words, position };
         loader.plan_files(host, &assignment)?
     };
-    if let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) {
-        let bytes = trial_unit::text(program, state).into_bytes();
-        file_plan.edits.push(FileEdit { path: trial_unit::path(), bytes, mode: 0o644 });
-    }
+    add_trial_units(&mut file_plan, mode, &words);
     let files = read_originals(host, loader, &file_plan)?;
     let mut journal = BootJournal {
         journal: "cpushield-boot".to_owned(),
@@ -179,6 +178,15 @@ pub fn write(
     }
 }
 
+/// Adds the units of a trial to the files that are written.
+fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
+    let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) else { return };
+    for (unit, text) in trial_unit::texts(program, state, mode.until, words) {
+        let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
+        file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
+    }
+}
+
 /// Makes the first of our entries boot once. The journal records this first.
 fn arm_trial(
     host: &Host,
@@ -196,11 +204,15 @@ fn arm_trial(
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
     let reboot = loader.reboot_argument().filter(|_| !mode.kexec).map(str::to_owned);
-    let trial = TrialBoot { entry: entry.clone(), unit, keep_default, proves, reboot, failed };
+    let entry_name = entry.clone();
+    let until = mode.until.filter(|_| unit);
+    let trial = TrialBoot { entry: entry_name, unit, keep_default, proves, reboot, until, failed };
     journal.trial = Some(trial);
     save_journal(store, journal)?;
-    if unit {
-        host.systemctl(&["enable", trial_unit::UNIT])?;
+    for unit in trial_unit::UNITS.into_iter().filter(|_| unit) {
+        if journal.files.iter().any(|saved| saved.path == trial_unit::path(unit)) {
+            host.systemctl(&["enable", unit])?;
+        }
     }
     if mode.kexec { Ok(()) } else { loader.boot_once(host, &entry) }
 }

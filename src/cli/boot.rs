@@ -1,6 +1,7 @@
 //! `cpushield boot`: plans, writes, shows and removes kernel parameters for the next boot.
 
 use super::GlobalArgs;
+use super::input::span;
 use super::paint::on_terminal;
 use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
@@ -10,11 +11,12 @@ use crate::report::{
 };
 use crate::ui::Ui;
 use crate::workflow::boot_parameters::{
-    BootOptions, BootOrder, plan_boot, preview_boot, read_boot_status, start_kernel, undo_boot,
-    write_boot,
+    BootOptions, BootOrder, TrialDeadline, TrialGoal, TrialWait, plan_boot, preview_boot,
+    read_boot_status, start_kernel, undo_boot, write_boot,
 };
-use crate::workflow::conclude::conclude_trial;
+use crate::workflow::conclude::{conclude_trial, reboot_unless_reached};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Plan, write, show and remove kernel parameters for the next boot
 ///
@@ -44,7 +46,38 @@ enum BootCommand {
     Undo,
     /// Conclude a trial boot: keep the parameters if the shield holds, otherwise remove them
     #[command(hide = true)]
-    Conclude,
+    Conclude(ConcludeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ConcludeArgs {
+    /// Only reboot into the old entry, unless this comes up in time
+    #[arg(long, value_name = "WHAT", requires = "within")]
+    reboot_unless: Option<UntilArg>,
+    /// The time, from the start of the kernel
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    within: Option<Duration>,
+}
+
+/// What must come up in the trial's boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum UntilArg {
+    /// A program waits for logins: a getty, sshd, a display manager
+    Login,
+    /// A login, and a default route over an interface that is up
+    Network,
+    /// Nothing: the machine does not fall back by itself
+    None,
+}
+
+impl UntilArg {
+    fn goal(self) -> Option<TrialGoal> {
+        match self {
+            UntilArg::Login => Some(TrialGoal::Login),
+            UntilArg::Network => Some(TrialGoal::Network),
+            UntilArg::None => None,
+        }
+    }
 }
 
 /// The kernels that get the parameters, and parameters of the user's own
@@ -98,6 +131,14 @@ struct BootApplyArgs {
     /// boot the old entry again
     #[arg(long, conflicts_with = "dry_run")]
     trial: bool,
+    /// With `--trial`: what must come up in that boot, or else the machine boots the old entry
+    /// again [default: what this boot has]
+    #[arg(long, value_name = "WHAT", requires = "trial")]
+    until: Option<UntilArg>,
+    /// With `--trial`: how long that may take, from the start of the kernel
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "trial")]
+    #[arg(default_value = "5min")]
+    within: Duration,
     /// Start the chosen kernel immediately with kexec, without firmware and boot loader; running
     /// programs end as in a reboot
     #[arg(long, conflicts_with = "dry_run")]
@@ -105,6 +146,18 @@ struct BootApplyArgs {
     /// The shield
     #[command(flatten)]
     request: RequestArgs,
+}
+
+impl BootApplyArgs {
+    /// How the parameters are written.
+    fn order(&self) -> BootOrder {
+        let until = match self.until {
+            None => TrialWait::AsThisBoot,
+            Some(until) => until.goal().map_or(TrialWait::Nothing, TrialWait::For),
+        };
+        let (keep_default, trial, kexec) = (self.keep_default, self.trial, self.kexec);
+        BootOrder { keep_default, trial, kexec, until, within: self.within }
+    }
 }
 
 /// Runs the subcommand.
@@ -117,7 +170,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
         BootCommand::Apply(args) => apply(ui, global, args),
         BootCommand::Status => return status(ui, global),
         BootCommand::Undo => undo(ui, global),
-        BootCommand::Conclude => conclude(ui, global),
+        BootCommand::Conclude(args) => conclude(ui, global, args),
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -142,7 +195,7 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
         false => global.open_live(ui)?,
     };
     let plan = plan_boot(&work, &args.request.options(), &args.kernels.options())?;
-    let order = BootOrder { keep_default: args.keep_default, trial: args.trial, kexec: args.kexec };
+    let order = args.order();
     if args.dry_run {
         let recipe = preview_boot(&work, &plan, &order)?;
         return ui.show(&plan, || {
@@ -169,8 +222,13 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
 ///
 /// # Errors
 /// There is no trial boot, or its end cannot be written.
-fn conclude(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
+fn conclude(ui: &Ui, global: &GlobalArgs, args: &ConcludeArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
+    if let (Some(goal), Some(within)) = (args.reboot_unless.and_then(UntilArg::goal), args.within) {
+        let until = TrialDeadline { goal, within_s: within.as_secs() };
+        let Some(end) = reboot_unless_reached(&work, until)? else { return Ok(()) };
+        return ui.show(&end, || on_terminal(ui, &boot_trial_blocks(&end)));
+    }
     let end = conclude_trial(&work)?;
     ui.show(&end, || on_terminal(ui, &boot_trial_blocks(&end)))
 }

@@ -26,6 +26,9 @@ enum InternalCommand {
         /// The process to watch
         pid: i32,
     },
+    /// Ban the shielded CPUs from an irqbalance that has just started
+    #[command(name = NAMES.ban)]
+    Ban,
     /// Keep CPUs modestly busy
     #[command(name = NAMES.gentle_load)]
     Load,
@@ -54,6 +57,9 @@ pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
     match &inner.command {
         InternalCommand::Guard { pid } => {
             return internal::guard(&inner.global.open(ui)?, *pid);
+        }
+        InternalCommand::Ban => {
+            return internal::ban_from_irqbalance(&inner.global.open_live(ui)?);
         }
         InternalCommand::Load => internal::serve(WorkerRole::GentleLoad),
         InternalCommand::Work => internal::serve(WorkerRole::Load),

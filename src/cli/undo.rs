@@ -9,7 +9,7 @@ use crate::report::table::many;
 use crate::report::undone_blocks;
 use crate::ui::Ui;
 use crate::workflow::catch_stops;
-use crate::workflow::every_boot::AtEveryBoot;
+use crate::workflow::every_boot::{AtEveryBoot, shuts_down};
 use crate::workflow::take_down::{UnrestoredChanges, take_down};
 use serde::Serialize;
 
@@ -23,6 +23,9 @@ pub struct UndoArgs {
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
+    /// Change nothing while systemd shuts the system down: for units
+    #[arg(long)]
+    unless_shutdown: bool,
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
@@ -49,6 +52,10 @@ struct UndoDocument {
 /// The journal cannot be used, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure> {
     let work = global.open_to_change(ui)?;
+    if args.unless_shutdown && shuts_down(&work) {
+        work.ui.status("the system shuts down, so the shield stays");
+        return Ok(());
+    }
     args.active.check(&work)?;
     catch_stops()?;
     let undone = take_down(&work, args.unrestored_changes())?;

@@ -51,6 +51,21 @@ pub fn missing(
     steps
 }
 
+/// The steps of one tunable that an active shield needs on the current machine, whether it has made
+/// them before or not. Empty when the tunable is disabled or not part of the shield.
+#[must_use]
+pub fn wanted_now(machine: &Machine, plan: &Plan, name: &str) -> Vec<Step> {
+    let tunables = TUNABLES.iter().copied().filter(|tunable| tunable.name() == name);
+    let included = tunables.filter(|tunable| plan.includes(*tunable) && !plan.is_off(*tunable));
+    let wanted = included.flat_map(|tunable| match tunable.wants(machine, &plan.shield) {
+        WantedChanges::Changes(wanted) => {
+            wanted.into_iter().map(|wanted| step(tunable, wanted)).collect()
+        }
+        WantedChanges::Nothing(_) => Vec::new(),
+    });
+    wanted.collect()
+}
+
 fn was_refused(change: &Change, outcomes: &[(Step, Outcome)]) -> bool {
     let about = outcomes.iter().rev().find(|(step, _)| step.change.is_about_same(change));
     about.is_some_and(|(_, outcome)| matches!(outcome, Outcome::Refused { .. }))
@@ -148,6 +163,21 @@ mod tests {
         assert_eq!(missing_subjects(&machine, &plan, &asked), [THP]);
         let by_name = planned(&machine, &[("writeback-interval", true)]);
         assert_eq!(missing_subjects(&machine, &by_name, &[]), [STAT, DIRTY]);
+    }
+
+    #[test]
+    fn an_irqbalance_that_starts_later_is_banned_unless_that_is_disabled() {
+        let before = shielded(&[]);
+        let mut after = shielded(&[]);
+        after.tasks.push(thread(812, "irqbalance", false, false, "0-3"));
+        let subjects = |machine: &Machine, tunables: &[(&str, bool)]| -> Vec<String> {
+            let plan = planned(&before, tunables);
+            let steps = wanted_now(machine, &plan, "irqbalance");
+            steps.iter().map(|step| step.change.subject()).collect()
+        };
+        assert_eq!(subjects(&after, &[]).len(), 1, "{:?}", subjects(&after, &[]));
+        assert_eq!(subjects(&after, &[("irqbalance", false)]), [""; 0]);
+        assert_eq!(subjects(&before, &[]), [""; 0]);
     }
 
     #[test]

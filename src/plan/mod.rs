@@ -18,7 +18,7 @@ mod sites;
 pub use crate::documents::plan::*;
 pub use choose::{CpuChoice, check_online, choose};
 pub use groups::named;
-pub use missing::missing;
+pub use missing::{missing, wanted_now};
 pub use parse::PlanError;
 pub use readiness::Readiness;
 pub use refused::PlanRefusal;

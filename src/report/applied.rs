@@ -157,6 +157,7 @@ pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().cloned().chain(notes).collect()),
+        ("In the shield until now, continue on ordinary CPUs", left_programs(undone)),
         ("Changed since by another process, left as they are", drifted_lines(undone)),
         ("Gone, so there is nothing to restore", gone.map(describe_step).collect()),
         ("Could not be restored", undone.failed().map(describe_step).collect()),
@@ -164,6 +165,11 @@ pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
         blocks.extend(short_section(title, lines));
     }
     blocks
+}
+
+fn left_programs(undone: &UndoneShield) -> Vec<String> {
+    let programs = undone.left.iter();
+    programs.map(|it| format!("{} ({}): CPU {}", it.comm, it.pid, it.cpus)).collect()
 }
 
 /// What another process has changed since.

@@ -174,12 +174,20 @@ fn written_trial(trial: &TrialBoot) -> Vec<TextLine> {
         true => "a systemd unit concludes the trial after that boot",
         false => "after it, run `cpushield boot conclude`",
     };
+    let deadline = trial.until.filter(|_| trial.unit).map(|until| {
+        format!(
+            "If {} does not come up within {} s of that boot, the machine boots the old entry \
+             again by itself.",
+            until.goal, until.within_s
+        )
+    });
     let mut lines = vec![TextLine::new(format!(
         "Trial: {} boots once; {conclusion}. If the parameters are in force and a shield on CPU {} \
          holds, they stay. Otherwise the trial is undone. If that boot hangs, the next reset boots \
          the old entry.",
         trial.entry, trial.proves
     ))];
+    lines.extend(deadline.map(TextLine::new));
     lines.extend(trial.reboot.iter().map(|argument| {
         TextLine::new(format!(
             "Only `reboot '{argument}'` boots it; any other reboot undoes the trial."

@@ -71,6 +71,11 @@ pub fn background(machine: &Machine) -> Vec<ReportBlock> {
         let title = "What could not be read".to_owned();
         blocks.push(ReportBlock::Doubts { title, items: items.collect() });
     }
+    if !machine.unobserved.is_empty() {
+        let names = machine.unobserved.join(", ");
+        let line = format!("Could not be observed: {names}");
+        blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![TextLine::new(line)])]);
+    }
     blocks
 }
 

@@ -13,7 +13,6 @@ pub(super) fn check_firmware(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
     found.extend(check_turbo(machine));
     found.extend(check_idle(machine));
     found.extend(check_smi(r, machine));
-    found.extend(check_aspm(r));
     found.extend(check_clock(machine));
     found.extend(check_hypervisor(machine));
     found
@@ -91,20 +90,6 @@ fn check_smi(r: &SurveyReader, machine: &Machine) -> Option<SurveyFinding> {
             format!("{count} system management interrupts since power-on"),
             "the firmware stops all CPUs for each; check USB legacy support, power capping and \
              hardware monitoring in its setup. A count that does not grow is harmless",
-        )
-    })
-}
-
-/// `[default] performance powersave powersupersave`.
-fn check_aspm(r: &SurveyReader) -> Option<SurveyFinding> {
-    let text = r.line("/sys/module/pcie_aspm/parameters/policy")?;
-    let policy = text.split_once('[')?.1.split_once(']')?.0;
-    policy.starts_with("power").then(|| {
-        finding(
-            "pcie-aspm",
-            format!("PCIe links save power (ASPM policy {policy})"),
-            "a device responds later when its link sleeps; pcie_aspm.policy=performance keeps it \
-             awake",
         )
     })
 }

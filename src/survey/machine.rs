@@ -46,6 +46,9 @@ pub struct Machine {
     pub conflicts: Vec<SurveyFinding>,
     /// Firmware and hardware settings that affect isolation.
     pub firmware: Vec<SurveyFinding>,
+    /// Subjects of advice about firmware and devices that could not be observed.
+    #[serde(default)]
+    pub unobserved: Vec<String>,
     /// The files that tunables need, by path.
     pub settings: BTreeMap<String, TunableReading>,
     /// What could not be read, and why.

@@ -2,6 +2,7 @@
 //! becomes a note with the reason, never an error and never a zero. Its only writes are those of
 //! [`irqs`], which write back what they read.
 
+mod advice;
 mod caches;
 mod cgroup;
 mod command_line;
@@ -36,6 +37,7 @@ pub use realtime_kernel::{
     COKERNEL_NAMES, REALTIME_OPTIONS, RealtimeKind, named_cokernel, realtime_option,
 };
 
+use advice::{AdviceSource, read_advice};
 use cpushield_linux::{CpuSet, Host};
 use reader::SurveyReader;
 
@@ -116,6 +118,10 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
     };
     machine.conflicts = conflicts::find_conflicts(&r, &machine);
     machine.firmware = firmware::check_firmware(&r, &machine);
+    let source = AdviceSource { r: &r, machine: &machine, cpuinfo: cpuinfo.as_deref() };
+    let (advice, unobserved) = read_advice(&source);
+    machine.firmware.extend(advice);
+    machine.unobserved = unobserved;
     machine.notes = r.into_notes();
     machine
 }

@@ -28,6 +28,16 @@ pub enum PlanSource {
     Options(ShieldOptions),
 }
 
+/// What [`apply_source`] does when a shield is active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnActiveShield {
+    /// It refuses.
+    Refuse,
+    /// It succeeds and changes nothing if that is the requested shield. A unit can be started after
+    /// the shield was applied.
+    KeepSame,
+}
+
 /// The plan that [`apply_source`] would apply. It refuses the plans that applying would refuse.
 ///
 /// # Errors
@@ -52,11 +62,35 @@ pub fn preview_source(work: &WorkContext<'_>, source: &PlanSource) -> Result<Pla
 pub fn apply_source(
     work: &WorkContext<'_>,
     source: &PlanSource,
+    on_active: OnActiveShield,
 ) -> Result<(AppliedPlan, Plan), Failure> {
+    if let (OnActiveShield::KeepSame, PlanSource::Options(options)) = (on_active, source)
+        && let Some(kept) = find_same(work, options)?
+    {
+        return Ok(kept);
+    }
     let _hurry = sched::boost_priority();
     let (plan, inputs) = load_plan(work, source)?;
     catch_stops()?;
     apply_with_progress(work, plan, inputs.as_ref())
+}
+
+/// The active shield, if it has the name and the CPUs that are requested.
+fn find_same(
+    work: &WorkContext<'_>,
+    options: &ShieldOptions,
+) -> Result<Option<(AppliedPlan, Plan)>, Failure> {
+    let WorkContext { host, store, .. } = work;
+    let Some(plan) = crate::run::active(host, store)? else { return Ok(None) };
+    let machine = survey_machine(host, store);
+    let request = options.resolve(host, &machine, EffectTime::Runtime)?.request;
+    let shield = plan.shield.clone();
+    if shield.name != request.name || request.cpus.is_some_and(|cpus| cpus != shield.cpus) {
+        return Ok(None);
+    }
+    let notes = vec!["this shield is already active; nothing was changed".to_owned()];
+    let journal = store.path(crate::apply::JOURNAL);
+    Ok(Some((AppliedPlan { shield, steps: Vec::new(), journal, notes }, plan)))
 }
 
 /// Applies a plan with a progress bar. Returns the plan that is now in force.

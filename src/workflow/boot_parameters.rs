@@ -7,13 +7,16 @@ use crate::boot::line::contradicts;
 use crate::boot::loaders::{BootFilePlan, EntryPosition};
 use crate::boot::plan::{BootRequest, plan};
 use crate::boot::{
-    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, kexec, loaders,
-    status, write,
+    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, goal_of_this_boot,
+    kexec, loaders, status, write,
 };
+pub use crate::boot::{TrialDeadline, TrialGoal};
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
+use cpushield_linux::Host;
 use std::path::absolute;
+use std::time::Duration;
 
 /// What is requested of the boot in addition to the shield.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,6 +66,36 @@ pub struct BootOrder {
     pub trial: bool,
     /// Whether the kernel is started with kexec.
     pub kexec: bool,
+    /// What must come up in the trial's boot.
+    pub until: TrialWait,
+    /// How long it may take, from the start of the kernel.
+    pub within: Duration,
+}
+
+/// What must come up in a trial's boot, or else the machine falls back to the old entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrialWait {
+    /// What this boot has: a login and a network, or a login, or nothing.
+    AsThisBoot,
+    /// This.
+    For(TrialGoal),
+    /// Nothing.
+    Nothing,
+}
+
+impl BootOrder {
+    /// What the trial waits for on this machine; `None`: nothing.
+    fn deadline(&self, host: &Host) -> Option<TrialDeadline> {
+        let goal = match self.until {
+            TrialWait::AsThisBoot => goal_of_this_boot(host),
+            TrialWait::For(goal) => Some(goal),
+            TrialWait::Nothing => None,
+        };
+        // A part of a second counts as a whole one.
+        let within_s = self.within.as_millis().div_ceil(1000);
+        let within_s = u64::try_from(within_s).unwrap_or(u64::MAX);
+        goal.filter(|_| self.trial).map(|goal| TrialDeadline { goal, within_s })
+    }
 }
 
 /// What [`write_boot`] would write; `None` if every parameter is already present.
@@ -101,6 +134,7 @@ pub fn write_boot(
         trial: order.trial,
         kexec: order.kexec,
         unit: program.map(|program| (program, state)),
+        until: order.deadline(host),
     };
     Ok(write::write(host, store, plan, &mode)?)
 }

@@ -5,14 +5,17 @@ use super::shield_options::ShieldOptions;
 use super::try_shield::{self, TryRequest};
 use super::{WorkContext, catch_stops, standing, verdict_check};
 use crate::apply::ShieldPresence;
-use crate::boot::{TrialDoubt, TrialEnd, trial};
+use crate::boot::trial::{self, TrialObservation};
+use crate::boot::{
+    BootError, TrialDeadline, TrialDoubt, TrialEnd, TrialGoal, is_reached, uptime_s,
+};
 use crate::change::EffectTime;
 use crate::documents::evidence::Verdict;
 use crate::failure::{Failure, FailureKind};
 use crate::policy::ShieldRequest;
 use crate::survey::survey;
 use crate::tunables;
-use cpushield_linux::{CpuSet, process, signal};
+use cpushield_linux::{CpuSet, Host, process, signal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +24,10 @@ use std::time::Duration;
 const ATTEMPTS: u32 = 3;
 /// How long each attempt watches, in seconds.
 const SECONDS: u64 = 10;
+/// How often a wait for a login or a network looks for it.
+const GOAL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the unit that falls back may take until the machine goes down, in seconds.
+const FALL_BACK_S: u64 = 60;
 
 /// Concludes the trial boot.
 ///
@@ -31,27 +38,121 @@ pub fn conclude_trial(work: &WorkContext<'_>) -> Result<TrialEnd, Failure> {
     catch_stops()?;
     trial::remove_stale_unit(host, store)?;
     let seen = trial::observe(host, store)?;
-    let mut doubts = Vec::new();
+    let mut doubts: Vec<TrialDoubt> = wait_for_goal(work, &seen)?.into_iter().collect();
     for attempt in 1..=ATTEMPTS {
         // If something already speaks against the trial, watching would add nothing.
-        if !seen.against.is_empty() || seen.proves.is_empty() {
+        if !seen.against.is_empty() || !doubts.is_empty() || seen.proves.is_empty() {
             break;
         }
         ui.status(&format!(
             "watching a shield on CPU {}, attempt {attempt} of {ATTEMPTS}",
             seen.proves
         ));
-        doubts = find_doubt(work, &seen.proves).into_iter().collect();
+        let doubt = find_doubt(work, &seen.proves);
         if let Some(signal) = signal::stopped_by() {
             // The trial stays open. A reboot without a decision boots the old entry.
-            let stopped = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
-            return Err(stopped.hint("conclude the trial: cpushield boot conclude"));
+            return Err(stopped_before_end(signal));
         }
-        if doubts.is_empty() {
-            break;
+        match doubt {
+            None => break,
+            Some(doubt) if attempt == ATTEMPTS => doubts.push(doubt),
+            Some(_) => {}
         }
     }
     Ok(trial::conclude(host, store, &doubts)?)
+}
+
+/// Waits until the user can reach the machine, as the trial requires it. Returns a doubt when the
+/// time passes. A unit falls back then; this waits a little longer, so that the unit comes first.
+fn wait_for_goal(
+    work: &WorkContext<'_>,
+    seen: &TrialObservation,
+) -> Result<Option<TrialDoubt>, Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    let Some(until) = seen.until.filter(|_| seen.against.is_empty()) else { return Ok(None) };
+    let last_s = until.within_s.saturating_add(FALL_BACK_S);
+    match wait_until(host, until.goal, last_s, || ui.status(&format!("waiting for {}", until.goal)))
+    {
+        GoalEnd::Reached => Ok(None),
+        GoalEnd::Late => Ok(Some(not_reached(until))),
+        GoalEnd::Stopped { signal } => Err(stopped_before_end(signal)),
+    }
+    .and_then(|doubt| {
+        // The unit has fallen back meanwhile.
+        trial::observe(host, store)?;
+        Ok(doubt)
+    })
+}
+
+fn not_reached(until: TrialDeadline) -> TrialDoubt {
+    TrialDoubt::NotReached { goal: until.goal, within_s: until.within_s }
+}
+
+fn stopped_before_end(signal: i32) -> Failure {
+    let stopped = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
+    stopped.hint("conclude the trial: cpushield boot conclude")
+}
+
+/// How a wait for a user's way to the machine ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GoalEnd {
+    /// It is there.
+    Reached,
+    /// It was not there in time.
+    Late,
+    /// A signal stopped the wait.
+    Stopped {
+        /// The signal.
+        signal: i32,
+    },
+}
+
+/// Waits for a goal until the kernel has run for so many seconds.
+fn wait_until(host: &Host, goal: TrialGoal, last_s: u64, on_wait: impl Fn()) -> GoalEnd {
+    on_wait();
+    loop {
+        if is_reached(host, goal) {
+            return GoalEnd::Reached;
+        }
+        if let Some(signal) = signal::stopped_by() {
+            return GoalEnd::Stopped { signal };
+        }
+        // Without a clock the time never passes, and a person decides.
+        if uptime_s(host).is_some_and(|uptime| uptime >= last_s) {
+            return GoalEnd::Late;
+        }
+        std::thread::sleep(GOAL_INTERVAL);
+    }
+}
+
+/// Waits until the user can reach the machine. If that takes too long, undoes the trial and reboots
+/// into the old entry. The loader boots that entry even if the trial cannot be undone.
+///
+/// # Errors
+/// A signal stopped it, or the reboot was refused.
+pub fn reboot_unless_reached(
+    work: &WorkContext<'_>,
+    until: TrialDeadline,
+) -> Result<Option<TrialEnd>, Failure> {
+    let WorkContext { ui, host, store, .. } = work;
+    catch_stops()?;
+    match wait_until(host, until.goal, until.within_s, || {}) {
+        GoalEnd::Reached => return Ok(None),
+        GoalEnd::Stopped { signal } => return Err(stopped_before_end(signal)),
+        GoalEnd::Late => {}
+    }
+    let end = match trial::conclude(host, store, &[not_reached(until)]) {
+        Ok(end) => Some(end),
+        // It was concluded or undone meanwhile, so a user is there.
+        Err(BootError::NoTrial | BootError::NotBooted { .. }) => return Ok(None),
+        Err(error) => {
+            ui.warn(&format!("the trial cannot be undone in this boot: {error}"));
+            None
+        }
+    };
+    ui.warn(&format!("{} did not come up in time: rebooting into the old entry", until.goal));
+    host.systemctl(&["reboot"]).or_else(|_| host.systemctl(&["reboot", "--force"]))?;
+    Ok(end)
 }
 
 /// Watches a shield on these CPUs. Returns why it does not hold; `None` if it holds.

@@ -6,7 +6,7 @@ use super::take_down::{UnrestoredChanges, take_down};
 use super::{WorkContext, catch_stops};
 use crate::apply::{self, AppliedPlan, UndoneShield};
 use crate::boot::Enabled;
-use crate::boot::early::{self, StartCommand};
+use crate::boot::early::{self, RunningUnit, StartCommand};
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
 use crate::report::enabled_line;
@@ -108,6 +108,9 @@ pub fn enable_shield(
         }
         (enabled, _) => enabled?,
     };
+    if applied.is_some() {
+        early::start(&work.host, &enabled)?;
+    }
     let (applied, plan) = applied.unzip();
     Ok((EnabledShield { enabled, applied }, plan))
 }
@@ -124,6 +127,12 @@ pub fn absolute_path(path: &Path) -> String {
     absolute(path).unwrap_or(path.to_owned()).display().to_string()
 }
 
+/// Whether systemd shuts the system down. If that is unknown, it does not: an undo is only slow.
+#[must_use]
+pub fn shuts_down(work: &WorkContext<'_>) -> bool {
+    work.host.systemd_shuts_down().unwrap_or(false)
+}
+
 /// Removes the file that applies a shield at every boot.
 ///
 /// # Errors
@@ -134,7 +143,11 @@ pub fn disable_shield(
 ) -> Result<DisabledShield, Failure> {
     catch_stops()?;
     let WorkContext { host, store, .. } = work;
-    let disabled = early::remove(host, store).map_err(Failure::from);
+    let running = match fate {
+        ActiveShieldFate::Kept => RunningUnit::Kept,
+        ActiveShieldFate::TakenDown => RunningUnit::Stopped,
+    };
+    let disabled = early::remove(host, store, running).map_err(Failure::from);
     let (disabled, undone) = match fate {
         ActiveShieldFate::Kept => (disabled?, None),
         ActiveShieldFate::TakenDown => {

@@ -274,7 +274,8 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
         let parameters = self.parameters(parameters);
         self.work.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
-        let mode = write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None };
+        let mode =
+            write::WriteMode { keep_default: true, trial: true, ..write::WriteMode::default() };
         let written = self
             .boot_plan(&parameters)
             .and_then(|plan| write::write(&self.work.host, &self.work.store, &plan, &mode))

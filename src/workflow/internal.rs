@@ -1,6 +1,8 @@
 //! The processes that cpushield starts from its own program: their subcommands and their work.
 
+pub use super::irqbalance_ban::ban_from_irqbalance;
 pub use super::undo_watchdog::guard;
+use crate::boot::early::BAN_COMMAND;
 use crate::latency::{self, MeasurementProtocol};
 use crate::load::{self, GentleLoadProtocol, LoadProtocol};
 use crate::observe::sampler::{self, SamplerProtocol};
@@ -20,6 +22,8 @@ pub struct InternalNames {
     pub sampler: &'static str,
     /// The threads of `latency`.
     pub measure: &'static str,
+    /// The ban of the shielded CPUs from irqbalance.
+    pub ban: &'static str,
 }
 
 /// The internal subcommands.
@@ -29,14 +33,15 @@ pub const NAMES: InternalNames = InternalNames {
     load: LoadProtocol::SUBCOMMAND,
     sampler: SamplerProtocol::SUBCOMMAND,
     measure: MeasurementProtocol::SUBCOMMAND,
+    ban: BAN_COMMAND,
 };
 
 impl InternalNames {
     /// Whether an internal subcommand has this name.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
-        let InternalNames { watchdog, gentle_load, load, sampler, measure } = self;
-        [watchdog, gentle_load, load, sampler, measure].contains(&&name)
+        let InternalNames { watchdog, gentle_load, load, sampler, measure, ban } = self;
+        [watchdog, gentle_load, load, sampler, measure, ban].contains(&&name)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod explained_page;
 pub mod fix;
 mod given_file;
 pub mod internal;
+mod irqbalance_ban;
 pub mod live_view;
 pub mod load_options;
 pub mod machine_survey;

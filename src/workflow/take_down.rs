@@ -27,6 +27,7 @@ pub fn take_down(
     let _hurry = sched::boost_priority();
     let tracer_note = latency::restore_tracer_settings(host, store);
     let swept = tracefs::remove_stale_instances(host);
+    let programs = run::programs_in_shield(host, store);
     let released = run::release(host, store);
     let mut undone = match undo(host, store) {
         Err(UndoError::Journal { .. }) if unrestored == UnrestoredChanges::Forget => {
@@ -34,9 +35,13 @@ pub fn take_down(
         }
         result => result?,
     };
+    undone.left = run::still_running(host, &programs);
     undone.notes.extend(tracer_note);
     match released {
         Ok(released) => {
+            // The notes name those.
+            let is_back = |pid: i32| released.back.iter().any(|moved| moved.tid == pid);
+            undone.left.retain(|program| !is_back(program.pid));
             undone.notes.extend(released.back.iter().map(|moved| {
                 format!("{} ({}) is back in its previous place", moved.comm, moved.tid)
             }));

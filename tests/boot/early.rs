@@ -4,7 +4,7 @@
 use super::grub::Machine;
 use clap::Parser;
 use cpushield::apply;
-use cpushield::boot::early::{self, StartCommand};
+use cpushield::boot::early::{self, InitFile, RunningUnit, StartCommand};
 use cpushield::boot::{BootError, InitSystem, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
@@ -21,25 +21,28 @@ fn make_start_command(program: &str) -> StartCommand {
 /// OpenRC's `rc-update`, which does so below `/etc/runlevels`.
 fn simulate_rc_programs(host: Host) -> Host {
     host.with_programs(|root, words, _| {
-        let link = root.join("etc/rcS.d/S01cpushield");
-        let levels = ["boot", "sysinit"].map(|it| root.join("etc/runlevels").join(it));
+        let levels = ["boot", "sysinit", "default"].map(|it| root.join("etc/runlevels").join(it));
         match words {
-            ["update-rc.d", "cpushield", "defaults"] => {
-                std::fs::create_dir_all(link.parent().unwrap()).unwrap();
-                std::os::unix::fs::symlink("../init.d/cpushield", link).unwrap();
-            }
-            ["update-rc.d", "cpushield", "remove"] => {
-                let _ = std::fs::remove_file(link);
-            }
-            ["rc-update", "add", "cpushield", level] => {
-                let at = levels.iter().find(|it| it.ends_with(level)).unwrap().join("cpushield");
-                std::os::unix::fs::symlink("../../init.d/cpushield", at).unwrap();
-            }
-            ["rc-update", "--all", "del", "cpushield"] => {
-                for level in levels {
-                    let _ = std::fs::remove_file(level.join("cpushield"));
+            ["update-rc.d", service, action] => {
+                let link = root.join(format!("etc/rcS.d/S01{service}"));
+                match *action {
+                    "defaults" => {
+                        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+                        std::os::unix::fs::symlink(format!("../init.d/{service}"), link).unwrap();
+                    }
+                    _ => drop(std::fs::remove_file(link)),
                 }
             }
+            ["rc-update", "add", service, level] => {
+                let at = levels.iter().find(|it| it.ends_with(level)).unwrap().join(service);
+                std::os::unix::fs::symlink(format!("../../init.d/{service}"), at).unwrap();
+            }
+            ["rc-update", "--all", "del", service] => {
+                for level in levels {
+                    let _ = std::fs::remove_file(level.join(service));
+                }
+            }
+            ["rc-service", _, "zap"] => {}
             _ => return None,
         }
         Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
@@ -56,6 +59,7 @@ fn make_machine(init: InitSystem) -> Machine {
             machine.write("run/openrc/softlevel", "");
             machine.write("etc/runlevels/boot/localmount", "");
             machine.write("etc/runlevels/sysinit/sysfs", "");
+            machine.write("etc/runlevels/default/local", "");
         }
         InitSystem::Sysv => machine.program("usr/sbin/update-rc.d"),
     }
@@ -73,10 +77,11 @@ fn enable_and_disable_restore_every_byte_after_a_refusal_or_a_kill() {
         assert_eq!(put.init, init);
         assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put));
         assert_ne!(before, machine.files());
-        assert_eq!(early::remove(&host, &machine.store()).unwrap(), Some(put));
+        assert_eq!(early::remove(&host, &machine.store(), RunningUnit::Kept).unwrap(), Some(put));
         assert_eq!(before, machine.files());
-        assert_eq!(early::remove(&host, &machine.store()).unwrap(), None);
-        for at in 0..2 {
+        assert_eq!(early::remove(&host, &machine.store(), RunningUnit::Kept).unwrap(), None);
+        // Two files, and a call of the init system for each.
+        for at in 0..4 {
             let host = simulate_rc_programs(machine.host())
                 .failing(InjectedFault::Refuse { at, errno: 30 });
             let error =
@@ -86,9 +91,8 @@ fn enable_and_disable_restore_every_byte_after_a_refusal_or_a_kill() {
             assert_eq!(early::installed(&machine.store()).unwrap(), None);
             let host = simulate_rc_programs(machine.host()).failing(InjectedFault::Stop { at });
             early::install(&host, &machine.store(), &make_start_command("/x")).unwrap_err();
-            early::remove(&simulate_rc_programs(machine.host()), &machine.store())
-                .unwrap()
-                .unwrap();
+            let host = simulate_rc_programs(machine.host());
+            early::remove(&host, &machine.store(), RunningUnit::Stopped).unwrap().unwrap();
             assert_eq!(before, machine.files(), "killed at {at}");
         }
     }
@@ -185,50 +189,98 @@ fn a_foreign_file_of_the_same_name_is_kept() {
     assert!(error.to_string().contains("/x --quiet"), "{error}");
 }
 
+/// The output and the exit status of a shell command with a script of an init system.
+fn run_script(file: &InitFile, command: &str, name: &str) -> (Option<i32>, String) {
+    let dir = std::env::temp_dir().join(format!("cpushield-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let script = dir.join("script");
+    std::fs::write(&script, &file.text).unwrap();
+    let said = Command::new("sh").args(["-c", command, "sh"]).arg(&script).output().unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+    (said.status.code(), String::from_utf8(said.stdout).unwrap())
+}
+
+const STARTED: &str = "--quiet --state /var/lib/cpushield apply --cpus 3 --near it's $HOME \
+                       --unless-active\n";
+const STOPPED: &str = "--quiet --state /var/lib/cpushield undo --unless-shutdown\n";
+const BANNED: &str = "__irqbalance --quiet --state /var/lib/cpushield\n";
+
 /// The shell runs the scripts, and `echo` prints the words that it receives.
 #[test]
 fn the_scripts_pass_every_word_unchanged() {
-    let dir = std::env::temp_dir().join(format!("cpushield-early-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let (_, text, mode) = early::file(InitSystem::Sysv, &make_start_command("/bin/echo"));
-    let script = dir.join("cpushield");
-    std::fs::write(&script, &text).unwrap();
-    assert_eq!(mode, 0o755);
-    let wanted = "--quiet --state /var/lib/cpushield apply --cpus 3 --near it's $HOME\n";
-    let said = Command::new("sh").arg(&script).arg("start").output().unwrap();
-    assert_eq!(String::from_utf8(said.stdout).unwrap(), wanted);
-    assert_eq!(Command::new("sh").arg(&script).arg("x").status().unwrap().code(), Some(2));
+    let [shield, ban] = early::files(InitSystem::Sysv, &make_start_command("/bin/echo"));
+    assert_eq!((shield.mode, ban.mode), (0o755, 0o755));
+    let sysv = |file: &InitFile, words: &str| run_script(file, &format!("sh $1 {words}"), "words");
+    assert_eq!(sysv(&shield, "start"), (Some(0), STARTED.to_owned()));
+    assert_eq!(sysv(&shield, "x").0, Some(2));
+    assert_eq!(sysv(&ban, "start"), (Some(0), BANNED.to_owned()));
     // OpenRC defines functions before it reads a script.
-    let (_, text, _) = early::file(InitSystem::Openrc, &make_start_command("/bin/echo"));
-    std::fs::write(&script, &text).unwrap();
+    let [shield, ban] = early::files(InitSystem::Openrc, &make_start_command("/bin/echo"));
     let around = "ebegin() { :; }; eend() { exit $1; }; . \"$1\"; start";
-    let said = Command::new("sh").args(["-c", around, "sh"]).arg(&script).output().unwrap();
-    assert_eq!(
-        (said.status.code(), String::from_utf8(said.stdout).unwrap()),
-        (Some(0), wanted.into())
-    );
-    std::fs::remove_dir_all(dir).unwrap();
+    assert_eq!(run_script(&shield, around, "words"), (Some(0), STARTED.to_owned()));
+    assert_eq!(run_script(&ban, around, "words"), (Some(0), BANNED.to_owned()));
 }
 
 #[test]
-fn systemd_accepts_the_unit() {
-    let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let (path, text, _) = early::file(InitSystem::Systemd, &make_start_command("/bin/echo"));
-    let unit = dir.join(path.rsplit('/').next().unwrap());
-    std::fs::write(&unit, text).unwrap();
-    // Checks this unit alone: other units of this machine may have errors.
-    let mut verify = Command::new("systemd-analyze");
-    match verify.args(["verify", "--recursive-errors=no"]).arg(&unit).output() {
-        Ok(said) => {
-            let errors = String::from_utf8_lossy(&said.stderr);
-            let old = errors.contains("unrecognized option");
-            assert!(said.status.success() || old, "{errors}");
-            if old {
-                eprintln!("NOT RUN: this systemd-analyze looks at other units too");
+fn a_stopped_script_undoes_the_shield_except_while_the_system_goes_down() {
+    let [shield, _] = early::files(InitSystem::Sysv, &make_start_command("/bin/echo"));
+    for (level, wanted) in [("", STOPPED), ("RUNLEVEL=2", STOPPED), ("RUNLEVEL=1", STOPPED)] {
+        let stop = format!("unset RUNLEVEL; {level} sh $1 stop");
+        assert_eq!(run_script(&shield, &stop, "stop"), (Some(0), wanted.to_owned()), "{level}");
+    }
+    for level in ["RUNLEVEL=0", "RUNLEVEL=6"] {
+        let stop = format!("{level} sh $1 stop");
+        assert_eq!(run_script(&shield, &stop, "stop"), (Some(0), String::new()), "{level}");
+    }
+    let restart = run_script(&shield, "chmod +x $1; unset RUNLEVEL; $1 restart", "stop");
+    assert_eq!(restart, (Some(0), format!("{STOPPED}{STARTED}")));
+    let [shield, _] = early::files(InitSystem::Openrc, &make_start_command("/bin/echo"));
+    let around = "ebegin() { :; }; eend() { exit $1; }; . \"$1\"; stop";
+    for (level, wanted) in [("default", STOPPED), ("single", STOPPED), ("shutdown", "")] {
+        let stop = format!("RC_RUNLEVEL={level}; {around}");
+        assert_eq!(run_script(&shield, &stop, "stop"), (Some(0), wanted.to_owned()), "{level}");
+    }
+}
+
+#[test]
+fn a_script_whose_program_is_gone_does_nothing() {
+    for init in [InitSystem::Openrc, InitSystem::Sysv] {
+        for file in early::files(init, &make_start_command("/nonexistent/cpushield")) {
+            for action in ["start", "stop"] {
+                let around = match init {
+                    InitSystem::Openrc if file.service != "cpushield" && action == "stop" => {
+                        continue;
+                    }
+                    InitSystem::Openrc => format!("RC_RUNLEVEL=default; . $1; {action}"),
+                    _ => format!("sh $1 {action}"),
+                };
+                let said = run_script(&file, &around, "gone");
+                assert_eq!(said, (Some(0), String::new()), "{}: {action}", file.service);
             }
         }
-        Err(error) => eprintln!("NOT RUN: systemd-analyze: {error}"),
+    }
+}
+
+#[test]
+fn systemd_accepts_the_units() {
+    let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for file in early::files(InitSystem::Systemd, &make_start_command("/bin/echo")) {
+        let unit = dir.join(file.path.rsplit('/').next().unwrap());
+        std::fs::write(&unit, file.text).unwrap();
+        // Checks this unit alone: other units of this machine may have errors.
+        let mut verify = Command::new("systemd-analyze");
+        match verify.args(["verify", "--recursive-errors=no"]).arg(&unit).output() {
+            Ok(said) => {
+                let errors = String::from_utf8_lossy(&said.stderr);
+                let old = errors.contains("unrecognized option");
+                assert!(said.status.success() || old, "{errors}");
+                if old {
+                    eprintln!("NOT RUN: this systemd-analyze looks at other units too");
+                }
+            }
+            Err(error) => eprintln!("NOT RUN: systemd-analyze: {error}"),
+        }
     }
     std::fs::remove_dir_all(dir).unwrap();
 }

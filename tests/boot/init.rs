@@ -4,7 +4,7 @@
 //! shield a CPU.
 
 use cpushield::boot::InitSystem;
-use cpushield::boot::early::{self, StartCommand};
+use cpushield::boot::early::{self, RunningUnit, StartCommand};
 use cpushield_linux::{CommandOutput, Host, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,10 +93,17 @@ fn real_init_programs_start_the_script_at_boot() {
             String::from_utf8_lossy(&done.stderr)
         );
         let said = std::fs::read_to_string(root.join("said")).unwrap_or_default();
-        let wanted = "--quiet|--state|/var/lib/cpushield|apply|--cpus|3|it's $HOME|";
+        let wanted =
+            "--quiet|--state|/var/lib/cpushield|apply|--cpus|3|it's $HOME|--unless-active|";
         assert_eq!(said, wanted, "{kind}: {output}");
-        early::remove(&run_programs_in(&root), &store).unwrap().unwrap();
-        for dir in ["etc/init.d", "etc/rcS.d", "etc/rc2.d", "etc/runlevels/sysinit"] {
+        early::remove(&run_programs_in(&root), &store, RunningUnit::Kept).unwrap().unwrap();
+        for dir in [
+            "etc/init.d",
+            "etc/rcS.d",
+            "etc/rc2.d",
+            "etc/runlevels/sysinit",
+            "etc/runlevels/default",
+        ] {
             let names = std::fs::read_dir(root.join(dir)).into_iter().flatten();
             let ours =
                 |it: &std::fs::DirEntry| it.file_name().to_string_lossy().contains("cpushield");

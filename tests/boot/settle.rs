@@ -5,7 +5,10 @@ use super::grub::Machine;
 use super::make_plan;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, SettledAs, TrialEnd, loaders, read_journal, trial};
+use cpushield::boot::{
+    BootError, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialGoal, loaders, read_journal,
+    status, trial,
+};
 use cpushield_linux::{Host, InjectedFault};
 
 const UNIT: &str = "etc/systemd/system/cpushield-trial.service";
@@ -42,6 +45,56 @@ fn boots_our_entry(machine: &Machine) -> bool {
 fn unit_is_gone(machine: &Machine) -> bool {
     // A link without its file counts too.
     machine.path(UNIT).symlink_metadata().is_err() && machine.path(LINK).symlink_metadata().is_err()
+}
+
+/// A trial that no user could reach is undone with both of its units, also when the process that
+/// undoes it is killed at any write.
+#[test]
+fn a_trial_that_cannot_be_reached_in_time_is_undone() {
+    const DEADLINE: &str = "etc/systemd/system/cpushield-trial-deadline.service";
+    const WANTED: &str = "etc/systemd/system/sysinit.target.wants/cpushield-trial-deadline.service";
+    let until = TrialDeadline { goal: TrialGoal::Network, within_s: 300 };
+    let doubt = TrialDoubt::NotReached { goal: until.goal, within_s: until.within_s };
+    let mut writes = 0;
+    loop {
+        let machine = Machine::debian();
+        machine.save("saved_entry", "0");
+        machine.write("etc/systemd/system/README", "");
+        let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
+        let mode = WriteMode { trial: true, unit, until: Some(until), ..WriteMode::default() };
+        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+        let written = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
+        assert_eq!(written.trial.unwrap().until, Some(until));
+        assert!(machine.path(WANTED).exists());
+        assert!(machine.read(DEADLINE).contains("\nConditionKernelCommandLine=nohz_full=1-3\n"));
+        boot(&machine);
+        assert_eq!(trial::observe(&machine.host(), &machine.store()).unwrap().until, Some(until));
+        let killed = machine.host().failing(InjectedFault::Stop { at: writes });
+        let end = trial::conclude(&killed, &machine.store(), &[doubt.clone()]);
+        let finished = end.is_ok();
+        // After a kill, the units of the next boot go on. It has the old words.
+        let end = end.or_else(|_| {
+            machine.write("proc/sys/kernel/random/boot_id", "b3\n");
+            machine.write("proc/cmdline", "ro\n");
+            conclude(&machine, &machine.host())
+        });
+        match end {
+            Ok(end) => assert_eq!(end.end, SettledAs::TakenBack, "killed at {writes}: {end:#?}"),
+            Err(error) => assert!(matches!(error, BootError::NoTrial), "{writes}: {error}"),
+        }
+        trial::remove_stale_unit(&machine.host(), &machine.store()).unwrap();
+        for path in [UNIT, LINK, DEADLINE, WANTED] {
+            assert!(machine.path(path).symlink_metadata().is_err(), "killed at {writes}: {path}");
+        }
+        if finished {
+            let end = status::status(&machine.host(), &machine.store()).unwrap().last_trial;
+            let why = end.unwrap().why.to_string();
+            assert!(why.ends_with("a login and a network did not come up within 300 s"), "{why}");
+            break;
+        }
+        writes += 1;
+    }
+    assert!(writes > 3, "{writes}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use super::{make_plan, request_cpus};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{
-    BootError, NextReason, SettledAs, TrialDoubt, TrialReason, TrialState, loaders, status, trial,
+    BootError, NextReason, SettledAs, TrialDoubt, TrialGoal, TrialReason, TrialState,
+    goal_of_this_boot, loaders, status, trial, uptime_s,
 };
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_status_blocks;
@@ -54,6 +55,29 @@ fn a_trial_boots_once_and_becomes_permanent_when_it_passes() {
             .collect::<Vec<_>>()
     };
     assert_eq!(boot(&before), boot(&now));
+}
+
+#[test]
+fn a_machine_is_reached_by_a_login_and_a_network() {
+    let machine = Machine::debian();
+    let goal = || goal_of_this_boot(&machine.host());
+    assert_eq!(goal(), None);
+    let fields = "S 1 77 77 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
+                  0 17 0 0 0 0 0 0";
+    machine.write("proc/77/task/77/stat", &format!("77 (agetty) {fields}\n"));
+    assert_eq!(goal(), Some(TrialGoal::Login));
+    let header = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\n";
+    let route = "eth0\t00000000\t0202000A\t0003\t0\t0\t100\t00000000\t0\n";
+    machine.write("proc/net/route", &format!("{header}{route}"));
+    machine.write("sys/class/net/eth0/operstate", "down\n");
+    assert_eq!(goal(), Some(TrialGoal::Login));
+    machine.write("sys/class/net/eth0/operstate", "up\n");
+    assert_eq!(goal(), Some(TrialGoal::Network));
+    // systemd does not permit logins yet.
+    machine.write("run/nologin", "");
+    assert_eq!(goal(), None);
+    machine.write("proc/uptime", "301.74 590.02\n");
+    assert_eq!(uptime_s(&machine.host()), Some(301));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-# guest: 6.12-rt --grub --timeout 900
-# slow: five boots of systemd
+# guest: 6.12-rt --grub --timeout 1800
+# slow: eight boots of systemd
 # An unattended trial boot under systemd. The unit verifies the parameters and makes them permanent. It reverts a
-# trial whose parameters differ from the requested ones.
+# trial whose parameters differ from the requested ones. A boot without a login falls back by itself.
 . /host/lib.sh
 n=$(boot_number)
 cfg=/boot/grub/grub.cfg
@@ -86,6 +86,42 @@ case $n in
     is "it reverted the trial" "undone" last_trial
     cpushield boot status
     is "every file is restored, byte for byte" "" unchanged
+    # This guest has no getty and no network, so nothing comes up.
+    status "a trial that waits for a login" 0 cpushield boot apply --trial --cpus 3 --until login --within 90s
+    is "both units are enabled" 2 sh -c 'systemctl is-enabled cpushield-trial cpushield-trial-deadline | grep -cx enabled'
+    claim "systemd takes them" systemd-analyze verify $unit ${unit%.service}-deadline.service
+    boot_again
+    ;;
+6)
+    is "a boot without a login was the trial" 3 cat /sys/devices/system/cpu/nohz_full
+    echo "$failed" >/host/failed
+    sync
+    sleep 1000 # the unit reboots
+    not_ok "the machine boots the old entry again by itself"
+    finish
+    ;;
+7)
+    is "the old entry booted by itself" "" grep -o nohz_full /proc/cmdline
+    is "the trial was undone" "undone" last_trial
+    is "because no login came up" 1 sh -c 'cpushield boot status | tr -s "\n " " " | grep -c "a login did not come up within 90 s"'
+    cpushield boot status
+    is "every file is restored, byte for byte" "" unchanged
+    # Something with the name of a getty waits from now on.
+    cp /bin/sleep /usr/local/bin/agetty
+    printf '%s\n' '[Service]' 'ExecStart=/usr/local/bin/agetty 100000' '[Install]' 'WantedBy=multi-user.target' \
+        >/etc/systemd/system/waiter.service
+    systemctl enable waiter
+    as_at_first >/host/before
+    status "a trial with a login" 0 cpushield boot apply --trial --cpus 3 --until login --within 240s
+    boot_again
+    ;;
+8)
+    is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
+    claim "the unit has ended" settled
+    is "with a login it is not the login that decides" "" \
+        sh -c 'cpushield boot status | tr -s "\n " " " | grep -o "did not come up"'
+    is "and no unit is left" "" sh -c 'ls /etc/systemd/system | grep cpushield-trial'
+    cpushield boot status
     ;;
 esac
 finish

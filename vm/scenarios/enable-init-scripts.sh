@@ -9,6 +9,8 @@ unpacked() { # kind
     tar -C "/$1" -xf "/host/$1.tar"
     install -m 755 /host/cpushield "/$1/usr/sbin/cpushield"
     : >"/$1/etc/fstab"
+    # They would end the guest when OpenRC's runlevels of a shutdown run.
+    rm -f "/$1"/etc/runlevels/off/{umount*,sendsigs}
 }
 entered() { # kind: its file systems, as the kernel and init mount them
     local dir
@@ -39,10 +41,25 @@ started() { # kind
     claim "$1: it was so before ordinary services" test -e "/$1/var/lib/cpushield/early"
     claim "$1: nothing was said against the script" sh -c "! grep -i -E 'cpushield.*(error|fail|needs|warning)' /host/$1.log"
     status "$1: status" 0 inside "$1" cpushield status
+    status "$1: it is stopped" 0 stopped "$1"
+    is "$1: the CPU is free" "" isolated
+    status "$1: it is started" 0 inside "$1" "$(service_program "$1")" cpushield start
+    is "$1: the CPU is shielded again" 3 isolated
+    # What init runs when the system goes down, without the end.
+    going_down "$1" >"/host/down-$1.log" 2>&1
+    is "$1: the shield stays while the system goes down" 3 isolated
     status "$1: disable --now" 0 inside "$1" cpushield disable --now
     is "$1: the CPU is free" "" isolated
     settings "$1" >"/host/after-$1"
     claim "$1: what starts at boot is as it was" diff "/host/before-$1" "/host/after-$1"
+}
+service_program() { case $1 in openrc) echo rc-service ;; *) echo service ;; esac; }
+stopped() { inside "$1" "$(service_program "$1")" cpushield stop; }
+going_down() { # kind
+    case $1 in
+    openrc) inside openrc sh -c 'openrc off; openrc shutdown' ;;
+    *) inside sysv-rc env RUNLEVEL=0 /etc/init.d/cpushield stop ;;
+    esac
 }
 # A service of the default runlevel that reports whether the shield was active before it.
 witness() { # kind

@@ -11,7 +11,8 @@ use std::path::Path;
 const HEADER: &str = "# An example. `cpushield enable` writes such a file for your shield, and \
                       `cpushield disable` removes it.\n";
 
-/// Writes `cpushield.service`, `cpushield.openrc` and `cpushield.sysv`, which start `program`.
+/// Writes `cpushield.service`, `cpushield.openrc` and `cpushield.sysv`, which start `program`, and
+/// their counterparts for irqbalance.
 pub fn write(dir: &Path, program: &str) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let call = StartCommand {
@@ -19,14 +20,16 @@ pub fn write(dir: &Path, program: &str) -> io::Result<()> {
         state: "/var/lib/cpushield".to_owned(),
         words: vec!["apply".to_owned()],
     };
-    let files = [
-        (InitSystem::Systemd, "cpushield.service"),
-        (InitSystem::Openrc, "cpushield.openrc"),
-        (InitSystem::Sysv, "cpushield.sysv"),
+    let kinds = [
+        (InitSystem::Systemd, "service"),
+        (InitSystem::Openrc, "openrc"),
+        (InitSystem::Sysv, "sysv"),
     ];
-    for (init, name) in files {
-        let (_, text, _) = early::file(init, &call);
-        fs::write(dir.join(name), text.replace(MARK, HEADER))?;
+    for (init, suffix) in kinds {
+        for file in early::files(init, &call) {
+            let name = format!("{}.{suffix}", file.service);
+            fs::write(dir.join(name), file.text.replace(MARK, HEADER))?;
+        }
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What speaks against a trial, and why a trial ended as it did. Pure.
 
+use super::TrialGoal;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,13 @@ pub enum TrialDoubt {
     UnitFailed {
         /// The unit.
         unit: String,
+    },
+    /// No user could reach the machine in time. A unit reboots it into the old entry then.
+    NotReached {
+        /// What did not come up.
+        goal: TrialGoal,
+        /// Seconds after the start of the kernel.
+        within_s: u64,
     },
     /// The active shield has other CPUs than the trial.
     OtherShield {
@@ -91,6 +99,9 @@ impl fmt::Display for TrialDoubt {
             }
             TrialDoubt::UnitFailed { unit } => {
                 write!(f, "{unit} failed, and had not failed before")
+            }
+            TrialDoubt::NotReached { goal, within_s } => {
+                write!(f, "{goal} did not come up within {within_s} s")
             }
             TrialDoubt::OtherShield { proves, shielded } => {
                 let missing = proves.difference(shielded);

@@ -24,6 +24,7 @@ use crate::survey::RealtimeKind;
 use crate::with_text;
 use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The version of these documents' format.
 pub const SCHEMA: u32 = 1;
@@ -178,9 +179,41 @@ pub struct TrialBoot {
     /// The argument of the reboot that starts it (`0 tryboot`); `None`: any reboot does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<String>,
+    /// What must come up in the trial's boot, or else the machine falls back; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<TrialDeadline>,
     /// Units that had already failed; only the failure of others counts against the trial.
     #[serde(default)]
     pub failed: Vec<String>,
+}
+
+/// What a user needs to reach the machine. Without it, no one could revert the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialGoal {
+    /// A program waits for logins, and logins are permitted.
+    Login,
+    /// As `Login`, and there is a default route over an interface that is up.
+    Network,
+}
+
+impl fmt::Display for TrialGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TrialGoal::Login => "a login",
+            TrialGoal::Network => "a login and a network",
+        })
+    }
+}
+
+/// What must come up in a trial's boot, and when at the latest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrialDeadline {
+    /// What must come up.
+    pub goal: TrialGoal,
+    /// Seconds after the start of the kernel.
+    pub within_s: u64,
 }
 
 /// The result of a trial.
@@ -334,8 +367,11 @@ pub enum InitSystem {
 pub struct Enabled {
     /// The init system.
     pub init: InitSystem,
-    /// The file that was written.
+    /// The file that applies the shield.
     pub path: String,
+    /// The file that bans the shielded CPUs when irqbalance starts; `None` in an old journal.
+    #[serde(default)]
+    pub ban_path: Option<String>,
     /// The arguments of `cpushield`.
     pub words: Vec<String>,
 }

@@ -11,6 +11,15 @@ use std::process::{Command, Stdio};
 const PLACES: &[&str] =
     &["/usr/bin/systemctl", "/bin/systemctl", "/run/current-system/sw/bin/systemctl"];
 
+/// The target that every shutdown and reboot starts (systemd.special(7)).
+const SHUTDOWN: &str = "shutdown.target";
+
+/// Whether a unit has a job, or is active. `systemctl show` prints the number of the job, and an
+/// empty line or 0 without one.
+fn is_pending(job: &str, state: &str) -> bool {
+    !matches!(job, "" | "0") || matches!(state, "active" | "activating" | "reloading")
+}
+
 impl Host {
     /// Runs a `systemctl` command that changes the machine, and waits for it. The message of an
     /// error is that of `systemctl`.
@@ -38,6 +47,21 @@ impl Host {
         let words = ["show", "--value", "--property", property, unit];
         let printed = self.run_systemctl(&format!("systemctl {}", words.join(" ")), &words)?;
         Ok(printed.trim().to_owned())
+    }
+
+    /// Whether systemd shuts the system down: `shutdown.target` has a job or is active, as in
+    /// `manager_state()` (src/core/manager.c). That function itself reports `starting` until the
+    /// boot is finished. A machine without systemd does not.
+    ///
+    /// # Errors
+    /// There is no `systemctl`, or it fails.
+    pub fn systemd_shuts_down(&self) -> Result<bool> {
+        if !self.exists("/run/systemd/system") {
+            return Ok(false);
+        }
+        let job = self.unit_property(SHUTDOWN, "Job")?;
+        let state = self.unit_property(SHUTDOWN, "ActiveState")?;
+        Ok(is_pending(&job, &state))
     }
 
     fn run_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
@@ -85,6 +109,12 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_with_a_job_or_active_is_pending() {
+        assert!(is_pending("1821", "inactive") && is_pending("", "active"));
+        assert!(!is_pending("", "inactive") && !is_pending("0", "inactive"));
+    }
 
     #[test]
     fn an_error_has_the_message_of_systemctl() {

@@ -1,7 +1,7 @@
 //! What a recording contains of a file: enough to survey, plan and rehearse on it, and no private
 //! data about users and programs. Text in, text out.
 
-use crate::text::{gzip, kconfig};
+use crate::text::{dmi, gzip, kconfig};
 
 /// Names of user programs that a recording keeps, because they matter for isolation. All others
 /// become [`HIDDEN`].
@@ -127,6 +127,9 @@ pub fn without_private(path: &str, bytes: &[u8]) -> Vec<u8> {
     let config = ["/boot/config-", "/lib/modules/", "/usr/lib/modules/", "/proc/config.gz"];
     if config.iter().any(|start| path.starts_with(start)) {
         return redact_kconfig(bytes).into_bytes();
+    }
+    if path == "/sys/firmware/dmi/tables/DMI" {
+        return dmi::without_strings(bytes);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return bytes.to_vec() };
     let task = path.strip_prefix("/proc/").and_then(|rest| rest.rsplit_once('/'));

@@ -3,6 +3,7 @@
 
 pub mod cmdline;
 pub mod cpuinfo;
+pub mod dmi;
 pub mod gzip;
 pub mod interrupts;
 pub mod kallsyms;
@@ -12,6 +13,7 @@ pub mod kernel_version;
 pub mod kmsg;
 pub mod modinfo;
 pub mod mounts;
+pub mod routes;
 pub mod schedstat;
 pub mod size;
 pub mod softirqs;

@@ -1,0 +1,213 @@
+//! The files with which init systems apply the shield at each boot: units of systemd, or scripts.
+//! One applies the shield and undoes it when it is stopped. The other bans the shielded CPUs from
+//! irqbalance, which starts later and forgets the ban when it ends. Texts only.
+
+use super::document::InitSystem;
+use crate::quote::{quote_for_shell, quote_for_unit};
+
+/// The line that identifies a file of ours.
+pub const MARK: &str = "# Made by cpushield; `cpushield disable` removes it.\n";
+/// The name of the service that applies the shield.
+pub const SHIELD: &str = "cpushield";
+/// The name of the service that bans the shielded CPUs from irqbalance.
+pub const BAN: &str = "cpushield-irqbalance";
+/// The internal subcommand that bans the CPUs of the active shield from irqbalance.
+pub const BAN_COMMAND: &str = "__irqbalance";
+
+/// The command line that the init system runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartCommand {
+    /// This program.
+    pub program: String,
+    /// Its state directory.
+    pub state: String,
+    /// Its arguments: `apply`, `--cpus`, `3`.
+    pub words: Vec<String>,
+}
+
+/// A file of an init system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitFile {
+    /// The service, without the suffix of a unit.
+    pub service: &'static str,
+    /// The path.
+    pub path: String,
+    /// The content.
+    pub text: String,
+    /// The permission bits.
+    pub mode: u32,
+}
+
+impl StartCommand {
+    /// The command that applies the shield. It succeeds when that shield is active already: a unit
+    /// may be started after `cpushield apply`.
+    pub(super) fn start_line(&self, quote: fn(&str) -> String) -> String {
+        let words = self.words.iter().map(String::as_str);
+        self.line(quote, &words.chain(["--unless-active"]).collect::<Vec<&str>>())
+    }
+
+    fn stop_line(&self, quote: fn(&str) -> String) -> String {
+        self.line(quote, &["undo", "--unless-shutdown"])
+    }
+
+    fn line(&self, quote: fn(&str) -> String, words: &[&str]) -> String {
+        let head = [self.program.as_str(), "--quiet", "--state", self.state.as_str()];
+        let words = head.iter().chain(words).map(|word| quote(word));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn ban_line(&self, quote: fn(&str) -> String) -> String {
+        // The name of an internal subcommand comes first.
+        let words = [self.program.as_str(), BAN_COMMAND, "--quiet", "--state", self.state.as_str()];
+        words.map(quote).join(" ")
+    }
+}
+
+/// The files for an init system: that of the shield first.
+#[must_use]
+pub fn files(init: InitSystem, call: &StartCommand) -> [InitFile; 2] {
+    let (dir, suffix, mode) = match init {
+        InitSystem::Systemd => ("/etc/systemd/system", ".service", 0o644),
+        InitSystem::Openrc | InitSystem::Sysv => ("/etc/init.d", "", 0o755),
+    };
+    let [shield, ban] = match init {
+        InitSystem::Systemd => [unit(call), ban_unit(call)],
+        InitSystem::Openrc => [openrc(call), ban_openrc(call)],
+        InitSystem::Sysv => [sysv(call), ban_sysv(call)],
+    };
+    [(SHIELD, shield), (BAN, ban)].map(|(service, text)| InitFile {
+        service,
+        path: format!("{dir}/{service}{suffix}"),
+        text,
+        mode,
+    })
+}
+
+/// The unit. It has no default dependencies, because they would order it after `basic.target`. A
+/// shield that cannot be applied in a minute is undone and the boot continues: no unit requires it.
+/// Nothing fails when the program is removed and its unit is left behind.
+fn unit(call: &StartCommand) -> String {
+    let (state, program) = (quote_for_unit(&call.state), quote_for_unit(&call.program));
+    let (start, stop) = (call.start_line(quote_for_unit), call.stop_line(quote_for_unit));
+    let path = condition_path(call);
+    format!(
+        "{MARK}[Unit]\n\
+         Description=cpushield: shield CPUs before services start\n\
+         DefaultDependencies=no\n\
+         Conflicts=shutdown.target\n\
+         After=local-fs.target\n\
+         Before=basic.target shutdown.target\n\
+         RequiresMountsFor={state} {program}\n\
+         ConditionFileIsExecutable={path}\n\n\
+         [Service]\n\
+         Type=oneshot\n\
+         RemainAfterExit=yes\n\
+         TimeoutStartSec=60\n\
+         TimeoutStopSec=60\n\
+         ExecStart={start}\n\
+         ExecStop={stop}\n\n\
+         [Install]\n\
+         WantedBy=basic.target\n"
+    )
+}
+
+/// A path in a condition. It is no word: only `%` is special there.
+fn condition_path(call: &StartCommand) -> String {
+    call.program.replace('%', "%%")
+}
+
+/// The unit of the ban. irqbalance wants it, so each start of irqbalance starts it too: the ban is
+/// lost when irqbalance ends.
+fn ban_unit(call: &StartCommand) -> String {
+    let (line, path) = (call.ban_line(quote_for_unit), condition_path(call));
+    format!(
+        "{MARK}[Unit]\n\
+         Description=cpushield: keep irqbalance off the shielded CPUs\n\
+         After=irqbalance.service {SHIELD}.service\n\
+         ConditionFileIsExecutable={path}\n\n\
+         [Service]\n\
+         Type=oneshot\n\
+         TimeoutStartSec=60\n\
+         ExecStart={line}\n\n\
+         [Install]\n\
+         WantedBy=irqbalance.service\n"
+    )
+}
+
+/// The OpenRC script. It runs after the services that mount file systems, by OpenRC's own names and
+/// by Debian's. It uses no `need`: OpenRC 0.56 does not start a service that needs a missing one.
+/// The runlevel is `shutdown` while the system goes down (`main()` of src/openrc/rc.c sets it
+/// before it stops services).
+fn openrc(call: &StartCommand) -> String {
+    let (start, stop) = (call.start_line(quote_for_shell), call.stop_line(quote_for_shell));
+    let program = quote_for_shell(&call.program);
+    format!(
+        "#!/sbin/openrc-run\n{MARK}\
+         description='shield CPUs before services start'\n\n\
+         depend() {{\n    after sysfs cgroups localmount mountkernfs mountall\n    \
+         before bootmisc procps networking\n}}\n\n\
+         start() {{\n    [ -x {program} ] || return 0\n    \
+         ebegin 'Shielding CPUs'\n    {start}\n    eend $?\n}}\n\n\
+         stop() {{\n    [ \"$RC_RUNLEVEL\" != shutdown ] && [ -x {program} ] || return 0\n    \
+         ebegin 'Undoing the shield'\n    {stop}\n    eend $?\n}}\n"
+    )
+}
+
+/// The OpenRC script of the ban.
+fn ban_openrc(call: &StartCommand) -> String {
+    let (line, program) = (call.ban_line(quote_for_shell), quote_for_shell(&call.program));
+    format!(
+        "#!/sbin/openrc-run\n{MARK}\
+         description='keep irqbalance off the shielded CPUs'\n\n\
+         depend() {{\n    after irqbalance {SHIELD}\n}}\n\n\
+         start() {{\n    [ -x {program} ] || return 0\n    \
+         ebegin 'Banning the shielded CPUs from irqbalance'\n    {line}\n    eend $?\n}}\n"
+    )
+}
+
+/// The script for sysvinit. Its header asks for no link that stops it in a runlevel, so rc never
+/// stops it while the system goes down; init sets `RUNLEVEL` for what it starts (init(8)).
+fn sysv(call: &StartCommand) -> String {
+    let (start, stop) = (call.start_line(quote_for_shell), call.stop_line(quote_for_shell));
+    let program = quote_for_shell(&call.program);
+    format!(
+        "#!/bin/sh\n### BEGIN INIT INFO\n\
+         # Provides:          {SHIELD}\n\
+         # Required-Start:    mountkernfs $local_fs\n\
+         # Required-Stop:\n\
+         # X-Start-Before:    procps networking\n\
+         # Default-Start:     S\n\
+         # Default-Stop:\n\
+         # Short-Description: shield CPUs before services start\n\
+         ### END INIT INFO\n{MARK}\
+         [ -x {program} ] || exit 0\n\
+         case $1 in\n\
+         start) {start} ;;\n\
+         stop)\n    case ${{RUNLEVEL-}} in\n    0 | 6) ;;\n    *) {stop} ;;\n    esac\n    ;;\n\
+         restart | force-reload) \"$0\" stop && exec \"$0\" start ;;\n\
+         *)\n    echo \"usage: $0 start|stop|restart\" >&2\n    exit 2\n    ;;\n\
+         esac\n"
+    )
+}
+
+/// The script of the ban for sysvinit.
+fn ban_sysv(call: &StartCommand) -> String {
+    let (line, program) = (call.ban_line(quote_for_shell), quote_for_shell(&call.program));
+    format!(
+        "#!/bin/sh\n### BEGIN INIT INFO\n\
+         # Provides:          {BAN}\n\
+         # Required-Start:    $local_fs\n\
+         # Required-Stop:\n\
+         # Should-Start:      irqbalance\n\
+         # Default-Start:     2 3 4 5\n\
+         # Default-Stop:\n\
+         # Short-Description: keep irqbalance off the shielded CPUs\n\
+         ### END INIT INFO\n{MARK}\
+         [ -x {program} ] || exit 0\n\
+         case $1 in\n\
+         start | restart | force-reload) {line} ;;\n\
+         stop) ;;\n\
+         *)\n    echo \"usage: $0 start\" >&2\n    exit 2\n    ;;\n\
+         esac\n"
+    )
+}

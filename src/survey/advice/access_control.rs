@@ -1,0 +1,39 @@
+//! SELinux and AppArmor, and what they could refuse.
+
+use super::{AdviceSource, SubjectReading, finding};
+use crate::survey::SurveyFinding;
+
+/// The active security modules: `lockdown,capability,yama,apparmor` (security/inode.c, 6.12).
+const MODULES: &str = "/sys/kernel/security/lsm";
+/// 1: enforcing, 0: permissive (security/selinux/selinuxfs.c, 6.12).
+const ENFORCE: &str = "/sys/fs/selinux/enforce";
+
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let Some(modules) = source.r.line(MODULES) else { return SubjectReading::Unobserved };
+    let active = |name: &str| modules.split(',').any(|module| module.trim() == name);
+    let selinux = active("selinux").then(|| source.r.line(ENFORCE)).flatten();
+    let findings = [check_selinux(selinux.as_deref()), check_apparmor(active("apparmor"))];
+    SubjectReading::Observed(findings.into_iter().flatten().collect())
+}
+
+fn check_selinux(enforce: Option<&str>) -> Option<SurveyFinding> {
+    (enforce == Some("1")).then(|| {
+        finding(
+            "selinux",
+            "SELinux is enforcing".to_owned(),
+            "it can refuse what a confined service asks for: a shield from its unit, a program in \
+             the shield, a real-time priority. Its refusals: ausearch -m avc -c cpushield",
+        )
+    })
+}
+
+fn check_apparmor(active: bool) -> Option<SurveyFinding> {
+    active.then(|| {
+        finding(
+            "apparmor",
+            "AppArmor is active".to_owned(),
+            "it confines only programs with a profile (aa-status); such a program may be refused a \
+             real-time priority or locked memory in the shield. Its refusals: dmesg",
+        )
+    })
+}

@@ -1,0 +1,37 @@
+//! The work of the text console: the blinking cursor, and blanking after a time.
+
+use super::{AdviceSource, SubjectReading, finding};
+use crate::survey::SurveyFinding;
+
+/// Seconds until the console blanks; 0: never (drivers/tty/vt/vt.c, 6.12).
+const BLANK: &str = "/sys/module/kernel/parameters/consoleblank";
+/// Whether the cursor of the framebuffer console blinks (drivers/video/fbdev/core/fbcon.c, 6.12).
+const BLINK: &str = "/sys/class/graphics/fbcon/cursor_blink";
+
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let Some(blank) = source.r.line(BLANK) else { return SubjectReading::Unobserved };
+    let blink = source.r.line(BLINK);
+    let findings = [check_blank(&blank), check_blink(blink.as_deref())];
+    SubjectReading::Observed(findings.into_iter().flatten().collect())
+}
+
+fn check_blank(text: &str) -> Option<SurveyFinding> {
+    let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds > 0)?;
+    Some(finding(
+        "console-blank",
+        format!("the console blanks after {seconds} s without a key"),
+        "a timer and work of the kernel do it once; consoleblank=0 avoids both",
+    ))
+}
+
+fn check_blink(text: Option<&str>) -> Option<SurveyFinding> {
+    (text == Some("1")).then(|| {
+        finding(
+            "cursor-blink",
+            "the cursor of the framebuffer console blinks".to_owned(),
+            "about five times a second, work runs on the CPU that last wrote to the console; \
+             write 0 to /sys/class/graphics/fbcon/cursor_blink, or boot with \
+             vt.global_cursor_default=0",
+        )
+    })
+}

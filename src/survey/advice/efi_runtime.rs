@@ -1,0 +1,29 @@
+//! EFI runtime services: calls of the kernel into the firmware, which no interrupt ends.
+
+use super::{AdviceSource, SubjectReading, finding};
+
+const FIRMWARE: &str = "/sys/firmware";
+/// The kernel makes these devices only when it may call the firmware (`efisubsys_init()`,
+/// drivers/firmware/efi/efi.c).
+const DEVICES: [&str; 2] =
+    ["/sys/bus/platform/devices/efivars.0", "/sys/bus/platform/devices/rtc-efi.0"];
+
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let host = source.r.host;
+    if !host.exists(FIRMWARE) {
+        return SubjectReading::Unobserved;
+    }
+    let efi = host.exists(&format!("{FIRMWARE}/efi"));
+    let active = efi && DEVICES.iter().any(|device| host.exists(device));
+    // PREEMPT_RT disables them by default, because some calls take too long
+    // (CONFIG_EFI_DISABLE_RUNTIME, drivers/firmware/efi/Kconfig).
+    SubjectReading::from_finding(active.then(|| {
+        finding(
+            "efi-runtime",
+            "EFI runtime services are enabled".to_owned(),
+            "a call of the firmware, to read the clock or a boot variable, can stop a CPU for \
+             long; real-time kernels disable them by default. efi=noruntime does so on others, and \
+             programs then cannot change boot entries",
+        )
+    }))
+}

@@ -1,0 +1,25 @@
+//! The timer of fwupd, which looks for firmware updates.
+
+use super::{AdviceSource, SubjectReading, finding};
+
+/// Links to the timers that systemd starts.
+const WANTED: &str = "/etc/systemd/system/timers.target.wants";
+/// A link to `/dev/null` here masks the timer.
+const MASK: &str = "/etc/systemd/system/fwupd-refresh.timer";
+
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let host = source.r.host;
+    if !host.exists(WANTED) {
+        return SubjectReading::Unobserved;
+    }
+    let masked = host.read_link(MASK).is_ok_and(|target| target == "/dev/null");
+    let enabled = host.exists(&format!("{WANTED}/fwupd-refresh.timer")) && !masked;
+    SubjectReading::from_finding(enabled.then(|| {
+        finding(
+            "fwupd-refresh",
+            "fwupd-refresh.timer is enabled".to_owned(),
+            "on some machines it raises system management interrupts, which stop all CPUs \
+             (OpenShift disables it, CNF-26497): systemctl disable --now fwupd-refresh.timer",
+        )
+    }))
+}

@@ -1,0 +1,34 @@
+//! Memory that runs slower than its modules are made for, by the firmware's table. Only root may
+//! read it.
+
+use super::{AdviceSource, SubjectReading, finding};
+use cpushield_linux::text::dmi::{MemoryModule, memory_modules};
+
+const TABLE: &str = "/sys/firmware/dmi/tables/DMI";
+
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let table = source.r.host.read_bytes(TABLE).unwrap_or_default();
+    let modules = memory_modules(&table);
+    let speeds = modules
+        .iter()
+        .filter_map(|MemoryModule { rated, configured }| Some(((*rated)?, (*configured)?)));
+    let speeds: Vec<(u32, u32)> = speeds.collect();
+    if speeds.is_empty() {
+        return SubjectReading::Unobserved;
+    }
+    let slow = speeds.iter().filter(|(rated, configured)| configured < rated);
+    let slowest = slow.clone().min_by_key(|(_, configured)| configured);
+    SubjectReading::from_finding(slowest.map(|(rated, configured)| {
+        finding(
+            "memory-speed",
+            format!(
+                "{} of {} memory modules run slower than they can: {configured} MT/s instead of \
+                 {rated} MT/s",
+                slow.count(),
+                speeds.len()
+            ),
+            "the firmware limits the speed to save power, or because of the processor or of too \
+             many modules on a channel; check its memory settings",
+        )
+    }))
+}

@@ -1,0 +1,36 @@
+//! Devices that a guest or a user program drives by VFIO, and their IOMMU groups.
+
+use super::{AdviceSource, SubjectReading, finding, shorten};
+use std::collections::BTreeMap;
+
+const PCI: &str = "/sys/bus/pci";
+
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let r = source.r;
+    if !r.host.exists(&format!("{PCI}/devices")) {
+        return SubjectReading::Unobserved;
+    }
+    // Each bound device has a link with its address: 0000:03:00.0. The other names are files.
+    let names = r.names(&format!("{PCI}/drivers/vfio-pci"));
+    let devices = names.into_iter().filter(|name| name.matches(':').count() == 2);
+    let mut groups: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
+    for device in devices {
+        let link = r.host.read_link(&format!("{PCI}/drivers/vfio-pci/{device}/iommu_group")).ok();
+        let group = link.and_then(|target| Some(target.rsplit_once('/')?.1.to_owned()));
+        groups.entry(group).or_default().push(device);
+    }
+    let findings = groups.into_iter().map(|(group, devices)| match group {
+        Some(group) => finding(
+            "vfio",
+            format!("VFIO drives {} (IOMMU group {group})", shorten(&devices)),
+            "one guest or program owns all devices of a group. Their interrupts (vfio-*) wake its \
+             thread: the shield moves them to housekeeping CPUs, from where they interrupt it",
+        ),
+        None => finding(
+            "vfio-no-iommu",
+            format!("VFIO drives {} without an IOMMU", shorten(&devices)),
+            "its program can write to all memory; enable the IOMMU (intel_iommu=on, amd_iommu=on)",
+        ),
+    });
+    SubjectReading::Observed(findings.collect())
+}

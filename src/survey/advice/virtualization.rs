@@ -1,0 +1,57 @@
+//! Whether guests can run in a shield: VT-x or AMD-V by the processor's flags, VT-d or AMD-Vi by
+//! the firmware's tables and the kernel's IOMMUs.
+
+use super::{AdviceSource, SubjectReading, finding};
+use crate::survey::SurveyFinding;
+
+/// The directory of the firmware's tables (drivers/acpi/sysfs.c, 6.12).
+const TABLES: &str = "/sys/firmware/acpi/tables";
+/// The tables that describe IOMMUs: Intel's and AMD's.
+const IOMMU_TABLES: [&str; 2] = ["DMAR", "IVRS"];
+
+/// Only guests need them, so a guest or another architecture gets no advice.
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let AdviceSource { r, machine, cpuinfo } = source;
+    let x86 = machine.kernel.arch.as_deref().is_none_or(|arch| arch == "x86_64");
+    if !x86 || machine.virt.guest == Some(true) {
+        return SubjectReading::Observed(Vec::new());
+    }
+    let flags = cpuinfo.and_then(|text| text.lines().find(|line| line.starts_with("flags")));
+    let (Some(flags), true) = (flags, r.host.exists(TABLES)) else {
+        return SubjectReading::Unobserved;
+    };
+    let virtualizes = flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm");
+    let has_table = IOMMU_TABLES.iter().any(|name| r.host.exists(&format!("{TABLES}/{name}")));
+    let in_use = !r.names("/sys/class/iommu").is_empty();
+    let findings = [check_processor(virtualizes), check_iommu(virtualizes, has_table, in_use)];
+    SubjectReading::Observed(findings.into_iter().flatten().collect())
+}
+
+/// The kernel clears the flag when the firmware has disabled and locked VT-x
+/// (arch/x86/kernel/cpu/feat_ctl.c, 6.12).
+fn check_processor(virtualizes: bool) -> Option<SurveyFinding> {
+    (!virtualizes).then(|| {
+        finding(
+            "no-virtualization",
+            "the processor shows neither VT-x nor AMD-V".to_owned(),
+            "only guests need it; enable it in the firmware's setup before guests run in a shield",
+        )
+    })
+}
+
+fn check_iommu(virtualizes: bool, has_table: bool, in_use: bool) -> Option<SurveyFinding> {
+    let (seen, advice) = match (has_table, in_use) {
+        (_, true) => return None,
+        (true, false) => (
+            "the firmware offers an IOMMU (VT-d or AMD-Vi), and the kernel does not use it",
+            "only guests with devices of their own need it; boot with intel_iommu=on or \
+             amd_iommu=on then",
+        ),
+        (false, false) if virtualizes => (
+            "the firmware offers no IOMMU (VT-d or AMD-Vi)",
+            "only guests with devices of their own need it; enable it in the firmware's setup then",
+        ),
+        (false, false) => return None,
+    };
+    Some(finding("iommu", seen.to_owned(), advice))
+}
