@@ -9,6 +9,7 @@
 
 mod by_hand;
 mod document;
+pub mod earlier;
 pub mod early;
 pub mod error;
 mod foreign_words;

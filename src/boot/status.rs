@@ -49,6 +49,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         covers_later: found.covers_later,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         words,
+        history: journal.as_ref().map(|journal| journal.history.clone()).unwrap_or_default(),
         rule: journal.map(|journal| journal.rule),
         kernels,
         kernels_without,

@@ -3,19 +3,21 @@
 //! [`super::restore`] puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, FileBytes, RemovedParameters, SCHEMA, SavedFile, TrialBoot,
-    WrittenParameters,
+    BootJournal, BootPlan, FileBytes, ParameterChange, RemovedParameters, SCHEMA, SavedFile,
+    TrialBoot, WrittenParameters,
 };
+use super::earlier::EarlierApply;
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
-    self, BootFilePlan, BootLoader, EntryPosition, FileEdit, ParameterAssignment,
+    self, BootFilePlan, BootLoader, EarlierTexts, EntryPosition, FileEdit, ParameterAssignment,
 };
 use super::parameters::{ParameterOffer, named};
 use super::restore::{disarm_trial, restore_all};
 use super::running_kernel::boot_id;
 use super::{kexec, line, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes that must be free in addition to what is written: a file system that is full to the last
 /// block fails in unpredictable ways.
@@ -36,6 +38,7 @@ pub fn words(plan: &BootPlan) -> Vec<String> {
 /// Nothing can be written here.
 pub fn preview(
     host: &Host,
+    store: &Store,
     plan: &BootPlan,
     position: EntryPosition,
 ) -> Result<BootFilePlan, BootError> {
@@ -44,9 +47,14 @@ pub fn preview(
     if words.is_empty() {
         return Ok(BootFilePlan::default());
     }
-    let assignment =
-        ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &words, position };
-    find_loader(plan)?.plan_files(host, &assignment)
+    let loader = find_loader(plan)?;
+    let earlier = match read_journal(store)? {
+        Some(journal) => EarlierApply::read(host, loader, journal)?.texts,
+        None => EarlierTexts::new(),
+    };
+    let (kernels, words, earlier) = (&kernels, &words, &earlier);
+    let assignment = ParameterAssignment { rule: &plan.rule, kernels, words, position, earlier };
+    loader.plan_files(host, &assignment)
 }
 
 /// Refuses a plan without any parameter. A plan whose parameters are all written already is fine.
@@ -97,10 +105,11 @@ impl WriteMode {
     }
 }
 
-/// Writes the parameters of a plan.
+/// Writes the parameters of a plan. They replace those of an earlier apply, and undo still restores
+/// the text before the first one.
 ///
 /// # Errors
-/// Nothing can be written, and nothing was; or a write failed and the originals were restored.
+/// Nothing can be written, and nothing was; or a write failed and every file is as it was.
 pub fn write(
     host: &Host,
     store: &Store,
@@ -110,33 +119,24 @@ pub fn write(
     let loader = find_loader(plan)?;
     check_applies(plan)?;
     let words = words(plan);
-    let kernels = chosen_kernels(plan);
     let _lock = store.lock()?;
-    match read_journal(store)? {
+    let earlier = match read_journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if journal.words == words && journal.rule == plan.rule => {
             return summarize(host, loader, journal, Vec::new());
         }
-        Some(journal) => return Err(BootError::Active { words: journal.words }),
-        None => {}
-    }
-    let mut boot_words = words.clone();
-    let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
-        || words.iter().any(|word| line::name_of(word) == "panic");
-    if mode.trial && !panics {
-        boot_words.push(PANIC.to_owned());
-    }
-    let mut file_plan = {
-        let (words, position) = (&boot_words, mode.position());
-        let rule = &plan.rule;
-        let assignment = ParameterAssignment { rule, kernels: &kernels, words, position };
-        loader.plan_files(host, &assignment)?
+        Some(journal) if words.is_empty() => {
+            return Err(BootError::Active { words: journal.words });
+        }
+        Some(journal) => Some(read_earlier(host, loader, journal, mode)?),
+        None => None,
     };
-    if let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) {
-        let bytes = trial_unit::text(program, state).into_bytes();
-        file_plan.edits.push(FileEdit { path: trial_unit::path(), bytes, mode: 0o644 });
+    let file_plan = plan_files(host, loader, plan, mode, earlier.as_ref())?;
+    let mut files = read_originals(host, loader, &file_plan)?;
+    if let Some(earlier) = &earlier {
+        files = earlier.merge_files(files);
     }
-    let files = read_originals(host, loader, &file_plan)?;
+    let kernels = chosen_kernels(plan);
     let mut journal = BootJournal {
         journal: "cpushield-boot".to_owned(),
         schema: SCHEMA,
@@ -144,8 +144,9 @@ pub fn write(
         boot_id: boot_id(host),
         loader: loader.name().to_owned(),
         rule: plan.rule.clone(),
-        words: words.clone(),
-        kernels: kernels.clone(),
+        history: Vec::new(),
+        words,
+        kernels,
         cpus: plan.cpus.clone(),
         complete: false,
         trial: None,
@@ -155,13 +156,14 @@ pub fn write(
     if journal.words.is_empty() {
         return summarize(host, loader, journal, Vec::new());
     }
+    journal.history = extend_history(&journal, &file_plan, earlier.as_ref());
     save_journal(store, &journal)?;
     let result = write_files(host, loader, &file_plan, &mut journal).and_then(|()| {
         if mode.trial { arm_trial(host, store, loader, (plan, mode), &mut journal) } else { Ok(()) }
     });
     match result {
         Ok(()) => {
-            journal.complete = true;
+            finish_files(&mut journal, &file_plan);
             save_journal(store, &journal)?;
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
             summarize(host, loader, journal, files)
@@ -169,14 +171,100 @@ pub fn write(
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
             let disarmed = disarm_trial(host, loader, &journal);
-            let undo_error = disarmed.and(restore_all(host, store, &journal).map(drop)).err();
+            let restored = disarmed.and_then(|()| match &earlier {
+                Some(earlier) => earlier.put_back(host, store),
+                None => restore_all(host, store, &journal).map(drop),
+            });
             Err(BootError::Failed {
                 why: error.to_string(),
-                undone: undo_error.map(|error| error.to_string()),
+                undone: restored.err().map(|error| error.to_string()),
                 hint: hint_of(&error),
             })
         }
     }
+}
+
+/// Reads what an earlier apply wrote, if other words can replace its words.
+fn read_earlier(
+    host: &Host,
+    loader: &dyn BootLoader,
+    journal: BootJournal,
+    mode: &WriteMode,
+) -> Result<EarlierApply, BootError> {
+    // A trial that fails must restore the machine as it was, and that machine has no such words.
+    if mode.trial || journal.trial.is_some() || journal.loader != loader.name() {
+        return Err(BootError::Active { words: journal.words });
+    }
+    if let Some(note) = kexec::unload(host, &journal)? {
+        return Err(BootError::wrong(note.to_string(), None));
+    }
+    EarlierApply::read(host, loader, journal)
+}
+
+/// Plans every file that an apply writes or removes.
+fn plan_files(
+    host: &Host,
+    loader: &dyn BootLoader,
+    plan: &BootPlan,
+    mode: &WriteMode,
+    earlier: Option<&EarlierApply>,
+) -> Result<BootFilePlan, BootError> {
+    let (kernels, mut words) = (chosen_kernels(plan), words(plan));
+    let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
+        || words.iter().any(|word| line::name_of(word) == "panic");
+    if mode.trial && !panics {
+        words.push(PANIC.to_owned());
+    }
+    let none = EarlierTexts::new();
+    let mut file_plan = loader.plan_files(
+        host,
+        &ParameterAssignment {
+            rule: &plan.rule,
+            kernels: &kernels,
+            words: &words,
+            position: mode.position(),
+            earlier: earlier.map_or(&none, |earlier| &earlier.texts),
+        },
+    )?;
+    if let Some(earlier) = earlier {
+        earlier.add_leftovers(loader, &mut file_plan);
+    }
+    if let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) {
+        let bytes = trial_unit::text(program, state).into_bytes();
+        file_plan.edits.push(FileEdit { path: trial_unit::path(), bytes, mode: 0o644 });
+    }
+    Ok(file_plan)
+}
+
+/// The changes until now, and this one.
+fn extend_history(
+    journal: &BootJournal,
+    file_plan: &BootFilePlan,
+    earlier: Option<&EarlierApply>,
+) -> Vec<ParameterChange> {
+    let mut history = earlier.map(EarlierApply::history).unwrap_or_default();
+    let edits = file_plan.edits.iter().map(|edit| &edit.path);
+    history.push(ParameterChange {
+        at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        before: earlier.map(|earlier| earlier.words().to_vec()).unwrap_or_default(),
+        after: journal.words.clone(),
+        kernels: journal.kernels.clone(),
+        files: edits.chain(&file_plan.removed).chain(&file_plan.generated).cloned().collect(),
+    });
+    history
+}
+
+/// Completes the journal: files that only an earlier apply had written are as they were.
+fn finish_files(journal: &mut BootJournal, file_plan: &BootFilePlan) {
+    journal.complete = true;
+    for saved in &mut journal.files {
+        saved.replaced = None;
+    }
+    journal.files.retain(|saved| {
+        let is_edited = file_plan.edits.iter().any(|edit| edit.path == saved.path);
+        let has_words = saved.original != saved.left;
+        is_edited && has_words || file_plan.generated.contains(&saved.path)
+    });
 }
 
 /// Makes the first of our entries boot once. The journal records this first.
@@ -225,7 +313,8 @@ pub(super) fn make_permanent(
         let (kernels, words) = (&journal.kernels, &journal.words);
         let rule = &journal.rule;
         let position = if keep_default { EntryPosition::Last } else { EntryPosition::First };
-        let assignment = ParameterAssignment { rule, kernels, words, position };
+        let earlier = &EarlierTexts::new();
+        let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
         loader.plan_files(host, &assignment)?
     };
     for saved in read_originals(host, loader, &file_plan)? {
@@ -291,6 +380,7 @@ fn read_originals(
             mode: access.mode,
             owner: access.owner,
             left: edit.map(|edit| FileBytes::new(&edit.bytes)),
+            replaced: None,
         });
     }
     Ok(files)
@@ -380,7 +470,8 @@ fn summarize(
     journal: BootJournal,
     files: Vec<String>,
 ) -> Result<WrittenParameters, BootError> {
-    let BootJournal { words, kernels, trial, .. } = journal;
+    let BootJournal { words, kernels, trial, history, .. } = journal;
+    let change = history.into_iter().next_back().filter(|_| !files.is_empty());
     let found = loader.find(host)?.unwrap_or_default();
     let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&words));
     let entry = ours.and_then(|entry| entry.id.clone());
@@ -391,6 +482,7 @@ fn summarize(
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
+        replaced: change.map(|change| change.before).unwrap_or_default(),
         words,
         kernels,
         files,

@@ -137,6 +137,10 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     }
     let how = if written.files.is_empty() { "Already written" } else { "Written" };
     let mut lines = vec![TextLine::new(format!("{how}: {words}"))];
+    if !written.replaced.is_empty() {
+        let replaced = format!("instead of: {}", written.replaced.join(" "));
+        lines.push(TextLine::new(replaced).below());
+    }
     lines.push(TextLine::new(format!("for {}", written.kernels.join(", "))).below());
     let files = written.files.iter();
     lines.extend(files.map(|file| TextLine::new(format!("file: {file}")).below()));
@@ -320,9 +324,26 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     let differs = status.differs.iter().map(ToString::to_string);
     lines.extend(differs.map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)));
     let words = boot_words(status).into_block();
-    let blocks = words.into_iter().chain([ReportBlock::Lines(lines)]);
+    let blocks = words.into_iter().chain([ReportBlock::Lines(lines)]).chain(history(status));
     let foreign = foreign_words(&status.foreign);
     blocks.chain(foreign).chain(lint_blocks(&status.findings)).collect()
+}
+
+/// The changes of the parameters since the boot files had their original text.
+fn history(status: &BootStatus) -> Vec<ReportBlock> {
+    let lines = status.history.iter().flat_map(|change| {
+        let before = match change.before.is_empty() {
+            true => "no parameters".to_owned(),
+            false => change.before.join(" "),
+        };
+        let (at, after) = (moment(change.at_s), change.after.join(" "));
+        [
+            TextLine::new(format!("{at}: {before} → {after}")),
+            TextLine::new(format!("for {}", change.kernels.join(", "))).below(),
+            TextLine::new(format!("files: {}", change.files.join(", "))).below(),
+        ]
+    });
+    ReportBlock::section("Changes; `boot undo` restores the text before the first", lines.collect())
 }
 
 /// The parameters that cpushield has written, and whether they are in force.

@@ -7,7 +7,7 @@ use crate::boot::line::contradicts;
 use crate::boot::loaders::{BootFilePlan, EntryPosition};
 use crate::boot::plan::{BootRequest, plan};
 use crate::boot::{
-    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, kexec, loaders,
+    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, earlier, kexec,
     status, write,
 };
 use crate::change::EffectTime;
@@ -50,7 +50,7 @@ pub fn plan_boot(
         false => UnknownWords::Refuse,
     };
     let request = BootRequest { shield, kernels: boot.kernels.clone(), unknown_words };
-    let menu = loaders::find(host)?;
+    let menu = earlier::find_menu(host, store)?;
     Ok(plan(host, &machine, &request, menu.as_ref())?)
 }
 
@@ -75,7 +75,7 @@ pub fn preview_boot(
     order: &BootOrder,
 ) -> Result<Option<BootFilePlan>, Failure> {
     let position = if order.keep_default { EntryPosition::Last } else { EntryPosition::First };
-    let recipe = write::preview(&work.host, plan, position)?;
+    let recipe = write::preview(&work.host, &work.store, plan, position)?;
     Ok((!write::words(plan).is_empty()).then_some(recipe))
 }
 

@@ -2,6 +2,7 @@
 //! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data; these files import no
 //! other file of the room.
 
+mod change;
 mod difference;
 mod doubt;
 mod foreign_word;
@@ -11,6 +12,7 @@ mod reason;
 mod warning;
 mod word_fault;
 
+pub use change::ParameterChange;
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
 pub use foreign_word::{ForeignWord, WordRemoval};
@@ -158,6 +160,9 @@ pub struct BootJournal {
     /// loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
+    /// Each change of the words since the files had their original text, the first one first.
+    #[serde(default)]
+    pub history: Vec<ParameterChange>,
     /// The files, in the order in which they are written.
     pub files: Vec<SavedFile>,
 }
@@ -221,6 +226,9 @@ pub struct SavedFile {
     pub owner: Option<(u32, u32)>,
     /// The bytes that we wrote; `None` while unknown.
     pub left: Option<FileBytes>,
+    /// The bytes of an earlier apply, while a later one replaces them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<FileBytes>,
 }
 
 /// Bytes in JSON, as text if they are UTF-8.
@@ -273,6 +281,8 @@ pub struct WrittenParameters {
     pub loader: String,
     /// The words that were written.
     pub words: Vec<String>,
+    /// The words of an earlier apply that these replace; empty when there was none.
+    pub replaced: Vec<String>,
     /// The kernels that have them.
     pub kernels: Vec<String>,
     /// Files that were written; empty when nothing had to change.
@@ -349,6 +359,8 @@ pub struct BootStatus {
     pub loader: Option<String>,
     /// The words that `boot apply` wrote; empty when it wrote nothing.
     pub words: Vec<WordStatus>,
+    /// Each change of the words since the files had their original text, the first one first.
+    pub history: Vec<ParameterChange>,
     /// Which kernels get them.
     pub rule: Option<KernelRule>,
     /// Whether a kernel that is installed later is covered too.

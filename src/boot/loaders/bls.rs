@@ -173,7 +173,7 @@ fn plan_copies(host: &Host, assignment: &ParameterAssignment) -> Result<BootFile
     let mut plan = BootFilePlan::default();
     let mut seen = Vec::new();
     for path in list_files(host).into_iter().filter(|path| !is_ours(path)) {
-        let (text, parts) = LINES.read(host, &path)?;
+        let (text, parts) = LINES.read_before(host, &path, assignment.earlier)?;
         for part in parts {
             let Some(version) = part.version.filter(|it| assignment.kernels.contains(it)) else {
                 continue;

@@ -5,6 +5,7 @@ use crate::boot::document::{BootWarning, KernelRule, NextBoot, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
+use std::collections::BTreeMap;
 
 /// A kernel's entry in a menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct LoaderEntry {
     pub files: Option<EntryFiles>,
     /// Its file and line, `/boot/grub/grub.cfg:87`.
     pub place: String,
+    /// Words of an earlier apply, which a later one replaces. They are not in `args`.
+    pub replaced: Vec<String>,
 }
 
 /// The files of an entry as the loader names them, relative to the root of their file system.
@@ -109,6 +112,10 @@ pub struct BootFilePlan {
     pub generated: Vec<String>,
 }
 
+/// Files as they were before an earlier apply, by path with links resolved; `None`: the file did
+/// not exist.
+pub type EarlierTexts = BTreeMap<String, Option<Vec<u8>>>;
+
 /// Which words to give to which kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct ParameterAssignment<'a> {
@@ -120,6 +127,8 @@ pub struct ParameterAssignment<'a> {
     pub words: &'a [String],
     /// Where new entries come.
     pub position: EntryPosition,
+    /// The texts to which the words are added, where an earlier apply has changed the files.
+    pub earlier: &'a EarlierTexts,
 }
 
 /// Where our entries come in a menu.

@@ -2,7 +2,7 @@
 //! and nothing else in the file changes. A file that cannot be parsed is not written.
 
 use super::boot_loader::{
-    BootFilePlan, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
+    BootFilePlan, EarlierTexts, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
 use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
@@ -51,7 +51,28 @@ impl CmdlineFileLoader {
         host: &Host,
         path: &str,
     ) -> Result<(String, Vec<CmdlinePart>), BootError> {
-        let bytes = host.read_bytes(path)?;
+        self.parse_bytes(host, path, host.read_bytes(path)?)
+    }
+
+    /// Reads a file as it was before an earlier apply.
+    pub(super) fn read_before(
+        &self,
+        host: &Host,
+        path: &str,
+        earlier: &EarlierTexts,
+    ) -> Result<(String, Vec<CmdlinePart>), BootError> {
+        match earlier.get(&host.resolve_links(path)) {
+            Some(Some(bytes)) => self.parse_bytes(host, path, bytes.clone()),
+            Some(None) | None => self.read(host, path),
+        }
+    }
+
+    fn parse_bytes(
+        &self,
+        host: &Host,
+        path: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(String, Vec<CmdlinePart>), BootError> {
         let text = String::from_utf8(bytes).map_err(|error| {
             let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or(&[]);
             let line = 1 + before.iter().filter(|b| **b == b'\n').count();
@@ -103,7 +124,9 @@ impl CmdlineFileLoader {
                 };
                 let args = text.get(part.args).unwrap_or_default().to_owned();
                 let (title, files) = (part.title, part.files);
-                entries.push(LoaderEntry { version, title, id, args, ours: false, files, place });
+                let (ours, replaced) = (false, Vec::new());
+                let entry = LoaderEntry { version, title, id, args, ours, files, place, replaced };
+                entries.push(entry);
             }
         }
         let only = (entries.len() == 1).then_some(0);
@@ -122,9 +145,10 @@ impl CmdlineFileLoader {
     ) -> Result<BootFilePlan, BootError> {
         let mut plan = BootFilePlan::default();
         for path in (self.files)(host) {
-            let (text, parts) = self.read(host, &path)?;
+            let (now, _) = self.read(host, &path)?;
+            let (text, parts) = self.read_before(host, &path, assignment.earlier)?;
             let new = add_words(&text, parts, assignment);
-            if new != text {
+            if new != now {
                 plan.edits.push(edit_file(host, &path, new)?);
             }
         }

@@ -103,7 +103,8 @@ impl BootLoader for ExtlinuxLoader {
     ) -> Result<BootFilePlan, BootError> {
         let mut plan = BootFilePlan::default();
         for path in list_files(host) {
-            let (old, _) = LINES.read(host, &path)?;
+            let (now, _) = LINES.read(host, &path)?;
+            let (old, _) = LINES.read_before(host, &path, assignment.earlier)?;
             let text = without_ours(&old);
             let parts =
                 LINES.parse_parts(host, &path, &text).map_err(|fault| unparsable(&path, fault))?;
@@ -111,7 +112,7 @@ impl BootLoader for ExtlinuxLoader {
                 EntryPosition::Last => with_copies(&text, &parts, assignment),
                 EntryPosition::First => add_words(&text, parts, assignment),
             };
-            if new != old {
+            if new != now {
                 plan.edits.push(edit_file(host, &path, new)?);
             }
         }

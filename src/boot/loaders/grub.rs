@@ -201,6 +201,7 @@ fn list_entries(
             }),
             ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
             place: format!("{path}:{}", entry.line),
+            replaced: Vec::new(),
         });
     }
     let mut warnings = Vec::new();

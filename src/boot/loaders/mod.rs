@@ -18,8 +18,8 @@ mod systemd_boot;
 pub(super) use grub_environment::locate as locate_grub;
 
 pub use boot_loader::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    ParameterAssignment,
+    BootFilePlan, BootLoader, EarlierTexts, EntryFiles, EntryPosition, FileEdit, FoundLoader,
+    LoaderEntry, ParameterAssignment,
 };
 pub use manual::manual_steps;
 

@@ -173,6 +173,7 @@ impl BootLoader for RaspberryLoader {
                 ours: true,
                 files: None,
                 place: format!("{path}:{}", part.line),
+                replaced: Vec::new(),
             }));
         }
         Ok(Some(found))
@@ -194,7 +195,7 @@ impl BootLoader for RaspberryLoader {
         }
         let [tryboot, cmdline] = ours;
         let path = format!("{dir}/{}", config.cmdline());
-        let (line, parts) = LINES.read(host, &path)?;
+        let (line, parts) = LINES.read_before(host, &path, assignment.earlier)?;
         let args = parts.first().and_then(|part| line.get(part.args.clone())).unwrap_or_default();
         let args = line::with_missing(args, assignment.words);
         let mode = host.access(&path)?.mode;
