@@ -11,6 +11,7 @@ mod by_hand;
 mod document;
 pub mod earlier;
 pub mod early;
+mod entry_changes;
 pub mod error;
 mod foreign_words;
 pub mod grub;

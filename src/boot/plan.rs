@@ -6,6 +6,7 @@ use super::by_hand;
 use super::document::{
     BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, WantedParameter,
 };
+use super::entry_changes::{find_changes, find_spared};
 use super::error::BootError;
 use super::foreign_words;
 use super::kernels::{self, KernelBuild, SelectedKernels};
@@ -80,10 +81,16 @@ pub fn plan(
         Some(_) => Vec::new(),
         None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
     };
+    let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: found.covers_later,
+        entries: match menu {
+            Some((loader, found)) => find_changes(*loader, found, &versions, &parameters),
+            None => Vec::new(),
+        },
+        spared: find_spared(found),
         proves: trial_cpus(&target, origin),
         cpus: target.cpus,
         housekeeping: target.rest,
@@ -149,6 +156,11 @@ pub fn for_words(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: false,
+        entries: match menu {
+            Some((loader, found)) => find_changes(*loader, found, &[&version], &parameters),
+            None => Vec::new(),
+        },
+        spared: find_spared(found),
         cpus: CpuSet::new(),
         housekeeping: CpuSet::new(),
         proves: CpuSet::new(),
@@ -279,8 +291,8 @@ fn choose_rule(
     } else {
         RealtimeAbsence::Unknown
     };
-    let default = found.next_entry();
-    let first = found.entries.iter().find(|entry| !entry.ours);
+    let default = found.next_entry().filter(|entry| entry.purpose.is_none());
+    let first = found.entries.iter().find(|entry| !entry.ours && entry.purpose.is_none());
     match (default, first) {
         (_, None) => {
             why.push(BootReason::KernelsUnlisted);

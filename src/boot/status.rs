@@ -69,7 +69,8 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
 /// when there are no words.
 fn kernels_by_words(menu: &loaders::FoundLoader, words: &[String]) -> (Vec<String>, Vec<String>) {
     let mut versions: Vec<String> = Vec::new();
-    for entry in menu.entries.iter().filter(|_| !words.is_empty()) {
+    let entries = menu.entries.iter().filter(|entry| entry.purpose.is_none());
+    for entry in entries.filter(|_| !words.is_empty()) {
         if !versions.contains(&entry.version) {
             versions.push(entry.version.clone());
         }

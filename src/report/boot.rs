@@ -1,11 +1,13 @@
 //! The boot documents → blocks. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::blocks::{
+    LineKind, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
+};
 use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::{
-    BootPlan, BootStatus, Enabled, FileFate, ForeignWord, KernelRule, RemovedParameters, SettledAs,
-    TrialBoot, TrialEnd, TrialState, WrittenParameters,
+    BootPlan, BootStatus, Enabled, EntryChange, FileFate, ForeignWord, KernelRule,
+    RemovedParameters, SettledAs, TrialBoot, TrialEnd, TrialState, WrittenParameters,
 };
 use crate::plan::named;
 
@@ -23,6 +25,12 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     let title = "Without a reboot, on the running kernel";
     blocks.extend(ReportBlock::section(title, substitutes.collect()));
     blocks.extend(boot_menu(plan));
+    let changes = plan.entries.iter().flat_map(entry_change).collect();
+    blocks.extend(ReportBlock::section("Command lines", changes));
+    let spared = plan.spared.iter().map(|entry| {
+        TextLine::new(format!("{} ({}): {}", entry.title, entry.place, entry.purpose))
+    });
+    blocks.extend(ReportBlock::section("Entries that never get them", spared.collect()));
     blocks.extend(foreign_words(&plan.foreign));
     blocks.extend(skipped_and_notes(plan));
     let instructions = plan.instructions.iter().map(|line| match line.starts_with(' ') {
@@ -32,6 +40,26 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     });
     blocks.extend(ReportBlock::section("By hand", instructions.collect()));
     blocks
+}
+
+/// The change of the command line of an entry, as a diff.
+fn entry_change(change: &EntryChange) -> Vec<TextLine> {
+    let EntryChange { title, place, removed, added, kept, .. } = change;
+    let what = match change.is_copied {
+        true => "a copy of it gets this line",
+        false => "the line changes",
+    };
+    let mut lines = vec![TextLine::new(format!("{title} ({place}): {what}"))];
+    let diff = [
+        (TextTone::Bad, "- ", removed.join(" ")),
+        (TextTone::Good, "+ ", added.join(" ")),
+        (TextTone::Plain, "  ", kept.clone()),
+    ];
+    for (tone, mark, words) in diff.into_iter().filter(|(.., words)| !words.is_empty()) {
+        let parts = vec![TextPart { text: format!("{mark}{words}"), tone }];
+        lines.push(TextLine { indent: 1, kind: LineKind::Verbatim, parts });
+    }
+    lines
 }
 
 /// The parameters that other programs have set, and how to remove them.

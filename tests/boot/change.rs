@@ -7,7 +7,7 @@ use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, BootPlan, FileFate, earlier, loaders, status};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
-use cpushield::report::{boot_status_blocks, boot_written_blocks};
+use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
 use cpushield::survey::survey;
 use cpushield_linux::InjectedFault;
 
@@ -91,6 +91,18 @@ fn a_second_apply_changes_only_the_words_and_undo_restores_the_first_text() {
         };
         assert_eq!(files(&machine), files(&alone), "{name}");
         assert!(again.parameters.iter().all(|it| !it.already), "{name}");
+        // The plan shows the change as a diff.
+        let [change] = &again.entries[..] else { panic!("{name}: {:#?}", again.entries) };
+        assert_eq!(change.removed.join(" "), FIRST, "{name}");
+        assert_eq!(change.added.join(" "), SECOND, "{name}");
+        // GRUB's script puts the words elsewhere in the line.
+        let line = format!("{SECOND} {}", change.kept);
+        let lines = command_lines(&machine);
+        assert!(name == "grub" || lines.contains(&line), "{name}: {lines:?}");
+        assert_eq!(change.is_copied, name == "grub");
+        let text = terminal_blocks(&boot_plan_blocks(&again), 60, &unpainted);
+        let kept = &change.kept;
+        assert!(text.contains(&format!("  - {FIRST}\n  + {SECOND}\n    {kept}\n")), "{text}");
         let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
         assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
         assert_eq!(before, machine.files(), "{name}");

@@ -13,6 +13,7 @@ mod kernels;
 mod kexec;
 mod once;
 mod others;
+mod repairs;
 mod settle;
 mod trial;
 mod words;

@@ -5,6 +5,7 @@
 mod change;
 mod difference;
 mod doubt;
+mod entry_change;
 mod foreign_word;
 mod kernel_rule;
 mod lint_finding;
@@ -15,6 +16,7 @@ mod word_fault;
 pub use change::ParameterChange;
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
+pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
 pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
@@ -56,6 +58,10 @@ pub struct BootPlan {
     pub rule: KernelRule,
     /// The kernels of the boot menu.
     pub kernels: Vec<BootKernel>,
+    /// The change of the command line of each entry.
+    pub entries: Vec<EntryChange>,
+    /// Entries that never get parameters, because they are for repairs.
+    pub spared: Vec<SparedEntry>,
     /// Which entry boots next before any change, and why.
     pub next: Option<NextBoot>,
     /// What the user should know first.

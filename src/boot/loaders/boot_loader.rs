@@ -1,7 +1,7 @@
 //! What a boot loader is: the trait that each of them implements, and the data that it takes and
 //! returns. A loader reads, and writes no file itself.
 
-use crate::boot::document::{BootWarning, KernelRule, NextBoot, NextReason};
+use crate::boot::document::{BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
@@ -26,6 +26,8 @@ pub struct LoaderEntry {
     pub place: String,
     /// Words of an earlier apply, which a later one replaces. They are not in `args`.
     pub replaced: Vec<String>,
+    /// What it is for; `None`: it starts the system for its normal work.
+    pub purpose: Option<EntryPurpose>,
 }
 
 /// The files of an entry as the loader names them, relative to the root of their file system.
@@ -227,6 +229,11 @@ pub trait BootLoader: Sync {
 
     /// Whether an edit creates this file, so that it must not exist before.
     fn creates(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// Whether existing entries always stay as they are, and copies of them get the words.
+    fn copies_entries(&self) -> bool {
         false
     }
 

@@ -4,7 +4,8 @@
 use super::boot_loader::{
     BootFilePlan, EarlierTexts, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
-use crate::boot::document::{BootWarning, NextReason};
+use super::entry_purpose::find_purpose;
+use crate::boot::document::{BootWarning, EntryPurpose, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
@@ -23,6 +24,16 @@ pub(super) struct CmdlinePart {
     pub args: Range<usize>,
     /// The line of the command line, from 1.
     pub line: usize,
+    /// What it is for; `None`: it starts the system for its normal work.
+    pub purpose: Option<EntryPurpose>,
+}
+
+impl CmdlinePart {
+    /// Whether its command line gets the words.
+    pub(super) fn gets_words(&self, assignment: &ParameterAssignment) -> bool {
+        let is_chosen = |version| assignment.kernels.contains(version);
+        self.purpose.is_none() && self.version.as_ref().is_some_and(is_chosen)
+    }
 }
 
 /// Why a file cannot be parsed: the line, from 1, and what is wrong there.
@@ -93,6 +104,13 @@ impl CmdlineFileLoader {
         for part in parts.iter_mut().filter(|it| it.version.is_none()) {
             part.version = (self.version)(host, path, part);
         }
+        // A line for every kernel is for normal work too.
+        for part in parts.iter_mut().filter(|_| !self.any_kernel) {
+            let kernel = part.files.as_ref().map(|files| files.kernel.clone());
+            let names = [Some(part.title.clone()), (self.id)(path, part), kernel];
+            let names: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+            part.purpose = find_purpose(&names, text.get(part.args.clone()).unwrap_or_default());
+        }
         Ok(parts)
     }
 }
@@ -123,10 +141,17 @@ impl CmdlineFileLoader {
                     continue;
                 };
                 let args = text.get(part.args).unwrap_or_default().to_owned();
-                let (title, files) = (part.title, part.files);
-                let (ours, replaced) = (false, Vec::new());
-                let entry = LoaderEntry { version, title, id, args, ours, files, place, replaced };
-                entries.push(entry);
+                entries.push(LoaderEntry {
+                    version,
+                    title: part.title,
+                    id,
+                    args,
+                    ours: false,
+                    files: part.files,
+                    place,
+                    replaced: Vec::new(),
+                    purpose: part.purpose,
+                });
             }
         }
         let only = (entries.len() == 1).then_some(0);
@@ -195,7 +220,7 @@ pub(super) fn add_words(
 ) -> String {
     let mut new = text.to_owned();
     for part in parts.into_iter().rev() {
-        if part.version.is_some_and(|version| assignment.kernels.contains(&version)) {
+        if part.gets_words(assignment) {
             let args = text.get(part.args.clone()).unwrap_or_default();
             new.replace_range(part.args, &line::with_missing(args, assignment.words));
         }

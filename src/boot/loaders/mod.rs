@@ -5,6 +5,7 @@
 mod bls;
 mod boot_loader;
 mod cmdline_files;
+mod entry_purpose;
 mod extlinux;
 mod extlinux_adv;
 mod grub;

@@ -174,6 +174,7 @@ impl BootLoader for RaspberryLoader {
                 files: None,
                 place: format!("{path}:{}", part.line),
                 replaced: Vec::new(),
+                purpose: None,
             }));
         }
         Ok(Some(found))
@@ -281,7 +282,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         return Err((extra + 2, "expected only one line"));
     }
     let title = "the kernel of config.txt".to_owned();
-    Ok(vec![CmdlinePart { version: None, title, files: None, args, line: 1 }])
+    Ok(vec![CmdlinePart { version: None, title, files: None, args, line: 1, purpose: None }])
 }
 
 #[cfg(test)]
