@@ -41,4 +41,4 @@ pub mod write;
 pub use document::*;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};
-pub use request::UnknownWords;
+pub use request::{MeasuredRow, UnknownWords};

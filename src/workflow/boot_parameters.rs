@@ -2,10 +2,11 @@
 
 use super::WorkContext;
 use super::machine_survey::survey_machine;
+use super::measured_row;
 use super::shield_options::ShieldOptions;
 use crate::boot::line::contradicts;
 use crate::boot::loaders::{BootFilePlan, EntryPosition};
-use crate::boot::plan::{BootRequest, plan};
+use crate::boot::plan::{BootRequest, for_row, plan};
 use crate::boot::{
     BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, earlier, kexec,
     status, write,
@@ -13,7 +14,7 @@ use crate::boot::{
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
-use std::path::absolute;
+use std::path::{PathBuf, absolute};
 
 /// What is requested of the boot in addition to the shield.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +25,17 @@ pub struct BootOptions {
     pub parameters: Vec<String>,
     /// Whether those are written that no check knows.
     pub allow_unknown: bool,
+    /// The row of an experiment whose parameters are written, instead of those of a shield.
+    pub row: Option<ExperimentRowName>,
+}
+
+/// A row of an experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExperimentRowName {
+    /// The file with the document of the experiment.
+    pub file: PathBuf,
+    /// The row's name.
+    pub row: String,
 }
 
 /// Plans the parameters that this shield and these options need.
@@ -37,6 +49,11 @@ pub fn plan_boot(
 ) -> Result<BootPlan, Failure> {
     let WorkContext { host, store, .. } = work;
     let machine = survey_machine(host, store);
+    if let Some(name) = &boot.row {
+        let row = measured_row::read(host, &machine, name, boot.kernels.as_deref())?;
+        let menu = earlier::find_menu(host, store)?;
+        return Ok(for_row(host, &machine, &row, menu.as_ref())?);
+    }
     let mut shield = options.resolve(host, &machine, EffectTime::Boot)?.request;
     // A word of the command line replaces that of the policy.
     shield.parameters.retain(|it| !boot.parameters.iter().any(|word| contradicts(&it.word, word)));

@@ -276,7 +276,7 @@ fn choose_cpus(
 }
 
 /// Describes the hardware and the system, so that a reader can repeat the experiment.
-fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
+pub(super) fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
     let os = host.read("/etc/os-release").unwrap_or_default();
     let pretty = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let guest = machine.virt.guest == Some(true);

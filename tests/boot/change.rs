@@ -102,7 +102,7 @@ fn a_second_apply_changes_only_the_words_and_undo_restores_the_first_text() {
         assert_eq!(change.is_copied, name == "grub");
         let text = terminal_blocks(&boot_plan_blocks(&again), 60, &unpainted);
         let kept = &change.kept;
-        assert!(text.contains(&format!("  - {FIRST}\n  + {SECOND}\n    {kept}\n")), "{text}");
+        assert!(text.contains(&format!("    - {FIRST}\n    + {SECOND}\n      {kept}\n")), "{text}");
         let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
         assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
         assert_eq!(before, machine.files(), "{name}");

@@ -14,6 +14,7 @@ mod kexec;
 mod once;
 mod others;
 mod repairs;
+mod rows;
 mod settle;
 mod trial;
 mod words;
