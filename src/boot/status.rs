@@ -107,6 +107,7 @@ fn other_findings(host: &Host, ours: &[WordStatus]) -> Vec<LintFinding> {
         LintFinding::NotInForce { words, .. } => {
             !words.iter().all(|word| ours.iter().any(|our| our.word == *word))
         }
+        LintFinding::OtherValue { word, .. } => !ours.iter().any(|our| our.word == *word),
         _ => true,
     });
     findings

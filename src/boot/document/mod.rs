@@ -19,7 +19,7 @@ pub use doubt::{TrialDoubt, TrialReason};
 pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
-pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
+pub use lint_finding::{BadListEffect, EffectSource, LintFinding, OverrideEffect};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
 pub use word_fault::{FaultyWord, WordFault};
