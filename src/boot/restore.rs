@@ -127,7 +127,12 @@ fn restore_file(
             host.erase_file(path)?;
             return Ok(FileFate::Restored);
         }
-        _ if generated => {}
+        _ if generated => {
+            // Without our entries there is nothing to remove.
+            if now.as_ref().is_some_and(|now| loader.without_ours(now) == *now) {
+                return Ok(FileFate::Drifted);
+            }
+        }
         // Keeps what other programs wrote since, and removes our words.
         _ => {
             let stripped = now.as_ref().and_then(|now| loader.strip_words(now, words));

@@ -3,10 +3,11 @@
 //! [`super::restore`] puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, FileBytes, ParameterChange, RemovedParameters, SCHEMA, SavedFile,
-    TrialBoot, WrittenParameters,
+    BootJournal, BootPlan, EntryChange, FileBytes, ParameterChange, RemovedParameters, SCHEMA,
+    SavedFile, TrialBoot, WrittenParameters,
 };
-use super::earlier::EarlierApply;
+use super::earlier::{EarlierApply, find_menu};
+use super::entry_changes::find_changes;
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
@@ -17,6 +18,7 @@ use super::restore::{disarm_trial, restore_all};
 use super::running_kernel::boot_id;
 use super::{kexec, line, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes that must be free in addition to what is written: a file system that is full to the last
@@ -131,8 +133,14 @@ pub fn write(
         Some(journal) => Some(read_earlier(host, loader, journal, mode)?),
         None => None,
     };
+    check_menu(host, store, loader, plan)?;
     let file_plan = plan_files(host, loader, plan, mode, earlier.as_ref())?;
+    let present = PresentTexts::read(host, &file_plan)?;
     let mut files = read_originals(host, loader, &file_plan)?;
+    // The loader has read the files before the originals were.
+    if plan_files(host, loader, plan, mode, earlier.as_ref())? != file_plan {
+        return Err(changed_meanwhile("the boot menu"));
+    }
     if let Some(earlier) = &earlier {
         files = earlier.merge_files(files);
     }
@@ -158,13 +166,15 @@ pub fn write(
     }
     journal.history = extend_history(&journal, &file_plan, earlier.as_ref());
     save_journal(store, &journal)?;
-    let result = write_files(host, loader, &file_plan, &mut journal).and_then(|()| {
-        if mode.trial { arm_trial(host, store, loader, (plan, mode), &mut journal) } else { Ok(()) }
-    });
+    let result = write_files(host, loader, &file_plan, &present, &mut journal)
+        .and_then(|()| match mode.trial {
+            true => arm_trial(host, store, loader, (plan, mode), &mut journal),
+            false => Ok(()),
+        })
+        .and_then(|()| save_journal(store, &finish(&journal, &file_plan)));
     match result {
         Ok(()) => {
-            finish_files(&mut journal, &file_plan);
-            save_journal(store, &journal)?;
+            let journal = finish(&journal, &file_plan);
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
             summarize(host, loader, journal, files)
         }
@@ -254,9 +264,9 @@ fn extend_history(
     history
 }
 
-/// Completes the journal: files that only an earlier apply had written are as they were.
-fn finish_files(journal: &mut BootJournal, file_plan: &BootFilePlan) {
-    journal.complete = true;
+/// The journal of a complete apply: files that only an earlier apply had written are as they were.
+fn finish(journal: &BootJournal, file_plan: &BootFilePlan) -> BootJournal {
+    let mut journal = BootJournal { complete: true, ..journal.clone() };
     for saved in &mut journal.files {
         saved.replaced = None;
     }
@@ -265,6 +275,61 @@ fn finish_files(journal: &mut BootJournal, file_plan: &BootFilePlan) {
         let has_words = saved.original != saved.left;
         is_edited && has_words || file_plan.generated.contains(&saved.path)
     });
+    journal
+}
+
+/// Checks that the entries of the chosen kernels are those of the plan.
+fn check_menu(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    plan: &BootPlan,
+) -> Result<(), BootError> {
+    let kernels = chosen_kernels(plan);
+    let versions: Vec<&str> = kernels.iter().map(String::as_str).collect();
+    let found = find_menu(host, store)?.map(|(_, found)| found).unwrap_or_default();
+    let now = find_changes(loader, &found, &versions, &plan.parameters);
+    let line = |change: &EntryChange| (change.version.clone(), change.kept.clone());
+    match now.iter().map(line).eq(plan.entries.iter().map(line)) {
+        true => Ok(()),
+        false => Err(changed_meanwhile("the boot menu")),
+    }
+}
+
+fn changed_meanwhile(what: &str) -> BootError {
+    let why = format!("another process changed {what} after the parameters were planned");
+    BootError::wrong(why, Some("check the change, then try again"))
+}
+
+/// The files that are written, as they are before.
+struct PresentTexts(BTreeMap<String, Option<Vec<u8>>>);
+
+impl PresentTexts {
+    fn read(host: &Host, file_plan: &BootFilePlan) -> Result<PresentTexts, BootError> {
+        let edits = file_plan.edits.iter().map(|edit| &edit.path);
+        let mut texts = BTreeMap::new();
+        for path in edits.chain(&file_plan.generated) {
+            texts.insert(path.clone(), read_text(host, path)?);
+        }
+        Ok(PresentTexts(texts))
+    }
+
+    /// Checks that no other process has changed the file since.
+    fn check(&self, host: &Host, path: &str) -> Result<(), BootError> {
+        match self.0.get(path) {
+            Some(text) if *text != read_text(host, path)? => Err(changed_meanwhile(path)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads a file; `None` when it does not exist.
+fn read_text(host: &Host, path: &str) -> Result<Option<Vec<u8>>, BootError> {
+    match host.read_bytes(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Makes the first of our entries boot once. The journal records this first.
@@ -317,6 +382,7 @@ pub(super) fn make_permanent(
         let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
         loader.plan_files(host, &assignment)?
     };
+    let present = PresentTexts::read(host, &file_plan)?;
     for saved in read_originals(host, loader, &file_plan)? {
         match journal.files.iter_mut().find(|known| known.path == saved.path) {
             Some(known) => {
@@ -332,7 +398,7 @@ pub(super) fn make_permanent(
     }
     journal.complete = false;
     save_journal(store, &journal)?;
-    write_files(host, loader, &file_plan, &mut journal)?;
+    write_files(host, loader, &file_plan, &present, &mut journal)?;
     journal.trial = None;
     journal.complete = true;
     save_journal(store, &journal)?;
@@ -406,6 +472,7 @@ fn write_files(
     host: &Host,
     loader: &dyn BootLoader,
     file_plan: &BootFilePlan,
+    present: &PresentTexts,
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     for edit in &file_plan.edits {
@@ -413,6 +480,7 @@ fn write_files(
             continue;
         };
         let attributes = FileAttributes { mode: edit.mode, ..saved.access() };
+        present.check(host, &edit.path)?;
         host.replace_file(&edit.path, &edit.bytes, attributes)?;
     }
     for path in &file_plan.removed {
@@ -425,6 +493,7 @@ fn write_files(
         };
         let original = saved.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
         check_other_entries(path, &original, &loader.without_ours(&generated))?;
+        present.check(host, path)?;
         host.replace_file(path, &generated, saved.access())?;
         if host.read_bytes(path)? != generated {
             return Err(BootError::wrong(

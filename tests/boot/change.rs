@@ -59,7 +59,7 @@ fn make_raspberry_pi() -> Machine {
     machine
 }
 
-const MACHINES: [(&str, fn() -> Machine); 4] = [
+pub const MACHINES: [(&str, fn() -> Machine); 4] = [
     ("grub", Machine::debian),
     ("bls", make_bls_machine),
     ("extlinux", make_extlinux_machine),

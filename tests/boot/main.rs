@@ -17,6 +17,7 @@ mod repairs;
 mod rows;
 mod settle;
 mod trial;
+mod trouble;
 mod words;
 
 use cpushield::boot::grub::generator;

@@ -39,6 +39,15 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
     distinct
 }
 
+/// What is wrong with a single word that a user wrote, whichever kernel gets it: it is misspelled,
+/// has no value, or has an unknown flag.
+#[must_use]
+pub fn check_word(word: &str) -> Option<LintFinding> {
+    let params = cmdline::parse(word);
+    let flags = params.iter().flat_map(lists::unknown_flags);
+    words::find(&params).into_iter().chain(flags).next()
+}
+
 /// The version of the surveyed kernel.
 fn version(machine: &Machine) -> Option<KernelVersion> {
     machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor))
