@@ -185,10 +185,11 @@ pub(super) fn has_panic_word(entry: &LoaderEntry) -> bool {
     cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some()
 }
 
-/// One entry of each kernel: the first one that we did not make.
+/// One entry of each kernel: the first one for normal work that we did not make.
 pub(super) fn first_entries(found: &FoundLoader) -> Vec<&LoaderEntry> {
     let mut first: Vec<&LoaderEntry> = Vec::new();
-    for entry in found.entries.iter().filter(|entry| !entry.ours) {
+    let entries = found.entries.iter().filter(|entry| !entry.ours && entry.purpose.is_none());
+    for entry in entries {
         if first.iter().all(|known| known.version != entry.version) {
             first.push(entry);
         }

@@ -37,7 +37,7 @@ pub struct LoadedKernel {
 /// Its files are not found, or the loader computes its command line.
 pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    for entry in &found.entries {
+    for entry in found.entries.iter().filter(|entry| entry.purpose.is_none()) {
         if plan.kernels.iter().any(|kernel| kernel.chosen && kernel.version == entry.version) {
             let hint = "nothing was written; omit --kexec to reboot instead";
             return find_image(host, entry)

@@ -216,6 +216,20 @@ pub fn with_missing(line: &str, words: &[String]) -> String {
     with_words(line, &missing)
 }
 
+/// The line without those of the words that [`with_missing`] put in front of it.
+#[must_use]
+pub fn without_front(line: &str, words: &[String]) -> String {
+    let mut rest = line;
+    for word in words {
+        match rest.strip_prefix(word.as_str()) {
+            Some("") => rest = "",
+            Some(after) => rest = after.strip_prefix(' ').unwrap_or(rest),
+            None => {}
+        }
+    }
+    rest.to_owned()
+}
+
 /// The line without exactly these words.
 #[must_use]
 pub fn without(line: &str, words: &[String]) -> String {
@@ -412,6 +426,7 @@ mod tests {
                 }
                 if !line.starts_with(' ') && !merged.add.is_empty() && !line.contains("nohz_full") {
                     prop_assert_eq!(without(&new, &merged.add), line.clone());
+                    prop_assert_eq!(without_front(&new, &merged.add), line.clone());
                 }
                 // The second time there is nothing to add.
                 prop_assert!(merge(&new, &wanted, 2048).unwrap().add.is_empty());

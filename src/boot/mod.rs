@@ -9,7 +9,9 @@
 
 mod by_hand;
 mod document;
+pub mod earlier;
 pub mod early;
+mod entry_changes;
 pub mod error;
 mod foreign_words;
 pub mod grub;
@@ -42,4 +44,4 @@ pub use document::*;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};
-pub use request::UnknownWords;
+pub use request::{MeasuredRow, UnknownWords};

@@ -4,8 +4,10 @@
 
 use super::by_hand;
 use super::document::{
-    BootKernel, BootPlan, BootReason, KernelRule, RealtimeAbsence, SCHEMA, WantedParameter,
+    BootKernel, BootPlan, BootReason, BootWarning, KernelRule, RealtimeAbsence, SCHEMA,
+    WantedParameter,
 };
+use super::entry_changes::{find_changes, find_spared};
 use super::error::BootError;
 use super::foreign_words;
 use super::kernels::{self, KernelBuild, SelectedKernels};
@@ -13,7 +15,7 @@ use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 pub use super::request::BootRequest;
-use super::request::CpuOrigin;
+use super::request::{CpuOrigin, MeasuredRow, UnknownWords};
 use super::requested_words::add_requested;
 use super::running_kernel::possible_cpus;
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
@@ -80,10 +82,16 @@ pub fn plan(
         Some(_) => Vec::new(),
         None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
     };
+    let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: found.covers_later,
+        entries: match menu {
+            Some((loader, found)) => find_changes(*loader, found, &versions, &parameters),
+            None => Vec::new(),
+        },
+        spared: find_spared(found),
         proves: trial_cpus(&target, origin),
         cpus: target.cpus,
         housekeeping: target.rest,
@@ -149,6 +157,11 @@ pub fn for_words(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: false,
+        entries: match menu {
+            Some((loader, found)) => find_changes(*loader, found, &[&version], &parameters),
+            None => Vec::new(),
+        },
+        spared: find_spared(found),
         cpus: CpuSet::new(),
         housekeeping: CpuSet::new(),
         proves: CpuSet::new(),
@@ -166,6 +179,83 @@ pub fn for_words(
             }
         },
         kernels: kernel.into_iter().collect(),
+        parameters,
+    })
+}
+
+/// Plans the parameters of a row that an experiment has measured.
+///
+/// # Errors
+/// The words cannot be written, contradict parameters that a kernel already has, or no kernel of
+/// the menu matches.
+pub fn for_row(
+    host: &Host,
+    machine: &Machine,
+    row: &MeasuredRow,
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+) -> Result<BootPlan, BootError> {
+    let none = FoundLoader::default();
+    let found = menu.map_or(&none, |(_, found)| found);
+    let entries = kernels::first_entries(found);
+    let builds = kernels::read_builds(host, machine, &entries);
+    let rule = KernelRule::Matching { glob: row.kernels.clone() };
+    let arch = machine.kernel.arch.as_deref();
+    let kernels = SelectedKernels { entries, builds, rule, arch };
+    let targets = kernels.targets();
+    let planned = match menu {
+        Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
+        None => PlannedKernels::Running,
+    };
+    if targets.is_empty() && menu.is_some() {
+        let known = kernels.entries.iter().map(|entry| entry.version.clone()).collect();
+        return Err(BootError::NoKernel { asked: row.kernels.clone(), known });
+    }
+    let mut selection = ParameterSelection::default();
+    // The experiment has booted the words, so that no document has to know them.
+    let accept = UnknownWords::Accept;
+    add_requested(
+        host,
+        &row.parameters,
+        accept,
+        &planned.versions(machine),
+        &mut selection.wanted,
+    )?;
+    selection.compare_with_lines(&planned, machine);
+    let parameters = selection.wanted;
+    if let Some((loader, _)) = menu {
+        check_lines(host, *loader, &targets, &parameters, arch)?;
+    }
+    let described = kernels.describe(&[]);
+    let lists = warnings::different_lists(&targets, &parameters);
+    let mut warnings = warnings::collect(found, machine, &described, lists);
+    let name = &row.name;
+    warnings.extend(
+        row.missing.clone().map(|why| BootWarning::RowIncomplete { row: name.clone(), why }),
+    );
+    let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
+    Ok(BootPlan {
+        schema: SCHEMA,
+        loader: menu.map(|(loader, _)| loader.name().to_owned()),
+        covers_later: found.covers_later,
+        housekeeping: machine.topology.online.difference(&row.cpus),
+        cpus: row.cpus.clone(),
+        proves: row.cpus.difference(&CpuSet::single(0)),
+        why: vec![BootReason::MeasuredRow { row: name.clone(), file: row.file.clone() }],
+        skipped: Vec::new(),
+        entries: match menu {
+            Some((loader, found)) => find_changes(*loader, found, &versions, &parameters),
+            None => Vec::new(),
+        },
+        spared: find_spared(found),
+        next: found.next_boot(),
+        warnings,
+        foreign: foreign_words::find(host),
+        rule: kernels.rule,
+        instructions: match menu {
+            Some(_) => Vec::new(),
+            None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
+        },
+        kernels: described,
         parameters,
     })
 }
@@ -279,8 +369,8 @@ fn choose_rule(
     } else {
         RealtimeAbsence::Unknown
     };
-    let default = found.next_entry();
-    let first = found.entries.iter().find(|entry| !entry.ours);
+    let default = found.next_entry().filter(|entry| entry.purpose.is_none());
+    let first = found.entries.iter().find(|entry| !entry.ours && entry.purpose.is_none());
     match (default, first) {
         (_, None) => {
             why.push(BootReason::KernelsUnlisted);

@@ -1,6 +1,7 @@
 //! What the user requests of the next boot: CPUs, kernels and parameters. Plain data.
 
-use crate::policy::ShieldRequest;
+use crate::policy::{RequestedParameter, ShieldRequest};
+use cpushield_linux::CpuSet;
 
 /// Which CPUs and which kernels the user wants to prepare.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,6 +12,23 @@ pub struct BootRequest {
     pub kernels: Option<String>,
     /// Whether parameters of [`ShieldRequest::parameters`] are written that no check knows.
     pub unknown_words: UnknownWords,
+}
+
+/// The kernel parameters of a row that an experiment has measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasuredRow {
+    /// The row's name.
+    pub name: String,
+    /// The file with the experiment.
+    pub file: String,
+    /// The parameters.
+    pub parameters: Vec<RequestedParameter>,
+    /// The kernels, as a shell pattern: that of the measurement, unless the user names others.
+    pub kernels: String,
+    /// The CPUs that were measured.
+    pub cpus: CpuSet,
+    /// Why the row was not measured, or not completely; `None` when nothing is missing.
+    pub missing: Option<String>,
 }
 
 /// Whether words are accepted that the checks do not know.

@@ -28,15 +28,16 @@ pub(super) fn restore_all(
         invalid_journal(store, why)
     })?;
     let mut undone = RemovedParameters::default();
+    let words = words_to_remove(journal);
     let units = trial_unit::UNITS.map(|unit| (unit, trial_unit::path(unit)));
     let is_unit = |saved: &SavedFile| units.iter().any(|(_, path)| *path == saved.path);
     let files = journal.files.iter().filter(|saved| !is_unit(saved));
     for saved in files {
-        let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
+        let fate = restore_file(host, loader, saved, &words, &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
     }
     let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
-    for (path, bytes) in loader.strip_later_files(host, &known, &journal.words) {
+    for (path, bytes) in loader.strip_later_files(host, &known, &words) {
         host.replace_file(&path, &bytes, host.access(&path)?)?;
         undone.files.push((path, FileFate::MadeAnew));
     }
@@ -44,11 +45,49 @@ pub(super) fn restore_all(
     for (unit, path) in &units {
         let Some(saved) = journal.files.iter().find(|saved| saved.path == *path) else { continue };
         trial_unit::disable(host, unit);
-        let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
+        let fate = restore_file(host, loader, saved, &words, &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
     }
     remove_journal(store)?;
     Ok(undone)
+}
+
+/// The words that the files may have: while an apply replaces those of an earlier one, both.
+fn words_to_remove(journal: &BootJournal) -> Vec<String> {
+    let mut words = journal.words.clone();
+    if let Some(change) = journal.history.last().filter(|_| !journal.complete) {
+        words.extend(change.before.iter().filter(|word| !journal.words.contains(word)).cloned());
+    }
+    words
+}
+
+/// Whether a file has only what we wrote, so that it can get its original bytes.
+fn is_only_ours(loader: &dyn BootLoader, saved: &SavedFile, now: Option<&[u8]>) -> bool {
+    let is = |bytes: &Option<FileBytes>| bytes.as_ref().and_then(FileBytes::get).as_deref() == now;
+    let original = saved.original.as_ref().and_then(FileBytes::get);
+    is(&saved.left)
+        || saved.replaced.is_some() && is(&saved.replaced)
+        || loader.is_generated(&saved.path) && now.map(|now| loader.without_ours(now)) == original
+}
+
+/// The text that a file had before its words were written; `None`: it did not exist. A file that
+/// another program changed since keeps that change.
+pub(super) fn text_before(
+    loader: &dyn BootLoader,
+    saved: &SavedFile,
+    now: Option<&[u8]>,
+    words: &[String],
+) -> Option<Vec<u8>> {
+    let original = saved.original.as_ref().and_then(FileBytes::get);
+    let generated = loader.is_generated(&saved.path);
+    if original.is_none() && !generated || is_only_ours(loader, saved, now) {
+        return original;
+    }
+    let now = now?;
+    match generated {
+        true => Some(loader.without_ours(now)),
+        false => Some(loader.strip_words(now, words).unwrap_or_else(|| now.to_vec())),
+    }
 }
 
 fn restore_file(
@@ -75,10 +114,8 @@ fn restore_file(
     if now == original {
         return Ok(FileFate::AlreadySo);
     }
-    let left = saved.left.as_ref().and_then(FileBytes::get);
     let generated = loader.is_generated(path);
-    let only_ours =
-        now == left || generated && now.as_ref().map(|now| loader.without_ours(now)) == original;
+    let only_ours = is_only_ours(loader, saved, now.as_deref());
     match original {
         Some(original) if only_ours => {
             host.replace_file(path, &original, saved.access())?;
@@ -92,7 +129,12 @@ fn restore_file(
             host.erase_file(path)?;
             return Ok(FileFate::Restored);
         }
-        _ if generated => {}
+        _ if generated => {
+            // Without our entries there is nothing to remove.
+            if now.as_ref().is_some_and(|now| loader.without_ours(now) == *now) {
+                return Ok(FileFate::Drifted);
+            }
+        }
         // Keeps what other programs wrote since, and removes our words.
         _ => {
             let stripped = now.as_ref().and_then(|now| loader.strip_words(now, words));

@@ -49,6 +49,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         covers_later: found.covers_later,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         words,
+        history: journal.as_ref().map(|journal| journal.history.clone()).unwrap_or_default(),
         rule: journal.map(|journal| journal.rule),
         kernels,
         kernels_without,
@@ -68,7 +69,8 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
 /// when there are no words.
 fn kernels_by_words(menu: &loaders::FoundLoader, words: &[String]) -> (Vec<String>, Vec<String>) {
     let mut versions: Vec<String> = Vec::new();
-    for entry in menu.entries.iter().filter(|_| !words.is_empty()) {
+    let entries = menu.entries.iter().filter(|entry| entry.purpose.is_none());
+    for entry in entries.filter(|_| !words.is_empty()) {
         if !versions.contains(&entry.version) {
             versions.push(entry.version.clone());
         }
@@ -105,6 +107,7 @@ fn other_findings(host: &Host, ours: &[WordStatus]) -> Vec<LintFinding> {
         LintFinding::NotInForce { words, .. } => {
             !words.iter().all(|word| ours.iter().any(|our| our.word == *word))
         }
+        LintFinding::OtherValue { word, .. } => !ours.iter().any(|our| our.word == *word),
         _ => true,
     });
     findings

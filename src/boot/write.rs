@@ -3,19 +3,23 @@
 //! [`super::restore`] puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, FileBytes, RemovedParameters, SCHEMA, SavedFile, TrialBoot,
-    TrialDeadline, WrittenParameters,
+    BootJournal, BootPlan, EntryChange, FileBytes, ParameterChange, RemovedParameters, SCHEMA,
+    SavedFile, TrialBoot, TrialDeadline, WrittenParameters,
 };
+use super::earlier::{EarlierApply, find_menu};
+use super::entry_changes::find_changes;
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
-    self, BootFilePlan, BootLoader, EntryPosition, FileEdit, ParameterAssignment,
+    self, BootFilePlan, BootLoader, EarlierTexts, EntryPosition, FileEdit, ParameterAssignment,
 };
 use super::parameters::{ParameterOffer, named};
 use super::restore::{disarm_trial, restore_all};
 use super::running_kernel::boot_id;
 use super::{kexec, line, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes that must be free in addition to what is written: a file system that is full to the last
 /// block fails in unpredictable ways.
@@ -36,6 +40,7 @@ pub fn words(plan: &BootPlan) -> Vec<String> {
 /// Nothing can be written here.
 pub fn preview(
     host: &Host,
+    store: &Store,
     plan: &BootPlan,
     position: EntryPosition,
 ) -> Result<BootFilePlan, BootError> {
@@ -44,9 +49,14 @@ pub fn preview(
     if words.is_empty() {
         return Ok(BootFilePlan::default());
     }
-    let assignment =
-        ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &words, position };
-    find_loader(plan)?.plan_files(host, &assignment)
+    let loader = find_loader(plan)?;
+    let earlier = match read_journal(store)? {
+        Some(journal) => EarlierApply::read(host, loader, journal)?.texts,
+        None => EarlierTexts::new(),
+    };
+    let (kernels, words, earlier) = (&kernels, &words, &earlier);
+    let assignment = ParameterAssignment { rule: &plan.rule, kernels, words, position, earlier };
+    loader.plan_files(host, &assignment)
 }
 
 /// Refuses a plan without any parameter. A plan whose parameters are all written already is fine.
@@ -99,10 +109,11 @@ impl WriteMode {
     }
 }
 
-/// Writes the parameters of a plan.
+/// Writes the parameters of a plan. They replace those of an earlier apply, and undo still restores
+/// the text before the first one.
 ///
 /// # Errors
-/// Nothing can be written, and nothing was; or a write failed and the originals were restored.
+/// Nothing can be written, and nothing was; or a write failed and every file is as it was.
 pub fn write(
     host: &Host,
     store: &Store,
@@ -112,30 +123,30 @@ pub fn write(
     let loader = find_loader(plan)?;
     check_applies(plan)?;
     let words = words(plan);
-    let kernels = chosen_kernels(plan);
     let _lock = store.lock()?;
-    match read_journal(store)? {
+    let earlier = match read_journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if journal.words == words && journal.rule == plan.rule => {
             return summarize(host, loader, journal, Vec::new());
         }
-        Some(journal) => return Err(BootError::Active { words: journal.words }),
-        None => {}
-    }
-    let mut boot_words = words.clone();
-    let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
-        || words.iter().any(|word| line::name_of(word) == "panic");
-    if mode.trial && !panics {
-        boot_words.push(PANIC.to_owned());
-    }
-    let mut file_plan = {
-        let (words, position) = (&boot_words, mode.position());
-        let rule = &plan.rule;
-        let assignment = ParameterAssignment { rule, kernels: &kernels, words, position };
-        loader.plan_files(host, &assignment)?
+        Some(journal) if words.is_empty() => {
+            return Err(BootError::Active { words: journal.words });
+        }
+        Some(journal) => Some(read_earlier(host, loader, journal, mode)?),
+        None => None,
     };
-    add_trial_units(&mut file_plan, mode, &words);
-    let files = read_originals(host, loader, &file_plan)?;
+    check_menu(host, store, loader, plan)?;
+    let file_plan = plan_files(host, loader, plan, mode, earlier.as_ref())?;
+    let present = PresentTexts::read(host, &file_plan)?;
+    let mut files = read_originals(host, loader, &file_plan)?;
+    // The loader has read the files before the originals were.
+    if plan_files(host, loader, plan, mode, earlier.as_ref())? != file_plan {
+        return Err(changed_meanwhile("the boot menu"));
+    }
+    if let Some(earlier) = &earlier {
+        files = earlier.merge_files(files);
+    }
+    let kernels = chosen_kernels(plan);
     let mut journal = BootJournal {
         journal: "cpushield-boot".to_owned(),
         schema: SCHEMA,
@@ -143,8 +154,9 @@ pub fn write(
         boot_id: boot_id(host),
         loader: loader.name().to_owned(),
         rule: plan.rule.clone(),
-        words: words.clone(),
-        kernels: kernels.clone(),
+        history: Vec::new(),
+        words,
+        kernels,
         cpus: plan.cpus.clone(),
         complete: false,
         trial: None,
@@ -154,24 +166,30 @@ pub fn write(
     if journal.words.is_empty() {
         return summarize(host, loader, journal, Vec::new());
     }
+    journal.history = extend_history(&journal, &file_plan, earlier.as_ref());
     save_journal(store, &journal)?;
-    let result = write_files(host, loader, &file_plan, &mut journal).and_then(|()| {
-        if mode.trial { arm_trial(host, store, loader, (plan, mode), &mut journal) } else { Ok(()) }
-    });
+    let result = write_files(host, loader, &file_plan, &present, &mut journal)
+        .and_then(|()| match mode.trial {
+            true => arm_trial(host, store, loader, (plan, mode), &mut journal),
+            false => Ok(()),
+        })
+        .and_then(|()| save_journal(store, &finish(&journal, &file_plan)));
     match result {
         Ok(()) => {
-            journal.complete = true;
-            save_journal(store, &journal)?;
+            let journal = finish(&journal, &file_plan);
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
             summarize(host, loader, journal, files)
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
             let disarmed = disarm_trial(host, loader, &journal);
-            let undo_error = disarmed.and(restore_all(host, store, &journal).map(drop)).err();
+            let restored = disarmed.and_then(|()| match &earlier {
+                Some(earlier) => earlier.put_back(host, store),
+                None => restore_all(host, store, &journal).map(drop),
+            });
             Err(BootError::Failed {
                 why: error.to_string(),
-                undone: undo_error.map(|error| error.to_string()),
+                undone: restored.err().map(|error| error.to_string()),
                 hint: hint_of(&error),
             })
         }
@@ -184,6 +202,142 @@ fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[Stri
     for (unit, text) in trial_unit::texts(program, state, mode.until, words) {
         let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
+    }
+}
+
+/// Reads what an earlier apply wrote, if other words can replace its words.
+fn read_earlier(
+    host: &Host,
+    loader: &dyn BootLoader,
+    journal: BootJournal,
+    mode: &WriteMode,
+) -> Result<EarlierApply, BootError> {
+    // A trial that fails must restore the machine as it was, and that machine has no such words.
+    if mode.trial || journal.trial.is_some() || journal.loader != loader.name() {
+        return Err(BootError::Active { words: journal.words });
+    }
+    if let Some(note) = kexec::unload(host, &journal)? {
+        return Err(BootError::wrong(note.to_string(), None));
+    }
+    EarlierApply::read(host, loader, journal)
+}
+
+/// Plans every file that an apply writes or removes.
+fn plan_files(
+    host: &Host,
+    loader: &dyn BootLoader,
+    plan: &BootPlan,
+    mode: &WriteMode,
+    earlier: Option<&EarlierApply>,
+) -> Result<BootFilePlan, BootError> {
+    let (kernels, requested) = (chosen_kernels(plan), words(plan));
+    let mut words = requested.clone();
+    let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
+        || words.iter().any(|word| line::name_of(word) == "panic");
+    if mode.trial && !panics {
+        words.push(PANIC.to_owned());
+    }
+    let none = EarlierTexts::new();
+    let mut file_plan = loader.plan_files(
+        host,
+        &ParameterAssignment {
+            rule: &plan.rule,
+            kernels: &kernels,
+            words: &words,
+            position: mode.position(),
+            earlier: earlier.map_or(&none, |earlier| &earlier.texts),
+        },
+    )?;
+    if let Some(earlier) = earlier {
+        earlier.add_leftovers(loader, &mut file_plan);
+    }
+    add_trial_units(&mut file_plan, mode, &requested);
+    Ok(file_plan)
+}
+
+/// The changes until now, and this one.
+fn extend_history(
+    journal: &BootJournal,
+    file_plan: &BootFilePlan,
+    earlier: Option<&EarlierApply>,
+) -> Vec<ParameterChange> {
+    let mut history = earlier.map(EarlierApply::history).unwrap_or_default();
+    let edits = file_plan.edits.iter().map(|edit| &edit.path);
+    history.push(ParameterChange {
+        at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        before: earlier.map(|earlier| earlier.words().to_vec()).unwrap_or_default(),
+        after: journal.words.clone(),
+        kernels: journal.kernels.clone(),
+        files: edits.chain(&file_plan.removed).chain(&file_plan.generated).cloned().collect(),
+    });
+    history
+}
+
+/// The journal of a complete apply: files that only an earlier apply had written are as they were.
+fn finish(journal: &BootJournal, file_plan: &BootFilePlan) -> BootJournal {
+    let mut journal = BootJournal { complete: true, ..journal.clone() };
+    for saved in &mut journal.files {
+        saved.replaced = None;
+    }
+    journal.files.retain(|saved| {
+        let is_edited = file_plan.edits.iter().any(|edit| edit.path == saved.path);
+        let has_words = saved.original != saved.left;
+        is_edited && has_words || file_plan.generated.contains(&saved.path)
+    });
+    journal
+}
+
+/// Checks that the entries of the chosen kernels are those of the plan.
+fn check_menu(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    plan: &BootPlan,
+) -> Result<(), BootError> {
+    let kernels = chosen_kernels(plan);
+    let versions: Vec<&str> = kernels.iter().map(String::as_str).collect();
+    let found = find_menu(host, store)?.map(|(_, found)| found).unwrap_or_default();
+    let now = find_changes(loader, &found, &versions, &plan.parameters);
+    let line = |change: &EntryChange| (change.version.clone(), change.kept.clone());
+    match now.iter().map(line).eq(plan.entries.iter().map(line)) {
+        true => Ok(()),
+        false => Err(changed_meanwhile("the boot menu")),
+    }
+}
+
+fn changed_meanwhile(what: &str) -> BootError {
+    let why = format!("another process changed {what} after the parameters were planned");
+    BootError::wrong(why, Some("check the change, then try again"))
+}
+
+/// The files that are written, as they are before.
+struct PresentTexts(BTreeMap<String, Option<Vec<u8>>>);
+
+impl PresentTexts {
+    fn read(host: &Host, file_plan: &BootFilePlan) -> Result<PresentTexts, BootError> {
+        let edits = file_plan.edits.iter().map(|edit| &edit.path);
+        let mut texts = BTreeMap::new();
+        for path in edits.chain(&file_plan.generated) {
+            texts.insert(path.clone(), read_text(host, path)?);
+        }
+        Ok(PresentTexts(texts))
+    }
+
+    /// Checks that no other process has changed the file since.
+    fn check(&self, host: &Host, path: &str) -> Result<(), BootError> {
+        match self.0.get(path) {
+            Some(text) if *text != read_text(host, path)? => Err(changed_meanwhile(path)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads a file; `None` when it does not exist.
+fn read_text(host: &Host, path: &str) -> Result<Option<Vec<u8>>, BootError> {
+    match host.read_bytes(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -237,9 +391,11 @@ pub(super) fn make_permanent(
         let (kernels, words) = (&journal.kernels, &journal.words);
         let rule = &journal.rule;
         let position = if keep_default { EntryPosition::Last } else { EntryPosition::First };
-        let assignment = ParameterAssignment { rule, kernels, words, position };
+        let earlier = &EarlierTexts::new();
+        let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
         loader.plan_files(host, &assignment)?
     };
+    let present = PresentTexts::read(host, &file_plan)?;
     for saved in read_originals(host, loader, &file_plan)? {
         match journal.files.iter_mut().find(|known| known.path == saved.path) {
             Some(known) => {
@@ -255,7 +411,7 @@ pub(super) fn make_permanent(
     }
     journal.complete = false;
     save_journal(store, &journal)?;
-    write_files(host, loader, &file_plan, &mut journal)?;
+    write_files(host, loader, &file_plan, &present, &mut journal)?;
     journal.trial = None;
     journal.complete = true;
     save_journal(store, &journal)?;
@@ -303,6 +459,7 @@ fn read_originals(
             mode: access.mode,
             owner: access.owner,
             left: edit.map(|edit| FileBytes::new(&edit.bytes)),
+            replaced: None,
         });
     }
     Ok(files)
@@ -328,6 +485,7 @@ fn write_files(
     host: &Host,
     loader: &dyn BootLoader,
     file_plan: &BootFilePlan,
+    present: &PresentTexts,
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     for edit in &file_plan.edits {
@@ -335,6 +493,7 @@ fn write_files(
             continue;
         };
         let attributes = FileAttributes { mode: edit.mode, ..saved.access() };
+        present.check(host, &edit.path)?;
         host.replace_file(&edit.path, &edit.bytes, attributes)?;
     }
     for path in &file_plan.removed {
@@ -347,6 +506,7 @@ fn write_files(
         };
         let original = saved.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
         check_other_entries(path, &original, &loader.without_ours(&generated))?;
+        present.check(host, path)?;
         host.replace_file(path, &generated, saved.access())?;
         if host.read_bytes(path)? != generated {
             return Err(BootError::wrong(
@@ -392,7 +552,8 @@ fn summarize(
     journal: BootJournal,
     files: Vec<String>,
 ) -> Result<WrittenParameters, BootError> {
-    let BootJournal { words, kernels, trial, .. } = journal;
+    let BootJournal { words, kernels, trial, history, .. } = journal;
+    let change = history.into_iter().next_back().filter(|_| !files.is_empty());
     let found = loader.find(host)?.unwrap_or_default();
     let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&words));
     let entry = ours.and_then(|entry| entry.id.clone());
@@ -403,6 +564,7 @@ fn summarize(
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
+        replaced: change.map(|change| change.before).unwrap_or_default(),
         words,
         kernels,
         files,

@@ -11,10 +11,11 @@ use crate::report::{
 };
 use crate::ui::Ui;
 use crate::workflow::boot_parameters::{
-    BootOptions, BootOrder, TrialDeadline, TrialGoal, TrialWait, plan_boot, preview_boot,
-    read_boot_status, start_kernel, undo_boot, write_boot,
+    BootOptions, BootOrder, ExperimentRowName, TrialDeadline, TrialGoal, TrialWait, plan_boot,
+    preview_boot, read_boot_status, start_kernel, undo_boot, write_boot,
 };
 use crate::workflow::conclude::{conclude_trial, reboot_unless_reached};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -93,7 +94,31 @@ struct KernelArgs {
     /// Accept parameters that are neither in the kernel's document nor of one of its modules
     #[arg(long)]
     allow_unknown: bool,
+    /// Take the kernel parameters from this experiment (`experiment -o`) instead of a shield, for
+    /// the kernel that was measured
+    #[arg(long, value_name = "FILE", requires = "row", conflicts_with_all = SHIELD_OPTIONS)]
+    from: Option<PathBuf>,
+    /// Name of the row of the experiment
+    #[arg(long, value_name = "NAME", requires = "from")]
+    row: Option<String>,
 }
+
+/// The options that cannot stand together with `--from`: a row says what they say.
+const SHIELD_OPTIONS: &[&str] = &[
+    "parameter",
+    "allow_unknown",
+    "cpus",
+    "count",
+    "near",
+    "node",
+    "share",
+    "half_core",
+    "workload",
+    "on",
+    "off",
+    "policy",
+    "shield",
+];
 
 impl KernelArgs {
     /// The same options, as the workflow takes them.
@@ -102,6 +127,11 @@ impl KernelArgs {
             kernels: self.kernels.clone(),
             parameters: self.parameter.clone(),
             allow_unknown: self.allow_unknown,
+            row: self
+                .from
+                .clone()
+                .zip(self.row.clone())
+                .map(|(file, row)| ExperimentRowName { file, row }),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! error names the file, the line, the column and what was expected.
 
 use super::{ExperimentColumn, ExperimentRow};
-use crate::boot::line;
+use crate::boot::{line, lint};
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
@@ -305,6 +305,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
             let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
             return Err(fault_at(word, why));
         }
+        check_boot_word(word)?;
         let name = word.get_ref().split('=').next().unwrap_or_default();
         if !names.insert(name.to_owned()) {
             return Err(fault_at(word, format!("{name} is given twice")));
@@ -317,6 +318,19 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
         boot: text.boot.iter().map(|word| word.get_ref().clone()).collect(),
         missing: None,
     })
+}
+
+/// Checks the CPU list of a kernel parameter, and its name and flags as far as they are known.
+fn check_boot_word(word: &Spanned<String>) -> Result<(), MatrixFault> {
+    let filled = word.get_ref().replace(CPUS, "0");
+    if let Err(why) = line::check_list(&filled) {
+        let why = format!("{} does not name CPUs: {why}; expected {CPUS} or 2-3", word.get_ref());
+        return Err(fault_at(word, why));
+    }
+    match lint::check_word(&filled) {
+        Some(finding) => Err(fault_at(word, format!("{finding}; {}", finding.advice()))),
+        None => Ok(()),
+    }
 }
 
 fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
@@ -524,6 +538,25 @@ instrument = "spin"
             ),
             (format!("{row}boot = [\"a b\"]\n{column}"), "m.toml:3:9: expected one plain kernel"),
             (format!("{row}boot = [\"a=1\", \"a=2\"]\n{column}"), "m.toml:3:16: a is given twice"),
+            (
+                format!("{row}boot = [\"nohlt\", \"nohz_full=3-1\"]\n{column}"),
+                "m.toml:3:18: nohz_full=3-1 does not name CPUs: \"3-1\" is not a CPU list",
+            ),
+            (format!("{row}boot = [\"rcu_nocbs=\"]\n{column}"), "m.toml:3:9: rcu_nocbs= does not"),
+            (
+                format!("{row}boot = [\"nohz_ful={{cpus}}\"]\n{column}"),
+                "m.toml:3:9: nohz_ful=0 looks like a misspelled nohz_full; correct the word",
+            ),
+            (
+                format!("{row}boot = [\"nohz_full\"]\n{column}"),
+                "m.toml:3:9: nohz_full has no value",
+            ),
+            (
+                format!("{row}boot = [\"isolcpus=mangaed_irq,{{cpus}}\"]\n{column}"),
+                "m.toml:3:9: isolcpus=mangaed_irq,0 has the flag mangaed_irq, which mainline",
+            ),
+            (format!("{row}boot = \"nohlt\"\n{column}"), "m.toml:3:8: "),
+            (format!("{row}boot = [1]\n{column}"), "m.toml:3:9: "),
             (
                 format!("{row}[[column]]\nname = \"c\"\ninstrument = \"sundial\"\n"),
                 "m.toml:5:14: there is no instrument \"sundial\", expected one of: timer",

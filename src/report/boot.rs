@@ -1,11 +1,13 @@
 //! The boot documents → blocks. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::blocks::{
+    LineKind, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
+};
 use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::{
-    BootPlan, BootStatus, Enabled, FileFate, ForeignWord, KernelRule, RemovedParameters, SettledAs,
-    TrialBoot, TrialEnd, TrialState, WrittenParameters,
+    BootPlan, BootStatus, Enabled, EntryChange, FileFate, ForeignWord, KernelRule,
+    RemovedParameters, SettledAs, TrialBoot, TrialEnd, TrialState, WrittenParameters,
 };
 use crate::plan::named;
 
@@ -23,6 +25,12 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     let title = "Without a reboot, on the running kernel";
     blocks.extend(ReportBlock::section(title, substitutes.collect()));
     blocks.extend(boot_menu(plan));
+    let changes = plan.entries.iter().flat_map(entry_change).collect();
+    blocks.extend(ReportBlock::section("Command lines", changes));
+    let spared = plan.spared.iter().map(|entry| {
+        TextLine::new(format!("{} ({}): {}", entry.title, entry.place, entry.purpose))
+    });
+    blocks.extend(ReportBlock::section("Entries that never get them", spared.collect()));
     blocks.extend(foreign_words(&plan.foreign));
     blocks.extend(skipped_and_notes(plan));
     let instructions = plan.instructions.iter().map(|line| match line.starts_with(' ') {
@@ -32,6 +40,26 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     });
     blocks.extend(ReportBlock::section("By hand", instructions.collect()));
     blocks
+}
+
+/// The change of the command line of an entry, as a diff.
+fn entry_change(change: &EntryChange) -> Vec<TextLine> {
+    let EntryChange { title, place, removed, added, kept, .. } = change;
+    let what = match change.is_copied {
+        true => "a copy of it gets this line",
+        false => "the line changes",
+    };
+    let mut lines = vec![TextLine::new(format!("{title} ({place}): {what}"))];
+    let diff = [
+        (TextTone::Bad, "- ", removed.join(" ")),
+        (TextTone::Good, "+ ", added.join(" ")),
+        (TextTone::Plain, "  ", kept.clone()),
+    ];
+    for (tone, mark, words) in diff.into_iter().filter(|(.., words)| !words.is_empty()) {
+        let parts = vec![TextPart { text: format!("{mark}{words}"), tone }];
+        lines.push(TextLine { indent: 1, kind: LineKind::Verbatim, parts });
+    }
+    lines
 }
 
 /// The parameters that other programs have set, and how to remove them.
@@ -137,6 +165,10 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     }
     let how = if written.files.is_empty() { "Already written" } else { "Written" };
     let mut lines = vec![TextLine::new(format!("{how}: {words}"))];
+    if !written.replaced.is_empty() {
+        let replaced = format!("instead of: {}", written.replaced.join(" "));
+        lines.push(TextLine::new(replaced).below());
+    }
     lines.push(TextLine::new(format!("for {}", written.kernels.join(", "))).below());
     let files = written.files.iter();
     lines.extend(files.map(|file| TextLine::new(format!("file: {file}")).below()));
@@ -328,9 +360,26 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     let differs = status.differs.iter().map(ToString::to_string);
     lines.extend(differs.map(|text| TextLine::remark(TextTone::Doubt, "Warning", text)));
     let words = boot_words(status).into_block();
-    let blocks = words.into_iter().chain([ReportBlock::Lines(lines)]);
+    let blocks = words.into_iter().chain([ReportBlock::Lines(lines)]).chain(history(status));
     let foreign = foreign_words(&status.foreign);
     blocks.chain(foreign).chain(lint_blocks(&status.findings)).collect()
+}
+
+/// The changes of the parameters since the boot files had their original text.
+fn history(status: &BootStatus) -> Vec<ReportBlock> {
+    let lines = status.history.iter().flat_map(|change| {
+        let before = match change.before.is_empty() {
+            true => "no parameters".to_owned(),
+            false => change.before.join(" "),
+        };
+        let (at, after) = (moment(change.at_s), change.after.join(" "));
+        [
+            TextLine::new(format!("{at}: {before} → {after}")),
+            TextLine::new(format!("for {}", change.kernels.join(", "))).below(),
+            TextLine::new(format!("files: {}", change.files.join(", "))).below(),
+        ]
+    });
+    ReportBlock::section("Changes; `boot undo` restores the text before the first", lines.collect())
 }
 
 /// The parameters that cpushield has written, and whether they are in force.

@@ -3,8 +3,9 @@
 //! `report --json`.
 
 use super::given_file::read_file;
-use super::saved_document::{SavedDocument, VerifyDocument};
+use super::saved_document::SavedDocument;
 use crate::change::EffectTime;
+use crate::documents::evidence::VerifyDocument;
 use crate::experiment::{Experiment, ExperimentColumn};
 use crate::failure::Failure;
 use crate::latency::LatencyMeasurement;

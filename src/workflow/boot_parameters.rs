@@ -2,20 +2,21 @@
 
 use super::WorkContext;
 use super::machine_survey::survey_machine;
+use super::measured_row;
 use super::shield_options::ShieldOptions;
 use crate::boot::line::contradicts;
 use crate::boot::loaders::{BootFilePlan, EntryPosition};
-use crate::boot::plan::{BootRequest, plan};
+use crate::boot::plan::{BootRequest, for_row, plan};
 use crate::boot::{
-    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, goal_of_this_boot,
-    kexec, loaders, status, write,
+    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, earlier,
+    goal_of_this_boot, kexec, status, write,
 };
 pub use crate::boot::{TrialDeadline, TrialGoal};
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use cpushield_linux::Host;
-use std::path::absolute;
+use std::path::{PathBuf, absolute};
 use std::time::Duration;
 
 /// What is requested of the boot in addition to the shield.
@@ -27,6 +28,17 @@ pub struct BootOptions {
     pub parameters: Vec<String>,
     /// Whether those are written that no check knows.
     pub allow_unknown: bool,
+    /// The row of an experiment whose parameters are written, instead of those of a shield.
+    pub row: Option<ExperimentRowName>,
+}
+
+/// A row of an experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExperimentRowName {
+    /// The file with the document of the experiment.
+    pub file: PathBuf,
+    /// The row's name.
+    pub row: String,
 }
 
 /// Plans the parameters that this shield and these options need.
@@ -40,6 +52,11 @@ pub fn plan_boot(
 ) -> Result<BootPlan, Failure> {
     let WorkContext { host, store, .. } = work;
     let machine = survey_machine(host, store);
+    if let Some(name) = &boot.row {
+        let row = measured_row::read(host, &machine, name, boot.kernels.as_deref())?;
+        let menu = earlier::find_menu(host, store)?;
+        return Ok(for_row(host, &machine, &row, menu.as_ref())?);
+    }
     let mut shield = options.resolve(host, &machine, EffectTime::Boot)?.request;
     // A word of the command line replaces that of the policy.
     shield.parameters.retain(|it| !boot.parameters.iter().any(|word| contradicts(&it.word, word)));
@@ -53,7 +70,7 @@ pub fn plan_boot(
         false => UnknownWords::Refuse,
     };
     let request = BootRequest { shield, kernels: boot.kernels.clone(), unknown_words };
-    let menu = loaders::find(host)?;
+    let menu = earlier::find_menu(host, store)?;
     Ok(plan(host, &machine, &request, menu.as_ref())?)
 }
 
@@ -108,7 +125,7 @@ pub fn preview_boot(
     order: &BootOrder,
 ) -> Result<Option<BootFilePlan>, Failure> {
     let position = if order.keep_default { EntryPosition::Last } else { EntryPosition::First };
-    let recipe = write::preview(&work.host, plan, position)?;
+    let recipe = write::preview(&work.host, &work.store, plan, position)?;
     Ok((!write::words(plan).is_empty()).then_some(recipe))
 }
 

@@ -74,7 +74,7 @@ impl LiveExperimentMachine<'_> {
     /// Checks that the boot loader can be given these parameters, without writing anything.
     pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
         let plan = self.boot_plan(&self.parameters(parameters))?;
-        write::preview(&self.work.host, &plan, EntryPosition::Last).map(drop)
+        write::preview(&self.work.host, &self.work.store, &plan, EntryPosition::Last).map(drop)
     }
 
     fn boot_plan(&self, parameters: &[String]) -> Result<boot::BootPlan, BootError> {

@@ -22,6 +22,7 @@ pub mod live_view;
 pub mod load_options;
 pub mod machine_survey;
 pub mod measure_latency;
+mod measured_row;
 pub mod membership;
 pub mod minimize;
 mod page_text;

@@ -100,6 +100,21 @@ fn round_trip(name: &str, machine: &Machine) -> FileResult {
                     |it: &&loaders::LoaderEntry| it.version == *version && it.args.contains(&words);
                 assert!(found.entries.iter().any(|it| with(&it)), "{name}: {version}");
             }
+            for entry in &found.entries {
+                let is_rescue = entry.version.contains("rescue")
+                    || entry.args.split(' ').any(|word| word == "single");
+                assert!(!is_rescue || !entry.args.contains(WORDS), "{name}: {entry:#?}");
+                // No entry for normal work is left out.
+                assert!(entry.purpose.is_none() || is_rescue, "{name}: {entry:#?}");
+            }
+            // The shown change is what was written.
+            for change in &plan.entries {
+                let line = format!("{} {}", change.added.join(" "), change.kept);
+                let is_new = |it: &&loaders::LoaderEntry| {
+                    it.version == change.version && it.args == line.trim()
+                };
+                assert!(found.entries.iter().any(|it| is_new(&it)), "{name}: {change:#?}");
+            }
             FileResult::Written
         }
         Err(BootError::ByHand { instructions, .. }) => {

@@ -263,7 +263,8 @@ fn editenv(block: &Path, words: &[&str]) -> CommandOutput {
     CommandOutput { status: Some(0), ..CommandOutput::default() }
 }
 
-fn mkconfig(root: &Path) -> CommandOutput {
+/// Runs the scripts of the machine.
+pub fn mkconfig(root: &Path) -> CommandOutput {
     let mut command = Command::new("sh");
     let output = command.args(["-euc", MKCONFIG]).env("ROOT", root).output().unwrap();
     CommandOutput {

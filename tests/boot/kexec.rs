@@ -68,6 +68,7 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
         let (loader, _) = loaders::find(&machine.host()).unwrap().unwrap();
         let written = WrittenParameters {
             loader: loader.name().to_owned(),
+            replaced: Vec::new(),
             words: vec!["ro".to_owned()],
             kernels,
             files: Vec::new(),

@@ -7,7 +7,7 @@
 //! with the recorded machines under their names, the project's `docs/`, a few measurements, and its
 //! state in `state/`. Nothing here may depend on the machine or the user.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use snapbox::{Assert, Data, cmd};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The recorded machines that the lines use.
 const MACHINES: &[&str] =
     &["6.1-rt-v1", "6.12-rt-numa", "6.12-rt-smt", "6.12-rt-systemd", "6.18-hybrid"];
+
+/// An experiment on CPU 2 to 3 of the machine 6.12-rt-smt, or of one with another processor.
+fn experiment(processor: &str) -> Value {
+    let row = |name: &str, boot: &[&str]| {
+        let (cpus, tunables) = ("2-3", json!({}));
+        json!({ "name": name, "cpus": cpus, "shield": true, "tunables": tunables, "boot": boot })
+    };
+    let rows = [row("shield", &[]), row("nohz_full", &["nohz_full={cpus}", "nohlt"])];
+    json!({
+        "schema": 1, "name": "lathe", "version": "1", "state": "finished", "began_s": 0,
+        "ended_s": 1, "cpus": "2-3", "span_ns": 1, "warmup_ns": 0, "repeats": 1, "boots": 1,
+        "setup": { "machine": null, "board": null, "firmware": null, "processor": processor,
+            "distribution": null, "kernel": null, "realtime": null, "cmdline": null,
+            "hypervisor": null, "settings": [] },
+        "rows": rows, "columns": [], "cells": [], "best": [], "effects": [], "notes": []
+    })
+}
 
 /// The directory that the lines run in, removed at the end.
 struct Scratch(PathBuf);
@@ -54,6 +71,8 @@ impl Scratch {
         let leaks = [("tick", "", 4_000), ("irq", "eth0", 77), ("user-task", "ruby", 3)];
         scratch.put("leaks.json", &verified(2, &leaks));
         scratch.put("holds.json", &verified(2, &[]));
+        scratch.put("lathe.json", &experiment("QEMU TCG CPU version 2.5+"));
+        scratch.put("elsewhere.json", &experiment("Another CPU"));
         scratch
     }
 

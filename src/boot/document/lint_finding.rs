@@ -71,6 +71,24 @@ pub enum LintFinding {
         /// The word that stays in force.
         by: String,
     },
+    /// Another word switches off what this one sets up.
+    Ineffective {
+        /// The word that has no effect.
+        word: String,
+        /// The word that is the reason.
+        by: String,
+        /// What that word does.
+        effect: OverrideEffect,
+    },
+    /// The kernel shows another value than the parameter requests.
+    OtherValue {
+        /// The word.
+        word: String,
+        /// The file that shows the value.
+        path: &'static str,
+        /// The value that it shows.
+        shows: String,
+    },
     /// A word looks like a misspelled parameter.
     Misspelled {
         /// The word.
@@ -107,6 +125,21 @@ pub enum LintFinding {
         /// be read.
         messages: Vec<String>,
     },
+}
+
+/// What a word does to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "effect", rename_all = "kebab-case")]
+pub enum OverrideEffect {
+    /// It switches all watchdogs for lockups off.
+    WatchdogsOff,
+    /// It keeps a driver from starting.
+    DriverNotStarted {
+        /// The driver.
+        driver: &'static str,
+    },
+    /// It switches all mitigations off.
+    MitigationsOff,
 }
 
 /// What a kernel does with a list that it cannot parse.
@@ -174,6 +207,10 @@ impl LintFinding {
             LintFinding::NohzOff { .. } => "remove nohz=off",
             LintFinding::Repeated { .. } => "keep one of them",
             LintFinding::Overridden { .. } => "keep only the word that you want",
+            LintFinding::Ineffective { .. } => "remove one of the two",
+            LintFinding::OtherValue { .. } => {
+                "look for the reason in the kernel's log, or find the program that changed the file"
+            }
             LintFinding::Misspelled { .. } => "correct the word, or remove it",
             LintFinding::UnknownToKernel { .. } | LintFinding::NotMainline { .. } => {
                 "remove the word, or boot a kernel that knows it"
@@ -222,6 +259,21 @@ impl fmt::Display for LintFinding {
             }
             LintFinding::Overridden { lost, by } => {
                 write!(f, "{lost} has no effect: {by} comes later and replaces it")
+            }
+            LintFinding::Ineffective { word, by, effect } => {
+                write!(f, "{word} has no effect: ")?;
+                match effect {
+                    OverrideEffect::WatchdogsOff => {
+                        write!(f, "{by} switches every lockup watchdog off")
+                    }
+                    OverrideEffect::DriverNotStarted { driver } => {
+                        write!(f, "with {by} the driver {driver} does not start")
+                    }
+                    OverrideEffect::MitigationsOff => write!(f, "{by} switches it off too"),
+                }
+            }
+            LintFinding::OtherValue { word, path, shows } => {
+                write!(f, "{word} is not in force: {path} has {shows}")
             }
             LintFinding::Misspelled { word, near } => {
                 write!(f, "{word} looks like a misspelled {near}")

@@ -2,8 +2,10 @@
 //! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data; these files import no
 //! other file of the room.
 
+mod change;
 mod difference;
 mod doubt;
+mod entry_change;
 mod foreign_word;
 mod kernel_rule;
 mod lint_finding;
@@ -11,11 +13,13 @@ mod reason;
 mod warning;
 mod word_fault;
 
+pub use change::ParameterChange;
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
+pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
-pub use lint_finding::{BadListEffect, EffectSource, LintFinding};
+pub use lint_finding::{BadListEffect, EffectSource, LintFinding, OverrideEffect};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
 pub use word_fault::{FaultyWord, WordFault};
@@ -55,6 +59,10 @@ pub struct BootPlan {
     pub rule: KernelRule,
     /// The kernels of the boot menu.
     pub kernels: Vec<BootKernel>,
+    /// The change of the command line of each entry.
+    pub entries: Vec<EntryChange>,
+    /// Entries that never get parameters, because they are for repairs.
+    pub spared: Vec<SparedEntry>,
     /// Which entry boots next before any change, and why.
     pub next: Option<NextBoot>,
     /// What the user should know first.
@@ -159,6 +167,9 @@ pub struct BootJournal {
     /// loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
+    /// Each change of the words since the files had their original text, the first one first.
+    #[serde(default)]
+    pub history: Vec<ParameterChange>,
     /// The files, in the order in which they are written.
     pub files: Vec<SavedFile>,
 }
@@ -254,6 +265,9 @@ pub struct SavedFile {
     pub owner: Option<(u32, u32)>,
     /// The bytes that we wrote; `None` while unknown.
     pub left: Option<FileBytes>,
+    /// The bytes of an earlier apply, while a later one replaces them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<FileBytes>,
 }
 
 /// Bytes in JSON, as text if they are UTF-8.
@@ -306,6 +320,8 @@ pub struct WrittenParameters {
     pub loader: String,
     /// The words that were written.
     pub words: Vec<String>,
+    /// The words of an earlier apply that these replace; empty when there was none.
+    pub replaced: Vec<String>,
     /// The kernels that have them.
     pub kernels: Vec<String>,
     /// Files that were written; empty when nothing had to change.
@@ -385,6 +401,8 @@ pub struct BootStatus {
     pub loader: Option<String>,
     /// The words that `boot apply` wrote; empty when it wrote nothing.
     pub words: Vec<WordStatus>,
+    /// Each change of the words since the files had their original text, the first one first.
+    pub history: Vec<ParameterChange>,
     /// Which kernels get them.
     pub rule: Option<KernelRule>,
     /// Whether a kernel that is installed later is covered too.

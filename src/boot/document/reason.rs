@@ -26,6 +26,13 @@ pub enum BootReason {
         /// The CPUs of that core.
         cpus: CpuSet,
     },
+    /// A row of an experiment has these parameters.
+    MeasuredRow {
+        /// The row's name.
+        row: String,
+        /// The file with the experiment.
+        file: String,
+    },
     /// There are real-time kernels.
     RealtimeKernels,
     /// The installed kernels are unknown.
@@ -81,6 +88,9 @@ impl fmt::Display for BootReason {
                  programs until a boot without it; for other CPUs: --cpus LIST",
                 crate::plan::named(cpus)
             ),
+            BootReason::MeasuredRow { row, file } => {
+                write!(f, "row {row:?} of {file} was measured with these parameters")
+            }
             BootReason::RealtimeKernels => {
                 f.write_str("real-time kernels get the parameters, all others stay as they are")
             }

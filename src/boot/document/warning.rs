@@ -73,6 +73,13 @@ pub enum BootWarning {
         #[serde(with = "with_text")]
         lists: DifferentLists,
     },
+    /// The experiment did not measure the row completely.
+    RowIncomplete {
+        /// The row's name.
+        row: String,
+        /// Why.
+        why: String,
+    },
     /// Only a parameter that was not requested keeps some interrupts off these CPUs.
     ManagedIrqs {
         /// The parameter.
@@ -131,6 +138,9 @@ impl fmt::Display for BootWarning {
                  kernels from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
             )?,
             BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
+            BootWarning::RowIncomplete { row, why } => {
+                write!(f, "row {row:?} was not measured completely: {why}")?;
+            }
             BootWarning::ManagedIrqs { parameter } => {
                 write!(
                     f,

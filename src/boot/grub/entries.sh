@@ -11,8 +11,10 @@ dir=${0%/*}
 GRUB_CMDLINE_LINUX="$parameters${GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}"
 GRUB_DISABLE_SUBMENU=y
 GRUB_DISABLE_RECOVERY=true
+GRUB_DISABLE_LINUX_RECOVERY=true
 GRUB_ACTUAL_DEFAULT=
 export GRUB_CMDLINE_LINUX GRUB_DISABLE_SUBMENU GRUB_DISABLE_RECOVERY GRUB_ACTUAL_DEFAULT
+export GRUB_DISABLE_LINUX_RECOVERY
 entries=$("$dir/10_linux" 2>/dev/null) || {
     tell "$dir/10_linux failed, so no entries are made"
     exit 0
@@ -51,6 +53,10 @@ $line"
     '}')
         version=${version%.efi.signed}
         version=${version#*-}
+        # The entries of kernels for repairs stay without the parameters.
+        case $version in
+        0-rescue | 0-rescue-* | *kdump* | *memtest*) version= ;;
+        esac
         case " $seen " in
         *" $version "*) ;;
         *)
@@ -72,7 +78,7 @@ $line"
                 esac
                 printf '%s\n%s\n' "$head" "$rest"
             fi
-            seen="$seen $version"
+            [ -z "$version" ] || seen="$seen $version"
             ;;
         esac
         entry=

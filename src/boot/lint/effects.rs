@@ -26,7 +26,29 @@ pub(super) fn find(machine: &Machine, params: &[KernelParam], log: &[String]) ->
     }
     found.extend(offloading(machine, params, log));
     found.extend(default_affinity(machine, params, log));
+    found.extend(other_values(machine, params));
     found
+}
+
+/// `clocksource=` and `nosmt` with another value in the kernel's file. The last `clocksource=`
+/// counts, and names a source that the kernel need not have (`boot_override_clocksource()`,
+/// kernel/time/clocksource.c, 6.12). Where SMT is not supported, there is nothing to switch off.
+fn other_values(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
+    let last = |name| params.iter().rfind(|param| cmdline::same_name(&param.name, name));
+    let clock = last("clocksource").zip(machine.kernel.clocksource.as_deref());
+    let clock =
+        clock.filter(|(param, shows)| param.value.as_deref().is_some_and(|it| it != *shows));
+    let smt = last("nosmt").zip(machine.topology.smt_control.as_deref());
+    let smt = smt.filter(|(_, shows)| *shows == "on");
+    let found = [
+        (clock, "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        (smt, "/sys/devices/system/cpu/smt/control"),
+    ];
+    let found = found.into_iter().filter_map(|(found, path)| {
+        let (param, shows) = found?;
+        Some(LintFinding::OtherValue { word: to_word(param), path, shows: shows.to_owned() })
+    });
+    found.collect()
 }
 
 /// Whether a file of the kernel shows what the words request. From 7.0 live partitions can add

@@ -1,10 +1,11 @@
 //! Lint: the command line of the running kernel and the [`Machine`] → [`LintFinding`]s: words that
 //! the kernel refuses, ignores or does not know, that contradict each other, or that are not in
-//! force. Pure. `lists.rs` has the findings about CPU lists, `words.rs` those about words, and
-//! `effects.rs` compares with what the kernel shows.
+//! force. Pure. `lists.rs` has the findings about CPU lists, `words.rs` those about words,
+//! `overrides.rs` those about words that switch others off, and `effects.rs` compares with what the kernel shows.
 
 mod effects;
 mod lists;
+mod overrides;
 mod words;
 
 use super::document::LintFinding;
@@ -26,6 +27,7 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
         params.iter().filter(|it| !words::is_named(&unknown, it)).cloned().collect();
     let mut found = lists::find(machine, &known);
     found.extend(words::find(&known));
+    found.extend(overrides::find(machine, &known));
     found.extend(unknown);
     found.extend(effects::find(machine, &known, log));
     let mut distinct: Vec<LintFinding> = Vec::new();
@@ -35,6 +37,15 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
         }
     }
     distinct
+}
+
+/// What is wrong with a single word that a user wrote, whichever kernel gets it: it is misspelled,
+/// has no value, or has an unknown flag.
+#[must_use]
+pub fn check_word(word: &str) -> Option<LintFinding> {
+    let params = cmdline::parse(word);
+    let flags = params.iter().flat_map(lists::unknown_flags);
+    words::find(&params).into_iter().chain(flags).next()
 }
 
 /// The version of the surveyed kernel.
@@ -260,6 +271,27 @@ mod tests {
         // In a container there are no kernel threads to see.
         shown.tasks.clear();
         assert_eq!(texts(&shown, &[]).len(), 3);
+    }
+
+    #[test]
+    fn a_clocksource_and_smt_that_are_not_as_requested_are_findings() {
+        let mut shown = machine("clocksource=hpet clocksource=tsc nosmt");
+        shown.kernel.clocksource = Some("tsc".to_owned());
+        shown.topology.smt_control = Some("off".to_owned());
+        let overridden =
+            "clocksource=hpet has no effect: clocksource=tsc comes later and replaces it";
+        assert_eq!(texts(&shown, &[]), [overridden]);
+        shown.kernel.clocksource = Some("hpet".to_owned());
+        shown.topology.smt_control = Some("on".to_owned());
+        let expected = [
+            overridden,
+            "clocksource=tsc is not in force: \
+             /sys/devices/system/clocksource/clocksource0/current_clocksource has hpet",
+            "nosmt is not in force: /sys/devices/system/cpu/smt/control has on",
+        ];
+        assert_eq!(texts(&shown, &[]), expected);
+        let unknown = machine("clocksource=tsc nosmt");
+        assert_eq!(texts(&unknown, &[]), [""; 0]);
     }
 
     #[test]

@@ -173,11 +173,10 @@ fn plan_copies(host: &Host, assignment: &ParameterAssignment) -> Result<BootFile
     let mut plan = BootFilePlan::default();
     let mut seen = Vec::new();
     for path in list_files(host).into_iter().filter(|path| !is_ours(path)) {
-        let (text, parts) = LINES.read(host, &path)?;
+        let (text, parts) = LINES.read_before(host, &path, assignment.earlier)?;
         for part in parts {
-            let Some(version) = part.version.filter(|it| assignment.kernels.contains(it)) else {
-                continue;
-            };
+            let gets_words = part.gets_words(assignment);
+            let Some(version) = part.version.filter(|_| gets_words) else { continue };
             if seen.contains(&version) {
                 continue;
             }
@@ -269,7 +268,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let version = version_of(&kernel).map(str::to_owned).or(version);
     let title = title.or_else(|| version.clone()).unwrap_or_else(|| kernel.clone());
     let files = is_linux.then_some(EntryFiles { kernel, ramdisks });
-    Ok(vec![CmdlinePart { version, title, files, args, line }])
+    Ok(vec![CmdlinePart { version, title, files, args, line, purpose: None }])
 }
 
 #[cfg(test)]

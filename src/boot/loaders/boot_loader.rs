@@ -1,10 +1,11 @@
 //! What a boot loader is: the trait that each of them implements, and the data that it takes and
 //! returns. A loader reads, and writes no file itself.
 
-use crate::boot::document::{BootWarning, KernelRule, NextBoot, NextReason};
+use crate::boot::document::{BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
+use std::collections::BTreeMap;
 
 /// A kernel's entry in a menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub struct LoaderEntry {
     pub files: Option<EntryFiles>,
     /// Its file and line, `/boot/grub/grub.cfg:87`.
     pub place: String,
+    /// Words of an earlier apply, which a later one replaces. They are not in `args`.
+    pub replaced: Vec<String>,
+    /// What it is for; `None`: it starts the system for its normal work.
+    pub purpose: Option<EntryPurpose>,
 }
 
 /// The files of an entry as the loader names them, relative to the root of their file system.
@@ -109,6 +114,10 @@ pub struct BootFilePlan {
     pub generated: Vec<String>,
 }
 
+/// Files as they were before an earlier apply, by path with links resolved; `None`: the file did
+/// not exist.
+pub type EarlierTexts = BTreeMap<String, Option<Vec<u8>>>;
+
 /// Which words to give to which kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct ParameterAssignment<'a> {
@@ -120,6 +129,8 @@ pub struct ParameterAssignment<'a> {
     pub words: &'a [String],
     /// Where new entries come.
     pub position: EntryPosition,
+    /// The texts to which the words are added, where an earlier apply has changed the files.
+    pub earlier: &'a EarlierTexts,
 }
 
 /// Where our entries come in a menu.
@@ -218,6 +229,11 @@ pub trait BootLoader: Sync {
 
     /// Whether an edit creates this file, so that it must not exist before.
     fn creates(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// Whether existing entries always stay as they are, and copies of them get the words.
+    fn copies_entries(&self) -> bool {
         false
     }
 

@@ -2,9 +2,10 @@
 //! and nothing else in the file changes. A file that cannot be parsed is not written.
 
 use super::boot_loader::{
-    BootFilePlan, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
+    BootFilePlan, EarlierTexts, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
-use crate::boot::document::{BootWarning, NextReason};
+use super::entry_purpose::find_purpose;
+use crate::boot::document::{BootWarning, EntryPurpose, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
@@ -23,6 +24,16 @@ pub(super) struct CmdlinePart {
     pub args: Range<usize>,
     /// The line of the command line, from 1.
     pub line: usize,
+    /// What it is for; `None`: it starts the system for its normal work.
+    pub purpose: Option<EntryPurpose>,
+}
+
+impl CmdlinePart {
+    /// Whether its command line gets the words.
+    pub(super) fn gets_words(&self, assignment: &ParameterAssignment) -> bool {
+        let is_chosen = |version| assignment.kernels.contains(version);
+        self.purpose.is_none() && self.version.as_ref().is_some_and(is_chosen)
+    }
 }
 
 /// Why a file cannot be parsed: the line, from 1, and what is wrong there.
@@ -51,7 +62,28 @@ impl CmdlineFileLoader {
         host: &Host,
         path: &str,
     ) -> Result<(String, Vec<CmdlinePart>), BootError> {
-        let bytes = host.read_bytes(path)?;
+        self.parse_bytes(host, path, host.read_bytes(path)?)
+    }
+
+    /// Reads a file as it was before an earlier apply.
+    pub(super) fn read_before(
+        &self,
+        host: &Host,
+        path: &str,
+        earlier: &EarlierTexts,
+    ) -> Result<(String, Vec<CmdlinePart>), BootError> {
+        match earlier.get(&host.resolve_links(path)) {
+            Some(Some(bytes)) => self.parse_bytes(host, path, bytes.clone()),
+            Some(None) | None => self.read(host, path),
+        }
+    }
+
+    fn parse_bytes(
+        &self,
+        host: &Host,
+        path: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(String, Vec<CmdlinePart>), BootError> {
         let text = String::from_utf8(bytes).map_err(|error| {
             let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or(&[]);
             let line = 1 + before.iter().filter(|b| **b == b'\n').count();
@@ -71,6 +103,13 @@ impl CmdlineFileLoader {
         let mut parts = (self.parse)(text)?;
         for part in parts.iter_mut().filter(|it| it.version.is_none()) {
             part.version = (self.version)(host, path, part);
+        }
+        // A line for every kernel is for normal work too.
+        for part in parts.iter_mut().filter(|_| !self.any_kernel) {
+            let kernel = part.files.as_ref().map(|files| files.kernel.clone());
+            let names = [Some(part.title.clone()), (self.id)(path, part), kernel];
+            let names: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+            part.purpose = find_purpose(&names, text.get(part.args.clone()).unwrap_or_default());
         }
         Ok(parts)
     }
@@ -102,8 +141,17 @@ impl CmdlineFileLoader {
                     continue;
                 };
                 let args = text.get(part.args).unwrap_or_default().to_owned();
-                let (title, files) = (part.title, part.files);
-                entries.push(LoaderEntry { version, title, id, args, ours: false, files, place });
+                entries.push(LoaderEntry {
+                    version,
+                    title: part.title,
+                    id,
+                    args,
+                    ours: false,
+                    files: part.files,
+                    place,
+                    replaced: Vec::new(),
+                    purpose: part.purpose,
+                });
             }
         }
         let only = (entries.len() == 1).then_some(0);
@@ -122,9 +170,10 @@ impl CmdlineFileLoader {
     ) -> Result<BootFilePlan, BootError> {
         let mut plan = BootFilePlan::default();
         for path in (self.files)(host) {
-            let (text, parts) = self.read(host, &path)?;
+            let (now, _) = self.read(host, &path)?;
+            let (text, parts) = self.read_before(host, &path, assignment.earlier)?;
             let new = add_words(&text, parts, assignment);
-            if new != text {
+            if new != now {
                 plan.edits.push(edit_file(host, &path, new)?);
             }
         }
@@ -171,7 +220,7 @@ pub(super) fn add_words(
 ) -> String {
     let mut new = text.to_owned();
     for part in parts.into_iter().rev() {
-        if part.version.is_some_and(|version| assignment.kernels.contains(&version)) {
+        if part.gets_words(assignment) {
             let args = text.get(part.args.clone()).unwrap_or_default();
             new.replace_range(part.args, &line::with_missing(args, assignment.words));
         }

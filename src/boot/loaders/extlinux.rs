@@ -103,7 +103,8 @@ impl BootLoader for ExtlinuxLoader {
     ) -> Result<BootFilePlan, BootError> {
         let mut plan = BootFilePlan::default();
         for path in list_files(host) {
-            let (old, _) = LINES.read(host, &path)?;
+            let (now, _) = LINES.read(host, &path)?;
+            let (old, _) = LINES.read_before(host, &path, assignment.earlier)?;
             let text = without_ours(&old);
             let parts =
                 LINES.parse_parts(host, &path, &text).map_err(|fault| unparsable(&path, fault))?;
@@ -111,7 +112,7 @@ impl BootLoader for ExtlinuxLoader {
                 EntryPosition::Last => with_copies(&text, &parts, assignment),
                 EntryPosition::First => add_words(&text, parts, assignment),
             };
-            if new != old {
+            if new != now {
                 plan.edits.push(edit_file(host, &path, new)?);
             }
         }
@@ -230,8 +231,7 @@ fn with_copies(text: &str, parts: &[CmdlinePart], assignment: &ParameterAssignme
     new.push_str(BEGIN);
     for part in parts {
         let Some(version) = part.version.as_deref() else { continue };
-        let chosen = assignment.kernels.iter().any(|it| it == version);
-        if chosen && !seen.contains(&version) {
+        if part.gets_words(assignment) && !seen.contains(&version) {
             new.push_str(&copy_label(text, part, assignment.words));
             seen.push(version);
         }
@@ -312,7 +312,8 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         }
         let (args, line) = label.args.ok_or((label.line, "a label without a line `append`"))?;
         let files = Some(EntryFiles { kernel, ramdisks: label.ramdisks });
-        parts.push(CmdlinePart { version, title: label.title, files, args, line });
+        let title = label.title;
+        parts.push(CmdlinePart { version, title, files, args, line, purpose: None });
     }
     Ok(parts)
 }
@@ -334,7 +335,7 @@ pub(super) fn manual_steps(host: &Host, words: &[String]) -> Vec<String> {
         steps.push(format!("in {path}, for the kernels that should get them:"));
         // A file that cannot be parsed was reported before.
         let Ok((text, parts)) = LINES.read(host, &path) else { continue };
-        for part in parts {
+        for part in parts.into_iter().filter(|part| part.purpose.is_none()) {
             let (args, line) = (text.get(part.args).unwrap_or_default(), part.line);
             let kernel = part.files.map(|it| it.kernel).unwrap_or_default();
             let new = line::with_missing(args, words);

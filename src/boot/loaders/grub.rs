@@ -8,6 +8,7 @@ use super::boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
     ParameterAssignment,
 };
+use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate, read_if_present};
 use super::systemd_boot::is_started_by_systemd_boot;
 use crate::boot::document::{BootWarning, NextReason};
@@ -163,6 +164,10 @@ impl BootLoader for GrubLoader {
         true
     }
 
+    fn copies_entries(&self) -> bool {
+        true
+    }
+
     fn is_generated(&self, path: &str) -> bool {
         path.ends_with("/grub.cfg")
     }
@@ -201,6 +206,12 @@ fn list_entries(
             }),
             ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
             place: format!("{path}:{}", entry.line),
+            replaced: Vec::new(),
+            purpose: {
+                let names = [Some(&entry.title), entry.id.as_ref(), entry.kernel.as_ref()];
+                let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
+                find_purpose(&names, &entry.args)
+            },
         });
     }
     let mut warnings = Vec::new();

@@ -53,11 +53,8 @@ chosen() {{ # version, image
     {chosen}
 }}
 
-added=
-! chosen "$2" "$4" || added="$parameters "
-
-# Prints an entry without the parameters, or with them for a chosen kernel.
-edited() {{
+# Prints an entry without the parameters, or with these in front.
+edited() {{ # words
     while IFS= read -r line || [ -n "$line" ]; do
         case $line in
         'options '* | 'options	'*)
@@ -71,24 +68,34 @@ edited() {{
                 done
             done
             rest=${{rest# }}
-            line="options $added${{rest% }}"
+            line="options $1${{rest% }}"
             ;;
         esac
         printf '%s\n' "$line"
     done
 }}
 
+# After a failure here the entry stays as it is, so that the kernel is installed anyway.
+change() {{ # entry, words
+    [ -f "$1" ] || return 0
+    new=${{1%/*}}/.cpushield-new
+    if edited "$2" <"$1" >"$new" && ! cmp -s "$new" "$1"; then
+        chmod --reference="$1" "$new" 2>/dev/null
+        sync "$new" 2>/dev/null
+        mv -f "$new" "$1" || echo "cpushield: $1 was not changed" >&2
+    fi
+    rm -f "$new"
+}}
+
+added=
+! chosen "$2" "$4" || added="$parameters "
 for dir in "${{KERNEL_INSTALL_BOOT_ROOT:-/boot}}/loader/entries" /boot/loader/entries; do
     for entry in "$dir"/*-"$2".conf "$dir"/*-"$2"+*.conf; do
-        [ -f "$entry" ] || continue
-        new=$dir/.cpushield-new
-        # After a failure here the entry stays as it is, so that the kernel is installed anyway.
-        if edited <"$entry" >"$new" && ! cmp -s "$new" "$entry"; then
-            chmod --reference="$entry" "$new" 2>/dev/null
-            sync "$new" 2>/dev/null
-            mv -f "$new" "$entry" || echo "cpushield: $entry was not changed" >&2
-        fi
-        rm -f "$new"
+        change "$entry" "$added"
+    done
+    # The rescue entry that dracut makes has the running kernel's command line.
+    for entry in "$dir"/*-0-rescue.conf "$dir"/*-0-rescue-*.conf; do
+        change "$entry" ""
     done
 done
 exit 0

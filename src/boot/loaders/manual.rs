@@ -1,5 +1,6 @@
 //! Loaders whose files are not written: the exact steps for the user, with the words of this plan.
 
+use super::entry_purpose::find_purpose;
 use super::extlinux;
 use crate::boot::grub::menu::version_of;
 use crate::boot::kernel_file::read_config;
@@ -87,8 +88,22 @@ fn menu_lst_steps(host: &Host, words: &[String]) -> Vec<String> {
     else {
         return Vec::new();
     };
-    let mut kernels: Vec<(usize, &str)> = text.lines().enumerate().collect();
-    kernels.retain(|(_, line)| line.trim_start().starts_with("kernel"));
+    let mut title = "";
+    let mut kernels: Vec<(usize, &str)> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        match line.split_whitespace().next() {
+            Some("title") => title = line,
+            Some("kernel") => {
+                let args = line.trim_start().split_once(char::is_whitespace).map(|(_, it)| it);
+                let (kernel, args) =
+                    args.and_then(|it| it.trim_start().split_once(' ')).unwrap_or((line, ""));
+                if find_purpose(&[title, kernel], args).is_none() {
+                    kernels.push((index, line));
+                }
+            }
+            _ => {}
+        }
+    }
     if kernels.iter().any(|(_, line)| line.contains("-rt")) {
         kernels.retain(|(_, line)| line.contains("-rt"));
     }

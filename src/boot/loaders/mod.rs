@@ -5,6 +5,7 @@
 mod bls;
 mod boot_loader;
 mod cmdline_files;
+mod entry_purpose;
 mod extlinux;
 mod extlinux_adv;
 mod grub;
@@ -18,8 +19,8 @@ mod systemd_boot;
 pub(super) use grub_environment::locate as locate_grub;
 
 pub use boot_loader::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    ParameterAssignment,
+    BootFilePlan, BootLoader, EarlierTexts, EntryFiles, EntryPosition, FileEdit, FoundLoader,
+    LoaderEntry, ParameterAssignment,
 };
 pub use manual::manual_steps;
 

@@ -173,6 +173,8 @@ impl BootLoader for RaspberryLoader {
                 ours: true,
                 files: None,
                 place: format!("{path}:{}", part.line),
+                replaced: Vec::new(),
+                purpose: None,
             }));
         }
         Ok(Some(found))
@@ -194,7 +196,7 @@ impl BootLoader for RaspberryLoader {
         }
         let [tryboot, cmdline] = ours;
         let path = format!("{dir}/{}", config.cmdline());
-        let (line, parts) = LINES.read(host, &path)?;
+        let (line, parts) = LINES.read_before(host, &path, assignment.earlier)?;
         let args = parts.first().and_then(|part| line.get(part.args.clone())).unwrap_or_default();
         let args = line::with_missing(args, assignment.words);
         let mode = host.access(&path)?.mode;
@@ -280,7 +282,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         return Err((extra + 2, "expected only one line"));
     }
     let title = "the kernel of config.txt".to_owned();
-    Ok(vec![CmdlinePart { version: None, title, files: None, args, line: 1 }])
+    Ok(vec![CmdlinePart { version: None, title, files: None, args, line: 1, purpose: None }])
 }
 
 #[cfg(test)]

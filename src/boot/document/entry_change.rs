@@ -1,0 +1,57 @@
+//! What a plan does to the entries of a boot menu: the change of each command line, and the entries
+//! that stay as they are. Plain data.
+
+use serde::Serialize;
+use std::fmt;
+
+/// The change of the command line of one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EntryChange {
+    /// The kernel's version.
+    pub version: String,
+    /// What the menu shows.
+    pub title: String,
+    /// Its file and line, `/boot/grub/grub.cfg:87`.
+    pub place: String,
+    /// Whether the entry stays as it is, and another one with these words is added.
+    pub is_copied: bool,
+    /// Words of an earlier apply that the entry loses.
+    pub removed: Vec<String>,
+    /// Words that the entry gets.
+    pub added: Vec<String>,
+    /// The rest of the command line.
+    pub kept: String,
+}
+
+/// An entry that never gets parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SparedEntry {
+    /// What the menu shows.
+    pub title: String,
+    /// Its file and line.
+    pub place: String,
+    /// What it is for.
+    pub purpose: EntryPurpose,
+}
+
+/// What an entry is for that does not start the system for its normal work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryPurpose {
+    /// Repairs: single-user mode, a rescue image, a shell instead of init.
+    Recovery,
+    /// A test of the memory.
+    MemoryTest,
+    /// The kernel that saves the memory of a crashed one.
+    CrashDump,
+}
+
+impl fmt::Display for EntryPurpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EntryPurpose::Recovery => "recovery",
+            EntryPurpose::MemoryTest => "memory test",
+            EntryPurpose::CrashDump => "crash dump",
+        })
+    }
+}

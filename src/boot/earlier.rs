@@ -1,0 +1,178 @@
+//! An earlier apply whose words a later one replaces: [`BootJournal`] → the texts that the boot
+//! files had before it, and the menu without its words. The later apply adds its words to these
+//! texts, so that one undo restores the text before the first change. If the later apply fails,
+//! [`EarlierApply::put_back`] restores what the earlier one wrote.
+
+use super::document::{BootJournal, FileBytes, ParameterChange, SavedFile};
+use super::error::BootError;
+use super::journal::{read_journal, save_journal};
+use super::line;
+use super::loaders::{self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, FoundLoader};
+use super::restore::text_before;
+use cpushield_linux::{FileAttributes, Host, Store};
+use std::collections::BTreeMap;
+
+/// A file as it is now; `None`: it does not exist.
+type PresentFile = Option<(Vec<u8>, FileAttributes)>;
+
+/// What an earlier apply has written, and the texts before it.
+pub(super) struct EarlierApply {
+    journal: BootJournal,
+    /// The files before the earlier apply.
+    pub(super) texts: EarlierTexts,
+    /// The same files as they are now.
+    present: BTreeMap<String, PresentFile>,
+}
+
+impl EarlierApply {
+    /// Reads the files that an earlier apply has written.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn read(
+        host: &Host,
+        loader: &dyn BootLoader,
+        journal: BootJournal,
+    ) -> Result<EarlierApply, BootError> {
+        let (mut texts, mut present) = (EarlierTexts::new(), BTreeMap::new());
+        for saved in &journal.files {
+            let now = read_present(host, &saved.path)?;
+            let bytes = now.as_ref().map(|(bytes, _)| bytes.as_slice());
+            texts.insert(saved.path.clone(), text_before(loader, saved, bytes, &journal.words));
+            present.insert(saved.path.clone(), now);
+        }
+        let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
+        for (path, bytes) in loader.strip_later_files(host, &known, &journal.words) {
+            present.insert(path.clone(), read_present(host, &path)?);
+            texts.insert(path, Some(bytes));
+        }
+        Ok(EarlierApply { journal, texts, present })
+    }
+
+    /// Adds the files of the earlier apply that a plan does not mention: they get back the text
+    /// that they had before it.
+    pub(super) fn add_leftovers(&self, loader: &dyn BootLoader, plan: &mut BootFilePlan) {
+        for (path, text) in &self.texts {
+            let present = self.present.get(path).and_then(Option::as_ref);
+            let is_planned = plan.edits.iter().any(|edit| edit.path == *path)
+                || plan.generated.contains(path)
+                || plan.removed.contains(path)
+                || loader.is_generated(path);
+            match (text, present) {
+                _ if is_planned => {}
+                (Some(text), present) if present.map(|(bytes, _)| bytes) != Some(text) => {
+                    let mode = present.map_or(0o644, |(_, attributes)| attributes.mode);
+                    let (path, bytes) = (path.clone(), text.clone());
+                    plan.edits.push(FileEdit { path, bytes, mode });
+                }
+                (None, Some(_)) => plan.removed.push(path.clone()),
+                _ => {}
+            }
+        }
+    }
+
+    /// The files of the later apply as its journal has them: with the originals of the earlier one,
+    /// and with those that only the earlier one has written.
+    pub(super) fn merge_files(&self, planned: Vec<SavedFile>) -> Vec<SavedFile> {
+        let mut files = planned;
+        for saved in &mut files {
+            let Some(text) = self.texts.get(&saved.path) else { continue };
+            saved.original = text.as_deref().map(FileBytes::new);
+            if let Some(first) = self.journal.files.iter().find(|it| it.path == saved.path) {
+                (saved.mode, saved.owner) = (first.mode, first.owner);
+            }
+        }
+        for saved in &self.journal.files {
+            if files.iter().all(|it| it.path != saved.path) {
+                let text = self.texts.get(&saved.path).and_then(Option::as_deref);
+                let original = text.map(FileBytes::new);
+                files.push(SavedFile { original, left: None, ..saved.clone() });
+            }
+        }
+        for saved in &mut files {
+            let present = self.present.get(&saved.path).and_then(Option::as_ref);
+            saved.replaced = present.map(|(bytes, _)| FileBytes::new(bytes));
+        }
+        files
+    }
+
+    /// The words that are replaced.
+    pub(super) fn words(&self) -> &[String] {
+        &self.journal.words
+    }
+
+    /// The changes until now.
+    pub(super) fn history(&self) -> Vec<ParameterChange> {
+        self.journal.history.clone()
+    }
+
+    /// Restores what the earlier apply wrote, with its journal.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(super) fn put_back(&self, host: &Host, store: &Store) -> Result<(), BootError> {
+        for (path, present) in &self.present {
+            if read_present(host, path)? == *present {
+                continue;
+            }
+            match present {
+                Some((bytes, attributes)) => host.replace_file(path, bytes, *attributes)?,
+                None => host.erase_file(path)?,
+            }
+        }
+        save_journal(store, &self.journal)
+    }
+}
+
+fn read_present(host: &Host, path: &str) -> Result<PresentFile, BootError> {
+    match host.read_bytes(path) {
+        Ok(bytes) => Ok(Some((bytes, host.access(path)?))),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The loader of this machine with its menu as it was before an earlier apply: without its words.
+///
+/// # Errors
+/// The files of a loader cannot be read or parsed, or the journal is invalid.
+pub fn find_menu(
+    host: &Host,
+    store: &Store,
+) -> Result<Option<(&'static dyn BootLoader, FoundLoader)>, BootError> {
+    let mut menu = loaders::find(host)?;
+    let journal = match read_journal(store) {
+        // A user without the right to read the journal sees the menu as it is.
+        Err(BootError::Access(error)) if error.is_denied() => None,
+        journal => journal?,
+    };
+    if let (Some((_, found)), Some(journal)) = (&mut menu, journal) {
+        remove_words(found, &journal);
+    }
+    Ok(menu)
+}
+
+/// Removes the words of an earlier apply from the entries of a menu.
+fn remove_words(found: &mut FoundLoader, journal: &BootJournal) {
+    let own: Vec<String> =
+        found.entries.iter().filter(|it| it.ours).map(|it| it.version.clone()).collect();
+    for entry in found.entries.iter_mut().filter(|entry| !entry.ours) {
+        let args = match (own.is_empty(), journal.kernels.contains(&entry.version)) {
+            // The words are in entries of ours, and the other entries do not have them.
+            (false, _) => {
+                if own.contains(&entry.version) {
+                    entry.replaced.clone_from(&journal.words);
+                }
+                continue;
+            }
+            (true, has_words) if has_words || found.covers_later => {
+                line::without_front(&entry.args, &journal.words)
+            }
+            (true, _) => continue,
+        };
+        let (before, words) = (&entry.args, journal.words.iter());
+        let removed = words.filter(|word| line::has(before, word) && !line::has(&args, word));
+        entry.replaced = removed.cloned().collect();
+        entry.args = args;
+    }
+}

@@ -1,0 +1,265 @@
+//! Words that replace those of an earlier apply: only they change, undo restores the text before
+//! the first change, and `boot status` has the history.
+
+use super::grub::Machine;
+use super::request_cpus;
+use cpushield::boot::plan::{BootRequest, plan};
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{BootError, BootPlan, FileFate, earlier, loaders, status};
+use cpushield::report::blocks::{terminal_blocks, unpainted};
+use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
+use cpushield::survey::survey;
+use cpushield_linux::InjectedFault;
+
+/// Plans as `boot plan` does: on the menu without the words of an earlier apply.
+fn make_plan(machine: &Machine, asked: &BootRequest) -> BootPlan {
+    let host = machine.host();
+    let menu = earlier::find_menu(&host, &machine.store()).unwrap();
+    plan(&host, &survey(&host, &[]), asked, menu.as_ref()).unwrap()
+}
+
+fn apply(machine: &Machine, cpus: &str, keep_default: bool) -> BootPlan {
+    let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus(cpus) };
+    let plan = make_plan(machine, &asked);
+    let mode = WriteMode { keep_default, ..WriteMode::default() };
+    let written = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
+    assert!(!written.files.is_empty());
+    plan
+}
+
+/// The words of the first and of the second apply.
+const FIRST: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";
+const SECOND: &str = "nohz_full=3 rcu_nocbs=3 irqaffinity=0-2";
+
+const LABELS: &str = "default l1\nlabel l0\n\tlinux /vmlinuz-6.1.0-rt\n\tappend root=/dev/sda1 ro\n\
+                      label l1\n\tlinux /vmlinuz-6.1.0\n\tappend ro\n";
+
+fn make_extlinux_machine() -> Machine {
+    let machine = Machine::without_loader();
+    machine.write("boot/extlinux/extlinux.conf", LABELS);
+    machine
+}
+
+fn make_bls_machine() -> Machine {
+    let machine = Machine::without_loader();
+    for version in ["6.9.1", "6.12.1-rt"] {
+        let text =
+            format!("title F ({version})\nlinux /vmlinuz-{version}\noptions root=UUID=a ro\n");
+        machine.write(&format!("boot/loader/entries/m-{version}.conf"), &text);
+    }
+    machine.write("etc/kernel/install.d/README", "");
+    machine.program("usr/bin/kernel-install");
+    machine
+}
+
+fn make_raspberry_pi() -> Machine {
+    let machine = Machine::without_loader();
+    machine.write("boot/firmware/config.txt", "arm_64bit=1\n");
+    machine.write("boot/firmware/cmdline.txt", "root=PARTUUID=1 rootwait\n");
+    machine
+}
+
+pub const MACHINES: [(&str, fn() -> Machine); 4] = [
+    ("grub", Machine::debian),
+    ("bls", make_bls_machine),
+    ("extlinux", make_extlinux_machine),
+    ("raspberry-pi", make_raspberry_pi),
+];
+
+/// The command lines of the entries of the kernel that gets the words.
+fn command_lines(machine: &Machine) -> Vec<String> {
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    found.entries.iter().filter(|it| it.version.contains("-rt")).map(|it| it.args.clone()).collect()
+}
+
+#[test]
+fn a_second_apply_changes_only_the_words_and_undo_restores_the_first_text() {
+    for (name, make) in MACHINES {
+        let alone = make();
+        apply(&alone, "3", false);
+        let machine = make();
+        let before = machine.files();
+        apply(&machine, "2-3", false);
+        assert!(command_lines(&machine).iter().any(|it| it.contains(FIRST)), "{name}");
+        let again = apply(&machine, "3", false);
+        // Nothing shows that there was another list.
+        let files = |machine: &Machine| {
+            let files = machine.files().into_iter();
+            let root = machine.path("");
+            let inside = files.map(|(path, it)| (path.strip_prefix(&root).unwrap().to_owned(), it));
+            inside.collect::<Vec<_>>()
+        };
+        assert_eq!(files(&machine), files(&alone), "{name}");
+        assert!(again.parameters.iter().all(|it| !it.already), "{name}");
+        // The plan shows the change as a diff.
+        let [change] = &again.entries[..] else { panic!("{name}: {:#?}", again.entries) };
+        assert_eq!(change.removed.join(" "), FIRST, "{name}");
+        assert_eq!(change.added.join(" "), SECOND, "{name}");
+        // GRUB's script puts the words elsewhere in the line.
+        let line = format!("{SECOND} {}", change.kept);
+        let lines = command_lines(&machine);
+        assert!(name == "grub" || lines.contains(&line), "{name}: {lines:?}");
+        assert_eq!(change.is_copied, name == "grub");
+        let text = terminal_blocks(&boot_plan_blocks(&again), 60, &unpainted);
+        let kept = &change.kept;
+        assert!(text.contains(&format!("    - {FIRST}\n    + {SECOND}\n      {kept}\n")), "{text}");
+        let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+        assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
+        assert_eq!(before, machine.files(), "{name}");
+    }
+}
+
+#[test]
+fn the_history_has_every_change_and_ends_with_undo() {
+    let machine = Machine::debian();
+    let read = || status::status(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(read().history, []);
+    apply(&machine, "2-3", false);
+    apply(&machine, "3", false);
+    // The same words again are no change.
+    let plan = make_plan(
+        &machine,
+        &BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") },
+    );
+    let store = machine.store();
+    let same = write::write(&machine.host(), &store, &plan, &WriteMode::default()).unwrap();
+    assert!(same.files.is_empty() && same.replaced.is_empty());
+    let history = read().history;
+    let words = |words: &[String]| words.join(" ");
+    let changes: Vec<_> = history.iter().map(|it| (words(&it.before), words(&it.after))).collect();
+    assert_eq!(changes, [(String::new(), FIRST.to_owned()), (FIRST.to_owned(), SECOND.to_owned())]);
+    for change in &history {
+        assert_eq!(change.kernels, ["6.12.9-rt-amd64"]);
+        assert_eq!(change.files, ["/etc/grub.d/07_cpushield", "/boot/grub/grub.cfg"]);
+        assert!(change.at_s > 1_700_000_000);
+    }
+    let text = terminal_blocks(&boot_status_blocks(&read()), usize::MAX, &unpainted);
+    assert!(text.contains(&format!("UTC: {FIRST} → {SECOND}\n")), "{text}");
+    let json = serde_json::to_value(read()).unwrap();
+    assert_eq!(json["history"][1]["after"][0], "nohz_full=3");
+    write::undo(&machine.host(), &store).unwrap().unwrap();
+    assert_eq!(read().history, []);
+}
+
+#[test]
+fn entries_that_keep_the_default_are_replaced_too() {
+    for (name, make) in MACHINES {
+        for (first, second) in [(false, true), (true, false), (true, true)] {
+            let machine = make();
+            let before = machine.files();
+            apply(&machine, "2-3", first);
+            apply(&machine, "3", second);
+            let changed = machine.files();
+            let texts: String = changed
+                .iter()
+                .filter(|(path, it)| before.get(*path) != Some(it))
+                .map(|(_, (_, bytes))| String::from_utf8_lossy(bytes).into_owned())
+                .collect();
+            assert!(texts.contains(SECOND) && !texts.contains("2-3"), "{name}: {texts}");
+            write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+            assert_eq!(before, machine.files(), "{name} {first} {second}");
+        }
+    }
+}
+
+#[test]
+fn a_second_apply_killed_or_refused_at_any_write_loses_nothing() {
+    for (name, make) in MACHINES {
+        let machine = make();
+        apply(&machine, "2-3", false);
+        let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") };
+        let host = machine.host();
+        let plan = make_plan(&machine, &asked);
+        write::write(&host, &machine.store(), &plan, &WriteMode::default()).unwrap();
+        let count = host.writes();
+        assert!(count >= 1, "{name}");
+        for at in 0..count {
+            let machine = make();
+            let before = machine.files();
+            apply(&machine, "2-3", false);
+            let (between, store) = (machine.files(), machine.store());
+            // A refusal restores what the first apply wrote.
+            let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
+            let error = write::write(&refused, &store, &plan, &WriteMode::default()).unwrap_err();
+            assert!(matches!(error, BootError::Failed { undone: None, .. }), "{name}: {error}");
+            assert_eq!(between, machine.files(), "{name}: refused at write {at}");
+            let seen = status::status(&machine.host(), &store).unwrap();
+            assert_eq!((seen.differs.len(), seen.history.len()), (1, 1), "{seen:#?}");
+            // After a kill the menu is whole, and undo restores the first text.
+            let killed = machine.host().failing(InjectedFault::Stop { at });
+            let error = write::write(&killed, &store, &plan, &WriteMode::default()).unwrap_err();
+            assert!(matches!(error, BootError::Killed), "{name}: {error}");
+            loaders::find(&machine.host()).unwrap().unwrap();
+            let undone = write::undo(&machine.host(), &store).unwrap().unwrap();
+            assert_eq!(undone.notes, [], "{name}: killed at write {at}");
+            assert_eq!(before, machine.files(), "{name}: killed at write {at}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_another_program_between_two_applies_stays() {
+    let machine = make_extlinux_machine();
+    let path = "boot/extlinux/extlinux.conf";
+    apply(&machine, "2-3", false);
+    machine.write(path, &machine.read(path).replace("ro\n", "ro theirs\n"));
+    apply(&machine, "3", false);
+    let theirs = LABELS.replace("ro\n", "ro theirs\n");
+    assert_eq!(machine.read(path), theirs.replacen("append ", &format!("append {SECOND} "), 1));
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(machine.read(path), theirs);
+    // A kernel was installed in between.
+    let machine = Machine::debian();
+    apply(&machine, "2-3", false);
+    machine.install("6.13.1-rt-amd64", true);
+    machine.update_grub();
+    apply(&machine, "3", false);
+    let own: Vec<String> =
+        command_lines(&machine).into_iter().filter(|it| it.contains("nohz_full")).collect();
+    assert!(own.len() == 2 && own.iter().all(|it| it.contains(SECOND)), "{own:?}");
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    let bare = machine.read("boot/grub/grub.cfg");
+    machine.update_grub();
+    assert_eq!(bare, machine.read("boot/grub/grub.cfg"));
+}
+
+#[test]
+fn a_kernel_that_is_no_longer_chosen_loses_the_words() {
+    let machine = make_bls_machine();
+    let before = machine.files();
+    let all = BootRequest { kernels: Some("*".to_owned()), ..request_cpus("2-3") };
+    let plan = make_plan(&machine, &all);
+    let store = machine.store();
+    write::write(&machine.host(), &store, &plan, &WriteMode::default()).unwrap();
+    assert!(machine.read("boot/loader/entries/m-6.9.1.conf").contains(FIRST));
+    apply(&machine, "3", false);
+    let other = machine.read("boot/loader/entries/m-6.9.1.conf");
+    assert!(other.contains("options root=UUID=a ro"), "{other}");
+    write::undo(&machine.host(), &store).unwrap().unwrap();
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn a_trial_does_not_replace_and_is_not_replaced() {
+    let machine = Machine::debian();
+    apply(&machine, "2-3", false);
+    let between = machine.files();
+    let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") };
+    let plan = make_plan(&machine, &asked);
+    let mode = WriteMode { trial: true, ..WriteMode::default() };
+    let error = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap_err();
+    assert!(matches!(error, BootError::Active { .. }), "{error}");
+    assert_eq!(between, machine.files());
+}
+
+#[test]
+fn the_report_names_the_words_that_were_replaced() {
+    let machine = Machine::debian();
+    apply(&machine, "2-3", false);
+    let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") };
+    let plan = make_plan(&machine, &asked);
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    let text = terminal_blocks(&boot_written_blocks(&written), usize::MAX, &unpainted);
+    assert!(text.contains(&format!("Written: {SECOND}\n  instead of: {FIRST}\n")), "{text}");
+}
