@@ -6,7 +6,7 @@ use cpushield::experiment::journal::{
 };
 use cpushield::experiment::{
     BootMismatch, ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep,
-    MissingReason, RebootPermission, Schedule, make_schedule, run_remaining, stop,
+    MissingReason, RebootPermission, RowCpus, Schedule, make_schedule, run_remaining, stop,
 };
 use cpushield::latency::{
     LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
@@ -223,11 +223,16 @@ impl Drop for Scratch {
     }
 }
 
+/// The CPUs of the four rows.
+fn row_cpus() -> Vec<RowCpus> {
+    vec![RowCpus { shielded: CpuSet::single(3), measured: CpuSet::single(3) }; 4]
+}
+
 fn begin(store: &ExperimentStore) -> Schedule {
     let matrix = Matrix::parse(MATRIX, "m.toml").unwrap();
     store.clear(64).unwrap();
     store
-        .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::single(3), 1))
+        .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), row_cpus(), 1))
         .unwrap();
     make_schedule(&matrix, RebootPermission::Granted)
 }

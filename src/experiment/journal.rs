@@ -2,9 +2,9 @@
 //! the experiment can be resumed after a kill, a crash or a power failure. Each measurement has a
 //! file next to it.
 
-use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission};
+use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission, RowCpus};
 use crate::latency::LatencyMeasurement;
-use cpushield_linux::{CpuSet, Error, Store};
+use cpushield_linux::{Error, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,10 +35,8 @@ pub struct ExperimentJournal {
     pub reboot: RebootPermission,
     /// The file for the results, as an absolute path; `None` when none was requested.
     pub output: Option<String>,
-    /// CPUs that are measured.
-    pub cpus: CpuSet,
-    /// CPUs of the shield in rows that have one, with the siblings that stay idle.
-    pub shielded: CpuSet,
+    /// The CPUs of each row.
+    pub row_cpus: Vec<RowCpus>,
     /// When it started, in seconds since 1970.
     pub began_s: u64,
     /// When it ended; `None` until then.
@@ -157,7 +155,12 @@ impl From<Error> for ExperimentJournalError {
 impl ExperimentJournal {
     /// The journal of an experiment that starts.
     #[must_use]
-    pub fn new(file: String, matrix: String, cpus: CpuSet, began_s: u64) -> ExperimentJournal {
+    pub fn new(
+        file: String,
+        matrix: String,
+        row_cpus: Vec<RowCpus>,
+        began_s: u64,
+    ) -> ExperimentJournal {
         ExperimentJournal {
             journal: MARK.to_owned(),
             schema: SCHEMA,
@@ -166,8 +169,7 @@ impl ExperimentJournal {
             matrix,
             reboot: RebootPermission::Denied,
             output: None,
-            shielded: cpus.clone(),
-            cpus,
+            row_cpus,
             began_s,
             ended_s: None,
             setup: ExperimentSetup::default(),
@@ -179,12 +181,14 @@ impl ExperimentJournal {
         }
     }
 
-    /// Parses its matrix.
+    /// Parses its matrix, and gives each row its CPUs.
     ///
     /// # Errors
     /// The text is not a matrix.
     pub fn parse_matrix(&self) -> Result<Matrix, MatrixError> {
-        Matrix::parse(&self.matrix, &self.file)
+        let mut matrix = Matrix::parse(&self.matrix, &self.file)?;
+        matrix.assign_cpus(&self.row_cpus);
+        Ok(matrix)
     }
 }
 

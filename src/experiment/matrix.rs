@@ -1,7 +1,7 @@
 //! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. An
 //! error names the file, the line, the column and what was expected.
 
-use super::{ExperimentColumn, ExperimentRow};
+use super::{ExperimentColumn, ExperimentRow, RowIsolation};
 use crate::boot::line;
 use crate::latency::instruments;
 use crate::load;
@@ -11,7 +11,7 @@ use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::latency_stats::LIMITS;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -34,7 +34,8 @@ const PERIOD_NS: u64 = 1_000_000;
 pub struct Matrix {
     /// Its name.
     pub name: String,
-    /// The CPUs to measure (`N` is the last one); `None` for those that a shield would choose.
+    /// The CPUs of rows without a list of their own (`N` is the last one); `None` for those that a
+    /// shield would choose.
     pub cpus: Option<String>,
     /// How often each cell is measured.
     pub repeats: usize,
@@ -51,8 +52,29 @@ pub struct Matrix {
     pub half_core: bool,
     /// The configurations.
     pub rows: Vec<ExperimentRow>,
+    /// The places of the rows in the file, in the same order.
+    pub places: Vec<RowPlace>,
     /// The measurements.
     pub columns: Vec<ExperimentColumn>,
+}
+
+/// The CPUs of a row.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowCpus {
+    /// CPUs of its shield, with the siblings that stay idle.
+    pub shielded: CpuSet,
+    /// CPUs that are measured.
+    pub measured: CpuSet,
+}
+
+/// Where the file describes a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowPlace {
+    /// The line of its table, from 1.
+    pub line: usize,
+    /// Its own list of CPUs (`N` is the last one), with its line; `None` without one.
+    pub cpus: Option<(String, usize)>,
 }
 
 /// Why a matrix file is refused.
@@ -100,6 +122,7 @@ struct MatrixText {
 #[serde(deny_unknown_fields)]
 struct RowText {
     name: Spanned<String>,
+    cpus: Option<Spanned<String>>,
     #[serde(default)]
     shield: bool,
     #[serde(default)]
@@ -134,12 +157,29 @@ impl Matrix {
     pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
         let parsed = toml::from_str::<MatrixText>(text)
             .map_err(|error| (error.span(), translate_toml_message(error.message())))
-            .and_then(|raw| check_matrix(raw, file));
+            .and_then(|raw| check_matrix(raw, text, file));
         parsed.map_err(|(span, why)| MatrixError {
             file: file.to_owned(),
             place: span.map(|span| find_line_and_column(text, span.start)),
             why,
         })
+    }
+
+    /// Whether the file or one of its rows names CPUs.
+    #[must_use]
+    pub fn names_cpus(&self) -> bool {
+        self.cpus.is_some() || self.places.iter().any(|place| place.cpus.is_some())
+    }
+
+    /// Gives each row its CPUs, and fills them into its kernel parameters.
+    pub fn assign_cpus(&mut self, assigned: &[RowCpus]) {
+        for (row, cpus) in self.rows.iter_mut().zip(assigned) {
+            row.cpus = cpus.measured.clone();
+            let list = cpus.shielded.to_string();
+            for parameter in &mut row.boot {
+                *parameter = parameter.replace(CPUS, &list);
+            }
+        }
     }
 
     /// Whether a row has kernel parameters, so that it needs a reboot.
@@ -161,13 +201,9 @@ fn is_off_by_default(tunable: &str, workload: Workload) -> bool {
     tunables::named(tunable).is_some_and(|tunable| tunable.optional(workload).is_some())
 }
 
-fn check_matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
-    if let Some(list) = &raw.cpus {
-        let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
-        if cpus.map_err(|e| fault_at(list, e.to_string()))?.is_empty() {
-            return Err(fault_at(list, "expected at least one CPU".to_owned()));
-        }
-    }
+fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, MatrixFault> {
+    let row_lists = raw.row.iter().filter_map(|row| row.get_ref().cpus.as_ref());
+    raw.cpus.iter().chain(row_lists).try_for_each(check_cpu_list)?;
     let repeats = check_number(raw.repeats.as_ref(), REPEATS, COUNT_MAX, "repeats")?;
     let boots = check_number(raw.boots.as_ref(), repeats, repeats, "boots")?;
     let span_ns = raw.time.as_ref().map_or(Ok(10_000_000_000), parse_time)?;
@@ -190,7 +226,8 @@ fn check_matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
     }
     check_unique(raw.row.iter().map(|row| &row.get_ref().name))?;
     check_unique(raw.column.iter().map(|column| &column.get_ref().name))?;
-    check_rows_differ(&rows, &raw)?;
+    check_rows_differ(&rows, &raw, text)?;
+    let places = raw.row.iter().map(|row| find_row_place(row, text)).collect();
     Ok(Matrix {
         name,
         cpus: raw.cpus.map(Spanned::into_inner),
@@ -201,20 +238,45 @@ fn check_matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
         workload: raw.workload,
         half_core: raw.half_core,
         rows,
+        places,
         columns,
     })
 }
 
+fn check_cpu_list(list: &Spanned<String>) -> Result<(), MatrixFault> {
+    match CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)) {
+        Ok(cpus) if cpus.is_empty() => Err(fault_at(list, "expected at least one CPU".to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(fault_at(list, error.to_string())),
+    }
+}
+
+fn find_row_place(row: &Spanned<RowText>, text: &str) -> RowPlace {
+    let cpus = row
+        .get_ref()
+        .cpus
+        .as_ref()
+        .map(|list| (list.get_ref().clone(), find_line_and_column(text, list.span().start).0));
+    RowPlace { line: find_line_and_column(text, row.span().start).0, cpus }
+}
+
 /// Checks that no two rows have the same configuration.
-fn check_rows_differ(rows: &[ExperimentRow], raw: &MatrixText) -> Result<(), MatrixFault> {
-    let mut earlier: Vec<(&str, ExperimentRow)> = Vec::new();
-    for (row, text) in rows.iter().zip(&raw.row) {
-        let normal = normalize_row(row, raw.workload);
-        if let Some((other, _)) = earlier.iter().find(|(_, other)| *other == normal) {
-            let why = format!("row {:?} is the same as row {other:?}", row.name);
-            return Err((Some(text.span()), why));
+fn check_rows_differ(
+    rows: &[ExperimentRow],
+    raw: &MatrixText,
+    text: &str,
+) -> Result<(), MatrixFault> {
+    let mut earlier: Vec<(&str, usize, (ExperimentRow, Option<&String>))> = Vec::new();
+    for (row, table) in rows.iter().zip(&raw.row) {
+        // Without a list of its own, a row has the CPUs of the whole file.
+        let cpus = table.get_ref().cpus.as_ref().or(raw.cpus.as_ref()).map(Spanned::get_ref);
+        let normal = (normalize_row(row, raw.workload), cpus);
+        if let Some((other, line, _)) = earlier.iter().find(|(.., other)| *other == normal) {
+            let why = format!("row {:?} is the same as row {other:?} of line {line}", row.name);
+            return Err((Some(table.span()), why));
         }
-        earlier.push((&row.name, normal));
+        let (line, _) = find_line_and_column(text, table.span().start);
+        earlier.push((&row.name, line, normal));
     }
     Ok(())
 }
@@ -312,9 +374,11 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     }
     Ok(ExperimentRow {
         name,
+        cpus: CpuSet::new(),
         shield: text.shield,
         tunables: text.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on)).collect(),
         boot: text.boot.iter().map(|word| word.get_ref().clone()).collect(),
+        isolation: RowIsolation::Unchecked,
         missing: None,
     })
 }
@@ -399,6 +463,7 @@ tunables = { watchdog = false }
 
 [[row]]
 name = "nohz_full"
+cpus = "1"
 shield = true
 boot = ["nohz_full={cpus}", "nohlt"]
 
@@ -417,9 +482,11 @@ instrument = "spin"
     fn shielded_row(name: &str) -> ExperimentRow {
         ExperimentRow {
             name: name.to_owned(),
+            cpus: CpuSet::new(),
             shield: true,
             tunables: BTreeMap::new(),
             boot: Vec::new(),
+            isolation: RowIsolation::Unchecked,
             missing: None,
         }
     }
@@ -457,6 +524,11 @@ instrument = "spin"
                     boot: vec!["nohz_full={cpus}".to_owned(), "nohlt".to_owned()],
                     ..shielded_row("nohz_full")
                 },
+            ],
+            places: vec![
+                RowPlace { line: 10, cpus: None },
+                RowPlace { line: 13, cpus: None },
+                RowPlace { line: 18, cpus: Some(("1".to_owned(), 20)) },
             ],
             columns: vec![
                 timer_column("LinuxCNC"),
@@ -505,15 +577,21 @@ instrument = "spin"
             (format!("{row}[[row]]\nname = \"a\"\n{column}"), "m.toml:4:8: \"a\" is the name of"),
             (
                 format!("{row}[[row]]\nname = \"b\"\n{column}"),
-                "m.toml:3:1: row \"b\" is the same as row \"a\"",
+                "m.toml:3:1: row \"b\" is the same as row \"a\" of line 1",
             ),
             (
                 format!(
                     "{row}shield = true\n[[row]]\nname = \"b\"\nshield = true\n\
                      tunables = {{ cpu-idle = false }}\n{column}"
                 ),
-                "m.toml:4:1: row \"b\" is the same as row \"a\"",
+                "m.toml:4:1: row \"b\" is the same as row \"a\" of line 1",
             ),
+            (
+                format!("cpus = \"3\"\n{row}[[row]]\nname = \"b\"\ncpus = \"3\"\n{column}"),
+                "m.toml:4:1: row \"b\" is the same as row \"a\" of line 2",
+            ),
+            (format!("{row}cpus = \"1-\"\n{column}"), "m.toml:3:8: \"1-\" is not a CPU list"),
+            (format!("{row}cpus = \"\"\n{column}"), "m.toml:3:8: expected at least one CPU"),
             (
                 format!("{row}tunables = {{ thp = false }}\n{column}"),
                 "m.toml:3:14: tunables belong to a shield; expected shield = true",

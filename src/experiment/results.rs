@@ -4,7 +4,7 @@ use super::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore, StepEn
 use super::judge::judge;
 use super::{
     Experiment, ExperimentCell, ExperimentNote, ExperimentRow, ExperimentState, Matrix,
-    MissedRepetition, MissingReason, SCHEMA, Schedule, make_schedule, summarize,
+    MissedRepetition, MissingReason, RowIsolation, SCHEMA, Schedule, make_schedule, summarize,
 };
 
 /// Collects the results of an experiment so far.
@@ -20,6 +20,7 @@ pub fn collect_results(
         .map(|(row, column)| collect_cell((row, column), journal, &schedule, store))
         .collect();
     let rows = matrix.rows.iter().enumerate().map(|(index, row)| ExperimentRow {
+        isolation: judge_isolation(index, row, &cells),
         missing: find_missing_reason(index, row, journal, &cells),
         ..row.clone()
     });
@@ -34,7 +35,7 @@ pub fn collect_results(
         },
         began_s: journal.began_s,
         ended_s: journal.ended_s,
-        cpus: journal.cpus.clone(),
+        cpus: matrix.rows.iter().flat_map(|row| row.cpus.iter()).collect(),
         span_ns: matrix.span_ns,
         warmup_ns: matrix.warmup_ns,
         repeats: matrix.repeats,
@@ -49,6 +50,11 @@ pub fn collect_results(
     };
     judge(&mut experiment);
     experiment
+}
+
+fn judge_isolation(index: usize, row: &ExperimentRow, cells: &[ExperimentCell]) -> RowIsolation {
+    let cells = cells.iter().filter(|cell| cell.row == index);
+    RowIsolation::judge(row, cells.flat_map(|cell| &cell.runs))
 }
 
 /// Why a row was not measured, or not completely; `None` when nothing is missing.

@@ -102,8 +102,8 @@ pub(super) fn find_timer_migration(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::ThreadSpec;
     use crate::latency::instruments::named;
+    use crate::latency::{IsolationChecking, ThreadSpec};
     use crate::load;
     use cpushield_linux::{SchedPolicy, Store};
     use std::time::Duration;
@@ -128,6 +128,7 @@ mod tests {
             load: load::LoadRequest::none(),
             force: false,
             why: false,
+            isolation: IsolationChecking::Unchecked,
             progress: &|_| {},
             autosave: None,
             stop: &|| false,

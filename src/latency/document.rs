@@ -2,7 +2,7 @@
 
 use super::duration::exact_duration;
 use super::histogram::counts;
-use super::{LatencyDoubt, LatencyNote, ShieldBreach, ThreadDoubt};
+use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use crate::load::LoadDone;
 use cpushield_linux::CpuSet;
@@ -261,6 +261,9 @@ pub struct MeasuredIsolation {
     /// CPUs whose tick the kernel can stop (`/sys/devices/system/cpu/nohz_full`).
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub nohz_full: Option<CpuSet>,
+    /// What three witnesses showed before the measurement; `None` when they were not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<IsolationCheck>,
 }
 
 /// The measured machine. Without it, figures cannot be compared.
@@ -282,6 +285,16 @@ pub struct MeasuredSetting {
     pub boot: Option<String>,
     /// The processor's name.
     pub processor: Option<String>,
+    /// Its memory in KiB (`MemTotal` of `/proc/meminfo`); `None` when it cannot be read.
+    #[serde(default)]
+    pub memory_kib: Option<u64>,
+    /// The power management of the measured CPUs.
+    #[serde(default)]
+    pub power: MeasuredPower,
+    /// The time that a hypervisor took from the measured CPUs during the measurement, in
+    /// nanoseconds (`/proc/stat`, exact to 10 ms); `None` when it cannot be read.
+    #[serde(default)]
+    pub steal_ns: Option<u64>,
     /// Online CPUs.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub online: CpuSet,

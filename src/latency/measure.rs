@@ -8,6 +8,7 @@ use super::empty_document::empty_document;
 use super::histogram;
 use super::measurement_process::{LONG_PERIOD, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureProgress, MeasureRequest};
+use super::power::read_steal_ns;
 use super::sample_source::{SampleSource, SeriesLabel};
 use super::trace_witness::TraceWitness;
 use super::{
@@ -53,13 +54,14 @@ pub fn measure(
     let machine = survey_with_shield(host, &[], &request.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let placements = placements(request);
+    // The check of the isolation keeps the other CPUs busy, so it ends before the load begins.
+    let nohz_full = machine.isolation.nohz_full.clone();
+    let empty_document = empty_document(host, request, machine, migration);
     let mut load = LoadGenerator::start(&request.load)?;
     let mut witness = TraceWitness::arm(host, request);
     let mut source = SampleSource::start(host, request, &placements)?;
     let rows = source.rows().to_vec();
     witness.start(&rows);
-    let nohz_full = machine.isolation.nohz_full.clone();
-    let empty_document = empty_document(request, machine, migration);
     let mut run = MeasurementRun::new(host, request, &rows, empty_document);
     run.notes = find_sharing_notes(request, &online);
     run.notes.extend(source.notes());
@@ -79,8 +81,12 @@ pub fn measure(
         run.wait_until(&source, &mut witness, from_ns);
         load.start_counting(host);
         let after_warmup = environment::take(host);
+        let stolen_before = read_steal_ns(host, &request.cpus);
         let stopped = run.watch(&source, &mut witness, from_ns);
         load.stop_counting(host);
+        run.empty_document.setting.steal_ns = stolen_before
+            .zip(read_steal_ns(host, &request.cpus))
+            .map(|(before, after)| after.saturating_sub(before));
         let moved = run.thread_state_doubts();
         run.notes.extend(request.instrument.notes(host, &request.cpus));
         let end_ns = monotonic_ns();

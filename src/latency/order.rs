@@ -15,6 +15,15 @@ pub struct ThreadSpec {
     pub policy: SchedPolicy,
 }
 
+/// Whether the isolation of the CPUs is checked before the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsolationChecking {
+    /// It is checked, which keeps the other CPUs busy for a second.
+    Checked,
+    /// It is not checked.
+    Unchecked,
+}
+
 /// What to measure, and how.
 pub struct MeasureRequest<'a> {
     /// The instrument.
@@ -44,6 +53,8 @@ pub struct MeasureRequest<'a> {
     pub force: bool,
     /// Trace the kernel to show what ran during the worst latencies.
     pub why: bool,
+    /// Whether three witnesses check the isolation of the CPUs before the measurement.
+    pub isolation: IsolationChecking,
     /// Called with the progress several times a second.
     pub progress: &'a dyn Fn(MeasureProgress),
     /// Called once a second with the document so far, to save it.

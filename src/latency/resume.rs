@@ -120,6 +120,8 @@ pub fn join_parts(
         (Some(a), Some(b)) => Some(a && b),
         _ => None,
     };
+    let stolen = before.setting.steal_ns.zip(part.setting.steal_ns);
+    whole.setting.steal_ns = stolen.map(|(before, part)| before.saturating_add(part));
     whole.doubts = union(&before.doubts, &part.doubts);
     whole.notes = union(&before.notes, &whole.notes);
     let lost = before.unfinished.then_some(LostPart::LastSecond);

@@ -9,7 +9,7 @@ use super::limits::{limit_block, limit_row};
 use super::table::span;
 use super::verdict::describe_remedy;
 use crate::documents::evidence::{Gate, TimeBreakdown, TimeShare};
-use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
+use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency, memory_size};
 
 /// How many of the longest latencies of each run are shown.
 const LONGEST_MAX: usize = 5;
@@ -168,7 +168,7 @@ pub fn describe_thread(series: &ThreadSeries) -> String {
 
 fn threads(runs: &[LatencyRun<'_>]) -> Table {
     let mut columns = ["run", "thread", "policy"].map(TableColumn::words).to_vec();
-    let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "least", "max jitter"];
+    let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "average", "least", "max jitter"];
     columns.extend(names.map(TableColumn::numbers));
     columns.extend(["samples", "missed"].map(TableColumn::numbers));
     let mut rows = Vec::new();
@@ -184,7 +184,8 @@ fn threads(runs: &[LatencyRun<'_>]) -> Table {
             row.push(TableCell::new(series.policy.replace("SCHED_", "")));
             row.push(worst);
             row.extend([99.99, 99.9, 99.0, 50.0].map(|p| span_cell(series.percentile(p))));
-            row.extend([span_cell(series.min_ns), span_cell(series.jitter_ns)]);
+            row.extend([span_cell(series.mean_ns), span_cell(series.min_ns)]);
+            row.push(span_cell(series.jitter_ns));
             row.extend([TableCell::new(words::grouped(series.samples)), missed]);
             rows.push(row);
         }
@@ -384,7 +385,7 @@ type ConditionRow = (&'static str, fn(&LatencyMeasurement) -> TableCell);
 /// The isolation, the clock and the machine of each run. Figures can only be compared when the
 /// machine that they were measured on is known.
 fn conditions(runs: &[LatencyRun<'_>]) -> Table {
-    let facts: [ConditionRow; 11] = [
+    let facts: [ConditionRow; 16] = [
         ("shield", shield),
         ("isolated at boot", |latency| TableCell::cpus(latency.isolation.isolated.as_ref())),
         ("nohz_full", |latency| TableCell::cpus(latency.isolation.nohz_full.as_ref())),
@@ -397,6 +398,11 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
         ("guest of", |latency| {
             TableCell::new(latency.setting.hypervisor.as_deref().unwrap_or("no"))
         }),
+        ("memory", |latency| TableCell::known(latency.setting.memory_kib.map(memory_size))),
+        ("governor", |latency| TableCell::new(latency.setting.power.governor_text())),
+        ("turbo", |latency| TableCell::yes_or_no(latency.setting.power.turbo)),
+        ("idle states", |latency| TableCell::new(latency.setting.power.idle_text())),
+        ("stolen time", |latency| TableCell::known(latency.setting.steal_ns.map(span))),
         ("timers may move", |latency| TableCell::yes_or_no(latency.setting.timer_migration)),
     ];
     let rows = facts.into_iter().map(|(name, fact)| {

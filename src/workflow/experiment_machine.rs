@@ -10,15 +10,14 @@ use crate::apply::{self, ApplyError};
 use crate::boot::loaders::EntryPosition;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
 use crate::change::Outcome;
-use crate::experiment::matrix::CPUS;
 use crate::experiment::{
     BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix,
-    MeasurementStep, Schedule, unit,
+    MeasurementStep, RowCpus, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, LatencyError, LatencyMeasurement, LatencyNote, MeasureProgress, MeasureRequest,
-    ThreadSpec, instruments,
+    self, IsolationChecking, LatencyError, LatencyMeasurement, LatencyNote, MeasureProgress,
+    MeasureRequest, ThreadSpec, instruments,
 };
 use crate::plan::{Plan, plan};
 use crate::policy::ShieldRequest;
@@ -40,40 +39,40 @@ pub struct LiveExperimentMachine<'a> {
     pub work: &'a WorkContext<'a>,
     pub matrix: &'a Matrix,
     pub schedule: &'a Schedule,
-    /// CPUs of the shield in rows that have one.
-    pub shielded: CpuSet,
-    /// CPUs that are measured.
-    pub cpus: CpuSet,
+    /// The CPUs of each row.
+    pub row_cpus: Vec<RowCpus>,
     /// The kernel command line when the experiment began.
     pub home: Option<String>,
 }
 
+/// The shield that a row requests of the running kernel.
+pub fn request_for_row(
+    matrix: &Matrix,
+    row: &ExperimentRow,
+    cpus: Option<CpuSet>,
+) -> ShieldRequest {
+    ShieldRequest {
+        name: EXPERIMENT_SHIELD.to_owned(),
+        cpus,
+        half_core: matrix.half_core,
+        workload: matrix.workload,
+        tunables: row.tunables.clone(),
+        ..ShieldRequest::default()
+    }
+}
+
+/// A row with its CPUs, and a column.
+#[derive(Clone, Copy)]
+struct MeasuredCell<'a> {
+    row: &'a ExperimentRow,
+    column: &'a ExperimentColumn,
+    cpus: &'a RowCpus,
+}
+
 impl LiveExperimentMachine<'_> {
-    /// The shield that a row requests of the running kernel.
-    pub fn request_for_row(
-        matrix: &Matrix,
-        row: &ExperimentRow,
-        cpus: Option<CpuSet>,
-    ) -> ShieldRequest {
-        ShieldRequest {
-            name: EXPERIMENT_SHIELD.to_owned(),
-            cpus,
-            half_core: matrix.half_core,
-            workload: matrix.workload,
-            tunables: row.tunables.clone(),
-            ..ShieldRequest::default()
-        }
-    }
-
-    /// The parameters of a boot, with the shielded CPUs filled in.
-    fn parameters(&self, parameters: &[String]) -> Vec<String> {
-        let cpus = self.shielded.to_string();
-        parameters.iter().map(|parameter| parameter.replace(CPUS, &cpus)).collect()
-    }
-
     /// Checks that the boot loader can be given these parameters, without writing anything.
     pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
-        let plan = self.boot_plan(&self.parameters(parameters))?;
+        let plan = self.boot_plan(parameters)?;
         write::preview(&self.work.host, &plan, EntryPosition::Last).map(drop)
     }
 
@@ -88,20 +87,18 @@ impl LiveExperimentMachine<'_> {
 
     /// Measures a column in the shield of a row.
     fn measure_shielded(
-        &mut self,
-        row: &ExperimentRow,
-        column: &ExperimentColumn,
+        &self,
+        cell: MeasuredCell<'_>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let machine = survey(&self.work.host, &tunables::reads());
-        let request =
-            LiveExperimentMachine::request_for_row(self.matrix, row, Some(self.shielded.clone()));
+        let request = request_for_row(self.matrix, cell.row, Some(cell.cpus.shielded.clone()));
         let plan = plan(&machine, &request)
             .map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
         let rest = machine.topology.online.difference(&plan.shield.cpus);
         let _aside = step_aside(&self.work.host, &rest)?;
         let watchdog = UndoWatchdog::start(self.work)?;
         let origin = PlanOrigin { machine: &machine, request: &request };
-        let latency = self.apply_and_measure(plan, &origin, row, column);
+        let latency = self.apply_and_measure(plan, &origin, cell);
         // When this process ends, the watchdog undoes what could not be undone here.
         match &latency {
             Err(MachineTrouble::Machine(_)) => drop(watchdog),
@@ -114,15 +111,14 @@ impl LiveExperimentMachine<'_> {
         &self,
         plan: Plan,
         origin: &PlanOrigin<'_>,
-        row: &ExperimentRow,
-        column: &ExperimentColumn,
+        cell: MeasuredCell<'_>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let (applied, plan) =
             apply_or_fall_back(&self.work.host, &self.work.store, plan, Some(origin), &mut |_| {})
                 .map_err(classify_apply_error)?;
         warn_of_nohz_full(self.work);
         let place = ShieldPlacement::new(&self.work.host, &plan);
-        let latency = self.measure_cell(row, column, Some(place));
+        let latency = self.measure_cell(cell, Some(place));
         // Take the shield down first, even if the measurement failed.
         let undone = apply::undo(&self.work.host, &self.work.store).map_err(Failure::from)?;
         if !undone.is_complete() {
@@ -144,31 +140,36 @@ impl LiveExperimentMachine<'_> {
     /// Measures a column on the machine as it is now.
     fn measure_cell(
         &self,
-        row: &ExperimentRow,
-        column: &ExperimentColumn,
+        cell: MeasuredCell<'_>,
         place: Option<ShieldPlacement>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
+        let MeasuredCell { row, column, cpus } = cell;
         let Some(instrument) = instruments::named(&column.instrument) else {
             return Err(MachineTrouble::Cell(format!("unknown instrument {}", column.instrument)));
         };
         let what = format!("{} × {}", row.name, column.name);
         // The load runs where ordinary programs run: on every CPU outside the shield.
         let load = LoadOptions { kinds: column.load.clone(), cpus: LoadCpus::All };
-        let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.shielded.clone());
+        let shielded = place.as_ref().map_or_else(CpuSet::new, |_| cpus.shielded.clone());
         let load = load
-            .request(self.work, &self.cpus, &shielded)
+            .request(self.work, &cpus.measured, &shielded)
             .map_err(|failure| MachineTrouble::Cell(failure.message))?;
         let bar = self.work.ui.bar();
         let worst = Cell::new(None::<u64>);
         let group = place.as_ref().and_then(|place| place.group.clone());
         let guard = place.map(|place| {
-            latency::ShieldMonitor::new(&self.work.host, place.name, place.group, self.cpus.clone())
+            latency::ShieldMonitor::new(
+                &self.work.host,
+                place.name,
+                place.group,
+                cpus.measured.clone(),
+            )
         });
         let measured = latency::measure(
             &self.work.host,
             &MeasureRequest {
                 instrument,
-                cpus: self.cpus.clone(),
+                cpus: cpus.measured.clone(),
                 threads: thread_specs(column),
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
@@ -181,6 +182,7 @@ impl LiveExperimentMachine<'_> {
                 autosave: None,
                 force: false,
                 why: false,
+                isolation: IsolationChecking::Checked,
                 progress: &|progress| match progress {
                     MeasureProgress::Starting => bar.show_task(&what),
                     MeasureProgress::Measuring { done, of, worst_ns } => {
@@ -205,10 +207,11 @@ impl LiveExperimentMachine<'_> {
 
     /// Whether this experiment wrote the parameters in the boot loader's files.
     fn wrote_boot_parameters(&self, journal: &boot::BootJournal) -> bool {
-        self.schedule.boots.iter().skip(1).any(|boot| {
-            let parameters = self.parameters(boot);
-            journal.words.iter().all(|word| parameters.contains(word))
-        })
+        self.schedule
+            .boots
+            .iter()
+            .skip(1)
+            .any(|boot| journal.words.iter().all(|word| boot.contains(word)))
     }
 }
 
@@ -228,11 +231,11 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         parameters: &[String],
     ) -> Result<Option<BootMismatch>, Failure> {
         let now = self.work.host.read_line("/proc/cmdline")?;
-        let wanted = self.parameters(parameters);
+        let wanted = parameters;
         if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
             return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
-        for parameter in &wanted {
+        for parameter in wanted {
             if let (shows, Some(false)) = running_kernel::read_effect(&self.work.host, parameter) {
                 let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
                 return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
@@ -269,11 +272,10 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     }
 
     fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
-        let parameters = self.parameters(parameters);
         self.work.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
         let mode = write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None };
         let written = self
-            .boot_plan(&parameters)
+            .boot_plan(parameters)
             .and_then(|plan| write::write(&self.work.host, &self.work.store, &plan, &mode))
             .map_err(classify_boot_error)?;
         match written.trial {
@@ -325,14 +327,12 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         }
         let row = self.matrix.rows.get(step.row);
         let column = self.matrix.columns.get(step.column);
-        let (Some(row), Some(column)) = (row, column) else {
+        let cpus = self.row_cpus.get(step.row);
+        let (Some(row), Some(column), Some(cpus)) = (row, column, cpus) else {
             return Err(Failure::new(FailureKind::Bug, "a step is outside the matrix").into());
         };
-        if row.shield {
-            self.measure_shielded(row, column)
-        } else {
-            self.measure_cell(row, column, None)
-        }
+        let cell = MeasuredCell { row, column, cpus };
+        if row.shield { self.measure_shielded(cell) } else { self.measure_cell(cell, None) }
     }
 }
 

@@ -8,8 +8,8 @@ use super::{WorkContext, catch_stops};
 use crate::documents::evidence::TimeShare;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, INSTRUMENTS, Instrument, LatencyMeasurement, MeasureProgress, MeasureRequest,
-    ShieldMonitor, ThreadSpec, instruments,
+    self, INSTRUMENTS, Instrument, IsolationChecking, LatencyMeasurement, MeasureProgress,
+    MeasureRequest, ShieldMonitor, ThreadSpec, instruments,
 };
 use crate::load;
 use crate::report::table;
@@ -142,6 +142,7 @@ fn measure(
         load: target.load.clone(),
         force: request.force,
         why: request.why,
+        isolation: IsolationChecking::Unchecked,
         progress: &|progress| match progress {
             MeasureProgress::Starting => bar.show_task("getting ready"),
             MeasureProgress::Measuring { done, of, worst_ns } => {
