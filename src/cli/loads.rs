@@ -2,6 +2,7 @@
 
 use super::completions::KnownWord;
 use super::input;
+use crate::load::{COMMAND, NONE};
 use crate::workflow::load_options::{LoadCpus, LoadOptions, load_names};
 
 /// The load on the rest of the machine
@@ -10,9 +11,13 @@ pub struct LoadArgs {
     /// Run a load on the rest of the machine and report its throughput: messages, memory, disk,
     /// network, fork, timers, interrupts, or all of them. If installed, also stress-ng or
     /// hackbench, for example 'stress-ng:--cpu 2'. See `explain load-messages`
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none",
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = NONE,
           value_parser = KnownWord(load_names), hide_possible_values = true)]
     load: Vec<String>,
+    /// Run this shell command as a load: it starts before the measurement, is repeated, and ends
+    /// after it. See `explain load-command`
+    #[arg(long, value_name = "COMMAND")]
+    load_command: Option<String>,
     /// CPUs of the load: a list, `rest` (all except the measured and the shielded CPUs) or `all`
     /// (all except the shielded CPUs)
     #[arg(long, value_name = "LIST", default_value = "rest", value_parser = load_cpus)]
@@ -22,7 +27,9 @@ pub struct LoadArgs {
 impl LoadArgs {
     /// The same options, as the workflows take them.
     pub fn options(&self) -> LoadOptions {
-        LoadOptions { kinds: self.load.clone(), cpus: self.load_cpus.clone() }
+        let named = self.load.iter().filter(|name| *name != NONE || self.load_command.is_none());
+        let command = self.load_command.iter().map(|command| format!("{COMMAND}:{command}"));
+        LoadOptions { kinds: named.cloned().chain(command).collect(), cpus: self.load_cpus.clone() }
     }
 }
 
