@@ -11,6 +11,7 @@ use cpushield::experiment::{
 use cpushield::latency::{
     LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
 };
+use cpushield::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, Error};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -191,6 +192,7 @@ fn latency() -> LatencyMeasurement {
         parts: Vec::new(),
         series: Vec::new(),
         loads: Vec::new(),
+        limits: LatencyLimits::default(),
         gates: Vec::new(),
         isolation: MeasuredIsolation::default(),
         tracing: TraceUse::default(),

@@ -105,6 +105,7 @@ mod tests {
     use crate::latency::instruments::named;
     use crate::latency::{IsolationChecking, ThreadSpec};
     use crate::load;
+    use crate::policy::LatencyLimits;
     use cpushield_linux::{SchedPolicy, Store};
     use std::time::Duration;
 
@@ -121,7 +122,7 @@ mod tests {
             span: Duration::from_secs(1),
             warmup: Duration::ZERO,
             over_ns: Vec::new(),
-            max_ns: None,
+            limits: LatencyLimits::default(),
             cgroup: None,
             guard: None,
             store: Store::new(std::path::Path::new("/nonexistent")),

@@ -5,6 +5,7 @@ use super::histogram::counts;
 use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use crate::load::LoadDone;
+use crate::policy::{LatencyLimit, LatencyLimits};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,7 +46,10 @@ pub struct LatencyMeasurement {
     /// The load during the measurement (`--load`); empty without.
     #[serde(default)]
     pub loads: Vec<LoadDone>,
-    /// The requested limit (`--max`).
+    /// The requested limits.
+    #[serde(default)]
+    pub limits: LatencyLimits,
+    /// Whether they held, in the order of [`LatencyLimits::list`].
     pub gates: Vec<Gate<LatencyDoubt>>,
     /// Whether the kernel was traced for the causes of the worst latencies.
     #[serde(default)]
@@ -370,6 +374,21 @@ impl LatencyMeasurement {
         let series = self.series.iter();
         let thresholds = series.map(|one| one.threshold_ns.filter(|_| one.samples == 0));
         thresholds.collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+
+    /// The limits with their results; `None` for a limit of an unknown kind.
+    pub fn limited_gates(
+        &self,
+    ) -> impl Iterator<Item = (Option<LatencyLimit>, &Gate<LatencyDoubt>)> {
+        let limits = self.limits.list().map(Some).chain(std::iter::repeat(None));
+        limits.zip(&self.gates)
+    }
+
+    /// The thread with the largest max jitter; `None` when no thread has one.
+    #[must_use]
+    pub fn worst_jitter(&self) -> Option<(&ThreadSeries, u64)> {
+        let jitters = self.series.iter().filter_map(|series| Some((series, series.jitter_ns?)));
+        jitters.max_by_key(|(_, jitter_ns)| *jitter_ns)
     }
 
     /// Whether every limit holds for certain.

@@ -40,6 +40,7 @@ pub(super) fn empty_document(
         parts: Vec::new(),
         series: Vec::new(),
         loads: Vec::new(),
+        limits: request.limits,
         gates: Vec::new(),
         tracing: TraceUse { asked: request.why, ..TraceUse::default() },
         isolation: isolation(&machine, request, check),

@@ -15,6 +15,7 @@ mod histogram;
 pub mod instruments;
 mod isolation_check;
 mod kthreads;
+mod limits;
 mod measure;
 mod measurement_process;
 mod note;

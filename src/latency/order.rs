@@ -2,6 +2,7 @@
 
 use super::{Instrument, LatencyMeasurement, ShieldMonitor};
 use crate::load::{self, LoadError};
+use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy, Store};
 use std::fmt;
 use std::time::Duration;
@@ -39,8 +40,8 @@ pub struct MeasureRequest<'a> {
     /// Limits: latencies longer than each are counted; at most
     /// [`LIMITS`](cpushield_linux::latency_stats::LIMITS).
     pub over_ns: Vec<u64>,
-    /// The longest latency allowed.
-    pub max_ns: Option<u64>,
+    /// The limits to check.
+    pub limits: LatencyLimits,
     /// The cgroup directory that the threads join; `None` without a shield.
     pub cgroup: Option<String>,
     /// The shield that the threads run in.

@@ -10,6 +10,7 @@ use super::table::span;
 use super::verdict::describe_remedy;
 use crate::documents::evidence::{Gate, TimeBreakdown, TimeShare};
 use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency, memory_size};
+use crate::policy::LatencyLimit;
 
 /// How many of the longest latencies of each run are shown.
 const LONGEST_MAX: usize = 5;
@@ -37,8 +38,9 @@ pub fn blocks(latency: &LatencyMeasurement) -> Vec<ReportBlock> {
     if !items.is_empty() {
         blocks.push(ReportBlock::Doubts { title: "Doubtful".to_owned(), items });
     }
-    let gates = latency.gates.iter();
-    let rows = gates.map(|gate| limit_row("", gate, &measured_value(latency, gate)));
+    let gates = latency.limited_gates();
+    let rows =
+        gates.map(|(limit, gate)| limit_row("", gate, &measured_value(latency, limit, gate)));
     blocks.extend(limit_block(rows.collect()));
     blocks
 }
@@ -116,8 +118,13 @@ fn without_empty_names(table: Table, runs: &[LatencyRun<'_>]) -> Table {
 
 /// The value that a limit was judged by, rounded and exact: `9.64 ms (9635321ns)`.
 #[must_use]
-pub fn measured_value(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> String {
+pub fn measured_value(
+    latency: &LatencyMeasurement,
+    limit: Option<LatencyLimit>,
+    gate: &Gate<LatencyDoubt>,
+) -> String {
     match latency.worst() {
+        _ if matches!(limit, Some(LatencyLimit::LinuxCnc(_))) => gate.found.clone(),
         Some((_, worst)) => format!("{} ({})", span(worst.late_ns), gate.found),
         None => gate.found.clone(),
     }

@@ -7,6 +7,7 @@ use crate::latency::autosave::{self, Autosave};
 use crate::latency::{
     LatencyMeasurement, MeasureRequest, ResumeMismatch, find_mismatch, join_parts,
 };
+use crate::policy::LatencyLimits;
 use crate::ui::Ui;
 use cpushield_linux::{Host, can_write, keep_document};
 use std::cell::{Cell, RefCell};
@@ -20,7 +21,7 @@ const SPAN: Duration = Duration::from_secs(10);
 pub struct MeasurementCheckpoint<'a> {
     path: PathBuf,
     before: Option<Box<LatencyMeasurement>>,
-    max_ns: Option<u64>,
+    limits: LatencyLimits,
     autosave: RefCell<Autosave>,
     /// Whether the user was warned that the file cannot be written.
     warned: Cell<bool>,
@@ -36,7 +37,7 @@ impl<'a> MeasurementCheckpoint<'a> {
         ui: &'a Ui,
         output: Option<&Path>,
         resume: Option<&Path>,
-        max_ns: Option<u64>,
+        limits: LatencyLimits,
     ) -> Result<Option<MeasurementCheckpoint<'a>>, Failure> {
         let (path, before) = match (output, resume) {
             (None, None) => return Ok(None),
@@ -55,7 +56,7 @@ impl<'a> MeasurementCheckpoint<'a> {
         }
         let autosave = RefCell::new(Autosave::new(path));
         let (path, warned) = (path.to_owned(), Cell::new(false));
-        Ok(Some(MeasurementCheckpoint { path, before, max_ns, autosave, warned, ui }))
+        Ok(Some(MeasurementCheckpoint { path, before, limits, autosave, warned, ui }))
     }
 
     /// The instrument: the one of the resumed measurement, else the requested one.
@@ -124,7 +125,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     fn join_with_before(&self, latency: LatencyMeasurement) -> Result<LatencyMeasurement, Failure> {
         match &self.before {
             None => Ok(latency),
-            Some(before) => join_parts(before, &latency, self.max_ns).map_err(|why| {
+            Some(before) => join_parts(before, &latency, self.limits).map_err(|why| {
                 Failure::machine(format!("cannot resume {}: {why}", self.path.display()))
             }),
         }

@@ -20,7 +20,7 @@ use crate::latency::{
     MeasureRequest, ThreadSpec, instruments,
 };
 use crate::plan::{Plan, plan};
-use crate::policy::ShieldRequest;
+use crate::policy::{LatencyLimits, ShieldRequest};
 use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::survey::survey;
@@ -174,7 +174,7 @@ impl LiveExperimentMachine<'_> {
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 over_ns: column.over_ns.clone(),
-                max_ns: None,
+                limits: LatencyLimits::default(),
                 cgroup: group,
                 guard,
                 store: self.work.store.clone(),
