@@ -40,3 +40,4 @@ pub use document::*;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};
 pub use request::UnknownWords;
+pub use requested_words::find_word_fault;

@@ -2,7 +2,7 @@
 //! error names the file, the line, the column and what was expected.
 
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
-use crate::boot::line;
+use crate::boot::{WordFault, find_word_fault};
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
@@ -34,9 +34,8 @@ const PERIOD_NS: u64 = 1_000_000;
 pub struct Matrix {
     /// Its name.
     pub name: String,
-    /// The CPUs of rows without a list of their own (`N` is the last one); `None` for those that a
-    /// shield would choose.
-    pub cpus: Option<String>,
+    /// The CPUs of rows without a list of their own; `None` for those that a shield would choose.
+    pub cpus: Option<WrittenList>,
     /// How often each cell is measured.
     pub repeats: usize,
     /// How often each set of kernel parameters is booted; the repetitions are spread over these
@@ -73,8 +72,17 @@ pub struct RowCpus {
 pub struct RowPlace {
     /// The line of its table, from 1.
     pub line: usize,
-    /// Its own list of CPUs (`N` is the last one), with its line; `None` without one.
-    pub cpus: Option<(String, usize)>,
+    /// Its own list of CPUs; `None` without one.
+    pub cpus: Option<WrittenList>,
+}
+
+/// A CPU list as the file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenList {
+    /// Its text (`N` is the last CPU).
+    pub list: String,
+    /// Its line, from 1.
+    pub line: usize,
 }
 
 /// Why a matrix file is refused.
@@ -129,6 +137,8 @@ struct RowText {
     tunables: BTreeMap<Spanned<String>, bool>,
     #[serde(default)]
     boot: Vec<Spanned<String>>,
+    #[serde(default)]
+    allow_unknown: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,6 +156,47 @@ struct ColumnText {
     load: Vec<Spanned<String>>,
 }
 
+/// The keys of the file, of a row and of a column.
+const ROOT_KEYS: &[&str] = &[
+    "name",
+    "cpus",
+    "repeats",
+    "boots",
+    "time",
+    "warmup",
+    "workload",
+    "half_core",
+    "row",
+    "column",
+];
+const ROW_KEYS: &[&str] = &["name", "cpus", "shield", "tunables", "boot", "allow_unknown"];
+const COLUMN_KEYS: &[&str] = &["name", "instrument", "threads", "other", "over", "load"];
+
+/// The key that is most similar to the one in this place; `None` if it is a key, or if there is
+/// none like it.
+fn suggest_key(text: &str, span: Option<Range<usize>>) -> Option<String> {
+    let key = text.get(span?)?.trim_matches(['"', '\'']);
+    let table: toml::Table = text.parse().ok()?;
+    let tables = |name: &str| -> Vec<&toml::Table> {
+        let all = table.get(name).and_then(toml::Value::as_array);
+        all.into_iter().flatten().filter_map(toml::Value::as_table).collect()
+    };
+    let (rows, columns) = (tables("row"), tables("column"));
+    let known = if table.contains_key(key) {
+        ROOT_KEYS
+    } else if rows.iter().any(|row| row.contains_key(key)) {
+        ROW_KEYS
+    } else if columns.iter().any(|column| column.contains_key(key)) {
+        COLUMN_KEYS
+    } else {
+        return None;
+    };
+    if known.contains(&key) {
+        return None;
+    }
+    nearest(key, known).into_iter().next()
+}
+
 /// An error: its place in the text, and what is wrong.
 type MatrixFault = (Option<Range<usize>>, String);
 
@@ -156,7 +207,11 @@ impl Matrix {
     /// The text is not a matrix, or has unknown keys.
     pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
         let parsed = toml::from_str::<MatrixText>(text)
-            .map_err(|error| (error.span(), translate_toml_message(error.message())))
+            .map_err(|error| {
+                let near = suggest_key(text, error.span());
+                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                (error.span(), translate_toml_message(error.message()) + &near)
+            })
             .and_then(|raw| check_matrix(raw, text, file));
         parsed.map_err(|(span, why)| MatrixError {
             file: file.to_owned(),
@@ -230,7 +285,7 @@ fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, Matri
     let places = raw.row.iter().map(|row| find_row_place(row, text)).collect();
     Ok(Matrix {
         name,
-        cpus: raw.cpus.map(Spanned::into_inner),
+        cpus: raw.cpus.as_ref().map(|list| write_down(list, text)),
         repeats,
         boots,
         span_ns,
@@ -247,16 +302,25 @@ fn check_cpu_list(list: &Spanned<String>) -> Result<(), MatrixFault> {
     match CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)) {
         Ok(cpus) if cpus.is_empty() => Err(fault_at(list, "expected at least one CPU".to_owned())),
         Ok(_) => Ok(()),
-        Err(error) => Err(fault_at(list, error.to_string())),
+        Err(error) => {
+            let text = list.get_ref();
+            let mask = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"));
+            let advice = match mask {
+                Some(cpus) => format!("it is a mask, of the list \"{cpus}\""),
+                None => "a list looks like 3, 2-3 or 2-N".to_owned(),
+            };
+            Err(fault_at(list, format!("{error}; {advice}")))
+        }
     }
 }
 
+fn write_down(list: &Spanned<String>, text: &str) -> WrittenList {
+    let (line, _) = find_line_and_column(text, list.span().start);
+    WrittenList { list: list.get_ref().clone(), line }
+}
+
 fn find_row_place(row: &Spanned<RowText>, text: &str) -> RowPlace {
-    let cpus = row
-        .get_ref()
-        .cpus
-        .as_ref()
-        .map(|list| (list.get_ref().clone(), find_line_and_column(text, list.span().start).0));
+    let cpus = row.get_ref().cpus.as_ref().map(|list| write_down(list, text));
     RowPlace { line: find_line_and_column(text, row.span().start).0, cpus }
 }
 
@@ -363,10 +427,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     }
     let mut names = BTreeSet::new();
     for word in &text.boot {
-        if !line::is_plain(&word.get_ref().replace(CPUS, "0")) {
-            let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
-            return Err(fault_at(word, why));
-        }
+        check_word(word, text.allow_unknown)?;
         let name = word.get_ref().split('=').next().unwrap_or_default();
         if !names.insert(name.to_owned()) {
             return Err(fault_at(word, format!("{name} is given twice")));
@@ -383,13 +444,34 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     })
 }
 
+/// Checks a kernel parameter. Names of modules are checked when the boot is prepared.
+fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixFault> {
+    // Any list stands for that of the row.
+    let Some((fault, near)) = find_word_fault(&word.get_ref().replace(CPUS, "1")) else {
+        return Ok(());
+    };
+    let advice = match (&fault, near.as_slice()) {
+        (WordFault::NotPlain, _) => {
+            let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
+            return Err(fault_at(word, why));
+        }
+        (fault, _) if fault.is_unknown() && allow_unknown => return Ok(()),
+        (_, [first, ..]) => format!("; did you mean {first}?"),
+        (fault, []) if fault.is_unknown() => "; if it is right: allow_unknown = true".to_owned(),
+        _ => format!("; {}", fault.advice(word.get_ref())),
+    };
+    Err(fault_at(word, format!("{:?} {fault}{advice}", word.get_ref())))
+}
+
 fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     let name = check_name(&text.name)?;
     let Some(instrument) = instruments::named(text.instrument.get_ref()) else {
         let known: Vec<&str> =
             instruments::INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
+        let near = nearest(text.instrument.get_ref(), &known);
+        let near = near.first().map_or_else(String::new, |near| format!("; did you mean {near}?"));
         let why = format!(
-            "there is no instrument {:?}, expected one of: {}",
+            "there is no instrument {:?}, expected one of: {}{near}",
             text.instrument.get_ref(),
             known.join(", ")
         );
@@ -507,7 +589,7 @@ instrument = "spin"
         let matrix = Matrix::parse(GOOD, "/etc/x.toml").unwrap();
         let wanted = Matrix {
             name: "lathe".to_owned(),
-            cpus: Some("2-N".to_owned()),
+            cpus: Some(WrittenList { list: "2-N".to_owned(), line: 3 }),
             repeats: 6,
             boots: 3,
             span_ns: 20_000_000_000,
@@ -528,7 +610,7 @@ instrument = "spin"
             places: vec![
                 RowPlace { line: 10, cpus: None },
                 RowPlace { line: 13, cpus: None },
-                RowPlace { line: 18, cpus: Some(("1".to_owned(), 20)) },
+                RowPlace { line: 18, cpus: Some(WrittenList { list: "1".to_owned(), line: 20 }) },
             ],
             columns: vec![
                 timer_column("LinuxCNC"),
@@ -601,7 +683,19 @@ instrument = "spin"
                 "m.toml:4:14: there is no tunable \"watchdgo\"; did you mean watchdog?",
             ),
             (format!("{row}boot = [\"a b\"]\n{column}"), "m.toml:3:9: expected one plain kernel"),
-            (format!("{row}boot = [\"a=1\", \"a=2\"]\n{column}"), "m.toml:3:16: a is given twice"),
+            (
+                format!("{row}boot = [\"nosmt\", \"nosmt=force\"]\n{column}"),
+                "m.toml:3:18: nosmt is given twice",
+            ),
+            (
+                format!("{row}boot = [\"isolcpu={{cpus}}\"]\n{column}"),
+                "m.toml:3:9: \"isolcpu={cpus}\" is not in kernel-parameters.txt",
+            ),
+            (
+                format!("{row}boot = [\"nohz_full=3-1\"]\n{column}"),
+                "m.toml:3:9: \"nohz_full=3-1\" does not name CPUs",
+            ),
+            (format!("{row}cpus = \"0x8\"\n{column}"), "m.toml:3:8: \"0x8\" is not a CPU list"),
             (
                 format!("{row}[[column]]\nname = \"c\"\ninstrument = \"sundial\"\n"),
                 "m.toml:5:14: there is no instrument \"sundial\", expected one of: timer",
@@ -620,6 +714,36 @@ instrument = "spin"
             let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
             assert!(error.starts_with(said), "{text}\n  said {error}\n  not  {said}");
         }
+    }
+
+    #[test]
+    fn errors_suggest_what_was_meant() {
+        let row = "[[row]]\nname = \"a\"\n";
+        let column = "[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
+        for (text, suggested) in [
+            (format!("workloud = \"vm\"\n{row}{column}"), "; did you mean workload?"),
+            (format!("{row}sheild = true\n{column}"), "; did you mean shield?"),
+            (format!("{row}{column}thread = [\"1ms\"]\n"), "; did you mean threads?"),
+            (format!("{row}boot = [\"isolcpu=3\"]\n{column}"), "; did you mean isolcpus?"),
+            (
+                format!("{row}boot = [\"zzqwyx_own\"]\n{column}"),
+                "; if it is right: allow_unknown = true",
+            ),
+            (format!("{row}cpus = \"0x8\"\n{column}"), "; it is a mask, of the list \"3\""),
+            (format!("{row}cpus = \"1..3\"\n{column}"), "; a list looks like 3, 2-3 or 2-N"),
+            (
+                format!("{row}[[column]]\nname = \"c\"\ninstrument = \"tymer\"\n"),
+                "; did you mean timer?",
+            ),
+        ] {
+            let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
+            assert!(error.starts_with("m.toml:"), "{error}");
+            assert!(error.ends_with(suggested), "{error}");
+        }
+        let own = format!("{row}boot = [\"zzqwyx_own\"]\nallow_unknown = true\n{column}");
+        assert!(Matrix::parse(&own, "m.toml").is_ok());
+        let module = format!("{row}boot = [\"radeon.modeset=0\"]\n{column}");
+        assert!(Matrix::parse(&module, "m.toml").is_ok());
     }
 
     proptest! {

@@ -15,7 +15,7 @@ mod summary;
 pub mod unit;
 
 pub use document::*;
-pub use matrix::{Matrix, MatrixError, RowCpus, RowPlace};
+pub use matrix::{Matrix, MatrixError, RowCpus, RowPlace, WrittenList};
 pub use reason::{
     BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, MissingReason,
 };

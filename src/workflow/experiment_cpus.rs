@@ -2,7 +2,7 @@
 
 use super::WorkContext;
 use super::experiment_machine::request_for_row;
-use crate::experiment::{ExperimentRow, Matrix, RowCpus};
+use crate::experiment::{ExperimentRow, Matrix, RowCpus, WrittenList};
 use crate::failure::Failure;
 use crate::plan::{CpuCandidate, Plan, Step, check_online, list_candidates, named, plan};
 use crate::policy::ShieldRequest;
@@ -27,7 +27,7 @@ pub(super) fn choose_row_cpus(
     file: &str,
 ) -> Result<Vec<RowCpus>, Failure> {
     let mut shared = match &matrix.cpus {
-        Some(list) => Some(same_cpus(parse_list(machine, list)?)),
+        Some(written) => Some(same_cpus(parse_list(machine, written, file)?)),
         None => None,
     };
     let mut planned: Vec<Option<PlannedRow>> = Vec::new();
@@ -102,20 +102,19 @@ fn find_own_cpus(
     file: &str,
 ) -> Result<Option<RowCpus>, Failure> {
     let own = matrix.places.get(index).and_then(|place| place.cpus.as_ref());
-    let Some((list, line)) = own else { return Ok(None) };
-    let cpus = parse_list(machine, list).map_err(|failure| {
-        let message = format!("{file}:{line}: {}", failure.message);
-        Failure { message, ..failure }
-    })?;
-    Ok(Some(same_cpus(cpus)))
+    own.map(|written| parse_list(machine, written, file).map(same_cpus)).transpose()
 }
 
-fn parse_list(machine: &Machine, list: &str) -> Result<CpuSet, Failure> {
+/// Parses a list and checks that its CPUs are online. An error names the line.
+fn parse_list(machine: &Machine, written: &WrittenList, file: &str) -> Result<CpuSet, Failure> {
     let present = machine.topology.present.union(&machine.topology.online);
-    let cpus = CpuSet::parse_list(list, present.last())
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    check_online(machine, &cpus)?;
-    Ok(cpus)
+    let parsed = CpuSet::parse_list(&written.list, present.last())
+        .map_err(|error| Failure::usage(error.to_string()))
+        .and_then(|cpus| Ok(check_online(machine, &cpus).map(|()| cpus)?));
+    parsed.map_err(|failure| {
+        let message = format!("{file}:{}: {}", written.line, failure.message);
+        Failure { message, ..failure }
+    })
 }
 
 /// Adds the place and the name of a row to a failure.

@@ -436,7 +436,7 @@ mod tests {
         let text = show(&chosen);
         assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
         let missing = dry_run_with("cpus = \"99\"", "").unwrap_err();
-        assert_eq!(missing, "this machine has no CPU 99; it has CPU 0-3");
+        assert_eq!(missing, "m.toml:1: this machine has no CPU 99; it has CPU 0-3");
         let all = dry_run_with("cpus = \"0-3\"", "").unwrap_err();
         let said = "m.toml:4: row \"shield\": cannot shield all CPUs (0-3)";
         assert!(all.starts_with(said), "{all}");
