@@ -2,7 +2,6 @@
 
 use super::completions::KnownWord;
 use super::input;
-use crate::load::{COMMAND, NONE};
 use crate::workflow::load_options::{LoadCpus, LoadOptions, load_names};
 
 /// The load on the rest of the machine
@@ -11,7 +10,7 @@ pub struct LoadArgs {
     /// Run a load on the rest of the machine and report its throughput: messages, memory, disk,
     /// network, fork, timers, interrupts, or all of them. If installed, also stress-ng or
     /// hackbench, for example 'stress-ng:--cpu 2'. See `explain load-messages`
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = NONE,
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none",
           value_parser = KnownWord(load_names), hide_possible_values = true)]
     load: Vec<String>,
     /// Run this shell command as a load: it starts before the measurement, is repeated, and ends
@@ -27,9 +26,7 @@ pub struct LoadArgs {
 impl LoadArgs {
     /// The same options, as the workflows take them.
     pub fn options(&self) -> LoadOptions {
-        let named = self.load.iter().filter(|name| *name != NONE || self.load_command.is_none());
-        let command = self.load_command.iter().map(|command| format!("{COMMAND}:{command}"));
-        LoadOptions { kinds: named.cloned().chain(command).collect(), cpus: self.load_cpus.clone() }
+        LoadOptions::new(&self.load, self.load_command.as_deref(), self.load_cpus.clone())
     }
 }
 

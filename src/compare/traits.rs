@@ -2,7 +2,7 @@
 
 use super::{DifferenceScope, GivenGroup, GivenRun, PairDoubt, SetupDifference};
 use crate::documents::evidence::{Evidence, WatchedWorkload};
-use crate::latency::{LatencyMeasurement, memory_size};
+use crate::latency::{LatencyMeasurement, MeasuredPower, memory_size};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
@@ -41,6 +41,7 @@ impl GivenRun {
 fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
     use DifferenceScope::{Kernel, Machine, Method, Setting};
     let (setting, isolation) = (&latency.setting, &latency.isolation);
+    let power = setting.power.as_ref();
     let policies: BTreeSet<String> = latency
         .series
         .iter()
@@ -75,9 +76,9 @@ fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
         (Setting, "isolated at boot", list_cpus(isolation.isolated.as_ref())),
         (Setting, "nohz_full", list_cpus(isolation.nohz_full.as_ref())),
         (Setting, "kernel.timer_migration", yes_or_no(setting.timer_migration)),
-        (Setting, "governor", setting.power.governor_text()),
-        (Setting, "turbo", yes_or_no(setting.power.turbo)),
-        (Setting, "idle states", setting.power.idle_text()),
+        (Setting, "governor", power.map_or_else(unknown, MeasuredPower::governor_text)),
+        (Setting, "turbo", yes_or_no(power.and_then(|power| power.turbo))),
+        (Setting, "idle states", power.map_or_else(unknown, MeasuredPower::idle_text)),
         (Setting, "stolen time", describe_steal(setting.steal_ns, latency)),
         (Setting, "clock source", or_unknown(setting.clocksource.as_ref())),
         (Method, "policies", policies.into_iter().collect::<Vec<String>>().join(", ")),

@@ -1,6 +1,9 @@
 //! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. An
 //! error names the file, the line, the column and what was expected.
 
+mod suggestions;
+
+use self::suggestions::{advise_on_list, suggest_key};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
 use crate::boot::{WordFault, find_word_fault};
 use crate::latency::instruments;
@@ -156,47 +159,6 @@ struct ColumnText {
     load: Vec<Spanned<String>>,
 }
 
-/// The keys of the file, of a row and of a column.
-const ROOT_KEYS: &[&str] = &[
-    "name",
-    "cpus",
-    "repeats",
-    "boots",
-    "time",
-    "warmup",
-    "workload",
-    "half_core",
-    "row",
-    "column",
-];
-const ROW_KEYS: &[&str] = &["name", "cpus", "shield", "tunables", "boot", "allow_unknown"];
-const COLUMN_KEYS: &[&str] = &["name", "instrument", "threads", "other", "over", "load"];
-
-/// The key that is most similar to the one in this place; `None` if it is a key, or if there is
-/// none like it.
-fn suggest_key(text: &str, span: Option<Range<usize>>) -> Option<String> {
-    let key = text.get(span?)?.trim_matches(['"', '\'']);
-    let table: toml::Table = text.parse().ok()?;
-    let tables = |name: &str| -> Vec<&toml::Table> {
-        let all = table.get(name).and_then(toml::Value::as_array);
-        all.into_iter().flatten().filter_map(toml::Value::as_table).collect()
-    };
-    let (rows, columns) = (tables("row"), tables("column"));
-    let known = if table.contains_key(key) {
-        ROOT_KEYS
-    } else if rows.iter().any(|row| row.contains_key(key)) {
-        ROW_KEYS
-    } else if columns.iter().any(|column| column.contains_key(key)) {
-        COLUMN_KEYS
-    } else {
-        return None;
-    };
-    if known.contains(&key) {
-        return None;
-    }
-    nearest(key, known).into_iter().next()
-}
-
 /// An error: its place in the text, and what is wrong.
 type MatrixFault = (Option<Range<usize>>, String);
 
@@ -303,12 +265,7 @@ fn check_cpu_list(list: &Spanned<String>) -> Result<(), MatrixFault> {
         Ok(cpus) if cpus.is_empty() => Err(fault_at(list, "expected at least one CPU".to_owned())),
         Ok(_) => Ok(()),
         Err(error) => {
-            let text = list.get_ref();
-            let mask = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"));
-            let advice = match mask {
-                Some(cpus) => format!("it is a mask, of the list \"{cpus}\""),
-                None => "a list looks like 3, 2-3 or 2-N".to_owned(),
-            };
+            let advice = advise_on_list(list.get_ref());
             Err(fault_at(list, format!("{error}; {advice}")))
         }
     }
@@ -324,23 +281,32 @@ fn find_row_place(row: &Spanned<RowText>, text: &str) -> RowPlace {
     RowPlace { line: find_line_and_column(text, row.span().start).0, cpus }
 }
 
+/// A row that was checked.
+struct EarlierRow<'a> {
+    name: &'a str,
+    line: usize,
+    /// What makes a difference, and its list of CPUs.
+    normal: (ExperimentRow, Option<&'a String>),
+}
+
 /// Checks that no two rows have the same configuration.
 fn check_rows_differ(
     rows: &[ExperimentRow],
     raw: &MatrixText,
     text: &str,
 ) -> Result<(), MatrixFault> {
-    let mut earlier: Vec<(&str, usize, (ExperimentRow, Option<&String>))> = Vec::new();
+    let mut earlier: Vec<EarlierRow<'_>> = Vec::new();
     for (row, table) in rows.iter().zip(&raw.row) {
         // Without a list of its own, a row has the CPUs of the whole file.
         let cpus = table.get_ref().cpus.as_ref().or(raw.cpus.as_ref()).map(Spanned::get_ref);
         let normal = (normalize_row(row, raw.workload), cpus);
-        if let Some((other, line, _)) = earlier.iter().find(|(.., other)| *other == normal) {
-            let why = format!("row {:?} is the same as row {other:?} of line {line}", row.name);
+        if let Some(other) = earlier.iter().find(|other| other.normal == normal) {
+            let (name, line) = (other.name, other.line);
+            let why = format!("row {:?} is the same as row {name:?} of line {line}", row.name);
             return Err((Some(table.span()), why));
         }
         let (line, _) = find_line_and_column(text, table.span().start);
-        earlier.push((&row.name, line, normal));
+        earlier.push(EarlierRow { name: &row.name, line, normal });
     }
     Ok(())
 }
@@ -673,7 +639,6 @@ instrument = "spin"
                 "m.toml:4:1: row \"b\" is the same as row \"a\" of line 2",
             ),
             (format!("{row}cpus = \"1-\"\n{column}"), "m.toml:3:8: \"1-\" is not a CPU list"),
-            (format!("{row}cpus = \"\"\n{column}"), "m.toml:3:8: expected at least one CPU"),
             (
                 format!("{row}tunables = {{ thp = false }}\n{column}"),
                 "m.toml:3:14: tunables belong to a shield; expected shield = true",
@@ -695,7 +660,6 @@ instrument = "spin"
                 format!("{row}boot = [\"nohz_full=3-1\"]\n{column}"),
                 "m.toml:3:9: \"nohz_full=3-1\" does not name CPUs",
             ),
-            (format!("{row}cpus = \"0x8\"\n{column}"), "m.toml:3:8: \"0x8\" is not a CPU list"),
             (
                 format!("{row}[[column]]\nname = \"c\"\ninstrument = \"sundial\"\n"),
                 "m.toml:5:14: there is no instrument \"sundial\", expected one of: timer",
@@ -730,6 +694,7 @@ instrument = "spin"
                 "; if it is right: allow_unknown = true",
             ),
             (format!("{row}cpus = \"0x8\"\n{column}"), "; it is a mask, of the list \"3\""),
+            (format!("{row}cpus = \"\"\n{column}"), "m.toml:3:8: expected at least one CPU"),
             (format!("{row}cpus = \"1..3\"\n{column}"), "; a list looks like 3, 2-3 or 2-N"),
             (
                 format!("{row}[[column]]\nname = \"c\"\ninstrument = \"tymer\"\n"),

@@ -292,9 +292,9 @@ pub struct MeasuredSetting {
     /// Its memory in KiB (`MemTotal` of `/proc/meminfo`); `None` when it cannot be read.
     #[serde(default)]
     pub memory_kib: Option<u64>,
-    /// The power management of the measured CPUs.
+    /// The power management of the measured CPUs; `None` in documents without it.
     #[serde(default)]
-    pub power: MeasuredPower,
+    pub power: Option<MeasuredPower>,
     /// The time that a hypervisor took from the measured CPUs during the measurement, in
     /// nanoseconds (`/proc/stat`, exact to 10 ms); `None` when it cannot be read.
     #[serde(default)]

@@ -77,7 +77,7 @@ fn setting(
     let guest = machine.virt.guest == Some(true);
     MeasuredSetting {
         memory_kib: read_memory_kib(host),
-        power: MeasuredPower::read(host, &machine, cpus),
+        power: Some(MeasuredPower::read(host, &machine, cpus)),
         steal_ns: None,
         realtime: machine.kernel.is_preempt_rt(),
         kernel: machine.kernel.release,

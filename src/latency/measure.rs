@@ -9,7 +9,7 @@ use super::histogram;
 use super::limits::judge_limits;
 use super::measurement_process::{LONG_PERIOD, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureProgress, MeasureRequest};
-use super::power::read_steal_ns;
+use super::power::{read_steal_ns, stolen_since};
 use super::sample_source::{SampleSource, SeriesLabel};
 use super::trace_witness::TraceWitness;
 use super::{
@@ -84,9 +84,7 @@ pub fn measure(
         let stolen_before = read_steal_ns(host, &request.cpus);
         let stopped = run.watch(&source, &mut witness, from_ns);
         load.stop_counting(host);
-        run.empty_document.setting.steal_ns = stolen_before
-            .zip(read_steal_ns(host, &request.cpus))
-            .map(|(before, after)| after.saturating_sub(before));
+        run.empty_document.setting.steal_ns = stolen_since(host, &request.cpus, stolen_before);
         let moved = run.thread_state_doubts();
         run.notes.extend(request.instrument.notes(host, &request.cpus));
         let end_ns = monotonic_ns();

@@ -117,6 +117,11 @@ pub(super) fn read_steal_ns(host: &Host, cpus: &CpuSet) -> Option<u64> {
     stolen.sum()
 }
 
+/// The time that a hypervisor took from these CPUs since an earlier reading.
+pub(super) fn stolen_since(host: &Host, cpus: &CpuSet, before: Option<u64>) -> Option<u64> {
+    Some(read_steal_ns(host, cpus)?.saturating_sub(before?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

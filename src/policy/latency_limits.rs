@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A range of LinuxCNC's max jitter that a machine has to reach. Source of the ranges: the table
-/// that LinuxCNC's users apply to its latency test (below 20000, 20000 to 50000, 50000 to 500000 ns,
-/// and more). LinuxCNC's manual (docs/src/install/latency-test.adoc, 0786cc1d8452) has the first
-/// two; its outer limits are 100 µs for software stepping and 1 ms for any use.
+/// that LinuxCNC's users apply to its latency test (up to 20000, 50000 and 500000 ns, and more).
+/// LinuxCNC's manual (docs/src/install/latency-test.adoc, 0786cc1d8452) has the first two. Its
+/// outer limits are 100 µs for software stepping and 1 ms for any use.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]

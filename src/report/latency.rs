@@ -9,7 +9,9 @@ use super::limits::{limit_block, limit_row};
 use super::table::span;
 use super::verdict::describe_remedy;
 use crate::documents::evidence::{Gate, TimeBreakdown, TimeShare};
-use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency, memory_size};
+use crate::latency::{
+    LatencyDoubt, LatencyMeasurement, MeasuredPower, ThreadSeries, WorstLatency, memory_size,
+};
 use crate::policy::LatencyLimit;
 
 /// How many of the longest latencies of each run are shown.
@@ -406,9 +408,15 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
             TableCell::new(latency.setting.hypervisor.as_deref().unwrap_or("no"))
         }),
         ("memory", |latency| TableCell::known(latency.setting.memory_kib.map(memory_size))),
-        ("governor", |latency| TableCell::new(latency.setting.power.governor_text())),
-        ("turbo", |latency| TableCell::yes_or_no(latency.setting.power.turbo)),
-        ("idle states", |latency| TableCell::new(latency.setting.power.idle_text())),
+        ("governor", |latency| {
+            TableCell::known(latency.setting.power.as_ref().map(MeasuredPower::governor_text))
+        }),
+        ("turbo", |latency| {
+            TableCell::yes_or_no(latency.setting.power.as_ref().and_then(|power| power.turbo))
+        }),
+        ("idle states", |latency| {
+            TableCell::known(latency.setting.power.as_ref().map(MeasuredPower::idle_text))
+        }),
         ("stolen time", |latency| TableCell::known(latency.setting.steal_ns.map(span))),
         ("timers may move", |latency| TableCell::yes_or_no(latency.setting.timer_migration)),
     ];
