@@ -215,9 +215,10 @@ impl From<crate::load::LoadError> for Failure {
             LoadError::Unknown { .. } => {
                 Failure::usage(message).hint("read about a load: cpushield explain load-messages")
             }
-            LoadError::NoneCombined | LoadError::UnexpectedArguments { .. } => {
-                Failure::usage(message)
-            }
+            LoadError::NoneCombined
+            | LoadError::UnexpectedArguments { .. }
+            | LoadError::NoCommand
+            | LoadError::SeveralCommands => Failure::usage(message),
             LoadError::Impossible { load, .. } => Failure::machine(message)
                 .hint(format!("read about this load: cpushield explain load-{load}"))
                 .hint("or use another --load; `all` skips loads that cannot run"),

@@ -2,6 +2,10 @@
 //! `verify` checks. They come from options or from `/etc/cpushield/policy.toml`, which users keep
 //! under version control. Pure.
 
+mod latency_limits;
+
+pub use latency_limits::{LatencyLimit, LatencyLimits, LinuxCncGrade};
+
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -102,22 +106,51 @@ impl Default for ShieldRequest {
 }
 
 /// The limits that `verify` checks. A limit that is not given is not checked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table [shield.NAME.limits]")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerifyLimits {
     /// The maximum number of entries into the kernel on one CPU.
-    #[serde(default)]
     pub max_entries: Option<u64>,
-    /// The maximum gap in nanoseconds. A policy file gives it with a unit: `"5us"`.
-    #[serde(default, rename = "max_gap", deserialize_with = "deserialize_gap")]
+    /// The maximum gap in nanoseconds.
     pub max_gap_ns: Option<u64>,
     /// Whether two witnesses must have watched every class of entry. Otherwise the verdict is
     /// unknown.
-    #[serde(default)]
     pub two_witnesses: bool,
 }
 
-fn deserialize_gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+/// The limits of a shield in a policy file. It gives times with a unit: `"5us"`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [shield.NAME.limits]")]
+pub struct PolicyLimits {
+    /// See [`VerifyLimits::max_entries`].
+    pub max_entries: Option<u64>,
+    /// See [`VerifyLimits::max_gap_ns`].
+    #[serde(rename = "max_gap", deserialize_with = "deserialize_span")]
+    pub max_gap_ns: Option<u64>,
+    /// See [`VerifyLimits::two_witnesses`].
+    pub two_witnesses: bool,
+    /// See [`LatencyLimits::max_ns`].
+    #[serde(rename = "max_latency", deserialize_with = "deserialize_span")]
+    pub max_latency_ns: Option<u64>,
+    /// See [`LatencyLimits::linuxcnc`].
+    pub linuxcnc: Option<LinuxCncGrade>,
+}
+
+impl PolicyLimits {
+    /// The limits that `verify` checks.
+    #[must_use]
+    pub fn of_verify(&self) -> VerifyLimits {
+        let PolicyLimits { max_entries, max_gap_ns, two_witnesses, .. } = *self;
+        VerifyLimits { max_entries, max_gap_ns, two_witnesses }
+    }
+
+    /// The limits that `latency` checks.
+    #[must_use]
+    pub fn of_latency(&self) -> LatencyLimits {
+        LatencyLimits { max_ns: self.max_latency_ns, linuxcnc: self.linuxcnc }
+    }
+}
+
+fn deserialize_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a time with its unit, such as \"5us\"")]
     enum SpanText {
@@ -209,8 +242,8 @@ pub struct ShieldPolicy {
     pub tunables: BTreeMap<Spanned<String>, bool>,
     /// What the next boot gets (`cpushield boot`).
     pub boot: BootPolicy,
-    /// The limits that `verify` checks.
-    pub limits: VerifyLimits,
+    /// The limits that `verify` and `latency` check.
+    pub limits: PolicyLimits,
 }
 
 /// The part of a shield's policy for the next boot.
@@ -419,6 +452,8 @@ watchdog = false
 [shield.rt.limits]
 max_entries = 0
 max_gap = "5us"
+max_latency = "20us"
+linuxcnc = "very-good"
 
 [shield.vm]
 cpus = "4-N"
@@ -444,7 +479,10 @@ workload = "vm"
         );
         let two_witnesses = false;
         let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: Some(5_000), two_witnesses };
-        assert_eq!(rt.limits, limits);
+        assert_eq!(rt.limits.of_verify(), limits);
+        let limits =
+            LatencyLimits { max_ns: Some(20_000), linuxcnc: Some(LinuxCncGrade::VeryGood) };
+        assert_eq!(rt.limits.of_latency(), limits);
         let vm = policy.shield["vm"].request("vm", Some(7)).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
         let error = policy.shield(None, "p.toml").unwrap_err().to_string();
@@ -467,6 +505,7 @@ workload = "vm"
         let policy = PolicyFile::parse(example, "policy.md").unwrap();
         assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
         assert_eq!(policy.shield["lathe"].limits.max_gap_ns, Some(5_000));
+        assert_eq!(policy.shield["lathe"].limits.max_latency_ns, Some(20_000));
     }
 
     #[test]
@@ -495,6 +534,11 @@ workload = "vm"
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),
             ("[shield.a]\ncpus = \"\"\n", "p.toml:2: shield \"a\": expected at least one CPU"),
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
+            ("[shield.a.limits]\nmax_latency = \"x\"\n", "p.toml:2: \"x\" is not a time"),
+            (
+                "[shield.a.limits]\nlinuxcnc = \"best\"\n",
+                "p.toml:2: unknown variant `best`, expected one of `very-good`, `good`, `hardware`",
+            ),
             ("[shield.a.limits]\nmax_gap = \"5\"\n", "p.toml:2: \"5\" is not a time"),
             ("[shield.a\n", "p.toml:1: "),
             ("[shield.a-b]\n", "p.toml:1: shield \"a-b\": expected letters"),

@@ -6,11 +6,12 @@ use cpushield::experiment::journal::{
 };
 use cpushield::experiment::{
     BootMismatch, ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep,
-    MissingReason, RebootPermission, Schedule, make_schedule, run_remaining, stop,
+    MissingReason, RebootPermission, RowCpus, Schedule, make_schedule, run_remaining, stop,
 };
 use cpushield::latency::{
     LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
 };
+use cpushield::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, Error};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -192,6 +193,7 @@ fn latency() -> LatencyMeasurement {
         parts: Vec::new(),
         series: Vec::new(),
         loads: Vec::new(),
+        limits: LatencyLimits::default(),
         gates: Vec::new(),
         isolation: MeasuredIsolation::default(),
         tracing: TraceUse::default(),
@@ -224,11 +226,16 @@ impl Drop for Scratch {
     }
 }
 
+/// The CPUs of the four rows.
+fn row_cpus() -> Vec<RowCpus> {
+    vec![RowCpus { shielded: CpuSet::single(3), measured: CpuSet::single(3) }; 4]
+}
+
 fn begin(store: &ExperimentStore) -> Schedule {
     let matrix = Matrix::parse(MATRIX, "m.toml").unwrap();
     store.clear(64).unwrap();
     store
-        .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::single(3), 1))
+        .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), row_cpus(), 1))
         .unwrap();
     make_schedule(&matrix, RebootPermission::Granted)
 }

@@ -61,6 +61,8 @@ fn two_seconds_of_two_threads_are_measured_completely() {
     let output = run(&[&threads[..], &files].concat());
     let latency = document(&output);
     assert_eq!(latency.series.len(), 2);
+    let setting = &latency.setting;
+    assert!(setting.memory_kib > Some(0) && setting.steal_ns.is_some(), "{setting:?}");
     for series in &latency.series {
         // Every period is a sample or was missed, except for one at each end.
         let periods = latency.span_ns / series.period_ns;
@@ -150,6 +152,30 @@ fn a_broken_limit_sets_the_exit_code() {
     assert!(said.contains("--max 1ns does not hold: found "), "{said}");
     let worst = worst_of(&output);
     assert!(said.contains(&format!("{worst} (")), "{said} without {worst}");
+}
+
+#[test]
+fn limits_of_a_policy_and_of_linuxcnc_set_the_exit_code() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let dir = std::env::temp_dir().join(format!("cpushield-limits-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("policy.toml");
+    let run_with = |limits: &str, words: &[&str]| {
+        std::fs::write(&file, format!("[shield.rt.limits]\n{limits}\n")).unwrap();
+        let common = ["--for", "200ms", "--json", "--policy", file.to_str().unwrap()];
+        run(&[&common[..], words].concat())
+    };
+    let broken = run_with("max_latency = \"1ns\"", &[]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert_eq!(document(&broken).gates[0].limit, "--max 1ns");
+    // A flag comes before the policy, which completes it.
+    let both = run_with("max_latency = \"1ns\"\nlinuxcnc = \"hardware\"", &["--max", "1h"]);
+    let gates = document(&both).gates;
+    assert_eq!(gates[0].held, Some(true), "{gates:?}");
+    assert_eq!(gates[1].limit, "--linuxcnc hardware (500000 ns)");
+    let wrong = run_with("max_latncy = \"1ns\"", &[]);
+    assert_eq!(wrong.status.code(), Some(2));
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -294,6 +294,37 @@ fn installed_load_programs_run_and_end_with_the_load() {
 }
 
 #[test]
+fn a_command_of_the_user_runs_during_the_measurement_and_ends_with_all_it_started() {
+    let Some((_turn, cpu, dir)) = set_up("command") else { return };
+    let run = |script: &str| {
+        let words = ["--for", "1s", "--warmup", "50ms", "--load-command", script];
+        let latency = read_document(command(cpu, &dir, &words).spawn().unwrap());
+        assert_eq!(latency.loads.len(), 1, "{:?}", latency.loads);
+        find_load(&latency, "command").clone()
+    };
+    let repeated = run("sleep 0.1");
+    assert!(repeated.count > Some(1) && repeated.doubts.is_empty(), "{repeated:?}");
+    // It has a child in the background, which would outlive the shell.
+    let pids = dir.join("pids");
+    let endless = format!("sleep 1000 & echo $$ $! > {}; sleep 1000; true", pids.display());
+    let load = run(&endless);
+    assert!(load.count == Some(0) && load.doubts.is_empty(), "{load:?}");
+    let started = std::fs::read_to_string(&pids).unwrap();
+    let started: Vec<i32> = started.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let host = Host::live();
+    for pid in started {
+        let is_gone = host.task(pid, pid).map_or(true, |task| task.has_ended());
+        assert!(is_gone, "process {pid} still runs");
+    }
+    std::fs::remove_file(pids).unwrap();
+    let failed = run("echo no such disk >&2; exit 7");
+    assert!(failed.count.is_none() && failed.doubts.len() == 1, "{failed:?}");
+    let doubt = failed.doubts[0].to_string();
+    assert_eq!(doubt, "the program failed: exit status: 7: no such disk");
+    remove_empty(&dir);
+}
+
+#[test]
 fn invalid_loads_are_refused_immediately() {
     let Some((_turn, cpu, dir)) = set_up("refused") else { return };
     let measured = cpu.to_string();
@@ -302,6 +333,8 @@ fn invalid_loads_are_refused_immediately() {
         (&["--load", "sundial"][..], 2, "no load \"sundial\""),
         (&["--load", "none,disk"], 2, "none cannot be combined with other loads"),
         (&["--load", "disk:-x"], 2, "only a program takes arguments"),
+        (&["--load-command", " "], 2, "the load command has no command"),
+        (&["--load", "command:a", "--load-command", "b"], 2, "only one command can be a load"),
         (&["--load", "disk", "--load-cpus", "4000"], 2, "CPU 4000 is not online"),
         (&["--load", "interrupts", "--load-cpus", &other], 3, "it needs two CPUs"),
         (&["--load", "fork", "--load-cpus", &measured], 0, ""),

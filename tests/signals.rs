@@ -2,6 +2,7 @@
 //! process and no recording trace. The guests' scenarios test the subcommands that change the
 //! machine; this file tests those that any machine can run.
 
+use cpushield::experiment::RowCpus;
 use cpushield::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use cpushield_linux::{CpuSet, Host, process, sched};
 use std::io::{Read, Write};
@@ -206,7 +207,8 @@ fn a_signal_does_not_interrupt_the_stop_of_an_experiment() {
     let state = std::env::temp_dir().join(format!("cpushield-stop-{}", std::process::id()));
     let store = ExperimentStore::new(&state);
     let matrix = "[[row]]\nname = 'a'\n[[column]]\nname = 'b'\ninstrument = 'timer'\n".to_owned();
-    store.save(&ExperimentJournal::new("m.toml".to_owned(), matrix, CpuSet::single(0), 1)).unwrap();
+    let row_cpus = vec![RowCpus { shielded: CpuSet::single(0), measured: CpuSet::single(0) }];
+    store.save(&ExperimentJournal::new("m.toml".to_owned(), matrix, row_cpus, 1)).unwrap();
     // The program reports on this socket that it has stopped, and blocks there.
     let (mut reader, writer) = full_socket();
     let mut child = Command::new(env!("CARGO_BIN_EXE_cpushield"))

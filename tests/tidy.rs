@@ -45,8 +45,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["change", "documents"]),
     ("run", &["apply", "change", "documents"]),
     ("latency", &[
-        "causes", "documents", "load", "observe", "registry", "survey", "trace", "with_text",
-        "worker",
+        "causes", "documents", "load", "observe", "policy", "registry", "survey", "trace",
+        "with_text", "worker",
     ]),
     ("live", &["causes", "documents", "observe", "report", "survey", "trace", "with_text"]),
     ("load", &["registry", "with_text", "worker"]),
@@ -56,7 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "load", "plan", "policy", "quote", "run", "survey", "verify",
     ]),
     ("experiment", &[
-        "boot", "compare", "documents", "latency", "load", "policy", "quote", "registry",
+        "boot", "compare", "documents", "latency", "load", "plan", "policy", "quote", "registry",
         "tunables", "with_text",
     ]),
     ("trace", &["causes", "documents", "policy"]),

@@ -77,8 +77,35 @@ fn find_fault(
     Some(WordFault::GivenTwice { other: twice.word.clone(), place: twice.place.clone() })
 }
 
+/// What is wrong with a word by itself, and similar names. `None` when nothing is, or when only the
+/// modules of a kernel can tell.
+#[must_use]
+pub fn find_word_fault(word: &str) -> Option<(WordFault, Vec<String>)> {
+    if let Some(fault) = find_fault(word, &[], &[]) {
+        return Some((fault, Vec::new()));
+    }
+    let is_of_module = line::name_of(word).contains('.');
+    find_unlisted(word).filter(|(fault, _)| !(is_of_module && *fault == WordFault::UnknownName))
+}
+
 /// Why a name is not known to any of the kernels, and similar names; `None` when it is known.
 fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault, Vec<String>)> {
+    let (fault, near) = find_unlisted(word)?;
+    let (WordFault::UnknownName, Some((module, parameter))) =
+        (&fault, line::name_of(word).split_once('.'))
+    else {
+        return Some((fault, near));
+    };
+    let mut first = None;
+    for version in versions {
+        let (fault, similar) = find_module_fault(host, version, module, parameter)?;
+        first.get_or_insert((fault, if similar.is_empty() { near.clone() } else { similar }));
+    }
+    Some(first.unwrap_or((fault, near)))
+}
+
+/// Why the kernel's document does not have a word, and similar names; `None` when it does.
+fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
     if let Some(found) = find_unreleased(word) {
         return Some(found);
     }
@@ -88,16 +115,7 @@ fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault
         return None;
     }
     let listed: Vec<&str> = KERNEL_NAMES.lines().filter(|line| !line.starts_with('#')).collect();
-    let near = nearest(name, &listed);
-    let Some((module, parameter)) = name.split_once('.') else {
-        return Some((WordFault::UnknownName, near));
-    };
-    let mut first = None;
-    for version in versions {
-        let (fault, similar) = find_module_fault(host, version, module, parameter)?;
-        first.get_or_insert((fault, if similar.is_empty() { near.clone() } else { similar }));
-    }
-    Some(first.unwrap_or((WordFault::UnknownName, near)))
+    Some((WordFault::UnknownName, nearest(name, &listed)))
 }
 
 /// A flag of `isolcpus=` that no released kernel has, or `nohz_full` without a list.

@@ -7,10 +7,11 @@ use super::{GlobalArgs, input};
 use crate::documents::evidence::Gate;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
+use crate::policy::{LatencyLimit, LatencyLimits, LinuxCncGrade};
 use crate::report::latency as report;
 use crate::ui::{OutputFormat, Ui};
 use crate::workflow::measure_latency::{
-    LatencyFiles, LatencyRequest, measure_latency, write_files,
+    LatencyFiles, LatencyRequest, measure_latency, read_limits, write_files,
 };
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cpushield_linux::CpuSet;
@@ -23,8 +24,8 @@ use std::time::Duration;
 /// is the time from when the event was due until the thread ran. Ctrl-C ends the measurement and
 /// shows its results so far.
 ///
-/// Exit code 0: the measurement is complete, and --max holds. Exit code 1: --max does not hold or
-/// is unknown.
+/// Exit code 0: the measurement is complete, and every limit holds. Exit code 1: a limit does not
+/// hold or is unknown.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
                             cpushield latency [OPTIONS] --resume <FILE>")]
@@ -63,6 +64,12 @@ pub struct LatencyArgs {
     /// Limit: no latency longer than this
     #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
     max: Option<u64>,
+    /// Limit: the max jitter of every thread is in this range of LinuxCNC
+    #[arg(long, value_name = "GRADE", value_enum)]
+    linuxcnc: Option<LinuxCncGrade>,
+    /// Policy file with the limits that no flag gives; of several shields in it, --shield names one
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Trace the CPUs and report what ran during each worst latency. Tracing overhead is included
     /// in the results
     #[arg(long)]
@@ -88,7 +95,11 @@ pub struct LatencyArgs {
 }
 
 impl LatencyArgs {
-    fn request(&self) -> LatencyRequest {
+    fn given_limits(&self) -> LatencyLimits {
+        LatencyLimits { max_ns: self.max, linuxcnc: self.linuxcnc }
+    }
+
+    fn request(&self, limits: LatencyLimits) -> LatencyRequest {
         LatencyRequest {
             instrument: self.instrument.clone(),
             cpus: self.cpus.clone(),
@@ -100,7 +111,7 @@ impl LatencyArgs {
             fifo: self.fifo,
             other: self.other,
             over_ns: self.over.clone(),
-            max_ns: self.max,
+            limits,
             why: self.why,
             files: LatencyFiles { histogram: self.histogram.clone(), hdr: self.hdr.clone() },
             load: self.load.options(),
@@ -117,7 +128,9 @@ impl LatencyArgs {
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
     args.active.check(&work)?;
-    let request = args.request();
+    let shield = args.active.shield.as_deref();
+    let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;
+    let request = args.request(limits);
     let (latency, save_error) = measure_latency(&work, &request)?;
     ui.show(&latency, || on_terminal(ui, &report::blocks(&latency)))?;
     write_files(ui, &request.files, &latency)?;
@@ -148,17 +161,22 @@ fn check_result(latency: &LatencyMeasurement) -> Result<(), Failure> {
     if latency.holds() {
         return Ok(());
     }
-    let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
-    let reasons: Vec<String> = broken.map(|gate| describe_broken_gate(latency, gate)).collect();
+    let broken = latency.limited_gates().filter(|(_, gate)| gate.held != Some(true));
+    let reasons: Vec<String> =
+        broken.map(|(limit, gate)| describe_broken_gate(latency, limit, gate)).collect();
     Err(Failure::new(FailureKind::DoesNotHold, reasons.join("; ")))
 }
 
-fn describe_broken_gate(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> String {
+fn describe_broken_gate(
+    latency: &LatencyMeasurement,
+    limit: Option<LatencyLimit>,
+    gate: &Gate<LatencyDoubt>,
+) -> String {
     if gate.held.is_none() {
         let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
         return format!("it is unknown whether {} holds{why}", gate.limit);
     }
-    format!("{} does not hold: found {}", gate.limit, report::measured_value(latency, gate))
+    format!("{} does not hold: found {}", gate.limit, report::measured_value(latency, limit, gate))
 }
 
 fn instrument_parser() -> impl TypedValueParser<Value = String> {

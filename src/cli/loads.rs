@@ -13,6 +13,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none",
           value_parser = KnownWord(load_names), hide_possible_values = true)]
     load: Vec<String>,
+    /// Run this shell command as a load: it starts before the measurement, is repeated, and ends
+    /// after it. See `explain load-command`
+    #[arg(long, value_name = "COMMAND")]
+    load_command: Option<String>,
     /// CPUs of the load: a list, `rest` (all except the measured and the shielded CPUs) or `all`
     /// (all except the shielded CPUs)
     #[arg(long, value_name = "LIST", default_value = "rest", value_parser = load_cpus)]
@@ -22,7 +26,7 @@ pub struct LoadArgs {
 impl LoadArgs {
     /// The same options, as the workflows take them.
     pub fn options(&self) -> LoadOptions {
-        LoadOptions { kinds: self.load.clone(), cpus: self.load_cpus.clone() }
+        LoadOptions::new(&self.load, self.load_command.as_deref(), self.load_cpus.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::documents::evidence::{CpuEvidence, PositiveControl, WatchedWorkload};
-use crate::latency::{ThreadDoubt, latency_of};
+use crate::latency::{MeasuredPower, ThreadDoubt, latency_of};
 use crate::load::LoadDone;
 
 /// A run that began at this second; its worst is `worst_us`, and everything else is faster.
@@ -61,6 +61,40 @@ fn a_clear_difference_of_five_interleaved_runs_is_significant() {
     assert!((least..=most).contains(&median.base.value.unwrap()), "{median:?}");
     // The other way round it is worse.
     assert_eq!(compared(&after, &before).rows[0].is_better(), Some(false));
+}
+
+#[test]
+fn differences_in_power_memory_and_stolen_time_are_marked() {
+    let (mut before, mut after) = clear();
+    for n in 0..5 {
+        for (given, governor, kib) in
+            [(&mut before, "powersave", 16 << 20), (&mut after, "performance", 8 << 20)]
+        {
+            let setting = &mut latency_in(given, n).setting;
+            let governors = vec![governor.to_owned()];
+            setting.power = Some(MeasuredPower { governors, ..MeasuredPower::default() });
+            setting.memory_kib = Some(kib);
+        }
+        let power = latency_in(&mut after, n).setting.power.as_mut().unwrap();
+        power.turbo = Some(false);
+        power.idle_states = Some(vec!["POLL".to_owned()]);
+        latency_in(&mut before, n).setting.steal_ns = Some(0);
+        // The exact time differs in each run, and is no inconsistency.
+        latency_in(&mut after, n).setting.steal_ns = Some(10_000_000 * (1 + n as u64));
+    }
+    let pair = compared(&before, &after);
+    let found: Vec<(&str, &str, &str)> = (pair.differences.iter())
+        .map(|it| (it.what.as_str(), it.base.as_str(), it.other.as_str()))
+        .collect();
+    let wanted = [
+        ("memory", "16.0 GiB", "8.0 GiB"),
+        ("governor", "powersave", "performance"),
+        ("turbo", "unknown", "no"),
+        ("idle states", "no driver", "POLL"),
+        ("stolen time", "none", "up to 1 %"),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(pair.doubts, []);
 }
 
 #[test]

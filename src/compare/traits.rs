@@ -2,7 +2,7 @@
 
 use super::{DifferenceScope, GivenGroup, GivenRun, PairDoubt, SetupDifference};
 use crate::documents::evidence::{Evidence, WatchedWorkload};
-use crate::latency::LatencyMeasurement;
+use crate::latency::{LatencyMeasurement, MeasuredPower, memory_size};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
@@ -41,6 +41,7 @@ impl GivenRun {
 fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
     use DifferenceScope::{Kernel, Machine, Method, Setting};
     let (setting, isolation) = (&latency.setting, &latency.isolation);
+    let power = setting.power.as_ref();
     let policies: BTreeSet<String> = latency
         .series
         .iter()
@@ -66,6 +67,7 @@ fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
     [
         (Machine, "processor", or_unknown(setting.processor.as_ref())),
         (Machine, "CPUs online", setting.online.to_string()),
+        (Machine, "memory", setting.memory_kib.map_or_else(unknown, memory_size)),
         (Machine, "hypervisor", hypervisor),
         (Kernel, "kernel", or_unknown(setting.kernel.as_ref())),
         (Kernel, "PREEMPT_RT", yes_or_no(setting.realtime)),
@@ -74,6 +76,10 @@ fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
         (Setting, "isolated at boot", list_cpus(isolation.isolated.as_ref())),
         (Setting, "nohz_full", list_cpus(isolation.nohz_full.as_ref())),
         (Setting, "kernel.timer_migration", yes_or_no(setting.timer_migration)),
+        (Setting, "governor", power.map_or_else(unknown, MeasuredPower::governor_text)),
+        (Setting, "turbo", yes_or_no(power.and_then(|power| power.turbo))),
+        (Setting, "idle states", power.map_or_else(unknown, MeasuredPower::idle_text)),
+        (Setting, "stolen time", describe_steal(setting.steal_ns, latency)),
         (Setting, "clock source", or_unknown(setting.clocksource.as_ref())),
         (Method, "policies", policies.into_iter().collect::<Vec<String>>().join(", ")),
         (Method, "kernel trace", tracing.to_owned()),
@@ -81,6 +87,24 @@ fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
     ]
     .map(|(realm, what, value)| RunTrait { realm, what, value })
     .into()
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// The share of the measured time that a hypervisor took, in classes: exact times always differ.
+fn describe_steal(steal_ns: Option<u64>, latency: &LatencyMeasurement) -> String {
+    let cpus: BTreeSet<usize> = latency.series.iter().map(|series| series.cpu).collect();
+    let cpus = u64::try_from(cpus.len()).unwrap_or(u64::MAX);
+    let percent_ns = latency.span_ns.saturating_mul(cpus) / 100;
+    let share = match steal_ns {
+        None => "unknown",
+        Some(0) => "none",
+        Some(ns) if ns <= percent_ns => "up to 1 %",
+        Some(_) => "more than 1 %",
+    };
+    share.to_owned()
 }
 
 fn or_unknown(text: Option<&String>) -> String {

@@ -5,8 +5,8 @@ use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use super::{BestEvidence, EffectEvidence, ExperimentNote, MissingReason};
-use crate::latency::{LatencyDoubt, OverLimit, Percentile};
+use super::{BestEvidence, EffectEvidence, ExperimentNote, MissingReason, RowIsolation};
+use crate::latency::{IsolationCheck, LatencyDoubt, MeasuredPower, OverLimit, Percentile};
 
 /// The version of the document's format.
 pub const SCHEMA: u32 = 1;
@@ -27,7 +27,7 @@ pub struct Experiment {
     pub began_s: u64,
     /// When it ended; `None` while it is unfinished.
     pub ended_s: Option<u64>,
-    /// The CPUs that were measured, the same in every row.
+    /// The CPUs that were measured in any row.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The duration of each measurement in nanoseconds.
@@ -95,6 +95,12 @@ pub struct ExperimentSetup {
     pub cmdline: Option<String>,
     /// The hypervisor; `None` on real hardware.
     pub hypervisor: Option<String>,
+    /// The memory in KiB; `None` when it cannot be read.
+    #[serde(default)]
+    pub memory_kib: Option<u64>,
+    /// The power management of the measured CPUs before the first row.
+    #[serde(default)]
+    pub power: MeasuredPower,
     /// Visible settings of firmware and hardware: SMT, turbo, deep idle states and similar ones.
     pub settings: Vec<String>,
 }
@@ -105,12 +111,19 @@ pub struct ExperimentSetup {
 pub struct ExperimentRow {
     /// Its name.
     pub name: String,
+    /// The CPUs that are measured in it.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub cpus: CpuSet,
     /// Whether the CPUs are shielded.
     pub shield: bool,
     /// Tunables that are forced on or off.
     pub tunables: BTreeMap<String, bool>,
     /// Its kernel parameters, together with those of every row.
     pub boot: Vec<String>,
+    /// Whether its CPUs were isolated.
+    #[serde(default, with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<RowIsolation>"))]
+    pub isolation: RowIsolation,
     /// Why it was not measured, or not completely; `None` when nothing is missing.
     #[serde(default, with = "crate::with_text::option")]
     #[cfg_attr(
@@ -168,6 +181,10 @@ pub struct ExperimentRun {
     /// Whether the shield was in force at every check; `None` without a shield, and when nothing of
     /// it can be checked.
     pub held: Option<bool>,
+    /// What three witnesses showed of the isolation before the measurement; `None` when they were
+    /// not asked.
+    #[serde(default)]
+    pub isolation: Option<IsolationCheck>,
     /// One for each period, as in the column.
     pub tracks: Vec<ThreadTrack>,
     /// The throughput of each load during the measurement.
@@ -193,6 +210,9 @@ pub struct ThreadTrack {
     pub samples: u64,
     /// The number of missed periods on all CPUs.
     pub missed: u64,
+    /// The mean latency of all events on all CPUs; `None` without events on one of them.
+    #[serde(default)]
+    pub mean_ns: Option<u64>,
     /// The longest latency of any CPU; `None` without events on one of them.
     pub max_ns: Option<u64>,
     /// The max jitter of the worst CPU, as LinuxCNC's latency test defines it.
@@ -326,6 +346,25 @@ impl ThreadTrack {
 }
 
 impl Experiment {
+    /// Whether the figures of a cell are doubtful: those of a run, or the configuration of the row.
+    #[must_use]
+    pub fn is_doubtful(&self, row: usize, column: usize) -> bool {
+        let row_is_doubtful = self.rows.get(row).is_some_and(|row| row.isolation.is_doubtful());
+        row_is_doubtful || self.runs(row, column).iter().any(ExperimentRun::is_doubtful)
+    }
+
+    /// The mean latency of all repetitions of a row, in nanoseconds; `None` when one is unknown.
+    #[must_use]
+    pub fn mean_ns(&self, row: usize, (column, period_ns): (usize, u64)) -> Option<u64> {
+        let tracks = self.runs(row, column).iter().filter_map(|run| run.track(period_ns));
+        let (mut sum, mut samples) = (0_u128, 0_u128);
+        for track in tracks {
+            sum += u128::from(track.mean_ns?) * u128::from(track.samples);
+            samples += u128::from(track.samples);
+        }
+        u64::try_from(sum.checked_div(samples)?).ok()
+    }
+
     /// The cell of a row and a column.
     #[must_use]
     pub fn cell(&self, row: usize, column: usize) -> Option<&ExperimentCell> {

@@ -3,8 +3,8 @@
 //! file next to it.
 
 use super::search::SearchRequest;
-use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission};
-use cpushield_linux::{CpuSet, Error, Store};
+use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission, RowCpus};
+use cpushield_linux::{Error, Store};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,10 +39,8 @@ pub struct ExperimentJournal {
     /// What is searched for, instead of measuring the rows of the matrix; `None` for a matrix.
     #[serde(default)]
     pub search: Option<SearchRequest>,
-    /// CPUs that are measured.
-    pub cpus: CpuSet,
-    /// CPUs of the shield in rows that have one, with the siblings that stay idle.
-    pub shielded: CpuSet,
+    /// The CPUs of each row. A search has the same CPUs in every configuration.
+    pub row_cpus: Vec<RowCpus>,
     /// When it started, in seconds since 1970.
     pub began_s: u64,
     /// When it ended; `None` until then.
@@ -161,7 +159,12 @@ impl From<Error> for ExperimentJournalError {
 impl ExperimentJournal {
     /// The journal of an experiment that starts.
     #[must_use]
-    pub fn new(file: String, matrix: String, cpus: CpuSet, began_s: u64) -> ExperimentJournal {
+    pub fn new(
+        file: String,
+        matrix: String,
+        row_cpus: Vec<RowCpus>,
+        began_s: u64,
+    ) -> ExperimentJournal {
         ExperimentJournal {
             journal: MARK.to_owned(),
             schema: SCHEMA,
@@ -171,8 +174,7 @@ impl ExperimentJournal {
             reboot: RebootPermission::Denied,
             output: None,
             search: None,
-            shielded: cpus.clone(),
-            cpus,
+            row_cpus,
             began_s,
             ended_s: None,
             setup: ExperimentSetup::default(),
@@ -184,12 +186,14 @@ impl ExperimentJournal {
         }
     }
 
-    /// Parses its matrix.
+    /// Parses its matrix, and gives each row its CPUs.
     ///
     /// # Errors
     /// The text is not a matrix.
     pub fn parse_matrix(&self) -> Result<Matrix, MatrixError> {
-        Matrix::parse(&self.matrix, &self.file)
+        let mut matrix = Matrix::parse(&self.matrix, &self.file)?;
+        matrix.assign_cpus(&self.row_cpus);
+        Ok(matrix)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{
     BestEvidence, BestRow, ComparedUnit, EffectEvidence, EffectMeaning, Experiment, ExperimentNote,
-    ExperimentRow, ExperimentRun, OptionEffect,
+    ExperimentRow, OptionEffect,
 };
 use crate::compare::{self, ComparisonFinding, FindingAnswer};
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ fn compare_rows(
     track: ColumnTrack,
 ) -> RowComparison {
     for row in [one, other] {
-        if experiment.runs(row, track.0).iter().any(ExperimentRun::is_doubtful) {
+        if experiment.is_doubtful(row, track.0) {
             let row = experiment.rows.get(row).map(|row| row.name.clone()).unwrap_or_default();
             return RowComparison::unknown(EffectEvidence::RowDoubtful { row });
         }
@@ -180,7 +180,12 @@ fn list_options(row: &ExperimentRow) -> BTreeSet<String> {
     shield.into_iter().chain(tunables).chain(row.boot.iter().cloned()).collect()
 }
 
-/// The effects of all pairs of rows that differ by one option.
+fn measure_same_cpus(experiment: &Experiment, one: usize, other: usize) -> bool {
+    let [one, other] = [one, other].map(|row| experiment.rows.get(row).map(|row| &row.cpus));
+    one == other
+}
+
+/// The effects of all pairs of rows that differ by one option and measure the same CPUs.
 fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEffect> {
     let options: Vec<BTreeSet<String>> = experiment.rows.iter().map(list_options).collect();
     let mut effects = Vec::new();
@@ -190,6 +195,9 @@ fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEf
             let (Some(option), None, true) = (more.next(), more.next(), few.is_subset(many)) else {
                 continue;
             };
+            if !measure_same_cpus(experiment, without, with) {
+                continue;
+            }
             for track in tracks {
                 let RowComparison { difference, ratio, why, .. } =
                     compare_rows(experiment, (without, with), *track);
@@ -214,23 +222,33 @@ fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEf
 mod tests {
     use super::*;
     use crate::experiment::{
-        ExperimentCell, ExperimentColumn, ExperimentSetup, ExperimentState, RankedFigure, SCHEMA,
-        ThreadTrack,
+        ExperimentCell, ExperimentColumn, ExperimentRun, ExperimentSetup, ExperimentState,
+        RankedFigure, RowIsolation, SCHEMA, ThreadTrack,
     };
+    use crate::latency::{IsolationCheck, IsolationWitness};
+    use cpushield_linux::CpuSet;
 
     /// A row with these options, separated by blanks.
     fn row(options: &str) -> ExperimentRow {
         let words = options.split(' ');
         ExperimentRow {
             name: options.to_owned(),
+            cpus: find_row_cpus(options),
             shield: words.clone().any(|word| word == "shield"),
             tunables: words
                 .clone()
                 .filter_map(|word| Some((word.strip_prefix("no-")?.to_owned(), false)))
                 .collect(),
             boot: words.filter(|word| word.contains('=')).map(str::to_owned).collect(),
+            isolation: RowIsolation::Unchecked,
             missing: None,
         }
+    }
+
+    /// The CPUs of a row: `cpu1` is its own list, and 3 is the default.
+    fn find_row_cpus(options: &str) -> CpuSet {
+        let own = options.split(' ').find_map(|word| word.strip_prefix("cpu"));
+        own.unwrap_or("3").parse().unwrap()
     }
 
     /// A run with this jitter.
@@ -241,10 +259,12 @@ mod tests {
             span_ns: 1,
             kernel: None,
             held: None,
+            isolation: None,
             tracks: vec![ThreadTrack {
                 period_ns: 1_000,
                 samples: 9,
                 missed: 0,
+                mean_ns: Some(1),
                 max_ns: Some(1),
                 jitter_ns: Some(jitter_us * 1_000),
                 percentiles: Vec::new(),
@@ -351,6 +371,19 @@ mod tests {
     }
 
     #[test]
+    fn rows_on_different_cpus_are_ranked_and_are_not_the_effect_of_an_option() {
+        let rows: &[(&str, &[u64])] = &[
+            ("cpu1", &[90, 91, 92, 93]),
+            ("shield", &[10, 11, 12, 13]),
+            ("shield cpu1", &[20, 21, 22, 23]),
+        ];
+        let experiment = experiment(4, rows);
+        let seen: Vec<_> = experiment.effects.iter().map(|it| (it.without, it.with)).collect();
+        assert_eq!(seen, [(0, 2)]);
+        assert_eq!(experiment.best[0].winner, Some(1));
+    }
+
+    #[test]
     fn runs_of_one_boot_do_not_count_as_repetitions() {
         let rows: &[(&str, &[u64])] =
             &[("base", &[90, 91, 92, 93]), ("nohz_full=3", &[10, 11, 12, 13])];
@@ -360,6 +393,19 @@ mod tests {
         assert_eq!(few.effects[0].why, EffectEvidence::TooFew { needed: 4, unit });
         assert_eq!(experiment(4, rows).effects[0].verdict, EffectMeaning::Better);
         assert_eq!(list_figures(&few, 0, (0, 1_000), unit), [91_000.0, 93_000.0]);
+    }
+
+    #[test]
+    fn a_row_whose_isolation_was_not_in_force_does_not_win() {
+        let mut experiment =
+            experiment(4, &[("base", &[90, 91, 92, 93]), ("isolcpus=3", &[10, 11, 12, 13])]);
+        let none = IsolationWitness::Present { isolated: CpuSet::new() };
+        let witnesses = [none.clone(), none.clone(), none];
+        let check = IsolationCheck::new(CpuSet::single(3), witnesses);
+        experiment.rows[1].isolation = RowIsolation::NotInForce { check };
+        judge(&mut experiment);
+        assert_eq!(experiment.best[0].winner, None);
+        assert_eq!(experiment.effects[0].verdict, EffectMeaning::Unknown);
     }
 
     #[test]

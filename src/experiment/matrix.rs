@@ -1,8 +1,11 @@
 //! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. An
 //! error names the file, the line, the column and what was expected.
 
-use super::{ExperimentColumn, ExperimentRow};
-use crate::boot::{line, lint};
+mod suggestions;
+
+use self::suggestions::{advise_on_list, suggest_key};
+use super::{ExperimentColumn, ExperimentRow, RowIsolation};
+use crate::boot::{WordFault, find_word_fault, lint};
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
@@ -11,7 +14,7 @@ use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::latency_stats::LIMITS;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -34,8 +37,8 @@ const PERIOD_NS: u64 = 1_000_000;
 pub struct Matrix {
     /// Its name.
     pub name: String,
-    /// The CPUs to measure (`N` is the last one); `None` for those that a shield would choose.
-    pub cpus: Option<String>,
+    /// The CPUs of rows without a list of their own; `None` for those that a shield would choose.
+    pub cpus: Option<WrittenList>,
     /// How often each cell is measured.
     pub repeats: usize,
     /// How often each set of kernel parameters is booted; the repetitions are spread over these
@@ -51,8 +54,38 @@ pub struct Matrix {
     pub half_core: bool,
     /// The configurations.
     pub rows: Vec<ExperimentRow>,
+    /// The places of the rows in the file, in the same order.
+    pub places: Vec<RowPlace>,
     /// The measurements.
     pub columns: Vec<ExperimentColumn>,
+}
+
+/// The CPUs of a row.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowCpus {
+    /// CPUs of its shield, with the siblings that stay idle.
+    pub shielded: CpuSet,
+    /// CPUs that are measured.
+    pub measured: CpuSet,
+}
+
+/// Where the file describes a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowPlace {
+    /// The line of its table, from 1.
+    pub line: usize,
+    /// Its own list of CPUs; `None` without one.
+    pub cpus: Option<WrittenList>,
+}
+
+/// A CPU list as the file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenList {
+    /// Its text (`N` is the last CPU).
+    pub list: String,
+    /// Its line, from 1.
+    pub line: usize,
 }
 
 /// Why a matrix file is refused.
@@ -100,12 +133,15 @@ struct MatrixText {
 #[serde(deny_unknown_fields)]
 struct RowText {
     name: Spanned<String>,
+    cpus: Option<Spanned<String>>,
     #[serde(default)]
     shield: bool,
     #[serde(default)]
     tunables: BTreeMap<Spanned<String>, bool>,
     #[serde(default)]
     boot: Vec<Spanned<String>>,
+    #[serde(default)]
+    allow_unknown: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,8 +169,12 @@ impl Matrix {
     /// The text is not a matrix, or has unknown keys.
     pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
         let parsed = toml::from_str::<MatrixText>(text)
-            .map_err(|error| (error.span(), translate_toml_message(error.message())))
-            .and_then(|raw| check_matrix(raw, file));
+            .map_err(|error| {
+                let near = suggest_key(text, error.span());
+                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                (error.span(), translate_toml_message(error.message()) + &near)
+            })
+            .and_then(|raw| check_matrix(raw, text, file));
         parsed.map_err(|(span, why)| MatrixError {
             file: file.to_owned(),
             place: span.map(|span| find_line_and_column(text, span.start)),
@@ -142,10 +182,41 @@ impl Matrix {
         })
     }
 
+    /// Whether the file or one of its rows names CPUs.
+    #[must_use]
+    pub fn names_cpus(&self) -> bool {
+        self.cpus.is_some() || self.places.iter().any(|place| place.cpus.is_some())
+    }
+
+    /// The matrix with one row, in the place of the row with this index.
+    #[must_use]
+    pub fn with_row(&self, index: usize, row: ExperimentRow) -> Matrix {
+        let places = self.places.get(index).cloned().into_iter().collect();
+        Matrix { rows: vec![row], places, ..self.clone() }
+    }
+
+    /// Gives each row its CPUs, and fills them into its kernel parameters.
+    pub fn assign_cpus(&mut self, assigned: &[RowCpus]) {
+        for (row, cpus) in self.rows.iter_mut().zip(assigned) {
+            row.assign_cpus(cpus);
+        }
+    }
+
     /// Whether a row has kernel parameters, so that it needs a reboot.
     #[must_use]
     pub fn has_boots(&self) -> bool {
         self.rows.iter().any(|row| !row.boot.is_empty())
+    }
+}
+
+impl ExperimentRow {
+    /// Gives the row its CPUs, and fills them into its kernel parameters.
+    pub fn assign_cpus(&mut self, cpus: &RowCpus) {
+        self.cpus = cpus.measured.clone();
+        let list = cpus.shielded.to_string();
+        for parameter in &mut self.boot {
+            *parameter = parameter.replace(CPUS, &list);
+        }
     }
 }
 
@@ -161,13 +232,9 @@ fn is_off_by_default(tunable: &str, workload: Workload) -> bool {
     tunables::named(tunable).is_some_and(|tunable| tunable.optional(workload).is_some())
 }
 
-fn check_matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
-    if let Some(list) = &raw.cpus {
-        let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
-        if cpus.map_err(|e| fault_at(list, e.to_string()))?.is_empty() {
-            return Err(fault_at(list, "expected at least one CPU".to_owned()));
-        }
-    }
+fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, MatrixFault> {
+    let row_lists = raw.row.iter().filter_map(|row| row.get_ref().cpus.as_ref());
+    raw.cpus.iter().chain(row_lists).try_for_each(check_cpu_list)?;
     let repeats = check_number(raw.repeats.as_ref(), REPEATS, COUNT_MAX, "repeats")?;
     let boots = check_number(raw.boots.as_ref(), repeats, repeats, "boots")?;
     let span_ns = raw.time.as_ref().map_or(Ok(10_000_000_000), parse_time)?;
@@ -190,10 +257,11 @@ fn check_matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
     }
     check_unique(raw.row.iter().map(|row| &row.get_ref().name))?;
     check_unique(raw.column.iter().map(|column| &column.get_ref().name))?;
-    check_rows_differ(&rows, &raw)?;
+    check_rows_differ(&rows, &raw, text)?;
+    let places = raw.row.iter().map(|row| find_row_place(row, text)).collect();
     Ok(Matrix {
         name,
-        cpus: raw.cpus.map(Spanned::into_inner),
+        cpus: raw.cpus.as_ref().map(|list| write_down(list, text)),
         repeats,
         boots,
         span_ns,
@@ -201,20 +269,58 @@ fn check_matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
         workload: raw.workload,
         half_core: raw.half_core,
         rows,
+        places,
         columns,
     })
 }
 
-/// Checks that no two rows have the same configuration.
-fn check_rows_differ(rows: &[ExperimentRow], raw: &MatrixText) -> Result<(), MatrixFault> {
-    let mut earlier: Vec<(&str, ExperimentRow)> = Vec::new();
-    for (row, text) in rows.iter().zip(&raw.row) {
-        let normal = normalize_row(row, raw.workload);
-        if let Some((other, _)) = earlier.iter().find(|(_, other)| *other == normal) {
-            let why = format!("row {:?} is the same as row {other:?}", row.name);
-            return Err((Some(text.span()), why));
+fn check_cpu_list(list: &Spanned<String>) -> Result<(), MatrixFault> {
+    match CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)) {
+        Ok(cpus) if cpus.is_empty() => Err(fault_at(list, "expected at least one CPU".to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let advice = advise_on_list(list.get_ref());
+            Err(fault_at(list, format!("{error}; {advice}")))
         }
-        earlier.push((&row.name, normal));
+    }
+}
+
+fn write_down(list: &Spanned<String>, text: &str) -> WrittenList {
+    let (line, _) = find_line_and_column(text, list.span().start);
+    WrittenList { list: list.get_ref().clone(), line }
+}
+
+fn find_row_place(row: &Spanned<RowText>, text: &str) -> RowPlace {
+    let cpus = row.get_ref().cpus.as_ref().map(|list| write_down(list, text));
+    RowPlace { line: find_line_and_column(text, row.span().start).0, cpus }
+}
+
+/// A row that was checked.
+struct EarlierRow<'a> {
+    name: &'a str,
+    line: usize,
+    /// What makes a difference, and its list of CPUs.
+    normal: (ExperimentRow, Option<&'a String>),
+}
+
+/// Checks that no two rows have the same configuration.
+fn check_rows_differ(
+    rows: &[ExperimentRow],
+    raw: &MatrixText,
+    text: &str,
+) -> Result<(), MatrixFault> {
+    let mut earlier: Vec<EarlierRow<'_>> = Vec::new();
+    for (row, table) in rows.iter().zip(&raw.row) {
+        // Without a list of its own, a row has the CPUs of the whole file.
+        let cpus = table.get_ref().cpus.as_ref().or(raw.cpus.as_ref()).map(Spanned::get_ref);
+        let normal = (normalize_row(row, raw.workload), cpus);
+        if let Some(other) = earlier.iter().find(|other| other.normal == normal) {
+            let (name, line) = (other.name, other.line);
+            let why = format!("row {:?} is the same as row {name:?} of line {line}", row.name);
+            return Err((Some(table.span()), why));
+        }
+        let (line, _) = find_line_and_column(text, table.span().start);
+        earlier.push(EarlierRow { name: &row.name, line, normal });
     }
     Ok(())
 }
@@ -301,11 +407,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     }
     let mut names = BTreeSet::new();
     for word in &text.boot {
-        if !line::is_plain(&word.get_ref().replace(CPUS, "0")) {
-            let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
-            return Err(fault_at(word, why));
-        }
-        check_boot_word(word)?;
+        check_word(word, text.allow_unknown)?;
         let name = word.get_ref().split('=').next().unwrap_or_default();
         if !names.insert(name.to_owned()) {
             return Err(fault_at(word, format!("{name} is given twice")));
@@ -313,24 +415,36 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     }
     Ok(ExperimentRow {
         name,
+        cpus: CpuSet::new(),
         shield: text.shield,
         tunables: text.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on)).collect(),
         boot: text.boot.iter().map(|word| word.get_ref().clone()).collect(),
+        isolation: RowIsolation::Unchecked,
         missing: None,
     })
 }
 
-/// Checks the CPU list of a kernel parameter, and its name and flags as far as they are known.
-fn check_boot_word(word: &Spanned<String>) -> Result<(), MatrixFault> {
-    let filled = word.get_ref().replace(CPUS, "0");
-    if let Err(why) = line::check_list(&filled) {
-        let why = format!("{} does not name CPUs: {why}; expected {CPUS} or 2-3", word.get_ref());
-        return Err(fault_at(word, why));
-    }
-    match lint::check_word(&filled) {
-        Some(finding) => Err(fault_at(word, format!("{finding}; {}", finding.advice()))),
-        None => Ok(()),
-    }
+/// Checks a kernel parameter. Names of modules are checked when the boot is prepared.
+fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixFault> {
+    // Any list stands for that of the row.
+    let filled = word.get_ref().replace(CPUS, "1");
+    let Some((fault, near)) = find_word_fault(&filled) else {
+        return match lint::check_word(&filled) {
+            Some(finding) => Err(fault_at(word, format!("{finding}; {}", finding.advice()))),
+            None => Ok(()),
+        };
+    };
+    let advice = match (&fault, near.as_slice()) {
+        (WordFault::NotPlain, _) => {
+            let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
+            return Err(fault_at(word, why));
+        }
+        (fault, _) if fault.is_unknown() && allow_unknown => return Ok(()),
+        (_, [first, ..]) => format!("; did you mean {first}?"),
+        (fault, []) if fault.is_unknown() => "; if it is right: allow_unknown = true".to_owned(),
+        _ => format!("; {}", fault.advice(word.get_ref())),
+    };
+    Err(fault_at(word, format!("{:?} {fault}{advice}", word.get_ref())))
 }
 
 fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
@@ -338,8 +452,10 @@ fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     let Some(instrument) = instruments::named(text.instrument.get_ref()) else {
         let known: Vec<&str> =
             instruments::INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
+        let near = nearest(text.instrument.get_ref(), &known);
+        let near = near.first().map_or_else(String::new, |near| format!("; did you mean {near}?"));
         let why = format!(
-            "there is no instrument {:?}, expected one of: {}",
+            "there is no instrument {:?}, expected one of: {}{near}",
             text.instrument.get_ref(),
             known.join(", ")
         );
@@ -413,6 +529,7 @@ tunables = { watchdog = false }
 
 [[row]]
 name = "nohz_full"
+cpus = "1"
 shield = true
 boot = ["nohz_full={cpus}", "nohlt"]
 
@@ -431,9 +548,11 @@ instrument = "spin"
     fn shielded_row(name: &str) -> ExperimentRow {
         ExperimentRow {
             name: name.to_owned(),
+            cpus: CpuSet::new(),
             shield: true,
             tunables: BTreeMap::new(),
             boot: Vec::new(),
+            isolation: RowIsolation::Unchecked,
             missing: None,
         }
     }
@@ -454,7 +573,7 @@ instrument = "spin"
         let matrix = Matrix::parse(GOOD, "/etc/x.toml").unwrap();
         let wanted = Matrix {
             name: "lathe".to_owned(),
-            cpus: Some("2-N".to_owned()),
+            cpus: Some(WrittenList { list: "2-N".to_owned(), line: 3 }),
             repeats: 6,
             boots: 3,
             span_ns: 20_000_000_000,
@@ -471,6 +590,11 @@ instrument = "spin"
                     boot: vec!["nohz_full={cpus}".to_owned(), "nohlt".to_owned()],
                     ..shielded_row("nohz_full")
                 },
+            ],
+            places: vec![
+                RowPlace { line: 10, cpus: None },
+                RowPlace { line: 13, cpus: None },
+                RowPlace { line: 18, cpus: Some(WrittenList { list: "1".to_owned(), line: 20 }) },
             ],
             columns: vec![
                 timer_column("LinuxCNC"),
@@ -519,15 +643,20 @@ instrument = "spin"
             (format!("{row}[[row]]\nname = \"a\"\n{column}"), "m.toml:4:8: \"a\" is the name of"),
             (
                 format!("{row}[[row]]\nname = \"b\"\n{column}"),
-                "m.toml:3:1: row \"b\" is the same as row \"a\"",
+                "m.toml:3:1: row \"b\" is the same as row \"a\" of line 1",
             ),
             (
                 format!(
                     "{row}shield = true\n[[row]]\nname = \"b\"\nshield = true\n\
                      tunables = {{ cpu-idle = false }}\n{column}"
                 ),
-                "m.toml:4:1: row \"b\" is the same as row \"a\"",
+                "m.toml:4:1: row \"b\" is the same as row \"a\" of line 1",
             ),
+            (
+                format!("cpus = \"3\"\n{row}[[row]]\nname = \"b\"\ncpus = \"3\"\n{column}"),
+                "m.toml:4:1: row \"b\" is the same as row \"a\" of line 2",
+            ),
+            (format!("{row}cpus = \"1-\"\n{column}"), "m.toml:3:8: \"1-\" is not a CPU list"),
             (
                 format!("{row}tunables = {{ thp = false }}\n{column}"),
                 "m.toml:3:14: tunables belong to a shield; expected shield = true",
@@ -537,7 +666,18 @@ instrument = "spin"
                 "m.toml:4:14: there is no tunable \"watchdgo\"; did you mean watchdog?",
             ),
             (format!("{row}boot = [\"a b\"]\n{column}"), "m.toml:3:9: expected one plain kernel"),
-            (format!("{row}boot = [\"a=1\", \"a=2\"]\n{column}"), "m.toml:3:16: a is given twice"),
+            (
+                format!("{row}boot = [\"nosmt\", \"nosmt=force\"]\n{column}"),
+                "m.toml:3:18: nosmt is given twice",
+            ),
+            (
+                format!("{row}boot = [\"isolcpu={{cpus}}\"]\n{column}"),
+                "m.toml:3:9: \"isolcpu={cpus}\" is not in kernel-parameters.txt",
+            ),
+            (
+                format!("{row}boot = [\"nohz_full=3-1\"]\n{column}"),
+                "m.toml:3:9: \"nohz_full=3-1\" does not name CPUs",
+            ),
             (
                 format!("{row}boot = [\"nohlt\", \"nohz_full=3-1\"]\n{column}"),
                 "m.toml:3:18: nohz_full=3-1 does not name CPUs: \"3-1\" is not a CPU list",
@@ -575,6 +715,37 @@ instrument = "spin"
             let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
             assert!(error.starts_with(said), "{text}\n  said {error}\n  not  {said}");
         }
+    }
+
+    #[test]
+    fn errors_suggest_what_was_meant() {
+        let row = "[[row]]\nname = \"a\"\n";
+        let column = "[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
+        for (text, suggested) in [
+            (format!("workloud = \"vm\"\n{row}{column}"), "; did you mean workload?"),
+            (format!("{row}sheild = true\n{column}"), "; did you mean shield?"),
+            (format!("{row}{column}thread = [\"1ms\"]\n"), "; did you mean threads?"),
+            (format!("{row}boot = [\"isolcpu=3\"]\n{column}"), "; did you mean isolcpus?"),
+            (
+                format!("{row}boot = [\"zzqwyx_own\"]\n{column}"),
+                "; if it is right: allow_unknown = true",
+            ),
+            (format!("{row}cpus = \"0x8\"\n{column}"), "; it is a mask, of the list \"3\""),
+            (format!("{row}cpus = \"\"\n{column}"), "m.toml:3:8: expected at least one CPU"),
+            (format!("{row}cpus = \"1..3\"\n{column}"), "; a list looks like 3, 2-3 or 2-N"),
+            (
+                format!("{row}[[column]]\nname = \"c\"\ninstrument = \"tymer\"\n"),
+                "; did you mean timer?",
+            ),
+        ] {
+            let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
+            assert!(error.starts_with("m.toml:"), "{error}");
+            assert!(error.ends_with(suggested), "{error}");
+        }
+        let own = format!("{row}boot = [\"zzqwyx_own\"]\nallow_unknown = true\n{column}");
+        assert!(Matrix::parse(&own, "m.toml").is_ok());
+        let module = format!("{row}boot = [\"radeon.modeset=0\"]\n{column}");
+        assert!(Matrix::parse(&module, "m.toml").is_ok());
     }
 
     proptest! {

@@ -9,6 +9,7 @@ mod judge;
 pub mod matrix;
 mod reason;
 mod results;
+mod row_isolation;
 pub mod run;
 pub mod schedule;
 pub mod search;
@@ -16,13 +17,14 @@ mod summary;
 pub mod unit;
 
 pub use document::*;
-pub use matrix::{Matrix, MatrixError};
+pub use matrix::{Matrix, MatrixError, RowCpus, RowPlace, WrittenList};
 pub use reason::{
     BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, MissingReason,
 };
 pub use results::collect_results;
+pub use row_isolation::RowIsolation;
 pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, run_remaining, stop};
 pub use schedule::{
-    DryRun, MeasurementStep, RebootPermission, Schedule, describe_dry_run, make_schedule,
+    DryRun, DryRunRow, MeasurementStep, RebootPermission, Schedule, describe_dry_run, make_schedule,
 };
 pub use summary::summarize;

@@ -5,6 +5,7 @@
 //! Boots also run forward and backward: where the direction changes, no reboot is needed.
 
 use super::{ExperimentRow, Matrix};
+use crate::plan::CpuCandidate;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +14,12 @@ use serde::{Deserialize, Serialize};
 pub struct DryRun {
     /// The name of the experiment.
     pub name: String,
-    /// The CPUs that are measured.
+    /// The CPUs that are measured in any row.
     pub cpus: CpuSet,
-    /// The names of all rows.
-    pub rows: Vec<String>,
+    /// All rows.
+    pub rows: Vec<DryRunRow>,
+    /// Sets of CPUs to try, each in a row of its own; empty if the matrix names CPUs.
+    pub candidates: Vec<CpuCandidate>,
     /// The number of measurements.
     pub measurements: usize,
     /// Their duration in nanoseconds, without the time for shields and reboots.
@@ -29,6 +32,15 @@ pub struct DryRun {
     pub skipped: Vec<String>,
 }
 
+/// A row of a dry run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DryRunRow {
+    /// Its name.
+    pub name: String,
+    /// The CPUs that are measured in it.
+    pub cpus: CpuSet,
+}
+
 /// The time between two reboots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BootPeriod {
@@ -38,15 +50,22 @@ pub struct BootPeriod {
     pub rows: Vec<usize>,
 }
 
-/// Describes what an experiment would do on these CPUs.
+/// Describes what an experiment would do. Each row of the matrix has its CPUs.
 #[must_use]
-pub fn describe_dry_run(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet) -> DryRun {
+pub fn describe_dry_run(
+    matrix: &Matrix,
+    schedule: &Schedule,
+    candidates: Vec<CpuCandidate>,
+) -> DryRun {
     let rows = matrix.rows.iter().enumerate();
     let skipped = rows.filter(|(index, _)| !schedule.steps.iter().any(|step| step.row == *index));
+    let dry_rows =
+        matrix.rows.iter().map(|row| DryRunRow { name: row.name.clone(), cpus: row.cpus.clone() });
     DryRun {
         name: matrix.name.clone(),
-        cpus,
-        rows: matrix.rows.iter().map(|row| row.name.clone()).collect(),
+        cpus: matrix.rows.iter().flat_map(|row| row.cpus.iter()).collect(),
+        rows: dry_rows.collect(),
+        candidates,
         measurements: schedule.steps.len(),
         span_ns: schedule.span_ns(matrix),
         reboots: schedule.reboots(),
@@ -227,13 +246,13 @@ mod tests {
         assert_eq!(all.boots, [vec![], vec!["nohz_full=3".to_owned()], vec!["nohlt".to_owned()]]);
         assert_eq!(all.reboots(), 4, "forward, and backward the same way");
         assert_eq!(row_letters(&make_schedule(&booted, Denied)), "ACCAACCA");
-        let plan = describe_dry_run(&booted, &all, CpuSet::single(3));
+        let plan = describe_dry_run(&booted, &all, Vec::new());
         let periods: Vec<Vec<usize>> =
             plan.boot_periods.into_iter().map(|period| period.rows).collect();
         let wanted: [&[usize]; 5] = [&[1, 3, 3, 1], &[2, 2], &[4, 4, 4, 4], &[2, 2], &[1, 3, 3, 1]];
         assert_eq!(periods, wanted);
         let some = make_schedule(&booted, Denied);
-        let skipped = describe_dry_run(&booted, &some, CpuSet::single(3)).skipped;
+        let skipped = describe_dry_run(&booted, &some, Vec::new()).skipped;
         assert_eq!(skipped, ["r1", "r3"]);
         let odd = matrix(&["-", "nohlt"], 1, 3, 1);
         assert_eq!(
@@ -248,7 +267,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_cell_is_repeated_as_requested_and_drift_affects_all_rows_equally(
-            words in proptest::collection::vec(prop_oneof![Just("-"), Just("nohlt"), Just("x=1")], 1..6),
+            words in proptest::collection::vec(prop_oneof![Just("-"), Just("nohlt"), Just("nosmt")], 1..6),
             columns in 1usize..3,
             repeats in 1usize..7,
             boots in 1usize..7,

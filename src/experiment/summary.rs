@@ -17,6 +17,7 @@ pub fn summarize(round: usize, latency: &LatencyMeasurement, file: String) -> Ex
         span_ns: latency.span_ns,
         kernel: latency.setting.kernel.clone(),
         held: latency.isolation.held,
+        isolation: latency.isolation.check.clone(),
         tracks: tracks.collect(),
         loads: latency.loads.iter().map(summarize_load).collect(),
         doubts: latency.every_doubt(),
@@ -41,6 +42,7 @@ fn summarize_threads(period_ns: u64, latency: &LatencyMeasurement) -> ThreadTrac
         period_ns,
         samples,
         missed,
+        mean_ns: combine_means(&series),
         max_ns: find_longest(series.iter().map(|series| series.max_ns)),
         jitter_ns: find_longest(series.iter().map(|series| series.jitter_ns)),
         percentiles: combine_percentiles(&series),
@@ -51,6 +53,14 @@ fn summarize_threads(period_ns: u64, latency: &LatencyMeasurement) -> ThreadTrac
 /// The longest of the times of all CPUs; `None` when one of them is unknown.
 fn find_longest(times_ns: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     times_ns.collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
+
+/// The mean of the events of all CPUs; `None` when one of them is unknown.
+fn combine_means(series: &[&ThreadSeries]) -> Option<u64> {
+    let sums = series.iter().map(|one| Some(u128::from(one.mean_ns?) * u128::from(one.samples)));
+    let sum: u128 = sums.sum::<Option<u128>>()?;
+    let samples: u128 = series.iter().map(|one| u128::from(one.samples)).sum();
+    u64::try_from(sum.checked_div(samples)?).ok()
 }
 
 /// The percentiles that every CPU has, each of the CPU where it is longest.

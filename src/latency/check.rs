@@ -102,9 +102,10 @@ pub(super) fn find_timer_migration(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::ThreadSpec;
     use crate::latency::instruments::named;
+    use crate::latency::{IsolationChecking, ThreadSpec};
     use crate::load;
+    use crate::policy::LatencyLimits;
     use cpushield_linux::{SchedPolicy, Store};
     use std::time::Duration;
 
@@ -121,13 +122,14 @@ mod tests {
             span: Duration::from_secs(1),
             warmup: Duration::ZERO,
             over_ns: Vec::new(),
-            max_ns: None,
+            limits: LatencyLimits::default(),
             cgroup: None,
             guard: None,
             store: Store::new(std::path::Path::new("/nonexistent")),
             load: load::LoadRequest::none(),
             force: false,
             why: false,
+            isolation: IsolationChecking::Unchecked,
             progress: &|_| {},
             autosave: None,
             stop: &|| false,

@@ -2,9 +2,10 @@
 
 use super::duration::exact_duration;
 use super::histogram::counts;
-use super::{LatencyDoubt, LatencyNote, ShieldBreach, ThreadDoubt};
+use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use crate::load::LoadDone;
+use crate::policy::{LatencyLimit, LatencyLimits};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,7 +46,10 @@ pub struct LatencyMeasurement {
     /// The load during the measurement (`--load`); empty without.
     #[serde(default)]
     pub loads: Vec<LoadDone>,
-    /// The requested limit (`--max`).
+    /// The requested limits.
+    #[serde(default)]
+    pub limits: LatencyLimits,
+    /// Whether they held, in the order of [`LatencyLimits::list`].
     pub gates: Vec<Gate<LatencyDoubt>>,
     /// Whether the kernel was traced for the causes of the worst latencies.
     #[serde(default)]
@@ -261,6 +265,9 @@ pub struct MeasuredIsolation {
     /// CPUs whose tick the kernel can stop (`/sys/devices/system/cpu/nohz_full`).
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub nohz_full: Option<CpuSet>,
+    /// What three witnesses showed before the measurement; `None` when they were not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<IsolationCheck>,
 }
 
 /// The measured machine. Without it, figures cannot be compared.
@@ -282,6 +289,16 @@ pub struct MeasuredSetting {
     pub boot: Option<String>,
     /// The processor's name.
     pub processor: Option<String>,
+    /// Its memory in KiB (`MemTotal` of `/proc/meminfo`); `None` when it cannot be read.
+    #[serde(default)]
+    pub memory_kib: Option<u64>,
+    /// The power management of the measured CPUs; `None` in documents without it.
+    #[serde(default)]
+    pub power: Option<MeasuredPower>,
+    /// The time that a hypervisor took from the measured CPUs during the measurement, in
+    /// nanoseconds (`/proc/stat`, exact to 10 ms); `None` when it cannot be read.
+    #[serde(default)]
+    pub steal_ns: Option<u64>,
     /// Online CPUs.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub online: CpuSet,
@@ -357,6 +374,21 @@ impl LatencyMeasurement {
         let series = self.series.iter();
         let thresholds = series.map(|one| one.threshold_ns.filter(|_| one.samples == 0));
         thresholds.collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+
+    /// The limits with their results; `None` for a limit of an unknown kind.
+    pub fn limited_gates(
+        &self,
+    ) -> impl Iterator<Item = (Option<LatencyLimit>, &Gate<LatencyDoubt>)> {
+        let limits = self.limits.list().map(Some).chain(std::iter::repeat(None));
+        limits.zip(&self.gates)
+    }
+
+    /// The thread with the largest max jitter; `None` when no thread has one.
+    #[must_use]
+    pub fn worst_jitter(&self) -> Option<(&ThreadSeries, u64)> {
+        let jitters = self.series.iter().filter_map(|series| Some((series, series.jitter_ns?)));
+        jitters.max_by_key(|(_, jitter_ns)| *jitter_ns)
     }
 
     /// Whether every limit holds for certain.

@@ -88,6 +88,8 @@ pub enum LatencyDoubt {
         /// Why.
         doubt: LoadDoubt,
     },
+    /// A thread has no max jitter.
+    JitterUnknown,
     /// The measurement is not complete yet.
     Incomplete {
         /// The time measured so far, in nanoseconds.
@@ -155,6 +157,9 @@ impl fmt::Display for LatencyDoubt {
             LatencyDoubt::ShieldBroken { breach } => write!(f, "the shield was broken {breach}"),
             LatencyDoubt::ThreadDoubtful { thread, doubt } => write!(f, "{thread}: {doubt}"),
             LatencyDoubt::LoadDoubtful { load, doubt } => write!(f, "the load {load}: {doubt}"),
+            LatencyDoubt::JitterUnknown => {
+                f.write_str("a thread has no max jitter, which only periodic threads have")
+            }
             LatencyDoubt::Incomplete { span_ns, asked_ns } => {
                 let (span, asked) = (rounded(*span_ns), rounded(*asked_ns));
                 write!(f, "it is incomplete: {span} of {asked} measured; {advice}")

@@ -1,20 +1,32 @@
 //! The document before the first event: the request, the isolation and the machine.
 
 use super::duration::nanos;
-use super::order::MeasureRequest;
-use super::{LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
+use super::order::{IsolationChecking, MeasureRequest};
+use super::power::read_memory_kib;
+use super::{
+    IsolationCheck, LatencyMeasurement, MeasuredIsolation, MeasuredPower, MeasuredSetting, SCHEMA,
+    TraceUse,
+};
 use crate::survey::Machine;
 use cpushield_linux::clock::monotonic_ns;
+use cpushield_linux::{CpuSet, Host};
 
 /// Clock reads that are averaged to get the cost of one.
 const CLOCK_READS: u64 = 1000;
 
 /// Makes the document before the first event.
 pub(super) fn empty_document(
+    host: &Host,
     request: &MeasureRequest<'_>,
     machine: Machine,
     migration: Option<bool>,
 ) -> LatencyMeasurement {
+    let check = match request.isolation {
+        IsolationChecking::Unchecked => None,
+        IsolationChecking::Checked => {
+            Some(IsolationCheck::take(host, &machine, request.guard.as_ref(), &request.cpus))
+        }
+    };
     LatencyMeasurement {
         schema: SCHEMA,
         instrument: request.instrument.name().to_owned(),
@@ -28,16 +40,21 @@ pub(super) fn empty_document(
         parts: Vec::new(),
         series: Vec::new(),
         loads: Vec::new(),
+        limits: request.limits,
         gates: Vec::new(),
         tracing: TraceUse { asked: request.why, ..TraceUse::default() },
-        isolation: isolation(&machine, request),
-        setting: setting(machine, migration),
+        isolation: isolation(&machine, request, check),
+        setting: setting(host, machine, &request.cpus, migration),
         doubts: Vec::new(),
         notes: Vec::new(),
     }
 }
 
-fn isolation(machine: &Machine, request: &MeasureRequest<'_>) -> MeasuredIsolation {
+fn isolation(
+    machine: &Machine,
+    request: &MeasureRequest<'_>,
+    check: Option<IsolationCheck>,
+) -> MeasuredIsolation {
     let guard = request.guard.as_ref();
     MeasuredIsolation {
         shield: guard.map(|guard| guard.name.clone()),
@@ -45,14 +62,23 @@ fn isolation(machine: &Machine, request: &MeasureRequest<'_>) -> MeasuredIsolati
         broken: Vec::new(),
         isolated: machine.isolation.isolated.clone(),
         nohz_full: machine.isolation.nohz_full.clone(),
+        check,
     }
 }
 
-fn setting(machine: Machine, migration: Option<bool>) -> MeasuredSetting {
+fn setting(
+    host: &Host,
+    machine: Machine,
+    cpus: &CpuSet,
+    migration: Option<bool>,
+) -> MeasuredSetting {
     let before = monotonic_ns();
     let last = (0..CLOCK_READS).fold(before, |_, _| monotonic_ns());
     let guest = machine.virt.guest == Some(true);
     MeasuredSetting {
+        memory_kib: read_memory_kib(host),
+        power: Some(MeasuredPower::read(host, &machine, cpus)),
+        steal_ns: None,
         realtime: machine.kernel.is_preempt_rt(),
         kernel: machine.kernel.release,
         timer_migration: migration,

@@ -3,18 +3,19 @@
 //! several times a second.
 
 use super::check::{check_request, find_sharing_notes, find_timer_migration};
-use super::duration::{exact_duration, nanos};
+use super::duration::nanos;
 use super::empty_document::empty_document;
 use super::histogram;
+use super::limits::judge_limits;
 use super::measurement_process::{LONG_PERIOD, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureProgress, MeasureRequest};
+use super::power::{read_steal_ns, stolen_since};
 use super::sample_source::{SampleSource, SeriesLabel};
 use super::trace_witness::TraceWitness;
 use super::{
     GuardState, LatencyDoubt, LatencyMeasurement, LatencyNote, OverLimit, ShieldBreach,
     ThreadDoubt, ThreadSeries, WorstLatency, WorstTimeline,
 };
-use crate::documents::evidence::Gate;
 use crate::load::LoadGenerator;
 use crate::observe::environment;
 use crate::survey::survey_with_shield;
@@ -53,13 +54,14 @@ pub fn measure(
     let machine = survey_with_shield(host, &[], &request.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let placements = placements(request);
+    // The check of the isolation keeps the other CPUs busy, so it ends before the load begins.
+    let nohz_full = machine.isolation.nohz_full.clone();
+    let empty_document = empty_document(host, request, machine, migration);
     let mut load = LoadGenerator::start(&request.load)?;
     let mut witness = TraceWitness::arm(host, request);
     let mut source = SampleSource::start(host, request, &placements)?;
     let rows = source.rows().to_vec();
     witness.start(&rows);
-    let nohz_full = machine.isolation.nohz_full.clone();
-    let empty_document = empty_document(request, machine, migration);
     let mut run = MeasurementRun::new(host, request, &rows, empty_document);
     run.notes = find_sharing_notes(request, &online);
     run.notes.extend(source.notes());
@@ -79,8 +81,10 @@ pub fn measure(
         run.wait_until(&source, &mut witness, from_ns);
         load.start_counting(host);
         let after_warmup = environment::take(host);
+        let stolen_before = read_steal_ns(host, &request.cpus);
         let stopped = run.watch(&source, &mut witness, from_ns);
         load.stop_counting(host);
+        run.empty_document.setting.steal_ns = stolen_since(host, &request.cpus, stolen_before);
         let moved = run.thread_state_doubts();
         run.notes.extend(request.instrument.notes(host, &request.cpus));
         let end_ns = monotonic_ns();
@@ -113,7 +117,7 @@ pub fn measure(
     drop(aside);
     latency.stopped = stopped;
     latency.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
-    latency.gates = request.max_ns.map(|most| gate(&latency, most)).into_iter().collect();
+    latency.gates = judge_limits(&latency, request.limits);
     Ok(latency)
 }
 
@@ -452,40 +456,21 @@ fn note_blur(placement: &ThreadPlacement, figures: &LatencyFigures) -> Option<La
     (blur_ns > 0).then_some(LatencyNote::LatenciesTooLong { cpu: placement.cpu, blur_ns })
 }
 
-/// Checks the worst latency against the limit. Doubts never excuse a latency over the limit.
-pub(super) fn gate(latency: &LatencyMeasurement, most_ns: u64) -> Gate<LatencyDoubt> {
-    let worst = latency.worst().map(|(_, worst)| worst.late_ns);
-    let mut why = latency.every_doubt();
-    let least = latency.silent_below_ns();
-    let held = match worst {
-        Some(worst) if worst > most_ns => Some(false),
-        Some(_) if why.is_empty() => Some(true),
-        None if why.is_empty() && least.is_some_and(|least| least <= most_ns) => Some(true),
-        _ => None,
-    };
-    if held == Some(false) {
-        why.clear();
-    }
-    Gate {
-        limit: format!("--max {}", exact_duration(most_ns)),
-        found: match (worst, least) {
-            (Some(worst), _) => exact_duration(worst),
-            (None, Some(least)) => format!("nothing of {} or more", exact_duration(least)),
-            (None, None) => "nothing".to_owned(),
-        },
-        held,
-        why,
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::documents::evidence::Gate;
     use crate::latency::GuardBreach;
     use crate::latency::{MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
     use crate::load::LoadDone;
     use crate::load::LoadDoubt;
+    use crate::policy::LatencyLimits;
     use cpushield_linux::SchedPolicy;
+
+    fn gate(latency: &LatencyMeasurement, most_ns: u64) -> Gate<LatencyDoubt> {
+        let limits = LatencyLimits { max_ns: Some(most_ns), linuxcnc: None };
+        judge_limits(latency, limits).remove(0)
+    }
 
     const PLACEMENT: ThreadPlacement = ThreadPlacement {
         cpu: 3,
@@ -539,6 +524,7 @@ pub(super) mod tests {
                 doubts: Vec::new(),
             }],
             loads: Vec::new(),
+            limits: LatencyLimits::default(),
             gates: Vec::new(),
             tracing: TraceUse::default(),
             isolation: MeasuredIsolation::default(),

@@ -2,6 +2,7 @@
 
 use super::{Instrument, LatencyMeasurement, ShieldMonitor};
 use crate::load::{self, LoadError};
+use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy, Store};
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +14,15 @@ pub struct ThreadSpec {
     pub period_ns: u64,
     /// Its scheduling policy.
     pub policy: SchedPolicy,
+}
+
+/// Whether the isolation of the CPUs is checked before the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsolationChecking {
+    /// It is checked, which keeps the other CPUs busy for a second.
+    Checked,
+    /// It is not checked.
+    Unchecked,
 }
 
 /// What to measure, and how.
@@ -30,8 +40,8 @@ pub struct MeasureRequest<'a> {
     /// Limits: latencies longer than each are counted; at most
     /// [`LIMITS`](cpushield_linux::latency_stats::LIMITS).
     pub over_ns: Vec<u64>,
-    /// The longest latency allowed.
-    pub max_ns: Option<u64>,
+    /// The limits to check.
+    pub limits: LatencyLimits,
     /// The cgroup directory that the threads join; `None` without a shield.
     pub cgroup: Option<String>,
     /// The shield that the threads run in.
@@ -44,6 +54,8 @@ pub struct MeasureRequest<'a> {
     pub force: bool,
     /// Trace the kernel to show what ran during the worst latencies.
     pub why: bool,
+    /// Whether three witnesses check the isolation of the CPUs before the measurement.
+    pub isolation: IsolationChecking,
     /// Called with the progress several times a second.
     pub progress: &'a dyn Fn(MeasureProgress),
     /// Called once a second with the document so far, to save it.

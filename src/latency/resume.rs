@@ -2,13 +2,14 @@
 //! the joined document count measured time, without pauses. Pure.
 
 use super::duration::exact_duration;
-use super::measure::gate;
+use super::limits::judge_limits;
 use super::order::MeasureRequest;
 use super::{
     LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,
     ThreadSeries, WorstTimeline, histogram,
 };
 use crate::load::LoadDone;
+use crate::policy::LatencyLimits;
 use std::collections::BTreeSet;
 
 /// How many of the longest latencies are kept.
@@ -78,14 +79,14 @@ fn or(value: Option<String>, absent: &str) -> String {
     value.unwrap_or_else(|| absent.to_owned())
 }
 
-/// Joins two documents. `max_ns` is the limit of the request.
+/// Joins two documents. `limits` are those of the request.
 ///
 /// # Errors
 /// They have different threads, or a histogram cannot be decoded.
 pub fn join_parts(
     before: &LatencyMeasurement,
     part: &LatencyMeasurement,
-    max_ns: Option<u64>,
+    limits: LatencyLimits,
 ) -> Result<LatencyMeasurement, String> {
     let mut whole = part.clone();
     let offset = before.span_ns;
@@ -120,12 +121,15 @@ pub fn join_parts(
         (Some(a), Some(b)) => Some(a && b),
         _ => None,
     };
+    let stolen = before.setting.steal_ns.zip(part.setting.steal_ns);
+    whole.setting.steal_ns = stolen.map(|(before, part)| before.saturating_add(part));
     whole.doubts = union(&before.doubts, &part.doubts);
     whole.notes = union(&before.notes, &whole.notes);
     let lost = before.unfinished.then_some(LostPart::LastSecond);
     let pause = find_pause(&whole.parts);
     whole.notes.extend(pause.map(|pause| LatencyNote::Resumed { part: number, pause, lost }));
-    whole.gates = max_ns.map(|most| gate(&whole, most)).into_iter().collect();
+    whole.limits = limits;
+    whole.gates = judge_limits(&whole, limits);
     Ok(whole)
 }
 
@@ -233,6 +237,10 @@ mod tests {
     use crate::latency::{GuardBreach, LatencyDoubt, ThreadDoubt};
     use cpushield_linux::CpuSet;
 
+    fn limit(max_ns: u64) -> LatencyLimits {
+        LatencyLimits { max_ns: Some(max_ns), linuxcnc: None }
+    }
+
     /// A document of these latencies that started at this second of a boot.
     fn part(counts: &[(u64, u64)], began_s: u64, boot: &str) -> LatencyMeasurement {
         let mut latency = latency_of(counts);
@@ -249,7 +257,7 @@ mod tests {
         let mut before = part(&a, 100, "x");
         before.unfinished = true;
         before.asked_ns *= 2;
-        let found = join_parts(&before, &part(&b, 117, "x"), Some(60_000)).unwrap();
+        let found = join_parts(&before, &part(&b, 117, "x"), limit(60_000)).unwrap();
         let (one, other) = (&found.series[0], &whole.series[0]);
         assert_eq!(one.histogram, other.histogram);
         assert_eq!(one.percentiles, other.percentiles);
@@ -275,7 +283,7 @@ mod tests {
              is lost"
         );
         // A third part, of another boot.
-        let third = join_parts(&found, &part(&a, 500, "y"), None).unwrap();
+        let third = join_parts(&found, &part(&a, 500, "y"), LatencyLimits::default()).unwrap();
         let parts: Vec<u64> = third.parts.iter().map(|part| part.at_ns).collect();
         assert_eq!(parts, [0, 10_000_000_000, 20_000_000_000]);
         let pause = MeasurementPause::Other { pause_s: 373 };
@@ -297,7 +305,7 @@ mod tests {
         let mut after = part(&[(1_000, 7)], 120, "x");
         after.isolation.held = Some(true);
         after.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::single(3) });
-        let whole = join_parts(&before, &after, Some(1_000_000)).unwrap();
+        let whole = join_parts(&before, &after, limit(1_000_000)).unwrap();
         assert_eq!(whole.isolation.held, Some(false));
         assert_eq!(whole.gates[0].held, None);
         assert_eq!(whole.every_doubt().len(), 3, "{:?}", whole.every_doubt());
@@ -305,7 +313,9 @@ mod tests {
             series: vec![ThreadSeries { cpu: 9, ..after.series[0].clone() }],
             ..after
         };
-        assert!(join_parts(&before, &other, None).unwrap_err().contains("CPU 9"));
+        assert!(
+            join_parts(&before, &other, LatencyLimits::default()).unwrap_err().contains("CPU 9")
+        );
     }
 
     /// A day of 10 kHz on 4 CPUs, with every value that a histogram distinguishes, and counts that

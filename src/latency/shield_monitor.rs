@@ -39,6 +39,21 @@ impl ShieldMonitor {
         ShieldMonitor { name, group, cpus, partition }
     }
 
+    /// The CPUs that its cpuset has for itself: those of a valid partition, or of an exclusive
+    /// cpuset of version 1. `None` when it shares them, or when that cannot be read.
+    pub(super) fn exclusive_cpus(&self, host: &Host) -> Option<CpuSet> {
+        let group = self.group.as_ref()?;
+        let (list, is_exclusive) = match read_group_file(host, group, PARTITION) {
+            Some(state) => ("cpuset.cpus.effective", matches!(state.as_str(), "root" | "isolated")),
+            None => {
+                let flag = read_group_file(host, group, "cpuset.cpu_exclusive");
+                ("cpuset.cpus", flag.is_some_and(|flag| flag == "1"))
+            }
+        };
+        let cpus = read_group_file(host, group, list).filter(|_| is_exclusive)?;
+        cpus.parse().ok()
+    }
+
     /// Checks whether it is in force now.
     pub(super) fn check(&self, host: &Host) -> GuardState {
         let Some(group) = &self.group else { return GuardState::NoCgroup };

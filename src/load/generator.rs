@@ -274,7 +274,7 @@ impl LoadInstance {
     fn describe_done(&self, report: ProgramReport, cpus: &CpuSet) -> LoadDone {
         let mut doubts = self.doubts.clone();
         doubts.extend(report.doubts);
-        if report.count == Some(0) {
+        if report.count == Some(0) && !self.kind.may_finish_nothing() {
             doubts.push(if self.kind.is_program() {
                 LoadDoubt::NothingFinished
             } else {

@@ -21,4 +21,4 @@ pub use generator::{CountReading, LoadGenerator, compute_rate, serve as serve_ki
 pub(crate) use gentle_load::GentleLoadProtocol;
 pub use gentle_load::{GentleLoad, serve as serve_gentle, start};
 pub use kinds::{KINDS, LoadKind};
-pub use order::{LoadError, LoadRequest, SkippedLoad, WantedLoad, parse_loads};
+pub use order::{COMMAND, LoadError, LoadRequest, NONE, SkippedLoad, WantedLoad, parse_loads};

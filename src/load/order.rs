@@ -9,7 +9,9 @@ use std::path::PathBuf;
 /// The word for every kind of cpushield itself.
 const ALL: &str = "all";
 /// The word for no load.
-const NONE: &str = "none";
+pub const NONE: &str = "none";
+/// The kind that runs a command of the user's own, whose text stays whole.
+pub const COMMAND: &str = "command";
 
 /// A requested load.
 #[derive(Debug, Clone)]
@@ -56,6 +58,10 @@ pub enum LoadError {
         /// The requested load with its arguments.
         word: String,
     },
+    /// The load `command` has no command.
+    NoCommand,
+    /// There are two commands.
+    SeveralCommands,
     /// It cannot run here.
     Impossible {
         /// The name of the load.
@@ -82,6 +88,12 @@ impl fmt::Display for LoadError {
             LoadError::UnexpectedArguments { word } => {
                 write!(f, "{word:?}: only a program takes arguments after a colon")
             }
+            LoadError::NoCommand => {
+                write!(f, "the load {COMMAND} has no command, as in \"{COMMAND}:make -j4\"")
+            }
+            LoadError::SeveralCommands => f.write_str(
+                "only one command can be a load; join them, as in \"command:make & glxgears\"",
+            ),
             LoadError::Impossible { load, why } => write!(f, "the load {load} cannot run: {why}"),
         }
     }
@@ -126,12 +138,13 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
                 vec![kinds::named(name).ok_or_else(|| LoadError::Unknown { word: word.clone() })?]
             }
         };
-        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        let arguments = parse_arguments(name, arguments)?;
         if !arguments.is_empty() && kinds.iter().any(|kind| !kind.is_program()) {
             return Err(LoadError::UnexpectedArguments { word: word.clone() });
         }
         for kind in kinds {
             match wanted.iter_mut().find(|known| known.kind.name() == kind.name()) {
+                Some(_) if name == COMMAND => return Err(LoadError::SeveralCommands),
                 Some(known) => known.optional &= name == ALL,
                 None => {
                     let (arguments, optional) = (arguments.clone(), name == ALL);
@@ -141,6 +154,15 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
         }
     }
     Ok(wanted)
+}
+
+/// The arguments of a load: words, or the whole text of a command.
+fn parse_arguments(name: &str, text: &str) -> Result<Vec<String>, LoadError> {
+    match text.trim() {
+        "" if name == COMMAND => Err(LoadError::NoCommand),
+        command if name == COMMAND => Ok(vec![command.to_owned()]),
+        text => Ok(text.split_whitespace().map(str::to_owned).collect()),
+    }
 }
 
 #[cfg(test)]
@@ -171,6 +193,9 @@ mod tests {
         let all = parse(&["all", "disk"]).unwrap();
         assert_eq!(all.iter().filter(|name| name.ends_with('?')).count(), all.len() - 1);
         assert!(all.contains(&"disk".to_owned()) && !all.iter().any(|name| name.contains("ng")));
+        assert_eq!(parse(&["command: a  'b:c' "]), Ok(vec!["commanda  'b:c'".into()]));
+        assert!(parse(&["command"]).unwrap_err().contains("has no command"));
+        assert!(parse(&["command:a", "command:b"]).unwrap_err().contains("only one command"));
         assert!(parse(&["none", "disk"]).unwrap_err().contains("combined with other loads"));
         assert!(parse(&["sundial"]).unwrap_err().contains("all, none, messages"));
         assert!(parse(&["disk:--fast"]).unwrap_err().contains("only a program"));

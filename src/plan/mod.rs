@@ -1,6 +1,7 @@
 //! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects the changes
 //! that tunables want. Pure: it reads no machine and writes nothing.
 
+mod candidates;
 mod choice_notes;
 mod choose;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod refused;
 mod sites;
 
 pub use crate::documents::plan::*;
+pub use candidates::{CpuCandidate, list_candidates};
 pub use choose::{CpuChoice, check_online, choose};
 pub use groups::named;
 pub use missing::{missing, wanted_now};

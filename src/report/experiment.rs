@@ -8,9 +8,10 @@ use super::blocks::{
 };
 use super::table::{many, span};
 use crate::experiment::{
-    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRun, ExperimentSetup, ExperimentState,
-    OptionEffect, RankedFigure,
+    BestRow, DryRun, EffectMeaning, Experiment, ExperimentSetup, ExperimentState, OptionEffect,
+    RankedFigure,
 };
+use crate::latency::{MeasuredPower, memory_size};
 use crate::plan::named;
 
 /// The blocks of an experiment.
@@ -24,6 +25,10 @@ pub fn blocks(experiment: &Experiment) -> Vec<ReportBlock> {
         ReportBlock::Table(matrix(experiment)),
         ReportBlock::Lines(legend(experiment)),
     ];
+    let averages = averages(experiment);
+    if !averages.rows.is_empty() {
+        blocks.push(ReportBlock::Table(averages));
+    }
     let items = doubts(experiment);
     if !items.is_empty() {
         let title = "Doubtful or not measured".to_owned();
@@ -62,7 +67,11 @@ pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
         many(dry_run.reboots, "reboot"),
     ))];
     let rows = (1..).zip(&dry_run.rows);
-    lines.extend(rows.map(|(n, name): (usize, _)| TextLine::new(format!("{n}  {name}")).below()));
+    let several = dry_run.rows.iter().any(|row| row.cpus != dry_run.cpus);
+    lines.extend(rows.map(|(n, row): (usize, _)| {
+        let cpus = if several { format!(" ({})", named(&row.cpus)) } else { String::new() };
+        TextLine::new(format!("{n}  {}{cpus}", row.name)).below()
+    }));
     lines.push(TextLine::new("Order of the rows, each with all columns"));
     for boot in &dry_run.boot_periods {
         let parameters =
@@ -76,8 +85,24 @@ pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
         let skipped = format!("not run without --reboot: {}", rows.join(", "));
         lines.push(TextLine::new(skipped).below());
     }
+    lines.extend(describe_candidates(dry_run));
     lines.push(TextLine::new("dry run: nothing was changed"));
     vec![ReportBlock::Lines(lines)]
+}
+
+/// The sets of CPUs to try; nothing when there is no choice.
+fn describe_candidates(dry_run: &DryRun) -> Vec<TextLine> {
+    let candidates = &dry_run.candidates;
+    if candidates.len() < 2 {
+        return Vec::new();
+    }
+    let head = "CPUs to try, each in a row of its own (a row without cpus has the first)";
+    let mut lines = vec![TextLine::new(head)];
+    lines.extend(candidates.iter().map(|candidate| {
+        let why = candidate.why.join(" ");
+        TextLine::new(format!("cpus = \"{}\"  {why}", candidate.cpus)).below()
+    }));
+    lines
 }
 
 /// A time span in minutes or hours.
@@ -112,12 +137,16 @@ pub(super) fn environment(setup: &ExperimentSetup) -> Vec<TextLine> {
     if let (Some(kernel), Some(true)) = (&mut kernel, setup.realtime) {
         kernel.push_str(" (PREEMPT_RT)");
     }
+    let memory = setup.memory_kib.map(memory_size);
+    let power = Some(setup.power.to_string()).filter(|_| setup.power != MeasuredPower::default());
     let settings = Some(setup.settings.join("; ")).filter(|settings| !settings.is_empty());
     let known = [
         ("machine", &setup.machine),
         ("board", &setup.board),
         ("firmware", &setup.firmware),
         ("processor", &setup.processor),
+        ("memory", &memory),
+        ("power management", &power),
         ("settings", &settings),
         ("hypervisor", &setup.hypervisor),
         ("distribution", &setup.distribution),
@@ -141,22 +170,48 @@ fn column_name(experiment: &Experiment, (column, period_ns): (usize, u64)) -> St
 fn matrix(experiment: &Experiment) -> Table {
     let tracks = experiment.tracks();
     let mut columns = vec![TableColumn::words("configuration")];
+    let several = experiment.rows.iter().any(|row| row.cpus != experiment.cpus);
+    columns.extend(several.then(|| TableColumn::words("CPUs")));
     columns
         .extend(tracks.iter().map(|track| TableColumn::numbers(column_name(experiment, *track))));
     let mut rows = Vec::new();
     for (n, row) in experiment.rows.iter().enumerate() {
         let mut cells = vec![TableCell::new(&row.name)];
+        cells.extend(several.then(|| TableCell::new(row.cpus.to_string())));
         cells.extend(tracks.iter().map(|track| worst_cell(experiment, n, *track)));
         rows.push(cells);
         let least: Vec<String> =
             tracks.iter().map(|track| least_of_several(experiment, n, *track)).collect();
         if least.iter().any(|text| !text.is_empty()) {
             let least = least.into_iter().map(TableCell::new);
-            rows.push([TableCell::default()].into_iter().chain(least).collect());
+            let first = if several { 2 } else { 1 };
+            let empty = std::iter::repeat_n(TableCell::default(), first);
+            rows.push(empty.chain(least).collect());
         }
     }
     let caption = format!("{}: the worst of all repetitions", experiment.name);
     Table { caption, head: TableHead::Names, columns, rows }
+}
+
+/// The average latency of each configuration.
+fn averages(experiment: &Experiment) -> Table {
+    let tracks = experiment.tracks();
+    let mut columns = vec![TableColumn::words("configuration")];
+    columns
+        .extend(tracks.iter().map(|track| TableColumn::numbers(column_name(experiment, *track))));
+    let mut rows = Vec::new();
+    for (n, row) in experiment.rows.iter().enumerate() {
+        let means: Vec<Option<u64>> =
+            tracks.iter().map(|track| experiment.mean_ns(n, *track)).collect();
+        if means.iter().any(Option::is_some) {
+            let mut cells = vec![TableCell::new(&row.name)];
+            let means = means.into_iter();
+            cells.extend(means.map(|mean| TableCell::known(mean.map(span))));
+            rows.push(cells);
+        }
+    }
+    let caption = "Average latency of all repetitions".to_owned();
+    Table { caption, head: TableHead::Caption, columns, rows }
 }
 
 /// The worst of all repetitions, with `*` when one of them is doubtful.
@@ -167,7 +222,8 @@ fn worst_cell(experiment: &Experiment, row: usize, track: (usize, u64)) -> Table
     let wins = (experiment.best.iter())
         .any(|best| (best.column, best.period_ns) == track && best.winner == Some(row));
     let tone = if wins { TextTone::Good } else { TextTone::Plain };
-    let doubtful = experiment.runs(row, track.0).iter().any(ExperimentRun::is_doubtful);
+    let marked = experiment.rows.get(row).is_some_and(|row| row.isolation.is_marked());
+    let doubtful = marked || experiment.is_doubtful(row, track.0);
     TableCell::toned(tone, format!("{}{}", span(worst), if doubtful { "*" } else { "" }))
 }
 
@@ -315,7 +371,13 @@ fn doubts(experiment: &Experiment) -> Vec<String> {
         let missing = row.missing.iter().chain(missed).map(|why| format!("not measured: {why}"));
         let doubtful = cells.flat_map(|cell| &cell.runs).flat_map(|run| &run.doubts);
         let doubtful = doubtful.map(|doubt| format!("doubtful: {doubt}"));
-        for doubt in missing.chain(doubtful).map(|doubt| format!("{}: {doubt}", row.name)) {
+        let isolation = row.isolation.is_marked().then(|| row.isolation.to_string());
+        for doubt in isolation
+            .into_iter()
+            .chain(missing)
+            .chain(doubtful)
+            .map(|doubt| format!("{}: {doubt}", row.name))
+        {
             if !doubts.contains(&doubt) {
                 doubts.push(doubt);
             }

@@ -9,7 +9,10 @@ use super::limits::{limit_block, limit_row};
 use super::table::span;
 use super::verdict::describe_remedy;
 use crate::documents::evidence::{Gate, TimeBreakdown, TimeShare};
-use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
+use crate::latency::{
+    LatencyDoubt, LatencyMeasurement, MeasuredPower, ThreadSeries, WorstLatency, memory_size,
+};
+use crate::policy::LatencyLimit;
 
 /// How many of the longest latencies of each run are shown.
 const LONGEST_MAX: usize = 5;
@@ -37,8 +40,9 @@ pub fn blocks(latency: &LatencyMeasurement) -> Vec<ReportBlock> {
     if !items.is_empty() {
         blocks.push(ReportBlock::Doubts { title: "Doubtful".to_owned(), items });
     }
-    let gates = latency.gates.iter();
-    let rows = gates.map(|gate| limit_row("", gate, &measured_value(latency, gate)));
+    let gates = latency.limited_gates();
+    let rows =
+        gates.map(|(limit, gate)| limit_row("", gate, &measured_value(latency, limit, gate)));
     blocks.extend(limit_block(rows.collect()));
     blocks
 }
@@ -116,8 +120,13 @@ fn without_empty_names(table: Table, runs: &[LatencyRun<'_>]) -> Table {
 
 /// The value that a limit was judged by, rounded and exact: `9.64 ms (9635321ns)`.
 #[must_use]
-pub fn measured_value(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> String {
+pub fn measured_value(
+    latency: &LatencyMeasurement,
+    limit: Option<LatencyLimit>,
+    gate: &Gate<LatencyDoubt>,
+) -> String {
     match latency.worst() {
+        _ if matches!(limit, Some(LatencyLimit::LinuxCnc(_))) => gate.found.clone(),
         Some((_, worst)) => format!("{} ({})", span(worst.late_ns), gate.found),
         None => gate.found.clone(),
     }
@@ -168,7 +177,7 @@ pub fn describe_thread(series: &ThreadSeries) -> String {
 
 fn threads(runs: &[LatencyRun<'_>]) -> Table {
     let mut columns = ["run", "thread", "policy"].map(TableColumn::words).to_vec();
-    let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "least", "max jitter"];
+    let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "average", "least", "max jitter"];
     columns.extend(names.map(TableColumn::numbers));
     columns.extend(["samples", "missed"].map(TableColumn::numbers));
     let mut rows = Vec::new();
@@ -184,7 +193,8 @@ fn threads(runs: &[LatencyRun<'_>]) -> Table {
             row.push(TableCell::new(series.policy.replace("SCHED_", "")));
             row.push(worst);
             row.extend([99.99, 99.9, 99.0, 50.0].map(|p| span_cell(series.percentile(p))));
-            row.extend([span_cell(series.min_ns), span_cell(series.jitter_ns)]);
+            row.extend([span_cell(series.mean_ns), span_cell(series.min_ns)]);
+            row.push(span_cell(series.jitter_ns));
             row.extend([TableCell::new(words::grouped(series.samples)), missed]);
             rows.push(row);
         }
@@ -384,7 +394,7 @@ type ConditionRow = (&'static str, fn(&LatencyMeasurement) -> TableCell);
 /// The isolation, the clock and the machine of each run. Figures can only be compared when the
 /// machine that they were measured on is known.
 fn conditions(runs: &[LatencyRun<'_>]) -> Table {
-    let facts: [ConditionRow; 11] = [
+    let facts: [ConditionRow; 16] = [
         ("shield", shield),
         ("isolated at boot", |latency| TableCell::cpus(latency.isolation.isolated.as_ref())),
         ("nohz_full", |latency| TableCell::cpus(latency.isolation.nohz_full.as_ref())),
@@ -397,6 +407,17 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
         ("guest of", |latency| {
             TableCell::new(latency.setting.hypervisor.as_deref().unwrap_or("no"))
         }),
+        ("memory", |latency| TableCell::known(latency.setting.memory_kib.map(memory_size))),
+        ("governor", |latency| {
+            TableCell::known(latency.setting.power.as_ref().map(MeasuredPower::governor_text))
+        }),
+        ("turbo", |latency| {
+            TableCell::yes_or_no(latency.setting.power.as_ref().and_then(|power| power.turbo))
+        }),
+        ("idle states", |latency| {
+            TableCell::known(latency.setting.power.as_ref().map(MeasuredPower::idle_text))
+        }),
+        ("stolen time", |latency| TableCell::known(latency.setting.steal_ns.map(span))),
         ("timers may move", |latency| TableCell::yes_or_no(latency.setting.timer_migration)),
     ];
     let rows = facts.into_iter().map(|(name, fact)| {

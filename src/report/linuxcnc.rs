@@ -6,6 +6,7 @@
 
 use super::table::span;
 use crate::latency::{LatencyMeasurement, ThreadSeries};
+use crate::policy::LinuxCncGrade;
 
 /// The longest period of a base thread: each period is a step pulse, thousands per second.
 const BASE_NS_MAX: u64 = 100_000;
@@ -60,14 +61,29 @@ fn assess_cpu(latency: &LatencyMeasurement, base: &ThreadSeries) -> Option<Strin
         true => BEYOND,
         false => assess_jitter(base_jitter_ns),
     };
+    let worst_ns = base_jitter_ns.max(servo_jitter_ns);
+    let range = describe_range(worst_ns);
     let certain = latency.every_doubt().is_empty() && !latency.stopped;
     let doubt = if certain { "" } else { "; the figures are doubtful" };
     Some(format!(
-        "LinuxCNC, CPU {}: max jitter {} (base), {} (servo): {assessment}{doubt}",
+        "LinuxCNC, CPU {}: max jitter {} (base), {} (servo): {assessment}; {range}{doubt}",
         base.cpu,
         span(base_jitter_ns),
         span(servo_jitter_ns)
     ))
+}
+
+/// The range of the limits named `linuxcnc`, in nanoseconds as LinuxCNC's own test shows them.
+fn describe_range(jitter_ns: u64) -> String {
+    match LinuxCncGrade::of_jitter(jitter_ns) {
+        Some(grade) => {
+            format!("{jitter_ns} ns is --linuxcnc {grade} (up to {} ns)", grade.max_jitter_ns())
+        }
+        None => {
+            let last = LinuxCncGrade::Hardware;
+            format!("{jitter_ns} ns is beyond --linuxcnc {last} ({} ns)", last.max_jitter_ns())
+        }
+    }
 }
 
 fn assess_jitter(jitter_ns: u64) -> &'static str {
@@ -100,7 +116,8 @@ mod tests {
             (50_000, 900_000, "lower step rate"),
             (50_001, 30_000, "doubtful for software stepping"),
             (100_000, 30_000, "only for hardware"),
-            (1_000_000, 30_000, "only for hardware"),
+            (1_000_000, 30_000, "1000000 ns is beyond --linuxcnc hardware (500000 ns)"),
+            (400_000, 30_000, "400000 ns is --linuxcnc hardware (up to 500000 ns)"),
             (1_000_001, 30_000, "at all"),
             (20_000, 1_000_001, "at all"),
         ] {

@@ -2,12 +2,12 @@
 //! bisects what cpushield can set on this machine.
 
 use super::between_ends::{EndMeasurement, MeasuredEnd};
-use super::experiment_machine::LiveExperimentMachine;
+use super::experiment_cpus::choose_row_cpus;
+use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
 use super::minimize::{list_forced, list_tunables};
 use super::run_experiment::{
-    ExperimentResults, check_and_begin, choose_cpus, claim_experiment, describe_setup, now_s,
-    run_schedule,
+    ExperimentResults, check_and_begin, claim_experiment, describe_setup, now_s, run_schedule,
 };
 use super::{WorkContext, runs_as_root};
 use crate::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
@@ -16,7 +16,7 @@ use crate::experiment::search::{
     OptionSubset, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
     describe_search, list_only,
 };
-use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermission};
+use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermission, RowIsolation};
 use crate::failure::Failure;
 use crate::plan::plan;
 use crate::survey::Machine;
@@ -69,7 +69,8 @@ pub fn dry_run(work: &WorkContext<'_>, request: &BetweenRequest) -> Result<Betwe
     Ok(match search.matrix {
         Err(why) => BetweenDryRun::List(list(work, &machine, search.request, why)),
         Ok((matrix, _)) => {
-            let (_, cpus) = choose_cpus(&work.host, &machine, &matrix)?;
+            let row_cpus = choose_row_cpus(work, &machine, &matrix, NAME)?;
+            let cpus = row_cpus.into_iter().next().unwrap_or_default().measured;
             let dry_run = describe_search(&search.request, &matrix, cpus);
             BetweenDryRun::Search(Box::new(dry_run))
         }
@@ -102,9 +103,9 @@ pub fn start(
         reboot: request.reboot,
         output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
         search: Some(search.request),
-        ..ExperimentJournal::new(NAME.to_owned(), text, CpuSet::new(), now_s())
+        ..ExperimentJournal::new(NAME.to_owned(), text, Vec::new(), now_s())
     };
-    let journal = check_and_begin(work, &matrix, output, journal)?;
+    let journal = check_and_begin(work, matrix, output, journal)?;
     run_schedule(work, journal)
 }
 
@@ -115,7 +116,7 @@ fn list(
     request: SearchRequest,
     why: ListedReason,
 ) -> ExperimentResults {
-    let setup = describe_setup(&work.host, machine);
+    let setup = describe_setup(&work.host, machine, &[]);
     let mut differences = request.differences;
     for difference in differences.iter_mut().filter(|it| it.role == DifferenceRole::Tried) {
         difference.role = DifferenceRole::Settable;
@@ -153,6 +154,8 @@ fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSea
     found.compare_facts(good, bad);
     let base = ExperimentRow {
         name: "good".to_owned(),
+        cpus: CpuSet::new(),
+        isolation: RowIsolation::default(),
         shield: [good, bad].iter().any(|end| end.shielded != Some(false)),
         tunables,
         boot: Vec::new(),
@@ -363,16 +366,19 @@ fn list_active_tunables(
         half_core: true,
         rows: Vec::new(),
         columns: Vec::new(),
+        places: Vec::new(),
     };
     let row = ExperimentRow {
         name: end.name.clone(),
+        cpus: CpuSet::new(),
+        isolation: RowIsolation::default(),
         shield: true,
         tunables,
         boot: Vec::new(),
         missing: None,
     };
     let cpus = Some(measurement.cpus.clone());
-    let request = LiveExperimentMachine::request_for_row(&matrix, &row, cpus);
+    let request = request_for_row(&matrix, &row, cpus);
     Ok(list_tunables(&plan(machine, &request)?).into_iter().collect())
 }
 

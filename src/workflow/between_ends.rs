@@ -274,12 +274,14 @@ fn list_facts<T: Serialize>(facts: &T) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{self, ExperimentRow, ExperimentSetup};
+    use crate::experiment::{self, ExperimentRow, ExperimentSetup, RowIsolation};
     use serde_json::{Value, json};
 
     fn experiment() -> Value {
         let row = |name: &str, shield, boot: &[&str]| ExperimentRow {
             name: name.to_owned(),
+            cpus: CpuSet::single(3),
+            isolation: RowIsolation::default(),
             shield,
             tunables: BTreeMap::new(),
             boot: boot.iter().map(|word| (*word).to_owned()).collect(),

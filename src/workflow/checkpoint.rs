@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::latency::{
     LatencyMeasurement, LatencyNote, MeasureRequest, ResumeMismatch, find_mismatch, join_parts,
 };
+use crate::policy::LatencyLimits;
 use crate::ui::Ui;
 use cpushield_linux::{Host, can_write, keep_document};
 use std::cell::{Cell, RefCell};
@@ -22,7 +23,7 @@ const SLOW: Duration = Duration::from_secs(2);
 pub struct MeasurementCheckpoint<'a> {
     path: PathBuf,
     before: Option<Box<LatencyMeasurement>>,
-    max_ns: Option<u64>,
+    limits: LatencyLimits,
     autosave: RefCell<Autosave>,
     /// Whether the user was warned that the file cannot be written.
     warned: Cell<bool>,
@@ -38,7 +39,7 @@ impl<'a> MeasurementCheckpoint<'a> {
         ui: &'a Ui,
         output: Option<&Path>,
         resume: Option<&Path>,
-        max_ns: Option<u64>,
+        limits: LatencyLimits,
     ) -> Result<Option<MeasurementCheckpoint<'a>>, Failure> {
         let (path, before) = match (output, resume) {
             (None, None) => return Ok(None),
@@ -57,7 +58,7 @@ impl<'a> MeasurementCheckpoint<'a> {
         }
         let autosave = RefCell::new(Autosave::new(path));
         let (path, warned) = (path.to_owned(), Cell::new(false));
-        Ok(Some(MeasurementCheckpoint { path, before, max_ns, autosave, warned, ui }))
+        Ok(Some(MeasurementCheckpoint { path, before, limits, autosave, warned, ui }))
     }
 
     /// The instrument: the one of the resumed measurement, else the requested one.
@@ -129,7 +130,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     fn join_with_before(&self, latency: LatencyMeasurement) -> Result<LatencyMeasurement, Failure> {
         match &self.before {
             None => Ok(latency),
-            Some(before) => join_parts(before, &latency, self.max_ns).map_err(|why| {
+            Some(before) => join_parts(before, &latency, self.limits).map_err(|why| {
                 Failure::machine(format!("cannot resume {}: {why}", self.path.display()))
             }),
         }

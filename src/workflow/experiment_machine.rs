@@ -10,18 +10,17 @@ use crate::apply::{self, ApplyError};
 use crate::boot::loaders::EntryPosition;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
 use crate::change::Outcome;
-use crate::experiment::matrix::CPUS;
 use crate::experiment::{
     BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix,
-    MeasurementStep, Schedule, unit,
+    MeasurementStep, RowCpus, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, LatencyError, LatencyMeasurement, LatencyNote, MeasureProgress, MeasureRequest,
-    ThreadSpec, instruments,
+    self, IsolationChecking, LatencyError, LatencyMeasurement, LatencyNote, MeasureProgress,
+    MeasureRequest, ThreadSpec, instruments,
 };
 use crate::plan::{Plan, plan};
-use crate::policy::ShieldRequest;
+use crate::policy::{LatencyLimits, ShieldRequest};
 use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::survey::survey;
@@ -40,40 +39,43 @@ pub struct LiveExperimentMachine<'a> {
     pub work: &'a WorkContext<'a>,
     pub matrix: &'a Matrix,
     pub schedule: &'a Schedule,
-    /// CPUs of the shield in rows that have one.
-    pub shielded: CpuSet,
-    /// CPUs that are measured.
-    pub cpus: CpuSet,
+    /// The CPUs of each row.
+    pub row_cpus: Vec<RowCpus>,
     /// The kernel command line when the experiment began.
     pub home: Option<String>,
 }
 
+/// The shield that a row requests of the running kernel.
+pub fn request_for_row(
+    matrix: &Matrix,
+    row: &ExperimentRow,
+    cpus: Option<CpuSet>,
+) -> ShieldRequest {
+    ShieldRequest {
+        name: EXPERIMENT_SHIELD.to_owned(),
+        cpus,
+        half_core: matrix.half_core,
+        workload: matrix.workload,
+        tunables: row.tunables.clone(),
+        ..ShieldRequest::default()
+    }
+}
+
+/// A row with its CPUs, and a column.
+#[derive(Debug, Clone, Copy)]
+pub struct MeasuredCell<'a> {
+    /// The row.
+    pub row: &'a ExperimentRow,
+    /// The column.
+    pub column: &'a ExperimentColumn,
+    /// The CPUs of the row.
+    pub cpus: &'a RowCpus,
+}
+
 impl LiveExperimentMachine<'_> {
-    /// The shield that a row requests of the running kernel.
-    pub fn request_for_row(
-        matrix: &Matrix,
-        row: &ExperimentRow,
-        cpus: Option<CpuSet>,
-    ) -> ShieldRequest {
-        ShieldRequest {
-            name: EXPERIMENT_SHIELD.to_owned(),
-            cpus,
-            half_core: matrix.half_core,
-            workload: matrix.workload,
-            tunables: row.tunables.clone(),
-            ..ShieldRequest::default()
-        }
-    }
-
-    /// The parameters of a boot, with the shielded CPUs filled in.
-    fn parameters(&self, parameters: &[String]) -> Vec<String> {
-        let cpus = self.shielded.to_string();
-        parameters.iter().map(|parameter| parameter.replace(CPUS, &cpus)).collect()
-    }
-
     /// Checks that the boot loader can be given these parameters, without writing anything.
     pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
-        let plan = self.boot_plan(&self.parameters(parameters))?;
+        let plan = self.boot_plan(parameters)?;
         write::preview(&self.work.host, &self.work.store, &plan, EntryPosition::Last).map(drop)
     }
 
@@ -91,6 +93,7 @@ impl LiveExperimentMachine<'_> {
     pub fn measure_in_row<T>(
         &self,
         row: &ExperimentRow,
+        cpus: &RowCpus,
         measure: impl FnOnce(Option<ShieldPlacement>) -> Result<T, MachineTrouble<Failure>>,
     ) -> Result<(T, Vec<String>), MachineTrouble<Failure>> {
         if signal::stopped_by().is_some() {
@@ -100,8 +103,7 @@ impl LiveExperimentMachine<'_> {
             return measure(None).map(|measured| (measured, Vec::new()));
         }
         let machine = survey(&self.work.host, &tunables::reads());
-        let request =
-            LiveExperimentMachine::request_for_row(self.matrix, row, Some(self.shielded.clone()));
+        let request = request_for_row(self.matrix, row, Some(cpus.shielded.clone()));
         let plan = plan(&machine, &request)
             .map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
         let rest = machine.topology.online.difference(&plan.shield.cpus);
@@ -142,40 +144,45 @@ impl LiveExperimentMachine<'_> {
         Ok((measured?, refused.map(|step| step.tunable.clone()).collect()))
     }
 
-    /// Measures a column on the machine as it is now; `max_ns` is the longest latency allowed.
+    /// Measures a column on the machine as it is now.
     pub fn measure_cell(
         &self,
-        row: &ExperimentRow,
-        column: &ExperimentColumn,
-        max_ns: Option<u64>,
+        cell: MeasuredCell<'_>,
+        limits: LatencyLimits,
         place: Option<ShieldPlacement>,
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
+        let MeasuredCell { row, column, cpus } = cell;
         let Some(instrument) = instruments::named(&column.instrument) else {
             return Err(MachineTrouble::Cell(format!("unknown instrument {}", column.instrument)));
         };
         let what = format!("{} × {}", row.name, column.name);
         // The load runs where ordinary programs run: on every CPU outside the shield.
         let load = LoadOptions { kinds: column.load.clone(), cpus: LoadCpus::All };
-        let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.shielded.clone());
+        let shielded = place.as_ref().map_or_else(CpuSet::new, |_| cpus.shielded.clone());
         let load = load
-            .request(self.work, &self.cpus, &shielded)
+            .request(self.work, &cpus.measured, &shielded)
             .map_err(|failure| MachineTrouble::Cell(failure.message))?;
         let bar = self.work.ui.bar();
         let worst = Cell::new(None::<u64>);
         let group = place.as_ref().and_then(|place| place.group.clone());
         let guard = place.map(|place| {
-            latency::ShieldMonitor::new(&self.work.host, place.name, place.group, self.cpus.clone())
+            latency::ShieldMonitor::new(
+                &self.work.host,
+                place.name,
+                place.group,
+                cpus.measured.clone(),
+            )
         });
         let measured = latency::measure(
             &self.work.host,
             &MeasureRequest {
                 instrument,
-                cpus: self.cpus.clone(),
+                cpus: cpus.measured.clone(),
                 threads: thread_specs(column),
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 over_ns: column.over_ns.clone(),
-                max_ns,
+                limits,
                 cgroup: group,
                 guard,
                 store: self.work.store.clone(),
@@ -183,6 +190,7 @@ impl LiveExperimentMachine<'_> {
                 autosave: None,
                 force: false,
                 why: false,
+                isolation: IsolationChecking::Checked,
                 progress: &|progress| match progress {
                     MeasureProgress::Starting => bar.show_task(&what),
                     MeasureProgress::Measuring { done, of, worst_ns } => {
@@ -207,10 +215,11 @@ impl LiveExperimentMachine<'_> {
 
     /// Whether this experiment wrote the parameters in the boot loader's files.
     fn wrote_boot_parameters(&self, journal: &boot::BootJournal) -> bool {
-        self.schedule.boots.iter().skip(1).any(|boot| {
-            let parameters = self.parameters(boot);
-            journal.words.iter().all(|word| parameters.contains(word))
-        })
+        self.schedule
+            .boots
+            .iter()
+            .skip(1)
+            .any(|boot| journal.words.iter().all(|word| boot.contains(word)))
     }
 }
 
@@ -231,11 +240,11 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         parameters: &[String],
     ) -> Result<Option<BootMismatch>, Failure> {
         let now = self.work.host.read_line("/proc/cmdline")?;
-        let wanted = self.parameters(parameters);
+        let wanted = parameters;
         if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
             return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
-        for parameter in &wanted {
+        for parameter in wanted {
             if let (shows, Some(false)) = running_kernel::read_effect(&self.work.host, parameter) {
                 let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
                 return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
@@ -272,12 +281,11 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     }
 
     fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
-        let parameters = self.parameters(parameters);
         self.work.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
         let mode =
             write::WriteMode { keep_default: true, trial: true, ..write::WriteMode::default() };
         let written = self
-            .boot_plan(&parameters)
+            .boot_plan(parameters)
             .and_then(|plan| write::write(&self.work.host, &self.work.store, &plan, &mode))
             .map_err(classify_boot_error)?;
         match written.trial {
@@ -326,11 +334,14 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let row = self.matrix.rows.get(step.row);
         let column = self.matrix.columns.get(step.column);
-        let (Some(row), Some(column)) = (row, column) else {
+        let cpus = self.row_cpus.get(step.row);
+        let (Some(row), Some(column), Some(cpus)) = (row, column, cpus) else {
             return Err(Failure::new(FailureKind::Bug, "a step is outside the matrix").into());
         };
-        let (mut latency, refused) =
-            self.measure_in_row(row, |place| self.measure_cell(row, column, None, place))?;
+        let cell = MeasuredCell { row, column, cpus };
+        let (mut latency, refused) = self.measure_in_row(row, cpus, |place| {
+            self.measure_cell(cell, LatencyLimits::default(), place)
+        })?;
         let refused = refused.into_iter();
         latency.notes.extend(refused.map(|tunable| LatencyNote::ChangeRefused { tunable }));
         Ok(latency)

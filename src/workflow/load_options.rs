@@ -2,7 +2,7 @@
 
 use super::WorkContext;
 use crate::failure::Failure;
-use crate::load::{KINDS, LoadRequest, parse_loads};
+use crate::load::{COMMAND, KINDS, LoadRequest, NONE, parse_loads};
 use cpushield_linux::{CpuSet, scratch_file};
 
 /// The requested loads.
@@ -32,6 +32,14 @@ pub fn load_names() -> Vec<&'static str> {
 }
 
 impl LoadOptions {
+    /// The named loads, and a command of the user's own.
+    #[must_use]
+    pub fn new(names: &[String], command: Option<&str>, cpus: LoadCpus) -> LoadOptions {
+        let named = names.iter().filter(|name| *name != NONE || command.is_none());
+        let command = command.map(|command| format!("{COMMAND}:{command}"));
+        LoadOptions { kinds: named.cloned().chain(command).collect(), cpus }
+    }
+
     /// Whether a load is requested.
     #[must_use]
     pub fn any(&self) -> bool {

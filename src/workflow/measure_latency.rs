@@ -2,16 +2,18 @@
 
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::load_options::LoadOptions;
+use super::shield_options::read_policy_limits;
 use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::documents::evidence::TimeShare;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, INSTRUMENTS, Instrument, LatencyMeasurement, MeasureProgress, MeasureRequest,
-    ShieldMonitor, ThreadSpec, instruments,
+    self, INSTRUMENTS, Instrument, IsolationChecking, LatencyMeasurement, MeasureProgress,
+    MeasureRequest, ShieldMonitor, ThreadSpec, instruments,
 };
 use crate::load;
+use crate::policy::LatencyLimits;
 use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::tunables;
@@ -19,7 +21,7 @@ use crate::ui::Ui;
 use cpushield_linux::latency_stats::LIMITS;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, can_write, signal, write_stream};
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The default period of a thread.
@@ -54,8 +56,8 @@ pub struct LatencyRequest {
     pub other: bool,
     /// Latencies longer than these are counted, in nanoseconds.
     pub over_ns: Vec<u64>,
-    /// The limit, in nanoseconds.
-    pub max_ns: Option<u64>,
+    /// The limits.
+    pub limits: LatencyLimits,
     /// Whether the CPUs are traced, to name what ran during the worst latencies.
     pub why: bool,
     /// Further files to write.
@@ -77,6 +79,19 @@ pub struct LatencyFiles {
     pub hdr: Option<PathBuf>,
 }
 
+/// The given limits; those of the policy for the rest. `shield` names one of several in it.
+///
+/// # Errors
+/// The policy cannot be read, or has no such shield.
+pub fn read_limits(
+    policy: Option<&Path>,
+    shield: Option<&str>,
+    given: LatencyLimits,
+) -> Result<LatencyLimits, Failure> {
+    let limits = read_policy_limits(policy, shield)?;
+    Ok(limits.map_or(given, |limits| given.or(limits.of_latency())))
+}
+
 /// The CPUs to measure, with their shield and the load.
 struct LatencyTarget {
     watch: WatchTarget,
@@ -94,7 +109,7 @@ pub fn measure_latency(
     request: &LatencyRequest,
 ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
     let (output, resume) = (request.output.as_deref(), request.resume.as_deref());
-    let checkpoint = MeasurementCheckpoint::open(work.ui, output, resume, request.max_ns)?;
+    let checkpoint = MeasurementCheckpoint::open(work.ui, output, resume, request.limits)?;
     let instrument = choose_instrument(request, checkpoint.as_ref())?;
     let threads = thread_specs(request, instrument)?;
     request.load.check()?;
@@ -135,13 +150,14 @@ fn measure(
         span: checkpoint::remaining_span(checkpoint, request.span)?,
         warmup: request.warmup.unwrap_or(if request.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: request.over_ns.clone(),
-        max_ns: request.max_ns,
+        limits: request.limits,
         cgroup: target.cgroup.clone(),
         guard: target.guard.clone(),
         store: store.clone(),
         load: target.load.clone(),
         force: request.force,
         why: request.why,
+        isolation: IsolationChecking::Unchecked,
         progress: &|progress| match progress {
             MeasureProgress::Starting => bar.show_task("getting ready"),
             MeasureProgress::Measuring { done, of, worst_ns } => {
@@ -332,7 +348,7 @@ mod tests {
             fifo: None,
             other: false,
             over_ns: Vec::new(),
-            max_ns: None,
+            limits: LatencyLimits::default(),
             why: false,
             files: LatencyFiles::default(),
             load: LoadOptions { kinds: Vec::new(), cpus: LoadCpus::Rest },

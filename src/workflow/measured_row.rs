@@ -30,7 +30,7 @@ pub(super) fn read(
     if row.boot.is_empty() {
         return Err(no_parameters(&experiment, &file, row));
     }
-    let cpus = experiment.cpus.to_string();
+    let cpus = row.cpus.to_string();
     let words: Vec<String> = row.boot.iter().map(|word| word.replace(CPUS, &cpus)).collect();
     check_machine(host, machine, &experiment, &file, &words)?;
     let place = format!("row {:?} of {file}", row.name);
@@ -45,7 +45,7 @@ pub(super) fn read(
         file,
         kernels: pattern.unwrap_or_default().to_owned(),
         missing: row.missing.as_ref().map(ToString::to_string),
-        cpus: experiment.cpus,
+        cpus: row.cpus.clone(),
     })
 }
 
@@ -108,7 +108,7 @@ fn check_machine(
     file: &str,
     words: &[String],
 ) -> Result<(), Failure> {
-    let here = describe_setup(host, machine);
+    let here = describe_setup(host, machine, &[]);
     let ExperimentSetup { machine: there, board, processor, .. } = &experiment.setup;
     let pairs = [
         ("machine", there, &here.machine),

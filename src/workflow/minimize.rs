@@ -1,11 +1,11 @@
 //! `experiment FILE --minimize`: finds the least set of options of a row that meets a goal.
 
 use super::WorkContext;
-use super::experiment_machine::LiveExperimentMachine;
+use super::experiment_cpus::choose_row_cpus;
+use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
 use super::run_experiment::{
-    ExperimentFile, ExperimentResults, check_and_begin, choose_cpus, claim_experiment, now_s,
-    run_schedule,
+    ExperimentFile, ExperimentResults, check_and_begin, claim_experiment, now_s, run_schedule,
 };
 use crate::change::EffectTime;
 use crate::experiment::journal::ExperimentJournal;
@@ -13,13 +13,13 @@ use crate::experiment::search::{
     FixedOption, FixedReason, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
     describe_search,
 };
-use crate::experiment::{ExperimentRow, Matrix, RebootPermission};
+use crate::experiment::{ExperimentRow, Matrix, RebootPermission, RowCpus};
 use crate::failure::Failure;
 use crate::plan::{Plan, plan};
 use crate::registry::nearest;
 use crate::survey::Machine;
 use crate::tunables::TUNABLES;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 use std::path::{Path, absolute};
 
@@ -45,7 +45,7 @@ pub struct MinimizeRequest {
 /// This machine cannot run it.
 pub fn dry_run(work: &WorkContext<'_>, request: &MinimizeRequest) -> Result<SearchDryRun, Failure> {
     let machine = survey_machine(&work.host, &work.store);
-    let (search, cpus) = make_search(&work.host, &machine, request)?;
+    let (search, cpus) = make_search(work, &machine, request)?;
     Ok(describe_search(&search, &request.file.matrix, cpus))
 }
 
@@ -60,19 +60,20 @@ pub fn start(
 ) -> Result<Option<ExperimentResults>, Failure> {
     let _lock = claim_experiment(&work.store, "an experiment is running")?;
     let machine = survey_machine(&work.host, &work.store);
-    let (search, _) = make_search(&work.host, &machine, request)?;
+    let (search, _) = make_search(work, &machine, request)?;
     let ExperimentFile { name, text, matrix } = &request.file;
     for fixed in search.fixed.iter().filter(|it| it.why == FixedReason::RebootNotPermitted) {
         work.ui.warn(&format!("{}: {}", fixed.option, fixed.why));
     }
-    let whole = Matrix { rows: vec![whole_row(&search)], ..matrix.clone() };
+    let index = choose_row(matrix, request.row.as_deref(), request.reboot)?;
+    let whole = matrix.with_row(index, whole_row(&search));
     let journal = ExperimentJournal {
         reboot: request.reboot,
         output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
         search: Some(search),
-        ..ExperimentJournal::new(name.clone(), text.clone(), CpuSet::new(), now_s())
+        ..ExperimentJournal::new(name.clone(), text.clone(), Vec::new(), now_s())
     };
-    let journal = check_and_begin(work, &whole, output, journal)?;
+    let journal = check_and_begin(work, whole, output, journal)?;
     run_schedule(work, journal)
 }
 
@@ -83,15 +84,20 @@ pub(super) fn whole_row(search: &SearchRequest) -> ExperimentRow {
 
 /// Makes the search of a row. Returns it with the measured CPUs.
 fn make_search(
-    host: &Host,
+    work: &WorkContext<'_>,
     machine: &Machine,
     request: &MinimizeRequest,
 ) -> Result<(SearchRequest, CpuSet), Failure> {
     let MinimizeRequest { file, goal, reboot, .. } = request;
-    let row = choose_row(&file.matrix, request.row.as_deref(), *reboot)?;
+    let matrix = &file.matrix;
+    let index = choose_row(matrix, request.row.as_deref(), *reboot)?;
+    let Some(row) = matrix.rows.get(index) else { return Err(no_row()) };
     let base = ExperimentRow { boot: Vec::new(), ..row.clone() };
-    let alone = Matrix { rows: vec![base.clone()], ..file.matrix.clone() };
-    let (shielded, cpus) = choose_cpus(host, machine, &alone)?;
+    let alone = matrix.with_row(index, base.clone());
+    let row_cpus = choose_row_cpus(work, machine, &alone, &file.name)?;
+    let Some(RowCpus { shielded, measured }) = row_cpus.into_iter().next() else {
+        return Err(no_row());
+    };
     let words =
         row.boot.iter().map(|word| SearchOption::Parameter { word: word.clone(), given: true });
     let (mut options, mut fixed) = (Vec::new(), Vec::new());
@@ -103,7 +109,7 @@ fn make_search(
         })),
     }
     if row.shield {
-        let wanted = LiveExperimentMachine::request_for_row(&alone, &base, Some(shielded));
+        let wanted = request_for_row(&alone, &base, Some(shielded));
         let plan = plan(machine, &wanted)?;
         options.extend(list_tunables(&plan).into_iter().map(tunable_on));
         let planned = BOOKKEEPING.iter().filter(|name| has_steps(&plan, name));
@@ -129,22 +135,21 @@ fn make_search(
     base.tunables.retain(|name, _| !options.contains(&tunable_on(name.clone())));
     let request =
         SearchRequest { kind, goal, base, options, forced, shield_stays, fixed, differences };
-    Ok((request, cpus))
+    Ok((request, measured))
 }
 
 /// The row of this name; otherwise the last row that can be measured without permission that was
-/// not given, or else the last one.
-fn choose_row<'a>(
-    matrix: &'a Matrix,
+/// not given, or else the last one. Returns its index.
+fn choose_row(
+    matrix: &Matrix,
     name: Option<&str>,
     reboot: RebootPermission,
-) -> Result<&'a ExperimentRow, Failure> {
+) -> Result<usize, Failure> {
     let Some(name) = name else {
-        let rows = matrix.rows.iter().rev();
-        let last = rows.clone().find(|row| reboot.allows(row)).or(matrix.rows.last());
-        return last.ok_or_else(|| Failure::usage("the file has no row"));
+        let last = matrix.rows.iter().rposition(|row| reboot.allows(row));
+        return last.or(matrix.rows.len().checked_sub(1)).ok_or_else(no_row);
     };
-    matrix.rows.iter().find(|row| row.name == name).ok_or_else(|| {
+    matrix.rows.iter().position(|row| row.name == name).ok_or_else(|| {
         let known: Vec<&str> = matrix.rows.iter().map(|row| row.name.as_str()).collect();
         let failure = Failure::usage(format!("there is no row {name:?}"));
         match nearest(name, &known).first() {
@@ -152,6 +157,10 @@ fn choose_row<'a>(
             None => failure.hint(format!("rows: {}", known.join(", "))),
         }
     })
+}
+
+fn no_row() -> Failure {
+    Failure::usage("the file has no row")
 }
 
 /// The tunables that are forced on.

@@ -12,6 +12,7 @@ pub mod conclude;
 mod context;
 pub mod document_bundle;
 pub mod every_boot;
+mod experiment_cpus;
 mod experiment_machine;
 pub mod explained_page;
 pub mod fix;

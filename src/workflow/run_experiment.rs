@@ -1,6 +1,7 @@
 //! Runs an experiment: plans its schedule, checks what can be checked in advance, runs it across
 //! reboots, and stops it.
 
+use super::experiment_cpus::{choose_row_cpus, offer_candidates};
 use super::experiment_machine::LiveExperimentMachine;
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
@@ -11,13 +12,11 @@ use crate::boot::{self, early};
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use crate::experiment::search::OptionSearch;
 use crate::experiment::{
-    self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, RebootPermission, Schedule,
-    make_schedule, search,
+    self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, RebootPermission, RowCpus,
+    Schedule, make_schedule, search,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::latency::instruments;
-use crate::plan::{Step, check_online, plan};
-use crate::run::ShieldPlacement;
+use crate::latency::{self, MeasuredPower, instruments};
 use crate::survey::{Machine, survey};
 use crate::tunables;
 use cpushield_linux::{CpuSet, Host, Store, StoreLock, can_write, process, signal, write_document};
@@ -66,7 +65,21 @@ pub fn dry_run(
     file: &ExperimentFile,
     reboot: RebootPermission,
 ) -> Result<DryRun, Failure> {
-    make_dry_run(work, &file.matrix, &make_schedule(&file.matrix, reboot))
+    let host = &work.host;
+    let machine = survey_machine(host, &work.store);
+    let row_cpus = choose_row_cpus(work, &machine, &file.matrix, &file.name)?;
+    let mut matrix = file.matrix.clone();
+    matrix.assign_cpus(&row_cpus);
+    let schedule = make_schedule(&matrix, reboot);
+    // A recording, or an ordinary user, cannot show everything that these checks need.
+    if host.is_live() && runs_as_root() {
+        let setup = describe_setup(host, &machine, &row_cpus);
+        let journal = ExperimentJournal::new(String::new(), String::new(), row_cpus, 0);
+        let journal = ExperimentJournal { setup, ..journal };
+        check_possible(&make_machine(work, &matrix, &schedule, &journal))?;
+    }
+    let candidates = offer_candidates(&machine, &matrix);
+    Ok(experiment::describe_dry_run(&matrix, &schedule, candidates))
 }
 
 /// Runs an experiment. Returns its results; `None` if it continues after a reboot.
@@ -84,9 +97,9 @@ pub fn start(
     let journal = ExperimentJournal {
         reboot,
         output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
-        ..ExperimentJournal::new(name, text, CpuSet::new(), now_s())
+        ..ExperimentJournal::new(name, text, Vec::new(), now_s())
     };
-    let journal = check_and_begin(work, &matrix, output, journal)?;
+    let journal = check_and_begin(work, matrix, output, journal)?;
     run_schedule(work, journal)
 }
 
@@ -132,25 +145,6 @@ pub(super) fn experiments(work: &WorkContext<'_>) -> ExperimentStore {
     ExperimentStore::new(&work.state_dir)
 }
 
-/// Plans an experiment, and checks everything that can be checked without changing anything.
-fn make_dry_run(
-    work: &WorkContext<'_>,
-    matrix: &Matrix,
-    schedule: &Schedule,
-) -> Result<DryRun, Failure> {
-    let host = &work.host;
-    let machine = survey_machine(host, &work.store);
-    let (shielded, cpus) = choose_cpus(host, &machine, matrix)?;
-    // A recording, or an ordinary user, cannot show everything that these checks need.
-    if host.is_live() && runs_as_root() {
-        let journal = ExperimentJournal::new(String::new(), String::new(), cpus.clone(), 0);
-        let journal =
-            ExperimentJournal { setup: describe_setup(host, &machine), shielded, ..journal };
-        check_possible(&make_machine(work, matrix, schedule, &journal))?;
-    }
-    Ok(experiment::describe_dry_run(matrix, schedule, cpus))
-}
-
 fn no_experiment() -> Failure {
     Failure::machine("there is no experiment").hint("start one: cpushield experiment FILE")
 }
@@ -172,7 +166,7 @@ pub(super) fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, F
 /// Checks everything that can be checked in advance, then writes the first journal.
 pub(super) fn check_and_begin(
     work: &WorkContext<'_>,
-    matrix: &Matrix,
+    mut matrix: Matrix,
     output: Option<&Path>,
     journal: ExperimentJournal,
 ) -> Result<ExperimentJournal, Failure> {
@@ -188,14 +182,15 @@ pub(super) fn check_and_begin(
         .hint("resume it: cpushield experiment --resume")
         .hint("or stop it and undo every change: cpushield experiment --stop"));
     }
-    check_unshielded(host, store, matrix, reboot)?;
+    check_unshielded(host, store, &matrix, reboot)?;
     output.map_or(Ok(()), can_write)?;
     let machine = survey(host, &tunables::reads());
-    let (shielded, cpus) = choose_cpus(host, &machine, matrix)?;
+    let row_cpus = choose_row_cpus(work, &machine, &matrix, &journal.file)?;
+    matrix.assign_cpus(&row_cpus);
     let journal =
-        ExperimentJournal { setup: describe_setup(host, &machine), shielded, cpus, ..journal };
-    let schedule = make_schedule(matrix, reboot);
-    check_possible(&make_machine(work, matrix, &schedule, &journal))?;
+        ExperimentJournal { setup: describe_setup(host, &machine, &row_cpus), row_cpus, ..journal };
+    let schedule = make_schedule(&matrix, reboot);
+    check_possible(&make_machine(work, &matrix, &schedule, &journal))?;
     if reboot == RebootPermission::Denied && matrix.has_boots() {
         ui.warn("rows with kernel parameters are skipped, because they need --reboot");
     }
@@ -253,52 +248,13 @@ fn check_unshielded(
     Ok(())
 }
 
-/// Chooses the shielded CPUs, and those of them that are measured.
-pub(super) fn choose_cpus(
+/// Describes the hardware and the system, so that a reader can repeat the experiment.
+pub(super) fn describe_setup(
     host: &Host,
     machine: &Machine,
-    matrix: &Matrix,
-) -> Result<(CpuSet, CpuSet), Failure> {
-    let present = machine.topology.present.union(&machine.topology.online);
-    let given = matrix
-        .cpus
-        .as_ref()
-        .map(|list| CpuSet::parse_list(list, present.last()))
-        .transpose()
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    given.as_ref().map_or(Ok(()), |cpus| check_online(machine, cpus))?;
-    let mut chosen = given.map(|cpus| (cpus.clone(), cpus));
-    let mut planned: Vec<(&experiment::ExperimentRow, Vec<Step>)> = Vec::new();
-    // Every shield is planned first, so that an impossible one is reported before any change.
-    for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
-        let shielded = chosen.as_ref().map(|(shielded, _)| shielded.clone());
-        let request = LiveExperimentMachine::request_for_row(matrix, row, shielded);
-        let plan = plan(machine, &request).map_err(|refused| {
-            let failure = Failure::from(refused);
-            Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
-        })?;
-        if let Some((other, _)) =
-            planned.iter().find(|(other, steps)| other.boot == row.boot && *steps == plan.steps)
-        {
-            let message =
-                format!("rows {:?} and {:?} make the same shield here", other.name, row.name);
-            return Err(Failure::usage(message).hint(
-                "see what each row changes: cpushield plan; some tunables are off by default here",
-            ));
-        }
-        planned.push((row, plan.steps.clone()));
-        if n == 0 {
-            chosen = Some((plan.shield.cpus.clone(), ShieldPlacement::new(host, &plan).cpus));
-        }
-    }
-    chosen.ok_or_else(|| {
-        Failure::usage("cannot choose the CPUs to measure: no row has a shield")
-            .hint("name them in the file: cpus = \"3\"")
-    })
-}
-
-/// Describes the hardware and the system, so that a reader can repeat the experiment.
-pub(super) fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup {
+    row_cpus: &[RowCpus],
+) -> ExperimentSetup {
+    let cpus: CpuSet = row_cpus.iter().flat_map(|row| row.measured.iter()).collect();
     let os = host.read("/etc/os-release").unwrap_or_default();
     let pretty = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let guest = machine.virt.guest == Some(true);
@@ -312,6 +268,8 @@ pub(super) fn describe_setup(host: &Host, machine: &Machine) -> ExperimentSetup 
         realtime: machine.kernel.is_preempt_rt(),
         cmdline: machine.kernel.cmdline.clone(),
         hypervisor: machine.virt.hypervisor.clone().or(guest.then(|| "unknown".to_owned())),
+        memory_kib: latency::read_memory_kib(host),
+        power: MeasuredPower::read(host, machine, &cpus),
         settings: machine.firmware.iter().map(|finding| finding.seen.clone()).collect(),
     }
 }
@@ -336,8 +294,7 @@ fn make_machine<'a>(
         work,
         matrix,
         schedule,
-        shielded: journal.shielded.clone(),
-        cpus: journal.cpus.clone(),
+        row_cpus: journal.row_cpus.clone(),
         home: journal.setup.cmdline.clone(),
     }
 }
@@ -486,34 +443,49 @@ mod tests {
     use crate::report::experiment as report;
     use crate::ui::{OutputFormat, StatusLines, Ui};
 
-    /// The dry run of a matrix with these first lines on a recorded machine with 4 CPUs.
-    fn dry_run(head: &str) -> Result<DryRun, String> {
-        dry_run_with(head, "")
+    /// The dry run of a matrix on a recorded machine.
+    fn dry_run_on(machine: &str, text: &str) -> Result<DryRun, String> {
+        let matrix = Matrix::parse(text, "m.toml").unwrap();
+        let file = ExperimentFile { name: "m.toml".to_owned(), text: text.to_owned(), matrix };
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let root = machines.join(machine).join("root");
+        let state = std::env::temp_dir().join("cpushield-no-experiment");
+        let work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
+        dry_run(&work, &file, RebootPermission::Denied).map_err(|failure| {
+            [failure.message].into_iter().chain(failure.hints).collect::<Vec<_>>().join("\n")
+        })
     }
 
-    /// The dry run with additional rows.
+    /// The dry run of a matrix with these first lines and additional rows on a machine with 4 CPUs.
     fn dry_run_with(head: &str, more: &str) -> Result<DryRun, String> {
         let rows = "[[row]]\nname = \"as it is\"\n[[row]]\nname = \"shield\"\nshield = true\n\
                     [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
-        let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
-        let matrix = Matrix::parse(&format!("{head}\n{rows}{more}{column}"), "m.toml").unwrap();
-        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
-        let state = std::env::temp_dir().join("cpushield-no-experiment");
-        let work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
-        let schedule = make_schedule(&matrix, RebootPermission::Denied);
-        make_dry_run(&work, &matrix, &schedule).map_err(|failure| failure.message)
+        dry_run_on("6.12-rt-4", &format!("{head}\n{rows}{more}{COLUMN}"))
+    }
+
+    const COLUMN: &str = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
+
+    fn show(dry_run: &DryRun) -> String {
+        terminal_blocks(&report::dry_run_blocks(dry_run), 120, &unpainted)
     }
 
     #[test]
     fn a_dry_run_chooses_the_cpus_and_refuses_what_the_experiment_would() {
-        assert_eq!(dry_run("cpus = \"2\"").unwrap().cpus, CpuSet::single(2));
-        let chosen = dry_run("").unwrap();
+        assert_eq!(dry_run_with("cpus = \"2\"", "").unwrap().cpus, CpuSet::single(2));
+        let chosen = dry_run_with("", "").unwrap();
         assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);
-        let text = terminal_blocks(&report::dry_run_blocks(&chosen), 120, &unpainted);
+        let text = show(&chosen);
         assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
-        let missing = dry_run("cpus = \"99\"").unwrap_err();
-        assert_eq!(missing, "this machine has no CPU 99; it has CPU 0-3");
+        let missing = dry_run_with("cpus = \"99\"", "").unwrap_err();
+        assert_eq!(missing, "m.toml:1: this machine has no CPU 99; it has CPU 0-3");
+        let all = dry_run_with("cpus = \"0-3\"", "").unwrap_err();
+        let said = "m.toml:4: row \"shield\": cannot shield all CPUs (0-3)";
+        assert!(all.starts_with(said), "{all}");
+    }
+
+    #[test]
+    fn rows_that_plan_the_same_are_an_error_with_both_rows_and_lines() {
         // irqbalance does not run on this machine, so these two rows make the same shield. With
         // different kernel parameters they differ.
         let row = |boot: &str| {
@@ -522,9 +494,67 @@ mod tests {
             )
         };
         let twice = dry_run_with("", &row("")).unwrap_err();
-        assert_eq!(twice, "rows \"shield\" and \"again\" make the same shield here");
+        let said = "m.toml:11: row \"again\" plans the same on this machine as row \"shield\" of \
+                    line 4\n";
+        assert!(twice.starts_with(said), "{twice}");
         assert!(dry_run_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
-        let all = dry_run("cpus = \"0-3\"").unwrap_err();
-        assert!(all.starts_with("row \"shield\": cannot shield all CPUs (0-3)"), "{all}");
+        let bare = |cpus: &str| format!("[[row]]\nname = \"bare\"\ncpus = \"{cpus}\"\n");
+        let last = dry_run_with("cpus = \"3\"", &bare("N")).unwrap_err();
+        assert!(last.starts_with("m.toml:11: row \"bare\" plans the same"), "{last}");
+        assert!(dry_run_with("cpus = \"3\"", &bare("2")).is_ok());
+        // The list of the placeholder counts, and not the placeholder.
+        let parameter = "[[row]]\nname = \"p\"\nshield = true\nboot = [\"nohz_full={cpus}\"]\n";
+        let same = dry_run_with("cpus = \"3\"", parameter).unwrap_err();
+        assert!(same.contains("row \"p\" plans the same on this machine as row"), "{same}");
+    }
+
+    #[test]
+    fn rows_have_cpus_of_their_own() {
+        let rows = ["1", "N", "2-3"].map(|cpus| {
+            format!(
+                "[[row]]\nname = \"on {cpus}\"\nshield = true\ncpus = \"{cpus}\"\n\
+                 boot = [\"nohz_full={{cpus}}\"]\n"
+            )
+        });
+        let text = format!("{}{COLUMN}", rows.concat());
+        let found = dry_run_on("6.12-rt-4", &text).unwrap();
+        let cpus: Vec<String> = found.rows.iter().map(|row| row.cpus.to_string()).collect();
+        assert_eq!(cpus, ["1", "3", "2-3"]);
+        assert_eq!((found.cpus.to_string().as_str(), found.candidates.len()), ("1-3", 0));
+        assert!(show(&found).contains("2  on N (CPU 3)\n"), "{}", show(&found));
+        let wrong = text.replace("\"2-3\"\n", "\"7\"\n");
+        let wrong = dry_run_on("6.12-rt-4", &wrong).unwrap_err();
+        assert_eq!(wrong, "m.toml:14: this machine has no CPU 7; it has CPU 0-3");
+    }
+
+    #[test]
+    fn candidates_are_offered_where_no_cpus_are_named() {
+        let chosen = dry_run_with("", "").unwrap();
+        let offered: Vec<String> =
+            chosen.candidates.iter().map(|candidate| candidate.cpus.to_string()).collect();
+        assert!(offered.len() > 2 && offered.contains(&chosen.cpus.to_string()), "{offered:?}");
+        assert!(show(&chosen).contains("CPUs to try"), "{}", show(&chosen));
+        let bare = format!("[[row]]\nname = \"bare\"\n{COLUMN}");
+        let refused = dry_run_on("6.12-rt-4", &bare).unwrap_err();
+        for cpus in offered {
+            assert!(refused.contains(&format!("cpus = \"{cpus}\"")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_rows_of_the_shipped_example_differ_on_every_recorded_machine() {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let mut planned = 0;
+        for entry in std::fs::read_dir(machines).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                continue;
+            }
+            match dry_run_on(&name, include_str!("../../docs/experiment.toml")) {
+                Ok(_) => planned += 1,
+                Err(why) => assert!(!why.contains("plans the same"), "{name}: {why}"),
+            }
+        }
+        assert!(planned >= 4, "{planned}");
     }
 }

@@ -2,7 +2,7 @@
 //! undoes everything. Boots are those of an experiment.
 
 use super::WorkContext;
-use super::experiment_machine::LiveExperimentMachine;
+use super::experiment_machine::{LiveExperimentMachine, MeasuredCell};
 use super::load_options::{LoadCpus, LoadOptions};
 use crate::documents::evidence::{Evidence, Gate};
 use crate::experiment::journal::ExperimentJournal;
@@ -11,12 +11,12 @@ use crate::experiment::search::{
 };
 use crate::experiment::{
     BootMismatch, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
-    Schedule,
+    RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::LatencyMeasurement;
 use crate::load::LoadGenerator;
-use crate::policy::VerifyLimits;
+use crate::policy::{LatencyLimits, VerifyLimits};
 use crate::run::ShieldPlacement;
 use crate::tunables::RemedyAnswer;
 use crate::verify::{WatchOrder, WatchProgress, judge, watch};
@@ -33,8 +33,7 @@ pub struct LiveSearchMachine<'a> {
     /// The measurements, with the configurations of the search as rows.
     matrix: Matrix,
     schedule: Schedule,
-    shielded: CpuSet,
-    cpus: CpuSet,
+    cpus: RowCpus,
     home: Option<String>,
     goal: SearchGoal,
     /// The number of configurations that were announced.
@@ -53,8 +52,7 @@ impl<'a> LiveSearchMachine<'a> {
             work,
             matrix: Matrix { rows: Vec::new(), ..matrix.clone() },
             schedule: Schedule { boots: vec![Vec::new()], steps: Vec::new() },
-            shielded: journal.shielded.clone(),
-            cpus: journal.cpus.clone(),
+            cpus: journal.row_cpus.first().cloned().unwrap_or_default(),
             home: journal.setup.cmdline.clone(),
             goal,
             announced: 0,
@@ -66,8 +64,7 @@ impl<'a> LiveSearchMachine<'a> {
             work: self.work,
             matrix: &self.matrix,
             schedule: &self.schedule,
-            shielded: self.shielded.clone(),
-            cpus: self.cpus.clone(),
+            row_cpus: vec![self.cpus.clone(); self.matrix.rows.len()],
             home: self.home.clone(),
         }
     }
@@ -82,9 +79,9 @@ impl<'a> LiveSearchMachine<'a> {
         let WorkContext { ui, host, .. } = self.work;
         let kinds = self.matrix.columns.first().map(|column| column.load.clone());
         let load = LoadOptions { kinds: kinds.unwrap_or_default(), cpus: LoadCpus::All };
-        let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.shielded.clone());
+        let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.cpus.shielded.clone());
         let load = load
-            .request(self.work, &self.cpus, &shielded)
+            .request(self.work, &self.cpus.measured, &shielded)
             .map_err(|failure| MachineTrouble::Cell(failure.message))?;
         let mut load =
             LoadGenerator::start(&load).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
@@ -93,7 +90,7 @@ impl<'a> LiveSearchMachine<'a> {
         let evidence = watch(
             host,
             &WatchOrder {
-                cpus: self.cpus.clone(),
+                cpus: self.cpus.measured.clone(),
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 threshold_ns: THRESHOLD_NS,
@@ -195,13 +192,15 @@ impl ExperimentMachine for LiveSearchMachine<'_> {
             return Err(Failure::new(FailureKind::Bug, "a step is outside the search").into());
         };
         let machine = self.machine();
-        let (measured, _) = machine.measure_in_row(row, |place| match self.goal {
+        let (measured, _) = machine.measure_in_row(row, &self.cpus, |place| match self.goal {
             SearchGoal::MaxEntries { count } => self.watch_entries(row, count, place),
             SearchGoal::MaxLatency { ns } => {
                 let Some(column) = self.matrix.columns.get(step.column) else {
                     return Err(MachineTrouble::Cell("there is no such column".to_owned()));
                 };
-                let latency = machine.measure_cell(row, column, Some(ns), place)?;
+                let cell = MeasuredCell { row, column, cpus: &self.cpus };
+                let limits = LatencyLimits { max_ns: Some(ns), ..LatencyLimits::default() };
+                let latency = machine.measure_cell(cell, limits, place)?;
                 let observation = observe(latency.gates.first(), find_longest(&latency));
                 let document = TrialDocument::Latency(Box::new(latency));
                 Ok(TrialMeasurement { observation, document })

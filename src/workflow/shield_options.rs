@@ -5,7 +5,9 @@ use super::given_file::read_file;
 use crate::boot::parameters::{self, PARAMETERS};
 use crate::change::EffectTime;
 use crate::failure::Failure;
-use crate::policy::{DEFAULT_PATH, PolicyFile, ShareLevel, ShieldRequest, VerifyLimits, Workload};
+use crate::policy::{
+    DEFAULT_PATH, PolicyFile, PolicyLimits, ShareLevel, ShieldRequest, VerifyLimits, Workload,
+};
 use crate::registry::nearest;
 use crate::survey::Machine;
 use crate::tunables::{self, TUNABLES};
@@ -162,7 +164,7 @@ impl ShieldOptions {
         let request = shield.request(name, last);
         let mut request = request.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
         request.parameters = shield.boot_parameters(&text, file);
-        Ok(RequestWithLimits { request, limits: shield.limits })
+        Ok(RequestWithLimits { request, limits: shield.limits.of_verify() })
     }
 }
 
@@ -182,6 +184,23 @@ const LIST_HINT: &str = "a list looks like 3, 2-3 or 2-N";
 pub fn mask_hint(text: &str) -> Option<String> {
     let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
     Some(format!("it is a mask, of the list {cpus}; to convert masks: cpushield mask {text}"))
+}
+
+/// Reads the limits of a shield in a policy file; `None` without a file. `shield` names one of
+/// several in it.
+///
+/// # Errors
+/// The policy cannot be read, or has no such shield.
+pub fn read_policy_limits(
+    policy: Option<&Path>,
+    shield: Option<&str>,
+) -> Result<Option<PolicyLimits>, Failure> {
+    let Some(file) = policy else { return Ok(None) };
+    let name = file.display().to_string();
+    let policy = read_policy(&read_file(file)?, &name)?;
+    let shield = policy.shield(shield, &name);
+    let (_, shield) = shield.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Some(shield.limits))
 }
 
 /// Parses a policy file and checks that every tunable in it exists.

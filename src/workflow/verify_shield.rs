@@ -1,8 +1,7 @@
 //! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
 
-use super::given_file::read_file;
 use super::machine_survey::survey_shielded;
-use super::shield_options::read_policy;
+use super::shield_options::read_policy_limits;
 use super::watch_checkpoint::WatchCheckpoint;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
@@ -297,15 +296,12 @@ pub fn read_limits(
     shield: Option<&str>,
     given: VerifyLimits,
 ) -> Result<VerifyLimits, Failure> {
-    let Some(file) = policy else { return Ok(given) };
-    let name = file.display().to_string();
-    let policy = read_policy(&read_file(file)?, &name)?;
-    let shield = policy.shield(shield, &name);
-    let (_, shield) = shield.map_err(|error| Failure::usage(error.to_string()))?;
+    let Some(limits) = read_policy_limits(policy, shield)? else { return Ok(given) };
+    let limits = limits.of_verify();
     Ok(VerifyLimits {
-        max_entries: given.max_entries.or(shield.limits.max_entries),
-        max_gap_ns: given.max_gap_ns.or(shield.limits.max_gap_ns),
-        ..shield.limits
+        max_entries: given.max_entries.or(limits.max_entries),
+        max_gap_ns: given.max_gap_ns.or(limits.max_gap_ns),
+        ..limits
     })
 }
 

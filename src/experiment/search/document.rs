@@ -313,7 +313,7 @@ pub fn collect_search(
         },
         began_s: journal.began_s,
         ended_s: journal.ended_s,
-        cpus: journal.cpus.clone(),
+        cpus: journal.row_cpus.first().map(|row| row.measured.clone()).unwrap_or_default(),
         goal: request.goal,
         test: request.test(),
         span_ns: matrix.span_ns,

@@ -73,7 +73,10 @@ pub fn plan_trials(
     let (mut rows, mut steps) = (Vec::new(), Vec::new());
     for (index, trial) in search.trials.iter().enumerate() {
         let name = request.trial_name(trial.purpose, &trial.left_out);
-        let row = ExperimentRow { name, ..request.row(&trial.options) };
+        let mut row = ExperimentRow { name, ..request.row(&trial.options) };
+        if let Some(cpus) = journal.row_cpus.first() {
+            row.assign_cpus(cpus);
+        }
         let boot = boots.iter().position(|known| *known == row.boot).unwrap_or_else(|| {
             boots.push(row.boot.clone());
             boots.len() - 1

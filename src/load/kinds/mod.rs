@@ -1,6 +1,7 @@
 //! The kinds of load, one file each. A load that cannot run says why; it never counts work that it
 //! did not do.
 
+mod command;
 mod disk;
 mod fork;
 mod hackbench;
@@ -31,6 +32,7 @@ pub const KINDS: &[&dyn LoadKind] = &[
     &interrupts::InterruptLoad,
     &stress_ng::StressNgLoad,
     &hackbench::HackbenchLoad,
+    &command::CommandLoad,
 ];
 
 /// Where a load runs, and its arguments.
@@ -106,6 +108,11 @@ pub trait LoadKind: Sync {
 
     /// Whether it is another program, which `--load all` does not start.
     fn is_program(&self) -> bool {
+        false
+    }
+
+    /// Whether it may run until the end without completing anything.
+    fn may_finish_nothing(&self) -> bool {
         false
     }
 

@@ -4,6 +4,7 @@ pub mod external_program;
 pub mod hogs;
 pub mod irqbalance;
 pub mod orphans;
+pub mod placement_probe;
 pub mod process;
 pub mod programs;
 pub(crate) mod step_aside;

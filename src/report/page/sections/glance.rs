@@ -168,8 +168,11 @@ fn limits(material: &ReportMaterial) -> Option<ReportBlock> {
         rows.extend(gates.map(|gate| limit_row(&observation.label, gate, &gate.found)));
     }
     for LabelledDocument { label, document } in &material.latencies {
-        let gates = document.gates.iter();
-        rows.extend(gates.map(|gate| limit_row(label, gate, &measured_value(document, gate))));
+        rows.extend(
+            document.limited_gates().map(|(limit, gate)| {
+                limit_row(label, gate, &measured_value(document, limit, gate))
+            }),
+        );
     }
     limit_block(rows)
 }

@@ -1,0 +1,137 @@
+//! `command`: runs a command of the user's own repeatedly.
+
+use super::hackbench::check_installed;
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, ProgramReport};
+use crate::load::LoadDoubt;
+use cpushield_linux::external_program::ExternalProgram;
+use cpushield_linux::orphans::OrphanTracker;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+
+/// SIGKILL, when the process of the load ends without an order.
+const KILL_SIGNAL: i32 = 9;
+
+/// The load `command`.
+#[derive(Debug)]
+pub struct CommandLoad;
+
+impl LoadKind for CommandLoad {
+    fn name(&self) -> &'static str {
+        "command"
+    }
+
+    fn summary(&self) -> &'static str {
+        "your own command, for example 'command:make -j4'"
+    }
+
+    fn page(&self) -> &'static str {
+        "Runs a command of your own on the CPUs of the load: `--load-command 'make -j4'`, or in \
+         the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs it, with \
+         the user and the directory of cpushield. It starts before the warm-up. When it ends with \
+         success, it runs again. After the measurement, cpushield ends it and every process that \
+         it has started: by SIGTERM, and after two seconds by SIGKILL.\n\n\
+         The count is the number of completed runs. A command that never ends by itself completes \
+         none, and that is no doubt. When the command fails, it does not run again, and a doubt \
+         has its status and the last line of its output.\n\n\
+         If cpushield itself is killed by SIGKILL, processes that the shell has started may \
+         remain.\n\n\
+         Source: sh(1), signal(7)."
+    }
+
+    fn unit(&self) -> &'static str {
+        "runs"
+    }
+
+    fn is_program(&self) -> bool {
+        true
+    }
+
+    fn may_finish_nothing(&self) -> bool {
+        true
+    }
+
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+        check_installed(environment, "sh", "dash")?;
+        match environment.arguments.as_slice() {
+            [] => Err("it has no command".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        self.check_possible(environment)?;
+        let command = environment.arguments.join(" ");
+        let orphans = OrphanTracker::adopt().map_err(|error| error.to_string())?;
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let (failed, failure) = channel();
+        let words = ["sh", "-c", &command].map(OsString::from);
+        let ending = Arc::clone(&is_ending);
+        let work: LoadWork = Box::new(move |counter| {
+            while !ending.load(Ordering::SeqCst) {
+                match run_once(&words) {
+                    Ok(()) => counter.add(1),
+                    // After the order to end, a failure is expected.
+                    Err(_) if ending.load(Ordering::SeqCst) => break,
+                    Err(message) => {
+                        // The other end may be gone, and then the message does not matter.
+                        let _ = failed.send(message);
+                        break;
+                    }
+                }
+            }
+            // A thread that ended would be a second doubt about the same failure.
+            loop {
+                std::thread::park();
+            }
+        });
+        let running = RunningCommand { orphans, is_ending, failure };
+        Ok(PreparedLoad {
+            what: format!("run repeatedly: {command}"),
+            program: Some(command),
+            workers: vec![(None, work)],
+            finish: Some(Box::new(move || running.finish())),
+        })
+    }
+}
+
+/// Runs the command until it ends.
+///
+/// # Errors
+/// How it failed: its status and the last line of its output, or the kernel's answer.
+fn run_once(words: &[OsString]) -> Result<(), String> {
+    let ended = ExternalProgram::start(words, KILL_SIGNAL).and_then(ExternalProgram::wait);
+    let (status, output) = ended.map_err(|error| error.to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    let last = output.lines().rfind(|line| !line.trim().is_empty());
+    Err(last.map_or_else(|| status.to_string(), |line| format!("{status}: {}", line.trim())))
+}
+
+/// The running command, as the main thread of the load sees it.
+struct RunningCommand {
+    orphans: OrphanTracker,
+    is_ending: Arc<AtomicBool>,
+    failure: Receiver<String>,
+}
+
+impl RunningCommand {
+    /// Ends the command with all that it started. Returns a report only if something failed;
+    /// otherwise the runs were counted.
+    fn finish(self) -> Vec<ProgramReport> {
+        self.is_ending.store(true, Ordering::SeqCst);
+        let left = self.orphans.end();
+        let failed = self.failure.try_iter();
+        let mut doubts: Vec<LoadDoubt> =
+            failed.map(|message| LoadDoubt::ProgramFailed { message: Some(message) }).collect();
+        if !left.running.is_empty() {
+            doubts.push(LoadDoubt::NotEnded);
+        }
+        if doubts.is_empty() {
+            return Vec::new();
+        }
+        vec![ProgramReport { part: None, count: None, span_ns: 0, doubts }]
+    }
+}

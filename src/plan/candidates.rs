@@ -1,0 +1,116 @@
+//! Lists the sets of CPUs that are worth trying, by topology. Pure. Which set is best only a
+//! measurement shows.
+
+use super::choose::{CpuChoice, choose};
+use super::groups::{CpuGroup, groups, named};
+use super::sites::boot_cpu;
+use crate::policy::{ShareLevel, ShieldRequest};
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+use serde::Serialize;
+
+/// The maximum number of candidates.
+const CANDIDATES_MAX: usize = 8;
+
+/// A set of CPUs to try.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CpuCandidate {
+    /// The CPUs, with the siblings that stay idle.
+    pub cpus: CpuSet,
+    /// Why it is worth trying, in sentences.
+    pub why: Vec<String>,
+    /// What speaks against it.
+    pub warnings: Vec<String>,
+}
+
+/// Lists the sets of CPUs to try, the recommended one first. `request` gives the workload and
+/// whether half a core is accepted.
+#[must_use]
+pub fn list_candidates(machine: &Machine, request: &ShieldRequest) -> Vec<CpuCandidate> {
+    let mut found: Vec<CpuCandidate> = Vec::new();
+    let base = ShieldRequest { cpus: None, count: None, share: None, ..request.clone() };
+    let rest = machine.topology.online.len().saturating_sub(1);
+    let mut requests = vec![
+        (base.clone(), "This is the choice of cpushield plan."),
+        (ShieldRequest { count: Some(1), ..base.clone() }, "One CPU leaves the most to the rest."),
+        (
+            ShieldRequest { share: Some(ShareLevel::L2), ..base.clone() },
+            "A whole level-2 cache is not shared with housekeeping CPUs.",
+        ),
+        (
+            ShieldRequest { share: Some(ShareLevel::L3), ..base.clone() },
+            "A whole level-3 cache is not shared with housekeeping CPUs.",
+        ),
+        (ShieldRequest { count: Some(2), ..base.clone() }, "Two CPUs can run two programs."),
+    ];
+    // The source of this recipe: the LinuxCNC wiki, isolcpus=1,2,3 on a quad core.
+    if (3..8).contains(&rest) {
+        let all = ShieldRequest { count: Some(rest), ..base.clone() };
+        requests.push((all, "All CPUs except one leave the rest of the machine a single CPU."));
+    }
+    let others = list_other_cores(machine, &base);
+    requests.extend(others.into_iter().map(|core| {
+        let request = ShieldRequest { cpus: Some(core), ..base.clone() };
+        (request, "Another core may be quieter: firmware and devices differ by core.")
+    }));
+    for (request, reason) in requests {
+        let Ok(choice) = choose(machine, &request) else { continue };
+        let candidate = make_candidate(choice, request.cpus.is_some(), reason);
+        if found.len() < CANDIDATES_MAX && !found.iter().any(|one| one.cpus == candidate.cpus) {
+            found.push(candidate);
+        }
+    }
+    found
+}
+
+/// The cores without the boot CPU, highest first.
+fn list_other_cores(machine: &Machine, request: &ShieldRequest) -> Vec<CpuSet> {
+    let by = if request.half_core { CpuGroup::Thread } else { CpuGroup::Core };
+    let mut cores = groups(&machine.topology, by);
+    cores.retain(|core| !boot_cpu(machine).is_some_and(|boot| core.contains(boot)));
+    cores.reverse();
+    cores
+}
+
+fn make_candidate(choice: CpuChoice, is_listed: bool, reason: &str) -> CpuCandidate {
+    let cpus = choice.shield.cpus;
+    // The first reason of a list is that the user gave it, which is not so here.
+    let given = format!("{}: as given with --cpus.", named(&cpus));
+    let reasons = choice.why.into_iter().filter(|why| !is_listed || *why != given);
+    CpuCandidate {
+        why: [reason.to_owned()].into_iter().chain(reasons).collect(),
+        warnings: choice.warnings,
+        cpus,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{machine, plain};
+    use super::*;
+
+    fn candidates(machine: &Machine) -> Vec<String> {
+        let all = list_candidates(machine, &ShieldRequest::default());
+        all.into_iter().map(|candidate| candidate.cpus.to_string()).collect()
+    }
+
+    #[test]
+    fn candidates_follow_the_topology_and_each_is_offered_once() {
+        assert_eq!(candidates(&plain(2)), ["1"]);
+        assert_eq!(candidates(&plain(4)), ["3", "2-3", "1-3", "2", "1"]);
+        let pairs = machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &["0-3"]);
+        assert_eq!(candidates(&pairs), ["2-3", "3", "1-3", "2", "1"]);
+        let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &["0,4", "1,5", "2,6", "3,7"], &["0-7"]);
+        assert_eq!(candidates(&smt), ["3,7", "2-3,6-7", "2,6", "1,5"]);
+        assert_eq!(candidates(&plain(1)), Vec::<String>::new());
+        assert_eq!(candidates(&plain(64)).len(), CANDIDATES_MAX);
+    }
+
+    #[test]
+    fn a_candidate_has_its_reasons_and_no_claim_that_the_user_gave_it() {
+        let all = list_candidates(&plain(4), &ShieldRequest::default());
+        assert!(all.iter().all(|candidate| !candidate.why.is_empty()));
+        let sentences = all.iter().flat_map(|candidate| &candidate.why);
+        assert!(sentences.clone().all(|why| !why.contains("--cpus")), "{all:?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Chooses the CPUs of each row of an experiment, and checks that no two rows make the same plan.
+
+use super::WorkContext;
+use super::experiment_machine::request_for_row;
+use crate::experiment::{ExperimentRow, Matrix, RowCpus, WrittenList};
+use crate::failure::Failure;
+use crate::plan::{CpuCandidate, Plan, Step, check_online, list_candidates, named, plan};
+use crate::policy::ShieldRequest;
+use crate::run::ShieldPlacement;
+use crate::survey::Machine;
+use cpushield_linux::{CpuSet, Host};
+
+/// A row with what it changes.
+struct PlannedRow {
+    cpus: RowCpus,
+    steps: Vec<Step>,
+}
+
+/// Chooses the CPUs of each row. `file` is the name of the matrix file, for errors.
+///
+/// # Errors
+/// A list does not suit this machine, a shield is impossible, or two rows plan the same.
+pub(super) fn choose_row_cpus(
+    work: &WorkContext<'_>,
+    machine: &Machine,
+    matrix: &Matrix,
+    file: &str,
+) -> Result<Vec<RowCpus>, Failure> {
+    let mut shared = match &matrix.cpus {
+        Some(written) => Some(same_cpus(parse_list(machine, written, file)?)),
+        None => None,
+    };
+    let mut planned: Vec<Option<PlannedRow>> = Vec::new();
+    // Every shield is planned first, so that an impossible one is reported before any change.
+    for (index, row) in matrix.rows.iter().enumerate() {
+        let own = find_own_cpus(machine, matrix, index, file)?;
+        let is_shared = own.is_none();
+        let Some(found) = plan_row(&work.host, machine, matrix, row, own.or(shared.clone()))
+            .map_err(|failure| at_row(matrix, index, file, failure))?
+        else {
+            planned.push(None);
+            continue;
+        };
+        if is_shared {
+            shared.get_or_insert(found.cpus.clone());
+        }
+        planned.push(Some(found));
+    }
+    let shared = shared.map(|cpus| PlannedRow { cpus, steps: Vec::new() });
+    let rows: Option<Vec<&PlannedRow>> =
+        planned.iter().map(|row| row.as_ref().or(shared.as_ref())).collect();
+    let rows = rows.ok_or_else(|| no_cpus(machine, matrix))?;
+    check_rows_differ(matrix, &rows, file)?;
+    Ok(rows.into_iter().map(|row| row.cpus.clone()).collect())
+}
+
+/// The sets of CPUs that are worth a row each, when the matrix names no CPUs.
+pub(super) fn offer_candidates(machine: &Machine, matrix: &Matrix) -> Vec<CpuCandidate> {
+    if matrix.names_cpus() {
+        return Vec::new();
+    }
+    let request = ShieldRequest {
+        half_core: matrix.half_core,
+        workload: matrix.workload,
+        ..ShieldRequest::default()
+    };
+    list_candidates(machine, &request)
+}
+
+/// Plans a row on the given CPUs. Without them a row with a shield chooses its CPUs, and a row
+/// without one has none yet.
+fn plan_row(
+    host: &Host,
+    machine: &Machine,
+    matrix: &Matrix,
+    row: &ExperimentRow,
+    cpus: Option<RowCpus>,
+) -> Result<Option<PlannedRow>, Failure> {
+    if !row.shield {
+        return Ok(cpus.map(|cpus| PlannedRow { cpus, steps: Vec::new() }));
+    }
+    let shielded = cpus.as_ref().map(|cpus| cpus.shielded.clone());
+    let plan = plan(machine, &request_for_row(matrix, row, shielded))?;
+    let cpus = cpus.unwrap_or_else(|| cpus_of_plan(host, &plan));
+    Ok(Some(PlannedRow { cpus, steps: plan.steps }))
+}
+
+fn cpus_of_plan(host: &Host, plan: &Plan) -> RowCpus {
+    let measured = ShieldPlacement::new(host, plan).cpus;
+    RowCpus { shielded: plan.shield.cpus.clone(), measured }
+}
+
+fn same_cpus(cpus: CpuSet) -> RowCpus {
+    RowCpus { shielded: cpus.clone(), measured: cpus }
+}
+
+/// The CPUs that a row names; `None` if it names none.
+fn find_own_cpus(
+    machine: &Machine,
+    matrix: &Matrix,
+    index: usize,
+    file: &str,
+) -> Result<Option<RowCpus>, Failure> {
+    let own = matrix.places.get(index).and_then(|place| place.cpus.as_ref());
+    own.map(|written| parse_list(machine, written, file).map(same_cpus)).transpose()
+}
+
+/// Parses a list and checks that its CPUs are online. An error names the line.
+fn parse_list(machine: &Machine, written: &WrittenList, file: &str) -> Result<CpuSet, Failure> {
+    let present = machine.topology.present.union(&machine.topology.online);
+    let parsed = CpuSet::parse_list(&written.list, present.last())
+        .map_err(|error| Failure::usage(error.to_string()))
+        .and_then(|cpus| Ok(check_online(machine, &cpus).map(|()| cpus)?));
+    parsed.map_err(|failure| {
+        let message = format!("{file}:{}: {}", written.line, failure.message);
+        Failure { message, ..failure }
+    })
+}
+
+/// Adds the place and the name of a row to a failure.
+fn at_row(matrix: &Matrix, index: usize, file: &str, failure: Failure) -> Failure {
+    let name = matrix.rows.get(index).map(|row| row.name.as_str()).unwrap_or_default();
+    let line = find_line(matrix, index);
+    Failure { message: format!("{file}:{line}: row {name:?}: {}", failure.message), ..failure }
+}
+
+fn find_line(matrix: &Matrix, index: usize) -> usize {
+    matrix.places.get(index).map_or(1, |place| place.line)
+}
+
+/// Checks that no two rows make the same changes and measure the same CPUs.
+fn check_rows_differ(matrix: &Matrix, rows: &[&PlannedRow], file: &str) -> Result<(), Failure> {
+    let mut assigned = matrix.clone();
+    let cpus: Vec<RowCpus> = rows.iter().map(|row| row.cpus.clone()).collect();
+    assigned.assign_cpus(&cpus);
+    let all: Vec<(&ExperimentRow, &&PlannedRow)> = assigned.rows.iter().zip(rows).collect();
+    for (index, (row, planned)) in all.iter().enumerate() {
+        let same = all.iter().take(index).position(|(other, earlier)| {
+            (&other.boot, other.shield, &earlier.cpus, &earlier.steps)
+                == (&row.boot, row.shield, &planned.cpus, &planned.steps)
+        });
+        if let Some(same) = same {
+            let other = find_line(matrix, same);
+            let name = matrix.rows.get(same).map(|row| row.name.as_str()).unwrap_or_default();
+            let why = format!(
+                "row {:?} plans the same on this machine as row {name:?} of line {other}",
+                row.name
+            );
+            let line = find_line(matrix, index);
+            return Err(Failure::usage(format!("{file}:{line}: {why}"))
+                .hint("remove one of the two rows, or change its cpus, tunables or boot")
+                .hint(
+                    "see what a shield changes: cpushield plan; some tunables are off by default \
+                     here",
+                ));
+        }
+    }
+    Ok(())
+}
+
+fn no_cpus(machine: &Machine, matrix: &Matrix) -> Failure {
+    let failure = Failure::usage("cannot choose the CPUs to measure: no row has a shield");
+    let candidates = offer_candidates(machine, matrix);
+    let Some(first) = candidates.first() else {
+        return failure.hint("name them in the file: cpus = \"3\"");
+    };
+    let failure = failure.hint(format!("name them in the file: cpus = \"{}\"", first.cpus));
+    candidates.iter().skip(1).fold(failure, |failure, candidate| {
+        let (cpus, why) = (&candidate.cpus, candidate.why.join(" "));
+        failure.hint(format!("or cpus = \"{cpus}\": {}: {why}", named(cpus)))
+    })
+}
