@@ -25,6 +25,7 @@ pub mod lint;
 pub mod loaders;
 pub mod parameters;
 pub mod plan;
+mod present_files;
 mod refusals;
 mod request;
 mod requested_words;
