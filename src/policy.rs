@@ -372,8 +372,18 @@ impl ShieldPolicy {
         match CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)) {
             Ok(cpus) if !cpus.is_empty() => Ok(()),
             Ok(_) => Err((Some(list.span().start), "expected at least one CPU".to_owned())),
-            Err(error) => Err((Some(list.span().start), error.to_string())),
+            Err(error) => {
+                let why = format!("{error}; a list looks like 3, 2-3 or 2-N");
+                Err((Some(list.span().start), why))
+            }
         }
+    }
+
+    /// The file and the line of the CPU list; `None` when the shield has none.
+    #[must_use]
+    pub fn list_place(&self, text: &str, file: &str) -> Option<String> {
+        let list = self.cpus.as_ref()?;
+        Some(format!("{file}:{}", line_of(text, list.span().start)))
     }
 
     /// The request for this shield; `last` is the last CPU of the machine, for lists with `N`.

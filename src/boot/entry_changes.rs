@@ -19,9 +19,11 @@ pub(super) fn find_changes(
     for entry in chosen.filter(|it| !it.ours && it.purpose.is_none()) {
         let is_copied = loader.copies_entries();
         let is_next = changes.iter().any(|change| change.version == entry.version);
-        if !words.is_empty() && !(is_copied && is_next) {
-            changes.push(find_change(entry, &words, is_copied));
+        // Of several entries of a kernel, the first one is copied.
+        if words.is_empty() || is_copied && is_next {
+            continue;
         }
+        changes.push(find_change(entry, &words, is_copied));
     }
     changes
 }

@@ -26,6 +26,7 @@ pub mod lint;
 pub mod loaders;
 pub mod parameters;
 pub mod plan;
+mod present_files;
 mod reachability;
 mod refusals;
 mod request;

@@ -3,27 +3,22 @@
 //! [`super::restore`] puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, EntryChange, FileBytes, ParameterChange, RemovedParameters, SCHEMA,
-    SavedFile, TrialBoot, TrialDeadline, WrittenParameters,
+    BootJournal, BootPlan, FileBytes, ParameterChange, RemovedParameters, SCHEMA, SavedFile,
+    TrialBoot, TrialDeadline, WrittenParameters,
 };
-use super::earlier::{EarlierApply, find_menu};
-use super::entry_changes::find_changes;
+use super::earlier::EarlierApply;
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
     self, BootFilePlan, BootLoader, EarlierTexts, EntryPosition, FileEdit, ParameterAssignment,
 };
 use super::parameters::{ParameterOffer, named};
+use super::present_files::{PresentTexts, changed_meanwhile, check_menu, read_originals};
 use super::restore::{disarm_trial, restore_all};
 use super::running_kernel::boot_id;
 use super::{kexec, line, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
-use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Bytes that must be free in addition to what is written: a file system that is full to the last
-/// block fails in unpredictable ways.
-const SPARE: u64 = 256 << 10;
 
 /// Lets a kernel that panics in a trial reboot the machine after 30 seconds.
 pub const PANIC: &str = "panic=30";
@@ -146,23 +141,7 @@ pub fn write(
     if let Some(earlier) = &earlier {
         files = earlier.merge_files(files);
     }
-    let kernels = chosen_kernels(plan);
-    let mut journal = BootJournal {
-        journal: "cpushield-boot".to_owned(),
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        boot_id: boot_id(host),
-        loader: loader.name().to_owned(),
-        rule: plan.rule.clone(),
-        history: Vec::new(),
-        words,
-        kernels,
-        cpus: plan.cpus.clone(),
-        complete: false,
-        trial: None,
-        loaded: None,
-        files,
-    };
+    let mut journal = begin_journal(host, loader, plan, files);
     if journal.words.is_empty() {
         return summarize(host, loader, journal, Vec::new());
     }
@@ -202,6 +181,31 @@ fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[Stri
     for (unit, text) in trial_unit::texts(program, state, mode.until, words) {
         let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
+    }
+}
+
+/// The journal before the first write.
+fn begin_journal(
+    host: &Host,
+    loader: &dyn BootLoader,
+    plan: &BootPlan,
+    files: Vec<SavedFile>,
+) -> BootJournal {
+    BootJournal {
+        journal: "cpushield-boot".to_owned(),
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id: boot_id(host),
+        loader: loader.name().to_owned(),
+        rule: plan.rule.clone(),
+        words: words(plan),
+        kernels: chosen_kernels(plan),
+        cpus: plan.cpus.clone(),
+        complete: false,
+        trial: None,
+        loaded: None,
+        history: Vec::new(),
+        files,
     }
 }
 
@@ -287,60 +291,6 @@ fn finish(journal: &BootJournal, file_plan: &BootFilePlan) -> BootJournal {
     journal
 }
 
-/// Checks that the entries of the chosen kernels are those of the plan.
-fn check_menu(
-    host: &Host,
-    store: &Store,
-    loader: &dyn BootLoader,
-    plan: &BootPlan,
-) -> Result<(), BootError> {
-    let kernels = chosen_kernels(plan);
-    let versions: Vec<&str> = kernels.iter().map(String::as_str).collect();
-    let found = find_menu(host, store)?.map(|(_, found)| found).unwrap_or_default();
-    let now = find_changes(loader, &found, &versions, &plan.parameters);
-    let line = |change: &EntryChange| (change.version.clone(), change.kept.clone());
-    match now.iter().map(line).eq(plan.entries.iter().map(line)) {
-        true => Ok(()),
-        false => Err(changed_meanwhile("the boot menu")),
-    }
-}
-
-fn changed_meanwhile(what: &str) -> BootError {
-    let why = format!("another process changed {what} after the parameters were planned");
-    BootError::wrong(why, Some("check the change, then try again"))
-}
-
-/// The files that are written, as they are before.
-struct PresentTexts(BTreeMap<String, Option<Vec<u8>>>);
-
-impl PresentTexts {
-    fn read(host: &Host, file_plan: &BootFilePlan) -> Result<PresentTexts, BootError> {
-        let edits = file_plan.edits.iter().map(|edit| &edit.path);
-        let mut texts = BTreeMap::new();
-        for path in edits.chain(&file_plan.generated) {
-            texts.insert(path.clone(), read_text(host, path)?);
-        }
-        Ok(PresentTexts(texts))
-    }
-
-    /// Checks that no other process has changed the file since.
-    fn check(&self, host: &Host, path: &str) -> Result<(), BootError> {
-        match self.0.get(path) {
-            Some(text) if *text != read_text(host, path)? => Err(changed_meanwhile(path)),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Reads a file; `None` when it does not exist.
-fn read_text(host: &Host, path: &str) -> Result<Option<Vec<u8>>, BootError> {
-    match host.read_bytes(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Makes the first of our entries boot once. The journal records this first.
 fn arm_trial(
     host: &Host,
@@ -423,61 +373,6 @@ fn hint_of(error: &BootError) -> Option<String> {
         BootError::Wrong { hint, .. } => hint.clone(),
         _ => None,
     }
-}
-
-/// Reads every file that will be written, and checks that all of them can be.
-fn read_originals(
-    host: &Host,
-    loader: &dyn BootLoader,
-    file_plan: &BootFilePlan,
-) -> Result<Vec<SavedFile>, BootError> {
-    let mut files = Vec::new();
-    let edits = file_plan.edits.iter().map(|edit| (&edit.path, Some(edit)));
-    for (path, edit) in edits.chain(file_plan.generated.iter().map(|path| (path, None))) {
-        let (original, access) = match host.read_bytes(path) {
-            Ok(bytes) => (Some(bytes), host.access(path)?),
-            Err(error) if error.is_absent() => {
-                let mode = edit.map_or(0o644, |edit| edit.mode);
-                (None, FileAttributes { mode, owner: None })
-            }
-            Err(error) => return Err(error.into()),
-        };
-        // The leftover of an apply whose journal is lost is no original.
-        let original = match (original, edit) {
-            (Some(bytes), Some(_)) if loader.is_ours(path, &bytes) => None,
-            (Some(_), Some(edit)) if loader.creates(path) => {
-                return Err(BootError::Foreign { path: edit.path.clone() });
-            }
-            (Some(bytes), None) => Some(loader.without_ours(&bytes)),
-            (original, _) => original,
-        };
-        let size = original.as_ref().map_or(0, Vec::len).max(edit.map_or(0, |e| e.bytes.len()));
-        check_space(host, path, size as u64)?;
-        files.push(SavedFile {
-            path: path.clone(),
-            original: original.as_deref().map(FileBytes::new),
-            mode: access.mode,
-            owner: access.owner,
-            left: edit.map(|edit| FileBytes::new(&edit.bytes)),
-            replaced: None,
-        });
-    }
-    Ok(files)
-}
-
-/// The new file exists next to the old one for a moment, and may be twice as long.
-fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
-    let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir).to_owned();
-    let space = host.free_space(&dir)?;
-    let needed = 2 * size + SPARE;
-    let why = match space.free {
-        _ if space.read_only => "it is mounted read-only".to_owned(),
-        Some(free) if free < needed => {
-            format!("{} KiB are free, {} KiB are needed", free >> 10, needed >> 10)
-        }
-        _ => return Ok(()),
-    };
-    Err(BootError::NoRoom { path: dir, why })
 }
 
 /// Writes the files, lets the loader generate its own, and checks the resulting menu.

@@ -5,6 +5,7 @@ use super::given_file::read_file;
 use crate::boot::parameters::{self, PARAMETERS};
 use crate::change::EffectTime;
 use crate::failure::Failure;
+use crate::plan::PlanRefusal;
 use crate::policy::{
     DEFAULT_PATH, PolicyFile, PolicyLimits, ShareLevel, ShieldRequest, VerifyLimits, Workload,
 };
@@ -63,7 +64,7 @@ impl ShieldOptions {
     ) -> Result<RequestWithLimits, Failure> {
         self.check_switches(when)?;
         let present = machine.topology.present.union(&machine.topology.online);
-        let mut resolved = self.resolve_policy(host, present.last())?;
+        let mut resolved = self.resolve_policy(host, &present)?;
         let request = &mut resolved.request;
         // A policy may also name boot parameters, which do not apply to the running kernel.
         request
@@ -133,11 +134,7 @@ impl ShieldOptions {
     }
 
     /// The request of the policy file, or the default request without a policy.
-    fn resolve_policy(
-        &self,
-        host: &Host,
-        last: Option<usize>,
-    ) -> Result<RequestWithLimits, Failure> {
+    fn resolve_policy(&self, host: &Host, present: &CpuSet) -> Result<RequestWithLimits, Failure> {
         let file = match (&self.policy, &self.shield) {
             (Some(file), _) => file.as_str(),
             (None, Some(_)) if !host.exists(DEFAULT_PATH) => {
@@ -161,8 +158,18 @@ impl ShieldOptions {
         let (name, shield) = policy
             .shield(self.shield.as_deref(), file)
             .map_err(|error| Failure::usage(error.to_string()))?;
-        let request = shield.request(name, last);
-        let mut request = request.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
+        let place = shield.list_place(&text, file).unwrap_or_else(|| file.to_owned());
+        let request = shield.request(name, present.last());
+        let mut request = request.map_err(|why| Failure::usage(format!("{place}: {why}")))?;
+        // The command line replaces the list of the policy.
+        if self.cpus.is_none() && !self.has_choice() {
+            let wanted = request.cpus.clone().unwrap_or_default();
+            let cpus = wanted.difference(present);
+            if !cpus.is_empty() && !present.is_empty() {
+                let refused = PlanRefusal::NoSuchCpu { cpus, present: present.clone() };
+                return Err(Failure::usage(format!("{place}: {refused}")).hint(LIST_HINT));
+            }
+        }
         request.parameters = shield.boot_parameters(&text, file);
         Ok(RequestWithLimits { request, limits: shield.limits.of_verify() })
     }

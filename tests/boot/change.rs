@@ -59,7 +59,10 @@ fn make_raspberry_pi() -> Machine {
     machine
 }
 
-pub const MACHINES: [(&str, fn() -> Machine); 4] = [
+/// The name of a loader, and a machine that has it.
+type NamedMachine = (&'static str, fn() -> Machine);
+
+pub const MACHINES: [NamedMachine; 4] = [
     ("grub", Machine::debian),
     ("bls", make_bls_machine),
     ("extlinux", make_extlinux_machine),

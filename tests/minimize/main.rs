@@ -98,6 +98,7 @@ fn between() -> SearchRequest {
 fn begin(store: &ExperimentStore, request: &SearchRequest) {
     store.clear(2_000).unwrap();
     let cpus = CpuSet::single(3);
+    let row_cpus = vec![RowCpus { shielded: cpus.clone(), measured: cpus }];
     let journal = ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), row_cpus, 1);
     let (search, reboot) = (Some(request.clone()), RebootPermission::Granted);
     store.save(&ExperimentJournal { search, reboot, ..journal }).unwrap();

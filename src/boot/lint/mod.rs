@@ -1,7 +1,8 @@
 //! Lint: the command line of the running kernel and the [`Machine`] → [`LintFinding`]s: words that
 //! the kernel refuses, ignores or does not know, that contradict each other, or that are not in
 //! force. Pure. `lists.rs` has the findings about CPU lists, `words.rs` those about words,
-//! `overrides.rs` those about words that switch others off, and `effects.rs` compares with what the kernel shows.
+//! `overrides.rs` those about words that switch others off, and `effects.rs` compares with what
+//! the kernel shows.
 
 mod effects;
 mod lists;

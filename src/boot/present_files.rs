@@ -1,0 +1,123 @@
+//! Boot files before the first write: their original bytes, the room for the new ones, and whether
+//! another process has changed them since they were planned. Only reads.
+
+use super::document::{BootPlan, EntryChange, FileBytes, SavedFile};
+use super::earlier::find_menu;
+use super::entry_changes::find_changes;
+use super::error::BootError;
+use super::loaders::{BootFilePlan, BootLoader};
+use cpushield_linux::{FileAttributes, Host, Store};
+use std::collections::BTreeMap;
+
+/// Bytes that must be free in addition to what is written: a file system that is full to the last
+/// block fails in unpredictable ways.
+const SPARE: u64 = 256 << 10;
+
+/// Reads every file that will be written, and checks that all of them can be.
+pub(super) fn read_originals(
+    host: &Host,
+    loader: &dyn BootLoader,
+    file_plan: &BootFilePlan,
+) -> Result<Vec<SavedFile>, BootError> {
+    let mut files = Vec::new();
+    let edits = file_plan.edits.iter().map(|edit| (&edit.path, Some(edit)));
+    for (path, edit) in edits.chain(file_plan.generated.iter().map(|path| (path, None))) {
+        let (original, access) = match host.read_bytes(path) {
+            Ok(bytes) => (Some(bytes), host.access(path)?),
+            Err(error) if error.is_absent() => {
+                let mode = edit.map_or(0o644, |edit| edit.mode);
+                (None, FileAttributes { mode, owner: None })
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // The leftover of an apply whose journal is lost is no original.
+        let original = match (original, edit) {
+            (Some(bytes), Some(_)) if loader.is_ours(path, &bytes) => None,
+            (Some(_), Some(edit)) if loader.creates(path) => {
+                return Err(BootError::Foreign { path: edit.path.clone() });
+            }
+            (Some(bytes), None) => Some(loader.without_ours(&bytes)),
+            (original, _) => original,
+        };
+        let size = original.as_ref().map_or(0, Vec::len).max(edit.map_or(0, |e| e.bytes.len()));
+        check_space(host, path, size as u64)?;
+        files.push(SavedFile {
+            path: path.clone(),
+            original: original.as_deref().map(FileBytes::new),
+            mode: access.mode,
+            owner: access.owner,
+            left: edit.map(|edit| FileBytes::new(&edit.bytes)),
+            replaced: None,
+        });
+    }
+    Ok(files)
+}
+
+/// The new file exists next to the old one for a moment, and may be twice as long.
+fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
+    let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir).to_owned();
+    let space = host.free_space(&dir)?;
+    let needed = 2 * size + SPARE;
+    let why = match space.free {
+        _ if space.read_only => "it is mounted read-only".to_owned(),
+        Some(free) if free < needed => {
+            format!("{} KiB are free, {} KiB are needed", free >> 10, needed >> 10)
+        }
+        _ => return Ok(()),
+    };
+    Err(BootError::NoRoom { path: dir, why })
+}
+
+/// Checks that the entries of the chosen kernels are those of the plan.
+pub(super) fn check_menu(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    plan: &BootPlan,
+) -> Result<(), BootError> {
+    let chosen = plan.kernels.iter().filter(|kernel| kernel.chosen);
+    let versions: Vec<&str> = chosen.map(|kernel| kernel.version.as_str()).collect();
+    let found = find_menu(host, store)?.map(|(_, found)| found).unwrap_or_default();
+    let now = find_changes(loader, &found, &versions, &plan.parameters);
+    let line = |change: &EntryChange| (change.version.clone(), change.kept.clone());
+    match now.iter().map(line).eq(plan.entries.iter().map(line)) {
+        true => Ok(()),
+        false => Err(changed_meanwhile("the boot menu")),
+    }
+}
+
+pub(super) fn changed_meanwhile(what: &str) -> BootError {
+    let why = format!("another process changed {what} after the parameters were planned");
+    BootError::wrong(why, Some("check the change, then try again"))
+}
+
+/// The files that are written, as they are before.
+pub(super) struct PresentTexts(BTreeMap<String, Option<Vec<u8>>>);
+
+impl PresentTexts {
+    pub(super) fn read(host: &Host, file_plan: &BootFilePlan) -> Result<PresentTexts, BootError> {
+        let edits = file_plan.edits.iter().map(|edit| &edit.path);
+        let mut texts = BTreeMap::new();
+        for path in edits.chain(&file_plan.generated) {
+            texts.insert(path.clone(), read_text(host, path)?);
+        }
+        Ok(PresentTexts(texts))
+    }
+
+    /// Checks that no other process has changed the file since.
+    pub(super) fn check(&self, host: &Host, path: &str) -> Result<(), BootError> {
+        match self.0.get(path) {
+            Some(text) if *text != read_text(host, path)? => Err(changed_meanwhile(path)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads a file; `None` when it does not exist.
+fn read_text(host: &Host, path: &str) -> Result<Option<Vec<u8>>, BootError> {
+    match host.read_bytes(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
