@@ -70,7 +70,7 @@ fn a_trial_that_cannot_be_reached_in_time_is_undone() {
         boot(&machine);
         assert_eq!(trial::observe(&machine.host(), &machine.store()).unwrap().until, Some(until));
         let killed = machine.host().failing(InjectedFault::Stop { at: writes });
-        let end = trial::conclude(&killed, &machine.store(), &[doubt.clone()]);
+        let end = trial::conclude(&killed, &machine.store(), std::slice::from_ref(&doubt));
         let finished = end.is_ok();
         // After a kill, the units of the next boot go on. It has the old words.
         let end = end.or_else(|_| {

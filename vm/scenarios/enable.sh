@@ -124,7 +124,7 @@ case $n in
     rm /etc/systemd/system/control.service
     echo "$failed" >/host/failed
     sync
-    systemctl reboot
+    systemctl start --no-block --job-mode=replace-irreversibly reboot.target # logind is masked
     sleep 600
     ;;
 5)

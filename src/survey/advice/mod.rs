@@ -86,7 +86,7 @@ mod tests {
     use cpushield_linux::Host;
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     /// A recorded machine with these files, and links where a text begins with `->`.
     fn recorded(name: &str, files: &[(&str, &str)]) -> PathBuf {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// The names of the findings that these subjects give, and the subjects that were unobserved.
-    fn advised(root: &PathBuf) -> (Vec<String>, Vec<String>) {
+    fn advised(root: &Path) -> (Vec<String>, Vec<String>) {
         let machine = survey(&Host::recorded(root).unwrap(), &[]);
         let found = machine.firmware.into_iter().map(|finding| finding.name);
         (found.collect(), machine.unobserved)
@@ -146,14 +146,14 @@ mod tests {
 
     /// A table with one memory module of these speeds.
     fn dmi(rated: u16, configured: u16) -> Vec<u8> {
-        let mut fields = vec![0; 0x28];
+        let mut fields = [0; 0x28];
         (fields[0], fields[1], fields[0x0c]) = (17, 0x28, 8);
         fields[0x15..0x17].copy_from_slice(&rated.to_le_bytes());
         fields[0x20..0x22].copy_from_slice(&configured.to_le_bytes());
         [&fields[..], b"SERIAL\0\0", &[127, 4, 0, 0, 0, 0]].concat()
     }
 
-    fn write_dmi(root: &PathBuf, bytes: &[u8]) {
+    fn write_dmi(root: &Path, bytes: &[u8]) {
         let dir = root.join("sys/firmware/dmi/tables");
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("DMI"), bytes).unwrap();
