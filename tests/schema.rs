@@ -6,7 +6,7 @@ use cpushield::experiment::search::{
     FixedOption, FixedReason, GoalObservation, OptionSearch, SearchGoal, SearchKind, SearchOption,
     SearchRequest, TrialPlan, collect_search, list_only,
 };
-use cpushield::experiment::{ExperimentSetup, Matrix, Schedule};
+use cpushield::experiment::{ExperimentSetup, Matrix, RowCpus, Schedule};
 use cpushield_linux::{CpuSet, sched};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -213,7 +213,9 @@ fn searches_match_their_schema_and_other_documents_do_not() {
             false => GoalObservation::Missed { figure: 90_000 },
         });
     };
-    let journal = ExperimentJournal::new("m.toml".to_owned(), text, CpuSet::single(3), 1);
+    let cpus = CpuSet::single(3);
+    let row_cpus = RowCpus { shielded: cpus.clone(), measured: cpus };
+    let journal = ExperimentJournal::new("m.toml".to_owned(), text, vec![row_cpus], 1);
     let search = collect_search(&request, &matrix, &journal, &plan);
     let listed = list_only(
         &request,

@@ -8,7 +8,9 @@ use cpushield::experiment::search::{
     GoalDecision, OptionSearch, OptionState, SearchEnd, SearchGoal, SearchKind, SearchOption,
     SearchRequest, collect_search, plan_trials, run_search,
 };
-use cpushield::experiment::{ExperimentEnd, ExperimentRow, Matrix, RebootPermission, stop};
+use cpushield::experiment::{
+    ExperimentEnd, ExperimentRow, Matrix, RebootPermission, RowCpus, stop,
+};
 use cpushield_linux::CpuSet;
 use simulated::{Random, Sim, Truth, World};
 use std::collections::{BTreeMap, BTreeSet};

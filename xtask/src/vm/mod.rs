@@ -23,7 +23,7 @@ pub type VmResult<T> = Result<T, Box<dyn std::error::Error>>;
 #[derive(Debug, Subcommand)]
 pub enum VmTask {
     /// Boot a guest, run a script in it as root, and print its output
-    Run(boot::GuestRunArgs),
+    Run(Box<boot::GuestRunArgs>),
     /// Run all scenarios, or the named ones, in their guests
     Test(suite::TestArgs),
     /// Provoke interruptions and compare what cpushield, rtla osnoise and the awk recipe report
