@@ -259,7 +259,7 @@ pub fn tail(name: Option<&str>) -> String {
 pub const TIMES: &str = "TIME is a number and its unit: 800ns, 5us, 1.5ms, 30s, 10m, 1h, 1d";
 
 /// Subcommands with an option that takes a TIME.
-pub const WITH_TIMES: &[&str] = &["try", "verify", "latency", "watch"];
+pub const WITH_TIMES: &[&str] = &["try", "verify", "latency", "watch", "experiment"];
 
 /// Subcommands whose exit code is a result.
 const WITH_CODES: &[&str] = &["try", "apply", "boot", "run", "status", "verify", "latency", "undo"];
