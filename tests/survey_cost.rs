@@ -13,8 +13,9 @@ const CPUS: usize = 64;
 const IRQS: usize = 200;
 /// Cores that share a level-3 cache.
 const L3_CORES: usize = 8;
-/// What is read once for the machine, its packages, its nodes and its level-3 caches.
-const FIXED_MAX: usize = 90;
+/// What is read once for the machine, its packages, its nodes and its level-3 caches, and for the
+/// advice about firmware and devices.
+const FIXED_MAX: usize = 110;
 /// Files of tunables that do not belong to a CPU.
 const WANTED_MAX: usize = 40;
 

@@ -1,8 +1,10 @@
 //! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. An
 //! error names the file, the line, the column and what was expected.
 
+mod row_cpus;
 mod suggestions;
 
+pub use self::row_cpus::{RowCpus, RowPlace, WrittenList};
 use self::suggestions::{advise_on_list, suggest_key};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
 use crate::boot::{WordFault, find_word_fault, lint};
@@ -14,7 +16,7 @@ use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::latency_stats::LIMITS;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -58,34 +60,6 @@ pub struct Matrix {
     pub places: Vec<RowPlace>,
     /// The measurements.
     pub columns: Vec<ExperimentColumn>,
-}
-
-/// The CPUs of a row.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RowCpus {
-    /// CPUs of its shield, with the siblings that stay idle.
-    pub shielded: CpuSet,
-    /// CPUs that are measured.
-    pub measured: CpuSet,
-}
-
-/// Where the file describes a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RowPlace {
-    /// The line of its table, from 1.
-    pub line: usize,
-    /// Its own list of CPUs; `None` without one.
-    pub cpus: Option<WrittenList>,
-}
-
-/// A CPU list as the file has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WrittenList {
-    /// Its text (`N` is the last CPU).
-    pub list: String,
-    /// Its line, from 1.
-    pub line: usize,
 }
 
 /// Why a matrix file is refused.
@@ -206,17 +180,6 @@ impl Matrix {
     #[must_use]
     pub fn has_boots(&self) -> bool {
         self.rows.iter().any(|row| !row.boot.is_empty())
-    }
-}
-
-impl ExperimentRow {
-    /// Gives the row its CPUs, and fills them into its kernel parameters.
-    pub fn assign_cpus(&mut self, cpus: &RowCpus) {
-        self.cpus = cpus.measured.clone();
-        let list = cpus.shielded.to_string();
-        for parameter in &mut self.boot {
-            *parameter = parameter.replace(CPUS, &list);
-        }
     }
 }
 
@@ -642,7 +605,7 @@ instrument = "spin"
             (format!("{row}boot = [\"nohz_full\"]\n{column}"), "m.toml:3:9: "),
             (
                 format!("{row}boot = [\"isolcpus=mangaed_irq,{{cpus}}\"]\n{column}"),
-                "m.toml:3:9: \"isolcpus=mangaed_irq,{cpus}\" has the flag mangaed_irq",
+                "m.toml:3:9: \"isolcpus=mangaed_irq,{cpus}\" has the unknown flag mangaed_irq",
             ),
             (format!("{row}boot = \"nohlt\"\n{column}"), "m.toml:3:8: "),
             (format!("{row}boot = [1]\n{column}"), "m.toml:3:9: "),
