@@ -4,8 +4,8 @@
 
 use super::by_hand;
 use super::document::{
-    BootKernel, BootPlan, BootReason, BootWarning, KernelRule, RealtimeAbsence, SCHEMA,
-    WantedParameter,
+    BootKernel, BootPlan, BootReason, BootWarning, EntryChange, KernelRule, RealtimeAbsence,
+    SCHEMA, WantedParameter,
 };
 use super::entry_changes::{find_changes, find_spared};
 use super::error::BootError;
@@ -87,10 +87,7 @@ pub fn plan(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: found.covers_later,
-        entries: match menu {
-            Some((loader, found)) => find_changes(*loader, found, &versions, &parameters),
-            None => Vec::new(),
-        },
+        entries: list_changes(menu, &versions, &parameters),
         spared: find_spared(found),
         proves: trial_cpus(&target, origin),
         cpus: target.cpus,
@@ -105,6 +102,15 @@ pub fn plan(
         kernels: described,
         parameters,
     })
+}
+
+/// What the parameters change in each entry of the menu; nothing without a menu.
+fn list_changes(
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    versions: &[&str],
+    parameters: &[WantedParameter],
+) -> Vec<EntryChange> {
+    menu.map_or_else(Vec::new, |(loader, found)| find_changes(*loader, found, versions, parameters))
 }
 
 /// Plans exactly these words for the running kernel: parameters that the user wrote, not the ones
@@ -157,10 +163,7 @@ pub fn for_words(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: false,
-        entries: match menu {
-            Some((loader, found)) => find_changes(*loader, found, &[&version], &parameters),
-            None => Vec::new(),
-        },
+        entries: list_changes(menu, &[&version], &parameters),
         spared: find_spared(found),
         cpus: CpuSet::new(),
         housekeeping: CpuSet::new(),
@@ -242,10 +245,7 @@ pub fn for_row(
         proves: row.cpus.difference(&CpuSet::single(0)),
         why: vec![BootReason::MeasuredRow { row: name.clone(), file: row.file.clone() }],
         skipped: Vec::new(),
-        entries: match menu {
-            Some((loader, found)) => find_changes(*loader, found, &versions, &parameters),
-            None => Vec::new(),
-        },
+        entries: list_changes(menu, &versions, &parameters),
         spared: find_spared(found),
         next: found.next_boot(),
         warnings,

@@ -3,7 +3,9 @@
 //! file next to it.
 
 use super::search::SearchRequest;
-use super::{ExperimentSetup, Matrix, MatrixError, MissingReason, RebootPermission, RowCpus};
+use super::{
+    ExperimentSetup, ExperimentState, Matrix, MatrixError, MissingReason, RebootPermission, RowCpus,
+};
 use cpushield_linux::{Error, Store};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -69,6 +71,18 @@ pub enum ExperimentPhase {
     Finished,
     /// It was stopped.
     Stopped,
+}
+
+impl ExperimentPhase {
+    /// The state that the results show.
+    #[must_use]
+    pub fn state(self) -> ExperimentState {
+        match self {
+            ExperimentPhase::Running => ExperimentState::Unfinished,
+            ExperimentPhase::Finished => ExperimentState::Finished,
+            ExperimentPhase::Stopped => ExperimentState::Stopped,
+        }
+    }
 }
 
 /// The kind of boot that a machine is in. Numbers are those of

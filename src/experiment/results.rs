@@ -1,10 +1,10 @@
 //! [`ExperimentJournal`] + the saved measurements → [`Experiment`].
 
-use super::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
+use super::journal::{ExperimentJournal, ExperimentStore, StepEnd};
 use super::judge::judge;
 use super::{
-    Experiment, ExperimentCell, ExperimentNote, ExperimentRow, ExperimentState, Matrix,
-    MissedRepetition, MissingReason, RowIsolation, SCHEMA, Schedule, make_schedule, summarize,
+    Experiment, ExperimentCell, ExperimentNote, ExperimentRow, Matrix, MissedRepetition,
+    MissingReason, RowIsolation, SCHEMA, Schedule, make_schedule, summarize,
 };
 use crate::latency::LatencyMeasurement;
 
@@ -29,11 +29,7 @@ pub fn collect_results(
         schema: SCHEMA,
         name: matrix.name.clone(),
         version: journal.version.clone(),
-        state: match journal.phase {
-            ExperimentPhase::Running => ExperimentState::Unfinished,
-            ExperimentPhase::Finished => ExperimentState::Finished,
-            ExperimentPhase::Stopped => ExperimentState::Stopped,
-        },
+        state: journal.phase.state(),
         began_s: journal.began_s,
         ended_s: journal.ended_s,
         cpus: matrix.rows.iter().flat_map(|row| row.cpus.iter()).collect(),

@@ -459,6 +459,6 @@ pub fn find_remedy_target(
     Some((machine, shield))
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

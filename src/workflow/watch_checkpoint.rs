@@ -3,6 +3,7 @@
 //! A watch cannot be resumed, because nothing was seen in between. The file says how long it was
 //! unbroken.
 
+use super::verify_shield::nanos;
 use crate::autosave::{self, Autosave};
 use crate::documents::evidence::{SCHEMA, UnfinishedWatch};
 use crate::failure::Failure;
@@ -96,8 +97,4 @@ impl<'a> WatchCheckpoint<'a> {
         self.ui.status(&format!("saved: {}", self.path.display()));
         Ok(())
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -5,7 +5,7 @@ use super::run::TrialPlan;
 use super::sequential::{GoalDecision, GoalTally, SequentialTest};
 use super::subset::{OptionSubset, SubsetEnd, SubsetTrial, TrialPurpose};
 use crate::experiment::between::{Difference, ListedReason};
-use crate::experiment::journal::{ExperimentJournal, ExperimentPhase};
+use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::{
     ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState, Matrix,
 };
@@ -306,11 +306,7 @@ pub fn collect_search(
         name: matrix.name.clone(),
         version: journal.version.clone(),
         search: request.kind.clone(),
-        state: match journal.phase {
-            ExperimentPhase::Running => ExperimentState::Unfinished,
-            ExperimentPhase::Finished => ExperimentState::Finished,
-            ExperimentPhase::Stopped => ExperimentState::Stopped,
-        },
+        state: journal.phase.state(),
         began_s: journal.began_s,
         ended_s: journal.ended_s,
         cpus: journal.row_cpus.first().map(|row| row.measured.clone()).unwrap_or_default(),
