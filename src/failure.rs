@@ -226,6 +226,11 @@ impl From<crate::load::LoadError> for Failure {
     }
 }
 
+/// The hint to name one of several shields.
+fn name_a_shield(names: &[String]) -> String {
+    format!("name one: --shield {}", names.first().map_or("NAME", String::as_str))
+}
+
 /// A file that is not a valid journal. Nothing was written.
 fn invalid_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
     Failure::machine(format!("{path}: {error}"))
@@ -247,9 +252,18 @@ impl From<crate::apply::JournalLoadError> for Failure {
 impl From<crate::apply::UndoError> for Failure {
     fn from(error: crate::apply::UndoError) -> Failure {
         use crate::apply::UndoError;
+        let message = error.to_string();
         match error {
             UndoError::Access(error) => error.into(),
             UndoError::Journal { path, error } => invalid_journal(&path, &error),
+            UndoError::Several { ref names } => Failure::usage(message)
+                .hint(name_a_shield(names))
+                .hint("or undo all of them: cpushield undo --all"),
+            UndoError::NoSuchShield { ref names, .. } => {
+                Failure::machine(message).hint(name_a_shield(names))
+            }
+            UndoError::OtherUnfinished { ref other } => Failure::machine(message)
+                .hint(format!("complete that first: cpushield undo --shield {other}")),
             UndoError::Hog(hog) => Failure::new(FailureKind::NotUndone, hog.why)
                 .hint(format!("{}; then run `cpushield undo` again", hog.hint)),
             UndoError::Killed => Failure::new(FailureKind::Bug, "killed by a test"),
@@ -266,6 +280,10 @@ impl From<crate::apply::ApplyError> for Failure {
             ApplyError::Journal { path, error } => invalid_journal(&path, &error),
             ApplyError::Active { .. } => Failure::machine(message)
                 .hint("show it: cpushield status; or take it down: cpushield undo"),
+            ApplyError::Unfinished { shield } => Failure::machine(message)
+                .hint(format!("restore what it changed: cpushield undo --shield {shield}")),
+            ApplyError::Overlap { other, .. } => Failure::usage(message)
+                .hint(format!("choose other CPUs, or undo it: cpushield undo --shield {other}")),
             ApplyError::Plan { .. } => Failure::usage(message),
             ApplyError::Hog(hog) => Failure::machine(message).hint(hog.hint),
             ApplyError::Stale { .. } => {
@@ -353,6 +371,10 @@ impl From<crate::run::RunError> for Failure {
             RunError::NoShield => Failure::machine(message)
                 .hint("preview a shield: cpushield plan")
                 .hint("or apply one: cpushield apply"),
+            RunError::Several { names } => Failure::usage(message).hint(name_a_shield(&names)),
+            RunError::NoSuchShield { names, .. } => {
+                Failure::machine(message).hint(name_a_shield(&names))
+            }
             RunError::NotOffered { offered, .. } => {
                 Failure::usage(message).hint(format!("use one of these CPUs: {offered}"))
             }

@@ -52,6 +52,21 @@ pub enum ShareLevel {
     L3,
 }
 
+/// The form of a shield's name, as text.
+pub const SHIELD_NAME: &str = "a lowercase letter and at most 30 letters, digits and underscores";
+
+/// The longest name of a shield.
+const NAME_LENGTH_MAX: usize = 31;
+
+/// Whether a text can name a shield, its cgroup and its unit.
+#[must_use]
+pub fn is_shield_name(name: &str) -> bool {
+    let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let begins_well = name.starts_with(|c: char| c.is_ascii_lowercase());
+    // On cgroup v1, the group of all other programs has that name.
+    begins_well && name.len() <= NAME_LENGTH_MAX && is_plain && name != "housekeeping"
+}
+
 /// A request for one shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShieldRequest {
@@ -354,8 +369,8 @@ impl ShieldPolicy {
     /// # Errors
     /// What is wrong, and the byte where; without a byte it is about the table of the shield.
     fn check(&self, name: &str) -> Result<(), (Option<usize>, String)> {
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err((None, "expected letters, digits and underscores".to_owned()));
+        if !is_shield_name(name) {
+            return Err((None, format!("expected {SHIELD_NAME}")));
         }
         if self.count == Some(0) {
             return Err((None, "expected a count of at least 1".to_owned()));
@@ -551,7 +566,7 @@ workload = "vm"
             ),
             ("[shield.a.limits]\nmax_gap = \"5\"\n", "p.toml:2: \"5\" is not a time"),
             ("[shield.a\n", "p.toml:1: "),
-            ("[shield.a-b]\n", "p.toml:1: shield \"a-b\": expected letters"),
+            ("[shield.a-b]\n", "p.toml:1: shield \"a-b\": expected a lowercase letter"),
             ("[shield.a]\ncount = 0\n", "p.toml:1: shield \"a\": expected a count of at least 1"),
         ] {
             let error = PolicyFile::parse(text, "p.toml").unwrap_err().to_string();

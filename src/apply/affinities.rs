@@ -13,6 +13,7 @@
 //! the same mask, and gets its original.
 
 use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
+use super::leave::UndoScope;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
 use crate::change::Change;
@@ -94,6 +95,8 @@ pub fn current_masks(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Resu
 /// The tasks and masks at the start of undo.
 struct UndoSnapshot<'a> {
     journal: &'a ApplyJournal,
+    /// The shield that is undone, and those that stay.
+    scope: &'a UndoScope,
     originals: TaskMasks,
     /// The masks that steps of the plan gave to tasks.
     wanted: BTreeMap<TaskId, &'a CpuSet>,
@@ -101,14 +104,19 @@ struct UndoSnapshot<'a> {
 }
 
 impl<'a> UndoSnapshot<'a> {
-    fn new(journal: &'a ApplyJournal, originals: TaskMasks, tasks: Vec<Task>) -> UndoSnapshot<'a> {
+    fn new(
+        journal: &'a ApplyJournal,
+        scope: &'a UndoScope,
+        originals: TaskMasks,
+        tasks: Vec<Task>,
+    ) -> UndoSnapshot<'a> {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let wanted = steps.filter_map(|step| match &step.change {
             Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
             _ => None,
         });
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
-        UndoSnapshot { journal, originals, wanted: wanted.collect(), tasks }
+        UndoSnapshot { journal, scope, originals, wanted: wanted.collect(), tasks }
     }
 }
 
@@ -127,8 +135,8 @@ impl UndoSnapshot<'_> {
         // Stopped while applying or amending: the masks left were not recorded. The plan has one
         // mask. When cpusets shrink, grow or appear, the kernel makes masks that contain at least
         // the original's CPUs outside of the shield.
-        let shield = &self.journal.header.plan.shield;
-        self.wanted.get(&id) == Some(&cpus) || original.difference(&shield.cpus).is_subset(cpus)
+        let shielded = self.scope.shield.cpus.union(&self.scope.cpus_of_others());
+        self.wanted.get(&id) == Some(&cpus) || original.difference(&shielded).is_subset(cpus)
     }
 
     /// Finds the nearest ancestor that is older than the shield, with its original mask.
@@ -206,7 +214,7 @@ impl UndoSnapshot<'_> {
         cpus: &CpuSet,
         target: &CpuSet,
     ) -> bool {
-        let shield = &self.journal.header.plan.shield;
+        let shield = &self.scope.shield;
         !self.has_own_step(task)
             && cpus.is_subset(target)
             && !follows_interrupt(task)
@@ -225,8 +233,23 @@ enum AffinityDecision {
 }
 
 impl UndoSnapshot<'_> {
+    /// The decision for a task. CPUs of shields that stay are left out of its mask.
     fn decide(&self, host: &Host, task: &Task, cpus: &CpuSet) -> AffinityDecision {
-        let shield = &self.journal.header.plan.shield;
+        if self.scope.others.iter().any(|other| is_in_shield(host, task.id, cpus, other)) {
+            return AffinityDecision::Keep;
+        }
+        match self.decide_alone(host, task, cpus) {
+            AffinityDecision::Set(target) => self
+                .scope
+                .keep_off_others(&target)
+                .map_or(AffinityDecision::Keep, AffinityDecision::Set),
+            decision => decision,
+        }
+    }
+
+    /// The decision for a task as if no other shield stayed.
+    fn decide_alone(&self, host: &Host, task: &Task, cpus: &CpuSet) -> AffinityDecision {
+        let shield = &self.scope.shield;
         let original = self.originals.0.get(&task.id);
         if is_in_shield(host, task.id, cpus, shield) {
             let outside = original.cloned().or_else(|| self.ancestor_original(task));
@@ -260,7 +283,7 @@ impl UndoSnapshot<'_> {
         task: &Task,
         cpus: &CpuSet,
     ) -> Option<AffinityDecision> {
-        let (id, shield) = (task.id, &self.journal.header.plan.shield);
+        let (id, shield) = (task.id, &self.scope.shield);
         let ours = before.masks.0.get(&id);
         let target = ours.or_else(|| before.kept.0.get(&id));
         if let Some(done) = &self.journal.affinities {
@@ -298,16 +321,21 @@ pub(super) fn follows_interrupt(task: &Task) -> bool {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn decide(host: &Host, journal: &ApplyJournal, tasks: Vec<Task>) -> Result<UndoDecision> {
+pub(super) fn decide(
+    host: &Host,
+    journal: &ApplyJournal,
+    scope: &UndoScope,
+    tasks: Vec<Task>,
+) -> Result<UndoDecision> {
     let originals = originals(&journal.header.plan, &journal.intents);
     let mut undoing = UndoDecision::default();
     if originals.0.is_empty() {
         return Ok(undoing);
     }
-    let now = UndoSnapshot::new(journal, originals, tasks);
+    let now = UndoSnapshot::new(journal, scope, originals, tasks);
     let online = host.online_cpus().ok();
     // A shielded CPU may be offline now; cpusets give it back when it is online again.
-    let all = online.as_ref().map(|online| online.union(&journal.header.plan.shield.cpus));
+    let all = online.as_ref().map(|online| online.union(&scope.shield.cpus));
     let own = own_pid(host);
     for task in now.tasks.values().filter(|task| !task.bound && Some(task.pid) != own) {
         let Some(cpus) = now.mask(host, task, online.as_ref())? else { continue };
@@ -335,13 +363,14 @@ pub fn decide(host: &Host, journal: &ApplyJournal, tasks: Vec<Task>) -> Result<U
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn masks_without_cpusets(
+pub(super) fn masks_without_cpusets(
     host: &Host,
     journal: &ApplyJournal,
+    scope: &UndoScope,
     tasks: &[(Task, CpuSet)],
 ) -> Result<TaskMasks> {
     let originals = originals(&journal.header.plan, &journal.intents);
-    let now = UndoSnapshot::new(journal, originals, host.tasks()?);
+    let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?);
     let mut masks = TaskMasks::default();
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.has_own_step(task)) {
         if let AffinityDecision::Set(target) = now.decide(host, task, cpus) {

@@ -68,51 +68,51 @@ impl fmt::Display for AmendError {
 
 impl std::error::Error for AmendError {}
 
-/// Makes these steps part of the active shield. Steps that fail are reported; nothing else is
+/// Makes these steps part of the live shield of this name. Steps that fail are reported; nothing else is
 /// undone because of them.
 ///
 /// # Errors
 /// Nothing was written, or a write to the journal failed; the journal has what was done.
-pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield, AmendError> {
+pub fn amend(
+    host: &Host,
+    store: &Store,
+    name: &str,
+    steps: &[Step],
+) -> Result<AmendedShield, AmendError> {
     let _lock = store.lock()?;
     let mut journal = match load(host, store).map_err(AmendError::Load)? {
         FoundJournal::Here(journal) => *journal,
         FoundJournal::Nothing | FoundJournal::OtherBoot(_) => return Err(AmendError::NoShield),
     };
-    if journal.applied.is_none() || journal.undoing.is_some() || was_interrupted(&journal) {
+    if !journal.is_ready() || journal.joining.is_some() || was_interrupted(&journal) {
         return Err(AmendError::Unfinished);
     }
+    if journal.find_shield(name).is_none() {
+        return Err(AmendError::NoShield);
+    }
     // The cpuset of this process may contain none of them; then it stays.
-    let _ = host.step_aside(&journal.header.plan.shield.housekeeping).map(AffinityGuard::stay);
+    let _ = host.step_aside(&journal.housekeeping()).map(AffinityGuard::stay);
     let mut hogs = RtHogs::default();
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(AmendError::Hog(hog));
     }
-    let amendment = make_amendment(host, &journal, steps)?;
+    let amendment = make_amendment(host, &journal, name, steps)?;
     let opening = journal::amendment_line(&amendment);
     let whole = journal.whole;
     journal.amend(amendment);
-    if let Some((step, why)) = journal.header.plan.unfit() {
-        let step = journal.header.plan.steps.get(step);
-        let subject = step.map(|step| step.change.subject()).unwrap_or_default();
+    let plan = journal.plan_of(name).unwrap_or_else(|| journal.header.plan.clone());
+    if let Some((step, why)) = plan.unfit() {
+        let subject = plan.steps.get(step).map(|step| step.change.subject()).unwrap_or_default();
         return Err(AmendError::Step { subject, why });
     }
-    let intents: Vec<StepOriginal> = journal
-        .intents
-        .iter()
-        .map(|intent| StepOriginal {
-            step: intent.step,
-            original: journal.original(intent).clone(),
-        })
-        .collect();
-    let before = affinities::current_masks(host, &journal.header.plan, &intents)?;
     let mut log = store.append(JOURNAL, whole)?;
+    let plan = &journal.header.plan;
+    let before = affinities::current_masks(host, plan, &journal.intents_with_late())?;
     log.add(&opening)?;
     log.sync()?;
-    let plan = &journal.header.plan;
-    let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
+    let mut run = PlanExecution::new(host, &journal, log, hogs);
     let halted = make_steps(&mut run, &journal)?;
-    let now = affinities::current_masks(host, plan, &intents)?;
+    let now = affinities::current_masks(host, plan, &run.intents)?;
     run.log.add(&journal::applied_line(&masks_after_amendment(&journal, &before, now)))?;
     run.log.sync()?;
     Ok(AmendedShield { steps: run.steps, halted })
@@ -130,7 +130,11 @@ fn was_interrupted(journal: &ApplyJournal) -> bool {
 /// Returns the masks that are ours after an amendment. A mask that changed during the amendment is
 /// ours, and so is one that a step wants, perhaps from an amendment that was killed. Other masks
 /// that differ from the recorded ones belong to other processes.
-fn masks_after_amendment(journal: &ApplyJournal, before: &TaskMasks, now: TaskMasks) -> TaskMasks {
+pub(super) fn masks_after_amendment(
+    journal: &ApplyJournal,
+    before: &TaskMasks,
+    now: TaskMasks,
+) -> TaskMasks {
     let mut left = journal.applied.clone().unwrap_or_default();
     let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
     let wanted: Vec<(&TaskId, &CpuSet)> = steps
@@ -152,9 +156,10 @@ fn masks_after_amendment(journal: &ApplyJournal, before: &TaskMasks, now: TaskMa
 fn make_amendment(
     host: &Host,
     journal: &ApplyJournal,
+    name: &str,
     steps: &[Step],
 ) -> Result<Amendment, AmendError> {
-    let mut amendment = Amendment::default();
+    let mut amendment = Amendment { shield: name.to_owned(), ..Amendment::default() };
     for step in steps {
         let known = journal.last_about(&step.change);
         match known.and_then(|intent| Some((intent, journal.step(intent)?))) {
@@ -184,7 +189,9 @@ fn make_steps(
     run: &mut PlanExecution<'_>,
     journal: &ApplyJournal,
 ) -> Result<Option<String>, AmendError> {
-    for intent in run.intents.iter().filter(|intent| journal.amending.contains(&intent.step)) {
+    let todo: Vec<StepOriginal> =
+        run.intents.iter().filter(|it| journal.amending.contains(&it.step)).cloned().collect();
+    for intent in &todo {
         if let Some(signal) = signal::stopped_by() {
             return Ok(Some(format!("stopped by signal {signal}")));
         }

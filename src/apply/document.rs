@@ -144,6 +144,18 @@ pub enum ApplyError {
         /// Its journal.
         path: String,
     },
+    /// An apply or an undo of a live shield did not finish.
+    Unfinished {
+        /// The shield.
+        shield: String,
+    },
+    /// CPUs of the plan are in another shield.
+    Overlap {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The other shield.
+        other: String,
+    },
     /// A step of the plan is not allowed.
     Plan {
         /// The step, from 1.
@@ -183,6 +195,23 @@ pub enum ApplyError {
 /// Why nothing was undone.
 #[derive(Debug)]
 pub enum UndoError {
+    /// Several shields are live, and none was named.
+    Several {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// No live shield has this name.
+    NoSuchShield {
+        /// The name.
+        name: String,
+        /// The names of the live ones.
+        names: Vec<String>,
+    },
+    /// An apply or undo of another shield did not finish.
+    OtherUnfinished {
+        /// The other shield.
+        other: String,
+    },
     /// The state directory or `/proc` cannot be used, or another process has the lock.
     Access(Error),
     /// The file in the state directory is not a journal.
@@ -229,6 +258,12 @@ impl fmt::Display for ApplyError {
             ApplyError::Active { shield, .. } => {
                 write!(f, "a shield is already in force: {} on CPU {}", shield.name, shield.cpus)
             }
+            ApplyError::Unfinished { shield } => {
+                write!(f, "shield {shield} is incomplete: an apply or undo did not finish")
+            }
+            ApplyError::Overlap { cpus, other } => {
+                write!(f, "CPU {cpus} is in shield {other} already")
+            }
             ApplyError::Plan { step, why } => write!(f, "step {step} of the plan: {why}"),
             ApplyError::Stale { why } => f.write_str(why),
             ApplyError::Hog(hog) => f.write_str(&hog.why),
@@ -247,6 +282,15 @@ impl fmt::Display for UndoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UndoError::Access(error) => error.fmt(f),
+            UndoError::Several { names } => {
+                write!(f, "several shields are live: {}", names.join(", "))
+            }
+            UndoError::NoSuchShield { name, names } => {
+                write!(f, "no live shield is named {name:?}; live: {}", names.join(", "))
+            }
+            UndoError::OtherUnfinished { other } => {
+                write!(f, "an apply or undo of shield {other} did not finish")
+            }
             UndoError::Journal { path, error } => write!(f, "{path}: {error}"),
             UndoError::Hog(hog) => f.write_str(&hog.why),
             UndoError::Killed => f.write_str("killed"),

@@ -3,23 +3,23 @@
 //! everything is undone at once.
 
 use super::affinities;
+use super::amend::masks_after_amendment;
 use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
 use super::hogs::RtHogs;
-use super::journal::{self, JournalHeader, StepOriginal};
+use super::join;
+use super::journal::{self, ApplyJournal, JournalHeader, StepOriginal};
 use super::kind::{self, PerformedChange};
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, boot_id, load};
 use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
+use super::task_masks::TaskMasks;
 use super::undo;
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
-use cpushield_linux::{AffinityGuard, Host, Store, signal};
-
-/// Room in the journal in addition to what follows from the plan's size.
-const SPARE_BYTES: u64 = 64 << 10;
+use cpushield_linux::{AffinityGuard, Host, Store, Task, signal};
 
 /// Applies a plan.
 ///
@@ -33,7 +33,10 @@ pub fn apply(
 ) -> Result<AppliedPlan, ApplyError> {
     let boot = check(host, plan)?;
     let lock = store.lock()?;
-    let notes = check_no_shield(host, store)?;
+    let (live, notes) = find_live(host, store)?;
+    if let Some(journal) = &live {
+        join::check(journal, &plan.shield, &store.path(JOURNAL))?;
+    }
     // The cpuset of this process may contain none of them; then it stays.
     let _ = host.step_aside(&plan.shield.housekeeping).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
@@ -45,18 +48,12 @@ pub fn apply(
     if let Some(hog) = blocker {
         return Err(ApplyError::Hog(hog));
     }
-    let header = JournalHeader {
-        journal: "cpushield".to_owned(),
-        schema: journal::SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        boot_id: boot,
-        plan: plan.clone(),
+    let (journal, log) = match live {
+        None => begin_journal(host, store, plan, boot, &tasks)?,
+        Some(journal) => join::join(host, store, *journal, plan)?,
     };
-    let intents = read_originals(host, plan, &tasks)?;
-    let opening = journal::opening_lines(&header, &intents);
-    let log = start_journal(store, &opening)?;
-    let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
-    let halt = run.make_all(progress).err();
+    let mut run = PlanExecution::new(host, &journal, log, hogs);
+    let halt = run.make_all(&journal, progress).err();
     let steps = std::mem::take(&mut run.steps);
     drop(run);
     match halt {
@@ -66,7 +63,8 @@ pub fn apply(
         }
         Some(ExecutionStop::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
         Some(halt) => {
-            let undone = Box::new(undo::undo_locked(host, store, &lock));
+            let name = Some(plan.shield.name.as_str());
+            let undone = Box::new(undo::undo_locked(host, store, name, &lock));
             Err(match halt {
                 ExecutionStop::Signal(signal) => ApplyError::Stopped { signal, undone },
                 ExecutionStop::Failed { subject, refusal, hint } => {
@@ -87,7 +85,7 @@ pub fn apply(
 /// end and once or twice by undo, and a line or two for each step.
 fn start_journal(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Error> {
     let len = opening.len() as u64;
-    let begun = store.replace_and_reserve(JOURNAL, opening, 4 * len + SPARE_BYTES);
+    let begun = store.replace_and_reserve(JOURNAL, opening, journal::room_for(opening.len()));
     begun.and_then(|()| store.append(JOURNAL, len)).inspect_err(|_| {
         // Nothing was changed, so no journal of an active shield may remain. If it cannot be
         // removed either, undo finds nothing to do and archives it.
@@ -95,24 +93,44 @@ fn start_journal(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_li
     })
 }
 
-/// Checks that no shield is active. Archives a journal of another boot, whose changes the kernel
-/// forgot.
-fn check_no_shield(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> {
-    let path = store.path(JOURNAL);
+/// Begins the journal of the first shield: all originals are on the disk before the first change.
+fn begin_journal(
+    host: &Host,
+    store: &Store,
+    plan: &Plan,
+    boot_id: Option<String>,
+    tasks: &[Task],
+) -> Result<(ApplyJournal, Appender), cpushield_linux::Error> {
+    let header = JournalHeader {
+        journal: "cpushield".to_owned(),
+        schema: journal::SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id,
+        plan: plan.clone(),
+    };
+    let intents = read_originals(host, plan, tasks)?;
+    let log = start_journal(store, &journal::opening_lines(&header, &intents))?;
+    Ok((ApplyJournal::new(header, intents), log))
+}
+
+/// Finds the shields that are live already. Archives a journal of another boot, whose changes the
+/// kernel forgot, and returns a note about it.
+fn find_live(
+    host: &Host,
+    store: &Store,
+) -> Result<(Option<Box<ApplyJournal>>, Vec<String>), ApplyError> {
     match load(host, store) {
-        Ok(FoundJournal::Nothing) => Ok(Vec::new()),
-        Ok(FoundJournal::Here(journal)) => {
-            let shield = Box::new(journal.header.plan.shield);
-            Err(ApplyError::Active { shield, path })
-        }
+        Ok(FoundJournal::Nothing) => Ok((None, Vec::new())),
+        Ok(FoundJournal::Here(journal)) => Ok((Some(journal), Vec::new())),
         Ok(FoundJournal::OtherBoot(origin)) => {
             let kept = undo::archive(store, origin.boot_id.as_deref())?;
             let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
             let shield = shield.as_deref().unwrap_or("a shield");
-            Ok(vec![format!(
+            let note = format!(
                 "the machine was rebooted since {shield} was applied, so nothing of it is left; \
                  its journal is now {kept}"
-            )])
+            );
+            Ok((None, vec![note]))
         }
         Err(JournalLoadError::Access(error)) => Err(error.into()),
         Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
@@ -165,20 +183,41 @@ pub(super) struct PlanExecution<'a> {
     pub(super) host: &'a Host,
     pub(super) plan: &'a Plan,
     /// The originals of all steps.
-    pub(super) intents: &'a [StepOriginal],
+    pub(super) intents: Vec<StepOriginal>,
     pub(super) log: Appender,
     pub(super) hogs: RtHogs,
     /// The results of the steps made so far.
     pub(super) steps: Vec<AppliedStep>,
 }
 
+impl<'a> PlanExecution<'a> {
+    /// An execution of steps of a journal.
+    pub(super) fn new(
+        host: &'a Host,
+        journal: &'a ApplyJournal,
+        log: Appender,
+        hogs: RtHogs,
+    ) -> PlanExecution<'a> {
+        let (plan, intents) = (&journal.header.plan, journal.intents_with_late());
+        PlanExecution { host, plan, intents, log, hogs, steps: Vec::new() }
+    }
+}
+
 impl PlanExecution<'_> {
+    /// Makes the steps of the shield that is being applied.
     fn make_all(
         &mut self,
+        journal: &ApplyJournal,
         progress: &mut dyn FnMut(ApplyProgress<'_>),
     ) -> Result<(), ExecutionStop> {
-        let total = self.intents.len();
-        for (done, intent) in self.intents.iter().enumerate() {
+        let before = match journal.joining {
+            Some(_) => affinities::current_masks(self.host, self.plan, &self.intents)?,
+            None => TaskMasks::default(),
+        };
+        let todo: Vec<StepOriginal> =
+            self.intents.iter().filter(|it| journal.is_open(it.step)).cloned().collect();
+        let total = todo.len();
+        for (done, intent) in todo.iter().enumerate() {
             if let Some(signal) = signal::stopped_by() {
                 return Err(ExecutionStop::Signal(signal));
             }
@@ -190,7 +229,10 @@ impl PlanExecution<'_> {
             return Err(ExecutionStop::Signal(signal));
         }
         progress(ApplyProgress { done: total, total, what: "" });
-        let masks = affinities::current_masks(self.host, self.plan, self.intents)?;
+        let mut masks = affinities::current_masks(self.host, self.plan, &self.intents)?;
+        if journal.joining.is_some() {
+            masks = masks_after_amendment(journal, &before, masks);
+        }
         self.log.add(&journal::applied_line(&masks))?;
         self.log.sync()?;
         Ok(())

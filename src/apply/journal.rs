@@ -1,5 +1,5 @@
-//! The [`ApplyJournal`] of one shield: JSON lines, written before and while a plan is applied and
-//! while it is undone.
+//! The [`ApplyJournal`] of all live shields: JSON lines, written before and while a plan is applied
+//! and while it is undone.
 //!
 //! The order makes it safe: a header with the plan, the original of every step, and `begin` are
 //! written as one file and synced before the first change. Outcomes follow, then the results of
@@ -7,8 +7,10 @@
 //! A line after `begin` that cannot be read, torn by a crash, is ignored and reported. `parse`
 //! reads journals. This module does no file access, and does not make or undo changes.
 
+mod live_shields;
 mod parse;
 
+pub use live_shields::{LiveShield, ReplacedChange, ShieldJoin, ShieldLeave};
 pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
 use super::original::OriginalState;
@@ -69,6 +71,8 @@ struct CompleteLine {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amendment {
+    /// The shield that gets the added steps.
+    pub shield: String,
     /// Steps that are made again; they keep their first original.
     pub again: Vec<usize>,
     /// Steps to add to the plan.
@@ -136,6 +140,8 @@ enum JournalLine {
     Outcome(StepDone),
     Applied(CompleteLine),
     Amend(Amendment),
+    Join(Box<ShieldJoin>),
+    Leave(ShieldLeave),
     Undoing(UndoDecision),
     Undone(StepFate),
     AffinitiesDone(AffinitiesDone),
@@ -144,8 +150,14 @@ enum JournalLine {
 /// A parsed journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyJournal {
-    /// The first line.
+    /// The first line. Its plan has the steps of all shields.
     pub header: JournalHeader,
+    /// The live shields, in the order in which they were applied.
+    pub shields: Vec<LiveShield>,
+    /// The shield whose apply has not ended.
+    pub joining: Option<String>,
+    /// The shield whose undo has not ended, while others stay.
+    pub leaving: Option<ShieldLeave>,
     /// The original of every runtime step, in the order of the plan.
     pub intents: Vec<StepOriginal>,
     /// Originals of files that appeared while the plan was applied.
@@ -188,6 +200,16 @@ pub fn opening_lines(header: &JournalHeader, intents: &[StepOriginal]) -> Vec<u8
     bytes
 }
 
+/// Room in the journal in addition to what follows from the size of its opening.
+const SPARE_BYTES: u64 = 64 << 10;
+
+/// The size to reserve for a journal with an opening of this length: for the affinities at the end,
+/// once or twice more by undo, and a line or two for each step.
+#[must_use]
+pub fn room_for(opening: usize) -> u64 {
+    4 * opening as u64 + SPARE_BYTES
+}
+
 /// The line of an original that was read late, because the file appeared while applying.
 #[must_use]
 pub fn late_original_line(intent: &StepOriginal) -> Vec<u8> {
@@ -204,6 +226,18 @@ pub fn outcome_line(done: &StepDone) -> Vec<u8> {
 #[must_use]
 pub fn amendment_line(amendment: &Amendment) -> Vec<u8> {
     encode(&JournalLine::Amend(amendment.clone()))
+}
+
+/// The line of a shield that joins others, on the disk before its first write.
+#[must_use]
+pub fn join_line(join: &ShieldJoin) -> Vec<u8> {
+    encode(&JournalLine::Join(Box::new(join.clone())))
+}
+
+/// The line of a shield that leaves others, on the disk before the first change is reverted.
+#[must_use]
+pub fn leave_line(leave: &ShieldLeave) -> Vec<u8> {
+    encode(&JournalLine::Leave(leave.clone()))
 }
 
 /// The line that ends a complete apply, or an amendment.
@@ -231,16 +265,35 @@ pub fn undone_line(fated: &StepFate) -> Vec<u8> {
 }
 
 impl ApplyJournal {
-    /// Returns the plan, with the boot it was applied in.
+    /// A journal before the first change.
     #[must_use]
-    pub fn plan(self) -> Plan {
-        Plan { boot_id: self.header.boot_id, ..self.header.plan }
+    pub fn new(header: JournalHeader, intents: Vec<StepOriginal>) -> ApplyJournal {
+        ApplyJournal {
+            shields: vec![LiveShield::first(&header)],
+            header,
+            joining: None,
+            leaving: None,
+            intents,
+            late: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            applied: None,
+            amending: BTreeSet::new(),
+            undoing: None,
+            fates: BTreeMap::new(),
+            settled: BTreeSet::new(),
+            affinities: None,
+            whole: 0,
+            dropped: Vec::new(),
+        }
     }
 
-    /// Whether the plan and its amendments are fully applied, and no undo has begun.
+    /// Whether all plans and their amendments are fully applied, and no undo has begun.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.applied.is_some() && self.amending.is_empty() && self.undoing.is_none()
+        self.applied.is_some()
+            && self.amending.is_empty()
+            && self.undoing.is_none()
+            && self.leaving.is_none()
     }
 
     /// Adds an amendment. The outcome of a step that is made again becomes unknown, unless it had
@@ -253,11 +306,23 @@ impl ApplyJournal {
             self.amending.insert(step);
         }
         for AddedStep { step, original } in amendment.added {
-            let n = self.header.plan.steps.len();
-            self.header.plan.steps.push(step);
+            let n = self.add_step(step, Some(original));
+            let mut owners = self.shields.iter_mut();
+            if let Some(owner) = owners.find(|it| it.plan.shield.name == amendment.shield) {
+                owner.steps.insert(n);
+            }
+        }
+    }
+
+    /// Adds a step that is to be made. A step for the next boot has no original. Returns its index.
+    fn add_step(&mut self, step: Step, original: Option<OriginalState>) -> usize {
+        let n = self.header.plan.steps.len();
+        self.header.plan.steps.push(step);
+        if let Some(original) = original {
             self.intents.push(StepOriginal { step: n, original });
             self.amending.insert(n);
         }
+        n
     }
 
     /// Records the outcome of a step. `Changed` stays, whatever a second try gives: undo must
@@ -282,6 +347,16 @@ impl ApplyJournal {
     #[must_use]
     pub fn step(&self, intent: &StepOriginal) -> Option<&Step> {
         self.header.plan.steps.get(intent.step)
+    }
+
+    /// The originals of all steps, those that were read late included.
+    #[must_use]
+    pub fn intents_with_late(&self) -> Vec<StepOriginal> {
+        let intents = self.intents.iter().map(|intent| StepOriginal {
+            step: intent.step,
+            original: self.original(intent).clone(),
+        });
+        intents.collect()
     }
 
     /// The state before a step, read late when the file appeared late.
@@ -370,8 +445,9 @@ mod tests {
         bytes.extend(outcome_line(&done(0)));
         bytes.extend(outcome_line(&done(2)));
         bytes.extend(applied_line(&masks));
-        let added = AddedStep { step: written("/proc/irq/3/smp_affinity"), original: text };
-        bytes.extend(amendment_line(&Amendment { again: vec![2], added: vec![added] }));
+        let added = vec![AddedStep { step: written("/proc/irq/3/smp_affinity"), original: text }];
+        let shield = "cpushield".to_owned();
+        bytes.extend(amendment_line(&Amendment { shield, again: vec![2], added }));
         bytes.extend(outcome_line(&done(3)));
         bytes.extend(applied_line(&masks));
         let kept = masks.clone();

@@ -35,6 +35,17 @@ pub trait ChangeKind {
         done: Option<&StepDone>,
     ) -> Result<RevertedChange>;
 
+    /// Makes the change after a shield with the CPUs `freed` has left, where that differs from the
+    /// change itself. `None` where it does not.
+    fn release(
+        &self,
+        _host: &Host,
+        _was: &OriginalState,
+        _freed: &CpuSet,
+    ) -> Option<Result<PerformedChange>> {
+        None
+    }
+
     /// What must be done before undo reverts any change.
     ///
     /// # Errors

@@ -13,9 +13,11 @@ mod fair_server;
 mod groups;
 mod hogs;
 mod hotplug_side_effects;
+mod join;
 pub mod journal;
 mod kind;
 mod kinds;
+mod leave;
 mod load;
 mod moves;
 mod original;
@@ -48,19 +50,29 @@ use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
 use load::{FoundJournal, load};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the plan of this boot's journal, with its boot, even if it was not fully applied
-/// ([`find_shield`] checks that); `None` when no shield was made in this boot.
+/// The plans of this boot's journal, with their boot, even if they were not fully applied
+/// ([`find_shield`] checks that); empty when no shield was made in this boot.
 ///
 /// # Errors
 /// The journal cannot be read or parsed.
-pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, JournalLoadError> {
-    Ok(match load(host, store)? {
-        FoundJournal::Here(journal) => Some(journal.plan()),
-        FoundJournal::Nothing | FoundJournal::OtherBoot(_) => None,
-    })
+pub fn live_plans(host: &Host, store: &Store) -> Result<Vec<Plan>, JournalLoadError> {
+    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
+    Ok(journal.plans())
 }
 
-/// Returns the outcomes of the active shield's steps; empty without a shield.
+/// The shield that an undo of all begins with: one whose apply or undo has not ended, or the last
+/// one; `None` when no shield is live in this boot.
+///
+/// # Errors
+/// The journal cannot be read or parsed.
+pub fn next_to_undo(host: &Host, store: &Store) -> Result<Option<String>, JournalLoadError> {
+    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(None) };
+    let leaving = journal.leaving.as_ref().map(|leave| leave.shield.clone());
+    let unfinished = leaving.or_else(|| journal.joining.clone());
+    Ok(unfinished.or_else(|| journal.shield_names().pop()))
+}
+
+/// Returns the outcomes of the steps of all live shields; empty without a shield.
 ///
 /// # Errors
 /// The journal cannot be read or parsed.
@@ -73,7 +85,7 @@ pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, Jour
     Ok(outcomes.collect())
 }
 
-/// Returns the tasks that are older than the active shield; `None` where that was not recorded.
+/// Returns the tasks that are older than the live shields; `None` where that was not recorded.
 ///
 /// # Errors
 /// The journal cannot be read or parsed.
@@ -89,20 +101,21 @@ pub fn lived_before(
     }))
 }
 
-/// Returns the masks that tasks of the shield must request to get their CPUs back when the shield
-/// is gone, given the mask of each outside of the shield. Tasks with a mask of their own are left
-/// out. The kernel keeps a mask that is set forever (6.2 and later), so that of the cpusets must
-/// not be set.
+/// Returns the masks that tasks of a shield must request to get their CPUs back when it is gone,
+/// given the mask of each outside of the shield. Tasks with a mask of their own are left out. The
+/// kernel keeps a mask that is set forever (6.2 and later), so that of the cpusets must not be set.
 ///
 /// # Errors
 /// The journal cannot be read or parsed, or `/proc` cannot be read.
 pub fn masks_without_cpusets(
     host: &Host,
     store: &Store,
+    name: &str,
     tasks: &[(Task, CpuSet)],
 ) -> Result<BTreeMap<TaskId, CpuSet>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
-    let masks = affinities::masks_without_cpusets(host, &journal, tasks)
+    let Some(scope) = leave::UndoScope::new(&journal, name) else { return Ok(BTreeMap::new()) };
+    let masks = affinities::masks_without_cpusets(host, &journal, &scope, tasks)
         .map_err(JournalLoadError::Access)?;
     Ok(masks.0)
 }

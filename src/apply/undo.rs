@@ -1,30 +1,37 @@
-//! Undo: walks backwards through the journal and restores each change that is still ours.
+//! Undo of one shield: walks backwards through its steps and restores each change that is still
+//! ours. Settings that other live shields need too get the value that those need (`leave`).
 //! Affinities come last, because the kernel changes them when cpusets are removed. Undo continues
 //! after a failure. It can be killed and called again at any time: it decides by the current state.
 
 use super::affinities;
+use super::amend::masks_after_amendment;
 use super::document::{UndoError, UndoneShield, UndoneStep};
 use super::hogs::RtHogs;
-use super::journal::{self, AffinitiesDone, ApplyJournal, JournalOrigin, StepFate, StepOriginal};
+use super::journal::{
+    self, AffinitiesDone, ApplyJournal, JournalOrigin, ShieldLeave, StepFate, StepOriginal,
+    UndoDecision,
+};
 use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;
+use super::leave::{self, ReplacedResult, UndoScope};
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::original::OriginalState;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::step_result::{ChangeFate, StepDone};
+use super::task_masks::TaskMasks;
 use super::unbound;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
 use cpushield_linux::store::{Appender, StoreLock};
-use cpushield_linux::{AffinityGuard, Error, Host, Store, TaskId};
+use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
-/// Removes the active shield.
+/// Removes the live shield of this name. Without a name, there must be only one.
 ///
 /// # Errors
 /// Nothing was done. A step that could not be restored is in [`UndoneShield`].
-pub fn undo(host: &Host, store: &Store) -> Result<UndoneShield, UndoError> {
+pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShield, UndoError> {
     match store.read(JOURNAL) {
         // No lock is needed, and the directory may not exist.
         Ok(None) => return Ok(UndoneShield::nothing()),
@@ -32,16 +39,17 @@ pub fn undo(host: &Host, store: &Store) -> Result<UndoneShield, UndoError> {
         Err(error) => return Err(error.into()),
     }
     let lock = store.lock()?;
-    undo_locked(host, store, &lock)
+    undo_locked(host, store, name, &lock)
 }
 
 /// The same with a lock that is held already.
 pub(super) fn undo_locked(
     host: &Host,
     store: &Store,
+    name: Option<&str>,
     _: &StoreLock,
 ) -> Result<UndoneShield, UndoError> {
-    let journal = match load(host, store) {
+    let mut journal = match load(host, store) {
         Ok(FoundJournal::Here(journal)) => journal,
         Ok(FoundJournal::OtherBoot(origin)) => return Ok(discard_other_boot(store, *origin)),
         Ok(FoundJournal::Nothing) => return Ok(UndoneShield::nothing()),
@@ -50,51 +58,104 @@ pub(super) fn undo_locked(
         }
         Err(JournalLoadError::Access(error)) => return Err(error.into()),
     };
+    let scope = find_scope(&journal, name)?;
     // The cpuset of this process may contain none of them; then it stays.
-    let _ = host.step_aside(&journal.header.plan.shield.housekeeping).map(AffinityGuard::stay);
+    let _ = host.step_aside(&scope.shield.housekeeping).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
     let mut hogs = RtHogs::find_among(host, &tasks);
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(UndoError::Hog(hog));
     }
     let mut log = UndoLog::open(store, journal.whole);
-    let undoing = affinities::decide(host, &journal, tasks)?;
+    let before = match scope.others.is_empty() {
+        true => TaskMasks::default(),
+        false => current_masks(host, &journal)?,
+    };
+    if !scope.others.is_empty() && journal.leaving.is_none() {
+        let replaced = leave::replaced_changes(&journal, &scope);
+        let leave = ShieldLeave { shield: scope.shield.name.clone(), replaced };
+        log.add(&journal::leave_line(&leave));
+        journal.leave(leave);
+    }
+    let undoing = affinities::decide(host, &journal, &scope, tasks)?;
     log.add(&journal::undoing_line(&undoing));
     let mut run = UndoRun {
         host,
         journal: &journal,
+        scope: &scope,
         shield: revert::shield_changes(&journal),
         log,
         hogs,
         fated: Vec::new(),
         fresh: BTreeSet::new(),
+        replaced: Vec::new(),
     };
     run.prepare()?;
     run.revert_all()?;
     run.check_restored_files()?;
     run.check_unbound_mask()?;
-    let tasks = restore_affinities::restore(
-        host,
-        &journal.header.plan.shield,
-        &undoing,
-        run.is_complete(),
-    )?;
+    run.make_replaced()?;
+    let tasks = restore_affinities::restore(host, &scope.shield, &undoing, run.is_complete())?;
     run.record_affinity_fates(&undoing, &tasks);
     run.record_end(&tasks);
+    let replaced = std::mem::take(&mut run.replaced);
     let mut undone = UndoneShield::nothing();
-    undone.shield = Some(journal.header.plan.shield.clone());
+    undone.shield = Some(scope.shield.clone());
     undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
     undone.asked_tasks.clone_from(&tasks.asked);
     undone.restored_tasks = tasks.restored.len();
     undone.steps = run.take_results();
     undone.notes.extend(journal.dropped.iter().map(ToString::to_string));
     undone.notes.extend(run.log.note());
-    if undone.is_complete() {
+    if !undone.is_complete() {
+        undone.journal = Some(store.path(JOURNAL));
+    } else if scope.others.is_empty() {
         archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone);
     } else {
-        undone.journal = Some(store.path(JOURNAL));
+        journal.outcomes.extend(replaced.into_iter().map(|done| (done.step, done)));
+        keep_others(host, store, &journal, &scope.shield.name, &before, &undoing)?;
     }
     Ok(undone)
+}
+
+/// Finds the shield to undo: the one with this name, or the only one.
+fn find_scope(journal: &ApplyJournal, name: Option<&str>) -> Result<UndoScope, UndoError> {
+    let names = journal.shield_names();
+    let unfinished = journal.leaving.as_ref().map(|leave| &leave.shield);
+    let unfinished = unfinished.or(journal.joining.as_ref());
+    let name = match (name, names.as_slice()) {
+        (Some(name), _) => name,
+        (None, [name]) => name,
+        (None, _) => return Err(UndoError::Several { names }),
+    };
+    if let Some(other) = unfinished.filter(|other| *other != name) {
+        return Err(UndoError::OtherUnfinished { other: other.clone() });
+    }
+    let missing = || UndoError::NoSuchShield { name: name.to_owned(), names: names.clone() };
+    UndoScope::new(journal, name).ok_or_else(missing)
+}
+
+fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks, Error> {
+    affinities::current_masks(host, &journal.header.plan, &journal.intents_with_late())
+}
+
+/// Replaces the journal with one of the shields that stay. `before` are the affinities at the start
+/// of undo. A mask that undo decided is ours, even if a killed undo had set it.
+fn keep_others(
+    host: &Host,
+    store: &Store,
+    journal: &ApplyJournal,
+    name: &str,
+    before: &TaskMasks,
+    undoing: &UndoDecision,
+) -> Result<(), Error> {
+    let now = current_masks(host, journal)?;
+    let decided = |id: &TaskId, mask: &CpuSet| undoing.masks.0.get(id) == Some(mask);
+    let ours = now.0.clone().into_iter().filter(|(id, mask)| decided(id, mask));
+    let mut masks = masks_after_amendment(journal, before, now.clone());
+    masks.0.extend(ours);
+    let bytes = journal.without_shield(name, &masks);
+    store.replace_and_reserve(JOURNAL, &bytes, journal::room_for(bytes.len()))
 }
 
 /// Archives the journal of a removed shield, or removes it, so that the next apply can start.
@@ -212,22 +273,35 @@ fn undone_step(journal: &ApplyJournal, fated: StepFate) -> Option<UndoneStep> {
 struct UndoRun<'a> {
     host: &'a Host,
     journal: &'a ApplyJournal,
+    scope: &'a UndoScope,
     shield: ShieldChanges<'a>,
     log: UndoLog,
     hogs: RtHogs,
     fated: Vec<StepFate>,
     /// Steps that this undo handled, not an earlier one.
     fresh: BTreeSet<usize>,
+    /// The results of steps that other shields needed to have changed.
+    replaced: Vec<StepDone>,
+}
+
+impl<'a> UndoRun<'a> {
+    /// The steps of the shield that no other shield needs, with their originals.
+    fn own_steps(&self) -> Vec<(&'a StepOriginal, &'a Step)> {
+        let name = &self.scope.shield.name;
+        let live = self.journal.find_shield(name);
+        let intents = self.journal.intents.iter();
+        let own = intents.filter(|it| live.is_some_and(|live| live.steps.contains(&it.step)));
+        let own = own.filter_map(|intent| Some((intent, self.journal.step(intent)?)));
+        own.filter(|(_, step)| self.journal.last_of_others(name, &step.change).is_none()).collect()
+    }
 }
 
 impl UndoRun<'_> {
     /// Does what must be done before any change is reverted.
     fn prepare(&mut self) -> Result<(), UndoError> {
-        for intent in &self.journal.intents {
+        for (intent, step) in self.own_steps() {
             let done = self.journal.outcomes.get(&intent.step);
-            if let Some(step) = self.journal.step(intent)
-                && self.earlier_fate(intent.step).is_none()
-            {
+            if self.earlier_fate(intent.step).is_none() {
                 kind_of(&step.change).prepare_revert(self.host, done)?;
             }
         }
@@ -239,8 +313,7 @@ impl UndoRun<'_> {
     /// reverted, which include those that leave other threads no time.
     fn revert_all(&mut self) -> Result<(), UndoError> {
         let mut later = Vec::new();
-        for intent in self.journal.intents.iter().rev() {
-            let Some(step) = self.journal.step(intent) else { continue };
+        for (intent, step) in self.own_steps().into_iter().rev() {
             if matches!(step.change, Change::Affinity { .. } | Change::KeepAffinities) {
                 continue;
             }
@@ -325,10 +398,9 @@ impl UndoRun<'_> {
     /// An earlier undo, or the change itself, may have been killed before that, and no step of the
     /// plan needs to have written the mask.
     fn check_unbound_mask(&mut self) -> Result<(), UndoError> {
-        let partition = self.journal.intents.iter().find(|intent| {
-            self.journal.step(intent).is_some_and(|step| kind_of(&step.change).sets_partition())
-        });
-        let Some(partition) = partition else { return Ok(()) };
+        let mut own = self.own_steps().into_iter();
+        let partition = own.find(|(_, step)| kind_of(&step.change).sets_partition());
+        let Some((partition, _)) = partition else { return Ok(()) };
         let reason = match unbound::write_stale_mask(self.host) {
             Err(error) if error.is_stop() => return Err(error.into()),
             Err(error) => error.reason(),
@@ -336,6 +408,30 @@ impl UndoRun<'_> {
             Ok(None) => return Ok(()),
         };
         self.replace_fate(partition.step, ChangeFate::Failed { reason });
+        Ok(())
+    }
+
+    /// Makes the changes that the other shields need without this one. The affinities of tasks come
+    /// later, with all others.
+    fn make_replaced(&mut self) -> Result<(), UndoError> {
+        let Some(leave) = &self.journal.leaving else { return Ok(()) };
+        for replaced in &leave.replaced {
+            let known = self.journal.intents.iter().find(|it| it.step == replaced.step);
+            let Some(was) = known.map(|intent| self.journal.original(intent)) else { continue };
+            if let Change::Affinity { cpus, .. } = &replaced.change {
+                let done = self.journal.outcomes.get(&replaced.step).cloned();
+                let left = Some(cpus.to_string());
+                self.replaced.extend(done.map(|done| StepDone { left, ..done }));
+                continue;
+            }
+            match leave::make_replaced(self.host, &mut self.hogs, self.scope, replaced, was)? {
+                ReplacedResult::Made(done) => self.replaced.push(done),
+                ReplacedResult::Drifted(fate) | ReplacedResult::Failed(fate) => {
+                    self.record(StepFate { step: replaced.step, fate, note: None });
+                }
+                ReplacedResult::Gone => {}
+            }
+        }
         Ok(())
     }
 
@@ -360,8 +456,13 @@ impl UndoRun<'_> {
         undoing: &journal::UndoDecision,
         tasks: &RestoredAffinities,
     ) {
+        let name = &self.scope.shield.name;
+        let live = self.journal.find_shield(name);
         for intent in &self.journal.intents {
             let Some(step) = self.journal.step(intent) else { continue };
+            if !live.is_some_and(|live| live.steps.contains(&intent.step)) {
+                continue;
+            }
             if step.change == Change::KeepAffinities
                 && let Some(fate) = self.fate_of_other_affinities(tasks)
             {

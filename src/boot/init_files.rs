@@ -23,6 +23,8 @@ pub struct StartCommand {
     pub state: String,
     /// Its arguments: `apply`, `--cpus`, `3`.
     pub words: Vec<String>,
+    /// The name of the shield, which other shields do not have.
+    pub shield: String,
 }
 
 /// A file of an init system.
@@ -47,7 +49,7 @@ impl StartCommand {
     }
 
     fn stop_line(&self, quote: fn(&str) -> String) -> String {
-        self.line(quote, &["undo", "--unless-shutdown"])
+        self.line(quote, &["undo", "--unless-shutdown", "--shield", &self.shield])
     }
 
     fn line(&self, quote: fn(&str) -> String, words: &[&str]) -> String {

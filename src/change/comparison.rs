@@ -27,6 +27,12 @@ pub enum ValueComparison {
 }
 
 impl ValueComparison {
+    /// Whether the value is a set of CPUs or memory nodes.
+    #[must_use]
+    pub fn is_set(self) -> bool {
+        matches!(self, ValueComparison::List | ValueComparison::Mask)
+    }
+
     /// Whether a file that shows `found` already has the wanted value and need not be written.
     #[must_use]
     pub fn already(self, found: &str, wanted: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The option `--shield` of subcommands that use the active shield.
+//! The option `--shield` of subcommands that use a live shield.
 
 use crate::failure::Failure;
 use crate::workflow::{WorkContext, standing};
@@ -6,18 +6,20 @@ use crate::workflow::{WorkContext, standing};
 /// The active shield
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ActiveArgs {
-    /// Fail unless the active shield has this name
+    /// Name of the live shield, if there are several
     #[arg(long, value_name = "NAME", help_heading = "The active shield")]
     pub shield: Option<String>,
 }
 
 impl ActiveArgs {
-    /// Checks that the active shield, whole or incomplete, has the name given by `--shield`.
+    /// Makes the command be about the live shield that `--shield` names.
     ///
     /// # Errors
-    /// It has another name, there is none, or the journal cannot be read.
-    pub fn check(&self, work: &WorkContext<'_>) -> Result<(), Failure> {
+    /// No live shield has this name, or the journal cannot be read.
+    pub fn select(&self, work: &mut WorkContext<'_>) -> Result<(), Failure> {
         let Some(name) = &self.shield else { return Ok(()) };
-        standing::check_name(&work.host, &work.store, name)
+        standing::check_name(&work.host, &work.store, name)?;
+        work.shield = Some(name.clone());
+        Ok(())
     }
 }

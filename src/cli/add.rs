@@ -34,8 +34,8 @@ pub struct AddArgs {
 /// There is no shield, or a task cannot be moved. Tasks that were moved before it stay in the
 /// shield.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> {
-    let work = global.open_to_change(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open_to_change(ui)?;
+    args.active.select(&mut work)?;
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let moved = add_processes(&work, &args.tids, assignment)?;
     ui.show(&moved, || moved.iter().map(|moved| describe_move(moved, "in the shield")).collect())

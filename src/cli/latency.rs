@@ -126,8 +126,8 @@ impl LatencyArgs {
 /// # Errors
 /// The CPUs cannot be measured, or the limit does not hold.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failure> {
-    let work = global.open_live(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open_live(ui)?;
+    args.active.select(&mut work)?;
     let shield = args.active.shield.as_deref();
     let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;
     let request = args.request(limits);

@@ -25,8 +25,8 @@ pub struct RemoveArgs {
 /// # Errors
 /// There is no shield, or a task is not in it or cannot be moved.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failure> {
-    let work = global.open_to_change(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open_to_change(ui)?;
+    args.active.select(&mut work)?;
     let moved = remove_processes(&work, &args.tids)?;
     ui.show(&moved, || moved.iter().map(|m| add::describe_move(m, "out of the shield")).collect())
 }

@@ -65,8 +65,8 @@ enum ReportFormat {
 /// # Errors
 /// A file is not a document of cpushield, or the report cannot be written.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failure> {
-    let work = global.open(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open(ui)?;
+    args.active.select(&mut work)?;
     let format = choose_format(ui, args)?;
     let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
     target.map_or(Ok(()), can_write)?;

@@ -41,7 +41,7 @@ pub struct RequestArgs {
     /// Read the shield from this policy file [default: /etc/cpushield/policy.toml if it exists]
     #[arg(long, value_name = "FILE")]
     pub policy: Option<String>,
-    /// Name of the shield in the policy file
+    /// Name of the shield, in the policy file if there is one [default: cpushield]
     #[arg(long, value_name = "NAME")]
     pub shield: Option<String>,
 }

@@ -69,8 +69,8 @@ pub struct RunArgs {
 /// # Errors
 /// There is no shield, or the program cannot be started with these options.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Failure> {
-    let work = global.open_live(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open_live(ui)?;
+    args.active.select(&mut work)?;
     let request = ProgramRequest {
         cpus: if args.spread { ProgramCpus::Spread } else { ProgramCpus::One(args.cpu) },
         policy: requested_policy(args),

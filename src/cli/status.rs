@@ -12,7 +12,7 @@ use cpushield_linux::CpuSet;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Show the active shield and everything that is on its CPUs
+/// Show the live shields and everything that is on their CPUs
 ///
 /// For each shielded CPU, shows whether other programs, interrupts and the timer tick are kept
 /// away. Lists every thread that last ran there, foreign threads first, and every interrupt that is
@@ -42,8 +42,8 @@ struct StatusDocument {
 /// # Errors
 /// `/proc` cannot be read.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let work = global.open(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open(ui)?;
+    args.active.select(&mut work)?;
     let status = read_status(&work)?;
     let document = StatusDocument { status, at_every_boot: AtEveryBoot::read(&work.store) };
     ui.show(&document, || text(&document))?;
@@ -56,12 +56,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
 
 fn text(document: &StatusDocument) -> String {
     let status = &document.status;
-    let mut out = match &status.shield {
-        Some(shield) => describe_shield(shield, &status.state.state),
-        None if status.state.state == ShieldState::NoShield => {
-            "No shield is in force.\n".to_owned()
-        }
-        None => format!("Shield: {}\n", Emphasis::Bad.paint(&status.state.sentence)),
+    let shields: Vec<String> = status.shields.iter().map(describe_shield).collect();
+    let mut out = match status.state.state {
+        _ if !shields.is_empty() => shields.join("\n"),
+        ShieldState::NoShield => "No shield is in force.\n".to_owned(),
+        _ => format!("Shield: {}\n", Emphasis::Bad.paint(&status.state.sentence)),
     };
     if let Some(cpus) = status.isolated.as_ref().filter(|cpus| !cpus.is_empty()) {
         out.push_str(&format!("Isolated at boot (isolcpus): CPU {cpus}\n"));
@@ -87,8 +86,9 @@ fn text(document: &StatusDocument) -> String {
     out
 }
 
-fn describe_shield(shield: &ShieldSummary, state: &ShieldState) -> String {
+fn describe_shield(shield: &ShieldSummary) -> String {
     let cpus: CpuSet = shield.cpus.iter().map(|on| on.cpu).collect();
+    let state = &shield.state.state;
     let tone = if *state == ShieldState::InForce { Emphasis::Good } else { Emphasis::Bad };
     let state = tone.paint(&state.to_string());
     let mut out = format!("Shield {} on CPU {cpus}: {state}\n", shield.name);

@@ -1,4 +1,4 @@
-//! `cpushield undo`: takes the active shield down.
+//! `cpushield undo`: takes a shield down, or all of them.
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
@@ -10,20 +10,26 @@ use crate::report::undone_blocks;
 use crate::ui::Ui;
 use crate::workflow::catch_stops;
 use crate::workflow::every_boot::{AtEveryBoot, shuts_down};
-use crate::workflow::take_down::{UnrestoredChanges, take_down};
+use crate::workflow::take_down::{UnrestoredChanges, take_all_down, take_down};
 use serde::Serialize;
 
-/// Take the shield down and restore the original settings
+/// Take a shield down and restore the original settings
+///
+/// With several shields, --shield names one of them. The others stay, and keep the settings that
+/// they need.
 ///
 /// Settings that another process has changed since are reported and left as they are. After a
 /// crash, undo completes an interrupted operation. After a reboot there is nothing to undo. A
 /// shield that `cpushield enable` makes at every boot stays enabled.
 #[derive(Debug, clap::Args)]
 pub struct UndoArgs {
+    /// Take all shields down, the last one first
+    #[arg(long, conflicts_with = "shield")]
+    all: bool,
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
-    /// Change nothing while systemd shuts the system down: for units
+    /// Change nothing while systemd shuts the system down, or without the shield: for units
     #[arg(long)]
     unless_shutdown: bool,
     /// The active shield
@@ -40,8 +46,8 @@ impl UndoArgs {
 /// What `--json` prints.
 #[derive(Serialize)]
 struct UndoDocument {
-    #[serde(flatten)]
-    undone: UndoneShield,
+    /// The shields that were taken down.
+    shields: Vec<UndoneShield>,
     #[serde(flatten)]
     at_every_boot: AtEveryBoot,
 }
@@ -51,21 +57,35 @@ struct UndoDocument {
 /// # Errors
 /// The journal cannot be used, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure> {
-    let work = global.open_to_change(ui)?;
+    let mut work = global.open_to_change(ui)?;
     if args.unless_shutdown && shuts_down(&work) {
         work.ui.status("the system shuts down, so the shield stays");
         return Ok(());
     }
-    args.active.check(&work)?;
+    match args.active.select(&mut work) {
+        // A unit can be stopped after its shield was undone.
+        Err(failure) if args.unless_shutdown && failure.kind == FailureKind::Machine => {
+            work.ui.status(&failure.message);
+            return Ok(());
+        }
+        selected => selected?,
+    }
     catch_stops()?;
-    let undone = take_down(&work, args.unrestored_changes())?;
-    let document = UndoDocument { undone, at_every_boot: AtEveryBoot::read(&work.store) };
+    let shields = match args.all {
+        true => take_all_down(&work, args.unrestored_changes())?,
+        false => vec![take_down(&work, args.unrestored_changes())?],
+    };
+    let document = UndoDocument { shields, at_every_boot: AtEveryBoot::read(&work.store) };
     ui.show(&document, || text(ui, &document))?;
-    if args.forget { Ok(()) } else { check_complete(&document.undone) }
+    match args.forget {
+        true => Ok(()),
+        false => document.shields.iter().try_for_each(check_complete),
+    }
 }
 
 fn text(ui: &Ui, document: &UndoDocument) -> String {
-    let mut text = on_terminal(ui, &undone_blocks(&document.undone));
+    let shields = document.shields.iter();
+    let mut text: String = shields.map(|undone| on_terminal(ui, &undone_blocks(undone))).collect();
     match &document.at_every_boot.enabled {
         Some(enabled) => text.push_str(&format!(
             "Still enabled at every boot ({}); to disable it: cpushield disable\n",

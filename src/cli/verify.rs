@@ -127,8 +127,8 @@ impl VerifyArgs {
 /// # Errors
 /// The CPUs cannot be watched, or something does not hold.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failure> {
-    let work = global.open_live(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open_live(ui)?;
+    args.active.select(&mut work)?;
     let shield = args.active.shield.as_deref();
     let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;
     let session = VerifySession::prepare(&work, args.request(limits))?;

@@ -40,8 +40,8 @@ pub struct WatchArgs {
 /// # Errors
 /// The machine cannot be read, or the terminal cannot be used.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure> {
-    let work = global.open_live(ui)?;
-    args.active.check(&work)?;
+    let mut work = global.open_live(ui)?;
+    args.active.select(&mut work)?;
     let WatchArgs { interval, once, cpus, trace, .. } = args;
     let request =
         LiveRequest { interval: *interval, once: *once, cpus: cpus.clone(), trace: *trace };

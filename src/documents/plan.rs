@@ -59,6 +59,40 @@ pub struct Shield {
     pub workload: Workload,
 }
 
+/// The shields that are live when another one is planned, and their changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveShields {
+    /// The shields.
+    pub shields: Vec<Shield>,
+    /// The name of a shield, and a change of it.
+    pub changes: Vec<(String, Change)>,
+}
+
+impl LiveShields {
+    /// The shields of these plans.
+    #[must_use]
+    pub fn new(plans: &[Plan]) -> LiveShields {
+        let changes = plans.iter().flat_map(|plan| {
+            let runtime = plan.steps.iter().filter(|step| step.is_runtime());
+            runtime.map(|step| (plan.shield.name.clone(), step.change.clone()))
+        });
+        let shields = plans.iter().map(|plan| plan.shield.clone()).collect();
+        LiveShields { shields, changes: changes.collect() }
+    }
+
+    /// All shielded CPUs.
+    #[must_use]
+    pub fn cpus(&self) -> CpuSet {
+        self.shields.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
+    }
+
+    /// The last change about the same thing, with the name of its shield.
+    #[must_use]
+    pub fn find_same(&self, change: &Change) -> Option<&(String, Change)> {
+        self.changes.iter().rev().find(|(_, known)| known.is_about_same(change))
+    }
+}
+
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

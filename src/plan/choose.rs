@@ -11,7 +11,7 @@ use super::groups::{CpuGroup, groups, named, union_of};
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::sites::{boot_cpu, choose_mems, exhausted_node};
-use crate::documents::plan::Shield;
+use crate::documents::plan::{LiveShields, Shield};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -27,36 +27,71 @@ pub struct CpuChoice {
     pub warnings: Vec<String>,
 }
 
-/// Chooses the CPUs of a shield.
+/// Chooses the CPUs of a shield on a machine without shields.
 ///
 /// # Errors
 /// The request is unsafe or impossible on this machine.
 pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, PlanRefusal> {
+    choose_with_others(machine, request, &LiveShields::default())
+}
+
+/// Chooses the CPUs of a shield that joins live ones.
+///
+/// # Errors
+/// The request is unsafe or impossible on this machine, or conflicts with a live shield.
+pub fn choose_with_others(
+    machine: &Machine,
+    request: &ShieldRequest,
+    live: &LiveShields,
+) -> Result<CpuChoice, PlanRefusal> {
     let online = &machine.topology.online;
     if online.is_empty() {
         return Err(PlanRefusal::NoTopology);
     } else if request.count == Some(0) {
         return Err(PlanRefusal::EmptyList);
     }
+    check_others(online, request, live)?;
     let mut notes = ChoiceNotes::default();
     let (cpus, idle_siblings) = match &request.cpus {
         Some(list) => (check_list(machine, request, list, &mut notes)?, CpuSet::new()),
         None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
-        None => choose_by_topology(machine, request, &mut notes)?,
+        None => choose_by_topology(machine, request, &live.cpus(), &mut notes)?,
     };
+    let housekeeping = online.difference(&cpus).difference(&live.cpus());
+    if housekeeping.is_empty() {
+        return Err(PlanRefusal::NoHousekeeping { free: online.difference(&live.cpus()) });
+    }
     notes.explain_caches(machine, &cpus);
     notes.warn_of_core_kinds(machine, &cpus);
     let (mems, warning) = choose_mems(machine, &cpus);
     notes.warnings.extend(warning);
     let shield = Shield {
         name: request.name.clone(),
-        housekeeping: online.difference(&cpus),
+        housekeeping,
         mems,
         cpus,
         idle_siblings,
         workload: request.workload,
     };
     Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
+}
+
+/// Checks the request against the live shields.
+fn check_others(
+    online: &CpuSet,
+    request: &ShieldRequest,
+    live: &LiveShields,
+) -> Result<(), PlanRefusal> {
+    let list = request.cpus.clone().unwrap_or_default();
+    if let Some(other) = live.shields.iter().find(|shield| shield.cpus.intersects(&list)) {
+        let (cpus, shield) = (other.cpus.intersection(&list), other.name.clone());
+        return Err(PlanRefusal::InOtherShield { cpus, shield });
+    }
+    let free = online.difference(&live.cpus());
+    if !live.shields.is_empty() && free.len() < 2 {
+        return Err(PlanRefusal::NoHousekeeping { free });
+    }
+    Ok(())
 }
 
 /// Checks that all CPUs of a list are in this machine and online.

@@ -18,6 +18,7 @@ mod sites;
 
 pub use crate::documents::plan::*;
 pub use candidates::{CpuCandidate, list_candidates};
+use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
 pub use groups::named;
 pub use missing::{missing, wanted_now};
@@ -26,19 +27,31 @@ pub use readiness::Readiness;
 pub use refused::PlanRefusal;
 
 use crate::change::Change;
-use crate::policy::ShieldRequest;
+use crate::policy::{ShieldRequest, is_shield_name};
 use crate::registry::nearest;
 use crate::survey::Machine;
 use crate::tunables::{TUNABLES, Tunable, WantedChange, WantedChanges, leftovers};
 use std::collections::BTreeMap;
 
-/// Plans a shield.
+/// Plans a shield on a machine without shields.
 ///
 /// # Errors
 /// The request is unsafe or impossible on this machine.
 pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefusal> {
+    plan_with_others(machine, request, &LiveShields::default())
+}
+
+/// Plans a shield that joins live ones.
+///
+/// # Errors
+/// The request is unsafe or impossible on this machine, or conflicts with a live shield.
+pub fn plan_with_others(
+    machine: &Machine,
+    request: &ShieldRequest,
+    live: &LiveShields,
+) -> Result<Plan, PlanRefusal> {
     check_names(request)?;
-    let CpuChoice { shield, why, warnings } = choose(machine, request)?;
+    let CpuChoice { shield, why, warnings } = choose_with_others(machine, request, live)?;
     let mut plan = Plan {
         schema: SCHEMA,
         boot_id: machine.boot_id.clone(),
@@ -54,6 +67,10 @@ pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefu
     };
     for tunable in TUNABLES {
         let name = tunable.name();
+        if tunable.disturbs_others() && !live.shields.is_empty() {
+            plan.skip_for_others(*tunable, request, live);
+            continue;
+        }
         match (request.tunables.get(name), tunable.optional(request.workload)) {
             (Some(false), _) => {
                 plan.skip(*tunable, SkipKind::SwitchedOff, "switched off by the request");
@@ -63,7 +80,7 @@ pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefu
             }
             (Some(true), _) => {
                 let wants = tunable.wants_on_request(machine, &plan.shield);
-                plan.add(machine, *tunable, wants);
+                plan.add((machine, live), *tunable, wants);
                 if let Some(skipped) = plan.skipped.last().filter(|last| last.tunable == name) {
                     let warning =
                         format!("{name} was requested, but does nothing: {}", skipped.reason);
@@ -72,22 +89,17 @@ pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefu
             }
             _ => {
                 let wants = tunable.wants(machine, &plan.shield);
-                plan.add(machine, *tunable, wants);
+                plan.add((machine, live), *tunable, wants);
             }
         }
     }
     if request.tunables.get("cpuset") == Some(&false) {
         plan.warn_of_open_shield(machine);
     }
+    plan.check_conflicts(live)?;
     plan.warn_of_new_kthreads(machine);
     plan.warn_of_leftovers(machine, request);
     Ok(plan)
-}
-
-/// Whether a text can name a shield, its cgroup and its unit.
-fn is_shield_name(name: &str) -> bool {
-    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    !name.is_empty() && name.len() <= 64 && is_plain
 }
 
 fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
@@ -124,6 +136,42 @@ impl Plan {
     fn skip(&mut self, tunable: &dyn Tunable, kind: SkipKind, reason: &str) {
         let tunable = tunable.name().to_owned();
         self.skipped.push(SkippedTunable { tunable, kind, reason: reason.to_owned() });
+    }
+
+    /// Skips a tunable that would interrupt the CPUs of live shields.
+    fn skip_for_others(
+        &mut self,
+        tunable: &dyn Tunable,
+        request: &ShieldRequest,
+        live: &LiveShields,
+    ) {
+        let names: Vec<&str> = live.shields.iter().map(|shield| shield.name.as_str()).collect();
+        let reason = format!("it would interrupt the CPUs of shield {}", names.join(", "));
+        if request.tunables.get(tunable.name()) == Some(&true) {
+            let warning = format!("{} was requested, but is left out: {reason}", tunable.name());
+            self.warnings.push(warning);
+        }
+        self.skip(tunable, SkipKind::NotApplicable, &reason);
+    }
+
+    /// Checks that no live shield needs another value of a setting.
+    fn check_conflicts(&self, live: &LiveShields) -> Result<(), PlanRefusal> {
+        for step in &self.steps {
+            let Change::Write { path, value, compare } = &step.change else { continue };
+            let Some((shield, Change::Write { value: theirs, .. })) = live.find_same(&step.change)
+            else {
+                continue;
+            };
+            if !compare.is_set() && value != theirs {
+                return Err(PlanRefusal::OtherValue {
+                    path: path.clone(),
+                    value: value.clone(),
+                    shield: shield.clone(),
+                    theirs: theirs.clone(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Warns that without the tunable `cpuset` no program is moved away or kept out.
@@ -171,7 +219,12 @@ impl Plan {
     }
 
     /// Adds the changes that one tunable wants, and what remains in spite of it.
-    fn add(&mut self, machine: &Machine, tunable: &dyn Tunable, wants: WantedChanges) {
+    fn add(
+        &mut self,
+        (machine, live): (&Machine, &LiveShields),
+        tunable: &dyn Tunable,
+        wants: WantedChanges,
+    ) {
         match wants {
             WantedChanges::Nothing(reason) => {
                 match tunable.wants_on_request(machine, &self.shield) {
@@ -185,11 +238,19 @@ impl Plan {
                 }
             }
             WantedChanges::Changes(wanted) => {
-                let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|w| w.already);
+                // What a live shield has changed must stay as long as this one is live.
+                let is_done =
+                    |it: &WantedChange| it.already && live.find_same(&it.change).is_none();
+                let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(is_done);
                 if !already.is_empty() {
                     self.already.insert(tunable.name().to_owned(), already.len());
                 }
-                self.steps.extend(todo.into_iter().map(|wanted| step(tunable, wanted)));
+                for mut wanted in todo {
+                    if let Change::BanFromIrqbalance { cpus } = &mut wanted.change {
+                        *cpus = cpus.union(&live.cpus());
+                    }
+                    self.steps.push(step(tunable, wanted));
+                }
             }
         }
         let remains = tunable.remains(machine, &self.shield);

@@ -32,6 +32,7 @@ struct CpuPicker<'a> {
 pub(super) fn choose_by_topology(
     machine: &Machine,
     request: &ShieldRequest,
+    taken: &CpuSet,
     notes: &mut ChoiceNotes,
 ) -> Result<(CpuSet, CpuSet), PlanRefusal> {
     let picker = CpuPicker {
@@ -48,6 +49,7 @@ pub(super) fn choose_by_topology(
         check_cache_shown(machine, level)?;
     }
     let (allowed, place) = picker.find_allowed(notes)?;
+    let allowed = allowed.difference(taken);
     let units = picker.rank_units(&allowed);
     if let (true, Some(level @ (ShareLevel::L2 | ShareLevel::L3))) =
         (units.is_empty(), request.share)

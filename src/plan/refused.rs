@@ -1,5 +1,6 @@
 //! [`PlanRefusal`]: why a request cannot be planned, with hints.
 
+use crate::policy::SHIELD_NAME;
 use cpushield_linux::CpuSet;
 use std::fmt;
 
@@ -89,6 +90,29 @@ pub enum PlanRefusal {
         /// The nearest names that exist.
         near: Vec<String>,
     },
+    /// Requested CPUs are in a live shield.
+    InOtherShield {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The live shield.
+        shield: String,
+    },
+    /// With the live shields, no housekeeping CPU would be left.
+    NoHousekeeping {
+        /// The CPUs that are in no shield yet.
+        free: CpuSet,
+    },
+    /// A live shield needs another value of a setting.
+    OtherValue {
+        /// The file.
+        path: String,
+        /// The requested value.
+        value: String,
+        /// The live shield.
+        shield: String,
+        /// Its value.
+        theirs: String,
+    },
     /// The shield's name cannot be the name of a cgroup and a unit.
     BadName {
         /// The name.
@@ -103,6 +127,17 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::OneCpu => {
                 f.write_str("this machine has one CPU; a shield needs a second one")
             }
+            PlanRefusal::InOtherShield { cpus, shield } => {
+                write!(f, "CPU {cpus} is in shield {shield} already")
+            }
+            PlanRefusal::NoHousekeeping { free } => write!(
+                f,
+                "only CPU {free} is in no shield, and interrupts and other programs need a CPU"
+            ),
+            PlanRefusal::OtherValue { path, value, shield, theirs } => write!(
+                f,
+                "shield {shield} has set {path} to {theirs:?}, and this one needs {value:?}"
+            ),
             PlanRefusal::EmptyList => f.write_str("the request names no CPU"),
             PlanRefusal::NoSuchCpu { cpus, present } => {
                 write!(f, "this machine has no CPU {cpus}; it has CPU {present}")
@@ -147,7 +182,7 @@ impl fmt::Display for PlanRefusal {
             ),
             PlanRefusal::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
             PlanRefusal::BadName { name } => {
-                write!(f, "{name:?} cannot be a shield's name; use letters, digits and underscores")
+                write!(f, "{name:?} cannot be a shield's name; use {SHIELD_NAME}")
             }
         }
     }
@@ -169,12 +204,15 @@ impl PlanRefusal {
             | PlanRefusal::NoSuchNode { .. }
             | PlanRefusal::NoSuchDevice { .. }
             | PlanRefusal::NoSuchTunable { .. }
+            | PlanRefusal::InOtherShield { .. }
             | PlanRefusal::BadName { .. } => true,
             PlanRefusal::NoTopology
             | PlanRefusal::OneCpu
             | PlanRefusal::Offline { .. }
             | PlanRefusal::TooMany { .. }
             | PlanRefusal::NoCacheShown { .. }
+            | PlanRefusal::NoHousekeeping { .. }
+            | PlanRefusal::OtherValue { .. }
             | PlanRefusal::NoOwnCache { .. } => false,
         }
     }
@@ -200,6 +238,12 @@ impl PlanRefusal {
             PlanRefusal::WholeNode { cpus, .. } => {
                 let first = cpus.first().unwrap_or_default();
                 vec![format!("omit one of its CPUs, for example CPU {first}")]
+            }
+            PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
+                vec![format!("take that shield down: cpushield undo --shield {shield}")]
+            }
+            PlanRefusal::NoHousekeeping { .. } => {
+                vec!["take a shield down: cpushield status lists them".to_owned()]
             }
             PlanRefusal::TooMany { halves: true, .. } => {
                 vec!["shield single SMT siblings: --half-core".to_owned()]

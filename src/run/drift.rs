@@ -6,6 +6,7 @@ use crate::apply::{self, DriftedValue};
 use crate::change::Outcome;
 use cpushield_linux::Host;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A setting that changed since apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,17 +21,20 @@ pub struct Drift {
     pub tunable: String,
 }
 
-/// Finds the files, directories and tasks of the journal that changed since apply.
-pub(super) fn find_drift(host: &Host, journal: &ApplyJournal) -> Vec<Drift> {
+/// Finds the files, directories and tasks of a live shield that changed since apply.
+pub(super) fn find_drift(host: &Host, journal: &ApplyJournal, name: &str) -> Vec<Drift> {
     let mut drift = Vec::new();
-    for intent in &journal.intents {
+    let Some(live) = journal.find_shield(name) else { return drift };
+    let mut seen: BTreeSet<usize> = BTreeSet::new();
+    for intent in journal.intents.iter().filter(|intent| live.steps.contains(&intent.step)) {
+        // Of several steps about the same thing, the last one counts, of any shield.
+        let last = journal.step(intent).and_then(|step| journal.last_about(&step.change));
+        let Some(intent) = last.filter(|last| seen.insert(last.step)) else { continue };
         let (Some(step), Some(done)) = (journal.step(intent), journal.outcomes.get(&intent.step))
         else {
             continue;
         };
-        // Of several steps about the same thing, the last one counts.
-        let last = journal.last_about(&step.change).is_none_or(|last| last == intent);
-        if !last || !matches!(done.outcome, Outcome::Changed | Outcome::AlreadySo) {
+        if !matches!(done.outcome, Outcome::Changed | Outcome::AlreadySo) {
             continue;
         }
         let drifted = apply::find_drift(host, &step.change, done.left.as_deref());

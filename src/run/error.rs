@@ -8,6 +8,18 @@ use std::fmt;
 pub enum RunError {
     /// No shield is active.
     NoShield,
+    /// Several shields are live, and none was named.
+    Several {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// No live shield has this name.
+    NoSuchShield {
+        /// The name.
+        name: String,
+        /// The names of the live ones.
+        names: Vec<String>,
+    },
     /// Programs may not use this CPU.
     NotOffered {
         /// The requested CPU.
@@ -91,6 +103,12 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunError::NoShield => f.write_str("no shield is in force"),
+            RunError::Several { names } => {
+                write!(f, "several shields are live: {}", names.join(", "))
+            }
+            RunError::NoSuchShield { name, names } => {
+                write!(f, "no live shield is named {name:?}; live: {}", names.join(", "))
+            }
             RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
             RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),
             RunError::Unsafe { why, .. } => f.write_str(why),

@@ -47,24 +47,44 @@ use crate::apply::{self, ShieldPresence};
 use crate::documents::plan::Plan;
 use cpushield_linux::{Host, Store};
 
-/// Returns the plan of the active shield.
+/// Returns the plans of all live shields.
 ///
 /// # Errors
-/// The journal cannot be read or parsed, or the shield is incomplete.
-pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, RunError> {
+/// The journal cannot be read or parsed, or a shield is incomplete.
+pub fn live(host: &Host, store: &Store) -> Result<Vec<Plan>, RunError> {
     match apply::find_shield(host, store).map_err(RunError::Journal)? {
-        ShieldPresence::Absent => Ok(None),
-        ShieldPresence::Whole(journal) => Ok(Some(journal.plan())),
+        ShieldPresence::Absent => Ok(Vec::new()),
+        ShieldPresence::Whole(journal) => Ok(journal.plans()),
         ShieldPresence::Part(_, unfinished) => {
             Err(RunError::Unfinished { path: store.path(apply::JOURNAL), unfinished })
         }
     }
 }
 
-/// Returns the plan of the active shield, which must exist.
+/// Returns the plan of the live shield of this name, or of the only one; `None` when no shield is
+/// live.
 ///
 /// # Errors
-/// As [`active`], or no shield is active.
-pub fn shield(host: &Host, store: &Store) -> Result<Plan, RunError> {
-    active(host, store)?.ok_or(RunError::NoShield)
+/// As [`live`], no live shield has this name, or there are several and none is named.
+pub fn active(host: &Host, store: &Store, name: Option<&str>) -> Result<Option<Plan>, RunError> {
+    let plans = live(host, store)?;
+    let names = || plans.iter().map(|plan| plan.shield.name.clone()).collect();
+    match (name, plans.as_slice()) {
+        (_, []) => Ok(None),
+        (None, [plan]) => Ok(Some(plan.clone())),
+        (None, _) => Err(RunError::Several { names: names() }),
+        (Some(name), plans) => {
+            let plan = plans.iter().find(|plan| plan.shield.name == name);
+            let missing = || RunError::NoSuchShield { name: name.to_owned(), names: names() };
+            plan.cloned().map(Some).ok_or_else(missing)
+        }
+    }
+}
+
+/// Returns the plan of a live shield, which must exist.
+///
+/// # Errors
+/// As [`active`], or no shield is live.
+pub fn shield(host: &Host, store: &Store, name: Option<&str>) -> Result<Plan, RunError> {
+    active(host, store, name)?.ok_or(RunError::NoShield)
 }

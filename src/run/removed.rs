@@ -183,7 +183,7 @@ impl ReleaseRequest<'_> {
         let known = place
             .group
             .as_ref()
-            .and_then(|_| apply::masks_without_cpusets(host, store, masks).ok());
+            .and_then(|_| apply::masks_without_cpusets(host, store, &place.name, masks).ok());
         ReleaseRequest { place, whole: known.unwrap_or_default() }
     }
 
@@ -247,24 +247,31 @@ pub struct ReleasedPrograms {
     pub notes: Vec<String>,
 }
 
-/// Moves all programs out of the shield and restores the kernel's threads. Call it before undo; it
+/// Moves all programs out of a shield, the named one or the only one, and restores the kernel's
+/// threads. Call it before undo; it
 /// does nothing where nothing is on record or in the group.
 ///
 /// # Errors
 /// The record cannot be read or written.
-pub fn release(host: &Host, store: &Store) -> Result<ReleasedPrograms, RunError> {
+pub fn release(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+) -> Result<ReleasedPrograms, RunError> {
     let mut released = ReleasedPrograms::default();
-    let plan = match super::active(host, store) {
+    let plan = match super::active(host, store, name) {
         // An undo that was interrupted had released the programs first.
         Err(RunError::Unfinished { unfinished: UnfinishedWork::Interrupted { .. }, .. }) => None,
         plan => plan?,
     };
     let place = plan.map(|plan| ShieldPlacement::new(host, &plan));
     let mut open = record::open(host, store)?;
-    let mut pids: Vec<i32> = open.record.added.iter().map(|added| added.pid).collect();
-    pids.sort_unstable();
-    pids.dedup();
     if let Some(place) = &place {
+        let shield = place.cpus.union(&place.idle);
+        let added = open.record.added.iter().filter(|added| added.given.is_subset(&shield));
+        let mut pids: Vec<i32> = added.map(|added| added.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
         for pid in pids {
             let Ok(task) = find_task(host, pid) else { continue };
             match move_out(host, &mut open, place, &task) {

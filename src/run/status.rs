@@ -10,6 +10,7 @@ use crate::apply::{
     JournalLoadError, ShieldPresence, ShieldWork, UnfinishedWork, find_shield, slice_dir,
 };
 use crate::change::{Change, Outcome};
+use crate::documents::plan::Plan;
 use cpushield_linux::tracefs;
 use cpushield_linux::{CpuSet, Host, Store, Task};
 use serde::{Deserialize, Serialize};
@@ -23,10 +24,11 @@ pub const SCHEMA: u32 = 1;
 pub struct ShieldStatus {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The state of the shield, as a tag and as a sentence.
+    /// The state of all shields: in force only if each of them is.
     pub state: StateReport,
-    /// The shield; `None` without one, or when its state is unknown.
-    pub shield: Option<ShieldSummary>,
+    /// The shields, in the order in which they were applied; empty without one, or when the state
+    /// is unknown.
+    pub shields: Vec<ShieldSummary>,
     /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when unknown.
     pub isolated: Option<CpuSet>,
     /// CPUs whose tick stops while one thread runs (`/sys/devices/system/cpu/nohz_full`); `None`
@@ -142,6 +144,8 @@ impl From<ShieldState> for StateReport {
 pub struct ShieldSummary {
     /// Its name.
     pub name: String,
+    /// Its state, as a tag and as a sentence.
+    pub state: StateReport,
     /// Directory of its cgroup; `None` for a shield that consists of affinities only.
     pub group: Option<String>,
     /// Every other online CPU.
@@ -219,31 +223,32 @@ pub struct OnIrq {
     pub leaving: bool,
 }
 
-/// Reads the status of the shield.
+/// Reads the status of all shields, or of the named one.
 ///
 /// # Errors
-/// The journal or `/proc` cannot be read.
-pub fn status(host: &Host, store: &Store) -> Result<ShieldStatus, RunError> {
+/// The journal or `/proc` cannot be read, or no shield has this name.
+pub fn status(host: &Host, store: &Store, name: Option<&str>) -> Result<ShieldStatus, RunError> {
     let isolated = read_cpus(host, "/sys/devices/system/cpu/isolated");
     let nohz_full = read_cpus(host, "/sys/devices/system/cpu/nohz_full");
-    let (state, shield) = match find_shield(host, store) {
-        Ok(ShieldPresence::Absent) => (ShieldState::NoShield, None),
+    let reader = StatusReader { host, store, nohz_full: nohz_full.as_ref(), name };
+    let (state, shields) = match find_shield(host, store) {
+        Ok(ShieldPresence::Absent) => (ShieldState::NoShield, Vec::new()),
         Ok(ShieldPresence::Whole(journal)) => {
-            let mut shield = summarize(host, store, &journal, nohz_full.as_ref())?;
-            shield.drift = find_drift(host, &journal);
-            (ShieldState::new(&journal, &shield), Some(shield))
+            let shields = reader.summarize_all(&journal, None)?;
+            let mut states = shields.iter().map(|shield| &shield.state.state);
+            let worst = states.find(|state| **state != ShieldState::InForce).cloned();
+            (worst.unwrap_or(ShieldState::InForce), shields)
         }
-        // During an apply or undo, differences are no drift.
-        Ok(ShieldPresence::Part(journal, unfinished)) => {
-            let shield =
-                journal.map(|journal| summarize(host, store, &journal, nohz_full.as_ref()));
-            (ShieldState::Part(unfinished), shield.transpose()?)
+        Ok(ShieldPresence::Part(Some(journal), unfinished)) => {
+            let shields = reader.summarize_all(&journal, Some(&unfinished))?;
+            (ShieldState::Part(unfinished), shields)
         }
-        Err(error) => (ShieldState::Unknown { reason: describe_load_error(&error) }, None),
+        Ok(ShieldPresence::Part(None, unfinished)) => (ShieldState::Part(unfinished), Vec::new()),
+        Err(error) => (ShieldState::Unknown { reason: describe_load_error(&error) }, Vec::new()),
     };
     // No other process would remove it.
     let swept = if host.is_live() { tracefs::remove_stale_instances(host) } else { 0 };
-    Ok(ShieldStatus { schema: SCHEMA, state: state.into(), shield, isolated, nohz_full, swept })
+    Ok(ShieldStatus { schema: SCHEMA, state: state.into(), shields, isolated, nohz_full, swept })
 }
 
 /// Describes why the state of a shield is unknown.
@@ -261,8 +266,10 @@ fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<Strin
     if shield.group.is_some() {
         return None;
     }
-    let names = ShieldPlacement::names(&journal.header.plan.shield);
-    let made = journal.intents.iter().filter(|intent| {
+    let live = journal.find_shield(&shield.name)?;
+    let names = ShieldPlacement::names(&live.plan.shield);
+    let own = journal.intents.iter().filter(|intent| live.steps.contains(&intent.step));
+    let made = own.filter(|intent| {
         let done = journal.outcomes.get(&intent.step).map(|done| &done.outcome);
         matches!(done, Some(Outcome::Changed | Outcome::AlreadySo))
     });
@@ -277,28 +284,68 @@ fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<Strin
     })
 }
 
-fn summarize(
-    host: &Host,
-    store: &Store,
-    journal: &ApplyJournal,
-    nohz_full: Option<&CpuSet>,
-) -> Result<ShieldSummary, RunError> {
-    let plan = &journal.header.plan;
-    let place = ShieldPlacement::new(host, plan);
-    let shield = &plan.shield;
-    let threads = threads_on(host, &shield.cpus, &place)?;
-    let irqs = irqs_on(host, &shield.cpus)?;
-    let exclusion = find_exclusion(host, &place);
-    let cpus = shield.cpus.iter();
-    Ok(ShieldSummary {
-        name: shield.name.clone(),
-        cpus: cpus.map(|cpu| describe_cpu(cpu, &exclusion, &threads, &irqs, nohz_full)).collect(),
-        group: place.group,
-        housekeeping: shield.housekeeping.clone(),
-        idle_siblings: shield.idle_siblings.clone(),
-        drift: Vec::new(),
-        raised: record::read(host, store)?.raised,
-    })
+/// What is needed to read the status of a shield.
+struct StatusReader<'a> {
+    host: &'a Host,
+    store: &'a Store,
+    nohz_full: Option<&'a CpuSet>,
+    /// The only shield to read; `None` for all.
+    name: Option<&'a str>,
+}
+
+impl StatusReader<'_> {
+    /// Reads the status of each shield. During an apply or undo, differences are no drift.
+    fn summarize_all(
+        &self,
+        journal: &ApplyJournal,
+        unfinished: Option<&UnfinishedWork>,
+    ) -> Result<Vec<ShieldSummary>, RunError> {
+        let names = journal.shield_names();
+        let plans = journal.plans().into_iter();
+        let wanted = plans.filter(|plan| self.name.is_none_or(|name| plan.shield.name == name));
+        let shields: Vec<ShieldSummary> = wanted
+            .map(|plan| {
+                let mut shield = self.summarize(&plan)?;
+                shield.state = match unfinished {
+                    Some(unfinished) => ShieldState::Part(unfinished.clone()),
+                    None => {
+                        shield.drift = find_drift(self.host, journal, &shield.name);
+                        ShieldState::new(journal, &shield)
+                    }
+                }
+                .into();
+                Ok(shield)
+            })
+            .collect::<Result<_, RunError>>()?;
+        match self.name {
+            Some(name) if shields.is_empty() => {
+                Err(RunError::NoSuchShield { name: name.to_owned(), names })
+            }
+            _ => Ok(shields),
+        }
+    }
+
+    fn summarize(&self, plan: &Plan) -> Result<ShieldSummary, RunError> {
+        let (host, shield) = (self.host, &plan.shield);
+        let place = ShieldPlacement::new(host, plan);
+        let threads = threads_on(host, &shield.cpus, &place)?;
+        let irqs = irqs_on(host, &shield.cpus)?;
+        let exclusion = find_exclusion(host, &place);
+        let cpus = shield.cpus.iter();
+        let raised = record::read(host, self.store)?.raised;
+        Ok(ShieldSummary {
+            name: shield.name.clone(),
+            state: ShieldState::InForce.into(),
+            cpus: cpus
+                .map(|cpu| describe_cpu(cpu, &exclusion, &threads, &irqs, self.nohz_full))
+                .collect(),
+            group: place.group,
+            housekeeping: shield.housekeeping.clone(),
+            idle_siblings: shield.idle_siblings.clone(),
+            drift: Vec::new(),
+            raised: raised.into_iter().filter(|it| it.cpus.intersects(&shield.cpus)).collect(),
+        })
+    }
 }
 
 /// Describes one shielded CPU. `threads` and `irqs` are those of all shielded CPUs.

@@ -86,6 +86,10 @@ impl Tunable for CpuHotplugCycle {
         Risk::Medium
     }
 
+    fn disturbs_others(&self) -> bool {
+        true
+    }
+
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if !is_tickless(machine, shield) {
             return WantedChanges::Nothing(

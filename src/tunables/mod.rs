@@ -70,6 +70,10 @@ pub trait Tunable: Sync {
     fn optional(&self, _workload: Workload) -> Option<&'static str> {
         None
     }
+    /// Whether it interrupts CPUs outside of the shield too, those of other shields included.
+    fn disturbs_others(&self) -> bool {
+        false
+    }
     /// The changes that it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges;
     /// The changes that it wants when the user requests it by name; by default the same.

@@ -6,11 +6,11 @@ use super::machine_survey::survey_machine;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
-use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, check};
+use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, check, live_plans};
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::{LiveShields, Plan, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::sched;
@@ -81,11 +81,16 @@ fn find_same(
     options: &ShieldOptions,
 ) -> Result<Option<(AppliedPlan, Plan)>, Failure> {
     let WorkContext { host, store, .. } = work;
-    let Some(plan) = crate::run::active(host, store)? else { return Ok(None) };
+    let plans = crate::run::live(host, store)?;
+    if plans.is_empty() {
+        return Ok(None);
+    }
     let machine = survey_machine(host, store);
     let request = options.resolve(host, &machine, EffectTime::Runtime)?.request;
+    let mut plans = plans.into_iter();
+    let Some(plan) = plans.find(|plan| plan.shield.name == request.name) else { return Ok(None) };
     let shield = plan.shield.clone();
-    if shield.name != request.name || request.cpus.is_some_and(|cpus| cpus != shield.cpus) {
+    if request.cpus.is_some_and(|cpus| cpus != shield.cpus) {
         return Ok(None);
     }
     let notes = vec!["this shield is already active; nothing was changed".to_owned()];
@@ -137,7 +142,20 @@ pub fn plan_options(
 ) -> Result<(Plan, PlanInputs), Failure> {
     let machine = survey_machine(&work.host, &work.store);
     let request = options.resolve(&work.host, &machine, EffectTime::Runtime)?.request;
-    Ok((crate::plan::plan(&machine, &request)?, (machine, request)))
+    let live = live_shields(work, &request.name)?;
+    Ok((plan_with_others(&machine, &request, &live)?, (machine, request)))
+}
+
+/// The live shields other than the one of this name. A normal user cannot read the journal, and plans without them.
+fn live_shields(work: &WorkContext<'_>, name: &str) -> Result<LiveShields, Failure> {
+    match live_plans(&work.host, &work.store) {
+        Ok(mut plans) => {
+            plans.retain(|plan| plan.shield.name != name);
+            Ok(LiveShields::new(&plans))
+        }
+        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(LiveShields::default()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Reads the saved plan, or plans the request and also returns what that plan was made from.

@@ -2,7 +2,7 @@
 //! shows. Then a plan without the partition is applied instead.
 
 use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress};
-use crate::plan::{Plan, plan};
+use crate::plan::{LiveShields, Plan, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::{Host, Store};
@@ -33,7 +33,9 @@ pub fn apply_or_fall_back(
     let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
-    let Ok(fallback) = plan(&machine, origin.request) else { return Err(error) };
+    let live = LiveShields::new(&apply::live_plans(host, store).unwrap_or_default());
+    let fallback = plan_with_others(&machine, origin.request, &live);
+    let Ok(fallback) = fallback else { return Err(error) };
     Ok((apply::apply(host, store, &fallback, progress)?, fallback))
 }
 
@@ -41,6 +43,7 @@ pub fn apply_or_fall_back(
 mod tests {
     use super::*;
     use crate::change::{Change, Outcome};
+    use crate::plan::plan;
     use crate::survey::survey;
     use crate::tunables;
     use std::collections::BTreeMap;
@@ -99,7 +102,7 @@ mod tests {
         };
         let partition = plan.steps.iter().position(partition);
         let made = partition.map(|at| applied.steps[at].done.outcome == Outcome::Changed);
-        assert!(apply::undo(&host, &store).unwrap().is_complete());
+        assert!(apply::undo(&host, &store, None).unwrap().is_complete());
         read_files(&root, &mut after);
         assert!(before == after, "undo did not restore the original state");
         fs::remove_dir_all(dir).unwrap();

@@ -138,7 +138,7 @@ pub fn write_boot(
     plan: &BootPlan,
     order: &BootOrder,
 ) -> Result<WrittenParameters, Failure> {
-    let WorkContext { ui, host, store, state_dir } = work;
+    let WorkContext { ui, host, store, state_dir, .. } = work;
     if order.kexec {
         kexec::possible(host, plan)?;
     }

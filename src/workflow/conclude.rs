@@ -161,9 +161,8 @@ fn find_doubt(work: &WorkContext<'_>, cpus: &CpuSet) -> Option<TrialDoubt> {
     match standing::find_settled_shield(host, store) {
         // A shield that the boot restored is the one to watch.
         Ok(ShieldPresence::Whole(journal)) => {
-            let active = journal.plan();
-            return trial::why_unproved(cpus, &active.shield.cpus)
-                .or_else(|| verify_active(&work.state_dir));
+            let shielded = journal.shielded_cpus();
+            return trial::why_unproved(cpus, &shielded).or_else(|| verify_active(&work.state_dir));
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
             return Some(TrialDoubt::ShieldIncomplete { unfinished: unfinished.to_string() });

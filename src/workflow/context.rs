@@ -1,6 +1,8 @@
 //! What every workflow works on and reports to.
 
+use crate::documents::plan::Plan;
 use crate::failure::Failure;
+use crate::run::{self, RunError};
 use crate::ui::Ui;
 use cpushield_linux::{AffinityGuard, CpuSet, EventLog, Host, Store, process, signal};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,8 @@ pub struct WorkContext<'a> {
     pub store: Store,
     /// The state directory.
     pub state_dir: PathBuf,
+    /// The live shield that the command is about; `None` for the only one.
+    pub shield: Option<String>,
 }
 
 impl<'a> WorkContext<'a> {
@@ -35,7 +39,15 @@ impl<'a> WorkContext<'a> {
         let host = open_host(root, log)?;
         let state_dir = find_state_dir(root, state);
         let store = Store::new(&state_dir).logging(log.cloned());
-        Ok(WorkContext { ui, host, store, state_dir })
+        Ok(WorkContext { ui, host, store, state_dir, shield: None })
+    }
+
+    /// The plan of the live shield that the command is about; `None` when no shield is live.
+    ///
+    /// # Errors
+    /// As [`run::active`].
+    pub fn active(&self) -> Result<Option<Plan>, RunError> {
+        run::active(&self.host, &self.store, self.shield.as_deref())
     }
 }
 

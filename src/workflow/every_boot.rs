@@ -97,12 +97,13 @@ pub fn enable_shield(
 ) -> Result<(EnabledShield, Option<Plan>), Failure> {
     let _hurry = sched::boost_priority();
     let (plan, inputs) = plan_options(work, options)?;
+    let shield = plan.shield.name.clone();
     catch_stops()?;
     let applied = match when {
         ApplyTime::NowToo => Some(apply_with_progress(work, plan, Some(&inputs))?),
         ApplyTime::NextBoot => None,
     };
-    let enabled = match (install(work, words), &applied) {
+    let enabled = match (install(work, words, shield), &applied) {
         (Err(failure), Some(_)) => {
             return Err(failure.hint("the shield is active, but only until the next boot"));
         }
@@ -115,9 +116,10 @@ pub fn enable_shield(
     Ok((EnabledShield { enabled, applied }, plan))
 }
 
-fn install(work: &WorkContext<'_>, words: Vec<String>) -> Result<Enabled, Failure> {
+fn install(work: &WorkContext<'_>, words: Vec<String>, shield: String) -> Result<Enabled, Failure> {
     let state = absolute_path(&work.state_dir);
-    let call = StartCommand { program: work.host.read_link("/proc/self/exe")?, state, words };
+    let program = work.host.read_link("/proc/self/exe")?;
+    let call = StartCommand { program, state, words, shield };
     Ok(early::install(&work.host, &work.store, &call)?)
 }
 
@@ -158,8 +160,8 @@ pub fn disable_shield(
     };
     let (active, active_unknown) = match undone {
         Some(_) => (None, None),
-        None => match apply::active(host, store) {
-            Ok(plan) => (plan.map(|plan| plan.shield), None),
+        None => match apply::live_plans(host, store) {
+            Ok(plans) => (plans.into_iter().next().map(|plan| plan.shield), None),
             Err(error) => (None, Some(error.to_string())),
         },
     };

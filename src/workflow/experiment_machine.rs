@@ -130,9 +130,10 @@ impl LiveExperimentMachine<'_> {
                 .map_err(classify_apply_error)?;
         warn_of_nohz_full(self.work);
         let place = ShieldPlacement::new(&self.work.host, &plan);
+        let name = Some(plan.shield.name.as_str());
         let measured = measure(Some(place));
         // Take the shield down first, even if the measurement failed.
-        let undone = apply::undo(&self.work.host, &self.work.store).map_err(Failure::from)?;
+        let undone = apply::undo(&self.work.host, &self.work.store, name).map_err(Failure::from)?;
         if !undone.is_complete() {
             let failed = undone.failed().map(|step| step.subject.clone()).collect::<Vec<_>>();
             let message = format!("could not restore: {}", failed.join(", "));

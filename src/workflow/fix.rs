@@ -100,10 +100,17 @@ impl FixLoop<'_> {
         }
     }
 
+    /// The name of the shield that is fixed.
+    fn shield_name(&self) -> String {
+        let active = self.session.target.active.as_ref();
+        active.map(|plan| plan.shield.name.clone()).unwrap_or_default()
+    }
+
     /// The steps that the shield lacks, and those that would remove the leaks.
     fn find_missing(&self, machine: &Machine, verdict: &Verdict) -> Result<Vec<Step>, Failure> {
         let WorkContext { host, store, .. } = self.session.work;
-        let Some(plan) = run::active(host, store)? else { return Ok(Vec::new()) };
+        let name = self.shield_name();
+        let Some(plan) = run::active(host, store, Some(&name))? else { return Ok(Vec::new()) };
         let outcomes = apply::outcomes(host, store)?;
         let leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
         let remedies = leaks.filter_map(|leak| leak.remedy.as_ref());
@@ -168,7 +175,7 @@ impl FixLoop<'_> {
             if todo.iter().any(cycles_cpu) {
                 todo.retain(cycles_cpu);
             }
-            let amended = apply::amend(host, store, &todo)?;
+            let amended = apply::amend(host, store, &self.shield_name(), &todo)?;
             let fixes: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::from_step).collect();
             for step in todo {
                 let subject = step.change.subject();

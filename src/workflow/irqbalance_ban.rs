@@ -1,13 +1,14 @@
-//! Bans the CPUs of the active shield from an irqbalance that started after the shield was applied.
+//! Bans the CPUs of all live shields from an irqbalance that started after they were applied.
 //! irqbalance has forgotten the ban of an earlier start, and may have moved interrupts already.
 
 use super::WorkContext;
 use super::machine_survey::survey_shielded;
 use crate::apply::{amend, outcomes};
+use crate::change::Change;
 use crate::failure::Failure;
 use crate::plan::{Step, missing, wanted_now};
 use crate::run;
-use cpushield_linux::{Host, Task};
+use cpushield_linux::{CpuSet, Host, Task};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -22,22 +23,31 @@ const STEP: Duration = Duration::from_millis(200);
 /// The journal cannot be read, or another process is changing the shield.
 pub fn ban_from_irqbalance(work: &WorkContext<'_>) -> Result<(), Failure> {
     let WorkContext { ui, host, store, .. } = work;
-    let Some(plan) = run::active(host, store)? else {
+    let plans = run::live(host, store)?;
+    if plans.is_empty() {
         ui.status("no shield is active, so irqbalance may use every CPU");
         return Ok(());
-    };
+    }
     if !wait_for_irqbalance(host) {
         ui.status("irqbalance does not run");
         return Ok(());
     }
-    let machine = survey_shielded(host, store, &plan);
-    let done = outcomes(host, store)?;
-    let mut steps: Vec<Step> = wanted_now(&machine, &plan, "irqbalance");
-    steps.extend(missing(&machine, &plan, &done, &BTreeSet::new()));
-    steps.retain(|step| ["irqbalance", "irq-affinity"].contains(&step.tunable.as_str()));
-    steps.dedup_by(|later, earlier| later.change == earlier.change);
-    amend(host, store, &steps)?;
-    ui.status(&format!("asked irqbalance not to use CPU {}", plan.shield.cpus));
+    let shielded = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));
+    for plan in plans {
+        let machine = survey_shielded(host, store, &plan);
+        let done = outcomes(host, store)?;
+        let mut steps: Vec<Step> = wanted_now(&machine, &plan, "irqbalance");
+        steps.extend(missing(&machine, &plan, &done, &BTreeSet::new()));
+        steps.retain(|step| ["irqbalance", "irq-affinity"].contains(&step.tunable.as_str()));
+        steps.dedup_by(|later, earlier| later.change == earlier.change);
+        for step in &mut steps {
+            if let Change::BanFromIrqbalance { cpus } = &mut step.change {
+                cpus.clone_from(&shielded);
+            }
+        }
+        amend(host, store, &plan.shield.name, &steps)?;
+    }
+    ui.status(&format!("asked irqbalance not to use CPU {shielded}"));
     Ok(())
 }
 

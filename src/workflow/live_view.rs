@@ -39,12 +39,12 @@ pub struct LiveRequest {
 /// # Errors
 /// The machine cannot be read, or the terminal cannot be used.
 pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(), Failure> {
-    let WorkContext { ui, host, store, .. } = work;
+    let WorkContext { ui, host, .. } = work;
     if let Some(cpus) = &request.cpus {
         check_cpus(host, cpus)?;
     }
     // A normal user cannot read the journal, but can watch all CPUs.
-    let active = active_shield(host, store).unwrap_or_else(|failure| {
+    let active = active_shield(work, request.cpus.as_ref()).unwrap_or_else(|failure| {
         ui.warn(&failure.message);
         ActiveShield::Denied
     });

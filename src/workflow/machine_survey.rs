@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::survey::{Machine, survey, survey_boot, survey_with_shield};
 use crate::tunables;
-use cpushield_linux::{Host, Store};
+use cpushield_linux::{CpuSet, Host, Store};
 
 pub use crate::boot::running_lint::lint_running;
 
@@ -29,30 +29,40 @@ pub enum ShieldKnowledge {
 /// Like [`survey_machine`]. Also returns whether a shield is active.
 #[must_use]
 pub fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
-    let active = apply::active(host, store);
-    let machine = survey_under(host, store, active.as_ref().ok().and_then(Option::as_ref));
-    let knowledge = match active {
-        Ok(None) => ShieldKnowledge::Absent,
-        Ok(Some(_)) | Err(_) => ShieldKnowledge::PresentOrUnknown,
+    let plans = apply::live_plans(host, store);
+    let machine = survey_under(host, store, plans.as_deref().unwrap_or_default());
+    let knowledge = match plans {
+        Ok(plans) if plans.is_empty() => ShieldKnowledge::Absent,
+        Ok(_) | Err(_) => ShieldKnowledge::PresentOrUnknown,
     };
     (machine, knowledge)
 }
 
-fn survey_under(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
-    match active {
-        Some(plan) if host.is_live() => survey_shielded(host, store, plan),
+fn survey_under(host: &Host, store: &Store, plans: &[Plan]) -> Machine {
+    match plans {
+        plans if host.is_live() && !plans.is_empty() => survey_with_plans(host, store, plans),
         _ => survey(host, &tunables::reads()),
     }
 }
 
-/// Surveys the machine while this shield is active. The shield's journal supplies what is known
-/// about interrupts.
+/// Surveys the machine while this shield is active, perhaps together with others. The journal
+/// supplies what is known about interrupts.
 #[must_use]
 pub fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
-    let mut machine = survey_with_shield(host, &tunables::reads(), &plan.shield.cpus);
+    let mut plans = apply::live_plans(host, store).unwrap_or_default();
+    plans.retain(|live| live.shield.name != plan.shield.name);
+    plans.push(plan.clone());
+    survey_with_plans(host, store, &plans)
+}
+
+fn survey_with_plans(host: &Host, store: &Store, plans: &[Plan]) -> Machine {
+    let shielded = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));
+    let mut machine = survey_with_shield(host, &tunables::reads(), &shielded);
     // Without outcomes in the journal, the plan is all that is known.
     let outcomes = apply::outcomes(host, store).unwrap_or_default();
-    tunables::complete_survey(&mut machine, plan, &outcomes);
+    for plan in plans {
+        tunables::complete_survey(&mut machine, plan, &outcomes);
+    }
     machine
 }
 

@@ -255,7 +255,7 @@ fn find_target(
 ) -> Result<LatencyTarget, Failure> {
     let host = &work.host;
     let command = format!("latency {}", instrument.name());
-    let watch = WatchTarget::find(host, &work.store, request.cpus.as_ref(), &command)?;
+    let watch = WatchTarget::find(work, request.cpus.as_ref(), &command)?;
     if let Some(place) = watch.own_shield() {
         check_idle(host, place, &watch.cpus)?;
     }

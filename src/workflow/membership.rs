@@ -34,5 +34,6 @@ pub fn remove_processes(
 
 fn find_place(work: &WorkContext<'_>) -> Result<ShieldPlacement, Failure> {
     catch_stops()?;
-    Ok(ShieldPlacement::new(&work.host, &run::shield(&work.host, &work.store)?))
+    let plan = run::shield(&work.host, &work.store, work.shield.as_deref())?;
+    Ok(ShieldPlacement::new(&work.host, &plan))
 }

@@ -39,7 +39,7 @@ fn current_documents(work: &WorkContext<'_>) -> (Vec<NamedDocument>, Vec<String>
     let machine = survey_machine(host, store);
     let mut found = vec![("now", SavedDocument::Machine(Box::new(machine)))];
     let mut doubts = Vec::new();
-    match run::active(host, store) {
+    match work.active() {
         Ok(Some(plan)) => found.push(("shield", SavedDocument::Plan(Box::new(plan)))),
         Ok(None) => {}
         // Without root the journal cannot be read. The report shows everything else.
@@ -106,7 +106,7 @@ fn sort_documents(
 /// Reads the outcome of each step of the active shield, and what has changed since.
 fn read_outcomes(host: &Host, store: &Store, plan: Plan) -> Result<PlanWithOutcome, Failure> {
     let outcomes = apply::outcomes(host, store)?;
-    let ShieldStatus { shield, .. } = run::status(host, store)?;
-    let drift = shield.map(|shield| shield.drift).unwrap_or_default();
+    let ShieldStatus { shields, .. } = run::status(host, store, Some(&plan.shield.name))?;
+    let drift = shields.into_iter().flat_map(|shield| shield.drift).collect();
     Ok(PlanWithOutcome { plan, outcomes, drift, undone: false })
 }

@@ -74,7 +74,7 @@ fn prepare(
     request: &ProgramRequest,
 ) -> Result<(ProgramStart, Supervision), Failure> {
     let WorkContext { ui, host, store, .. } = work;
-    let plan = run::shield(host, store)?;
+    let plan = run::shield(host, store, work.shield.as_deref())?;
     let place = ShieldPlacement::new(host, &plan);
     let requested = request.policy;
     let cpus = match (request.cpus, requested) {

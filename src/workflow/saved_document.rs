@@ -147,7 +147,7 @@ const KINDS: &[DocumentKind] = &[
     },
     DocumentKind {
         command: "status --json",
-        keys: &["shield", "isolated", "nohz_full"],
+        keys: &["shields", "isolated", "nohz_full"],
         schemas: &[(&[], run::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Status),
     },
@@ -459,10 +459,10 @@ mod tests {
         let (rounds, remains, lacks) = (vec![round], Vec::new(), Vec::new());
         let fixed =
             FixReport { schema: fix_report::SCHEMA, rounds, end: FixEnd::Holds, remains, lacks };
-        let (shield, isolated, nohz_full, swept) = (None, None, None, 0);
+        let (shields, isolated, nohz_full, swept) = (Vec::new(), None, None, 0);
         let state = run::ShieldState::NoShield.into();
         let status =
-            ShieldStatus { schema: run::SCHEMA, state, shield, isolated, nohz_full, swept };
+            ShieldStatus { schema: run::SCHEMA, state, shields, isolated, nohz_full, swept };
         vec![
             json!(machine()),
             json!(plan),

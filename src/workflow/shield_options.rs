@@ -38,7 +38,7 @@ pub struct ShieldOptions {
     pub off: Vec<String>,
     /// The policy file; the default one if `None`.
     pub policy: Option<String>,
-    /// The name of the shield in the policy file.
+    /// The name of the shield, in the policy file if there is one.
     pub shield: Option<String>,
 }
 
@@ -137,11 +137,7 @@ impl ShieldOptions {
     fn resolve_policy(&self, host: &Host, present: &CpuSet) -> Result<RequestWithLimits, Failure> {
         let file = match (&self.policy, &self.shield) {
             (Some(file), _) => file.as_str(),
-            (None, Some(_)) if !host.exists(DEFAULT_PATH) => {
-                let message =
-                    format!("--shield needs a policy file, and {DEFAULT_PATH} does not exist");
-                return Err(Failure::usage(message).hint("name the policy: --policy FILE"));
-            }
+            (None, Some(name)) if !host.exists(DEFAULT_PATH) => return Ok(request_named(name)),
             (None, Some(_)) => DEFAULT_PATH,
             // Options that select CPUs replace the default policy.
             (None, None) if self.cpus.is_some() || self.has_choice() => {
@@ -155,6 +151,12 @@ impl ShieldOptions {
             None => host.read(file)?,
         };
         let policy = read_policy(&text, file)?;
+        if let (None, Some(name)) = (&self.policy, &self.shield)
+            && !policy.shield.contains_key(name)
+            && (self.cpus.is_some() || self.has_choice())
+        {
+            return Ok(request_named(name));
+        }
         let (name, shield) = policy
             .shield(self.shield.as_deref(), file)
             .map_err(|error| Failure::usage(error.to_string()))?;
@@ -173,6 +175,12 @@ impl ShieldOptions {
         request.parameters = shield.boot_parameters(&text, file);
         Ok(RequestWithLimits { request, limits: shield.limits.of_verify() })
     }
+}
+
+/// The request for a shield that no policy describes.
+fn request_named(name: &str) -> RequestWithLimits {
+    let request = ShieldRequest { name: name.to_owned(), ..ShieldRequest::default() };
+    RequestWithLimits { request, ..RequestWithLimits::default() }
 }
 
 /// The names that `--on` and `--off` accept: tunables and boot parameters.
@@ -341,11 +349,15 @@ mod tests {
     }
 
     #[test]
-    fn a_shield_name_without_a_policy_is_a_usage_error() {
-        let options = ShieldOptions { shield: text("rt"), ..options() };
+    fn a_shield_gets_a_name_without_a_policy() {
+        let given = ShieldOptions { shield: text("b"), ..options() };
         let host = Host::recorded(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-        let failure = options.resolve(&host, &Machine::default(), EffectTime::Runtime).unwrap_err();
-        assert_eq!(failure.kind, crate::failure::FailureKind::Usage);
-        assert_eq!(failure.hints, ["name the policy: --policy FILE"]);
+        let named = given.resolve(&host, &Machine::default(), EffectTime::Runtime).unwrap();
+        assert_eq!(named.request, ShieldRequest { name: "b".to_owned(), ..Default::default() });
+        // With a policy, only options that select CPUs show that no shield of it is meant.
+        let error = resolve("typo", POLICY, &given).unwrap_err().to_string();
+        assert!(error.contains("there is no shield \"b\"; expected one of: rt"), "{error}");
+        let chosen = ShieldOptions { cpus: text("5"), ..given };
+        assert_eq!(resolve("new", POLICY, &chosen).unwrap().request.name, "b");
     }
 }

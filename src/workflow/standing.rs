@@ -7,21 +7,21 @@ use crate::apply::{self, JournalLoadError, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
 use crate::latency;
 use crate::run::{self, RunError, ShieldStatus};
-use cpushield_linux::{Host, Store};
+use cpushield_linux::{CpuSet, Host, Store};
 use std::time::Duration;
 
-/// Checks that the active shield, whole or incomplete, has this name.
+/// Checks that a shield of this name, whole or incomplete, is live.
 ///
 /// # Errors
-/// It has another name, there is none, or the journal cannot be read.
+/// None is, or the journal cannot be read.
 pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
-    let active = apply::active(host, store)?.ok_or(RunError::NoShield)?.shield.name;
-    if *name == active {
-        return Ok(());
+    let plans = apply::live_plans(host, store)?;
+    let names: Vec<String> = plans.into_iter().map(|plan| plan.shield.name).collect();
+    match names.iter().any(|live| live == name) {
+        true => Ok(()),
+        false if names.is_empty() => Err(RunError::NoShield.into()),
+        false => Err(RunError::NoSuchShield { name: name.to_owned(), names }.into()),
     }
-    Err(Failure::machine(format!("the active shield is named {active:?}, not {name:?}"))
-        .hint(format!("give its name: --shield {active}"))
-        .hint("or omit --shield"))
 }
 
 /// How long to wait for another process that is changing the shield.
@@ -33,13 +33,12 @@ const STEP: Duration = Duration::from_millis(100);
 /// # Errors
 /// There is a shield, or the journal cannot be read.
 pub fn refuse_active(host: &Host, store: &Store, hint: &str) -> Result<(), Failure> {
-    match run::active(host, store)? {
-        None => Ok(()),
-        Some(plan) => {
-            let message = format!("CPU {} is already shielded", plan.shield.cpus);
-            Err(Failure::machine(message).hint(hint))
-        }
+    let plans = run::live(host, store)?;
+    if plans.is_empty() {
+        return Ok(());
     }
+    let cpus = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));
+    Err(Failure::machine(format!("CPU {cpus} is already shielded")).hint(hint))
 }
 
 /// Waits, for a minute at most, until no other process is changing the shield. Returns the shield
@@ -69,8 +68,8 @@ pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Fail
         ShieldPresence::Whole(journal) | ShieldPresence::Part(Some(journal), _) => journal,
         ShieldPresence::Absent | ShieldPresence::Part(None, _) => return Ok(()),
     };
-    if names.contains(&journal.header.plan.shield.name.as_str()) {
-        apply::undo(host, store)?;
+    for name in journal.shield_names().iter().filter(|name| names.contains(&name.as_str())) {
+        apply::undo(host, store, Some(name))?;
     }
     Ok(())
 }
@@ -83,5 +82,5 @@ pub fn read_status(work: &WorkContext<'_>) -> Result<ShieldStatus, Failure> {
     if let Some(note) = latency::restore_tracer_settings(&work.host, &work.store) {
         work.ui.status(&note);
     }
-    Ok(run::status(&work.host, &work.store)?)
+    Ok(run::status(&work.host, &work.store, work.shield.as_deref())?)
 }

@@ -1,4 +1,4 @@
-//! Takes the shield down, with everything that cpushield left in it.
+//! Takes shields down, with everything that cpushield left in them.
 
 use super::WorkContext;
 use crate::apply::{self, UndoError, UndoneShield, undo};
@@ -15,7 +15,30 @@ pub enum UnrestoredChanges {
     Forget,
 }
 
-/// Takes the shield down, releases the programs in it, and removes leftover traces.
+/// Takes all shields down, the last one first. Stops at one that cannot be restored completely.
+///
+/// # Errors
+/// The journal cannot be used.
+pub fn take_all_down(
+    work: &WorkContext<'_>,
+    unrestored: UnrestoredChanges,
+) -> Result<Vec<UndoneShield>, Failure> {
+    let mut undone = Vec::new();
+    while let Some(name) = apply::next_to_undo(&work.host, &work.store)? {
+        undone.push(take_down_named(work, Some(&name), unrestored)?);
+        if undone.last().is_some_and(|undone| !undone.is_complete()) {
+            break;
+        }
+    }
+    if undone.is_empty() {
+        // There may be a journal of another boot.
+        undone.push(take_down_named(work, None, unrestored)?);
+    }
+    Ok(undone)
+}
+
+/// Takes the shield down that the command is about, releases the programs in it, and removes
+/// leftover traces.
 ///
 /// # Errors
 /// The journal cannot be used.
@@ -23,13 +46,21 @@ pub fn take_down(
     work: &WorkContext<'_>,
     unrestored: UnrestoredChanges,
 ) -> Result<UndoneShield, Failure> {
+    take_down_named(work, work.shield.as_deref(), unrestored)
+}
+
+fn take_down_named(
+    work: &WorkContext<'_>,
+    name: Option<&str>,
+    unrestored: UnrestoredChanges,
+) -> Result<UndoneShield, Failure> {
     let WorkContext { host, store, .. } = work;
     let _hurry = sched::boost_priority();
     let tracer_note = latency::restore_tracer_settings(host, store);
     let swept = tracefs::remove_stale_instances(host);
-    let programs = run::programs_in_shield(host, store);
-    let released = run::release(host, store);
-    let mut undone = match undo(host, store) {
+    let programs = run::programs_in_shield(host, store, name);
+    let released = run::release(host, store, name);
+    let mut undone = match undo(host, store, name) {
         Err(UndoError::Journal { .. }) if unrestored == UnrestoredChanges::Forget => {
             UndoneShield { journal: apply::forget(store)?, ..UndoneShield::nothing() }
         }

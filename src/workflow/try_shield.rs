@@ -129,7 +129,7 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     // The remedies for a leak depend on the settings that are in force now.
     let under = survey_under_shield(host, machine, plan);
     // Take the shield down first, even if the watch failed.
-    let undone = apply::undo(host, store)?;
+    let undone = apply::undo(host, store, Some(&plan.shield.name))?;
     let (restored, left) = summarize_undo(&undone);
     let price = price.transpose();
     if (shielded.is_err() || price.is_err()) && !left.is_empty() {

@@ -307,7 +307,7 @@ pub fn read_limits(
 
 /// Finds the CPUs to watch, and checks that the program can be started.
 fn find_target(work: &WorkContext<'_>, request: &WatchRequest) -> Result<WatchTarget, Failure> {
-    let target = WatchTarget::find(&work.host, &work.store, request.cpus.as_ref(), "verify")?;
+    let target = WatchTarget::find(work, request.cpus.as_ref(), "verify")?;
     let WatchedProgram::Started(command) = &request.program else { return Ok(target) };
     if target.own_shield().is_none() {
         return Err(Failure::machine(

@@ -1,10 +1,11 @@
 //! The CPUs that a command watches: those named by `--cpus`, or those of the active shield.
 
+use super::WorkContext;
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::{Plan, PlanRefusal};
 use crate::run::{self, RunError, ShieldPlacement};
-use cpushield_linux::{CpuSet, Host, Store};
+use cpushield_linux::{CpuSet, Host};
 
 /// The CPUs to watch, and their shield.
 #[derive(Debug)]
@@ -23,12 +24,12 @@ impl WatchTarget {
     /// # Errors
     /// The CPUs are unknown, or only some of them are shielded.
     pub fn find(
-        host: &Host,
-        store: &Store,
+        work: &WorkContext<'_>,
         cpus: Option<&CpuSet>,
         command: &str,
     ) -> Result<WatchTarget, Failure> {
-        let active = match active_shield(host, store) {
+        let host = &work.host;
+        let active = match active_shield(work, cpus) {
             // The CPUs are named, and an incomplete or damaged shield protects none of them.
             Err(_) if cpus.is_some() => ActiveShield::Denied,
             shield => shield?,
@@ -97,9 +98,18 @@ impl ActiveShield {
     }
 }
 
-/// Finds the active shield. A normal user cannot read the journal, but can watch CPUs by number.
-pub fn active_shield(host: &Host, store: &Store) -> Result<ActiveShield, Failure> {
-    match run::active(host, store) {
+/// Finds the live shield that the command is about: the named one, the one with the given CPUs, or
+/// the only one. A normal user cannot read the journal, but can watch CPUs by number.
+pub fn active_shield(
+    work: &WorkContext<'_>,
+    cpus: Option<&CpuSet>,
+) -> Result<ActiveShield, Failure> {
+    let active = match (&work.shield, cpus) {
+        (None, Some(cpus)) => run::live(&work.host, &work.store)
+            .map(|plans| plans.into_iter().find(|plan| plan.shield.cpus.intersects(cpus))),
+        _ => work.active(),
+    };
+    match active {
         Ok(Some(plan)) => Ok(ActiveShield::Plan(Box::new(plan))),
         Ok(None) => Ok(ActiveShield::Absent),
         Err(RunError::Journal(apply::JournalLoadError::Access(error)))

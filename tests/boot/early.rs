@@ -14,7 +14,8 @@ use std::process::Command;
 
 fn make_start_command(program: &str) -> StartCommand {
     let words = ["apply", "--cpus", "3", "--near", "it's $HOME"].map(str::to_owned).to_vec();
-    StartCommand { program: program.to_owned(), state: "/var/lib/cpushield".to_owned(), words }
+    let (state, shield) = ("/var/lib/cpushield".to_owned(), "cpushield".to_owned());
+    StartCommand { program: program.to_owned(), state, words, shield }
 }
 
 /// Simulates Debian's `update-rc.d`, which makes and removes links below `/etc/rcS.d`, and
@@ -113,7 +114,7 @@ fn enabling_a_shield_changes_nothing_of_the_running_system() {
                 assert_eq!(before.get(&path), Some(&file), "{}", path.display());
             }
         }
-        assert_eq!(apply::active(&host, &machine.store()).unwrap(), None);
+        assert_eq!(apply::live_plans(&host, &machine.store()).unwrap(), []);
     }
 }
 
@@ -126,7 +127,7 @@ fn undo_and_boot_undo_keep_the_enabled_shield() {
             early::install(&host, &machine.store(), &make_start_command("/usr/bin/cpushield"))
                 .unwrap();
         let enabled = machine.files();
-        assert_eq!(apply::undo(&host, &machine.store()).unwrap().shield, None);
+        assert_eq!(apply::undo(&host, &machine.store(), None).unwrap().shield, None);
         assert_eq!(write::undo(&host, &machine.store()).unwrap(), None);
         assert_eq!(enabled, machine.files());
         assert_eq!(early::installed(&machine.store()).unwrap(), Some(put));
@@ -202,7 +203,8 @@ fn run_script(file: &InitFile, command: &str, name: &str) -> (Option<i32>, Strin
 
 const STARTED: &str = "--quiet --state /var/lib/cpushield apply --cpus 3 --near it's $HOME \
                        --unless-active\n";
-const STOPPED: &str = "--quiet --state /var/lib/cpushield undo --unless-shutdown\n";
+const STOPPED: &str =
+    "--quiet --state /var/lib/cpushield undo --unless-shutdown --shield cpushield\n";
 const BANNED: &str = "__irqbalance --quiet --state /var/lib/cpushield\n";
 
 /// The shell runs the scripts, and `echo` prints the words that it receives.

@@ -79,7 +79,12 @@ fn real_init_programs_start_the_script_at_boot() {
         std::fs::set_permissions(&program, mode).unwrap();
         let words = ["apply", "--cpus", "3", "it's $HOME"].map(str::to_owned).to_vec();
         let state = "/var/lib/cpushield".to_owned();
-        let call = StartCommand { program: "/usr/sbin/stub".to_owned(), state, words };
+        let call = StartCommand {
+            program: "/usr/sbin/stub".to_owned(),
+            state,
+            words,
+            shield: "cpushield".to_owned(),
+        };
         let store = Store::new(&root.join("var/lib/cpushield"));
         let installed = early::install(&run_programs_in(&root), &store, &call).unwrap();
         assert_eq!(installed.init, init);

@@ -39,8 +39,8 @@ fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
         bench.apply(&bench.host(), plan).unwrap();
         let place = ShieldPlacement::new(&bench.host(), plan);
         then(&bench, &place, tid);
-        run::release(&bench.host(), &bench.store()).unwrap();
-        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+        run::release(&bench.host(), &bench.store(), None).unwrap();
+        let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         assert!(undone.is_complete(), "{when}: {undone:#?}");
         assert_eq!(undone.asked_tasks, [], "{when}");
         assert_eq!(undone.drifted_tasks, [], "{when}");
@@ -55,7 +55,8 @@ fn an_added_task_is_listed_before_it_runs_in_the_shield() {
         bench.apply(&bench.host(), &plan).unwrap();
         let place = ShieldPlacement::new(&bench.host(), &plan);
         let listed = |bench: &Bench| -> Vec<(usize, ThreadRole)> {
-            let shield = run::status(&bench.host(), &bench.store()).unwrap().shield.unwrap();
+            let shield =
+                run::status(&bench.host(), &bench.store(), None).unwrap().shields.remove(0);
             let on = shield.cpus.iter().flat_map(|on| {
                 let added = on.threads.iter().filter(|thread| thread.task.id.tid == 100);
                 added.map(|thread| (on.cpu, thread.role))
@@ -91,7 +92,7 @@ fn a_task_that_pins_itself_after_its_release_stays_pinned() {
     add_and_remove(&bench, &ShieldPlacement::new(&bench.host(), &plan), 100);
     let rest: CpuSet = "0-2".parse().unwrap();
     bench.host().set_affinity(100, &rest).unwrap();
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(undone.asked_tasks.iter().map(|id| id.tid).collect::<Vec<_>>(), [100]);
     assert_eq!(bench.host().affinity(100).unwrap(), rest);
 }

@@ -57,7 +57,7 @@ fn narrow(mut change: Change) -> Change {
 }
 
 fn amend(bench: &Bench, host: &Host) -> Result<AmendedShield, AmendError> {
-    apply::amend(host, &bench.store(), &mend())
+    apply::amend(host, &bench.store(), "cpushield", &mend())
 }
 
 /// A shielded machine whose shield another process has changed.
@@ -70,7 +70,7 @@ fn meddled(tree: &Tree, plan: &Plan) -> (Bench, Tree) {
 }
 
 fn undo(bench: &Bench, when: &str) -> UndoneShield {
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{when}: {undone:#?}");
     let drifted: Vec<_> =
         undone.steps.iter().filter(|s| matches!(s.fate, ChangeFate::Drifted { .. })).collect();
@@ -145,16 +145,16 @@ fn undo_restores_every_byte_whichever_write_of_an_amendment_is_refused() {
 fn killed(name: &str, tree: &Tree, plan: &Plan, steps: &[Step]) -> (bool, bool) {
     let (bench, _) = meddled(tree, plan);
     let host = bench.host();
-    apply::amend(&host, &bench.store(), steps).unwrap();
+    apply::amend(&host, &bench.store(), "cpushield", steps).unwrap();
     let (mut went_on, mut refused) = (false, false);
     for at in 0..host.writes() {
         let when = format!("{name}: killed at write {at} of {} steps", steps.len());
         let (bench, before) = meddled(tree, plan);
         let host = bench.host().failing(InjectedFault::Stop { at });
-        let killed = apply::amend(&host, &bench.store(), steps).unwrap_err();
+        let killed = apply::amend(&host, &bench.store(), "cpushield", steps).unwrap_err();
         assert!(matches!(killed, AmendError::Killed), "{when}: {killed}");
         if at % 2 == 0 {
-            match apply::amend(&bench.host(), &bench.store(), steps) {
+            match apply::amend(&bench.host(), &bench.store(), "cpushield", steps) {
                 Ok(_) => went_on = true,
                 Err(AmendError::Unfinished) => refused = true,
                 Err(error) => panic!("{when}: {error}"),
@@ -213,13 +213,13 @@ fn only_a_complete_shield_is_amended_and_only_within_the_limits_of_a_plan() {
         write("/proc/sys/vm/stat_interval", "1\n2", ValueComparison::Text),
     ];
     for change in wrong {
-        let answer = apply::amend(&host, &bench.store(), &[step(change, false)]);
+        let answer = apply::amend(&host, &bench.store(), "cpushield", &[step(change, false)]);
         assert!(matches!(answer, Err(AmendError::Step { .. })), "{answer:?}");
     }
     assert_eq!(host.writes(), 0);
     assert_eq!(fs::read(bench.journal()).unwrap(), journal);
     let unfinished =
-        apply::undo(&bench.host().failing(InjectedFault::Stop { at: 3 }), &bench.store());
+        apply::undo(&bench.host().failing(InjectedFault::Stop { at: 3 }), &bench.store(), None);
     unfinished.unwrap_err();
     assert!(matches!(amend(&bench, &host), Err(AmendError::Unfinished)));
     assert_eq!(host.writes(), 0);

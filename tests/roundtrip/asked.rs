@@ -50,7 +50,7 @@ fn after_undo(tree: &Tree) -> (Vec<String>, Vec<i32>) {
     for tid in all {
         assert_eq!(bench.host().affinity(tid).unwrap(), rest, "{tid}");
     }
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     assert_eq!(undone.drifted_tasks, [], "{undone:#?}");
     let masks = all.iter().chain(&[201, 202]);

@@ -78,7 +78,7 @@ fn the_resctrl_group_and_the_queues_are_restored_when_the_cpu_is_online_again() 
         tree
     };
     same(&but_for_tasks(before.clone()), &but_for_tasks(bench.tree()), "the CPU is back");
-    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
     same(&before, &bench.tree(), "undone");
 }
 
@@ -103,12 +103,12 @@ fn unrestored_side_effects_are_reported_and_undo_restores_only_those() {
             )
         )
     );
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(undone.failed().count(), 1, "{undone:#?}");
     // Another process moves an interrupt that was already restored: its change is kept.
     bench.host().write("/proc/irq/24/smp_affinity_list", "1").unwrap();
     fs::write(&errors, kept).unwrap();
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     assert_eq!(bench.host().read_line("/proc/irq/24/smp_affinity_list").unwrap(), "1");
     bench.host().write("/proc/irq/24/smp_affinity_list", "0-3").unwrap();
@@ -124,7 +124,7 @@ fn after_a_kill_before_the_cpu_went_offline_nothing_else_is_written() {
     plan.steps = vec![plan.steps[0].clone(), other, cycle];
     bench.apply(&bench.host().failing(InjectedFault::Stop { at: 0 }), &plan).unwrap_err();
     bench.host().write("/proc/irq/24/smp_affinity_list", "1").unwrap();
-    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
     assert_eq!(bench.host().read_line("/proc/irq/24/smp_affinity_list").unwrap(), "1");
 }
 

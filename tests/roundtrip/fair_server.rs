@@ -45,13 +45,13 @@ fn a_busy_fair_server_is_reported_and_a_kill_at_any_write_loses_nothing() {
         ref others => panic!("{others:?}"),
     }
     assert_eq!(host.read_line(PARTITION).unwrap(), "isolated");
-    apply::undo(&bench.host(), &bench.store()).unwrap();
+    apply::undo(&bench.host(), &bench.store(), None).unwrap();
     same(&before, &bench.tree(), "refused");
     for at in 0..host.writes() {
         let killed =
             bench.apply(&bench.host().failing(InjectedFault::Stop { at }), &plan).unwrap_err();
         assert!(matches!(killed, ApplyError::Killed), "{at}: {killed}");
-        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+        let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         let drifted =
             undone.steps.iter().any(|step| matches!(step.fate, ChangeFate::Drifted { .. }));
         assert!(undone.is_complete() && !drifted, "{at}: {undone:#?}");

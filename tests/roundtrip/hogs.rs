@@ -89,7 +89,7 @@ fn a_step_that_would_wait_for_a_busy_cpu_is_refused_naming_the_task() {
              (chrt -o -p 0 300)"
         );
     }
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "busy CPU");
 }
@@ -103,7 +103,7 @@ fn guarantees_of_thread_time_are_not_disabled_so_nothing_waits_forever() {
     let subjects: Vec<&str> = refused.iter().map(|(subject, _)| *subject).collect();
     assert_eq!(subjects, [RT_RUNTIME, FAIR_SERVER]);
     assert!(refused[0].1.contains("only this setting gives other threads"), "{refused:?}");
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "served CPU");
 }
@@ -127,11 +127,11 @@ fn undo_restores_thread_time_before_settings_that_wait_for_threads() {
     // Killed before its third write: the fair server and throttling have come back by then, and
     // the watchdog, which the plan has after both, has not.
     let host = bench.host().failing(InjectedFault::Stop { at: 2 });
-    apply::undo(&host, &bench.store()).unwrap_err();
+    apply::undo(&host, &bench.store(), None).unwrap_err();
     let line = |path: &str| bench.host().read_line(path).unwrap();
     assert_eq!((line(FAIR_SERVER).as_str(), line(RT_RUNTIME).as_str()), ("50000000", "950000"));
     assert_eq!(line(WATCHDOG), "0-2");
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "undone under a busy task");
 }
@@ -146,7 +146,7 @@ fn steps_that_would_block_are_left_reported_and_completed_by_a_later_undo() {
     set_state(&bench, ") R", ") S");
     bench.apply(&bench.host(), &plan(steps())).unwrap();
     set_state(&bench, ") S", ") R");
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     let failed: Vec<_> = undone.failed().map(|step| step.subject.as_str()).collect();
     assert_eq!(failed, [WATCHDOG]);
     for step in undone.failed() {
@@ -154,7 +154,7 @@ fn steps_that_would_block_are_left_reported_and_completed_by_a_later_undo() {
         assert!(reason.contains("busy with spin (300, SCHED_FIFO 50)"), "{reason}");
     }
     set_state(&bench, ") R", ") S");
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     set_state(&bench, ") S", ") R");
     same(&before, &bench.tree(), "completed later");
@@ -171,7 +171,7 @@ fn nothing_starts_while_rcu_cannot_complete() {
     };
     bench.apply(&bench.host(), &plan(vec![above])).unwrap();
     let host = bench.host();
-    match apply::undo(&host, &bench.store()).unwrap_err() {
+    match apply::undo(&host, &bench.store(), None).unwrap_err() {
         UndoError::Hog(hog) => {
             assert!(hog.why.contains("rcuc/3 (SCHED_FIFO 60) is not above it"), "{}", hog.why);
             assert!(hog.hint.contains("chrt -f -p 61 16"), "{}", hog.hint);
@@ -181,7 +181,7 @@ fn nothing_starts_while_rcu_cannot_complete() {
     assert_eq!(host.writes(), 0);
     assert!(bench.journal().exists());
     bench.host().set_scheduling(rcu.tid, SchedPolicy::Fifo { priority: 61 }).unwrap();
-    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
     bench.host().set_scheduling(rcu.tid, SchedPolicy::Fifo { priority: 1 }).unwrap();
     let host = bench.host();
     let error = bench.apply(&host, &plan(steps())).unwrap_err();
@@ -199,7 +199,7 @@ fn without_a_cgroup_the_programs_of_a_shield_are_those_started_on_its_cpus_since
         task.put(&mut tree);
         bench.add(&tree);
     }
-    let released = run::release(&bench.host(), &bench.store()).unwrap();
+    let released = run::release(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(released.disarmed, ["since (301, SCHED_FIFO 50)"]);
     let policies = [SPIN, 301, 302].map(|tid| bench.host().scheduling(tid).unwrap().rt_priority());
     assert_eq!(policies, [50, 0, 50]);
@@ -229,7 +229,7 @@ fn a_program_that_ends_meanwhile_does_not_prevent_releasing_others() {
     answers(&bench, "set-scheduling\t/proc/301\tESRCH");
     answers(&bench, "set-scheduling\t/proc/302\tEPERM");
     answers(&bench, "set-affinity\t/proc/100\tESRCH");
-    let released = run::release(&bench.host(), &bench.store()).unwrap();
+    let released = run::release(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(released.disarmed, ["third (303, SCHED_FIFO 50)"]);
     assert_eq!(released.back.iter().map(|moved| moved.tid).collect::<Vec<_>>(), [202]);
     let why = "stubborn (302) keeps SCHED_FIFO 50: EPERM: Operation not permitted";

@@ -19,7 +19,7 @@ fn a_truncated_journal_is_refused_before_its_begin_line_and_undone_after_it() {
     for len in (0..opening).chain((opening..full.len()).step_by(17)) {
         fs::write(bench.journal(), &full[..len]).unwrap();
         let host = bench.host();
-        let answer = apply::undo(&host, &bench.store());
+        let answer = apply::undo(&host, &bench.store(), None);
         if len < opening {
             let error = answer.unwrap_err();
             assert!(matches!(error, UndoError::Journal { .. }), "{len} bytes: {error}");
@@ -60,7 +60,7 @@ fn a_file_that_is_not_a_journal_never_causes_a_write() {
     ] {
         fs::write(bench.journal(), &foreign).unwrap();
         let host = bench.host();
-        let undone = apply::undo(&host, &bench.store()).unwrap_err();
+        let undone = apply::undo(&host, &bench.store(), None).unwrap_err();
         assert!(matches!(undone, UndoError::Journal { .. }), "{undone}");
         let applied = bench.apply(&host, &plan).unwrap_err();
         assert!(matches!(applied, ApplyError::Journal { .. }), "{applied}");
@@ -92,7 +92,7 @@ fn after_a_reboot_nothing_is_written_and_any_journal_is_archived() {
             let when = format!("{name}: {} bytes, {:?} at the end", left.len(), &left[end..]);
             fs::write(bench.journal(), &left).unwrap();
             let host = booted.host();
-            let undone = apply::undo(&host, &bench.store()).unwrap();
+            let undone = apply::undo(&host, &bench.store(), None).unwrap();
             assert!(undone.other_boot && undone.is_complete(), "{when}");
             assert_eq!(undone.steps.is_empty(), !steps, "{when}");
             assert_eq!(undone.notes.is_empty(), steps, "{when}: {:?}", undone.notes);
@@ -103,7 +103,10 @@ fn after_a_reboot_nothing_is_written_and_any_journal_is_archived() {
             fs::write(bench.journal(), &left).unwrap();
             let applied = apply::apply(&booted.host(), &bench.store(), &plan, &mut |_| {}).unwrap();
             assert!(applied.notes.iter().any(|note| note.contains("booted")), "{when}");
-            assert!(apply::undo(&booted.host(), &bench.store()).unwrap().is_complete(), "{when}");
+            assert!(
+                apply::undo(&booted.host(), &bench.store(), None).unwrap().is_complete(),
+                "{when}"
+            );
         }
     }
 }
@@ -132,7 +135,7 @@ fn an_unreadable_journal_can_be_discarded_and_is_archived() {
     let fresh = Bench::of(&tree);
     for _ in 0..12 {
         apply::apply(&fresh.host(), &bench.store(), &plan, &mut |_| {}).unwrap();
-        assert!(apply::undo(&fresh.host(), &bench.store()).unwrap().is_complete());
+        assert!(apply::undo(&fresh.host(), &bench.store(), None).unwrap().is_complete());
     }
     assert_eq!(fs::read_to_string(kept).unwrap(), "not ours");
     let names = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name());
@@ -181,7 +184,7 @@ fn a_full_disk_does_not_prevent_undo() {
             let before = bench.tree();
             bench.apply(&bench.host(), &plan).unwrap();
             let full = bench.store().with_room_for(room);
-            let undone = apply::undo(&bench.host(), &full).unwrap();
+            let undone = apply::undo(&bench.host(), &full, None).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
             same(&before, &bench.tree(), &when);
             assert!(!bench.journal().exists(), "{when}");

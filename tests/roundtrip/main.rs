@@ -9,6 +9,7 @@ mod cycle;
 mod fair_server;
 mod hogs;
 mod journals;
+mod many_shields;
 mod standing;
 mod status;
 mod stopped;
@@ -32,7 +33,7 @@ fn writes(tree: &Tree, plan: &Plan) -> (usize, usize) {
     let host = bench.host();
     bench.apply(&host, plan).unwrap();
     let undoing = bench.host();
-    apply::undo(&undoing, &bench.store()).unwrap();
+    apply::undo(&undoing, &bench.store(), None).unwrap();
     (host.writes(), undoing.writes())
 }
 
@@ -48,10 +49,10 @@ fn apply_then_undo_restores_every_byte() {
         let refused = bench.apply(&second, &plan).unwrap_err();
         assert!(matches!(refused, ApplyError::Active { .. }), "{name}: {refused}");
         assert_eq!(second.writes(), 0, "{name}");
-        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+        let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         assert!(undone.is_complete(), "{name}: {undone:#?}");
         same(&before, &bench.tree(), name);
-        let nothing = apply::undo(&bench.host(), &bench.store()).unwrap();
+        let nothing = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         assert_eq!(nothing, apply::UndoneShield::nothing(), "{name}");
     }
 }
@@ -67,7 +68,7 @@ fn undo_restores_every_byte_whichever_write_is_refused() {
             let host = bench.host().failing(InjectedFault::Refuse { at, errno: 22 });
             match bench.apply(&host, &plan) {
                 Ok(_) => {
-                    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+                    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
                     assert!(undone.is_complete(), "{when}: {undone:#?}");
                 }
                 Err(ApplyError::Failed { undone, .. }) => {
@@ -93,7 +94,7 @@ fn undo_restores_every_byte_after_a_kill_before_any_write_of_apply() {
             let host = bench.host().failing(InjectedFault::Stop { at });
             let killed = bench.apply(&host, &plan).unwrap_err();
             assert!(matches!(killed, ApplyError::Killed), "{when}: {killed}");
-            let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+            let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
             let drifted = undone.steps.iter().any(|s| matches!(s.fate, ChangeFate::Drifted { .. }));
             assert!(!drifted, "{when}: {undone:#?}");
@@ -112,9 +113,9 @@ fn the_next_undo_completes_an_undo_killed_before_any_write() {
             let before = bench.tree();
             bench.apply(&bench.host(), &plan).unwrap();
             let host = bench.host().failing(InjectedFault::Stop { at });
-            let killed = apply::undo(&host, &bench.store()).unwrap_err();
+            let killed = apply::undo(&host, &bench.store(), None).unwrap_err();
             assert!(matches!(killed, UndoError::Killed), "{when}: {killed}");
-            let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+            let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
             same(&before, &bench.tree(), &when);
         }
@@ -151,7 +152,7 @@ fn recorded_machines_are_unchanged_after_apply_and_undo_disturbed_or_not() {
             bench.apply(&host, &plan).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         assert_ne!(before, bench.tree(), "{name}");
-        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+        let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         assert!(undone.is_complete(), "{name}: {undone:#?}");
         same(&before, &bench.tree(), &name);
         let count = host.writes();
@@ -159,9 +160,12 @@ fn recorded_machines_are_unchanged_after_apply_and_undo_disturbed_or_not() {
             for fault in [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }] {
                 let when = format!("{name}: {fault:?}");
                 let _ = bench.apply(&bench.host().failing(fault), &plan);
-                let _ =
-                    apply::undo(&bench.host().failing(InjectedFault::Stop { at }), &bench.store());
-                let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+                let _ = apply::undo(
+                    &bench.host().failing(InjectedFault::Stop { at }),
+                    &bench.store(),
+                    None,
+                );
+                let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
                 assert!(undone.is_complete(), "{when}: {undone:#?}");
                 same(&before, &bench.tree(), &when);
             }
@@ -188,7 +192,7 @@ fn a_foreign_change_is_left_alone_and_reported() {
     user.set_affinity(200, &CpuSet::single(1)).unwrap();
     user.set_affinity(100, &CpuSet::single(3)).unwrap();
     let now = bench.tree();
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     assert_eq!(undone.drifted_tasks.iter().map(|id| id.tid).collect::<Vec<_>>(), [200]);
     let drifted = undone.steps.iter().filter(|s| matches!(s.fate, ChangeFate::Drifted { .. }));
@@ -242,13 +246,13 @@ fn a_foreign_change_between_two_undos_is_kept() {
                 let bench = Bench::of(&tree);
                 let mut before = bench.tree();
                 bench.apply(&bench.host(), &plan).unwrap();
-                let first = apply::undo(&bench.host().failing(fault), &bench.store());
+                let first = apply::undo(&bench.host().failing(fault), &bench.store(), None);
                 if first.is_ok_and(|undone| undone.is_complete()) {
                     continue;
                 }
                 again += 1;
                 change_between(&bench, &mut before);
-                let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+                let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
                 assert!(undone.is_complete(), "{when}: {undone:#?}");
                 same(&before, &bench.tree(), &when);
             }

@@ -39,7 +39,7 @@ fn a_shield_an_incomplete_shield_and_a_running_process_are_each_refused_with_a_r
     bench.apply(&stopped, &v2_plan()).unwrap_err();
     let why = refused(&bench).expect("a part is there");
     assert!(why.contains("an apply was interrupted"), "{why}");
-    cpushield::apply::undo(&bench.host(), &bench.store()).unwrap();
+    cpushield::apply::undo(&bench.host(), &bench.store(), None).unwrap();
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     assert_eq!(refused(&bench).as_deref(), Some("CPU 3 is already shielded"));
 }

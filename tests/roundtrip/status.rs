@@ -10,7 +10,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 fn state(bench: &Bench) -> ShieldState {
-    run::status(&bench.host(), &bench.store()).unwrap().state.state
+    run::status(&bench.host(), &bench.store(), None).unwrap().state.state
 }
 
 /// The program on this machine.
@@ -39,7 +39,7 @@ fn a_shield_is_active_only_when_its_journal_is_complete() {
         for end in ends.chain([0, 17, begin + 5, applied + 9]) {
             fs::write(bench.journal(), &whole[..end]).unwrap();
             let when = format!("{name}: {end} bytes");
-            let shield = run::shield(&bench.host(), &bench.store());
+            let shield = run::shield(&bench.host(), &bench.store(), None);
             match state(&bench) {
                 ShieldState::InForce => {
                     assert_eq!(end, whole.len(), "{when}");
@@ -163,7 +163,7 @@ fn a_thread_that_follows_its_interrupt_has_not_drifted() {
     assert_eq!(state(&bench), ShieldState::InForce);
     bench.host().set_affinity(300, &CpuSet::single(1)).unwrap();
     assert_eq!(state(&bench), ShieldState::Drifted { settings: 1, foreign: 0 });
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete() && undone.drifted_tasks.is_empty(), "{undone:#?}");
     assert_eq!(bench.host().affinity(300).unwrap().to_string(), "0-3");
 }

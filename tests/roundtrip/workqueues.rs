@@ -54,7 +54,7 @@ fn requested_affinities_are_restored_and_the_foreign_cpu_is_left_alone() {
     let plan = with_mask(partition_and_mask(), "3");
     bench.apply(&bench.host(), &plan).unwrap();
     assert_eq!((line(UNBOUND).as_str(), line(REQUESTED).as_str()), ("3", "f"));
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     let of_mask = undone.steps.iter().filter(|step| step.subject == UNBOUND);
     let drifted = of_mask.filter(|step| matches!(step.fate, ChangeFate::Drifted { .. }));
@@ -80,7 +80,7 @@ fn a_mask_that_cannot_be_restored_next_to_a_foreign_partition_is_not_written() {
         }
         outcome => panic!("{outcome:?}"),
     }
-    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
     same(&before, &bench.tree(), "refused");
 }
 
@@ -96,7 +96,7 @@ fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities()
     // Its CPU 2 is removed from the effective mask, as in the kernel.
     let place = bench.scratch.0.join("root/sys/devices/virtual/workqueue/cpumask");
     std::fs::write(place, "3\n").unwrap();
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(
         undone.steps.iter().map(|step| &step.fate).collect::<Vec<_>>(),
         [&ChangeFate::Restored]
@@ -123,7 +123,7 @@ fn undone_after_a_kill(isolated: &str) -> Bench {
     ] {
         std::fs::write(bench.scratch.0.join("root").join(&path[1..]), text).unwrap();
     }
-    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     bench
 }

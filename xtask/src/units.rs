@@ -19,6 +19,7 @@ pub fn write(dir: &Path, program: &str) -> io::Result<()> {
         program: program.to_owned(),
         state: "/var/lib/cpushield".to_owned(),
         words: vec!["apply".to_owned()],
+        shield: "cpushield".to_owned(),
     };
     let kinds = [
         (InitSystem::Systemd, "service"),

@@ -1,9 +1,8 @@
 //! Parses an [`ApplyJournal`]: checks what a file must contain before anything may be written
 //! because of it, and tolerates what a crash may have torn.
 
-use super::{ApplyJournal, JournalHeader, JournalLine, SCHEMA};
+use super::{ApplyJournal, JournalHeader, JournalLine, SCHEMA, ShieldJoin};
 use crate::documents::plan::Plan;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The first line of a journal, readable for every version and whatever follows.
@@ -75,20 +74,7 @@ impl ApplyJournal {
     pub fn parse(bytes: &[u8]) -> Result<ApplyJournal, JournalError> {
         let mut lines = RemainingLines { rest: bytes, number: 0 };
         let header = parse_header(&mut lines)?;
-        let mut journal = ApplyJournal {
-            header,
-            intents: Vec::new(),
-            late: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
-            applied: None,
-            amending: BTreeSet::new(),
-            undoing: None,
-            fates: BTreeMap::new(),
-            settled: BTreeSet::new(),
-            affinities: None,
-            whole: 0,
-            dropped: Vec::new(),
-        };
+        let mut journal = ApplyJournal::new(header, Vec::new());
         journal.read_intents(&mut lines)?;
         while let Some(text) = lines.next_whole() {
             if serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok() {
@@ -123,12 +109,23 @@ impl ApplyJournal {
 
     /// Whether an `applied` line is still to come.
     fn is_unfinished(&self) -> bool {
-        self.applied.is_none() || !self.amending.is_empty()
+        self.applied.is_none() || !self.amending.is_empty() || self.joining.is_some()
     }
 
     /// Whether a step may still get an outcome.
-    fn is_open(&self, step: usize) -> bool {
+    pub(in crate::apply) fn is_open(&self, step: usize) -> bool {
         self.applied.is_none() || self.amending.contains(&step)
+    }
+
+    /// Whether the shields may be changed: the first one is applied, and no undo has begun.
+    pub(in crate::apply) fn is_ready(&self) -> bool {
+        self.applied.is_some() && self.undoing.is_none() && self.leaving.is_none()
+    }
+
+    /// Whether a shield has one original for each runtime step, and a name of its own.
+    fn can_join(&self, join: &ShieldJoin) -> bool {
+        let runtime = join.plan.steps.iter().filter(|step| step.is_runtime()).count();
+        runtime == join.originals.len() && self.find_shield(&join.plan.shield.name).is_none()
     }
 
     fn is_known(&self, step: usize) -> bool {
@@ -148,14 +145,24 @@ impl ApplyJournal {
             JournalLine::Applied(complete) if self.undoing.is_none() && self.is_unfinished() => {
                 self.applied = Some(complete.masks);
                 self.amending.clear();
+                self.joining = None;
             }
             JournalLine::Amend(amendment)
-                if self.applied.is_some()
-                    && self.undoing.is_none()
+                if self.is_ready()
                     && amendment.again.iter().all(|step| self.is_known(*step))
-                    && amendment.added.iter().all(|added| added.step.is_runtime()) =>
+                    && amendment.added.iter().all(|added| added.step.is_runtime())
+                    && self.find_shield(&amendment.shield).is_some() =>
             {
                 self.amend(amendment);
+            }
+            JournalLine::Join(join) if self.is_ready() && self.can_join(&join) => self.join(*join),
+            JournalLine::Leave(leave)
+                if self.is_ready()
+                    && self.shields.len() > 1
+                    && self.find_shield(&leave.shield).is_some()
+                    && leave.replaced.iter().all(|it| self.is_known(it.step)) =>
+            {
+                self.leave(leave);
             }
             JournalLine::Undoing(undoing) => {
                 self.undoing = Some(undoing);

@@ -30,6 +30,16 @@ impl ChangeKind for IrqbalanceBan<'_> {
         Ok(PerformedChange::changed(describe_ban(&balancer.socket, &all)))
     }
 
+    fn release(
+        &self,
+        host: &Host,
+        was: &OriginalState,
+        freed: &CpuSet,
+    ) -> Option<Result<PerformedChange>> {
+        let OriginalState::Cpus { cpus: was } = was else { return None };
+        Some(self.ban_without(host, &freed.difference(was)))
+    }
+
     fn revert(
         &self,
         host: &Host,
@@ -57,6 +67,16 @@ impl ChangeKind for IrqbalanceBan<'_> {
         }
         host.ban_from_irqbalance(&balancer, previous_ban(host, was))?;
         Ok(ChangeFate::Restored.into())
+    }
+}
+
+impl IrqbalanceBan<'_> {
+    /// Bans the CPUs, and lifts the ban of others.
+    fn ban_without(&self, host: &Host, freed: &CpuSet) -> Result<PerformedChange> {
+        let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
+        let all = balancer.banned.difference(freed).union(self.cpus);
+        host.ban_from_irqbalance(&balancer, Some(&all))?;
+        Ok(PerformedChange::changed(describe_ban(&balancer.socket, &all)))
     }
 }
 

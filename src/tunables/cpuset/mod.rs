@@ -13,6 +13,9 @@ use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 #[derive(Debug)]
 pub(super) struct Cpuset;
 
+/// The cgroup v1 cpuset of all programs that are in no shield.
+const HOUSEKEEPING: &str = "cpushield_housekeeping";
+
 const PAGE: &str = "\
 A cpuset partition takes CPUs away from every other program: the scheduler places no task there,
 does not balance load there, and refuses with EINVAL a program that requests these CPUs. Nothing
@@ -187,7 +190,7 @@ fn sets_partition(step: &Step) -> bool {
 /// parent's.
 fn overlapping<'a>(machine: &'a Machine, shield: &Shield) -> Vec<&'a CpusetGroup> {
     let ours = shield.group();
-    let names = [format!("{ours}_housekeeping"), format!("{ours}.slice"), ours];
+    let names = [HOUSEKEEPING.to_owned(), format!("{ours}.slice"), ours];
     let mut groups: Vec<&CpusetGroup> = machine
         .cgroup
         .groups

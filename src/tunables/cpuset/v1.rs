@@ -2,7 +2,7 @@
 
 use super::super::WantedChange;
 use super::super::want::setting;
-use super::{group_of, movable_threads, overlapping};
+use super::{HOUSEKEEPING, group_of, movable_threads, overlapping};
 use crate::change::{Change, ValueComparison};
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
@@ -11,7 +11,7 @@ use cpushield_linux::CpuSet;
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let prefix = &machine.cgroup.prefix;
     let mut wanted = shrink_others(machine, shield);
-    let housekeeping_dir = format!("{mount}/{}_housekeeping", shield.group());
+    let housekeeping_dir = format!("{mount}/{HOUSEKEEPING}");
     let shield_dir = format!("{mount}/{}", shield.group());
     let housekeeping = V1Cpuset {
         dir: &housekeeping_dir,

@@ -1,0 +1,88 @@
+//! A shield joins the journal of others. A step about something that they have changed before keeps
+//! the first original, so that the last undo restores the state before all shields.
+
+use super::document::ApplyError;
+use super::journal::{self, ApplyJournal, ShieldJoin};
+use super::kinds::kind_of;
+use super::load::JOURNAL;
+use super::original::OriginalState;
+use crate::change::Change;
+use crate::documents::plan::{Plan, Shield};
+use cpushield_linux::store::Appender;
+use cpushield_linux::{Error, Host, Store};
+
+/// Checks that a shield can join the live ones.
+///
+/// # Errors
+/// Another change is unfinished, the shield is live already, or it overlaps another one.
+pub(super) fn check(journal: &ApplyJournal, shield: &Shield, path: &str) -> Result<(), ApplyError> {
+    let path = path.to_owned();
+    if let Some(live) = journal.shield(&shield.name) {
+        return Err(ApplyError::Active { shield: Box::new(live), path });
+    }
+    if !journal.is_whole() {
+        let names = journal.shield_names();
+        let unfinished = journal.joining.clone().or_else(|| names.first().cloned());
+        return Err(ApplyError::Unfinished { shield: unfinished.unwrap_or_default() });
+    }
+    let mut live = journal.shields.iter().map(|live| &live.plan.shield);
+    if let Some(other) = live.clone().find(|live| live.cpus.intersects(&shield.cpus)) {
+        return Err(ApplyError::Overlap {
+            cpus: other.cpus.intersection(&shield.cpus),
+            other: other.name.clone(),
+        });
+    }
+    match live.find(|live| live.cpus.intersects(&shield.housekeeping)) {
+        Some(other) => Err(ApplyError::Stale {
+            why: format!("the plan was made before shield {} was applied", other.name),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The original of a slice, with the files that an earlier slice has changed as they were before.
+fn with_first_files(
+    journal: &ApplyJournal,
+    change: &Change,
+    original: OriginalState,
+) -> OriginalState {
+    let OriginalState::Files { files } = &original else { return original };
+    if !matches!(change, Change::Slice { .. }) {
+        return original;
+    }
+    let mut files = files.clone();
+    for intent in &journal.intents {
+        if let Some(Change::Slice { .. }) = journal.step(intent).map(|step| &step.change)
+            && let OriginalState::Files { files: first } = journal.original(intent)
+        {
+            files.extend(first.clone());
+        }
+    }
+    OriginalState::Files { files }
+}
+
+/// Writes the plan and all originals to the journal of the live shields, before the first change.
+pub(super) fn join(
+    host: &Host,
+    store: &Store,
+    mut journal: ApplyJournal,
+    plan: &Plan,
+) -> Result<(ApplyJournal, Appender), Error> {
+    let mut originals = Vec::new();
+    for step in plan.steps.iter().filter(|step| step.is_runtime()) {
+        originals.push(match journal.last_about(&step.change) {
+            Some(known) => journal.original(known).clone(),
+            None => {
+                let original = kind_of(&step.change).read_original(host)?;
+                with_first_files(&journal, &step.change, original)
+            }
+        });
+    }
+    let join = ShieldJoin { plan: plan.clone(), originals };
+    let line = journal::join_line(&join);
+    let mut log = store.append(JOURNAL, journal.whole)?;
+    log.add(&line)?;
+    log.sync()?;
+    journal.join(join);
+    Ok((journal, log))
+}

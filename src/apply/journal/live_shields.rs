@@ -1,0 +1,218 @@
+//! The shields of a journal: the first one is made with it, others join it, and each can leave while
+//! the others stay. Steps of several shields about the same thing keep the first original.
+
+use super::{ApplyJournal, JournalHeader, StepOriginal, TaskMasks};
+use super::{applied_line, join_line, opening_lines, outcome_line};
+use crate::apply::original::OriginalState;
+use crate::apply::step_result::StepDone;
+use crate::change::Change;
+use crate::documents::plan::{Plan, Shield, Step};
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A live shield.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveShield {
+    /// Its plan without steps. They are in the journal's own list.
+    pub plan: Plan,
+    /// The indices of its steps in that list.
+    pub steps: BTreeSet<usize>,
+}
+
+/// A shield that joins others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShieldJoin {
+    /// Its plan.
+    pub plan: Plan,
+    /// The original of each runtime step: before the first step of any shield about the same thing.
+    pub originals: Vec<OriginalState>,
+}
+
+/// A shield that leaves others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShieldLeave {
+    /// Its name.
+    pub shield: String,
+    /// Steps of the other shields about things that it changed too.
+    pub replaced: Vec<ReplacedChange>,
+}
+
+/// A step of a shield that stays, with the change that it has without the one that leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplacedChange {
+    /// The index of the step.
+    pub step: usize,
+    /// Its change.
+    pub change: Change,
+    /// The value before; another value was set by another process.
+    pub before: Option<String>,
+}
+
+impl LiveShield {
+    /// The first shield of a journal, which has all steps.
+    pub(super) fn first(header: &JournalHeader) -> LiveShield {
+        let steps = (0..header.plan.steps.len()).collect();
+        LiveShield { plan: without_steps(&header.plan), steps }
+    }
+}
+
+fn without_steps(plan: &Plan) -> Plan {
+    Plan { steps: Vec::new(), ..plan.clone() }
+}
+
+impl ApplyJournal {
+    /// The live shield of this name.
+    #[must_use]
+    pub fn find_shield(&self, name: &str) -> Option<&LiveShield> {
+        self.shields.iter().find(|live| live.plan.shield.name == name)
+    }
+
+    /// The names of the live shields, in the order in which they were applied.
+    #[must_use]
+    pub fn shield_names(&self) -> Vec<String> {
+        self.shields.iter().map(|live| live.plan.shield.name.clone()).collect()
+    }
+
+    /// The shielded CPUs of all live shields except one.
+    #[must_use]
+    pub fn cpus_of_others(&self, name: &str) -> CpuSet {
+        let others = self.shields.iter().filter(|live| live.plan.shield.name != name);
+        others.fold(CpuSet::new(), |all, live| all.union(&live.plan.shield.cpus))
+    }
+
+    /// The shielded CPUs of all live shields.
+    #[must_use]
+    pub fn shielded_cpus(&self) -> CpuSet {
+        self.shields.iter().fold(CpuSet::new(), |all, live| all.union(&live.plan.shield.cpus))
+    }
+
+    /// A live shield. Its housekeeping CPUs are in no shield.
+    #[must_use]
+    pub fn shield(&self, name: &str) -> Option<Shield> {
+        let shield = self.find_shield(name)?.plan.shield.clone();
+        let housekeeping = shield.housekeeping.difference(&self.cpus_of_others(name));
+        Some(Shield { housekeeping, ..shield })
+    }
+
+    /// The CPUs that are in no shield.
+    #[must_use]
+    pub fn housekeeping(&self) -> CpuSet {
+        let mut shields = self.shields.iter().map(|live| live.plan.shield.housekeeping.clone());
+        let first = shields.next().unwrap_or_default();
+        shields.fold(first, |left, shield| left.intersection(&shield))
+    }
+
+    /// The plan of a live shield with its own steps, and the boot it was applied in.
+    #[must_use]
+    pub fn plan_of(&self, name: &str) -> Option<Plan> {
+        let live = self.find_shield(name)?;
+        let steps = live.steps.iter().filter_map(|step| self.header.plan.steps.get(*step));
+        Some(Plan {
+            boot_id: self.header.boot_id.clone(),
+            shield: self.shield(name)?,
+            steps: steps.cloned().collect(),
+            ..live.plan.clone()
+        })
+    }
+
+    /// The plans of all live shields, as [`ApplyJournal::plan_of`].
+    #[must_use]
+    pub fn plans(&self) -> Vec<Plan> {
+        self.shield_names().iter().filter_map(|name| self.plan_of(name)).collect()
+    }
+
+    /// The last step about the same thing as a change, of a shield other than this one.
+    #[must_use]
+    pub fn last_of_others(&self, name: &str, change: &Change) -> Option<&StepOriginal> {
+        let own = &self.find_shield(name)?.steps;
+        let mut latest = self.intents.iter().rev().filter(|intent| !own.contains(&intent.step));
+        latest
+            .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
+    }
+
+    /// The shields that have a step about the same thing as a change.
+    pub fn shields_about<'a>(&'a self, change: &'a Change) -> impl Iterator<Item = &'a Shield> {
+        let about = |step: &usize| {
+            let step = self.header.plan.steps.get(*step);
+            step.is_some_and(|step| step.change.is_about_same(change))
+        };
+        let shields = self.shields.iter().filter(move |live| live.steps.iter().any(about));
+        shields.map(|live| &live.plan.shield)
+    }
+
+    /// Adds a shield that joins others.
+    pub fn join(&mut self, join: ShieldJoin) {
+        let plan = without_steps(&join.plan);
+        let mut originals = join.originals.into_iter();
+        let mut steps = BTreeSet::new();
+        for step in join.plan.steps {
+            let original = if step.is_runtime() { originals.next() } else { None };
+            steps.insert(self.add_step(step, original));
+        }
+        self.joining = Some(plan.shield.name.clone());
+        self.shields.push(LiveShield { plan, steps });
+    }
+
+    /// Begins the undo of a shield while others stay.
+    pub fn leave(&mut self, leave: ShieldLeave) {
+        for ReplacedChange { step, change, .. } in &leave.replaced {
+            if let Some(step) = self.header.plan.steps.get_mut(*step) {
+                step.change = change.clone();
+            }
+        }
+        self.leaving = Some(leave);
+    }
+
+    /// The journal of the other shields, after the undo of one has ended, as if only they had been
+    /// applied. `masks` are the current affinities.
+    #[must_use]
+    pub fn without_shield(&self, name: &str, masks: &TaskMasks) -> Vec<u8> {
+        let mut others = self.shields.iter().filter(|live| live.plan.shield.name != name);
+        let Some(first) = others.next() else { return Vec::new() };
+        let mut count = 0;
+        let (plan, intents) = self.section(first, &mut count);
+        let header = JournalHeader { plan, ..self.header.clone() };
+        let mut bytes = opening_lines(&header, &intents);
+        bytes.extend(self.results(first, 0));
+        bytes.extend(applied_line(masks));
+        for live in others {
+            let start = count;
+            let (plan, intents) = self.section(live, &mut count);
+            let originals = intents.into_iter().map(|intent| intent.original).collect();
+            bytes.extend(join_line(&ShieldJoin { plan, originals }));
+            bytes.extend(self.results(live, start));
+            bytes.extend(applied_line(masks));
+        }
+        bytes
+    }
+
+    /// The plan of a shield with its steps, and their originals, numbered from `count` on.
+    fn section(&self, live: &LiveShield, count: &mut usize) -> (Plan, Vec<StepOriginal>) {
+        let (mut steps, mut intents): (Vec<Step>, Vec<StepOriginal>) = (Vec::new(), Vec::new());
+        for index in &live.steps {
+            let Some(step) = self.header.plan.steps.get(*index) else { continue };
+            steps.push(step.clone());
+            let known = self.intents.iter().find(|intent| intent.step == *index);
+            if let Some(intent) = known {
+                let original = self.original(intent).clone();
+                intents.push(StepOriginal { step: *count, original });
+            }
+            *count += 1;
+        }
+        (Plan { steps, ..live.plan.clone() }, intents)
+    }
+
+    /// The lines of the results of a shield's steps, numbered from `start` on.
+    fn results(&self, live: &LiveShield, start: usize) -> Vec<u8> {
+        let known = live.steps.iter().filter(|index| self.header.plan.steps.get(**index).is_some());
+        let results = known.enumerate().filter_map(|(n, index)| {
+            let done = self.outcomes.get(index)?;
+            Some(outcome_line(&StepDone { step: start + n, ..done.clone() }))
+        });
+        results.flatten().collect()
+    }
+}

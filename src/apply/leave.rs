@@ -1,0 +1,203 @@
+//! A shield leaves while others stay: what the others need instead of the settings that they share
+//! with it. The value is the one that they would have given to the original.
+
+use super::hogs::RtHogs;
+use super::journal::{ApplyJournal, ReplacedChange, StepOriginal};
+use super::kind::PerformedChange;
+use super::kinds::kind_of;
+use super::original::OriginalState;
+use super::perform::perform;
+use super::step_result::{ChangeFate, StepDone};
+use crate::change::{Change, Outcome, ValueComparison};
+use crate::documents::plan::Shield;
+use cpushield_linux::{CpuSet, Host, Result};
+
+/// A shield that is undone, and the ones that stay.
+#[derive(Debug)]
+pub(super) struct UndoScope {
+    /// The shield. Its housekeeping CPUs are in no shield.
+    pub(super) shield: Shield,
+    /// The other live shields.
+    pub(super) others: Vec<Shield>,
+}
+
+impl UndoScope {
+    /// The scope of an undo; `None` if no live shield has this name.
+    pub(super) fn new(journal: &ApplyJournal, name: &str) -> Option<UndoScope> {
+        let shields = journal.shields.iter().map(|live| &live.plan.shield);
+        let others = shields.filter(|shield| shield.name != name).cloned().collect();
+        Some(UndoScope { shield: journal.shield(name)?, others })
+    }
+
+    /// The shielded CPUs of the shields that stay.
+    pub(super) fn cpus_of_others(&self) -> CpuSet {
+        self.others.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
+    }
+
+    /// `cpus` without those of the shields that stay; `None` if none is left.
+    pub(super) fn keep_off_others(&self, cpus: &CpuSet) -> Option<CpuSet> {
+        let rest = cpus.difference(&self.cpus_of_others());
+        (!rest.is_empty() || cpus.is_empty()).then_some(rest)
+    }
+}
+
+/// Finds the steps of other shields about things that the leaving shield changed too, with the
+/// changes that they need without it.
+pub(super) fn replaced_changes(journal: &ApplyJournal, scope: &UndoScope) -> Vec<ReplacedChange> {
+    let name = &scope.shield.name;
+    let Some(live) = journal.find_shield(name) else { return Vec::new() };
+    let mut replaced: Vec<ReplacedChange> = Vec::new();
+    for step in live.steps.iter().filter_map(|step| journal.header.plan.steps.get(*step)) {
+        let Some(other) = journal.last_of_others(name, &step.change) else { continue };
+        let was_made = journal
+            .outcomes
+            .get(&other.step)
+            .is_some_and(|done| !matches!(done.outcome, Outcome::Refused { .. } | Outcome::Absent));
+        if !was_made || replaced.iter().any(|known| known.step == other.step) {
+            continue;
+        }
+        let Some(change) = change_without(journal, scope, other) else { continue };
+        let last = journal.last_about(&step.change);
+        let last = last.and_then(|last| journal.outcomes.get(&last.step));
+        let before = last.and_then(|done| done.left.clone());
+        replaced.push(ReplacedChange { step: other.step, change, before });
+    }
+    replaced.sort_by_key(|replaced| replaced.step);
+    replaced
+}
+
+/// The change of a step without the leaving shield; `None` if it stays as it is.
+fn change_without(
+    journal: &ApplyJournal,
+    scope: &UndoScope,
+    step: &StepOriginal,
+) -> Option<Change> {
+    let change = &journal.step(step)?.change;
+    let others = journal.shields_about(change).filter(|shield| shield.name != scope.shield.name);
+    let shielded = others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
+    let free = scope.shield.housekeeping.union(&scope.shield.cpus);
+    let original = journal.original(step);
+    let keep_off = |cpus: &CpuSet| {
+        let rest = cpus.difference(&shielded);
+        if rest.is_empty() { free.clone() } else { rest }
+    };
+    match change {
+        Change::Write { path, compare, .. } => {
+            let last = journal.last_about(change).and_then(|last| journal.step(last));
+            let Some(Change::Write { value, .. }) = last.map(|step| &step.change) else {
+                return None;
+            };
+            let value = value_without(path, value, *compare, original, &shielded, scope)?;
+            Some(Change::Write { path: path.clone(), value, compare: *compare })
+        }
+        Change::Affinity { task, comm, cpus } => {
+            let cpus = match original {
+                OriginalState::Cpus { cpus } => keep_off(cpus),
+                _ => cpus.clone(),
+            };
+            Some(Change::Affinity { task: *task, comm: comm.clone(), cpus })
+        }
+        Change::BanFromIrqbalance { .. } => Some(Change::BanFromIrqbalance { cpus: shielded }),
+        Change::MoveTasks { .. } => Some(change.clone()),
+        Change::MakeDir { .. }
+        | Change::Scheduling { .. }
+        | Change::KeepAffinities
+        | Change::Slice { .. }
+        | Change::CycleCpu { .. } => None,
+    }
+}
+
+/// The set of CPUs in a file, which has this value now, without the leaving shield; `None` for a file of another kind.
+fn value_without(
+    path: &str,
+    value: &str,
+    compare: ValueComparison,
+    original: &OriginalState,
+    shielded: &CpuSet,
+    scope: &UndoScope,
+) -> Option<String> {
+    if path.ends_with("mems") {
+        return None;
+    }
+    let now = parse_set(value, compare)?;
+    let before = match original {
+        OriginalState::Text { text } => parse_set(text, compare).filter(|set| !set.is_empty()),
+        _ => None,
+    };
+    let cpus = match before {
+        // The file is in a directory that the shields made: it gets the CPUs that become free.
+        None => now.union(&scope.shield.cpus),
+        Some(before) => {
+            let rest = before.difference(shielded);
+            let emptied = rest.is_empty() && !now.is_empty();
+            if emptied { scope.shield.housekeeping.union(&scope.shield.cpus) } else { rest }
+        }
+    };
+    Some(if compare == ValueComparison::Mask { cpus.to_mask() } else { cpus.to_string() })
+}
+
+fn parse_set(text: &str, compare: ValueComparison) -> Option<CpuSet> {
+    match compare {
+        ValueComparison::Mask => CpuSet::parse_mask(text.trim()).ok(),
+        ValueComparison::List => text.trim().parse().ok(),
+        ValueComparison::Text
+        | ValueComparison::Word
+        | ValueComparison::Member
+        | ValueComparison::Again => None,
+    }
+}
+
+/// What became of a replaced change.
+pub(super) enum ReplacedResult {
+    /// It was made, or the machine had it.
+    Made(StepDone),
+    /// Another process changed the value, so it was left alone.
+    Drifted(ChangeFate),
+    /// It could not be made.
+    Failed(ChangeFate),
+    /// The task or the file is gone.
+    Gone,
+}
+
+/// Makes the changes that a shield needs after another one has left.
+///
+/// # Errors
+/// Only when a test stopped the host.
+pub(super) fn make_replaced(
+    host: &Host,
+    hogs: &mut RtHogs,
+    scope: &UndoScope,
+    replaced: &ReplacedChange,
+    was: &OriginalState,
+) -> Result<ReplacedResult> {
+    let kind = kind_of(&replaced.change);
+    if let Change::Write { value, .. } = &replaced.change
+        && let Some(drift) = kind.find_drift(host, replaced.before.as_deref())
+        && kind.find_drift(host, Some(value)).is_some()
+    {
+        return Ok(match drift.now {
+            None => ReplacedResult::Gone,
+            Some(now) => ReplacedResult::Drifted(ChangeFate::Drifted {
+                now,
+                ours: drift.left,
+                original: value.clone(),
+            }),
+        });
+    }
+    let made = match hogs.refuse(host, &replaced.change)? {
+        Some(reason) => PerformedChange::refused(reason),
+        None => match kind.release(host, was, &scope.shield.cpus) {
+            Some(released) => PerformedChange::from_answer(released)?,
+            None => perform(host, &replaced.change, was)?,
+        },
+    };
+    Ok(match made.outcome {
+        Outcome::Refused { reason, .. } => ReplacedResult::Failed(ChangeFate::Failed { reason }),
+        Outcome::Absent => ReplacedResult::Gone,
+        // The original is from before all shields, so undo must restore it.
+        Outcome::Changed | Outcome::AlreadySo => ReplacedResult::Made(StepDone {
+            outcome: Outcome::Changed,
+            ..made.of_step(replaced.step)
+        }),
+    })
+}

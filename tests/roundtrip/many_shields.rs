@@ -1,0 +1,222 @@
+//! Several live shields: after any of them is undone, in any order and killed anywhere, the machine
+//! is as if only the others had ever been applied.
+
+use crate::bench::{Bench, Tree, same};
+use cpushield::apply::{self, ApplyError, UndoError};
+use cpushield::plan::{LiveShields, Plan, plan_with_others};
+use cpushield::policy::ShieldRequest;
+use cpushield::survey::survey;
+use cpushield::tunables;
+use cpushield_linux::{CpuSet, Host, InjectedFault};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// A recorded machine and the CPUs of shields that fit on it together.
+struct Recorded {
+    name: String,
+    root: PathBuf,
+    cpus: Vec<CpuSet>,
+}
+
+impl Recorded {
+    fn bench(&self) -> Bench {
+        Bench::of_recording(&self.root)
+    }
+
+    /// A machine with these shields, applied in this order.
+    fn with_shields(&self, shields: &[usize]) -> Bench {
+        let bench = self.bench();
+        for n in shields {
+            let plan = self.plan(&bench, *n);
+            let applied = bench.apply(&bench.host(), &plan);
+            applied.unwrap_or_else(|error| panic!("{}: {}: {error}", self.name, NAMES[*n]));
+        }
+        bench
+    }
+
+    /// The writes to disturb: some of all, evenly spread.
+    fn some_writes(count: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
+        (0..count).step_by(count / 12 + 1)
+    }
+
+    fn plan(&self, bench: &Bench, n: usize) -> Plan {
+        plan_shield(bench, NAMES[n], Some(&self.cpus[n])).unwrap()
+    }
+}
+
+/// The plan of a shield that joins those that are live.
+fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan> {
+    let host = bench.host();
+    let mut machine = survey(&host, &tunables::reads());
+    let live = apply::live_plans(&host, &bench.store()).unwrap();
+    let outcomes = apply::outcomes(&host, &bench.store()).unwrap();
+    for plan in &live {
+        tunables::complete_survey(&mut machine, plan, &outcomes);
+    }
+    // Recordings with isolcpus= cannot have partitions on every kernel.
+    machine.isolation.isolcpus_domain = CpuSet::new();
+    let request = ShieldRequest {
+        name: name.to_owned(),
+        cpus: cpus.cloned(),
+        count: cpus.is_none().then_some(1),
+        half_core: true,
+        ..ShieldRequest::default()
+    };
+    plan_with_others(&machine, &request, &LiveShields::new(&live)).ok()
+}
+
+/// The recorded machines that can have at least this many shields, without `isolcpus=`.
+fn machines(least: usize) -> Vec<Recorded> {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(machines).unwrap() {
+        let root = entry.unwrap().path().join("root");
+        let name = root.display().to_string();
+        if !root.is_dir()
+            || fs::read_to_string(root.join("proc/cmdline"))
+                .unwrap_or_default()
+                .contains("isolcpus=")
+        {
+            continue;
+        }
+        let bench = Bench::of_recording(&root);
+        let mut cpus = Vec::new();
+        for name in NAMES {
+            let Some(plan) = plan_shield(&bench, name, None) else { break };
+            bench.apply(&bench.host(), &plan).unwrap();
+            cpus.push(plan.shield.cpus);
+        }
+        if cpus.len() >= least {
+            found.push(Recorded { name, root, cpus });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+fn undo(bench: &Bench, host: &Host, n: usize) -> Result<apply::UndoneShield, UndoError> {
+    apply::undo(host, &bench.store(), Some(NAMES[n]))
+}
+
+/// Compares two machines without the threads of interrupts: the kernel moves each with its
+/// interrupt, which a recording does not.
+#[track_caller]
+fn same_apart_from_irq_threads(mut before: Tree, mut after: Tree, when: &str) {
+    for tree in [&mut before, &mut after] {
+        tree.retain(|_, text| !text.as_ref().is_some_and(|text| text.starts_with(b"Name:\tirq/")));
+    }
+    same(&before, &after, when);
+}
+
+/// Compares a machine with one on which only these shields were ever applied.
+#[track_caller]
+fn same_as_only(machine: &Recorded, bench: &Bench, shields: &[usize], when: &str) {
+    same_apart_from_irq_threads(machine.with_shields(shields).tree(), bench.tree(), when);
+}
+
+#[test]
+fn three_shields_are_undone_in_every_order() {
+    let machines = machines(3);
+    assert!(machines.len() >= 4, "only {} machines", machines.len());
+    for machine in &machines {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let bench = machine.with_shields(&[0, 1, 2]);
+            let mut left = vec![0, 1, 2];
+            for n in order {
+                let when = format!("{}: {order:?}, undo of {}", machine.name, NAMES[n]);
+                let undone = undo(&bench, &bench.host(), n).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                left.retain(|other| *other != n);
+                same_as_only(machine, &bench, &left, &when);
+            }
+            assert!(!bench.journal().exists());
+        }
+    }
+}
+
+#[test]
+fn a_shield_that_joins_is_undone_completely_after_a_kill_or_a_refusal() {
+    for machine in &machines(2) {
+        let bench = machine.with_shields(&[0]);
+        let host = bench.host();
+        let plan = machine.plan(&bench, 1);
+        bench.apply(&host, &plan).unwrap();
+        for at in Recorded::some_writes(host.writes()) {
+            for fault in [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }] {
+                let when = format!("{}: {fault:?}", machine.name);
+                let bench = machine.with_shields(&[0]);
+                let before = bench.tree();
+                match bench.apply(&bench.host().failing(fault), &plan) {
+                    Ok(_) => {}
+                    Err(ApplyError::Failed { undone, .. }) => {
+                        assert!(undone.unwrap().is_complete(), "{when}");
+                        same_apart_from_irq_threads(before, bench.tree(), &when);
+                        continue;
+                    }
+                    Err(ApplyError::Killed) => {
+                        let other = undo(&bench, &bench.host(), 0);
+                        let expected = other.is_err_and(|error| {
+                            matches!(error, UndoError::OtherUnfinished { other } if other == "b")
+                        });
+                        assert!(
+                            expected
+                                || apply::live_plans(&bench.host(), &bench.store()).unwrap().len()
+                                    == 1,
+                            "{when}"
+                        );
+                    }
+                    Err(error) => panic!("{when}: {error}"),
+                }
+                let undone = undo(&bench, &bench.host(), 1).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same_apart_from_irq_threads(before, bench.tree(), &when);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_undo_of_one_of_two_shields_is_completed_after_a_kill() {
+    for machine in &machines(2) {
+        for n in [0, 1] {
+            let bench = machine.with_shields(&[0, 1]);
+            let host = bench.host();
+            undo(&bench, &host, n).unwrap();
+            for at in Recorded::some_writes(host.writes()) {
+                let when = format!("{}: undo of {} killed at {at}", machine.name, NAMES[n]);
+                let bench = machine.with_shields(&[0, 1]);
+                let killed = undo(&bench, &bench.host().failing(InjectedFault::Stop { at }), n);
+                assert!(matches!(killed, Err(UndoError::Killed)), "{when}: {killed:?}");
+                let undone = undo(&bench, &bench.host(), n).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same_as_only(machine, &bench, &[1 - n], &when);
+                let undone = undo(&bench, &bench.host(), 1 - n).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same(&machine.bench().tree(), &bench.tree(), &when);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shield_that_overlaps_or_is_not_named_is_refused_before_any_write() {
+    let machines = machines(2);
+    let machine = machines.first().unwrap();
+    let bench = machine.with_shields(&[0]);
+    let old = {
+        let fresh = machine.bench();
+        machine.plan(&fresh, 1)
+    };
+    let host = bench.host();
+    let stale = bench.apply(&host, &old).unwrap_err();
+    assert!(matches!(stale, ApplyError::Stale { .. }), "{stale}");
+    assert_eq!(plan_shield(&bench, "b", Some(&machine.cpus[0])), None);
+    bench.apply(&bench.host(), &machine.plan(&bench, 1)).unwrap();
+    let unnamed = apply::undo(&host, &bench.store(), None).unwrap_err();
+    assert!(matches!(unnamed, UndoError::Several { .. }), "{unnamed}");
+    let unknown = apply::undo(&host, &bench.store(), Some("x")).unwrap_err();
+    assert!(matches!(unknown, UndoError::NoSuchShield { .. }), "{unknown}");
+    assert_eq!(host.writes(), 0);
+}
