@@ -8,11 +8,10 @@
 //! are reported, and count only against `--max-gap`.
 
 use crate::causes::Culprit;
-use crate::documents::evidence::time_text::{limit, measured};
 use crate::documents::evidence::{
-    AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, HiddenTime, InterruptionCount,
-    JudgeReason, Leak, LimitsKept, PositiveControl, SCHEMA, TraceInterference, Verdict,
-    VerdictState, WatchedWorkload, WitnessKind,
+    AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, GateFinding, GateLimit, HiddenTime,
+    InterruptionCount, JudgeReason, Leak, LimitsKept, PositiveControl, SCHEMA, TraceInterference,
+    Verdict, VerdictState, WatchedWorkload, WitnessKind,
 };
 use crate::policy::VerifyLimits;
 use crate::tunables::RemedyAnswer;
@@ -268,8 +267,8 @@ fn entries_gate(
         false => (why.is_empty() && !cpus.is_empty()).then_some(true),
     };
     Gate {
-        limit: format!("--max-entries {most}"),
-        found: found.map_or_else(|| "nothing counted".to_owned(), |n| n.to_string()),
+        limit: GateLimit::Entries { most },
+        found: found.map_or(GateFinding::NotCounted, |count| GateFinding::Entries { count }),
         held,
         why: if held.is_none() { without_repeats(why) } else { Vec::new() },
     }
@@ -289,11 +288,11 @@ fn gap_gate(
         true => Some(false),
         false => (why.is_empty() && !cpus.is_empty()).then_some(true),
     };
-    let found = longest.iter().flatten().max();
+    let found = longest.iter().flatten().max().copied();
     let by_sampler = cpus.iter().all(|cpu| cpu.gaps.is_some());
     Gate {
-        limit: format!("--max-gap {}", limit(most_ns)),
-        found: found.map_or_else(|| "nothing measured".to_owned(), |ns| measured(*ns)),
+        limit: GateLimit::Gap { most_ns },
+        found: found.map_or(GateFinding::NotMeasured, |longest_ns| GateFinding::Gap { longest_ns }),
         held,
         why: match held {
             Some(true) if by_sampler => vec![JudgeReason::BySampler],
@@ -380,8 +379,8 @@ fn leak_of_row(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
         RemedyAnswer::Remedy(remedy) => {
             Leak { interruptions, remedy: Some(remedy), why_none: None, device }
         }
-        RemedyAnswer::Impossible { why } => {
-            Leak { interruptions, remedy: None, why_none: Some(why), device }
+        RemedyAnswer::Impossible(obstacle) => {
+            Leak { interruptions, remedy: None, why_none: Some(obstacle), device }
         }
         RemedyAnswer::Unknown => Leak { interruptions, remedy: None, why_none: None, device },
     }

@@ -165,14 +165,11 @@ fn limits(material: &ReportMaterial) -> Option<ReportBlock> {
     let mut rows = Vec::new();
     for observation in &material.observations {
         let gates = observation.document.verdict.iter().flat_map(|verdict| &verdict.gates);
-        rows.extend(gates.map(|gate| limit_row(&observation.label, gate, &gate.found)));
+        rows.extend(gates.map(|gate| limit_row(&observation.label, gate, &gate.found.to_string())));
     }
     for LabelledDocument { label, document } in &material.latencies {
-        rows.extend(
-            document.limited_gates().map(|(limit, gate)| {
-                limit_row(label, gate, &measured_value(document, limit, gate))
-            }),
-        );
+        let gates = document.gates.iter();
+        rows.extend(gates.map(|gate| limit_row(label, gate, &measured_value(gate))));
     }
     limit_block(rows)
 }
