@@ -8,7 +8,7 @@ use cpushield::trace::recording::TraceRecording;
 use cpushield::trace::replay::{PageReplay, RecordedTrace};
 use cpushield::trace::timeline::{TimelineKind, story};
 use cpushield::trace::{RecordRequest, TraceRecorder};
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::sampler::Gap;
 use cpushield_linux::text::kallsyms::KernelSymbols;
@@ -219,7 +219,7 @@ fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
         pages.chunks(layout.page_size()).for_each(|page| replay.page(page));
         // Everything ends at the last event, as in a timeline.
         let counted: BTreeMap<_, _> = replay
-            .end_phase(0)
+            .end_phase(ClockTicks(0))
             .interruptions
             .into_iter()
             .filter(|row| row.count > 0)

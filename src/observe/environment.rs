@@ -137,13 +137,15 @@ pub fn strayed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpushield_linux::clock::ClockTicks;
 
     fn at(seconds: u64, rate: u64) -> EnvironmentSnapshot {
         let raw_ns = seconds * 1_000_000_000;
+        let ticks = ClockTicks(raw_ns / 1_000_000 * rate);
         EnvironmentSnapshot {
             clocksource: Some("tsc".to_owned()),
             offset_ns: 1_000_000_000_000,
-            at: ClockReading { ticks: raw_ns / 1_000_000 * rate, raw_ns, error_ticks: 10 },
+            at: ClockReading { ticks, raw_ns, error_ticks: ClockTicks(10) },
             tracer: Some(TopLevelTrace { current: "nop".to_owned(), events: "0".to_owned() }),
         }
     }
@@ -165,7 +167,7 @@ mod tests {
         );
         // Ten seconds in which the counter advances by 0.1% too much.
         assert_eq!(
-            with(&|c| c.at.ticks += 20_000_000),
+            with(&|c| c.at.ticks.0 += 20_000_000),
             ["the time stamp counter changed its rate by 1000 ppm"]
         );
         let tracer = |current: &str, events: &str| {

@@ -6,7 +6,7 @@ use crate::documents::evidence::{AbsenceReason, EntryClass};
 use crate::documents::evidence::{CountedTime, EventEvidence, WitnessDoubt, check_coverage};
 use crate::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use cpushield_linux::CpuSet;
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::perf::{EventGroup, GroupReading, PerfEvent};
 
 /// The groups of all watched CPUs.
@@ -48,7 +48,7 @@ impl EventCounters {
 
     /// Reads every group; `now` reads the clock of the trace.
     #[must_use]
-    pub fn read(&self, now: &dyn Fn() -> u64) -> Vec<CountersRead> {
+    pub fn read(&self, now: &dyn Fn() -> ClockTicks) -> Vec<CountersRead> {
         let mut reads = Vec::new();
         for (cpu, group) in &self.groups {
             let begun = now();
@@ -119,7 +119,10 @@ impl SecondWitness {
     /// Reads the counters around a provoked interruption, without a comparison with the trace.
     #[must_use]
     pub fn read(&self) -> Vec<CountersRead> {
-        self.counters.as_ref().map(|counters| counters.read(&|| 0)).unwrap_or_default()
+        self.counters
+            .as_ref()
+            .map(|counters| counters.read(&ClockTicks::default))
+            .unwrap_or_default()
     }
 
     /// The number of function-call IPIs on a CPU between two reads; `None` when they could not be
@@ -189,7 +192,7 @@ pub fn compare(
         if a.counts.len() != recorded.len() || b.counts.len() != recorded.len() {
             doubts.push(WitnessDoubt::GroupTakenApart);
         }
-        let span_ns = scale.ns(last.span.begun.saturating_sub(first.span.ended));
+        let span_ns = scale.duration_ns(last.span.begun.saturating_sub(first.span.ended));
         let counted = CountedTime {
             enabled_ns: b.enabled_ns.saturating_sub(a.enabled_ns),
             running_ns: b.running_ns.saturating_sub(a.running_ns),
@@ -231,7 +234,11 @@ mod tests {
     fn read(at: u64, time_ns: u64, counts: &[u64]) -> CountersRead {
         let counts =
             GroupReading { enabled_ns: time_ns, running_ns: time_ns, counts: counts.to_vec() };
-        CountersRead { cpu: 3, span: ReadSpan { begun: at, ended: at + 10 }, counts: Ok(counts) }
+        CountersRead {
+            cpu: 3,
+            span: ReadSpan { begun: ClockTicks(at), ended: ClockTicks(at + 10) },
+            counts: Ok(counts),
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::culprit_stats::TaskName;
 use super::interruptions::ns_to_ticks;
 use crate::documents::evidence::TracedSpan;
 use cpushield_linux::Host;
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::sampler::Gap;
@@ -49,7 +49,7 @@ pub struct TraceRecording {
 
 impl TraceRecording {
     /// Begins another phase at this moment.
-    pub fn mark(&mut self, at: u64, name: &'static str) {
+    pub fn mark(&mut self, ClockTicks(at): ClockTicks, name: &'static str) {
         let place = self.phases.partition_point(|(begun, _)| *begun <= at);
         self.phases.insert(place, (at, name));
     }
@@ -150,7 +150,7 @@ impl TraceRecorder<'_> {
     pub fn forget_old_pages(&mut self) {
         let page_size = self.channels.first().map_or(0, |channel| channel.layout().page_size());
         let gaps = self.channels.iter().filter_map(|channel| channel.correlator.read_until());
-        let read_until = gaps.min().map_or(self.polled, |gaps| gaps.min(self.polled));
+        let read_until = gaps.min().map_or(self.polled.0, |gaps| gaps.min(self.polled.0));
         if let Some(kept) = &mut self.spool
             && let Some(last_ns) = kept.last_ns
         {
@@ -161,15 +161,15 @@ impl TraceRecorder<'_> {
 
     /// Start of the current phase, on the clock of the trace.
     #[must_use]
-    pub fn phase_began(&self) -> u64 {
+    pub fn phase_began(&self) -> ClockTicks {
         self.begun
     }
 
     /// The span from `began` to the start of the current phase.
     #[must_use]
-    pub fn span_since(&self, began: u64) -> TracedSpan {
+    pub fn span_since(&self, began: ClockTicks) -> TracedSpan {
         let clock = if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" };
-        TracedSpan { clock: clock.to_owned(), began, ended: self.begun }
+        TracedSpan { clock: clock.to_owned(), began: began.0, ended: self.begun.0 }
     }
 
     /// Names the current phase.

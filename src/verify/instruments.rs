@@ -18,7 +18,7 @@ use crate::verify::control::{self, Provocation};
 use crate::verify::observations::{self, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
 use cpushield_linux::Host;
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::page_buffer::PageBuffer;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -81,14 +81,14 @@ pub struct ActiveInstruments<'h> {
     pub doubts: Vec<CpuDoubt>,
     /// Threads of the workload that have been on the watched CPUs.
     placed_threads: BTreeSet<i32>,
-    /// The longest gap of the span so far, in ticks of the sampler.
-    longest_gap_ticks: u64,
+    /// The longest gap of the span so far.
+    longest_gap: ClockTicks,
     /// The gap limit that ends the watch, in nanoseconds.
     max_gap_ns: Option<u64>,
     /// Converts ticks of the sampler to nanoseconds; `None` before the span.
     pub tick_scale: Option<TickScale>,
-    /// Start of the span, in ticks of the trace.
-    span_start: u64,
+    /// Start of the span, on the clock of the trace.
+    span_start: ClockTicks,
     /// The first breach of a limit in the span.
     first_breach: Option<NoticedBreach>,
     /// The span on the clock of the trace.
@@ -129,10 +129,10 @@ impl<'h> ActiveInstruments<'h> {
             },
             doubts: Vec::new(),
             placed_threads: BTreeSet::new(),
-            longest_gap_ticks: 0,
+            longest_gap: ClockTicks::default(),
             max_gap_ns: None,
             tick_scale: None,
-            span_start: 0,
+            span_start: ClockTicks::default(),
             first_breach: None,
             traced: None,
         }
@@ -209,12 +209,15 @@ impl<'h> ActiveInstruments<'h> {
         let Ok(sampler) = &mut self.sampler else { return };
         for (cpu, gaps, complete_until) in sampler.drain() {
             for gap in &gaps {
-                let ticks = gap.end.saturating_sub(gap.start);
-                self.longest_gap_ticks = self.longest_gap_ticks.max(ticks);
-                let ns = self.tick_scale.map_or(0, |scale| scale.ns(ticks));
+                let ticks = ClockTicks(gap.end.saturating_sub(gap.start));
+                self.longest_gap = self.longest_gap.max(ticks);
+                let ns = self.tick_scale.map_or(0, |scale| scale.duration_ns(ticks));
                 if self.first_breach.is_none() && self.max_gap_ns.is_some_and(|most| ns > most) {
-                    self.first_breach =
-                        Some(NoticedBreach { cpu, at: gap.start, kind: BrokenLimit::Gap(ns) });
+                    self.first_breach = Some(NoticedBreach {
+                        cpu,
+                        at: ClockTicks(gap.start),
+                        kind: BrokenLimit::Gap(ns),
+                    });
                 }
             }
             if let Ok(recorder) = &mut self.trace {
@@ -228,7 +231,7 @@ impl<'h> ActiveInstruments<'h> {
         let scale = self.tick_scale.filter(|_| self.sampler.is_ok());
         WorstSoFar {
             entries: self.trace.as_ref().ok().and_then(TraceRecorder::most_entries),
-            gap_ns: scale.map(|scale| scale.ns(self.longest_gap_ticks)),
+            gap_ns: scale.map(|scale| scale.duration_ns(self.longest_gap)),
         }
     }
 
@@ -341,7 +344,7 @@ impl<'h> ActiveInstruments<'h> {
             self.sampler = Err(why);
         }
         self.poll();
-        self.longest_gap_ticks = 0;
+        self.longest_gap = ClockTicks::default();
         self.with_trace(TraceRecorder::end_phase);
         self.name_phase("watched");
         self.max_gap_ns = order.until.as_ref().and_then(|until| until.limits.max_gap_ns);
