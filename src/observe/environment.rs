@@ -78,6 +78,9 @@ pub fn changed(
     if step > STEP_NS.max(slewed) {
         changes.push(CircumstanceChange::ClockSet { by_ns: step });
     }
+    if after.at.ticks < before.at.ticks {
+        changes.push(CircumstanceChange::CounterWentBack);
+    }
     if let (Some(a), Some(b)) =
         (TickScale::between(first.at, before.at), TickScale::between(before.at, after.at))
     {
@@ -169,6 +172,10 @@ mod tests {
         assert_eq!(
             with(&|c| c.at.ticks.0 += 20_000_000),
             ["the time stamp counter changed its rate by 1000 ppm"]
+        );
+        assert_eq!(
+            with(&|c| c.at.ticks = ClockTicks(5)),
+            ["the time stamp counter went back, as it does when the machine sleeps"]
         );
         let tracer = |current: &str, events: &str| {
             Some(TopLevelTrace { current: current.to_owned(), events: events.to_owned() })

@@ -198,6 +198,13 @@ pub fn compare(
             running_ns: b.running_ns.saturating_sub(a.running_ns),
         };
         doubts.extend(check_coverage(counted, span_ns));
+        let counters = recorded.iter().zip(a.counts.iter().zip(&b.counts));
+        doubts.extend(counters.filter(|(_, (first, last))| last < first).map(
+            |(event, (first, last))| {
+                let event = event.event.to_string();
+                WitnessDoubt::WentBack { event, first: *first, last: *last }
+            },
+        ));
     }
 
     let events: Vec<EventEvidence> = recorded
@@ -257,6 +264,11 @@ mod tests {
         assert!(matches!(doubts[..], [WitnessDoubt::NotCovering { .. }]), "{doubts:?}");
         let (events, doubts) = compare(&[recorded(0, 0)], &first, &read(3_000, 2_060, &[]), &SCALE);
         assert_eq!((events[0].counted, doubts), (None, vec![WitnessDoubt::GroupTakenApart]));
+        let (events, doubts) =
+            compare(&[recorded(0, 0)], &first, &read(3_000, 2_060, &[2]), &SCALE);
+        let event = "exceptions:page_fault_user".to_owned();
+        let reset = WitnessDoubt::WentBack { event, first: 5, last: 2 };
+        assert_eq!((events[0].counted, doubts), (None, vec![reset]), "another process reset it");
         let failed = CountersRead { counts: Err("EIO".to_owned()), ..first.clone() };
         let (events, doubts) = compare(&[recorded(2, 2)], &first, &failed, &SCALE);
         assert_eq!(events[0].counted, None);

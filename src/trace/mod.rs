@@ -184,9 +184,8 @@ impl<'h> TraceRecorder<'h> {
             blind.push(BlindSpot::FunctionNames);
         }
         let context = TraceContext::from_symbols(&symbols);
-        let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
         let senders = match busy {
-            false => IpiSenders::arm(host, &order.cpus, clock, order.stacks),
+            false => IpiSenders::arm(host, &order.cpus, clock_name(tsc), order.stacks),
             true => Err(BlindReason::CpuBusy),
         };
         let senders = senders.map_err(|reason| blind.push(BlindSpot::Senders { reason })).ok();
@@ -269,7 +268,8 @@ impl<'h> TraceRecorder<'h> {
         self.instance.start()?;
         let cpus = self.channels.iter().map(|channel| channel.cpu).collect();
         let events = self.events.clone();
-        self.interference = Some(InterferenceMonitor::start(&self.instance, cpus, events));
+        self.interference =
+            Some(InterferenceMonitor::start(&self.instance, clock_name(self.tsc), cpus, events));
         let begun = self.now();
         for channel in &mut self.channels {
             channel.tracker.recording_started(begun.0);
@@ -409,6 +409,11 @@ impl<'h> TraceRecorder<'h> {
             }
         }
     }
+}
+
+/// The `trace_clock`: ticks of the TSC, or else nanoseconds.
+fn clock_name(tsc: bool) -> &'static str {
+    if tsc { clock::TRACE_CLOCK } else { "mono" }
 }
 
 fn pipe_refused(error: Error) -> AbsenceReason {

@@ -2,9 +2,9 @@
 //! another machine. The recorder reads these pages anyway, so keeping them costs the watched CPUs
 //! nothing.
 
-use super::TraceRecorder;
 use super::culprit_stats::TaskName;
 use super::interruptions::ns_to_ticks;
+use super::{TraceRecorder, clock_name};
 use crate::documents::evidence::TracedSpan;
 use cpushield_linux::Host;
 use cpushield_linux::clock::{ClockTicks, TickScale};
@@ -109,13 +109,13 @@ impl RecordingSpool {
 }
 
 impl TraceRecorder<'_> {
-    /// Ends recording and returns what was kept since [`TraceRecorder::start`]; `None` when nothing
-    /// was to be kept.
+    /// Returns what was kept since [`TraceRecorder::start`]; `None` when nothing was to be kept.
+    /// The trace continues for the positive control, but its pages are not kept any more.
     pub fn take_recording(&mut self) -> Option<TraceRecording> {
         self.spool.as_ref()?;
-        // The records since the last poll belong to the file too. Where the kernel refuses to stop,
-        // the file ends a little earlier.
-        let _ = self.instance.stop().and_then(|()| self.poll());
+        // The records since the last poll belong to the file too. Where they cannot be read, the
+        // file ends a little earlier.
+        let _ = self.poll();
         let kept = self.spool.take()?;
         let host = self.host;
         let mut events = Vec::new();
@@ -127,7 +127,7 @@ impl TraceRecorder<'_> {
             texts: self.instance.texts(),
             events,
             kallsyms: function_lines(&host.read("/proc/kallsyms").unwrap_or_default()),
-            clock: if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" },
+            clock: clock_name(self.tsc),
             scale: self.scale(),
             kernel: kernel_version(host),
             cpus: self
@@ -168,8 +168,7 @@ impl TraceRecorder<'_> {
     /// The span from `began` to the start of the current phase.
     #[must_use]
     pub fn span_since(&self, began: ClockTicks) -> TracedSpan {
-        let clock = if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" };
-        TracedSpan { clock: clock.to_owned(), began: began.0, ended: self.begun.0 }
+        TracedSpan { clock: clock_name(self.tsc).to_owned(), began: began.0, ended: self.begun.0 }
     }
 
     /// Names the current phase.

@@ -93,6 +93,8 @@ pub struct ActiveInstruments<'h> {
     first_breach: Option<NoticedBreach>,
     /// The span on the clock of the trace.
     pub traced: Option<TracedSpan>,
+    /// What other processes did to a trace that failed later, and that it failed.
+    lost_trace: Vec<TraceInterference>,
 }
 
 impl<'h> ActiveInstruments<'h> {
@@ -135,6 +137,7 @@ impl<'h> ActiveInstruments<'h> {
             span_start: ClockTicks::default(),
             first_breach: None,
             traced: None,
+            lost_trace: Vec::new(),
         }
     }
 
@@ -163,7 +166,11 @@ impl<'h> ActiveInstruments<'h> {
 
     /// Starts recording the trace.
     pub fn start(&mut self) {
-        self.with_trace(TraceRecorder::start);
+        if let Ok(recorder) = &mut self.trace
+            && let Err(error) = recorder.start()
+        {
+            self.trace = Err(AbsenceReason::failed(error));
+        }
         self.name_phase("settling");
     }
 
@@ -188,7 +195,7 @@ impl<'h> ActiveInstruments<'h> {
         described
     }
 
-    /// Runs an operation on the trace. When it fails, the trace counts as absent from then on.
+    /// Runs an operation on the started trace. When it fails, the trace is lost.
     fn with_trace<T>(
         &mut self,
         operation: impl FnOnce(&mut TraceRecorder<'h>) -> cpushield_linux::Result<T>,
@@ -197,10 +204,20 @@ impl<'h> ActiveInstruments<'h> {
         match operation(recorder) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.trace = Err(AbsenceReason::failed(error));
+                self.lose_trace(&error);
                 None
             }
         }
+    }
+
+    /// Gives up a trace that fails while it runs. It counts as absent, but not as one that was
+    /// never there: another process may have made it fail.
+    fn lose_trace(&mut self, error: &cpushield_linux::Error) {
+        if let Ok(recorder) = &mut self.trace {
+            self.lost_trace = recorder.interference();
+        }
+        self.lost_trace.push(TraceInterference::Failed { answer: error.to_string() });
+        self.trace = Err(AbsenceReason::failed(error));
     }
 
     /// Reads the trace and the gaps of the sampler, and correlates the two.
@@ -330,7 +347,10 @@ impl<'h> ActiveInstruments<'h> {
 
     /// What other processes did to the recording.
     pub fn interference(&mut self) -> Vec<TraceInterference> {
-        self.trace.as_mut().map(TraceRecorder::interference).unwrap_or_default()
+        match &mut self.trace {
+            Ok(recorder) => recorder.interference(),
+            Err(_) => std::mem::take(&mut self.lost_trace),
+        }
     }
 
     /// Begins the span: everything counts from now on.
@@ -366,7 +386,7 @@ impl<'h> ActiveInstruments<'h> {
         if let Ok(recorder) = &mut self.trace
             && let Err(error) = self.second.close(recorder)
         {
-            self.trace = Err(AbsenceReason::failed(error));
+            self.lose_trace(&error);
         }
         let mut gaps = Vec::new();
         if let Ok(sampler) = &mut self.sampler {

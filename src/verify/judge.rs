@@ -66,6 +66,36 @@ impl Verdict {
         self
     }
 
+    /// Whether it claims more than the evidence shows. No verdict of [`judge`] does, but a document
+    /// that another program changed may.
+    #[must_use]
+    pub fn claims_more_than(&self, evidence: &Evidence) -> bool {
+        let mut limits = VerifyLimits::default();
+        for gate in &self.gates {
+            match gate.limit {
+                GateLimit::Entries { most } => limits.max_entries = Some(most),
+                GateLimit::Gap { most_ns } => limits.max_gap_ns = Some(most_ns),
+                GateLimit::Latency { .. } | GateLimit::LinuxCnc { .. } => {}
+            }
+        }
+        let judged = judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let proven: Vec<usize> = judged.holding_cpus().collect();
+        let kept: Vec<GateLimit> = judged.kept_limits().collect();
+        self.holding_cpus().any(|cpu| !proven.contains(&cpu))
+            || self.kept_limits().any(|limit| !kept.contains(&limit))
+    }
+
+    /// The CPUs that hold.
+    fn holding_cpus(&self) -> impl Iterator<Item = usize> {
+        let holding = self.cpus.iter().filter(|cpu| cpu.state == VerdictState::Holds);
+        holding.map(|cpu| cpu.cpu)
+    }
+
+    /// The limits that are certainly kept.
+    fn kept_limits(&self) -> impl Iterator<Item = GateLimit> {
+        self.gates.iter().filter(|gate| gate.held == Some(true)).map(|gate| gate.limit)
+    }
+
     /// Whether the verdict is positive: every limit certainly held or, without limits, every CPU
     /// holds.
     #[must_use]
@@ -505,6 +535,36 @@ mod tests {
         e.cpus[0].gaps = Some(gaps(1, 50_000));
         e.cpus[0].joined =
             Some(GapAttribution { unexplained, long: 1, ..GapAttribution::default() });
+    }
+
+    #[test]
+    fn a_trace_that_failed_while_it_ran_is_not_one_that_was_never_there() {
+        let never = with(untraced(clean()), |e| e.cpus[0].events.clear());
+        assert_eq!(state(&never).0, VerdictState::Holds, "the sampler saw no gap");
+        let answer = "ENOENT".to_owned();
+        let failed = with(never, |e| e.interference.push(TraceInterference::Failed { answer }));
+        let why = "the trace that verify records could not be read to its end: ENOENT".to_owned();
+        assert_eq!(state(&failed), (VerdictState::Unknown, vec![why]));
+    }
+
+    #[test]
+    fn a_document_whose_verdict_was_changed_claims_more_than_its_evidence() {
+        let limits = VerifyLimits { max_entries: Some(3), ..VerifyLimits::default() };
+        let verdict = |evidence: &Evidence| judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let leaking = with(clean(), |e| {
+            e.cpus[0].entries = Some(4);
+            e.cpus[0].interruptions.push(row(Cause::Tick, 4, None));
+        });
+        for evidence in [clean(), leaking.clone()] {
+            assert!(!verdict(&evidence).claims_more_than(&evidence));
+        }
+        assert!(verdict(&clean()).claims_more_than(&leaking));
+        let mut changed = verdict(&leaking);
+        changed.cpus[0].state = VerdictState::Holds;
+        assert!(changed.claims_more_than(&leaking), "the state");
+        let mut changed = verdict(&leaking);
+        changed.gates[0].held = Some(true);
+        assert!(changed.claims_more_than(&leaking), "the limit");
     }
 
     #[test]

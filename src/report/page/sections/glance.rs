@@ -151,8 +151,21 @@ fn entries_per_second(evidence: &Evidence) -> Option<f64> {
 fn doubts(material: &ReportMaterial) -> Vec<String> {
     let mut doubts = material.doubts.clone();
     doubts.extend(material.observations.iter().flat_map(|observation| observation.run().doubts()));
+    doubts.extend(material.observations.iter().filter_map(unproven_verdict));
     doubts.extend(material.latencies.iter().flat_map(latency_doubts));
     doubts
+}
+
+/// A doubt about a document whose verdict does not follow from its evidence.
+fn unproven_verdict(observation: &LabelledDocument<WatchWithVerdict>) -> Option<String> {
+    let WatchWithVerdict { evidence, verdict, .. } = &observation.document;
+    let name = if observation.label.is_empty() { "the document" } else { &observation.label };
+    verdict.as_ref()?.claims_more_than(evidence).then(|| {
+        format!(
+            "{name}: the verdict claims more than the evidence shows: another program changed the \
+             document, or another version of cpushield wrote it"
+        )
+    })
 }
 
 fn latency_doubts(latency: &LabelledDocument<LatencyMeasurement>) -> Vec<String> {
