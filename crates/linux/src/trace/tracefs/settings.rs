@@ -106,7 +106,10 @@ pub fn unexpected_settings(
     for ControlSetting { file, text } in now {
         let name = file.rsplit('/').next().unwrap_or_default();
         let (wanted, fits) = match (name, text) {
-            ("tracing_on" | "enable", text) => ("1".to_owned(), text.as_deref() == Some("1")),
+            ("tracing_on", text) => ("1".to_owned(), text.as_deref() == Some("1")),
+            // An asterisk marks an event that also has a trigger
+            // (event_enable_read() in kernel/trace/trace_events.c, 6.12).
+            ("enable", text) => ("1".to_owned(), matches!(text.as_deref(), Some("1" | "1*"))),
             ("tracing_cpumask", text) => {
                 let mask = text.as_deref().and_then(|text| CpuSet::parse_mask(text).ok());
                 (cpus.to_mask(), mask.as_ref() == Some(cpus))
@@ -119,10 +122,11 @@ pub fn unexpected_settings(
             }
             ("current_tracer", Some(text)) => ("nop".to_owned(), text == "nop"),
             ("filter", Some(text)) => ("none".to_owned(), text == "none"),
-            // Without a trigger, the file lists those that exist in comments
-            // (event_trigger_regex_read() in kernel/trace/trace_events_trigger.c, 6.12).
+            // Only cpushield's own trigger may be there. Without a trigger, the file lists those that
+            // exist in comments (trigger_show() in kernel/trace/trace_events_trigger.c, 6.12).
             ("trigger", Some(text)) => {
-                (String::new(), text.lines().all(|line| line.starts_with('#')))
+                let mut lines = text.lines();
+                (String::new(), lines.all(|line| line.starts_with('#') || is_own(line)))
             }
             ("set_event_pid" | "set_event_notrace_pid", Some(text)) => {
                 (String::new(), text.is_empty())
@@ -135,6 +139,11 @@ pub fn unexpected_settings(
         }
     }
     unexpected
+}
+
+/// Whether a line of a trigger file is the trigger that [`TraceInstance::add_stack_trigger`] sets.
+fn is_own(line: &str) -> bool {
+    line == "stacktrace" || line.starts_with("stacktrace:")
 }
 
 #[cfg(test)]
@@ -153,6 +162,8 @@ mod tests {
         ("per_cpu/cpu3/buffer_size_kb", "8192"),
         ("events/exceptions/page_fault_user/enable", "1"),
         ("events/exceptions/page_fault_user/filter", "none"),
+        ("events/irq_vectors/local_timer_entry/enable", "1*"),
+        ("events/irq_vectors/local_timer_entry/trigger", "stacktrace:unlimited"),
         (
             "events/exceptions/page_fault_user/trigger",
             "# Available triggers:\n# traceon traceoff snapshot stacktrace enable_event \
@@ -183,7 +194,7 @@ mod tests {
             ("set_event_pid", Some("1")),
             ("set_event_notrace_pid", Some("812")),
             ("events/exceptions/page_fault_user/enable", Some("0")),
-            ("events/exceptions/page_fault_user/enable", Some("1*")),
+            ("events/exceptions/page_fault_user/enable", Some("0*")),
             ("events/exceptions/page_fault_user/filter", Some("error_code == 99")),
             ("events/exceptions/page_fault_user/trigger", Some("traceoff:unlimited")),
         ] {
