@@ -122,8 +122,9 @@ pub fn unexpected_settings(
             }
             ("current_tracer", Some(text)) => ("nop".to_owned(), text == "nop"),
             ("filter", Some(text)) => ("none".to_owned(), text == "none"),
-            // Only cpushield's own trigger may be there. Without a trigger, the file lists those that
-            // exist in comments (trigger_show() in kernel/trace/trace_events_trigger.c, 6.12).
+            // Only cpushield's own trigger may be there. Without a trigger, the file lists those
+            // that exist in comments (trigger_show() in
+            // kernel/trace/trace_events_trigger.c, 6.12).
             ("trigger", Some(text)) => {
                 let mut lines = text.lines();
                 (String::new(), lines.all(|line| line.starts_with('#') || is_own(line)))
