@@ -167,12 +167,12 @@ fn limits_of_a_policy_and_of_linuxcnc_set_the_exit_code() {
     };
     let broken = run_with("max_latency = \"1ns\"", &[]);
     assert_eq!(broken.status.code(), Some(1));
-    assert_eq!(document(&broken).gates[0].limit, "--max 1ns");
+    assert_eq!(document(&broken).gates[0].limit.to_string(), "--max 1ns");
     // A flag comes before the policy, which completes it.
     let both = run_with("max_latency = \"1ns\"\nlinuxcnc = \"hardware\"", &["--max", "1h"]);
     let gates = document(&both).gates;
     assert_eq!(gates[0].held, Some(true), "{gates:?}");
-    assert_eq!(gates[1].limit, "--linuxcnc hardware (500000 ns)");
+    assert_eq!(gates[1].limit.to_string(), "--linuxcnc hardware (500000 ns)");
     let wrong = run_with("max_latncy = \"1ns\"", &[]);
     assert_eq!(wrong.status.code(), Some(2));
     std::fs::remove_dir_all(dir).unwrap();

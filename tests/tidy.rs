@@ -53,7 +53,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("screen", &[]),
     ("report", &[
         "apply", "boot", "causes", "change", "compare", "documents", "experiment", "latency",
-        "load", "plan", "policy", "quote", "run", "survey", "verify",
+        "load", "plan", "policy", "quote", "run", "survey", "verify", "with_text",
     ]),
     ("experiment", &[
         "boot", "compare", "documents", "latency", "load", "plan", "policy", "quote", "registry",

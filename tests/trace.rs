@@ -3,7 +3,7 @@
 use cpushield::causes::Cause;
 use cpushield::trace::replay::{PageReplay, RecordedTrace};
 use cpushield::trace::{RecordRequest, TraceEvidence, TraceRecorder};
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::ring_buffer::{self, PageLayout};
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
@@ -123,7 +123,7 @@ fn speed_of_decoding() {
             for page in pages.chunks(trace.layout.page_size()) {
                 replay.page(page);
             }
-            let evidence = replay.end_phase(0);
+            let evidence = replay.end_phase(ClockTicks(0));
             rows += evidence.interruptions.len();
         }
         let took = begun.elapsed().as_secs_f64();
@@ -168,11 +168,11 @@ fn counts_of_a_run() {
     let mut before = None;
     for page in fs::read(format!("{dir}/pages")).unwrap().chunks(layout.page_size()) {
         match before {
-            None => before = replay.page_until(page, begin),
+            None => before = replay.page_until(page, ClockTicks(begin)),
             Some(_) => replay.page(page),
         }
     }
-    println!("{}", serde_json::to_string_pretty(&replay.end_phase(end)).unwrap());
+    println!("{}", serde_json::to_string_pretty(&replay.end_phase(ClockTicks(end))).unwrap());
 }
 
 /// `sched_switch` of 6.12, as far as it is needed.
@@ -223,7 +223,7 @@ fn memory_of_decoding() {
     for n in 0..pages {
         replay.page(&page_of_switches(n));
     }
-    let seen = replay.end_phase(pages * 60_000);
+    let seen = replay.end_phase(ClockTicks(pages * 60_000));
     assert_eq!(
         (seen.switches, seen.interruption_count, seen.skipped_bytes),
         (pages * 60, pages * 30, 0)

@@ -3,7 +3,7 @@
 #![no_main]
 
 use cpushield::trace::replay::{PageReplay, RecordedTrace};
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
@@ -65,7 +65,7 @@ fuzz_target!(|bytes: &[u8]| {
     for page in bytes.chunks(256) {
         replay.page(page);
     }
-    let evidence = replay.end_phase(u64::MAX);
+    let evidence = replay.end_phase(ClockTicks(u64::MAX));
     let listed: u64 = evidence.interruptions.iter().map(|row| row.count).sum();
     assert_eq!(evidence.interruption_count, listed);
 });

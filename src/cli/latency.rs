@@ -7,7 +7,7 @@ use super::{GlobalArgs, input};
 use crate::documents::evidence::Gate;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
-use crate::policy::{LatencyLimit, LatencyLimits, LinuxCncGrade};
+use crate::policy::{LatencyLimits, LinuxCncGrade};
 use crate::report::latency as report;
 use crate::ui::{OutputFormat, Ui};
 use crate::workflow::measure_latency::{
@@ -161,22 +161,17 @@ fn check_result(latency: &LatencyMeasurement) -> Result<(), Failure> {
     if latency.holds() {
         return Ok(());
     }
-    let broken = latency.limited_gates().filter(|(_, gate)| gate.held != Some(true));
-    let reasons: Vec<String> =
-        broken.map(|(limit, gate)| describe_broken_gate(latency, limit, gate)).collect();
+    let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
+    let reasons: Vec<String> = broken.map(describe_broken_gate).collect();
     Err(Failure::new(FailureKind::DoesNotHold, reasons.join("; ")))
 }
 
-fn describe_broken_gate(
-    latency: &LatencyMeasurement,
-    limit: Option<LatencyLimit>,
-    gate: &Gate<LatencyDoubt>,
-) -> String {
+fn describe_broken_gate(gate: &Gate<LatencyDoubt>) -> String {
     if gate.held.is_none() {
         let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
         return format!("it is unknown whether {} holds{why}", gate.limit);
     }
-    format!("{} does not hold: found {}", gate.limit, report::measured_value(latency, limit, gate))
+    format!("{} does not hold: found {}", gate.limit, report::measured_value(gate))
 }
 
 fn instrument_parser() -> impl TypedValueParser<Value = String> {

@@ -2,5 +2,6 @@
 //! and a document imports no stage. Pure data.
 
 pub mod evidence;
+pub mod inapplicable;
 pub mod plan;
 pub mod remedy;

@@ -211,11 +211,13 @@ impl fmt::Display for ImmovableReason {
 
 /// When an interrupt that the kernel refuses to move arrives on the shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum RefusedIrq {
     /// It serves CPUs outside the shield too.
     ServesOthers {
         /// All CPUs that it serves.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// It serves only shielded CPUs.

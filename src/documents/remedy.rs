@@ -1,7 +1,11 @@
-//! How an interruption can be removed. Pure data.
+//! How an interruption can be removed, or why it cannot. Pure data.
 
+use super::inapplicable::InapplicableReason;
+use super::plan::RefusedIrq;
 use crate::change::EffectTime;
+use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How to remove an interruption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,4 +17,71 @@ pub struct Remedy {
     pub when: EffectTime,
     /// The command or the parameter.
     pub how: String,
+}
+
+/// Why an interruption cannot be removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "obstacle", rename_all = "kebab-case")]
+pub enum RemedyObstacle {
+    /// The tunable that removes it does nothing on this machine.
+    Inapplicable {
+        /// The tunable.
+        tunable: String,
+        /// Why it does nothing.
+        #[serde(with = "crate::with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<InapplicableReason>")
+        )]
+        reason: InapplicableReason,
+    },
+    /// The kernel refuses to move the interrupt.
+    IrqRefused {
+        /// The kernel's error.
+        answer: String,
+        /// When the interrupt arrives on the shield.
+        #[serde(with = "crate::with_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<RefusedIrq>"))]
+        arrives: RefusedIrq,
+    },
+    /// The kernel refuses to move the interrupt, although the boot parameter is set.
+    IrqRefusedAtBoot {
+        /// The kernel's error.
+        answer: String,
+    },
+    /// The mask of the interrupt is right, but the interrupt moves only when it next arrives.
+    IrqNotMovedYet {
+        /// Its mask.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        mask: CpuSet,
+    },
+    /// The interrupt came before its mask took effect.
+    IrqMovedSince {
+        /// Its mask.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        mask: CpuSet,
+    },
+}
+
+impl fmt::Display for RemedyObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RemedyObstacle::Inapplicable { reason, .. } => reason.fmt(f),
+            RemedyObstacle::IrqRefused { answer, arrives } => {
+                write!(f, "the kernel refuses to move it ({answer}); {arrives}")
+            }
+            RemedyObstacle::IrqRefusedAtBoot { answer } => write!(
+                f,
+                "the kernel refuses to move it ({answer}), and isolcpus=managed_irq already \
+                 includes the shield"
+            ),
+            RemedyObstacle::IrqNotMovedYet { mask } => {
+                write!(f, "its mask is already CPU {mask}; it moves with its next interrupt")
+            }
+            RemedyObstacle::IrqMovedSince { mask } => {
+                write!(f, "its mask is now CPU {mask}; this interrupt came before that took effect")
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::histogram::counts;
 use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use crate::load::LoadDone;
-use crate::policy::{LatencyLimit, LatencyLimits};
+use crate::policy::LatencyLimits;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -374,14 +374,6 @@ impl LatencyMeasurement {
         let series = self.series.iter();
         let thresholds = series.map(|one| one.threshold_ns.filter(|_| one.samples == 0));
         thresholds.collect::<Option<Vec<u64>>>()?.into_iter().max()
-    }
-
-    /// The limits with their results; `None` for a limit of an unknown kind.
-    pub fn limited_gates(
-        &self,
-    ) -> impl Iterator<Item = (Option<LatencyLimit>, &Gate<LatencyDoubt>)> {
-        let limits = self.limits.list().map(Some).chain(std::iter::repeat(None));
-        limits.zip(&self.gates)
     }
 
     /// The thread with the largest max jitter; `None` when no thread has one.

@@ -1,8 +1,7 @@
 //! Judges a measurement by its limits. Pure. Doubts never excuse a figure over a limit.
 
-use super::duration::exact_duration;
 use super::{LatencyDoubt, LatencyMeasurement};
-use crate::documents::evidence::Gate;
+use crate::documents::evidence::{Gate, GateFinding, GateLimit};
 use crate::policy::{LatencyLimit, LatencyLimits, LinuxCncGrade};
 
 /// Judges the limits, in the order of [`LatencyLimits::list`].
@@ -32,11 +31,11 @@ fn judge_worst(latency: &LatencyMeasurement, most_ns: u64) -> Gate<LatencyDoubt>
         why.clear();
     }
     Gate {
-        limit: format!("--max {}", exact_duration(most_ns)),
+        limit: GateLimit::Latency { most_ns },
         found: match (worst, least) {
-            (Some(worst), _) => exact_duration(worst),
-            (None, Some(least)) => format!("nothing of {} or more", exact_duration(least)),
-            (None, None) => "nothing".to_owned(),
+            (Some(longest_ns), _) => GateFinding::Latency { longest_ns },
+            (None, Some(threshold_ns)) => GateFinding::BelowThreshold { threshold_ns },
+            (None, None) => GateFinding::NoLatency,
         },
         held,
         why,
@@ -61,11 +60,11 @@ fn judge_jitter(latency: &LatencyMeasurement, grade: LinuxCncGrade) -> Gate<Late
         why.clear();
     }
     Gate {
-        limit: format!("--linuxcnc {grade} ({most_ns} ns)"),
-        found: worst.map_or_else(
-            || "no max jitter".to_owned(),
-            |(series, jitter_ns)| format!("max jitter {jitter_ns} ns of {}", series.thread()),
-        ),
+        limit: GateLimit::LinuxCnc { grade },
+        found: worst.map_or(GateFinding::NoJitter, |(series, jitter_ns)| GateFinding::Jitter {
+            jitter_ns,
+            thread: series.thread(),
+        }),
         held,
         why,
     }
@@ -103,8 +102,8 @@ mod tests {
             assert_eq!(gate.held, Some(held), "{jitter_ns} {grade}");
         }
         let gate = judge(&with_jitter(Some(20_001)), LinuxCncGrade::Good);
-        assert_eq!(gate.limit, "--linuxcnc good (50000 ns)");
-        assert!(gate.found.starts_with("max jitter 20001 ns of CPU 3"), "{}", gate.found);
+        assert_eq!(gate.limit.to_string(), "--linuxcnc good (50000 ns)");
+        assert!(matches!(gate.found, GateFinding::Jitter { jitter_ns: 20_001, .. }));
     }
 
     #[test]

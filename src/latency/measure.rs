@@ -459,7 +459,7 @@ fn note_blur(placement: &ThreadPlacement, figures: &LatencyFigures) -> Option<La
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::documents::evidence::Gate;
+    use crate::documents::evidence::{Gate, GateFinding};
     use crate::latency::GuardBreach;
     use crate::latency::{MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
     use crate::load::LoadDone;
@@ -588,15 +588,15 @@ pub(super) mod tests {
         };
         assert_eq!(held(&silent, 1_000), Some(true));
         assert_eq!(held(&silent, 999), None, "shorter latencies were not recorded");
-        assert_eq!(gate(&silent, 999).found, "nothing of 1us or more");
+        assert_eq!(gate(&silent, 999).found.to_string(), "nothing of 1us or more");
         silent.doubts.push(LatencyDoubt::RecordsLost { cpu: 3, count: 1 });
         assert_eq!(held(&silent, 1_000), None);
         let mut empty = plain;
         empty.series.clear();
         assert_eq!(held(&empty, 31_000), None);
-        assert_eq!(gate(&empty, 20_000).limit, "--max 20us");
-        assert_eq!(gate(&empty, 20_001).limit, "--max 20001ns");
-        assert_eq!(gate(&empty, 1).found, "nothing");
+        assert_eq!(gate(&empty, 20_000).limit.to_string(), "--max 20us");
+        assert_eq!(gate(&empty, 20_001).limit.to_string(), "--max 20001ns");
+        assert_eq!(gate(&empty, 1).found, GateFinding::NoLatency);
     }
 
     #[test]

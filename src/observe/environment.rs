@@ -78,6 +78,9 @@ pub fn changed(
     if step > STEP_NS.max(slewed) {
         changes.push(CircumstanceChange::ClockSet { by_ns: step });
     }
+    if after.at.ticks < before.at.ticks {
+        changes.push(CircumstanceChange::CounterWentBack);
+    }
     if let (Some(a), Some(b)) =
         (TickScale::between(first.at, before.at), TickScale::between(before.at, after.at))
     {
@@ -137,13 +140,15 @@ pub fn strayed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpushield_linux::clock::ClockTicks;
 
     fn at(seconds: u64, rate: u64) -> EnvironmentSnapshot {
         let raw_ns = seconds * 1_000_000_000;
+        let ticks = ClockTicks(raw_ns / 1_000_000 * rate);
         EnvironmentSnapshot {
             clocksource: Some("tsc".to_owned()),
             offset_ns: 1_000_000_000_000,
-            at: ClockReading { ticks: raw_ns / 1_000_000 * rate, raw_ns, error_ticks: 10 },
+            at: ClockReading { ticks, raw_ns, error_ticks: ClockTicks(10) },
             tracer: Some(TopLevelTrace { current: "nop".to_owned(), events: "0".to_owned() }),
         }
     }
@@ -165,8 +170,12 @@ mod tests {
         );
         // Ten seconds in which the counter advances by 0.1% too much.
         assert_eq!(
-            with(&|c| c.at.ticks += 20_000_000),
+            with(&|c| c.at.ticks.0 += 20_000_000),
             ["the time stamp counter changed its rate by 1000 ppm"]
+        );
+        assert_eq!(
+            with(&|c| c.at.ticks = ClockTicks(5)),
+            ["the time stamp counter went back, as it does when the machine sleeps"]
         );
         let tracer = |current: &str, events: &str| {
             Some(TopLevelTrace { current: current.to_owned(), events: events.to_owned() })

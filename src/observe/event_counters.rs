@@ -6,7 +6,7 @@ use crate::documents::evidence::{AbsenceReason, EntryClass};
 use crate::documents::evidence::{CountedTime, EventEvidence, WitnessDoubt, check_coverage};
 use crate::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use cpushield_linux::CpuSet;
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::perf::{EventGroup, GroupReading, PerfEvent};
 
 /// The groups of all watched CPUs.
@@ -48,7 +48,7 @@ impl EventCounters {
 
     /// Reads every group; `now` reads the clock of the trace.
     #[must_use]
-    pub fn read(&self, now: &dyn Fn() -> u64) -> Vec<CountersRead> {
+    pub fn read(&self, now: &dyn Fn() -> ClockTicks) -> Vec<CountersRead> {
         let mut reads = Vec::new();
         for (cpu, group) in &self.groups {
             let begun = now();
@@ -119,7 +119,10 @@ impl SecondWitness {
     /// Reads the counters around a provoked interruption, without a comparison with the trace.
     #[must_use]
     pub fn read(&self) -> Vec<CountersRead> {
-        self.counters.as_ref().map(|counters| counters.read(&|| 0)).unwrap_or_default()
+        self.counters
+            .as_ref()
+            .map(|counters| counters.read(&ClockTicks::default))
+            .unwrap_or_default()
     }
 
     /// The number of function-call IPIs on a CPU between two reads; `None` when they could not be
@@ -189,12 +192,19 @@ pub fn compare(
         if a.counts.len() != recorded.len() || b.counts.len() != recorded.len() {
             doubts.push(WitnessDoubt::GroupTakenApart);
         }
-        let span_ns = scale.ns(last.span.begun.saturating_sub(first.span.ended));
+        let span_ns = scale.duration_ns(last.span.begun.saturating_sub(first.span.ended));
         let counted = CountedTime {
             enabled_ns: b.enabled_ns.saturating_sub(a.enabled_ns),
             running_ns: b.running_ns.saturating_sub(a.running_ns),
         };
         doubts.extend(check_coverage(counted, span_ns));
+        let counters = recorded.iter().zip(a.counts.iter().zip(&b.counts));
+        doubts.extend(counters.filter(|(_, (first, last))| last < first).map(
+            |(event, (first, last))| {
+                let event = event.event.to_string();
+                WitnessDoubt::WentBack { event, first: *first, last: *last }
+            },
+        ));
     }
 
     let events: Vec<EventEvidence> = recorded
@@ -231,7 +241,11 @@ mod tests {
     fn read(at: u64, time_ns: u64, counts: &[u64]) -> CountersRead {
         let counts =
             GroupReading { enabled_ns: time_ns, running_ns: time_ns, counts: counts.to_vec() };
-        CountersRead { cpu: 3, span: ReadSpan { begun: at, ended: at + 10 }, counts: Ok(counts) }
+        CountersRead {
+            cpu: 3,
+            span: ReadSpan { begun: ClockTicks(at), ended: ClockTicks(at + 10) },
+            counts: Ok(counts),
+        }
     }
 
     #[test]
@@ -250,6 +264,11 @@ mod tests {
         assert!(matches!(doubts[..], [WitnessDoubt::NotCovering { .. }]), "{doubts:?}");
         let (events, doubts) = compare(&[recorded(0, 0)], &first, &read(3_000, 2_060, &[]), &SCALE);
         assert_eq!((events[0].counted, doubts), (None, vec![WitnessDoubt::GroupTakenApart]));
+        let (events, doubts) =
+            compare(&[recorded(0, 0)], &first, &read(3_000, 2_060, &[2]), &SCALE);
+        let event = "exceptions:page_fault_user".to_owned();
+        let reset = WitnessDoubt::WentBack { event, first: 5, last: 2 };
+        assert_eq!((events[0].counted, doubts), (None, vec![reset]), "another process reset it");
         let failed = CountersRead { counts: Err("EIO".to_owned()), ..first.clone() };
         let (events, doubts) = compare(&[recorded(2, 2)], &first, &failed, &SCALE);
         assert_eq!(events[0].counted, None);

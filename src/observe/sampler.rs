@@ -5,6 +5,7 @@
 use crate::documents::evidence::{AbsenceReason, BlindSpot, GapStatistics, ProvokeMethod};
 use crate::observe::provoke::{ProvokedInterrupt, TIMES};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
+use cpushield_linux::clock::ClockTicks;
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
 use serde::{Deserialize, Serialize};
@@ -130,12 +131,12 @@ impl SamplerProcess {
 
     /// Reads the new gaps of the span: CPU, gaps in the order of time, and a tick before which no
     /// new gap begins. Sends no request and interrupts no watched CPU.
-    pub fn drain(&mut self) -> Vec<(usize, Vec<Gap>, u64)> {
+    pub fn drain(&mut self) -> Vec<(usize, Vec<Gap>, ClockTicks)> {
         let mut drained = Vec::new();
         for (cpu, ring) in &mut self.rings {
             let mut gaps = Vec::new();
             let complete_until = ring.drain(&mut gaps);
-            drained.push((*cpu, gaps, complete_until));
+            drained.push((*cpu, gaps, ClockTicks(complete_until)));
         }
         drained
     }

@@ -233,7 +233,7 @@ impl Plan {
                         self.skip(tunable, SkipKind::OnlyWhenAsked, &reason);
                     }
                     WantedChanges::Nothing(_) => {
-                        self.skip(tunable, SkipKind::NotApplicable, &reason);
+                        self.skip(tunable, SkipKind::NotApplicable, &reason.to_string());
                     }
                 }
             }

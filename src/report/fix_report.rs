@@ -2,6 +2,7 @@
 //! fixes after each, and what remains with the reason. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone};
+pub use super::fix_reason::{MissingReason, RemainReason};
 use super::table::span;
 use super::verdict::{self, WatchedRun};
 use crate::apply::AppliedStep;
@@ -98,7 +99,9 @@ pub struct RemainingLeak {
     /// The number of interruptions.
     pub count: u64,
     /// Why it remains.
-    pub why: String,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<RemainReason>"))]
+    pub why: RemainReason,
     /// The boot parameter that removes it.
     pub boot: Option<String>,
 }
@@ -112,7 +115,9 @@ pub struct MissingPart {
     /// The object of the change.
     pub subject: String,
     /// Why it was not changed.
-    pub why: String,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<MissingReason>"))]
+    pub why: MissingReason,
 }
 
 impl AppliedFix {
@@ -151,20 +156,26 @@ fn explain_remaining(
     leak: &Leak,
     done: &[&AppliedFix],
     lacks: &[MissingPart],
-) -> (String, Option<String>) {
+) -> (RemainReason, Option<String>) {
     let Some(remedy) = &leak.remedy else {
-        let why = leak.why_none.as_deref().unwrap_or("no known tunable removes it");
-        return (why.to_owned(), None);
+        let obstacle = leak.why_none.clone();
+        let why = obstacle
+            .map_or(RemainReason::NoTunable, |obstacle| RemainReason::Obstacle { obstacle });
+        return (why, None);
     };
+    let how = remedy.how.clone();
     if remedy.when == EffectTime::Boot {
-        return (format!("only a boot with {} removes it", remedy.how), Some(remedy.how.clone()));
+        return (RemainReason::OnlyAtBoot { parameter: how.clone() }, Some(how));
     }
-    let name = &remedy.tunable;
-    let lack = lacks.iter().find(|lack| lack.tunable == *name);
-    let why = match (lack, done.iter().any(|fix| fix.tunable == *name)) {
-        (Some(lack), _) => format!("{name}: {}: {}", lack.subject, lack.why),
-        (None, true) => format!("{name} was applied, but the interruption is still there"),
-        (None, false) => format!("{name} is off by default: {}", remedy.how),
+    let tunable = remedy.tunable.clone();
+    let lack = lacks.iter().find(|lack| lack.tunable == tunable);
+    let why = match (lack, done.iter().any(|fix| fix.tunable == tunable)) {
+        (Some(lack), _) => {
+            let (subject, why) = (lack.subject.clone(), lack.why.clone());
+            RemainReason::ChangeMissing { tunable, subject, why }
+        }
+        (None, true) => RemainReason::NotRemoved { tunable },
+        (None, false) => RemainReason::OffByDefault { tunable, how },
     };
     (why, None)
 }
@@ -224,7 +235,9 @@ impl FixReport {
             TextLine::of(vec![TextPart::toned(tone, end), TextPart::new(format!(": {changes}."))]);
         let remains = self.remains.iter().map(|leak| {
             let RemainingLeak { cpu, what, count, why, .. } = leak;
-            [what, &cpu.to_string(), &count.to_string(), why].map(TableCell::new).to_vec()
+            [what, &cpu.to_string(), &count.to_string(), &why.to_string()]
+                .map(TableCell::new)
+                .to_vec()
         });
         let mut columns = vec![TableColumn::words("what")];
         columns.extend(["CPU", "count"].map(TableColumn::numbers));
@@ -232,7 +245,7 @@ impl FixReport {
         let remains = Table::new("What remains", columns, remains.collect());
         let lacks = self.lacks.iter().map(|part| {
             let MissingPart { tunable, subject, why } = part;
-            vec![TableCell::new(tunable), TableCell::code(subject), TableCell::new(why)]
+            vec![TableCell::new(tunable), TableCell::code(subject), TableCell::new(why.to_string())]
         });
         let mut columns = ["tunable", "setting"].map(TableColumn::words).to_vec();
         columns.push(TableColumn::remarks("why"));
@@ -361,7 +374,7 @@ mod tests {
         let lacks = vec![MissingPart {
             tunable: "irq-affinity".to_owned(),
             subject: irq_file.to_owned(),
-            why: "the kernel refuses: EIO: Input/output error".to_owned(),
+            why: MissingReason::Refused { answer: Some("EIO: Input/output error".to_owned()) },
         }];
         let remains = remains(&rounds, &lacks);
         let fixed = FixReport { schema: SCHEMA, rounds, end: FixEnd::NothingMore, remains, lacks };

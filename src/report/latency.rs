@@ -8,11 +8,10 @@ use super::blocks::{
 use super::limits::{limit_block, limit_row};
 use super::table::span;
 use super::verdict::describe_remedy;
-use crate::documents::evidence::{Gate, TimeBreakdown, TimeShare};
+use crate::documents::evidence::{Gate, GateFinding, TimeBreakdown, TimeShare};
 use crate::latency::{
     LatencyDoubt, LatencyMeasurement, MeasuredPower, ThreadSeries, WorstLatency, memory_size,
 };
-use crate::policy::LatencyLimit;
 
 /// How many of the longest latencies of each run are shown.
 const LONGEST_MAX: usize = 5;
@@ -40,9 +39,7 @@ pub fn blocks(latency: &LatencyMeasurement) -> Vec<ReportBlock> {
     if !items.is_empty() {
         blocks.push(ReportBlock::Doubts { title: "Doubtful".to_owned(), items });
     }
-    let gates = latency.limited_gates();
-    let rows =
-        gates.map(|(limit, gate)| limit_row("", gate, &measured_value(latency, limit, gate)));
+    let rows = latency.gates.iter().map(|gate| limit_row("", gate, &measured_value(gate)));
     blocks.extend(limit_block(rows.collect()));
     blocks
 }
@@ -120,15 +117,10 @@ fn without_empty_names(table: Table, runs: &[LatencyRun<'_>]) -> Table {
 
 /// The value that a limit was judged by, rounded and exact: `9.64 ms (9635321ns)`.
 #[must_use]
-pub fn measured_value(
-    latency: &LatencyMeasurement,
-    limit: Option<LatencyLimit>,
-    gate: &Gate<LatencyDoubt>,
-) -> String {
-    match latency.worst() {
-        _ if matches!(limit, Some(LatencyLimit::LinuxCnc(_))) => gate.found.clone(),
-        Some((_, worst)) => format!("{} ({})", span(worst.late_ns), gate.found),
-        None => gate.found.clone(),
+pub fn measured_value(gate: &Gate<LatencyDoubt>) -> String {
+    match &gate.found {
+        GateFinding::Latency { longest_ns } => format!("{} ({})", span(*longest_ns), gate.found),
+        found => found.to_string(),
     }
 }
 

@@ -5,6 +5,7 @@ pub mod blocks;
 mod boot;
 pub mod compare;
 pub mod experiment;
+mod fix_reason;
 pub mod fix_report;
 pub mod latency;
 mod limits;

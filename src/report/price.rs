@@ -3,9 +3,10 @@
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextTone};
 use super::table::span;
-use crate::latency::LoadDone;
+use crate::load::{LoadDone, LoadDoubt, SkippedLoad};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A load that is faster or slower by this share in a part of its time did not run alone.
 const UNSTEADY: f64 = 0.5;
@@ -21,8 +22,9 @@ pub struct LoadPrice {
     pub cpus_shielded: CpuSet,
     /// The loads.
     pub loads: Vec<PriceOf>,
-    /// What is good to know.
-    pub notes: Vec<String>,
+    /// Loads that could not run.
+    #[serde(with = "crate::with_text::list")]
+    pub skipped: Vec<SkippedLoad>,
 }
 
 /// The price for one load.
@@ -44,7 +46,67 @@ pub struct PriceOf {
     /// The same per CPU: 1 means that the only price is the CPUs that the shield takes.
     pub ratio_per_cpu: Option<f64>,
     /// What makes the figures doubtful.
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    pub doubts: Vec<PriceDoubt>,
+}
+
+/// What makes the price of a load doubtful.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum PriceDoubt {
+    /// The figures of the load are doubtful.
+    Load {
+        /// In which measurement.
+        window: PricePart,
+        /// Why.
+        #[serde(with = "crate::with_text")]
+        doubt: LoadDoubt,
+    },
+    /// The difference may be chance.
+    MaybeChance,
+    /// The load is not counted in parts.
+    SpreadUnknown,
+    /// The throughput varied.
+    Varied {
+        /// In which measurement.
+        window: PricePart,
+    },
+}
+
+impl fmt::Display for PriceDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PriceDoubt::Load { window, doubt } => write!(f, "{window}: {doubt}"),
+            PriceDoubt::MaybeChance => f.write_str(
+                "parts of one were as fast as parts of the other: the difference may be chance",
+            ),
+            PriceDoubt::SpreadUnknown => {
+                f.write_str("it is not counted in parts, so its spread is unknown")
+            }
+            PriceDoubt::Varied { window } => {
+                write!(f, "{window}: the throughput varied: other programs were busy, too")
+            }
+        }
+    }
+}
+
+/// One of the two measurements of a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PricePart {
+    /// The one before the shield.
+    Before,
+    /// The one under the shield.
+    Shielded,
+}
+
+impl fmt::Display for PricePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PricePart::Before => "before",
+            PricePart::Shielded => "shielded",
+        })
+    }
 }
 
 /// The throughput of a load per second.
@@ -69,16 +131,17 @@ pub struct PriceWindow {
     pub loads: Vec<LoadDone>,
     /// The throughput per second of each load in each part of the span, by the load's name.
     pub parts: Vec<(String, Vec<f64>)>,
-    /// What is good to know.
-    pub notes: Vec<String>,
+    /// Loads that could not run.
+    pub skipped: Vec<SkippedLoad>,
 }
 
 impl LoadPrice {
     /// The price by a measurement before the shield and one under it.
     #[must_use]
     pub fn compute(before: &PriceWindow, shielded: &PriceWindow) -> LoadPrice {
-        let mut notes = before.notes.clone();
-        notes.extend(shielded.notes.iter().filter(|note| !before.notes.contains(note)).cloned());
+        let mut skipped = before.skipped.clone();
+        let later = shielded.skipped.iter().filter(|load| !before.skipped.contains(load));
+        skipped.extend(later.cloned());
         let each = before.loads.iter().filter_map(|first| {
             let second = shielded.loads.iter().find(|load| load.name == first.name)?;
             Some(price_of_load(first, second, before, shielded))
@@ -88,7 +151,7 @@ impl LoadPrice {
             cpus_before: before.cpus.clone(),
             cpus_shielded: shielded.cpus.clone(),
             loads: each.collect(),
-            notes,
+            skipped,
         }
     }
 
@@ -122,8 +185,9 @@ impl LoadPrice {
             let doubts = load.doubts.iter().map(|doubt| format!("{}: {doubt}", load.name));
             lines.extend(doubts.map(|it| TextLine::remark(TextTone::Doubt, "doubtful", it)));
         }
-        let notes = self.notes.iter();
-        lines.extend(notes.map(|note| TextLine::remark(TextTone::Plain, "note", note)));
+        let skipped = self.skipped.iter();
+        let notes = skipped.map(|load| TextLine::remark(TextTone::Plain, "note", load));
+        lines.extend(notes);
         let lines = lines.into_iter().map(TextLine::below).collect();
         vec![ReportBlock::Table(table), ReportBlock::Lines(lines)]
     }
@@ -146,20 +210,19 @@ fn price_of_load(
         .zip(sizes)
         .map(|(ratio, (first, second))| ratio * f64::from(first) / f64::from(second));
     let (before, shielded) = (load_rate(first, before), load_rate(second, shielded));
-    let mut doubts: Vec<String> = Vec::new();
-    doubts.extend(first.doubts.iter().map(|why| format!("before: {why}")));
-    doubts.extend(second.doubts.iter().map(|why| format!("shielded: {why}")));
-    match before.overlaps(&shielded) {
-        Some(true) => doubts.push(
-            "parts of one were as fast as parts of the other: the difference may be chance"
-                .to_owned(),
-        ),
-        Some(false) => {}
-        None => doubts.push("it is not counted in parts, so its spread is unknown".to_owned()),
+    let mut doubts = Vec::new();
+    for (window, load) in [(PricePart::Before, first), (PricePart::Shielded, second)] {
+        let own = load.doubts.iter().cloned();
+        doubts.extend(own.map(|doubt| PriceDoubt::Load { window, doubt }));
     }
-    for (when, rate) in [("before", &before), ("shielded", &shielded)] {
+    match before.overlaps(&shielded) {
+        Some(true) => doubts.push(PriceDoubt::MaybeChance),
+        Some(false) => {}
+        None => doubts.push(PriceDoubt::SpreadUnknown),
+    }
+    for (window, rate) in [(PricePart::Before, &before), (PricePart::Shielded, &shielded)] {
         if rate.spread().is_some_and(|spread| spread > UNSTEADY) {
-            doubts.push(format!("{when}: the throughput varied: other programs were busy, too"));
+            doubts.push(PriceDoubt::Varied { window });
         }
     }
     PriceOf {
@@ -217,7 +280,6 @@ impl LoadRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::LoadDoubt;
     use crate::report::blocks::{terminal_blocks, unpainted};
 
     fn text(price: &LoadPrice) -> String {
@@ -238,7 +300,7 @@ mod tests {
             doubts: Vec::new(),
         };
         let parts = vec![("messages".to_owned(), parts.to_vec())];
-        PriceWindow { cpus, span_ns: 5_000_000_000, loads: vec![load], parts, notes: Vec::new() }
+        PriceWindow { cpus, span_ns: 5_000_000_000, loads: vec![load], parts, skipped: Vec::new() }
     }
 
     #[test]
@@ -248,7 +310,7 @@ mod tests {
         let load = &price.loads[0];
         assert_eq!(load.ratio, Some(0.675));
         assert!(load.ratio_per_cpu.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9), "{load:?}");
-        assert_eq!(load.doubts, Vec::<String>::new());
+        assert_eq!(load.doubts, []);
         let text = text(&price);
         for words in ["8.00 k ±2 %", "5.40 k ±2 %", "0.68", "0.90", "0-3", "0-2", "5.00 s"] {
             assert!(text.contains(words), "{words}: {text}");

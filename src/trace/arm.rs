@@ -1,13 +1,13 @@
 //! Prepares a trace, or finds out why there is none: which events this kernel has, and whether
 //! arming now would hang.
 
-use super::RecordRequest;
 use super::stacks::StackForm;
 use super::trace_events::{self, EventSpec};
+use super::{RecordRequest, clock_name};
 use crate::documents::evidence::{AbsenceReason, BlindSpot};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs};
-use cpushield_linux::{Error, Host, RtHog, clock};
+use cpushield_linux::{Error, Host, RtHog};
 
 /// Buffer of a watched CPU in KiB: enough for seconds of nothing but task switches, so that a late
 /// reader loses nothing.
@@ -58,7 +58,7 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     let share = BUFFERS_KIB / order.cpus.len().max(1);
     let wanted = InstanceSettings {
         cpus: &order.cpus,
-        clock: if tsc { clock::TRACE_CLOCK } else { "mono" },
+        clock: clock_name(tsc),
         events: &events,
         buffer_kib: Some(BUFFER_KIB.min(share)),
         shrink: &online.difference(&order.cpus),

@@ -8,6 +8,7 @@ use super::recording::TraceRecording;
 use super::timeline::{TimelineEntry, TimelineKind, story};
 use crate::documents::evidence::{Breach, BreachNode, KernelWork, LimitBreach, MissingTree};
 use crate::policy::VerifyLimits;
+use cpushield_linux::clock::ClockTicks;
 
 /// What broke a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub enum BrokenLimit {
 pub struct NoticedBreach {
     /// The CPU.
     pub cpu: usize,
-    /// When, in ticks of the trace.
-    pub at: u64,
+    /// When, on the clock of the trace.
+    pub at: ClockTicks,
     /// What broke the limit.
     pub kind: BrokenLimit,
 }
@@ -40,7 +41,7 @@ impl TraceRecorder<'_> {
 
     /// Sets the limits. From now on, the first breach in this phase is noted: more entries into the
     /// kernel, or a longer interruption in nanoseconds. Returns the tick at which the phase began.
-    pub fn set_limits(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> u64 {
+    pub fn set_limits(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> ClockTicks {
         let ticks = gap_ns.map(|ns| interruptions::ns_to_ticks(ns, self.context.ticks_per_ns));
         self.channels.iter_mut().for_each(|channel| channel.tracker.set_limits(entries, ticks));
         self.begun
@@ -59,17 +60,17 @@ impl TraceRecorder<'_> {
             0 => BrokenLimit::Entries(breach.entries),
             ticks => BrokenLimit::Interruption(self.scale().ns(ticks)),
         };
-        Some(NoticedBreach { cpu: channel.cpu, at: breach.at, kind })
+        Some(NoticedBreach { cpu: channel.cpu, at: ClockTicks(breach.at), kind })
     }
 }
 
-/// Describes a breach from the recording. `span_start` is the start of the span in ticks of the
-/// trace.
+/// Describes a breach from the recording. `span_start` is the start of the span on the
+/// clock of the trace.
 pub fn describe(
     recording: &mut TraceRecording,
     breach: &NoticedBreach,
     limits: &VerifyLimits,
-    span_start: u64,
+    span_start: ClockTicks,
 ) -> Breach {
     let NoticedBreach { cpu, at, kind } = *breach;
     let what = describe_limit(kind, limits);
@@ -78,7 +79,7 @@ pub fn describe(
         BrokenLimit::Gap(ns) => ns,
         BrokenLimit::Entries(_) | BrokenLimit::Interruption(_) => 0,
     };
-    let at_ns = recording.scale.ns(at);
+    let at_ns = recording.scale.duration_ns(at);
     let mut search =
         BreachSearch { span: (at_ns, at_ns.saturating_add(length_ns)), ..BreachSearch::default() };
     let read = story(recording, cpu, &mut |entry| {
@@ -88,13 +89,13 @@ pub fn describe(
     let missing = match read {
         _ if !search.found.is_empty() => None,
         Err(error) => Some(MissingTree::NotReadBack { answer: error.to_string() }),
-        Ok(()) if recording.spool.discarded_until(cpu).is_some_and(|until| at < until) => {
+        Ok(()) if recording.spool.discarded_until(cpu).is_some_and(|until| at.0 < until) => {
             Some(MissingTree::RecordsDiscarded)
         }
         Ok(()) if search.lost_events() => Some(MissingTree::EventsLost),
         Ok(()) => Some(MissingTree::NothingRecorded),
     };
-    let at_ns = recording.scale.ns(at.saturating_sub(span_start));
+    let at_ns = recording.scale.duration_ns(at.saturating_sub(span_start));
     Breach { cpu, what, at_ns, tree: search.found, missing }
 }
 

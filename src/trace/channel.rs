@@ -7,6 +7,7 @@ use super::gap_correlation::GapCorrelator;
 use super::interruptions::{InterruptionTracker, PhaseStats, TraceContext};
 use super::record_window::RecordWindow;
 use super::trace_events::{self, EventSpec};
+use cpushield_linux::clock::ClockTicks;
 use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
 use cpushield_linux::tracefs::{BufferStats, TracePipe};
@@ -102,7 +103,7 @@ impl CpuChannel {
         &mut self,
         decoder: &EventDecoder,
         context: &mut TraceContext,
-        end: Option<u64>,
+        end: Option<ClockTicks>,
         mut keep: Option<&mut PageBuffer>,
     ) -> cpushield_linux::Result<Option<TracePhase>> {
         let layout = self.pipe.layout();
@@ -133,15 +134,15 @@ impl CpuChannel {
     }
 
     /// Passes the interruptions to the correlator; everything before this moment was read.
-    pub fn advance(&mut self, at: u64) {
+    pub fn advance(&mut self, ClockTicks(at): ClockTicks) {
         let at = self.tracker.held_since().map_or(at, |held| at.min(held));
         let open = self.tracker.unfinished().filter(|(begun, _)| *begun < at);
         self.correlator.add_interruptions(self.tracker.take_finished(at), open, at);
     }
 
     /// Ends the phase at this moment.
-    pub fn end_phase(&mut self, at: u64) -> TracePhase {
-        let stats = self.tracker.end_phase(at);
+    pub fn end_phase(&mut self, at: ClockTicks) -> TracePhase {
+        let stats = self.tracker.end_phase(at.0);
         TracePhase { stats, ..std::mem::take(&mut self.phase) }
     }
 }
@@ -165,7 +166,7 @@ impl ChannelSink<'_> {
         page: &[u8],
         decoder: &EventDecoder,
         context: &mut TraceContext,
-        end: Option<u64>,
+        end: Option<ClockTicks>,
     ) -> Option<TracePhase> {
         let page = ring_buffer::decode(layout, page);
         match page.lost {
@@ -187,10 +188,10 @@ impl ChannelSink<'_> {
             // The stack of an event before `end` may arrive after it.
             let stack = self.tracker.awaits_stack() && decoder.callers(record.bytes).is_some();
             if ended.is_none()
-                && let Some(end) = end.filter(|end| record.timestamp > *end && !stack)
+                && let Some(end) = end.filter(|end| record.timestamp > end.0 && !stack)
             {
                 self.tracker.release_held(context);
-                let stats = self.tracker.end_phase(end);
+                let stats = self.tracker.end_phase(end.0);
                 ended = Some(TracePhase { stats, ..std::mem::take(self.phase) });
             }
             match decoder.decode(&record) {
@@ -200,7 +201,7 @@ impl ChannelSink<'_> {
                     }
                     self.phase.events[index] += 1;
                     if let Some(window) = &mut self.window {
-                        window.record(index, record.timestamp);
+                        window.record(index, ClockTicks(record.timestamp));
                     }
                     self.tracker.handle_event(context, &event);
                 }

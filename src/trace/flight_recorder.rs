@@ -6,6 +6,7 @@ use super::interruptions::{LogEntry, LogEntryKind, ns_to_ticks};
 use super::{TraceRecorder, look_up_task};
 use crate::causes::Cause;
 use crate::documents::evidence::{TimeBreakdown, TimeShare, UnknownBreakdown};
+use cpushield_linux::clock::ClockTicks;
 use cpushield_linux::clock_sync::{ClockSample, ClockSync};
 use std::collections::{HashMap, VecDeque};
 
@@ -170,8 +171,8 @@ impl TraceRecorder<'_> {
     }
 
     /// Adds what was just read to the history.
-    pub(super) fn record_history(&mut self, now: u64) {
-        let (tsc, begun, per_ns) = (self.tsc, self.begun, self.context.ticks_per_ns);
+    pub(super) fn record_history(&mut self, ClockTicks(now): ClockTicks) {
+        let (tsc, begun, per_ns) = (self.tsc, self.begun.0, self.context.ticks_per_ns);
         let Some(flight_recorder) = &mut self.flight_recorder else { return };
         if tsc {
             flight_recorder.clock_sync.add(ClockSample::now());
@@ -192,7 +193,7 @@ impl TraceRecorder<'_> {
         };
         let ends = [from_ns, until_ns].map(|ns| match self.tsc {
             true => flight_recorder.clock_sync.ticks_at(ns),
-            false => Some((ns, 0)),
+            false => Some((ClockTicks(ns), ClockTicks::default())),
         });
         let [Some((from, error)), Some((until, other))] = ends else {
             return TimeBreakdown::unknown(UnknownBreakdown::ClocksNotSynchronized);
@@ -202,11 +203,11 @@ impl TraceRecorder<'_> {
         else {
             return TimeBreakdown::unknown(UnknownBreakdown::CpuNotTraced);
         };
-        if let Some(why) = history.missing(from, until) {
+        if let Some(why) = history.missing(from.0, until.0) {
             return TimeBreakdown::unknown(why);
         }
         let scale = self.scale();
-        let time = history.split_time(from, until, waiter);
+        let time = history.split_time(from.0, until.0, waiter);
         for (key, _) in &time.shares {
             if let TracedCulprit::Task { pid, .. } = key.culprit {
                 look_up_task(self.host, &mut self.tasks, pid);
@@ -226,7 +227,7 @@ impl TraceRecorder<'_> {
         });
         let others = shares.drain(SHARES_MAX.min(shares.len())..);
         let rest_ns = others.map(|share| share.took_ns).sum::<u64>() + scale.ns(time.rest);
-        let (unseen_ns, error_ns) = (scale.ns(time.unseen), scale.ns(error.max(other)));
+        let (unseen_ns, error_ns) = (scale.ns(time.unseen), scale.duration_ns(error.max(other)));
         TimeBreakdown { shares, unseen_ns, rest_ns, error_ns, unknown: None }
     }
 }

@@ -4,6 +4,7 @@
 use crate::documents::evidence::TraceInterference;
 use cpushield_linux::tracefs::{
     ControlSetting, InstanceAccess, InstanceWatch, TouchedFile, TraceInstance, changed_settings,
+    unexpected_settings,
 };
 use cpushield_linux::{CpuSet, Host};
 
@@ -16,21 +17,34 @@ pub struct InterferenceMonitor {
     cpus: CpuSet,
     events: Vec<(&'static str, &'static str)>,
     armed: Vec<ControlSetting>,
-    /// `None` where files cannot be watched; their contents are still compared.
+    /// `None` where files cannot be watched. That is an interference too, because a change that is
+    /// reverted would not be noticed.
     watch: Option<InstanceWatch>,
     found: Vec<TraceInterference>,
 }
 
 impl InterferenceMonitor {
-    /// Starts monitoring, right after the recording started.
+    /// Starts monitoring, right after the recording started. What another process changed before,
+    /// while the instance was armed, shows in the settings.
     pub fn start(
         instance: &TraceInstance<'_>,
+        clock: &str,
         cpus: CpuSet,
         events: Vec<(&'static str, &'static str)>,
     ) -> InterferenceMonitor {
-        let watch = instance.watch_files(&cpus, &events).ok();
+        let watch = instance.watch_files(&cpus, &events);
         let armed = instance.settings(&cpus, &events);
-        InterferenceMonitor { cpus, events, armed, watch, found: Vec::new() }
+        let unexpected = unexpected_settings(&armed, &cpus, clock);
+        let (watch, unwatched) = match watch {
+            Ok(watch) => (Some(watch), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let mut monitor = InterferenceMonitor { cpus, events, armed, watch, found: Vec::new() };
+        if let Some(answer) = unwatched {
+            monitor.add(TraceInterference::Unwatched { answer });
+        }
+        monitor.add_changes(unexpected);
+        monitor
     }
 
     /// Collects what happened since the last call, while the processes that did it may still run.
@@ -52,11 +66,16 @@ impl InterferenceMonitor {
     pub fn found(&mut self, host: &Host, instance: &TraceInstance<'_>) -> Vec<TraceInterference> {
         self.poll(host);
         let now = instance.settings(&self.cpus, &self.events);
-        for (ControlSetting { file, text }, found) in changed_settings(&self.armed, &now) {
+        self.add_changes(changed_settings(&self.armed, &now));
+        self.found.clone()
+    }
+
+    /// Adds settings that differ, each as it was or should be, with its text now.
+    fn add_changes(&mut self, changed: Vec<(ControlSetting, Option<String>)>) {
+        for (ControlSetting { file, text }, found) in changed {
             let (armed, found) = (text.unwrap_or_default(), found.unwrap_or_default());
             self.add(TraceInterference::SettingChanged { file, armed, found });
         }
-        self.found.clone()
     }
 
     fn add(&mut self, interference: TraceInterference) {

@@ -44,7 +44,7 @@ use crate::documents::evidence::{
 };
 use arm::ArmedTrace;
 use channel::{CpuChannel, TracePhase};
-use cpushield_linux::clock::{self, TickScale};
+use cpushield_linux::clock::{self, ClockTicks, TickScale};
 use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::sampler::Gap;
 use cpushield_linux::text::kallsyms::KernelSymbols;
@@ -140,10 +140,10 @@ pub struct TraceRecorder<'h> {
     tsc: bool,
     /// When it was armed, to measure the rate of the clock.
     armed: clock::ClockReading,
-    /// Start of the phase, in ticks.
-    begun: u64,
+    /// Start of the phase.
+    begun: ClockTicks,
     /// Everything recorded before this tick has been read.
-    polled: u64,
+    polled: ClockTicks,
     /// Whether system calls are recorded.
     syscalls: bool,
     /// Whether a stack is recorded behind every event.
@@ -184,9 +184,8 @@ impl<'h> TraceRecorder<'h> {
             blind.push(BlindSpot::FunctionNames);
         }
         let context = TraceContext::from_symbols(&symbols);
-        let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
         let senders = match busy {
-            false => IpiSenders::arm(host, &order.cpus, clock, order.stacks),
+            false => IpiSenders::arm(host, &order.cpus, clock_name(tsc), order.stacks),
             true => Err(BlindReason::CpuBusy),
         };
         let senders = senders.map_err(|reason| blind.push(BlindSpot::Senders { reason })).ok();
@@ -202,8 +201,8 @@ impl<'h> TraceRecorder<'h> {
             blind,
             tsc,
             armed,
-            begun: 0,
-            polled: 0,
+            begun: ClockTicks::default(),
+            polled: ClockTicks::default(),
             syscalls: order.syscalls,
             stacks: order.stacks,
             events,
@@ -238,10 +237,10 @@ impl<'h> TraceRecorder<'h> {
         }
     }
 
-    /// Reads the clock of the trace.
+    /// Reads the clock of the trace. Where that is not the counter, a tick is a nanosecond.
     #[must_use]
-    pub fn now(&self) -> u64 {
-        if self.tsc { clock::ticks().0 } else { clock::monotonic_ns() }
+    pub fn now(&self) -> ClockTicks {
+        if self.tsc { clock::ticks() } else { ClockTicks(clock::monotonic_ns()) }
     }
 
     /// Converts ticks of that clock to nanoseconds.
@@ -269,10 +268,11 @@ impl<'h> TraceRecorder<'h> {
         self.instance.start()?;
         let cpus = self.channels.iter().map(|channel| channel.cpu).collect();
         let events = self.events.clone();
-        self.interference = Some(InterferenceMonitor::start(&self.instance, cpus, events));
+        self.interference =
+            Some(InterferenceMonitor::start(&self.instance, clock_name(self.tsc), cpus, events));
         let begun = self.now();
         for channel in &mut self.channels {
-            channel.tracker.recording_started(begun);
+            channel.tracker.recording_started(begun.0);
         }
         self.begin_phase(begun);
         Ok(())
@@ -303,13 +303,13 @@ impl<'h> TraceRecorder<'h> {
 
     /// Correlates gaps of the sampler on this CPU with the trace, where both use the same clock.
     /// The gaps are in the order of time; no other gap begins before tick `complete_until`.
-    pub fn add_gaps(&mut self, cpu: usize, gaps: &[Gap], complete_until: u64) {
+    pub fn add_gaps(&mut self, cpu: usize, gaps: &[Gap], complete_until: ClockTicks) {
         let channel = self.channels.iter_mut().find(|channel| channel.cpu == cpu);
         if let (Some(spool), true) = (&mut self.spool, self.tsc) {
             spool.add_gaps(cpu, gaps);
         }
         if let (Some(channel), true) = (channel, self.tsc) {
-            channel.correlator.add_gaps(gaps, complete_until);
+            channel.correlator.add_gaps(gaps, complete_until.0);
         }
     }
 
@@ -334,7 +334,7 @@ impl<'h> TraceRecorder<'h> {
             }
         }
         self.look_up_tasks();
-        let span_ns = scale.ns(end.saturating_sub(begun));
+        let span_ns = scale.duration_ns(end.saturating_sub(begun));
         let mut evidence = Vec::new();
         for (channel, phase) in self.channels.iter_mut().zip(phases) {
             for pid in phase.stats.rows.tasks().chain(phase.stats.silent) {
@@ -378,17 +378,17 @@ impl<'h> TraceRecorder<'h> {
     }
 
     /// Begins a phase, and notes which thread of the workload runs on each CPU.
-    fn begin_phase(&mut self, at: u64) {
+    fn begin_phase(&mut self, at: ClockTicks) {
         self.begun = at;
         if let Some(spool) = &mut self.spool {
-            spool.phases.push((at, ""));
+            spool.phases.push((at.0, ""));
         }
         if let Some(senders) = &mut self.senders {
             senders.begin_phase();
         }
         for channel in &mut self.channels {
             channel.runner = None;
-            channel.correlator.begin_phase(at, self.context.ticks_per_ns);
+            channel.correlator.begin_phase(at.0, self.context.ticks_per_ns);
         }
         for tid in &self.context.workload {
             let Ok(task) = self.host.task(*tid, *tid) else { continue };
@@ -409,6 +409,11 @@ impl<'h> TraceRecorder<'h> {
             }
         }
     }
+}
+
+/// The `trace_clock`: ticks of the TSC, or else nanoseconds.
+fn clock_name(tsc: bool) -> &'static str {
+    if tsc { clock::TRACE_CLOCK } else { "mono" }
 }
 
 fn pipe_refused(error: Error) -> AbsenceReason {

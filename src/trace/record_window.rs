@@ -1,13 +1,15 @@
 //! Counts the records of each event between two reads of the counters that the trace is compared
 //! with. The moment of a read is known only as a span. Pure.
 
+use cpushield_linux::clock::ClockTicks;
+
 /// The span of one read of the counters, on the clock of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadSpan {
     /// Just before it.
-    pub begun: u64,
+    pub begun: ClockTicks,
     /// Just after it.
-    pub ended: u64,
+    pub ended: ClockTicks,
 }
 
 /// The records of one CPU between two reads.
@@ -32,7 +34,7 @@ impl RecordWindow {
     }
 
     /// Counts the next record, of the event at this place in the catalogue.
-    pub fn record(&mut self, place: usize, at: u64) {
+    pub fn record(&mut self, place: usize, at: ClockTicks) {
         let Some(first) = self.first.filter(|first| at >= first.begun) else { return };
         let counts = match self.last {
             _ if at <= first.ended => &mut self.during,
@@ -59,23 +61,27 @@ impl RecordWindow {
 mod tests {
     use super::*;
 
+    fn read(begun: u64, ended: u64) -> ReadSpan {
+        ReadSpan { begun: ClockTicks(begun), ended: ClockTicks(ended) }
+    }
+
     #[test]
     fn records_during_a_read_may_be_counted_and_those_outside_are_not() {
         let mut window = RecordWindow::default();
-        window.record(0, 5);
+        window.record(0, ClockTicks(5));
         assert_eq!(window.bounds(0), (0, 0), "nothing was read yet");
-        window.open(ReadSpan { begun: 10, ended: 20 });
+        window.open(read(10, 20));
         for at in [9, 10, 20, 21, 30] {
-            window.record(2, at);
+            window.record(2, ClockTicks(at));
         }
-        window.close(ReadSpan { begun: 40, ended: 50 });
+        window.close(read(40, 50));
         for at in [39, 40, 50, 51] {
-            window.record(2, at);
+            window.record(2, ClockTicks(at));
         }
         assert_eq!(window.bounds(2), (3, 7));
         assert_eq!(window.bounds(1), (0, 0));
         assert_eq!(window.bounds(9), (0, 0));
-        window.open(ReadSpan { begun: 60, ended: 70 });
+        window.open(read(60, 70));
         assert_eq!(window.bounds(2), (0, 0), "a new window begins with nothing");
     }
 }

@@ -2,12 +2,12 @@
 //! another machine. The recorder reads these pages anyway, so keeping them costs the watched CPUs
 //! nothing.
 
-use super::TraceRecorder;
 use super::culprit_stats::TaskName;
 use super::interruptions::ns_to_ticks;
+use super::{TraceRecorder, clock_name};
 use crate::documents::evidence::TracedSpan;
 use cpushield_linux::Host;
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::sampler::Gap;
@@ -49,7 +49,7 @@ pub struct TraceRecording {
 
 impl TraceRecording {
     /// Begins another phase at this moment.
-    pub fn mark(&mut self, at: u64, name: &'static str) {
+    pub fn mark(&mut self, ClockTicks(at): ClockTicks, name: &'static str) {
         let place = self.phases.partition_point(|(begun, _)| *begun <= at);
         self.phases.insert(place, (at, name));
     }
@@ -109,13 +109,13 @@ impl RecordingSpool {
 }
 
 impl TraceRecorder<'_> {
-    /// Ends recording and returns what was kept since [`TraceRecorder::start`]; `None` when nothing
-    /// was to be kept.
+    /// Returns what was kept since [`TraceRecorder::start`]; `None` when nothing was to be kept.
+    /// The trace continues for the positive control, but its pages are not kept any more.
     pub fn take_recording(&mut self) -> Option<TraceRecording> {
         self.spool.as_ref()?;
-        // The records since the last poll belong to the file too. Where the kernel refuses to stop,
-        // the file ends a little earlier.
-        let _ = self.instance.stop().and_then(|()| self.poll());
+        // The records since the last poll belong to the file too. Where they cannot be read, the
+        // file ends a little earlier.
+        let _ = self.poll();
         let kept = self.spool.take()?;
         let host = self.host;
         let mut events = Vec::new();
@@ -127,7 +127,7 @@ impl TraceRecorder<'_> {
             texts: self.instance.texts(),
             events,
             kallsyms: function_lines(&host.read("/proc/kallsyms").unwrap_or_default()),
-            clock: if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" },
+            clock: clock_name(self.tsc),
             scale: self.scale(),
             kernel: kernel_version(host),
             cpus: self
@@ -150,7 +150,7 @@ impl TraceRecorder<'_> {
     pub fn forget_old_pages(&mut self) {
         let page_size = self.channels.first().map_or(0, |channel| channel.layout().page_size());
         let gaps = self.channels.iter().filter_map(|channel| channel.correlator.read_until());
-        let read_until = gaps.min().map_or(self.polled, |gaps| gaps.min(self.polled));
+        let read_until = gaps.min().map_or(self.polled.0, |gaps| gaps.min(self.polled.0));
         if let Some(kept) = &mut self.spool
             && let Some(last_ns) = kept.last_ns
         {
@@ -161,15 +161,14 @@ impl TraceRecorder<'_> {
 
     /// Start of the current phase, on the clock of the trace.
     #[must_use]
-    pub fn phase_began(&self) -> u64 {
+    pub fn phase_began(&self) -> ClockTicks {
         self.begun
     }
 
     /// The span from `began` to the start of the current phase.
     #[must_use]
-    pub fn span_since(&self, began: u64) -> TracedSpan {
-        let clock = if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" };
-        TracedSpan { clock: clock.to_owned(), began, ended: self.begun }
+    pub fn span_since(&self, began: ClockTicks) -> TracedSpan {
+        TracedSpan { clock: clock_name(self.tsc).to_owned(), began: began.0, ended: self.begun.0 }
     }
 
     /// Names the current phase.

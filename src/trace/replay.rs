@@ -9,7 +9,7 @@ use super::decode::EventDecoder;
 use super::interruptions::{EntryText, InterruptionTracker, LogEntry, TraceContext};
 use super::stacks::{StackForm, StackTable};
 use super::{TraceEvidence, build_evidence, trace_events};
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
@@ -26,7 +26,7 @@ pub struct PageReplay {
     tracker: InterruptionTracker,
     phase: TracePhase,
     scale: TickScale,
-    begun: u64,
+    begun: ClockTicks,
 }
 
 /// What is known about a recorded trace.
@@ -78,7 +78,7 @@ impl PageReplay {
             tracker: InterruptionTracker::default(),
             phase: TracePhase::default(),
             scale: recorded.scale,
-            begun: 0,
+            begun: ClockTicks::default(),
         }
     }
 
@@ -91,7 +91,7 @@ impl PageReplay {
 
     /// Replays the next page. Records after `end` belong to the next phase; when there is such a
     /// record, returns the evidence of the phase that ends.
-    pub fn page_until(&mut self, page: &[u8], end: u64) -> Option<TraceEvidence> {
+    pub fn page_until(&mut self, page: &[u8], end: ClockTicks) -> Option<TraceEvidence> {
         let mut into =
             ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
         let phase = into.page(&self.layout, page, &self.decoder, &mut self.context, Some(end))?;
@@ -99,9 +99,9 @@ impl PageReplay {
     }
 
     /// Ends a phase at this moment and returns its evidence.
-    pub fn end_phase(&mut self, at: u64) -> TraceEvidence {
+    pub fn end_phase(&mut self, at: ClockTicks) -> TraceEvidence {
         self.tracker.release_held(&mut self.context);
-        let stats = self.tracker.end_phase(at);
+        let stats = self.tracker.end_phase(at.0);
         let phase = TracePhase { stats, ..std::mem::take(&mut self.phase) };
         self.build_evidence_until(&phase, at)
     }
@@ -128,8 +128,8 @@ impl PageReplay {
         self.tracker.finish(at);
     }
 
-    fn build_evidence_until(&mut self, phase: &TracePhase, end: u64) -> TraceEvidence {
-        let span_ns = self.scale.ns(end.saturating_sub(self.begun));
+    fn build_evidence_until(&mut self, phase: &TracePhase, end: ClockTicks) -> TraceEvidence {
+        let span_ns = self.scale.duration_ns(end.saturating_sub(self.begun));
         self.begun = end;
         let tasks = HashMap::new();
         let names = CulpritNames {

@@ -4,6 +4,7 @@ use super::{Tunable, UnresolvedCause, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{EffectTime, Risk};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{BootAdvice, Shield};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -104,22 +105,16 @@ impl Tunable for NohzFull {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         match &machine.isolation.nohz_full {
-            None => WantedChanges::Nothing(
-                match machine.can_stop_tick() {
-                    Some(true) => "only a boot parameter can do that",
-                    Some(false) => {
-                        "this kernel cannot stop the tick of a busy CPU (built without \
-                         CONFIG_NO_HZ_FULL)"
-                    }
-                    None => "it is unknown whether this kernel can stop the tick of a busy CPU",
-                }
-                .to_owned(),
-            ),
+            None => WantedChanges::Nothing(match machine.can_stop_tick() {
+                Some(true) => InapplicableReason::OnlyAtBoot,
+                Some(false) => InapplicableReason::TickAlwaysOn,
+                None => InapplicableReason::TickStopUnknown,
+            }),
             Some(cpus) if shield.cpus.is_subset(cpus) => WantedChanges::Changes(Vec::new()),
             Some(cpus) if preparable(shield).is_subset(cpus) => {
-                WantedChanges::Nothing(format!("the tick of CPU {BOOT_CPU} cannot be stopped"))
+                WantedChanges::Nothing(InapplicableReason::TickOfCpu { cpu: BOOT_CPU })
             }
-            Some(_) => WantedChanges::Nothing("only a boot parameter can do that".to_owned()),
+            Some(_) => WantedChanges::Nothing(InapplicableReason::OnlyAtBoot),
         }
     }
 
@@ -200,14 +195,12 @@ impl Tunable for RcuNocbs {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if lacks_nocbs(machine) {
-            return WantedChanges::Nothing(
-                "this kernel was built without CONFIG_RCU_NOCB_CPU".to_owned(),
-            );
+            return WantedChanges::Nothing(InapplicableReason::NoRcuOffload);
         }
         if shield.cpus.is_subset(&offloaded(machine)) {
             return WantedChanges::Changes(Vec::new());
         }
-        WantedChanges::Nothing("only a boot parameter can do that".to_owned())
+        WantedChanges::Nothing(InapplicableReason::OnlyAtBoot)
     }
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
@@ -272,9 +265,10 @@ impl Tunable for ClocksourceWatchdog {
         if reliable || machine.kernel.clocksource.as_deref() != Some("tsc") {
             return WantedChanges::Changes(Vec::new());
         }
-        WantedChanges::Nothing(
-            "only if the trace shows clocksource_watchdog: tsc=reliable".to_owned(),
-        )
+        WantedChanges::Nothing(InapplicableReason::OnlyWhereSeen {
+            function: "clocksource_watchdog".to_owned(),
+            parameter: "tsc=reliable".to_owned(),
+        })
     }
 
     fn at_boot(&self, _machine: &Machine, _shield: &Shield, _cause: Cause) -> Option<String> {

@@ -5,8 +5,9 @@ use super::want::setting;
 use super::{RemedyAnswer, Tunable, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
-use crate::documents::remedy::Remedy;
+use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::{CgroupMode, Machine};
 
 #[derive(Debug)]
@@ -92,17 +93,14 @@ impl Tunable for CpuHotplugCycle {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if !is_tickless(machine, shield) {
-            return WantedChanges::Nothing(
-                "the tick continues on the shield; other timers there are listed below".to_owned(),
-            );
+            return WantedChanges::Nothing(InapplicableReason::TickContinues);
         }
         self.wants_on_request(machine, shield)
     }
 
     fn wants_on_request(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.cgroup.mode != CgroupMode::V2 {
-            let why = "a v1 cpuset would lose the CPU, and without cpusets work returns to it";
-            return WantedChanges::Nothing(why.to_owned());
+            return WantedChanges::Nothing(InapplicableReason::CpusetNotV2);
         }
         let mut wanted = Vec::new();
         for cpu in shield.cpus.iter() {
@@ -113,7 +111,9 @@ impl Tunable for CpuHotplugCycle {
             }
         }
         if wanted.is_empty() {
-            return WantedChanges::Nothing(format!("CPU {} cannot be taken offline", shield.cpus));
+            return WantedChanges::Nothing(InapplicableReason::CpusStayOnline {
+                cpus: shield.cpus.clone(),
+            });
         }
         WantedChanges::Changes(wanted)
     }
@@ -128,7 +128,10 @@ impl Tunable for CpuHotplugCycle {
             return None;
         }
         Some(match self.wants_on_request(machine, shield) {
-            WantedChanges::Nothing(why) => RemedyAnswer::Impossible { why },
+            WantedChanges::Nothing(reason) => {
+                let tunable = self.name().to_owned();
+                RemedyAnswer::Impossible(RemedyObstacle::Inapplicable { tunable, reason })
+            }
             WantedChanges::Changes(_) => RemedyAnswer::Remedy(Remedy {
                 tunable: self.name().to_owned(),
                 when: EffectTime::Runtime,

@@ -5,6 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
 
@@ -76,13 +77,9 @@ impl Tunable for FairServer {
         match (wanted.is_empty(), machine.kernel.version) {
             (false, _) => WantedChanges::Changes(wanted),
             (true, Some(version)) if version < (6, 12) => {
-                WantedChanges::Nothing("kernels before Linux 6.12 have no fair server".to_owned())
+                WantedChanges::Nothing(InapplicableReason::NoFairServer)
             }
-            (true, _) => WantedChanges::Nothing(
-                "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or \
-                 the kernel has no fair server"
-                    .to_owned(),
-            ),
+            (true, _) => WantedChanges::Nothing(InapplicableReason::FairServerUnseen),
         }
     }
 }

@@ -6,11 +6,12 @@ use super::{RemedyAnswer, Tunable, UnresolvedCause, WantedChange, WantedChanges}
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{
     BootAdvice, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Shield, Step,
     StepReason,
 };
-use crate::documents::remedy::Remedy;
+use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::{Irq, IrqMovability, Machine};
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
@@ -104,8 +105,8 @@ impl Tunable for IrqAffinity {
         }
         if wanted.is_empty() {
             return WantedChanges::Nothing(match machine.shows_proc() {
-                true => "this machine shows no interrupt masks".to_owned(),
-                false => "the masks of interrupts are unknown".to_owned(),
+                true => InapplicableReason::NoIrqMasks,
+                false => InapplicableReason::IrqMasksUnknown,
             });
         }
         WantedChanges::Changes(wanted)
@@ -157,23 +158,19 @@ impl Tunable for IrqAffinity {
         let tunable = self.name().to_owned();
         let echo = format!("echo {} > {}", keep_off_shield(mask, shield), path(irq));
         Some(match &irq.movable {
-            IrqMovability::No(answer) if !is_message(irq) => RemedyAnswer::impossible(format!(
-                "the kernel refuses to move it ({answer}); {}",
-                RefusedIrq::NotKnown
-            )),
+            IrqMovability::No(answer) if !is_message(irq) => {
+                let (answer, arrives) = (answer.clone(), RefusedIrq::NotKnown);
+                RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives })
+            }
             IrqMovability::No(answer) if !mask.intersects(&shield.housekeeping) => {
-                RemedyAnswer::impossible(format!(
-                    "the kernel refuses to move it ({answer}); {}",
-                    RefusedIrq::OwnRequests
-                ))
+                let (answer, arrives) = (answer.clone(), RefusedIrq::OwnRequests);
+                RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives })
             }
             IrqMovability::No(answer)
                 if preparable(shield).is_subset(&machine.isolation.managed_irq) =>
             {
-                let covered = "isolcpus=managed_irq already includes the shield";
-                RemedyAnswer::impossible(format!(
-                    "the kernel refuses to move it ({answer}), and {covered}"
-                ))
+                let answer = answer.clone();
+                RemedyAnswer::Impossible(RemedyObstacle::IrqRefusedAtBoot { answer })
             }
             IrqMovability::No(_) => {
                 let how = managed_irq(machine, shield);
@@ -187,13 +184,9 @@ impl Tunable for IrqAffinity {
                 RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how })
             }
             _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
-                RemedyAnswer::impossible(format!(
-                    "its mask is already CPU {mask}; it moves with its next interrupt"
-                ))
+                RemedyAnswer::Impossible(RemedyObstacle::IrqNotMovedYet { mask: mask.clone() })
             }
-            _ => RemedyAnswer::impossible(format!(
-                "its mask is now CPU {mask}; this interrupt came before that took effect"
-            )),
+            _ => RemedyAnswer::Impossible(RemedyObstacle::IrqMovedSince { mask: mask.clone() }),
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
 
@@ -47,7 +48,7 @@ impl Tunable for Irqbalance {
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let mut tasks = machine.tasks.iter().map(|placed| &placed.task);
         if !tasks.any(|task| task.comm == "irqbalance" && !task.kthread) {
-            return WantedChanges::Nothing("irqbalance is not running".to_owned());
+            return WantedChanges::Nothing(InapplicableReason::NoIrqbalance);
         }
         let change = Change::BanFromIrqbalance { cpus: shield.cpus.clone() };
         WantedChanges::Changes(vec![WantedChange::new(

@@ -1,5 +1,6 @@
 //! [`Leftovers`]: timers that were armed on CPUs before they are shielded. Pure.
 
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -20,12 +21,16 @@ pub struct Leftovers {
     /// `/proc/timer_list` was not read.
     pub seen: Option<BTreeMap<String, usize>>,
     /// Whether the CPUs can go offline and online, or else why not.
-    pub cycle: Result<(), String>,
+    pub cycle: Result<(), InapplicableReason>,
 }
 
 impl Leftovers {
     /// Collects what the survey found on the CPUs of a shield.
-    pub(super) fn new(machine: &Machine, shield: &Shield, cycle: Result<(), String>) -> Leftovers {
+    pub(super) fn new(
+        machine: &Machine,
+        shield: &Shield,
+        cycle: Result<(), InapplicableReason>,
+    ) -> Leftovers {
         let seen = machine.timers.as_ref().map(|timers| {
             let mut seen = BTreeMap::new();
             let on_shield = timers.iter().filter(|(cpu, _)| shield.cpus.contains(**cpu));

@@ -38,6 +38,7 @@ pub use want::WantedChange;
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
 use crate::registry;
@@ -111,7 +112,7 @@ pub enum WantedChanges {
     /// These changes, in order; those that the machine already has are marked.
     Changes(Vec<WantedChange>),
     /// Nothing, and why: it does not apply, or this machine does not support it.
-    Nothing(String),
+    Nothing(InapplicableReason),
 }
 
 /// What a tunable cannot remove.
@@ -133,7 +134,7 @@ pub enum InForce {
     /// These changes are missing.
     NotInForce(Vec<WantedChange>),
     /// It does nothing on this machine, and why.
-    NotApplicable(String),
+    NotApplicable(InapplicableReason),
     /// The machine does not show it; only the journal knows.
     CannotTell,
 }

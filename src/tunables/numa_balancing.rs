@@ -3,6 +3,7 @@
 use super::setting::{FileSetting, always};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::survey::Machine;
 
 pub(super) const NUMA_BALANCING: FileSetting = FileSetting {
@@ -28,9 +29,9 @@ Source: task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysct
     applies: has_several_nodes,
 };
 
-fn has_several_nodes(machine: &Machine) -> Result<(), String> {
+fn has_several_nodes(machine: &Machine) -> Result<(), InapplicableReason> {
     match machine.topology.nodes.len() {
-        0 | 1 => Err("this machine has one memory node".to_owned()),
+        0 | 1 => Err(InapplicableReason::OneMemoryNode),
         _ => Ok(()),
     }
 }

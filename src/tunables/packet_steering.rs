@@ -5,6 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::policy::Workload;
 use crate::survey::Machine;
@@ -77,9 +78,10 @@ impl Tunable for Rps {
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let default = setting(machine, RPS_DEFAULT).map(|text| (RPS_DEFAULT, text));
         let files = default.into_iter().chain(settings(machine, RPS));
-        remove_shield(files, shield, "otherwise packets are passed to the shield")
-            .ok_or("no interface steers packets to the shield")
-            .map_or_else(|why| WantedChanges::Nothing(why.to_owned()), WantedChanges::Changes)
+        remove_shield(files, shield, "otherwise packets are passed to the shield").map_or(
+            WantedChanges::Nothing(InapplicableReason::NoSteeredPackets),
+            WantedChanges::Changes,
+        )
     }
 }
 
@@ -117,9 +119,10 @@ impl Tunable for Xps {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        remove_shield(settings(machine, XPS), shield, "this queue is bound to the shield")
-            .ok_or("no transmit queue is bound to the shield")
-            .map_or_else(|why| WantedChanges::Nothing(why.to_owned()), WantedChanges::Changes)
+        remove_shield(settings(machine, XPS), shield, "this queue is bound to the shield").map_or(
+            WantedChanges::Nothing(InapplicableReason::NoBoundQueue),
+            WantedChanges::Changes,
+        )
     }
 }
 

@@ -4,6 +4,7 @@ use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::policy::Workload;
 use crate::survey::Machine;
@@ -67,9 +68,7 @@ impl Tunable for CpuIdle {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.power.cpuidle_driver.as_deref().is_none_or(|driver| driver == "none") {
-            return WantedChanges::Nothing(
-                "this machine has no idle states to choose from".to_owned(),
-            );
+            return WantedChanges::Nothing(InapplicableReason::NoIdleStates);
         }
         let file = "power/pm_qos_resume_latency_us";
         set_per_cpu_file(machine, shield, file, "n/a", "waking from deep sleep takes time")
@@ -127,7 +126,7 @@ fn set_per_cpu_file(
     });
     let wanted: Vec<WantedChange> = wanted.collect();
     if wanted.is_empty() {
-        return WantedChanges::Nothing(format!("this machine has no {file}"));
+        return WantedChanges::Nothing(InapplicableReason::CpuFileAbsent { file: file.to_owned() });
     }
     WantedChanges::Changes(wanted)
 }

@@ -5,7 +5,7 @@ use super::{InForce, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
 use crate::documents::plan::Shield;
-use crate::documents::remedy::Remedy;
+use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::Machine;
 
 /// Whether and how an interruption can be removed.
@@ -14,10 +14,7 @@ pub enum RemedyAnswer {
     /// This removes it.
     Remedy(Remedy),
     /// A tunable would remove it, but does nothing on this machine.
-    Impossible {
-        /// Why.
-        why: String,
-    },
+    Impossible(RemedyObstacle),
     /// No known tunable removes it.
     Unknown,
 }
@@ -28,12 +25,8 @@ impl RemedyAnswer {
     pub fn remedy(self) -> Option<Remedy> {
         match self {
             RemedyAnswer::Remedy(remedy) => Some(remedy),
-            RemedyAnswer::Impossible { .. } | RemedyAnswer::Unknown => None,
+            RemedyAnswer::Impossible(_) | RemedyAnswer::Unknown => None,
         }
-    }
-
-    pub(super) fn impossible(why: impl Into<String>) -> RemedyAnswer {
-        RemedyAnswer::Impossible { why: why.into() }
     }
 }
 
@@ -69,11 +62,14 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
     }
     // A tunable for the boot has a parameter, or a reason why there is none.
     let mut boot = named.iter().chain(&others).filter(|tunable| tunable.when() == EffectTime::Boot);
-    let why_none = boot.find_map(|tunable| match in_force(machine, shield, *tunable) {
-        InForce::NotApplicable(why) => Some(why),
+    let obstacle = boot.find_map(|tunable| match in_force(machine, shield, *tunable) {
+        InForce::NotApplicable(reason) => {
+            let tunable = tunable.name().to_owned();
+            Some(RemedyObstacle::Inapplicable { tunable, reason })
+        }
         _ => None,
     });
-    why_none.map_or(RemedyAnswer::Unknown, |why| RemedyAnswer::Impossible { why })
+    obstacle.map_or(RemedyAnswer::Unknown, RemedyAnswer::Impossible)
 }
 
 /// Moves a task out: on a complete shield, a task must have been added to it.

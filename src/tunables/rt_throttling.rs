@@ -4,6 +4,7 @@ use super::setting::FileSetting;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::policy::Workload;
 use crate::survey::Machine;
 
@@ -43,12 +44,10 @@ fn for_cyclic(workload: Workload) -> Option<&'static str> {
     }
 }
 
-fn has_throttling(machine: &Machine) -> Result<(), String> {
+fn has_throttling(machine: &Machine) -> Result<(), InapplicableReason> {
     let group = machine.kernel.config.get("CONFIG_RT_GROUP_SCHED").is_some_and(|v| v == "y");
     match machine.kernel.version {
-        Some(version) if version >= (6, 12) && !group => {
-            Err("since 6.12 only kernels with CONFIG_RT_GROUP_SCHED throttle".to_owned())
-        }
+        Some(version) if version >= (6, 12) && !group => Err(InapplicableReason::NoThrottling),
         _ => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::policy::Workload;
 use crate::survey::{Machine, TunableReading};
@@ -27,7 +28,7 @@ pub(super) struct FileSetting {
     /// Why it is off unless requested; `None` when it is on.
     pub(super) optional: fn(Workload) -> Option<&'static str>,
     /// Whether it applies to this machine, or else why not.
-    pub(super) applies: fn(&Machine) -> Result<(), String>,
+    pub(super) applies: fn(&Machine) -> Result<(), InapplicableReason>,
 }
 
 /// For settings that suit every workload.
@@ -36,7 +37,7 @@ pub(super) fn always(_workload: Workload) -> Option<&'static str> {
 }
 
 /// For settings that apply to every machine with the file.
-pub(super) fn anywhere(_machine: &Machine) -> Result<(), String> {
+pub(super) fn anywhere(_machine: &Machine) -> Result<(), InapplicableReason> {
     Ok(())
 }
 
@@ -82,13 +83,18 @@ impl Tunable for FileSetting {
             None | Some(TunableReading::Absent)
                 if file.starts_with("/proc") && !machine.shows_proc() =>
             {
-                WantedChanges::Nothing(format!("it is unknown whether this kernel has {file}"))
+                WantedChanges::Nothing(InapplicableReason::SettingUnknown {
+                    file: (*file).to_owned(),
+                })
             }
             None | Some(TunableReading::Absent) => {
-                WantedChanges::Nothing(format!("this kernel has no {file}"))
+                WantedChanges::Nothing(InapplicableReason::SettingAbsent {
+                    file: (*file).to_owned(),
+                })
             }
-            Some(TunableReading::Unreadable(why)) => {
-                WantedChanges::Nothing(format!("{file}: {why}"))
+            Some(TunableReading::Unreadable(answer)) => {
+                let (file, answer) = ((*file).to_owned(), answer.clone());
+                WantedChanges::Nothing(InapplicableReason::SettingUnreadable { file, answer })
             }
             Some(TunableReading::Value(now)) => WantedChanges::Changes(vec![WantedChange::write(
                 Some(now.clone()),

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::change::{Change, EffectTime, Outcome, RefusalKind};
-use crate::documents::remedy::Remedy;
+use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::plan::fake::{irq, machine, plain, set, thread};
 use crate::plan::{ImmovableReason, Plan, RefusedIrq, Step, plan};
 use crate::policy::ShieldRequest;
@@ -219,8 +220,10 @@ fn a_refused_interrupt_that_is_no_message_is_not_called_managed() {
     assert!(!plan.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
     for culprit in ["IRQ 9 acpi", "IRQ 30 hisi_sas"] {
         let answer = remedy(&m, &shield(&m), Cause::Irq, &Culprit::shown(Cause::Irq, culprit));
-        let RemedyAnswer::Impossible { why } = answer else { panic!("{answer:?}") };
-        assert!(why.contains("the reason is unknown"), "{why}");
+        let answered = "EPERM: not permitted".to_owned();
+        let arrives = RefusedIrq::NotKnown;
+        let obstacle = RemedyObstacle::IrqRefused { answer: answered, arrives };
+        assert_eq!(answer, RemedyAnswer::Impossible(obstacle));
     }
 }
 
@@ -385,7 +388,10 @@ fn the_cpu_cycle_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     assert_eq!(kicked(&m), RemedyAnswer::Remedy(Remedy { tunable, when, how }));
     m.settings.remove("/sys/devices/system/cpu/cpu3/online");
     assert!(shell(&m, "cpu-hotplug-cycle").is_empty());
-    assert_eq!(kicked(&m), RemedyAnswer::impossible("CPU 3 cannot be taken offline"));
+    let (tunable, reason) =
+        ("cpu-hotplug-cycle".to_owned(), InapplicableReason::CpusStayOnline { cpus: set("3") });
+    let obstacle = RemedyObstacle::Inapplicable { tunable, reason };
+    assert_eq!(kicked(&m), RemedyAnswer::Impossible(obstacle));
 }
 
 #[test]
@@ -445,7 +451,7 @@ fn the_shields_outcomes_decide_the_remedy_of_an_interrupt() {
         &Culprit::shown(Cause::Irq, culprit),
     ) {
         RemedyAnswer::Remedy(remedy) => remedy.how,
-        RemedyAnswer::Impossible { why } => why,
+        RemedyAnswer::Impossible(obstacle) => obstacle.to_string(),
         RemedyAnswer::Unknown => panic!("{culprit}"),
     };
     let moved = "its mask is now CPU 0-2; this interrupt came before that took effect";

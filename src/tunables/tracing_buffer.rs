@@ -4,6 +4,7 @@ use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::{Machine, TunableReading};
 use cpushield_linux::text::size::will_grow;
@@ -63,19 +64,17 @@ impl Tunable for TracingBuffer {
 
     fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {
         let Some(tracefs) = &machine.tracing.tracefs else {
-            return WantedChanges::Nothing("tracefs is not mounted".to_owned());
+            return WantedChanges::Nothing(InapplicableReason::TracefsUnmounted);
         };
         if setting(machine, &format!("{tracefs}/{SUBBUF_SIZE}")).is_some() {
-            return WantedChanges::Nothing(
-                "each trace of this kernel has its own buffers".to_owned(),
-            );
+            return WantedChanges::Nothing(InapplicableReason::OwnTraceBuffers);
         }
         let (size_path, path) = (format!("{tracefs}/{SIZE}"), format!("{tracefs}/{SWITCH}"));
         let (Some(size), Some(switch)) = (setting(machine, &size_path), setting(machine, &path))
         else {
-            let why =
-                why_unreadable(machine, &size_path).or_else(|| why_unreadable(machine, &path));
-            return WantedChanges::Nothing(why.unwrap_or_default());
+            let why = why_unreadable(machine, &size_path);
+            let why = why.or_else(|| why_unreadable(machine, &path));
+            return WantedChanges::Nothing(why.unwrap_or(InapplicableReason::PathAbsent { path }));
         };
         let reason = "the kernel enlarges its main buffer now, not when a trace starts";
         let switch = Some(switch.to_owned());
@@ -85,13 +84,17 @@ impl Tunable for TracingBuffer {
 }
 
 /// Why a file has no text; `None` when it has one.
-fn why_unreadable(machine: &Machine, path: &str) -> Option<String> {
+fn why_unreadable(machine: &Machine, path: &str) -> Option<InapplicableReason> {
+    let path_text = path.to_owned();
     match machine.settings.get(path) {
         Some(TunableReading::Value(_)) => None,
-        Some(TunableReading::Unreadable(reason)) => {
-            Some(format!("{path} cannot be read: {reason}"))
+        Some(TunableReading::Unreadable(answer)) => {
+            let answer = answer.clone();
+            Some(InapplicableReason::PathUnreadable { path: path_text, answer })
         }
-        Some(TunableReading::Absent) | None => Some(format!("{path} does not exist")),
+        Some(TunableReading::Absent) | None => {
+            Some(InapplicableReason::PathAbsent { path: path_text })
+        }
     }
 }
 
@@ -107,7 +110,7 @@ mod tests {
         m.tracing.tracefs = Some("/t".to_owned());
         let shield = choose(&m, &ShieldRequest::default()).unwrap().shield;
         let why = |m: &Machine| match TracingBuffer.wants(m, &shield) {
-            WantedChanges::Nothing(why) => why,
+            WantedChanges::Nothing(why) => why.to_string(),
             WantedChanges::Changes(wanted) => format!("{} changes", wanted.len()),
         };
         m.settings

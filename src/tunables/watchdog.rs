@@ -5,6 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -63,14 +64,14 @@ impl Tunable for Watchdog {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if setting(machine, ENABLED) == Some("0") {
-            return WantedChanges::Nothing("the lockup detectors are off".to_owned());
+            return WantedChanges::Nothing(InapplicableReason::WatchdogOff);
         }
         let now = setting(machine, CPUS);
         let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?)))
         else {
             return WantedChanges::Nothing(match machine.shows_proc() {
-                true => "this kernel has no lockup detectors".to_owned(),
-                false => "it is unknown whether this kernel has lockup detectors".to_owned(),
+                true => InapplicableReason::NoWatchdog,
+                false => InapplicableReason::WatchdogUnknown,
             });
         };
         let value = keep_off_shield(&cpus, shield).to_string();

@@ -5,6 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -83,7 +84,7 @@ impl Tunable for Workqueues {
             })
             .collect();
         if wanted.is_empty() {
-            return WantedChanges::Nothing("this kernel shows no workqueue masks".to_owned());
+            return WantedChanges::Nothing(InapplicableReason::NoWorkqueueMasks);
         }
         WantedChanges::Changes(wanted)
     }

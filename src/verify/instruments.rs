@@ -18,7 +18,7 @@ use crate::verify::control::{self, Provocation};
 use crate::verify::observations::{self, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
 use cpushield_linux::Host;
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::page_buffer::PageBuffer;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -81,18 +81,20 @@ pub struct ActiveInstruments<'h> {
     pub doubts: Vec<CpuDoubt>,
     /// Threads of the workload that have been on the watched CPUs.
     placed_threads: BTreeSet<i32>,
-    /// The longest gap of the span so far, in ticks of the sampler.
-    longest_gap_ticks: u64,
+    /// The longest gap of the span so far.
+    longest_gap: ClockTicks,
     /// The gap limit that ends the watch, in nanoseconds.
     max_gap_ns: Option<u64>,
     /// Converts ticks of the sampler to nanoseconds; `None` before the span.
     pub tick_scale: Option<TickScale>,
-    /// Start of the span, in ticks of the trace.
-    span_start: u64,
+    /// Start of the span, on the clock of the trace.
+    span_start: ClockTicks,
     /// The first breach of a limit in the span.
     first_breach: Option<NoticedBreach>,
     /// The span on the clock of the trace.
     pub traced: Option<TracedSpan>,
+    /// What other processes did to a trace that failed later, and that it failed.
+    lost_trace: Vec<TraceInterference>,
 }
 
 impl<'h> ActiveInstruments<'h> {
@@ -129,12 +131,13 @@ impl<'h> ActiveInstruments<'h> {
             },
             doubts: Vec::new(),
             placed_threads: BTreeSet::new(),
-            longest_gap_ticks: 0,
+            longest_gap: ClockTicks::default(),
             max_gap_ns: None,
             tick_scale: None,
-            span_start: 0,
+            span_start: ClockTicks::default(),
             first_breach: None,
             traced: None,
+            lost_trace: Vec::new(),
         }
     }
 
@@ -163,7 +166,11 @@ impl<'h> ActiveInstruments<'h> {
 
     /// Starts recording the trace.
     pub fn start(&mut self) {
-        self.with_trace(TraceRecorder::start);
+        if let Ok(recorder) = &mut self.trace
+            && let Err(error) = recorder.start()
+        {
+            self.trace = Err(AbsenceReason::failed(error));
+        }
         self.name_phase("settling");
     }
 
@@ -188,7 +195,7 @@ impl<'h> ActiveInstruments<'h> {
         described
     }
 
-    /// Runs an operation on the trace. When it fails, the trace counts as absent from then on.
+    /// Runs an operation on the started trace. When it fails, the trace is lost.
     fn with_trace<T>(
         &mut self,
         operation: impl FnOnce(&mut TraceRecorder<'h>) -> cpushield_linux::Result<T>,
@@ -197,10 +204,20 @@ impl<'h> ActiveInstruments<'h> {
         match operation(recorder) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.trace = Err(AbsenceReason::failed(error));
+                self.lose_trace(&error);
                 None
             }
         }
+    }
+
+    /// Gives up a trace that fails while it runs. It counts as absent, but not as one that was
+    /// never there: another process may have made it fail.
+    fn lose_trace(&mut self, error: &cpushield_linux::Error) {
+        if let Ok(recorder) = &mut self.trace {
+            self.lost_trace = recorder.interference();
+        }
+        self.lost_trace.push(TraceInterference::Failed { answer: error.to_string() });
+        self.trace = Err(AbsenceReason::failed(error));
     }
 
     /// Reads the trace and the gaps of the sampler, and correlates the two.
@@ -209,12 +226,15 @@ impl<'h> ActiveInstruments<'h> {
         let Ok(sampler) = &mut self.sampler else { return };
         for (cpu, gaps, complete_until) in sampler.drain() {
             for gap in &gaps {
-                let ticks = gap.end.saturating_sub(gap.start);
-                self.longest_gap_ticks = self.longest_gap_ticks.max(ticks);
-                let ns = self.tick_scale.map_or(0, |scale| scale.ns(ticks));
+                let ticks = ClockTicks(gap.end.saturating_sub(gap.start));
+                self.longest_gap = self.longest_gap.max(ticks);
+                let ns = self.tick_scale.map_or(0, |scale| scale.duration_ns(ticks));
                 if self.first_breach.is_none() && self.max_gap_ns.is_some_and(|most| ns > most) {
-                    self.first_breach =
-                        Some(NoticedBreach { cpu, at: gap.start, kind: BrokenLimit::Gap(ns) });
+                    self.first_breach = Some(NoticedBreach {
+                        cpu,
+                        at: ClockTicks(gap.start),
+                        kind: BrokenLimit::Gap(ns),
+                    });
                 }
             }
             if let Ok(recorder) = &mut self.trace {
@@ -228,7 +248,7 @@ impl<'h> ActiveInstruments<'h> {
         let scale = self.tick_scale.filter(|_| self.sampler.is_ok());
         WorstSoFar {
             entries: self.trace.as_ref().ok().and_then(TraceRecorder::most_entries),
-            gap_ns: scale.map(|scale| scale.ns(self.longest_gap_ticks)),
+            gap_ns: scale.map(|scale| scale.duration_ns(self.longest_gap)),
         }
     }
 
@@ -327,7 +347,10 @@ impl<'h> ActiveInstruments<'h> {
 
     /// What other processes did to the recording.
     pub fn interference(&mut self) -> Vec<TraceInterference> {
-        self.trace.as_mut().map(TraceRecorder::interference).unwrap_or_default()
+        match &mut self.trace {
+            Ok(recorder) => recorder.interference(),
+            Err(_) => std::mem::take(&mut self.lost_trace),
+        }
     }
 
     /// Begins the span: everything counts from now on.
@@ -341,7 +364,7 @@ impl<'h> ActiveInstruments<'h> {
             self.sampler = Err(why);
         }
         self.poll();
-        self.longest_gap_ticks = 0;
+        self.longest_gap = ClockTicks::default();
         self.with_trace(TraceRecorder::end_phase);
         self.name_phase("watched");
         self.max_gap_ns = order.until.as_ref().and_then(|until| until.limits.max_gap_ns);
@@ -363,7 +386,7 @@ impl<'h> ActiveInstruments<'h> {
         if let Ok(recorder) = &mut self.trace
             && let Err(error) = self.second.close(recorder)
         {
-            self.trace = Err(AbsenceReason::failed(error));
+            self.lose_trace(&error);
         }
         let mut gaps = Vec::new();
         if let Ok(sampler) = &mut self.sampler {

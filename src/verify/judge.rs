@@ -8,11 +8,10 @@
 //! are reported, and count only against `--max-gap`.
 
 use crate::causes::Culprit;
-use crate::documents::evidence::time_text::{limit, measured};
 use crate::documents::evidence::{
-    AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, HiddenTime, InterruptionCount,
-    JudgeReason, Leak, LimitsKept, PositiveControl, SCHEMA, TraceInterference, Verdict,
-    VerdictState, WatchedWorkload, WitnessKind,
+    AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, GateFinding, GateLimit, HiddenTime,
+    InterruptionCount, JudgeReason, Leak, LimitsKept, PositiveControl, SCHEMA, TraceInterference,
+    Verdict, VerdictState, WatchedWorkload, WitnessKind,
 };
 use crate::policy::VerifyLimits;
 use crate::tunables::RemedyAnswer;
@@ -65,6 +64,36 @@ impl Verdict {
             };
         }
         self
+    }
+
+    /// Whether it claims more than the evidence shows. No verdict of [`judge`] does, but a document
+    /// that another program changed may.
+    #[must_use]
+    pub fn claims_more_than(&self, evidence: &Evidence) -> bool {
+        let mut limits = VerifyLimits::default();
+        for gate in &self.gates {
+            match gate.limit {
+                GateLimit::Entries { most } => limits.max_entries = Some(most),
+                GateLimit::Gap { most_ns } => limits.max_gap_ns = Some(most_ns),
+                GateLimit::Latency { .. } | GateLimit::LinuxCnc { .. } => {}
+            }
+        }
+        let judged = judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let proven: Vec<usize> = judged.holding_cpus().collect();
+        let kept: Vec<GateLimit> = judged.kept_limits().collect();
+        self.holding_cpus().any(|cpu| !proven.contains(&cpu))
+            || self.kept_limits().any(|limit| !kept.contains(&limit))
+    }
+
+    /// The CPUs that hold.
+    fn holding_cpus(&self) -> impl Iterator<Item = usize> {
+        let holding = self.cpus.iter().filter(|cpu| cpu.state == VerdictState::Holds);
+        holding.map(|cpu| cpu.cpu)
+    }
+
+    /// The limits that are certainly kept.
+    fn kept_limits(&self) -> impl Iterator<Item = GateLimit> {
+        self.gates.iter().filter(|gate| gate.held == Some(true)).map(|gate| gate.limit)
     }
 
     /// Whether the verdict is positive: every limit certainly held or, without limits, every CPU
@@ -268,8 +297,8 @@ fn entries_gate(
         false => (why.is_empty() && !cpus.is_empty()).then_some(true),
     };
     Gate {
-        limit: format!("--max-entries {most}"),
-        found: found.map_or_else(|| "nothing counted".to_owned(), |n| n.to_string()),
+        limit: GateLimit::Entries { most },
+        found: found.map_or(GateFinding::NotCounted, |count| GateFinding::Entries { count }),
         held,
         why: if held.is_none() { without_repeats(why) } else { Vec::new() },
     }
@@ -289,11 +318,11 @@ fn gap_gate(
         true => Some(false),
         false => (why.is_empty() && !cpus.is_empty()).then_some(true),
     };
-    let found = longest.iter().flatten().max();
+    let found = longest.iter().flatten().max().copied();
     let by_sampler = cpus.iter().all(|cpu| cpu.gaps.is_some());
     Gate {
-        limit: format!("--max-gap {}", limit(most_ns)),
-        found: found.map_or_else(|| "nothing measured".to_owned(), |ns| measured(*ns)),
+        limit: GateLimit::Gap { most_ns },
+        found: found.map_or(GateFinding::NotMeasured, |longest_ns| GateFinding::Gap { longest_ns }),
         held,
         why: match held {
             Some(true) if by_sampler => vec![JudgeReason::BySampler],
@@ -380,8 +409,8 @@ fn leak_of_row(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
         RemedyAnswer::Remedy(remedy) => {
             Leak { interruptions, remedy: Some(remedy), why_none: None, device }
         }
-        RemedyAnswer::Impossible { why } => {
-            Leak { interruptions, remedy: None, why_none: Some(why), device }
+        RemedyAnswer::Impossible(obstacle) => {
+            Leak { interruptions, remedy: None, why_none: Some(obstacle), device }
         }
         RemedyAnswer::Unknown => Leak { interruptions, remedy: None, why_none: None, device },
     }
@@ -506,6 +535,36 @@ mod tests {
         e.cpus[0].gaps = Some(gaps(1, 50_000));
         e.cpus[0].joined =
             Some(GapAttribution { unexplained, long: 1, ..GapAttribution::default() });
+    }
+
+    #[test]
+    fn a_trace_that_failed_while_it_ran_is_not_one_that_was_never_there() {
+        let never = with(untraced(clean()), |e| e.cpus[0].events.clear());
+        assert_eq!(state(&never).0, VerdictState::Holds, "the sampler saw no gap");
+        let answer = "ENOENT".to_owned();
+        let failed = with(never, |e| e.interference.push(TraceInterference::Failed { answer }));
+        let why = "the trace that verify records could not be read to its end: ENOENT".to_owned();
+        assert_eq!(state(&failed), (VerdictState::Unknown, vec![why]));
+    }
+
+    #[test]
+    fn a_document_whose_verdict_was_changed_claims_more_than_its_evidence() {
+        let limits = VerifyLimits { max_entries: Some(3), ..VerifyLimits::default() };
+        let verdict = |evidence: &Evidence| judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let leaking = with(clean(), |e| {
+            e.cpus[0].entries = Some(4);
+            e.cpus[0].interruptions.push(row(Cause::Tick, 4, None));
+        });
+        for evidence in [clean(), leaking.clone()] {
+            assert!(!verdict(&evidence).claims_more_than(&evidence));
+        }
+        assert!(verdict(&clean()).claims_more_than(&leaking));
+        let mut changed = verdict(&leaking);
+        changed.cpus[0].state = VerdictState::Holds;
+        assert!(changed.claims_more_than(&leaking), "the state");
+        let mut changed = verdict(&leaking);
+        changed.gates[0].held = Some(true);
+        assert!(changed.claims_more_than(&leaking), "the limit");
     }
 
     #[test]

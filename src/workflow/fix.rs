@@ -11,7 +11,8 @@ use crate::documents::evidence::Verdict;
 use crate::failure::Failure;
 use crate::plan::{Step, missing};
 use crate::report::fix_report::{
-    AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingPart, SCHEMA, remains,
+    AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingPart, MissingReason, SCHEMA,
+    remains,
 };
 use crate::run;
 use crate::survey::Machine;
@@ -145,7 +146,7 @@ impl FixLoop<'_> {
 
     /// Why a change is left to the user: it would move the programs in the shield. `None` if it
     /// may be made.
-    fn why_withheld(&self, change: &Change) -> Option<String> {
+    fn why_withheld(&self, change: &Change) -> Option<MissingReason> {
         if !matches!(change, Change::CycleCpu { .. }) {
             return None;
         }
@@ -153,10 +154,7 @@ impl FixLoop<'_> {
         let members = self.session.target.place.as_ref()?.members(host).ok()?;
         let program = members.iter().filter_map(|tid| host.task(*tid, *tid).ok());
         let program = program.filter(|task| !task.has_ended()).find(|task| !task.kthread)?;
-        Some(format!(
-            "{} ({}) is in the shield and would be moved; end it, then run --fix again",
-            program.comm, program.id.tid
-        ))
+        Some(MissingReason::MovesProgram { comm: program.comm, tid: program.id.tid })
     }
 
     /// Makes the changes, and further changes that they require. Returns why there is no further
@@ -221,13 +219,12 @@ fn is_visible(change: &Change) -> bool {
 }
 
 /// Why a change that was tried is still missing; `None` if the machine does not show whether it is.
-fn why_still_missing(change: &Change, fix: &AppliedFix) -> Option<String> {
+fn why_still_missing(change: &Change, fix: &AppliedFix) -> Option<MissingReason> {
     match fix.result {
-        FixOutcome::Refused => {
-            Some(format!("the kernel refuses: {}", fix.why.as_deref().unwrap_or("no reason")))
+        FixOutcome::Refused => Some(MissingReason::Refused { answer: fix.why.clone() }),
+        FixOutcome::Absent => Some(MissingReason::Absent),
+        FixOutcome::Changed | FixOutcome::AlreadySo => {
+            is_visible(change).then_some(MissingReason::ChangedSince)
         }
-        FixOutcome::Absent => Some("it does not exist".to_owned()),
-        FixOutcome::Changed | FixOutcome::AlreadySo => is_visible(change)
-            .then(|| "it was changed, but another process has changed it since".to_owned()),
     }
 }

@@ -68,10 +68,10 @@ pub fn measure_window(
     }
     generator.stop_counting(host);
     let span_ns = monotonic_ns().saturating_sub(start_ns);
-    let notes = generator.skipped.iter().map(ToString::to_string).collect();
+    let skipped = generator.skipped.clone();
     let loads = generator.end(host);
     bar.end();
-    Ok(PriceWindow { cpus: request.cpus.clone(), span_ns, loads, parts, notes })
+    Ok(PriceWindow { cpus: request.cpus.clone(), span_ns, loads, parts, skipped })
 }
 
 /// Waits and reports the progress.

@@ -5,7 +5,9 @@ alternating kinds of events and durations.
 
 A trial counts only if its attack was within the span that verify watched, according to the evidence."""
 
+import collections
 import ctypes
+import fcntl
 import glob
 import json
 import mmap
@@ -18,7 +20,11 @@ CPU = int(sys.argv[1])
 ALL = "all" in sys.argv[2:]
 BLINK_S = 0.4
 SPAN_S = 4
-PERF_EVENT_OPEN = 298  # x86-64, arch/x86/entry/syscalls/syscall_64.tbl
+# x86-64, arch/x86/entry/syscalls/syscall_64.tbl
+PERF_EVENT_OPEN, PIDFD_OPEN, PIDFD_GETFD = 298, 434, 438
+# include/uapi/linux/perf_event.h
+COUNTERS_ON, COUNTERS_OFF, COUNTERS_RESET, WHOLE_GROUP = 0x2400, 0x2401, 0x2403, 1
+INOTIFY_MAX = "/proc/sys/fs/inotify/max_user_instances"
 
 failed = 0
 # Seconds from the first record to the span: warm-up and the positive control. They vary in emulation.
@@ -90,10 +96,33 @@ def cpu_online(text):
     return lambda _: put(f"/sys/devices/system/cpu/cpu{CPU}/online", text)
 
 
+def run(*words):
+    return lambda _=None: subprocess.run(words, check=True)
+
+
+def counters(request):
+    """Changes the perf events of verify through descriptors that are copied from it."""
+
+    def act(base):
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        pid = int(base.rsplit("cpushield-", 1)[1].split("-")[0])
+        process = call(PIDFD_OPEN, pid, 0)
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            if os.readlink(f"/proc/{pid}/fd/{name}") == "anon_inode:[perf_event]":
+                copy = call(PIDFD_GETFD, process, int(name), 0)
+                fcntl.ioctl(copy, request, WHOLE_GROUP)
+                os.close(copy)
+        os.close(process)
+
+    return act
+
+
 FAULT = "events/exceptions/page_fault_user"
 NOTHING = None
-# Name, attack, and how to revert it after a short time; without that the attack is permanent.
-ATTACKS = [
+# `back` reverts the attack after a short time; without it the attack is permanent. `before` prepares the machine before
+# verify starts, and `after` restores it after verify has ended. An early attack comes before the trace records.
+Attack = collections.namedtuple("Attack", "name act back before after early", defaults=[NOTHING] * 3 + [False])
+ATTACKS = [Attack(*words) for words in [
     ("tracing_on", write("tracing_on", "0"), write("tracing_on", "1")),
     ("trace-cmd stop -a", stop_all("0"), stop_all("1")),
     ("all events off", write("events/enable", "0"), NOTHING),
@@ -113,6 +142,18 @@ ATTACKS = [
     ("another clock", write("trace_clock", "local"), write("trace_clock", "x86-tsc")),
     ("a snapshot", write("snapshot", "1"), NOTHING),
     ("the CPU offline", cpu_online("0"), cpu_online("1")),
+    ("the records of the CPU emptied", write(f"per_cpu/cpu{CPU}/trace", ""), NOTHING),
+    ("an option", write("options/overwrite", "0"), write("options/overwrite", "1")),
+    ("a command of the function tracer", write("set_ftrace_filter", "schedule:traceoff:1"), NOTHING),
+    ("the counters reset", counters(COUNTERS_RESET), NOTHING),
+    ("the counters off", counters(COUNTERS_OFF), counters(COUNTERS_ON)),
+]] + [
+    Attack("tracefs unmounted", run("umount", "-l", "/sys/kernel/tracing"), NOTHING,
+           after=run("mount", "-t", "tracefs", "tracefs", "/sys/kernel/tracing")),
+    Attack("tracing_on without inotify", write("tracing_on", "0"), write("tracing_on", "1"),
+           before=lambda: put(INOTIFY_MAX, "0"), after=lambda: put(INOTIFY_MAX, "128")),
+    Attack("a filter before it records", write(f"{FAULT}/filter", "error_code == 99"), NOTHING, early=True),
+    Attack("page faults off before it records", write(f"{FAULT}/enable", "0"), NOTHING, early=True),
 ]
 
 
@@ -156,9 +197,9 @@ class Interrupts:
             os.close(self.file)
 
 
-def watch():
+def watch(*flags):
     return subprocess.Popen(
-        ["cpushield", "verify", "--busy", "--warmup", "300ms", "--for", f"{SPAN_S}s", "--json"],
+        ["cpushield", "verify", "--busy", "--warmup", "300ms", "--for", f"{SPAN_S}s", "--json", *flags],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -176,6 +217,16 @@ def wait_for_span(program):
     return None, 0
 
 
+def wait_for_instance(program):
+    """Until the events are armed. Nothing is recorded yet."""
+    while program.poll() is None:
+        base = instance()
+        if base:
+            return base
+        time.sleep(0.001)
+    return None
+
+
 def keep_busy(seconds, kind, program, interrupts):
     program.faults(kind == "page faults")
     end = time.monotonic() + seconds
@@ -186,20 +237,36 @@ def keep_busy(seconds, kind, program, interrupts):
     program.faults(False)
 
 
-def trial(act, back, kind, busy):
+def trial(attack, back, kind, busy, *flags):
     """One attack in one watch: the state of CPU, whether the attack was within the span, and the
     output."""
+    if attack.before:
+        attack.before()
+    try:
+        return watched_attack(attack, back, kind, busy, *flags)
+    finally:
+        if attack.after:
+            attack.after()
+
+
+def watched_attack(attack, back, kind, busy, *flags):
     global delay
     program, interrupts = Program(), Interrupts()
-    verify = watch()
-    base, seen = wait_for_span(verify)
-    at = time.monotonic_ns()
+    verify = watch(*flags)
     try:
-        if base and act:
-            act(base)
-    except OSError as error:
+        if attack.early:
+            early = wait_for_instance(verify)
+            if early:
+                attack.act(early)
+        base, seen = wait_for_span(verify)
+        at = time.monotonic_ns()
+        if base and attack.act and not attack.early:
+            attack.act(base)
+    except (OSError, subprocess.CalledProcessError) as error:
         verify.kill()
         verify.communicate()
+        program.end()
+        interrupts.end()
         return None, f"refused: {error}", True
     if busy:
         keep_busy(BLINK_S, kind, program, interrupts)
@@ -224,9 +291,9 @@ def trial(act, back, kind, busy):
     return cpu["state"], f"{cpu['unknown']} {leaks} {err}", within
 
 
-def tried(act, back, kind, busy):
+def tried(attack, back, kind, busy):
     for _ in range(4):
-        state, said, within = trial(act, back, kind, busy)
+        state, said, within = trial(attack, back, kind, busy)
         if within:
             break
     return state, said, within
@@ -235,13 +302,14 @@ def tried(act, back, kind, busy):
 def calm():
     """Control: without an attack the shield holds, and harmless actions are not reported."""
     harmless = write("tracing_on", "1")
-    for name, act in [
-        ("nothing", None),
-        ("the top level's tracing_on", lambda _: harmless("/sys/kernel/tracing")),
-        ("a look at the settings", lambda base: read(base, "tracing_on") and read(base, "set_event")),
+    for name, act, flags in [
+        ("nothing", None, []),
+        ("the top level's tracing_on", lambda _: harmless("/sys/kernel/tracing"), []),
+        ("a look at the settings", lambda base: read(base, "tracing_on") and read(base, "set_event"), []),
+        ("a trace that is kept", None, ["--trace-dat", "/tmp/trace.dat"]),
     ]:
         for _ in range(4):
-            state, said, within = trial(act, None, "interrupts", False)
+            state, said, within = trial(Attack(name, act), None, "interrupts", False, *flags)
             if state == "holds" and within:
                 break
         claim(f"{name}: holds", state == "holds", said)
@@ -249,17 +317,17 @@ def calm():
 
 def attacks():
     turn = 0
-    for name, act, back in ATTACKS:
-        backs = [back, NOTHING] if back else [NOTHING]
-        if name == "the CPU offline":
-            backs = [back]
+    for attack in ATTACKS:
+        backs = [attack.back, NOTHING] if attack.back else [NOTHING]
+        if attack.name in ("the CPU offline", "tracing_on without inotify"):
+            backs = [attack.back]
         ways = [(kind, busy, b) for kind in ("interrupts", "page faults") for busy in (True, False) for b in backs]
         if not ALL:
             ways = [ways[turn % len(ways)]]
             turn += 3
         for kind, busy, b in ways:
-            state, said, within = tried(act, b, kind, busy)
-            text = f"{name}, {'for a blink' if b else 'for good'}, {kind if busy else 'quiet'}"
+            state, said, within = tried(attack, b, kind, busy)
+            text = f"{attack.name}, {'for a blink' if b else 'for good'}, {kind if busy else 'quiet'}"
             if state is None and said.startswith("refused"):
                 print(f"ok - {text} # SKIP the kernel {said}", flush=True)
                 continue

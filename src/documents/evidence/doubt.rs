@@ -174,6 +174,8 @@ pub enum CircumstanceChange {
         /// By how many parts per million.
         by_ppm: f64,
     },
+    /// The time stamp counter was lower at the end than at the beginning.
+    CounterWentBack,
     /// Another process enabled or disabled trace events.
     TraceEvents,
     /// Another process runs a tracer.
@@ -199,6 +201,9 @@ impl fmt::Display for CircumstanceChange {
             }
             CircumstanceChange::CounterRate { by_ppm } => {
                 write!(f, "the time stamp counter changed its rate by {by_ppm:.0} ppm")
+            }
+            CircumstanceChange::CounterWentBack => {
+                f.write_str("the time stamp counter went back, as it does when the machine sleeps")
             }
             CircumstanceChange::TraceEvents => {
                 f.write_str("another process enabled or disabled trace events during the run")

@@ -5,6 +5,7 @@ mod absence;
 mod document;
 mod doubt;
 mod entry_class;
+mod gate;
 mod ipi;
 mod kernel_work;
 mod positive_control;
@@ -20,6 +21,7 @@ pub use absence::{AbsenceReason, BlindReason, BlindSpot};
 pub use document::*;
 pub use doubt::{CircumstanceChange, CpuDoubt};
 pub use entry_class::{EntryClass, list_classes, table_of_classes};
+pub use gate::{Gate, GateFinding, GateLimit};
 pub use ipi::{DeferredBy, DeferredFunction, IpiOrigin, SentIpi};
 pub use kernel_work::KernelWork;
 pub use positive_control::{

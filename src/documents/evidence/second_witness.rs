@@ -59,6 +59,15 @@ pub enum WitnessDoubt {
     },
     /// The kernel split the group of counters, as it does when a CPU goes offline.
     GroupTakenApart,
+    /// A counter was lower at the end than at the beginning.
+    WentBack {
+        /// The event that it counts.
+        event: String,
+        /// What it had counted before the span.
+        first: u64,
+        /// What it had counted after the span.
+        last: u64,
+    },
     /// The counters could not be read.
     Unreadable {
         /// The kernel's answer.
@@ -92,6 +101,9 @@ impl fmt::Display for WitnessDoubt {
             }
             WitnessDoubt::GroupTakenApart => {
                 f.write_str("the kernel split the group of counters: the CPU went offline")
+            }
+            WitnessDoubt::WentBack { event, first, last } => {
+                write!(f, "the counter of {event} went back from {first} to {last}")
             }
             WitnessDoubt::Unreadable { why } => write!(f, "the counters could not be read: {why}"),
         }
@@ -148,6 +160,16 @@ pub enum TraceInterference {
     },
     /// The kernel could not report every access to the files.
     Unreported,
+    /// The kernel could not report any access to the files.
+    Unwatched {
+        /// The kernel's error.
+        answer: String,
+    },
+    /// The recording failed while it ran.
+    Failed {
+        /// The kernel's error.
+        answer: String,
+    },
     /// A setting differs from when the trace was armed.
     SettingChanged {
         /// Below the directory of the tracing instance.
@@ -173,6 +195,13 @@ impl fmt::Display for TraceInterference {
             }
             TraceInterference::Unreported => {
                 f.write_str("the kernel could not report every access to the files of the trace")
+            }
+            TraceInterference::Unwatched { answer } => write!(
+                f,
+                "changes that other processes make to the trace could not be watched: {answer}"
+            ),
+            TraceInterference::Failed { answer } => {
+                write!(f, "the trace that verify records could not be read to its end: {answer}")
             }
             TraceInterference::SettingChanged { file, armed, found } => write!(
                 f,

@@ -1,9 +1,8 @@
 //! The [`Verdict`] document: what the evidence shows.
 
-use crate::documents::evidence::{EntryClass, Evidence, InterruptionCount, JudgeReason};
-pub use crate::documents::remedy::Remedy;
+use crate::documents::evidence::{EntryClass, Evidence, Gate, InterruptionCount, JudgeReason};
+pub use crate::documents::remedy::{Remedy, RemedyObstacle};
 use serde::{Deserialize, Serialize};
-use std::fmt::Display;
 
 /// What `verify --json` prints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,35 +90,14 @@ pub struct Leak {
     /// How to remove it; `None` when no tunable is known to remove it on this machine.
     pub remedy: Option<Remedy>,
     /// Why there is no remedy; `None` when that is unknown.
-    pub why_none: Option<String>,
+    #[serde(with = "crate::with_text::option", default)]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<RemedyObstacle>>")
+    )]
+    pub why_none: Option<RemedyObstacle>,
     /// For an interrupt, the device that raises it and its driver: `vda, virtio_blk`. `None` where
     /// the bus does not name them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-}
-
-/// A limit that the user set, with reasons of the measurement's type.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "{R}Gate"))]
-#[serde(bound(serialize = "R: Serialize + Display", deserialize = "R: Deserialize<'de>"))]
-pub struct Gate<R = JudgeReason> {
-    /// `--max-entries 0`.
-    pub limit: String,
-    /// What was found.
-    pub found: String,
-    /// Whether it held; `None` when it is unknown.
-    pub held: Option<bool>,
-    /// The evidence that it held, or why that is unknown.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<R>>"))]
-    pub why: Vec<R>,
-}
-
-impl<R: Display> Gate<R> {
-    /// All reasons on one line.
-    #[must_use]
-    pub fn reasons(&self) -> String {
-        self.why.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    }
 }

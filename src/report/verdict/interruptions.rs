@@ -86,7 +86,7 @@ fn number_or_dash(n: u64) -> String {
 fn remedy_cell(leak: &Leak) -> TableCell {
     match (&leak.remedy, &leak.why_none) {
         (Some(remedy), _) => TableCell::new(describe_remedy(remedy)),
-        (None, Some(why)) => TableCell::new(why),
+        (None, Some(obstacle)) => TableCell::new(obstacle.to_string()),
         (None, None) => TableCell::default(),
     }
 }

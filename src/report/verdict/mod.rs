@@ -37,7 +37,9 @@ pub fn blocks(evidence: &Evidence, verdict: &Verdict) -> Vec<ReportBlock> {
     blocks.push(run.witness_block());
     blocks.extend(blind_spot_block(&[run]));
     let gates = verdict.gates.iter();
-    blocks.extend(limit_block(gates.map(|gate| limit_row("", gate, &gate.found)).collect()));
+    blocks.extend(limit_block(
+        gates.map(|gate| limit_row("", gate, &gate.found.to_string())).collect(),
+    ));
     blocks
 }
 

@@ -16,8 +16,9 @@ pub const TRACE_CLOCK: &str = if cfg!(target_arch = "x86_64") { "x86-tsc" } else
 /// How often a reading is tried; the least disturbed one is used.
 const TRIES: usize = 32;
 
-/// A value of the time stamp counter, or a difference of two values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A value of the time stamp counter or of the trace's clock, or a difference of two values. Only
+/// [`TickScale`] converts it to nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClockTicks(pub u64);
 
 impl ClockTicks {
@@ -99,29 +100,29 @@ pub fn realtime_offset_ns() -> i64 {
 
 /// Reads the counter and a clock in nanoseconds at the same moment. Returns both, and how many
 /// ticks apart they may have been read. Of several tries, the least disturbed one is used.
-pub(crate) fn read_with_ticks(clock: ClockId) -> (u64, u64, u64) {
+pub(crate) fn read_with_ticks(clock: ClockId) -> (ClockTicks, u64, ClockTicks) {
     let first = try_read_with_ticks(clock);
     (1..TRIES)
         .map(|_| try_read_with_ticks(clock))
         .fold(first, |best, next| if next.2 < best.2 { next } else { best })
 }
 
-fn try_read_with_ticks(clock: ClockId) -> (u64, u64, u64) {
+fn try_read_with_ticks(clock: ClockId) -> (ClockTicks, u64, ClockTicks) {
     let before = ticks();
     let ns = nanoseconds(clock);
     let apart = ticks().saturating_sub(before);
-    (before.0 + apart.0 / 2, ns, apart.0 / 2 + 1)
+    (ClockTicks(before.0 + apart.0 / 2), ns, ClockTicks(apart.0 / 2 + 1))
 }
 
 /// The counter and `CLOCK_MONOTONIC_RAW` (which is never adjusted) at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockReading {
     /// The counter.
-    pub ticks: u64,
+    pub ticks: ClockTicks,
     /// The clock, in nanoseconds.
     pub raw_ns: u64,
-    /// How many ticks apart the two may have been read.
-    pub error_ticks: u64,
+    /// How far apart the two may have been read.
+    pub error_ticks: ClockTicks,
 }
 
 impl ClockReading {
@@ -147,10 +148,10 @@ impl TickScale {
     /// has passed between them, or if one of the clocks went backwards.
     #[must_use]
     pub fn between(first: ClockReading, last: ClockReading) -> Option<TickScale> {
-        let ticks = last.ticks.checked_sub(first.ticks).filter(|ticks| *ticks > 0)?;
+        let ticks = last.ticks.0.checked_sub(first.ticks.0).filter(|ticks| *ticks > 0)?;
         let ns = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns > 0)?;
         // One more nanosecond for the resolution of the clock.
-        let error_ticks = first.error_ticks + last.error_ticks;
+        let error_ticks = first.error_ticks.0 + last.error_ticks.0;
         let error_ppm = 1e6 * (error_ticks as f64 / ticks as f64 + 1.0 / ns as f64);
         Some(TickScale { ns_per_tick: ns as f64 / ticks as f64, error_ppm })
     }
@@ -185,7 +186,10 @@ mod tests {
 
     #[test]
     fn a_scale_states_its_error_and_refuses_clocks_that_go_backwards() {
-        let at = |ticks, raw_ns| ClockReading { ticks, raw_ns, error_ticks: 10 };
+        let at = |ticks, raw_ns| {
+            let ticks = ClockTicks(ticks);
+            ClockReading { ticks, raw_ns, error_ticks: ClockTicks(10) }
+        };
         let scale = TickScale::between(at(1_000, 0), at(2_001_000, 1_000_000)).unwrap();
         assert_eq!(scale.ns_per_tick, 0.5);
         assert!((scale.error_ppm - 11.0).abs() < 1e-9, "{scale:?}");

@@ -14,7 +14,7 @@ mod tracer;
 
 pub use instance_watch::{InstanceAccess, InstanceWatch, TouchedFile};
 pub use pipe::{BufferStats, TracePipe};
-pub use settings::{ControlSetting, changed_settings};
+pub use settings::{ControlSetting, changed_settings, unexpected_settings};
 pub use tracer::{TimerlatFile, list_for_tracer};
 
 use crate::cpuset::CpuSet;

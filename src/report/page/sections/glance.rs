@@ -151,8 +151,21 @@ fn entries_per_second(evidence: &Evidence) -> Option<f64> {
 fn doubts(material: &ReportMaterial) -> Vec<String> {
     let mut doubts = material.doubts.clone();
     doubts.extend(material.observations.iter().flat_map(|observation| observation.run().doubts()));
+    doubts.extend(material.observations.iter().filter_map(unproven_verdict));
     doubts.extend(material.latencies.iter().flat_map(latency_doubts));
     doubts
+}
+
+/// A doubt about a document whose verdict does not follow from its evidence.
+fn unproven_verdict(observation: &LabelledDocument<WatchWithVerdict>) -> Option<String> {
+    let WatchWithVerdict { evidence, verdict, .. } = &observation.document;
+    let name = if observation.label.is_empty() { "the document" } else { &observation.label };
+    verdict.as_ref()?.claims_more_than(evidence).then(|| {
+        format!(
+            "{name}: the verdict claims more than the evidence shows: another program changed the \
+             document, or another version of cpushield wrote it"
+        )
+    })
 }
 
 fn latency_doubts(latency: &LabelledDocument<LatencyMeasurement>) -> Vec<String> {
@@ -165,14 +178,11 @@ fn limits(material: &ReportMaterial) -> Option<ReportBlock> {
     let mut rows = Vec::new();
     for observation in &material.observations {
         let gates = observation.document.verdict.iter().flat_map(|verdict| &verdict.gates);
-        rows.extend(gates.map(|gate| limit_row(&observation.label, gate, &gate.found)));
+        rows.extend(gates.map(|gate| limit_row(&observation.label, gate, &gate.found.to_string())));
     }
     for LabelledDocument { label, document } in &material.latencies {
-        rows.extend(
-            document.limited_gates().map(|(limit, gate)| {
-                limit_row(label, gate, &measured_value(document, limit, gate))
-            }),
-        );
+        let gates = document.gates.iter();
+        rows.extend(gates.map(|gate| limit_row(label, gate, &measured_value(gate))));
     }
     limit_block(rows)
 }

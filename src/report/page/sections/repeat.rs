@@ -227,7 +227,7 @@ fn watch_command(evidence: &Evidence) -> String {
 
 fn verify_command(observation: &WatchWithVerdict) -> String {
     let limits = observation.verdict.iter().flat_map(|verdict| &verdict.gates);
-    let limits: String = limits.map(|gate| format!(" {}", gate.limit)).collect();
+    let limits: String = limits.map(|gate| format!(" {}", gate.limit.option())).collect();
     watch_command(&observation.evidence) + &limits
 }
 
@@ -262,7 +262,7 @@ fn latency_command(run: &LatencyMeasurement) -> String {
     if run.tracing.asked {
         words.push_str(" --why");
     }
-    words.extend(run.gates.iter().map(|gate| format!(" {}", gate.limit)));
+    words.extend(run.gates.iter().map(|gate| format!(" {}", gate.limit.option())));
     words
 }
 

@@ -93,9 +93,121 @@ pub fn changed_settings(
     changed
 }
 
+/// The settings of an instance that differ from what [`TraceInstance::prepare`] and
+/// [`TraceInstance::start`] set for these CPUs and this clock, each as it should be, with its text
+/// now. Another process may change them before anything watches the files.
+#[must_use]
+pub fn unexpected_settings(
+    now: &[ControlSetting],
+    cpus: &CpuSet,
+    clock: &str,
+) -> Vec<(ControlSetting, Option<String>)> {
+    let mut unexpected = Vec::new();
+    for ControlSetting { file, text } in now {
+        let name = file.rsplit('/').next().unwrap_or_default();
+        let (wanted, fits) = match (name, text) {
+            ("tracing_on", text) => ("1".to_owned(), text.as_deref() == Some("1")),
+            // An asterisk marks an event that also has a trigger
+            // (event_enable_read() in kernel/trace/trace_events.c, 6.12).
+            ("enable", text) => ("1".to_owned(), matches!(text.as_deref(), Some("1" | "1*"))),
+            ("tracing_cpumask", text) => {
+                let mask = text.as_deref().and_then(|text| CpuSet::parse_mask(text).ok());
+                (cpus.to_mask(), mask.as_ref() == Some(cpus))
+            }
+            ("trace_clock", text) => {
+                let wanted = format!("[{clock}]");
+                let mut words = text.iter().flat_map(|text| text.split_whitespace());
+                let fits = words.any(|word| word == wanted);
+                (wanted, fits)
+            }
+            ("current_tracer", Some(text)) => ("nop".to_owned(), text == "nop"),
+            ("filter", Some(text)) => ("none".to_owned(), text == "none"),
+            // Only cpushield's own trigger may be there. Without a trigger, the file lists those
+            // that exist in comments (trigger_show() in
+            // kernel/trace/trace_events_trigger.c, 6.12).
+            ("trigger", Some(text)) => {
+                let mut lines = text.lines();
+                (String::new(), lines.all(|line| line.starts_with('#') || is_own(line)))
+            }
+            ("set_event_pid" | "set_event_notrace_pid", Some(text)) => {
+                (String::new(), text.is_empty())
+            }
+            _ => continue,
+        };
+        if !fits {
+            let should_be = ControlSetting { file: file.clone(), text: Some(wanted) };
+            unexpected.push((should_be, text.clone()));
+        }
+    }
+    unexpected
+}
+
+/// Whether a line of a trigger file is the trigger that [`TraceInstance::add_stack_trigger`] sets.
+fn is_own(line: &str) -> bool {
+    line == "stacktrace" || line.starts_with("stacktrace:")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What Linux 6.12 shows right after an instance was started.
+    const STARTED: &[(&str, &str)] = &[
+        ("tracing_on", "1"),
+        ("tracing_cpumask", "00000000,00000008"),
+        ("trace_clock", "local global counter uptime perf mono mono_raw boot tai [x86-tsc]"),
+        ("current_tracer", "nop"),
+        ("set_event_pid", ""),
+        ("set_event_notrace_pid", ""),
+        ("buffer_subbuf_size_kb", "4"),
+        ("per_cpu/cpu3/buffer_size_kb", "8192"),
+        ("events/exceptions/page_fault_user/enable", "1"),
+        ("events/exceptions/page_fault_user/filter", "none"),
+        ("events/irq_vectors/local_timer_entry/enable", "1*"),
+        ("events/irq_vectors/local_timer_entry/trigger", "stacktrace:unlimited"),
+        (
+            "events/exceptions/page_fault_user/trigger",
+            "# Available triggers:\n# traceon traceoff snapshot stacktrace enable_event \
+             disable_event enable_hist disable_hist hist",
+        ),
+    ];
+
+    fn started_with(changed: &str, text: Option<&str>) -> Vec<ControlSetting> {
+        let mut settings = Vec::new();
+        for (file, started) in STARTED {
+            let text = if *file == changed { text } else { Some(*started) };
+            let (file, text) = ((*file).to_owned(), text.map(str::to_owned));
+            settings.push(ControlSetting { file, text });
+        }
+        settings
+    }
+
+    #[test]
+    fn a_setting_that_was_changed_before_the_watch_is_unexpected() {
+        let cpus = CpuSet::single(3);
+        assert_eq!(unexpected_settings(&started_with("", None), &cpus, "x86-tsc"), []);
+        for (file, text) in [
+            ("tracing_on", Some("0")),
+            ("tracing_on", None),
+            ("tracing_cpumask", Some("1")),
+            ("trace_clock", Some("[local] global mono x86-tsc")),
+            ("current_tracer", Some("function")),
+            ("set_event_pid", Some("1")),
+            ("set_event_notrace_pid", Some("812")),
+            ("events/exceptions/page_fault_user/enable", Some("0")),
+            ("events/exceptions/page_fault_user/enable", Some("0*")),
+            ("events/exceptions/page_fault_user/filter", Some("error_code == 99")),
+            ("events/exceptions/page_fault_user/trigger", Some("traceoff:unlimited")),
+        ] {
+            let found = unexpected_settings(&started_with(file, text), &cpus, "x86-tsc");
+            let files: Vec<_> = found.iter().map(|(setting, _)| setting.file.as_str()).collect();
+            assert_eq!(files, [file], "{text:?}");
+            assert_eq!(found[0].1.as_deref(), text);
+        }
+        // Linux before 5.8 has no such file.
+        let older = started_with("set_event_notrace_pid", None);
+        assert_eq!(unexpected_settings(&older, &cpus, "x86-tsc"), []);
+    }
 
     #[test]
     fn a_setting_that_differs_or_disappeared_is_reported_with_both_texts() {

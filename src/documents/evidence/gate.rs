@@ -1,0 +1,149 @@
+//! [`Gate`]: a limit that the user set, with what was found. Pure data.
+
+use super::JudgeReason;
+use super::time_text::{limit, measured};
+use crate::policy::LinuxCncGrade;
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display};
+
+/// A limit that the user set, with reasons of the measurement's type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "{R}Gate"))]
+#[serde(bound(serialize = "R: Serialize + Display", deserialize = "R: Deserialize<'de>"))]
+pub struct Gate<R = JudgeReason> {
+    /// The limit; its text is the option of the command line.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<GateLimit>"))]
+    pub limit: GateLimit,
+    /// What was found.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<GateFinding>"))]
+    pub found: GateFinding,
+    /// Whether it held; `None` when it is unknown.
+    pub held: Option<bool>,
+    /// The evidence that it held, or why that is unknown.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<R>>"))]
+    pub why: Vec<R>,
+}
+
+impl<R: Display> Gate<R> {
+    /// All reasons on one line.
+    #[must_use]
+    pub fn reasons(&self) -> String {
+        self.why.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The limit of a [`Gate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "limit", rename_all = "kebab-case")]
+pub enum GateLimit {
+    /// Entries into the kernel on each CPU (`--max-entries`).
+    Entries {
+        /// The largest allowed number.
+        most: u64,
+    },
+    /// The longest gap (`--max-gap`).
+    Gap {
+        /// The longest allowed one, in nanoseconds.
+        most_ns: u64,
+    },
+    /// The longest latency (`--max`).
+    Latency {
+        /// The longest allowed one, in nanoseconds.
+        most_ns: u64,
+    },
+    /// A range of LinuxCNC's max jitter (`--linuxcnc`).
+    LinuxCnc {
+        /// The range.
+        grade: LinuxCncGrade,
+    },
+}
+
+impl GateLimit {
+    /// The option of the command line that sets this limit.
+    #[must_use]
+    pub fn option(&self) -> String {
+        match self {
+            GateLimit::Entries { most } => format!("--max-entries {most}"),
+            GateLimit::Gap { most_ns } => format!("--max-gap {}", limit(*most_ns)),
+            GateLimit::Latency { most_ns } => format!("--max {}", limit(*most_ns)),
+            GateLimit::LinuxCnc { grade } => format!("--linuxcnc {grade}"),
+        }
+    }
+}
+
+impl fmt::Display for GateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.option())?;
+        match self {
+            GateLimit::LinuxCnc { grade } => write!(f, " ({} ns)", grade.max_jitter_ns()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was found for a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "found", rename_all = "kebab-case")]
+pub enum GateFinding {
+    /// The most entries of a CPU.
+    Entries {
+        /// Their number.
+        count: u64,
+    },
+    /// Nothing counted entries.
+    NotCounted,
+    /// The longest gap.
+    Gap {
+        /// Its length in nanoseconds.
+        longest_ns: u64,
+    },
+    /// Nothing measured gaps.
+    NotMeasured,
+    /// The longest latency.
+    Latency {
+        /// It, in nanoseconds.
+        longest_ns: u64,
+    },
+    /// No latency reached the threshold of the instrument.
+    BelowThreshold {
+        /// The threshold in nanoseconds.
+        threshold_ns: u64,
+    },
+    /// No latency was measured.
+    NoLatency,
+    /// The largest max jitter.
+    Jitter {
+        /// It, in nanoseconds.
+        jitter_ns: u64,
+        /// The thread that has it.
+        thread: String,
+    },
+    /// No thread has a max jitter.
+    NoJitter,
+}
+
+impl fmt::Display for GateFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GateFinding::Entries { count } => count.fmt(f),
+            GateFinding::NotCounted => f.write_str("nothing counted"),
+            GateFinding::Gap { longest_ns } => f.write_str(&measured(*longest_ns)),
+            GateFinding::NotMeasured => f.write_str("nothing measured"),
+            GateFinding::Latency { longest_ns } => f.write_str(&limit(*longest_ns)),
+            GateFinding::BelowThreshold { threshold_ns } => {
+                write!(f, "nothing of {} or more", limit(*threshold_ns))
+            }
+            GateFinding::NoLatency => f.write_str("nothing"),
+            GateFinding::Jitter { jitter_ns, thread } => {
+                write!(f, "max jitter {jitter_ns} ns of {thread}")
+            }
+            GateFinding::NoJitter => f.write_str("no max jitter"),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! [`InapplicableReason`]: why a tunable does nothing on a machine. Pure data.
+
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why a tunable does nothing on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "inapplicable", rename_all = "kebab-case")]
+pub enum InapplicableReason {
+    /// The running kernel cannot change it; a parameter of the next boot can.
+    OnlyAtBoot,
+    /// The kernel is too old for the fair server.
+    NoFairServer,
+    /// The directory of the fair server does not exist.
+    FairServerUnseen,
+    /// Tracefs is not mounted.
+    TracefsUnmounted,
+    /// A trace instance does not enlarge the main buffer of this kernel.
+    OwnTraceBuffers,
+    /// A file does not exist.
+    PathAbsent {
+        /// Its path.
+        path: String,
+    },
+    /// A file cannot be read.
+    PathUnreadable {
+        /// Its path.
+        path: String,
+        /// The kernel's error.
+        answer: String,
+    },
+    /// The kernel has no such file of settings.
+    SettingAbsent {
+        /// Its path.
+        file: String,
+    },
+    /// The file of a setting cannot be read.
+    SettingUnreadable {
+        /// Its path.
+        file: String,
+        /// The kernel's error.
+        answer: String,
+    },
+    /// The survey does not show whether the kernel has a file.
+    SettingUnknown {
+        /// Its path.
+        file: String,
+    },
+    /// The shielded CPUs have no such file.
+    CpuFileAbsent {
+        /// Its path within the directory of a CPU.
+        file: String,
+    },
+    /// The tick of the shielded CPUs continues.
+    TickContinues,
+    /// Without cpusets of version 2, CPUs cannot go offline without harm.
+    CpusetNotV2,
+    /// These CPUs have no switch to take them offline.
+    CpusStayOnline {
+        /// These CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+    },
+    /// There is no driver for idle states.
+    NoIdleStates,
+    /// The kernel shows no masks of workqueues.
+    NoWorkqueueMasks,
+    /// The kernel cannot stop the tick of a busy CPU.
+    TickAlwaysOn,
+    /// Whether the kernel can stop the tick is unknown.
+    TickStopUnknown,
+    /// The tick of this CPU never stops.
+    TickOfCpu {
+        /// The CPU.
+        cpu: usize,
+    },
+    /// The kernel cannot offload RCU callbacks.
+    NoRcuOffload,
+    /// It is useful only where the trace shows this timer.
+    OnlyWhereSeen {
+        /// The function of the timer.
+        function: String,
+        /// The boot parameter that stops the timer.
+        parameter: String,
+    },
+    /// No interrupt has a mask.
+    NoIrqMasks,
+    /// The masks of interrupts are unknown.
+    IrqMasksUnknown,
+    /// The lockup detectors are off.
+    WatchdogOff,
+    /// The kernel has no lockup detectors.
+    NoWatchdog,
+    /// Whether the kernel has lockup detectors is unknown.
+    WatchdogUnknown,
+    /// The daemon irqbalance does not run.
+    NoIrqbalance,
+    /// No interface steers packets to the shield.
+    NoSteeredPackets,
+    /// No transmit queue is bound to the shield.
+    NoBoundQueue,
+    /// The machine has one memory node.
+    OneMemoryNode,
+    /// The kernel does not throttle real-time tasks.
+    NoThrottling,
+}
+
+impl fmt::Display for InapplicableReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PathAbsent { path } => return write!(f, "{path} does not exist"),
+            Self::PathUnreadable { path, answer } => {
+                return write!(f, "{path} cannot be read: {answer}");
+            }
+            Self::SettingAbsent { file } => return write!(f, "this kernel has no {file}"),
+            Self::SettingUnreadable { file, answer } => return write!(f, "{file}: {answer}"),
+            Self::SettingUnknown { file } => {
+                return write!(f, "it is unknown whether this kernel has {file}");
+            }
+            Self::CpuFileAbsent { file } => return write!(f, "this machine has no {file}"),
+            Self::CpusStayOnline { cpus } => {
+                return write!(f, "CPU {cpus} cannot be taken offline");
+            }
+            Self::TickOfCpu { cpu } => return write!(f, "the tick of CPU {cpu} cannot be stopped"),
+            Self::OnlyWhereSeen { function, parameter } => {
+                return write!(f, "only if the trace shows {function}: {parameter}");
+            }
+            Self::OnlyAtBoot => "only a boot parameter can do that",
+            Self::NoFairServer => "kernels before Linux 6.12 have no fair server",
+            Self::FairServerUnseen => {
+                "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or \
+                 the kernel has no fair server"
+            }
+            Self::TracefsUnmounted => "tracefs is not mounted",
+            Self::OwnTraceBuffers => "each trace of this kernel has its own buffers",
+            Self::TickContinues => {
+                "the tick continues on the shield; other timers there are listed below"
+            }
+            Self::CpusetNotV2 => {
+                "a v1 cpuset would lose the CPU, and without cpusets work returns to it"
+            }
+            Self::NoIdleStates => "this machine has no idle states to choose from",
+            Self::NoWorkqueueMasks => "this kernel shows no workqueue masks",
+            Self::TickAlwaysOn => {
+                "this kernel cannot stop the tick of a busy CPU (built without CONFIG_NO_HZ_FULL)"
+            }
+            Self::TickStopUnknown => {
+                "it is unknown whether this kernel can stop the tick of a busy CPU"
+            }
+            Self::NoRcuOffload => "this kernel was built without CONFIG_RCU_NOCB_CPU",
+            Self::NoIrqMasks => "this machine shows no interrupt masks",
+            Self::IrqMasksUnknown => "the masks of interrupts are unknown",
+            Self::WatchdogOff => "the lockup detectors are off",
+            Self::NoWatchdog => "this kernel has no lockup detectors",
+            Self::WatchdogUnknown => "it is unknown whether this kernel has lockup detectors",
+            Self::NoIrqbalance => "irqbalance is not running",
+            Self::NoSteeredPackets => "no interface steers packets to the shield",
+            Self::NoBoundQueue => "no transmit queue is bound to the shield",
+            Self::OneMemoryNode => "this machine has one memory node",
+            Self::NoThrottling => "since 6.12 only kernels with CONFIG_RT_GROUP_SCHED throttle",
+        })
+    }
+}
