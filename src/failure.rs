@@ -448,6 +448,10 @@ impl From<crate::boot::BootError> for Failure {
             BootError::Active { .. } => {
                 Failure::machine(message).hint("remove them first: cpushield boot undo")
             }
+            BootError::TrialOfPart { .. } => Failure::machine(message).hint(
+                "omit --trial: cpushield boot apply; or remove the written ones first: cpushield \
+                 boot undo",
+            ),
             BootError::Unfinished => Failure::machine(message)
                 .hint("undo the existing changes first: cpushield boot undo"),
             BootError::Foreign { .. } => {

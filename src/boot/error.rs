@@ -106,6 +106,13 @@ pub enum BootError {
         /// The words.
         words: Vec<String>,
     },
+    /// A trial has no word that is not already written, so its boot looks like any other one.
+    TrialOfPart {
+        /// The words of the trial.
+        words: Vec<String>,
+        /// The words that are written.
+        written: Vec<String>,
+    },
     /// An earlier apply or undo was interrupted.
     Unfinished,
     /// The journal of boot files is invalid.
@@ -232,6 +239,13 @@ impl fmt::Display for BootError {
             BootError::Active { words } => {
                 write!(f, "other boot parameters are already written: {}", words.join(" "))
             }
+            BootError::TrialOfPart { words, written } => write!(
+                f,
+                "cannot try {}: {} is already written, so nothing would distinguish the boot \
+                 of the trial from another one",
+                words.join(" "),
+                written.join(" ")
+            ),
             BootError::Unfinished => {
                 f.write_str("an earlier `boot apply` or `boot undo` was interrupted")
             }

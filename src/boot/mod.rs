@@ -25,6 +25,7 @@ pub mod line;
 pub mod lint;
 pub mod loaders;
 pub mod parameters;
+mod permanent;
 pub mod plan;
 mod present_files;
 mod reachability;

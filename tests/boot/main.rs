@@ -17,11 +17,11 @@ mod repairs;
 mod rows;
 mod settle;
 mod trial;
+mod trial_over;
 mod trouble;
 mod words;
 
 use cpushield::boot::grub::generator;
-use cpushield::boot::loaders::EntryPosition;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::running_kernel::read_effect;
 use cpushield::boot::running_lint::nohz_full_difference;
@@ -85,7 +85,7 @@ fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
 #[test]
 fn the_generator_writes_the_same_script_as_before() {
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
-    let script = generator::script(&KernelRule::Realtime, &words);
+    let script = generator::script(&KernelRule::Realtime, &words, &generator::PERMANENT);
     assert_eq!(script, include_str!("07_cpushield"));
 }
 
@@ -406,7 +406,7 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
     assert_eq!(words(&plan), [""; 0]);
     let refused = write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default());
     let preview =
-        write::preview(&machine.host(), &machine.store(), &plan, EntryPosition::First).map(drop);
+        write::preview(&machine.host(), &machine.store(), &plan, &WriteMode::default()).map(drop);
     for error in [refused.unwrap_err(), preview.unwrap_err()] {
         let text = error.to_string();
         assert!(text.contains("nohz-full: built without CONFIG_NO_HZ_FULL"), "{text}");
@@ -422,7 +422,7 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
     machine.update_grub();
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(
-        write::preview(&machine.host(), &machine.store(), &plan, EntryPosition::First).unwrap(),
+        write::preview(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap(),
         Default::default()
     );
     let written =
