@@ -148,7 +148,11 @@ fn find_module_fault(
         return Some((WordFault::ModulesUnknown { version }, Vec::new()));
     };
     match modules.find(module, parameter) {
-        ModuleParameter::Present | ModuleParameter::ModuleOnly => None,
+        ModuleParameter::Present => None,
+        ModuleParameter::Unreadable(why) => {
+            let module = module.to_owned();
+            Some((WordFault::ModuleUnreadable { module, version, why }, Vec::new()))
+        }
         ModuleParameter::Absent(known) => {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             let near = nearest(parameter, &known);

@@ -24,7 +24,7 @@ pub use kernel_rule::KernelRule;
 pub use lint_finding::{BadListEffect, EffectSource, LintFinding, OverrideEffect};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
-pub use word_fault::{FaultyWord, WordFault};
+pub use word_fault::{FaultyWord, UnreadableModule, WordFault};
 
 use crate::survey::RealtimeKind;
 use crate::with_text;

@@ -75,11 +75,54 @@ pub enum WordFault {
         /// The kernel.
         version: String,
     },
+    /// The parameters of the module cannot be read, so the name cannot be checked.
+    ModuleUnreadable {
+        /// The module.
+        module: String,
+        /// The kernel.
+        version: String,
+        /// Why.
+        why: UnreadableModule,
+    },
     /// The modules of the kernel are not installed, so the name cannot be checked.
     ModulesUnknown {
         /// The kernel.
         version: String,
     },
+}
+
+/// Why the parameters of a module cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum UnreadableModule {
+    /// Its file is compressed, and there is no program `modinfo` to read it.
+    WithoutModinfo {
+        /// The file.
+        path: String,
+    },
+    /// `modinfo` cannot read its file.
+    ModinfoFailed {
+        /// The file.
+        path: String,
+        /// The error.
+        why: String,
+    },
+    /// It is part of a kernel that does not list the parameters of such modules.
+    BuiltIn,
+}
+
+impl fmt::Display for UnreadableModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnreadableModule::WithoutModinfo { path } => {
+                write!(f, "only modinfo reads {path}, and it is not installed")
+            }
+            UnreadableModule::ModinfoFailed { path, why } => write!(f, "{path}: {why}"),
+            UnreadableModule::BuiltIn => {
+                f.write_str("it is built in, and there is no modules.builtin.modinfo")
+            }
+        }
+    }
 }
 
 impl WordFault {
@@ -96,6 +139,7 @@ impl WordFault {
             | WordFault::Unreleased { .. }
             | WordFault::NoModule { .. }
             | WordFault::NoModuleParameter { .. }
+            | WordFault::ModuleUnreadable { .. }
             | WordFault::ModulesUnknown { .. } => true,
         }
     }
@@ -143,6 +187,11 @@ impl fmt::Display for WordFault {
             WordFault::NoModuleParameter { module, parameter, version } => {
                 write!(f, "names {parameter}, which {module} of kernel {version} does not have")
             }
+            WordFault::ModuleUnreadable { module, version, why } => write!(
+                f,
+                "cannot be checked: the parameters of {module} of kernel {version} cannot be \
+                 read: {why}"
+            ),
             WordFault::ModulesUnknown { version } => {
                 write!(f, "cannot be checked: there is no /lib/modules/{version}/modules.dep")
             }
