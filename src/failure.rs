@@ -421,6 +421,13 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
             BootError::FaultyWord(faulty) => faulty_word(message, &faulty),
+            BootError::NoSuchParameter { name, .. }
+                if crate::boot::names_kernel_parameter(&name) =>
+            {
+                Failure::usage(message)
+                    .hint(format!("a kernel parameter of your own: --parameter {name}"))
+                    .hint(format!("or in a policy: boot.parameters = [{name:?}]"))
+            }
             BootError::NoSuchParameter { near, .. } => near
                 .iter()
                 .fold(Failure::usage(message), |failure, name| {

@@ -88,6 +88,12 @@ pub fn find_word_fault(word: &str) -> Option<(WordFault, Vec<String>)> {
     find_unlisted(word).filter(|(fault, _)| !(is_of_module && *fault == WordFault::UnknownName))
 }
 
+/// Whether the kernel's document has a parameter of this name.
+#[must_use]
+pub fn names_kernel_parameter(name: &str) -> bool {
+    KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name))
+}
+
 /// Why a name is not known to any of the kernels, and similar names; `None` when it is known.
 fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault, Vec<String>)> {
     let (fault, near) = find_unlisted(word)?;
@@ -110,8 +116,7 @@ fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
         return Some(found);
     }
     let name = line::name_of(word);
-    let is_listed = KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name));
-    if is_listed || name.starts_with("sysctl.") {
+    if names_kernel_parameter(name) || name.starts_with("sysctl.") {
         return None;
     }
     let listed: Vec<&str> = KERNEL_NAMES.lines().filter(|line| !line.starts_with('#')).collect();

@@ -5,9 +5,9 @@ mod row_cpus;
 mod suggestions;
 
 pub use self::row_cpus::{RowCpus, RowPlace, WrittenList};
-use self::suggestions::{advise_on_list, suggest_key};
+use self::suggestions::{advise_on_list, advise_on_parameter, suggest_key};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
-use crate::boot::{WordFault, find_word_fault, lint};
+use crate::boot::{WordFault, find_word_fault, lint, names_kernel_parameter};
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
@@ -356,6 +356,9 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     }
     for tunable in text.tunables.keys() {
         if tunables::named(tunable.get_ref()).is_none() {
+            if names_kernel_parameter(tunable.get_ref()) {
+                return Err(fault_at(tunable, advise_on_parameter(tunable.get_ref())));
+            }
             let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
             let near = nearest(tunable.get_ref(), &known);
             let near = near.first().map_or_else(
@@ -655,6 +658,15 @@ instrument = "spin"
                 format!("{row}shield = true\ntunables = {{ watchdgo = false }}\n{column}"),
                 "m.toml:4:14: there is no tunable \"watchdgo\"; did you mean watchdog?",
             ),
+            (
+                format!("{row}shield = true\ntunables = {{ nohlt = true }}\n{column}"),
+                "m.toml:4:14: nohlt is a kernel parameter, not a tunable; expected boot = \
+                 [\"nohlt\"] in the row",
+            ),
+            (
+                format!("{row}parameters = [\"nohlt\"]\n{column}"),
+                "m.toml:3:1: unknown field `parameters`, expected",
+            ),
             (format!("{row}boot = [\"a b\"]\n{column}"), "m.toml:3:9: expected one plain kernel"),
             (
                 format!("{row}boot = [\"nosmt\", \"nosmt=force\"]\n{column}"),
@@ -695,6 +707,7 @@ instrument = "spin"
         for (text, suggested) in [
             (format!("workloud = \"vm\"\n{row}{column}"), "; did you mean workload?"),
             (format!("{row}sheild = true\n{column}"), "; did you mean shield?"),
+            (format!("{row}parameters = [\"nohlt\"]\n{column}"), "; did you mean boot?"),
             (format!("{row}{column}thread = [\"1ms\"]\n"), "; did you mean threads?"),
             (format!("{row}boot = [\"isolcpu=3\"]\n{column}"), "; did you mean isolcpus?"),
             (

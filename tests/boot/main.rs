@@ -199,6 +199,8 @@ fn unsafe_or_contradictory_requests_are_refused_before_any_write() {
     };
     assert!(matches!(refused(&on("mitigations")), BootError::Never { .. }));
     assert!(matches!(refused(&on("skew-tik")), BootError::NoSuchParameter { .. }));
+    let own = cpushield::failure::Failure::from(refused(&on("nohlt"))).to_string();
+    assert!(own.contains("a kernel parameter of your own: --parameter nohlt"), "{own}");
     machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"nohz_full=2\"\n");
     machine.update_grub();
     let error = refused(&BootRequest::default());
