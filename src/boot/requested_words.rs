@@ -5,9 +5,9 @@
 use super::document::{FaultyWord, WantedParameter, WordFault};
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
-use super::line;
 use super::parameters::KERNEL_NAMES;
 use super::request::UnknownWords;
+use super::{line, lint};
 use crate::policy::RequestedParameter;
 use crate::registry::nearest;
 use cpushield_linux::Host;
@@ -62,6 +62,10 @@ fn find_fault(
 ) -> Option<WordFault> {
     if !line::is_plain(word) {
         return Some(WordFault::NotPlain);
+    }
+    // Without a list, `nohz_full` is a word of a patch series (`find_unreleased`).
+    if lint::lacks_value(word) && !cmdline::same_name(word, "nohz_full") {
+        return Some(WordFault::NoValue);
     }
     if let Err(why) = line::check_list(word) {
         return Some(WordFault::NotCpuList { why });

@@ -7,7 +7,7 @@ mod suggestions;
 pub use self::row_cpus::{RowCpus, RowPlace, WrittenList};
 use self::suggestions::{advise_on_list, advise_on_parameter, suggest_key};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
-use crate::boot::{WordFault, find_word_fault, lint, names_kernel_parameter};
+use crate::boot::{WordFault, find_word_fault, names_kernel_parameter};
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
@@ -394,12 +394,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
 fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixFault> {
     // Any list stands for that of the row.
     let filled = word.get_ref().replace(CPUS, "1");
-    let Some((fault, near)) = find_word_fault(&filled) else {
-        return match lint::check_word(&filled) {
-            Some(finding) => Err(fault_at(word, format!("{finding}; {}", finding.advice()))),
-            None => Ok(()),
-        };
-    };
+    let Some((fault, near)) = find_word_fault(&filled) else { return Ok(()) };
     let advice = match (&fault, near.as_slice()) {
         (WordFault::NotPlain, _) => {
             let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
@@ -606,6 +601,11 @@ instrument = "spin"
                 "m.toml:3:9: \"nohz_ful={cpus}\" is not in",
             ),
             (format!("{row}boot = [\"nohz_full\"]\n{column}"), "m.toml:3:9: "),
+            (
+                format!("{row}boot = [\"nohlt\", \"irqaffinity\"]\n{column}"),
+                "m.toml:3:18: \"irqaffinity\" has no value; the kernel does not know it without \
+                 one; add a CPU list: irqaffinity=2-3",
+            ),
             (
                 format!("{row}boot = [\"isolcpus=mangaed_irq,{{cpus}}\"]\n{column}"),
                 "m.toml:3:9: \"isolcpus=mangaed_irq,{cpus}\" has the unknown flag mangaed_irq",

@@ -33,6 +33,8 @@ pub enum WordFault {
         /// What is wrong with it.
         why: String,
     },
+    /// It has no value, and the kernel knows it only with one.
+    NoValue,
     /// The request has the same parameter with another value.
     GivenTwice {
         /// The other word.
@@ -132,6 +134,7 @@ impl WordFault {
         match self {
             WordFault::NotPlain
             | WordFault::NotCpuList { .. }
+            | WordFault::NoValue
             | WordFault::GivenTwice { .. }
             | WordFault::Planned { .. } => false,
             WordFault::UnknownName
@@ -153,6 +156,7 @@ impl WordFault {
                     .to_owned()
             }
             WordFault::NotCpuList { .. } => "a list looks like 3, 2-3 or 2-N".to_owned(),
+            WordFault::NoValue => format!("add a CPU list: {word}=2-3"),
             WordFault::GivenTwice { .. } => "omit one of them".to_owned(),
             WordFault::Planned { name, .. } => {
                 format!("name the CPUs with --cpus, or leave it to your word: --off {name}")
@@ -172,6 +176,9 @@ impl fmt::Display for WordFault {
                 f.write_str("is not one word without characters that are special to a boot loader")
             }
             WordFault::NotCpuList { why } => write!(f, "does not name CPUs: {why}"),
+            WordFault::NoValue => {
+                f.write_str("has no value; the kernel does not know it without one")
+            }
             WordFault::GivenTwice { other, place } => write!(f, "contradicts {other} ({place})"),
             WordFault::Planned { planned, .. } => {
                 write!(f, "contradicts {planned}, which is planned for these CPUs")
