@@ -322,6 +322,8 @@ fn each_word_is_compared_with_what_the_kernel_shows_for_it() {
     assert_eq!(effect("isolcpus=managed_irq,2-3"), (None, None));
     assert_eq!(effect("irqaffinity=0-1"), shows("irqaffinity: 0-1", true));
     assert_eq!(effect("irqaffinity=0"), shows("irqaffinity: 0-1", false));
+    // The kernel adds the boot CPU.
+    assert_eq!(effect("irqaffinity=1"), shows("irqaffinity: 0-1", true));
     // Without kernel threads, as in a container, nothing is known about RCU callbacks.
     assert_eq!(effect("rcu_nocbs=2-3"), (None, None));
     for (pid, name) in [(2, "kthreadd"), (31, "rcuog/2"), (32, "rcuop/2")] {
@@ -349,6 +351,41 @@ fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel()
     // CPUs that a partition would have added are a difference too.
     machine.write("sys/devices/system/cpu/nohz_full", "0-3\n");
     assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
+}
+
+/// Words that no apply wrote are compared with what the kernel shows, too.
+#[test]
+fn status_compares_every_word_of_the_boot_that_the_kernel_shows() {
+    let machine = Machine::debian();
+    machine.write("proc/cmdline", "ro isolcpus=2-3 nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1\n");
+    let config = "CONFIG_NO_HZ_FULL=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_RCU_NOCB_CPU=y\n";
+    machine.write("boot/config-6.12.9-rt-amd64", config);
+    machine.write("sys/devices/system/cpu/isolated", "2-3\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "2-3\n");
+    machine.write("proc/irq/default_smp_affinity", "3\n");
+    for (pid, name) in [(2, "kthreadd"), (32, "rcuop/2"), (33, "rcuop/3")] {
+        machine.write(&format!("proc/{pid}/stat"), &kernel_thread(pid, name));
+        let status = format!("Name:\t{name}\nCpus_allowed_list:\t0-3\n");
+        machine.write(&format!("proc/{pid}/task/{pid}/stat"), &kernel_thread(pid, name));
+        machine.write(&format!("proc/{pid}/task/{pid}/status"), &status);
+    }
+    let findings = || status::status(&machine.host(), &machine.store()).unwrap().findings;
+    assert_eq!(findings(), []);
+    for (path, text, said) in [
+        ("sys/devices/system/cpu/isolated", "2\n", "/sys/devices/system/cpu/isolated has CPU 2"),
+        ("sys/devices/system/cpu/nohz_full", "2\n", "/sys/devices/system/cpu/nohz_full has CPU 2"),
+        ("proc/irq/default_smp_affinity", "f\n", "/proc/irq/default_smp_affinity has CPU 0-3"),
+    ] {
+        let before = machine.read(path);
+        machine.write(path, text);
+        let seen = findings();
+        assert!(seen.len() == 1 && seen[0].to_string().contains(said), "{path}: {seen:#?}");
+        machine.write(path, &before);
+    }
+    machine.remove("proc/33/task/33/stat");
+    machine.remove("proc/33/stat");
+    let seen = findings();
+    assert!(seen.len() == 1 && seen[0].to_string().contains("rcu_nocbs=2-3"), "{seen:#?}");
 }
 
 /// The `stat` of a kernel thread (`PF_KTHREAD`, 0x200000).
