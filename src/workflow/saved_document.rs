@@ -395,7 +395,9 @@ mod tests {
     use crate::documents::evidence::{Evidence, PositiveControl, Verdict, WatchedWorkload};
     use crate::latency::{MeasuredIsolation, MeasuredSetting};
     use crate::policy::ShieldRequest;
+    use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::report::fix_report::{FixEnd, FixRound};
+    use crate::report::page::{LabelledDocument, ReportMaterial, report};
     use crate::survey::{Cpu, Machine};
     use cpushield_linux::CpuSet;
     use proptest::prelude::*;
@@ -517,6 +519,18 @@ mod tests {
             let fits = KINDS.iter().filter(|kind| kind.keys.iter().all(|k| keys.contains_key(*k)));
             assert_eq!(fits.count(), 1, "{}", kind.command);
         }
+    }
+
+    #[test]
+    fn a_saved_search_is_a_section_of_the_report() {
+        let saved = SavedDocument::parse(&search().to_string(), "search.json").unwrap();
+        let SavedDocument::Search(search) = saved else { panic!("{saved:?}") };
+        let searches = vec![LabelledDocument::new("search", *search)];
+        let report = report(&ReportMaterial { searches, ..ReportMaterial::default() });
+        assert_eq!(report.title, "Which options matter");
+        let section = report.sections.iter().find(|section| section.id == "search").unwrap();
+        let text = terminal_blocks(&section.blocks, usize::MAX, &unpainted);
+        assert!(text.starts_with("Search a: "), "{text}");
     }
 
     #[test]
