@@ -658,15 +658,6 @@ instrument = "spin"
                 format!("{row}shield = true\ntunables = {{ watchdgo = false }}\n{column}"),
                 "m.toml:4:14: there is no tunable \"watchdgo\"; did you mean watchdog?",
             ),
-            (
-                format!("{row}shield = true\ntunables = {{ nohlt = true }}\n{column}"),
-                "m.toml:4:14: nohlt is a kernel parameter, not a tunable; expected boot = \
-                 [\"nohlt\"] in the row",
-            ),
-            (
-                format!("{row}parameters = [\"nohlt\"]\n{column}"),
-                "m.toml:3:1: unknown field `parameters`, expected",
-            ),
             (format!("{row}boot = [\"a b\"]\n{column}"), "m.toml:3:9: expected one plain kernel"),
             (
                 format!("{row}boot = [\"nosmt\", \"nosmt=force\"]\n{column}"),
@@ -694,6 +685,26 @@ instrument = "spin"
                 "m.toml:6:9: there is no load \"bricks\"; the loads are",
             ),
             ("[[row]".to_owned(), "m.toml:1:"),
+        ] {
+            let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
+            assert!(error.starts_with(said), "{text}\n  said {error}\n  not  {said}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_parameter_in_another_place_is_an_error_with_the_right_key() {
+        let row = "[[row]]\nname = \"a\"\n";
+        let column = "[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
+        for (text, said) in [
+            (
+                format!("{row}shield = true\ntunables = {{ nohlt = true }}\n{column}"),
+                "m.toml:4:14: nohlt is a kernel parameter, not a tunable; expected boot = \
+                 [\"nohlt\"] in the row",
+            ),
+            (
+                format!("{row}parameters = [\"nohlt\"]\n{column}"),
+                "m.toml:3:1: unknown field `parameters`, expected",
+            ),
         ] {
             let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
             assert!(error.starts_with(said), "{text}\n  said {error}\n  not  {said}");
