@@ -431,6 +431,19 @@ fn nothing_applies(message: String, skipped: &[crate::boot::SkippedParameter]) -
     failure.hint(format!("try them for one boot: cpushield boot apply --trial{on}"))
 }
 
+/// A name that `--on` and `--off` do not have: a kernel parameter of the user's own, or a typo.
+fn no_such_parameter(message: String, name: &str, near: &[String]) -> Failure {
+    let failure = Failure::usage(message);
+    if crate::boot::names_kernel_parameter(name) {
+        return failure
+            .hint(format!("a kernel parameter of your own: --parameter {name}"))
+            .hint(format!("or in a policy: boot.parameters = [{name:?}]"));
+    }
+    near.iter()
+        .fold(failure, |failure, name| failure.hint(format!("did you mean {name}?")))
+        .hint("list the parameters: cpushield boot plan")
+}
+
 impl From<crate::boot::BootError> for Failure {
     fn from(error: crate::boot::BootError) -> Failure {
         use crate::boot::BootError;
@@ -443,12 +456,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
             BootError::FaultyWord(faulty) => faulty_word(message, &faulty),
-            BootError::NoSuchParameter { near, .. } => near
-                .iter()
-                .fold(Failure::usage(message), |failure, name| {
-                    failure.hint(format!("did you mean {name}?"))
-                })
-                .hint("list the parameters: cpushield boot plan"),
+            BootError::NoSuchParameter { name, near } => no_such_parameter(message, &name, &near),
             BootError::Never { name, .. } => {
                 Failure::usage(message).hint(format!("cpushield explain {name}"))
             }
@@ -470,6 +478,10 @@ impl From<crate::boot::BootError> for Failure {
             BootError::Active { .. } => {
                 Failure::machine(message).hint("remove them first: cpushield boot undo")
             }
+            BootError::TrialOfPart { .. } => Failure::machine(message).hint(
+                "omit --trial: cpushield boot apply; or remove the written ones first: cpushield \
+                 boot undo",
+            ),
             BootError::Unfinished => Failure::machine(message)
                 .hint("undo the existing changes first: cpushield boot undo"),
             BootError::Foreign { .. } => {

@@ -2,8 +2,10 @@
 //! `verify` checks. They come from options or from `/etc/cpushield/policy.toml`, which users keep
 //! under version control. Pure.
 
+mod boot_policy;
 mod latency_limits;
 
+pub use boot_policy::BootPolicy;
 pub use latency_limits::{LatencyLimit, LatencyLimits, LinuxCncGrade};
 
 use cpushield_linux::CpuSet;
@@ -259,14 +261,6 @@ pub struct ShieldPolicy {
     pub boot: BootPolicy,
     /// The limits that `verify` and `latency` check.
     pub limits: PolicyLimits,
-}
-
-/// The part of a shield's policy for the next boot.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default, expecting = "a table [shield.NAME.boot]")]
-pub struct BootPolicy {
-    /// Kernel parameters of the user's own: `["nohlt", "radeon.modeset=0"]`.
-    pub parameters: Vec<Spanned<String>>,
 }
 
 /// Why a policy file is not accepted: the place, and what was expected there.
@@ -554,6 +548,22 @@ workload = "vm"
                 "[shield.a.boot]\nparameter = []\n",
                 "p.toml:2: unknown field `parameter`, expected `par",
             ),
+            (
+                "[shield.a]\nshare = \"l2\"\nboot = [\"nohlt\", \"radeon.modeset=0\"]\n",
+                "p.toml:3: boot is a table; kernel parameters of your own are written as \
+                 boot.parameters = [\"nohlt\", \"radeon.modeset=0\"]",
+            ),
+            (
+                "[shield.a]\nboot = \"nohlt\"\n",
+                "p.toml:2: boot is a table; kernel parameters of your own are written as \
+                 boot.parameters = [\"nohlt\"]",
+            ),
+            (
+                "[shield.a]\n[shield.a.boot]\nparameters = []\nnohlt = true\n",
+                "p.toml:4: unknown field `nohlt`, expected `parameters`; kernel parameters of your \
+                 own are written as parameters = [\"nohlt\"]",
+            ),
+            ("[shield.a]\nboot = 3\n", "p.toml:2: invalid type: integer `3`, expected a table [sh"),
             ("[shield.a]\nhalf_core = 3\n", "p.toml:2: invalid type: integer `3`, expected true"),
             ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),

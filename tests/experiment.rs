@@ -1,6 +1,9 @@
 //! An experiment on a simulated machine: after a kill or a power failure before or after every
 //! action, and at every write to the disk, it reaches the same end.
 
+#[path = "support/simulated_experiment.rs"]
+mod simulated_experiment;
+
 use cpushield::experiment::journal::{
     BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd,
 };
@@ -12,9 +15,9 @@ use cpushield::latency::{
     LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
 };
 use cpushield::policy::LatencyLimits;
-use cpushield_linux::{CpuSet, Error};
+use cpushield_linux::CpuSet;
+use simulated_experiment::{Dead, ScratchStore};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 const MATRIX: &str = r#"
 repeats = 2
@@ -80,18 +83,6 @@ struct Sim<'a> {
     left: Option<u32>,
     /// The number of measurements before a signal comes.
     stop: Option<u32>,
-}
-
-#[derive(Debug)]
-enum Dead {
-    Cut,
-    Disk,
-}
-
-impl From<Error> for Dead {
-    fn from(_: Error) -> Dead {
-        Dead::Disk
-    }
 }
 
 impl Sim<'_> {
@@ -203,29 +194,6 @@ fn latency() -> LatencyMeasurement {
     }
 }
 
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        // In memory if possible: everything is synced to the disk, hundreds of times.
-        let memory = PathBuf::from("/dev/shm");
-        let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let dir = base.join(format!("cpushield-experiment-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        Scratch(dir)
-    }
-
-    fn store(&self) -> ExperimentStore {
-        ExperimentStore::new(&self.0)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The CPUs of the four rows.
 fn row_cpus() -> Vec<RowCpus> {
     vec![RowCpus { shielded: CpuSet::single(3), measured: CpuSet::single(3) }; 4]
@@ -278,7 +246,7 @@ fn is_as_it_was(world: &World, schedule: &Schedule) -> Result<(), String> {
 
 #[test]
 fn an_experiment_measures_everything_and_ends_in_the_original_state() {
-    let scratch = Scratch::new("plain");
+    let scratch = ScratchStore::new("experiment-plain");
     let store = scratch.store();
     let schedule = begin(&store);
     let mut world = World::default();
@@ -295,7 +263,7 @@ fn an_experiment_measures_everything_and_ends_in_the_original_state() {
 
 /// Interrupts the experiment at its n-th action, or its n-th write; `None` if there is none.
 fn cut(
-    scratch: &Scratch,
+    scratch: &ScratchStore,
     act: Option<u32>,
     write: Option<usize>,
     how: Cut,
@@ -334,7 +302,7 @@ fn cut(
 
 #[test]
 fn an_experiment_cut_off_anywhere_resumes_and_loses_nothing() {
-    let scratch = Scratch::new("cut");
+    let scratch = ScratchStore::new("experiment-cut");
     let mut cuts = 0;
     for how in [Cut::Kill, Cut::Power] {
         for act in 0.. {
@@ -357,7 +325,7 @@ fn a_boot_that_hangs_or_has_wrong_parameters_loses_only_its_own_rows() {
     let hang = World { hangs: Some("nohz_full=3".to_owned()), ..World::default() };
     let ignored = World { ignored: Some("nohlt".to_owned()), ..World::default() };
     for (mut world, row, reboots) in [(hang, 2, 4), (ignored, 3, 5)] {
-        let scratch = Scratch::new("hang");
+        let scratch = ScratchStore::new("experiment-hang");
         let store = scratch.store();
         let schedule = begin(&store);
         let (ended, journal) = to_the_end(&mut world, &store, &schedule);
@@ -376,7 +344,7 @@ fn a_boot_that_hangs_or_has_wrong_parameters_loses_only_its_own_rows() {
 
 #[test]
 fn a_row_that_crashes_the_machine_is_given_up() {
-    let scratch = Scratch::new("down");
+    let scratch = ScratchStore::new("experiment-down");
     let store = scratch.store();
     let schedule = begin(&store);
     let mut world = World::default();
@@ -412,7 +380,7 @@ fn a_row_that_crashes_the_machine_is_given_up() {
 
 #[test]
 fn a_stopped_experiment_resumes_later_or_ends_with_everything_restored() {
-    let scratch = Scratch::new("stop");
+    let scratch = ScratchStore::new("experiment-stop");
     let store = scratch.store();
     for stops in 0..8 {
         let schedule = begin(&store);
@@ -444,7 +412,7 @@ fn a_stopped_experiment_resumes_later_or_ends_with_everything_restored() {
 
 #[test]
 fn a_machine_booted_with_other_parameters_in_between_is_not_measured() {
-    let scratch = Scratch::new("otherwise");
+    let scratch = ScratchStore::new("experiment-otherwise");
     let store = scratch.store();
     let schedule = begin(&store);
     let mut world = World { boot: 4, running: vec!["single".to_owned()], ..World::default() };
@@ -459,7 +427,7 @@ fn a_machine_booted_with_other_parameters_in_between_is_not_measured() {
 
 #[test]
 fn a_torn_journal_is_never_resumed() {
-    let scratch = Scratch::new("torn");
+    let scratch = ScratchStore::new("experiment-torn");
     let store = scratch.store();
     begin(&store);
     let path = scratch.0.join(cpushield::experiment::journal::DIR).join("journal.json");

@@ -96,6 +96,11 @@ impl EarlierApply {
         files
     }
 
+    /// Its journal.
+    pub(super) fn journal(&self) -> &BootJournal {
+        &self.journal
+    }
+
     /// The words that are replaced.
     pub(super) fn words(&self) -> &[String] {
         &self.journal.words
@@ -147,15 +152,17 @@ pub fn find_menu(
         journal => journal?,
     };
     if let (Some((_, found)), Some(journal)) = (&mut menu, journal) {
-        remove_words(found, &journal);
+        let earlier = journal.earlier.as_ref().map(|earlier| &*earlier.journal);
+        remove_words(found, earlier.unwrap_or(&journal));
     }
     Ok(menu)
 }
 
 /// Removes the words of an earlier apply from the entries of a menu.
 fn remove_words(found: &mut FoundLoader, journal: &BootJournal) {
-    let own: Vec<String> =
-        found.entries.iter().filter(|it| it.ours).map(|it| it.version.clone()).collect();
+    // A trial over the earlier apply has entries of ours with other words.
+    let own = found.entries.iter().filter(|it| it.ours && it.has_words(&journal.words));
+    let own: Vec<String> = own.map(|it| it.version.clone()).collect();
     for entry in found.entries.iter_mut().filter(|entry| !entry.ours) {
         let args = match (own.is_empty(), journal.kernels.contains(&entry.version)) {
             // The words are in entries of ours, and the other entries do not have them.

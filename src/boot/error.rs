@@ -106,6 +106,13 @@ pub enum BootError {
         /// The words.
         words: Vec<String>,
     },
+    /// A trial has no word that is not already written, so its boot looks like any other one.
+    TrialOfPart {
+        /// The words of the trial.
+        words: Vec<String>,
+        /// The words that are written.
+        written: Vec<String>,
+    },
     /// An earlier apply or undo was interrupted.
     Unfinished,
     /// The journal of boot files is invalid.
@@ -232,6 +239,7 @@ impl fmt::Display for BootError {
             BootError::Active { words } => {
                 write!(f, "other boot parameters are already written: {}", words.join(" "))
             }
+            BootError::TrialOfPart { words, written } => write_part(f, words, written),
             BootError::Unfinished => {
                 f.write_str("an earlier `boot apply` or `boot undo` was interrupted")
             }
@@ -256,6 +264,15 @@ impl fmt::Display for BootError {
             BootError::Killed => f.write_str("killed by a test"),
         }
     }
+}
+
+fn write_part(f: &mut fmt::Formatter<'_>, words: &[String], written: &[String]) -> fmt::Result {
+    let (words, written) = (words.join(" "), written.join(" "));
+    write!(
+        f,
+        "cannot try {words}: {written} is already written, so nothing would distinguish the boot \
+         of the trial from another one"
+    )
 }
 
 fn write_mixed(f: &mut fmt::Formatter<'_>, with: &str, without: &str) -> fmt::Result {

@@ -49,10 +49,7 @@ pub fn plan(
     let arch = machine.kernel.arch.as_deref();
     let kernels = SelectedKernels { entries, builds, rule, arch };
     let targets = kernels.targets();
-    let planned = match menu {
-        Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
-        None => PlannedKernels::Running,
-    };
+    let planned = planned_kernels(menu, &kernels, &targets);
     planned.check_alike(request)?;
     let (shield, origin, mut why) = choose_shield(machine, request, &planned)?;
     why.extend(why_kernels);
@@ -69,39 +66,83 @@ pub fn plan(
         &mut selection.wanted,
     )?;
     selection.compare_with_lines(&planned, machine);
-    let ParameterSelection { chosen, wanted: parameters, skipped } = selection;
-    if let Some((loader, _)) = menu {
-        check_lines(host, *loader, &targets, &parameters, arch)?;
+    let mut warnings = Vec::from_iter(warnings::planned_domain(&selection.wanted));
+    warnings.extend(warnings::managed_irqs(machine, &shield, &selection.wanted));
+    let proves = trial_cpus(&target, origin);
+    let ParameterTarget { cpus, rest } = target;
+    let draft = PlanDraft { selection, cpus, housekeeping: rest, proves, why, warnings };
+    draft.complete(host, machine, menu, kernels)
+}
+
+/// What is planned before the lines of the kernels are checked.
+struct PlanDraft {
+    selection: ParameterSelection,
+    cpus: CpuSet,
+    housekeeping: CpuSet,
+    proves: CpuSet,
+    why: Vec<BootReason>,
+    /// Warnings in addition to those about the menu and its kernels.
+    warnings: Vec<BootWarning>,
+}
+
+impl PlanDraft {
+    /// Checks that the chosen kernels can take the words, and describes what they change.
+    fn complete(
+        self,
+        host: &Host,
+        machine: &Machine,
+        menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+        kernels: SelectedKernels<'_>,
+    ) -> Result<BootPlan, BootError> {
+        let PlanDraft { selection, cpus, housekeeping, proves, why, warnings } = self;
+        let ParameterSelection { chosen, wanted: parameters, skipped } = selection;
+        let (targets, arch) = (kernels.targets(), kernels.arch);
+        if let Some((loader, _)) = menu {
+            check_lines(host, *loader, &targets, &parameters, arch)?;
+        }
+        let none = FoundLoader::default();
+        let found = menu.map_or(&none, |(_, found)| found);
+        let described = kernels.describe(&chosen);
+        let lists = warnings::different_lists(&targets, &parameters);
+        let mut all_warnings = warnings::collect(found, machine, &described, lists);
+        all_warnings.extend(warnings);
+        let instructions = match menu {
+            Some(_) => Vec::new(),
+            None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
+        };
+        let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
+        Ok(BootPlan {
+            schema: SCHEMA,
+            loader: menu.map(|(loader, _)| loader.name().to_owned()),
+            covers_later: found.covers_later,
+            entries: list_changes(menu, &versions, &parameters),
+            spared: find_spared(found),
+            proves,
+            cpus,
+            housekeeping,
+            why,
+            skipped,
+            next: found.next_boot(),
+            warnings: all_warnings,
+            foreign: foreign_words::find(host),
+            rule: kernels.rule,
+            instructions,
+            kernels: described,
+            parameters,
+        })
     }
-    let described = kernels.describe(&chosen);
-    let lists = warnings::different_lists(&targets, &parameters);
-    let mut warnings = warnings::collect(found, machine, &described, lists);
-    warnings.extend(warnings::planned_domain(&parameters));
-    warnings.extend(warnings::managed_irqs(machine, &shield, &parameters));
-    let instructions = match menu {
-        Some(_) => Vec::new(),
-        None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
-    };
-    let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
-    Ok(BootPlan {
-        schema: SCHEMA,
-        loader: menu.map(|(loader, _)| loader.name().to_owned()),
-        covers_later: found.covers_later,
-        entries: list_changes(menu, &versions, &parameters),
-        spared: find_spared(found),
-        proves: trial_cpus(&target, origin),
-        cpus: target.cpus,
-        housekeeping: target.rest,
-        why,
-        skipped,
-        next: found.next_boot(),
-        warnings,
-        foreign: foreign_words::find(host),
-        rule: kernels.rule,
-        instructions,
-        kernels: described,
-        parameters,
-    })
+}
+
+/// The chosen entries of the menu, or the running kernel without one.
+fn planned_kernels<'a>(
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    kernels: &'a SelectedKernels<'a>,
+    targets: &'a [&'a LoaderEntry],
+) -> PlannedKernels<'a> {
+    match menu {
+        Some(_) => PlannedKernels::Menu { kernels, targets },
+        None => PlannedKernels::Running,
+    }
 }
 
 /// What the parameters change in each entry of the menu; nothing without a menu.
@@ -205,10 +246,7 @@ pub fn for_row(
     let arch = machine.kernel.arch.as_deref();
     let kernels = SelectedKernels { entries, builds, rule, arch };
     let targets = kernels.targets();
-    let planned = match menu {
-        Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
-        None => PlannedKernels::Running,
-    };
+    let planned = planned_kernels(menu, &kernels, &targets);
     if targets.is_empty() && menu.is_some() {
         let known = kernels.entries.iter().map(|entry| entry.version.clone()).collect();
         return Err(BootError::NoKernel { asked: row.kernels.clone(), known });
@@ -224,40 +262,18 @@ pub fn for_row(
         &mut selection.wanted,
     )?;
     selection.compare_with_lines(&planned, machine);
-    let parameters = selection.wanted;
-    if let Some((loader, _)) = menu {
-        check_lines(host, *loader, &targets, &parameters, arch)?;
-    }
-    let described = kernels.describe(&[]);
-    let lists = warnings::different_lists(&targets, &parameters);
-    let mut warnings = warnings::collect(found, machine, &described, lists);
     let name = &row.name;
-    warnings.extend(
-        row.missing.clone().map(|why| BootWarning::RowIncomplete { row: name.clone(), why }),
-    );
-    let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
-    Ok(BootPlan {
-        schema: SCHEMA,
-        loader: menu.map(|(loader, _)| loader.name().to_owned()),
-        covers_later: found.covers_later,
-        housekeeping: machine.topology.online.difference(&row.cpus),
+    let incomplete = row.missing.clone();
+    let incomplete = incomplete.map(|why| BootWarning::RowIncomplete { row: name.clone(), why });
+    let draft = PlanDraft {
+        selection,
         cpus: row.cpus.clone(),
+        housekeeping: machine.topology.online.difference(&row.cpus),
         proves: row.cpus.difference(&CpuSet::single(0)),
         why: vec![BootReason::MeasuredRow { row: name.clone(), file: row.file.clone() }],
-        skipped: Vec::new(),
-        entries: list_changes(menu, &versions, &parameters),
-        spared: find_spared(found),
-        next: found.next_boot(),
-        warnings,
-        foreign: foreign_words::find(host),
-        rule: kernels.rule,
-        instructions: match menu {
-            Some(_) => Vec::new(),
-            None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
-        },
-        kernels: described,
-        parameters,
-    })
+        warnings: incomplete.into_iter().collect(),
+    };
+    draft.complete(host, machine, menu, kernels)
 }
 
 /// The CPUs that a trial shields: all that the user named. When the tool chose them, one is

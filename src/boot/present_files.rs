@@ -104,6 +104,19 @@ impl PresentTexts {
         Ok(PresentTexts(texts))
     }
 
+    /// Files as they are for a trial over an earlier apply: the entries of that one stay.
+    pub(super) fn keep_earlier_entries(
+        &self,
+        loader: &dyn BootLoader,
+        mut files: Vec<SavedFile>,
+    ) -> Vec<SavedFile> {
+        for saved in files.iter_mut().filter(|saved| loader.is_generated(&saved.path)) {
+            let present = self.0.get(&saved.path).and_then(Option::as_deref);
+            saved.original = present.map(|text| FileBytes::new(&loader.without_trial(text)));
+        }
+        files
+    }
+
     /// Checks that no other process has changed the file since.
     pub(super) fn check(&self, host: &Host, path: &str) -> Result<(), BootError> {
         match self.0.get(path) {

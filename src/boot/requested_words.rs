@@ -5,9 +5,9 @@
 use super::document::{FaultyWord, WantedParameter, WordFault};
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
-use super::line;
 use super::parameters::KERNEL_NAMES;
 use super::request::UnknownWords;
+use super::{line, lint};
 use crate::policy::RequestedParameter;
 use crate::registry::nearest;
 use cpushield_linux::Host;
@@ -63,6 +63,10 @@ fn find_fault(
     if !line::is_plain(word) {
         return Some(WordFault::NotPlain);
     }
+    // Without a list, `nohz_full` is a word of a patch series (`find_unreleased`).
+    if lint::lacks_value(word) && !cmdline::same_name(word, "nohz_full") {
+        return Some(WordFault::NoValue);
+    }
     if let Err(why) = line::check_list(word) {
         return Some(WordFault::NotCpuList { why });
     }
@@ -88,6 +92,12 @@ pub fn find_word_fault(word: &str) -> Option<(WordFault, Vec<String>)> {
     find_unlisted(word).filter(|(fault, _)| !(is_of_module && *fault == WordFault::UnknownName))
 }
 
+/// Whether the kernel's document has a parameter of this name.
+#[must_use]
+pub fn names_kernel_parameter(name: &str) -> bool {
+    KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name))
+}
+
 /// Why a name is not known to any of the kernels, and similar names; `None` when it is known.
 fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault, Vec<String>)> {
     let (fault, near) = find_unlisted(word)?;
@@ -110,8 +120,7 @@ fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
         return Some(found);
     }
     let name = line::name_of(word);
-    let is_listed = KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name));
-    if is_listed || name.starts_with("sysctl.") {
+    if names_kernel_parameter(name) || name.starts_with("sysctl.") {
         return None;
     }
     let listed: Vec<&str> = KERNEL_NAMES.lines().filter(|line| !line.starts_with('#')).collect();
@@ -148,7 +157,11 @@ fn find_module_fault(
         return Some((WordFault::ModulesUnknown { version }, Vec::new()));
     };
     match modules.find(module, parameter) {
-        ModuleParameter::Present | ModuleParameter::ModuleOnly => None,
+        ModuleParameter::Present => None,
+        ModuleParameter::Unreadable(why) => {
+            let module = module.to_owned();
+            Some((WordFault::ModuleUnreadable { module, version, why }, Vec::new()))
+        }
         ModuleParameter::Absent(known) => {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             let near = nearest(parameter, &known);

@@ -1,9 +1,12 @@
 //! Restores what [`super::write`] wrote: each boot file to its original bytes, as its journal has
 //! them. A file that another program changed since loses our parameters only.
 
-use super::document::{BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile, UndoNote};
+use super::document::{
+    BootJournal, EarlierJournal, EarlierState, FileBytes, FileFate, RemovedParameters, SavedFile,
+    UndoNote,
+};
 use super::error::BootError;
-use super::journal::{invalid_journal, remove_journal};
+use super::journal::{invalid_journal, remove_journal, save_journal};
 use super::loaders::{self, BootLoader};
 use super::trial_unit;
 use cpushield_linux::{Host, Store};
@@ -23,16 +26,10 @@ pub(super) fn restore_all(
     store: &Store,
     journal: &BootJournal,
 ) -> Result<RemovedParameters, BootError> {
-    let loader = loaders::named(&journal.loader).ok_or_else(|| {
-        let why = format!("this version knows no boot loader {:?}", journal.loader);
-        invalid_journal(store, why)
-    })?;
+    let loader = find_loader(store, journal)?;
     let mut undone = RemovedParameters::default();
     let words = words_to_remove(journal);
-    let units = trial_unit::UNITS.map(|unit| (unit, trial_unit::path(unit)));
-    let is_unit = |saved: &SavedFile| units.iter().any(|(_, path)| *path == saved.path);
-    let files = journal.files.iter().filter(|saved| !is_unit(saved));
-    for saved in files {
+    for saved in journal.files.iter().filter(|saved| !trial_unit::is_unit(&saved.path)) {
         let fate = restore_file(host, loader, saved, &words, &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
     }
@@ -41,15 +38,120 @@ pub(super) fn restore_all(
         host.replace_file(&path, &bytes, host.access(&path)?)?;
         undone.files.push((path, FileFate::MadeAnew));
     }
-    // The units come last: after a kill before this, the next boot restores the rest.
-    for (unit, path) in &units {
-        let Some(saved) = journal.files.iter().find(|saved| saved.path == *path) else { continue };
-        trial_unit::disable(host, unit);
-        let fate = restore_file(host, loader, saved, &words, &mut undone.notes)?;
-        undone.files.push((saved.path.clone(), fate));
-    }
+    restore_units(host, loader, journal, &mut undone)?;
     remove_journal(store)?;
     Ok(undone)
+}
+
+fn find_loader(store: &Store, journal: &BootJournal) -> Result<&'static dyn BootLoader, BootError> {
+    loaders::named(&journal.loader).ok_or_else(|| {
+        let why = format!("this version knows no boot loader {:?}", journal.loader);
+        invalid_journal(store, why)
+    })
+}
+
+/// Removes the units of a trial. They come last: after a kill before this, the next boot restores
+/// the rest.
+fn restore_units(
+    host: &Host,
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+    undone: &mut RemovedParameters,
+) -> Result<(), BootError> {
+    for unit in trial_unit::UNITS {
+        let path = trial_unit::path(unit);
+        let Some(saved) = journal.files.iter().find(|saved| saved.path == path) else { continue };
+        trial_unit::disable(host, unit);
+        let fate = restore_file(host, loader, saved, &[], &mut undone.notes)?;
+        undone.files.push((saved.path.clone(), fate));
+    }
+    Ok(())
+}
+
+/// Restores what an earlier apply wrote, after a trial over it, with its journal.
+pub(super) fn restore_earlier(
+    host: &Host,
+    store: &Store,
+    journal: &BootJournal,
+    earlier: &EarlierJournal,
+) -> Result<RemovedParameters, BootError> {
+    let loader = find_loader(store, journal)?;
+    let mut undone = restore_earlier_texts(host, loader, journal, earlier.state)?;
+    restore_units(host, loader, journal, &mut undone)?;
+    save_journal(store, &earlier.journal)?;
+    Ok(undone)
+}
+
+/// Restores the texts of an earlier apply, and leaves the journal and the units of the trial.
+pub(super) fn restore_earlier_texts(
+    host: &Host,
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+    state: EarlierState,
+) -> Result<RemovedParameters, BootError> {
+    let mut undone = RemovedParameters::default();
+    let files = journal.files.iter().filter(|saved| !trial_unit::is_unit(&saved.path));
+    // What is generated needs the other files. The last one written goes first: it names others.
+    let (generated, edited): (Vec<_>, Vec<_>) =
+        files.partition(|saved| loader.is_generated(&saved.path));
+    for saved in edited.into_iter().rev().chain(generated) {
+        let mut saved = saved.clone();
+        if state == EarlierState::Replaced {
+            saved.original = saved.replaced.take();
+        }
+        let fate = restore_earlier_text(host, loader, &saved, &journal.words, &mut undone.notes)?;
+        undone.files.push((saved.path, fate));
+    }
+    Ok(undone)
+}
+
+/// Restores one file to its `original`, which has the words of the earlier apply. A file that
+/// another program changed since loses what the trial wrote only.
+fn restore_earlier_text(
+    host: &Host,
+    loader: &dyn BootLoader,
+    saved: &SavedFile,
+    words: &[String],
+    notes: &mut Vec<UndoNote>,
+) -> Result<FileFate, BootError> {
+    let path = saved.path.as_str();
+    let now = match host.read_bytes(path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.is_absent() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let original = saved.original.as_ref().and_then(FileBytes::get);
+    if now == original {
+        return Ok(FileFate::AlreadySo);
+    }
+    let is_only_ours = now == saved.left.as_ref().and_then(FileBytes::get);
+    let changed = match (original, now) {
+        (None, _) => {
+            if !is_only_ours {
+                notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
+            }
+            host.erase_file(path)?;
+            return Ok(FileFate::Restored);
+        }
+        (Some(original), now) if is_only_ours || now.is_none() => {
+            host.replace_file(path, &original, saved.access())?;
+            return Ok(FileFate::Restored);
+        }
+        (Some(_), _) if loader.is_generated(path) => loader.generate(host, path)?,
+        (Some(_), now) => {
+            let now = now.unwrap_or_default();
+            match loader.without_trial(&now) {
+                rest if rest != now => rest,
+                _ => loader.strip_words(&now, words).unwrap_or(now),
+            }
+        }
+    };
+    if loader.is_generated(path) && loader.without_trial(&changed) != changed {
+        return Err(BootError::wrong(format!("{path} would still contain our entries"), None));
+    }
+    let access = host.access(path).unwrap_or_else(|_| saved.access());
+    host.replace_file(path, &changed, access)?;
+    Ok(FileFate::MadeAnew)
 }
 
 /// The words that the files may have: while an apply replaces those of an earlier one, both.

@@ -66,9 +66,15 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
             let set = text.parse::<CpuSet>().ok();
             (text.to_owned(), set.is_some() && set == wanted)
         }
-        // The masks have existing CPUs only; the parameter may name more.
+        // The masks have existing CPUs only; the parameter may name more. The kernel adds the boot
+        // CPU to the default affinity, which is CPU 0 except after kexec (`irq_affinity_setup()`,
+        // kernel/irq/irqdesc.c, 04b5989e9209).
         "irqaffinity" | "workqueue.unbound_cpus" => match CpuSet::parse_mask(text) {
-            Ok(set) => (set.to_string(), wanted.is_some_and(|wanted| set.is_subset(&wanted))),
+            Ok(set) => {
+                let added = if name == "irqaffinity" { CpuSet::single(0) } else { CpuSet::new() };
+                let same = wanted.is_some_and(|wanted| set.is_subset(&wanted.union(&added)));
+                (set.to_string(), same)
+            }
             Err(_) => (text.to_owned(), false),
         },
         "nosmt" => (text.to_owned(), ["off", "forceoff", "notsupported"].contains(&text)),

@@ -9,9 +9,10 @@
 use super::document::{BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason};
 use super::error::BootError;
 use super::journal::{read_journal, save_last_trial};
-use super::restore::{disarm_trial, restore_all};
+use super::permanent::make_permanent;
+use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::{boot_id, read_effect};
-use super::{line, loaders, refusals, trial_unit, write};
+use super::{line, loaders, refusals, trial_unit};
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// What this boot shows about a trial before the shield is watched.
@@ -69,7 +70,7 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
     disarm_trial(host, loader, &journal)?;
     let mut files = None;
     if against.is_empty() {
-        match write::make_permanent(host, store, journal.clone()) {
+        match make_permanent(host, store, journal.clone()) {
             Ok(written) => files = Some(written),
             Err(BootError::Killed) => return Err(BootError::Killed),
             Err(error) => against.push(TrialDoubt::CannotStay { why: error.to_string() }),
@@ -89,7 +90,11 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
             };
             // The journal on disk has the files that making it permanent has changed.
             let journal = read_journal(store)?.unwrap_or(journal);
-            let undone = restore_all(host, store, &journal).map_err(|error| match error {
+            let undone = match &journal.earlier {
+                Some(earlier) => restore_earlier(host, store, &journal, earlier),
+                None => restore_all(host, store, &journal),
+            };
+            let undone = undone.map_err(|error| match error {
                 BootError::Killed => BootError::Killed,
                 error => {
                     let undone = Some(error.to_string());

@@ -22,6 +22,11 @@ pub(super) fn path(unit: &str) -> String {
     format!("/etc/systemd/system/{unit}")
 }
 
+/// Whether a file is a unit of a trial.
+pub(super) fn is_unit(file: &str) -> bool {
+    UNITS.iter().any(|unit| path(unit) == file)
+}
+
 /// The units of a trial, each with its content.
 pub(super) fn texts(
     program: &str,

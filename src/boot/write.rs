@@ -3,18 +3,19 @@
 //! [`super::restore`] puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, FileBytes, ParameterChange, RemovedParameters, SCHEMA, SavedFile,
-    TrialBoot, TrialDeadline, WrittenParameters,
+    BootJournal, BootPlan, EarlierJournal, EarlierState, FileBytes, ParameterChange,
+    RemovedParameters, SCHEMA, SavedFile, TrialBoot, TrialDeadline, WrittenParameters,
 };
 use super::earlier::EarlierApply;
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
-    self, BootFilePlan, BootLoader, EarlierTexts, EntryPosition, FileEdit, ParameterAssignment,
+    self, BootFilePlan, BootLoader, EarlierTexts, EntryPosition, FileEdit, LoaderEntry,
+    ParameterAssignment,
 };
 use super::parameters::{ParameterOffer, named};
 use super::present_files::{PresentTexts, changed_meanwhile, check_menu, read_originals};
-use super::restore::{disarm_trial, restore_all};
+use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
 use super::{kexec, line, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
@@ -37,7 +38,7 @@ pub fn preview(
     host: &Host,
     store: &Store,
     plan: &BootPlan,
-    position: EntryPosition,
+    mode: &WriteMode,
 ) -> Result<BootFilePlan, BootError> {
     check_applies(plan)?;
     let (words, kernels) = (words(plan), chosen_kernels(plan));
@@ -46,10 +47,12 @@ pub fn preview(
     }
     let loader = find_loader(plan)?;
     let earlier = match read_journal(store)? {
-        Some(journal) => EarlierApply::read(host, loader, journal)?.texts,
-        None => EarlierTexts::new(),
+        Some(journal) => Some(EarlierApply::read(host, loader, journal)?),
+        None => None,
     };
-    let (kernels, words, earlier) = (&kernels, &words, &earlier);
+    let (position, none) = (mode.position(earlier.as_ref()), EarlierTexts::new());
+    let earlier = earlier.as_ref().map_or(&none, |earlier| &earlier.texts);
+    let (kernels, words) = (&kernels, &words);
     let assignment = ParameterAssignment { rule: &plan.rule, kernels, words, position, earlier };
     loader.plan_files(host, &assignment)
 }
@@ -96,16 +99,19 @@ pub struct WriteMode {
 }
 
 impl WriteMode {
-    fn position(&self) -> EntryPosition {
-        match self.trial || self.keep_default {
-            true => EntryPosition::Last,
-            false => EntryPosition::First,
+    fn position(&self, earlier: Option<&EarlierApply>) -> EntryPosition {
+        match (self.trial, earlier) {
+            (true, Some(_)) => EntryPosition::OverEarlier,
+            (true, None) => EntryPosition::Last,
+            (false, _) if self.keep_default => EntryPosition::Last,
+            (false, _) => EntryPosition::First,
         }
     }
 }
 
 /// Writes the parameters of a plan. They replace those of an earlier apply, and undo still restores
-/// the text before the first one.
+/// the text before the first one. A trial leaves those of an earlier apply in place until it has
+/// passed.
 ///
 /// # Errors
 /// Nothing can be written, and nothing was; or a write failed and every file is as it was.
@@ -127,7 +133,7 @@ pub fn write(
         Some(journal) if words.is_empty() => {
             return Err(BootError::Active { words: journal.words });
         }
-        Some(journal) => Some(read_earlier(host, loader, journal, mode)?),
+        Some(journal) => Some(read_earlier(host, loader, journal, (mode, &words))?),
         None => None,
     };
     check_menu(host, store, loader, plan)?;
@@ -139,9 +145,16 @@ pub fn write(
         return Err(changed_meanwhile("the boot menu"));
     }
     if let Some(earlier) = &earlier {
-        files = earlier.merge_files(files);
+        files = match mode.trial {
+            true => present.keep_earlier_entries(loader, files),
+            false => earlier.merge_files(files),
+        };
     }
     let mut journal = begin_journal(host, loader, plan, files);
+    journal.earlier = earlier.as_ref().filter(|_| mode.trial).map(|earlier| {
+        let journal = Box::new(earlier.journal().clone());
+        EarlierJournal { state: EarlierState::Kept, journal }
+    });
     if journal.words.is_empty() {
         return summarize(host, loader, journal, Vec::new());
     }
@@ -162,9 +175,10 @@ pub fn write(
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
             let disarmed = disarm_trial(host, loader, &journal);
-            let restored = disarmed.and_then(|()| match &earlier {
-                Some(earlier) => earlier.put_back(host, store),
-                None => restore_all(host, store, &journal).map(drop),
+            let restored = disarmed.and_then(|()| match (&journal.earlier, &earlier) {
+                (Some(kept), _) => restore_earlier(host, store, &journal, kept).map(drop),
+                (None, Some(earlier)) => earlier.put_back(host, store),
+                (None, None) => restore_all(host, store, &journal).map(drop),
             });
             Err(BootError::Failed {
                 why: error.to_string(),
@@ -205,6 +219,7 @@ fn begin_journal(
         trial: None,
         loaded: None,
         history: Vec::new(),
+        earlier: None,
         files,
     }
 }
@@ -214,11 +229,14 @@ fn read_earlier(
     host: &Host,
     loader: &dyn BootLoader,
     journal: BootJournal,
-    mode: &WriteMode,
+    (mode, words): (&WriteMode, &[String]),
 ) -> Result<EarlierApply, BootError> {
-    // A trial that fails must restore the machine as it was, and that machine has no such words.
-    if mode.trial || journal.trial.is_some() || journal.loader != loader.name() {
+    if journal.trial.is_some() || journal.loader != loader.name() {
         return Err(BootError::Active { words: journal.words });
+    }
+    // Only the words tell a trial's boot from another one.
+    if mode.trial && words.iter().all(|word| journal.words.contains(word)) {
+        return Err(BootError::TrialOfPart { words: words.to_vec(), written: journal.words });
     }
     if let Some(note) = kexec::unload(host, &journal)? {
         return Err(BootError::wrong(note.to_string(), None));
@@ -248,11 +266,11 @@ fn plan_files(
             rule: &plan.rule,
             kernels: &kernels,
             words: &words,
-            position: mode.position(),
+            position: mode.position(earlier),
             earlier: earlier.map_or(&none, |earlier| &earlier.texts),
         },
     )?;
-    if let Some(earlier) = earlier {
+    if let Some(earlier) = earlier.filter(|_| !mode.trial) {
         earlier.add_leftovers(loader, &mut file_plan);
     }
     add_trial_units(&mut file_plan, mode, &requested);
@@ -278,7 +296,7 @@ fn extend_history(
 }
 
 /// The journal of a complete apply: files that only an earlier apply had written are as they were.
-fn finish(journal: &BootJournal, file_plan: &BootFilePlan) -> BootJournal {
+pub(super) fn finish(journal: &BootJournal, file_plan: &BootFilePlan) -> BootJournal {
     let mut journal = BootJournal { complete: true, ..journal.clone() };
     for saved in &mut journal.files {
         saved.replaced = None;
@@ -300,7 +318,9 @@ fn arm_trial(
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
-    let Some(entry) = found.entries.iter().find(|it| it.ours).and_then(|it| it.id.clone()) else {
+    // The entries of an earlier apply are ours too.
+    let is_new = |it: &&LoaderEntry| it.ours && it.has_words(&journal.words);
+    let Some(entry) = found.entries.iter().find(is_new).and_then(|it| it.id.clone()) else {
         return Err(BootError::wrong("the menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.unit.is_some();
@@ -321,53 +341,6 @@ fn arm_trial(
     if mode.kexec { Ok(()) } else { loader.boot_once(host, &entry) }
 }
 
-/// Makes the parameters of a trial permanent, without the words that only the trial needs.
-/// Returns the files. After an error the journal has what to restore.
-pub(super) fn make_permanent(
-    host: &Host,
-    store: &Store,
-    mut journal: BootJournal,
-) -> Result<Vec<String>, BootError> {
-    let keep_default = journal.trial.as_ref().is_some_and(|trial| trial.keep_default);
-    let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
-    // A kernel that was removed since the trial was armed needs no entry.
-    let found = loader.find(host)?.unwrap_or_default();
-    journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));
-    if journal.kernels.is_empty() {
-        let why = "none of the kernels that were to get the parameters is in the menu any more";
-        return Err(BootError::wrong(why.to_owned(), None));
-    }
-    let file_plan = {
-        let (kernels, words) = (&journal.kernels, &journal.words);
-        let rule = &journal.rule;
-        let position = if keep_default { EntryPosition::Last } else { EntryPosition::First };
-        let earlier = &EarlierTexts::new();
-        let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
-        loader.plan_files(host, &assignment)?
-    };
-    let present = PresentTexts::read(host, &file_plan)?;
-    for saved in read_originals(host, loader, &file_plan)? {
-        match journal.files.iter_mut().find(|known| known.path == saved.path) {
-            Some(known) => {
-                known.left = saved.left;
-                // A generated file is read again, without our entries, because kernels may have
-                // been installed or removed. In any other file the trial's text is no original.
-                if loader.is_generated(&saved.path) {
-                    known.original = saved.original;
-                }
-            }
-            None => journal.files.insert(0, saved),
-        }
-    }
-    journal.complete = false;
-    save_journal(store, &journal)?;
-    write_files(host, loader, &file_plan, &present, &mut journal)?;
-    journal.trial = None;
-    journal.complete = true;
-    save_journal(store, &journal)?;
-    Ok(journal.files.iter().map(|saved| saved.path.clone()).collect())
-}
-
 fn hint_of(error: &BootError) -> Option<String> {
     match error {
         BootError::Wrong { hint, .. } => hint.clone(),
@@ -376,7 +349,7 @@ fn hint_of(error: &BootError) -> Option<String> {
 }
 
 /// Writes the files, lets the loader generate its own, and checks the resulting menu.
-fn write_files(
+pub(super) fn write_files(
     host: &Host,
     loader: &dyn BootLoader,
     file_plan: &BootFilePlan,
@@ -396,11 +369,12 @@ fn write_files(
     }
     for path in &file_plan.generated {
         let generated = loader.generate(host, path)?;
+        let rest = others(loader, journal, &generated);
         let Some(saved) = journal.files.iter_mut().find(|saved| saved.path == *path) else {
             continue;
         };
         let original = saved.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
-        check_other_entries(path, &original, &loader.without_ours(&generated))?;
+        check_other_entries(path, &original, &rest)?;
         present.check(host, path)?;
         host.replace_file(path, &generated, saved.access())?;
         if host.read_bytes(path)? != generated {
@@ -421,6 +395,14 @@ fn write_files(
         }
     }
     Ok(())
+}
+
+/// A generated file without the entries that the journal adds.
+fn others(loader: &dyn BootLoader, journal: &BootJournal, generated: &[u8]) -> Vec<u8> {
+    match journal.earlier.as_ref().map(|earlier| earlier.state) {
+        Some(EarlierState::Kept) => loader.without_trial(generated),
+        Some(EarlierState::Replaced) | None => loader.without_ours(generated),
+    }
 }
 
 /// Checks that everything except our own entries is unchanged.
@@ -473,12 +455,21 @@ fn summarize(
 /// A file cannot be restored; the journal is kept then.
 pub fn undo(host: &Host, store: &Store) -> Result<Option<RemovedParameters>, BootError> {
     let _lock = store.lock()?;
-    let Some(journal) = read_journal(store)? else { return Ok(None) };
+    let Some(mut journal) = read_journal(store)? else { return Ok(None) };
     if let Some(loader) = loaders::named(&journal.loader) {
         disarm_trial(host, loader, &journal)?;
     }
-    let note = kexec::unload(host, &journal)?;
+    let mut notes: Vec<_> = kexec::unload(host, &journal)?.into_iter().collect();
+    let mut files = Vec::new();
+    if let Some(earlier) = journal.earlier.take_if(|it| it.state == EarlierState::Kept) {
+        let trial = restore_earlier(host, store, &journal, &earlier)?;
+        journal = *earlier.journal;
+        notes.extend(trial.notes);
+        files = trial.files;
+    }
     let mut undone = restore_all(host, store, &journal)?;
-    undone.notes.extend(note);
+    files.retain(|(path, _)| undone.files.iter().all(|(later, _)| later != path));
+    undone.files.splice(0..0, files);
+    undone.notes.extend(notes);
     Ok(Some(undone))
 }

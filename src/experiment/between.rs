@@ -88,8 +88,12 @@ pub enum DifferenceRole {
     NeedsReboot,
     /// It is not in the running boot, and `experiment` only adds words to a boot.
     NotRemovable,
-    /// The other kernel has to be booted by hand.
+    /// The other kernel is in the boot menu, but `experiment` boots the running kernel only.
     OtherKernel,
+    /// One of the kernels is not in the boot menu, so no boot can try it.
+    KernelNotInstalled,
+    /// The boot menu could not be read. The other kernel has to be booted by hand, if there is one.
+    BootMenuUnknown,
     /// cpushield cannot set it.
     Suspect,
     /// It follows from another difference, or it is what the cause does.
@@ -107,7 +111,16 @@ impl fmt::Display for DifferenceRole {
                  without it and repeat"
             }
             DifferenceRole::OtherKernel => {
-                "not tried: needs a boot of the other kernel; boot it and measure again"
+                "not tried: both kernels are in the boot menu, and experiment boots only the \
+                 running one; boot the other one and measure again"
+            }
+            DifferenceRole::BootMenuUnknown => {
+                "not tried: the boot menu could not be read; boot the other kernel and measure \
+                 again"
+            }
+            DifferenceRole::KernelNotInstalled => {
+                "suspect: this machine does not have both kernels in its boot menu, so it cannot \
+                 try them"
             }
             DifferenceRole::Suspect => "suspect: cpushield cannot set it",
             DifferenceRole::Symptom => "an effect, not a cause",

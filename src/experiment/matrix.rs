@@ -5,9 +5,9 @@ mod row_cpus;
 mod suggestions;
 
 pub use self::row_cpus::{RowCpus, RowPlace, WrittenList};
-use self::suggestions::{advise_on_list, suggest_key};
+use self::suggestions::{advise_on_list, advise_on_parameter, suggest_key};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
-use crate::boot::{WordFault, find_word_fault, lint};
+use crate::boot::{WordFault, find_word_fault, names_kernel_parameter};
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
@@ -356,6 +356,9 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     }
     for tunable in text.tunables.keys() {
         if tunables::named(tunable.get_ref()).is_none() {
+            if names_kernel_parameter(tunable.get_ref()) {
+                return Err(fault_at(tunable, advise_on_parameter(tunable.get_ref())));
+            }
             let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
             let near = nearest(tunable.get_ref(), &known);
             let near = near.first().map_or_else(
@@ -391,12 +394,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
 fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixFault> {
     // Any list stands for that of the row.
     let filled = word.get_ref().replace(CPUS, "1");
-    let Some((fault, near)) = find_word_fault(&filled) else {
-        return match lint::check_word(&filled) {
-            Some(finding) => Err(fault_at(word, format!("{finding}; {}", finding.advice()))),
-            None => Ok(()),
-        };
-    };
+    let Some((fault, near)) = find_word_fault(&filled) else { return Ok(()) };
     let advice = match (&fault, near.as_slice()) {
         (WordFault::NotPlain, _) => {
             let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
@@ -604,6 +602,11 @@ instrument = "spin"
             ),
             (format!("{row}boot = [\"nohz_full\"]\n{column}"), "m.toml:3:9: "),
             (
+                format!("{row}boot = [\"nohlt\", \"irqaffinity\"]\n{column}"),
+                "m.toml:3:18: \"irqaffinity\" has no value; the kernel does not know it without \
+                 one; add a CPU list: irqaffinity=2-3",
+            ),
+            (
                 format!("{row}boot = [\"isolcpus=mangaed_irq,{{cpus}}\"]\n{column}"),
                 "m.toml:3:9: \"isolcpus=mangaed_irq,{cpus}\" has the unknown flag mangaed_irq",
             ),
@@ -689,12 +692,33 @@ instrument = "spin"
     }
 
     #[test]
+    fn a_kernel_parameter_in_another_place_is_an_error_with_the_right_key() {
+        let row = "[[row]]\nname = \"a\"\n";
+        let column = "[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
+        for (text, said) in [
+            (
+                format!("{row}shield = true\ntunables = {{ nohlt = true }}\n{column}"),
+                "m.toml:4:14: nohlt is a kernel parameter, not a tunable; expected boot = \
+                 [\"nohlt\"] in the row",
+            ),
+            (
+                format!("{row}parameters = [\"nohlt\"]\n{column}"),
+                "m.toml:3:1: unknown field `parameters`, expected",
+            ),
+        ] {
+            let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
+            assert!(error.starts_with(said), "{text}\n  said {error}\n  not  {said}");
+        }
+    }
+
+    #[test]
     fn errors_suggest_what_was_meant() {
         let row = "[[row]]\nname = \"a\"\n";
         let column = "[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
         for (text, suggested) in [
             (format!("workloud = \"vm\"\n{row}{column}"), "; did you mean workload?"),
             (format!("{row}sheild = true\n{column}"), "; did you mean shield?"),
+            (format!("{row}parameters = [\"nohlt\"]\n{column}"), "; did you mean boot?"),
             (format!("{row}{column}thread = [\"1ms\"]\n"), "; did you mean threads?"),
             (format!("{row}boot = [\"isolcpu=3\"]\n{column}"), "; did you mean isolcpus?"),
             (

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A range of LinuxCNC's max jitter that a machine has to reach. Source of the ranges: the table
-/// that LinuxCNC's users apply to its latency test (up to 20000, 50000 and 500000 ns, and more).
-/// LinuxCNC's manual (docs/src/install/latency-test.adoc, 0786cc1d8452) has the first two. Its
-/// outer limits are 100 µs for software stepping and 1 ms for any use.
+/// A range of LinuxCNC's max jitter that a machine has to reach. LinuxCNC's manual
+/// (docs/src/install/latency-test.adoc, 0786cc1d8452) has the first two: "less than about 15-20
+/// microseconds" and "more like 30-50 microseconds". Its outer limits are 100 µs for software
+/// stepping and 1 ms for any use. The third is not in the manual: users allow 500 µs at most where
+/// hardware steps (wiki.printnc.info, controllers/linuxcnc/hardware-and-latency).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]

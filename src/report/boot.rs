@@ -166,7 +166,11 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     let how = if written.files.is_empty() { "Already written" } else { "Written" };
     let mut lines = vec![TextLine::new(format!("{how}: {words}"))];
     if !written.replaced.is_empty() {
-        let replaced = format!("instead of: {}", written.replaced.join(" "));
+        let how = match written.trial {
+            Some(_) => "until the trial has passed, these stay",
+            None => "instead of",
+        };
+        let replaced = format!("{how}: {}", written.replaced.join(" "));
         lines.push(TextLine::new(replaced).below());
     }
     lines.push(TextLine::new(format!("for {}", written.kernels.join(", "))).below());
@@ -180,6 +184,7 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     lines.extend(choice.chain([&written.menu]).map(|text| TextLine::new(text).below()));
     lines.extend(written.trial.iter().flat_map(written_trial));
     lines.push(TextLine::new(match written.entry {
+        Some(_) if written.trial.is_some() => "The other entries of the menu stay as they are.",
         Some(_) => "The entries without the parameters stay in the menu.",
         None => {
             "Every entry of the menu has the parameters now; --trial or --keep-default creates a \

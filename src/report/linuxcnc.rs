@@ -2,7 +2,8 @@
 //!
 //! Source of the thresholds: docs/src/install/latency-test.adoc of LinuxCNC (0786cc1d8452), "what
 //! do the results mean". It does not mention 50 to 100 µs, nor what 100 µs to 1 ms are good for.
-//! That a machine with hardware stepping tolerates these is our interpretation.
+//! That a machine with hardware stepping tolerates up to 500 µs is not LinuxCNC's statement but its
+//! users' (`LinuxCncGrade` has the source).
 
 use super::table::span;
 use crate::latency::{LatencyMeasurement, ThreadSeries};

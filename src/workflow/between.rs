@@ -10,6 +10,7 @@ use super::run_experiment::{
     ExperimentResults, check_and_begin, claim_experiment, describe_setup, now_s, run_schedule,
 };
 use super::{WorkContext, runs_as_root};
+use crate::boot::loaders;
 use crate::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
@@ -20,7 +21,7 @@ use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermissio
 use crate::failure::Failure;
 use crate::plan::plan;
 use crate::survey::Machine;
-use cpushield_linux::{CpuSet, write_document};
+use cpushield_linux::{CpuSet, Host, write_document};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
 use toml::{Table, Value};
@@ -65,7 +66,7 @@ struct BetweenSearch {
 /// The documents cannot be compared on this machine.
 pub fn dry_run(work: &WorkContext<'_>, request: &BetweenRequest) -> Result<BetweenDryRun, Failure> {
     let machine = survey_machine(&work.host, &work.store);
-    let search = make_search(&machine, request)?;
+    let search = make_search(&machine, list_kernels(&work.host).as_ref(), request)?;
     Ok(match search.matrix {
         Err(why) => BetweenDryRun::List(list(work, &machine, search.request, why)),
         Ok((matrix, _)) => {
@@ -88,7 +89,7 @@ pub fn start(
     output: Option<&Path>,
 ) -> Result<Option<ExperimentResults>, Failure> {
     let machine = survey_machine(&work.host, &work.store);
-    let search = make_search(&machine, request)?;
+    let search = make_search(&machine, list_kernels(&work.host).as_ref(), request)?;
     let not_root = (!runs_as_root()).then_some(ListedReason::NotRoot);
     let (matrix, text) = match (search.matrix, not_root) {
         (Err(why), _) | (Ok(_), Some(why)) => {
@@ -139,10 +140,14 @@ fn write_list(
 }
 
 /// Compares the ends, and makes the search of what can be set on this machine.
-fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSearch, Failure> {
+fn make_search(
+    machine: &Machine,
+    menu: Option<&BTreeSet<String>>,
+    request: &BetweenRequest,
+) -> Result<BetweenSearch, Failure> {
     let BetweenRequest { good, bad, goal, reboot } = request;
     let mut found = FoundDifferences::default();
-    found.compare_kernels(good, bad);
+    found.compare_kernels(good, bad, menu);
     found.compare_parameters(good, bad, machine, *reboot);
     let other_machine = find_other_machine(machine, &[good, bad]);
     let measurement = good.measurement.as_ref().or(bad.measurement.as_ref());
@@ -181,6 +186,13 @@ fn make_search(machine: &Machine, request: &BetweenRequest) -> Result<BetweenSea
     Ok(BetweenSearch { request: search, matrix })
 }
 
+/// The kernels of the boot menu; `None` when there is none that can be read.
+fn list_kernels(host: &Host) -> Option<BTreeSet<String>> {
+    let (_, found) = loaders::find(host).ok()??;
+    let kernels = found.entries.into_iter().filter(|entry| entry.purpose.is_none());
+    Some(kernels.map(|entry| entry.version).collect())
+}
+
 /// How the documents show that they are of another machine.
 fn find_other_machine(machine: &Machine, ends: &[&MeasuredEnd]) -> Option<ListedReason> {
     let ours = machine.topology.model.clone()?;
@@ -209,12 +221,24 @@ impl FoundDifferences {
         self.differences.push(Difference { what, good, bad, role });
     }
 
-    fn compare_kernels(&mut self, good: &MeasuredEnd, bad: &MeasuredEnd) {
+    fn compare_kernels(
+        &mut self,
+        good: &MeasuredEnd,
+        bad: &MeasuredEnd,
+        menu: Option<&BTreeSet<String>>,
+    ) {
         if let (Some(one), Some(other)) = (&good.kernel, &bad.kernel)
             && one != other
         {
             let values = (Some(one.clone()), Some(other.clone()));
-            self.add(DifferenceSubject::Kernel, values, DifferenceRole::OtherKernel);
+            let role = match menu {
+                None => DifferenceRole::BootMenuUnknown,
+                Some(menu) if menu.contains(one) && menu.contains(other) => {
+                    DifferenceRole::OtherKernel
+                }
+                Some(_) => DifferenceRole::KernelNotInstalled,
+            };
+            self.add(DifferenceSubject::Kernel, values, role);
         }
     }
 
@@ -466,7 +490,9 @@ mod tests {
         let mut machine = survey_machine(&work.host, &work.store);
         machine.topology.model = Some("Model A".to_owned());
         let goal = SearchGoal::MaxEntries { count: 0 };
-        let found = make_search(&machine, &BetweenRequest { good, bad, goal, reboot }).unwrap();
+        let request = BetweenRequest { good, bad, goal, reboot };
+        let menu = BTreeSet::from(["6.1", "6.12"].map(str::to_owned));
+        let found = make_search(&machine, Some(&menu), &request).unwrap();
         (found.request, found.matrix.map(|(_, text)| text))
     }
 
@@ -571,6 +597,14 @@ mod tests {
         let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
         let boots: Vec<String> = matrix.rows.iter().map(|row| row.boot.join(" ")).collect();
         assert_eq!(boots, ["nohz_full=2", "nohlt nohz_full=3"]);
+        for (menu, role) in [
+            (Some(BTreeSet::from(["6.12".to_owned()])), DifferenceRole::KernelNotInstalled),
+            (None, DifferenceRole::BootMenuUnknown),
+        ] {
+            let mut found = FoundDifferences::default();
+            found.compare_kernels(&good, &bad, menu.as_ref());
+            assert_eq!(found.differences[0].role, role);
+        }
         let elsewhere = MeasuredEnd { processor: Some("Model B".to_owned()), ..bad };
         let (_, matrix) = compare(good, elsewhere, RebootPermission::Granted);
         assert!(matches!(matrix, Err(ListedReason::OtherMachine { .. })), "{matrix:?}");

@@ -127,6 +127,7 @@ impl MeasuredEnd {
             SavedDocument::Comparison(_)
             | SavedDocument::Attempt(_)
             | SavedDocument::Fixed(_)
+            | SavedDocument::Search(_)
             | SavedDocument::Status(_) => {}
         }
         Ok(())

@@ -5,7 +5,7 @@ use super::machine_survey::survey_machine;
 use super::measured_row;
 use super::shield_options::ShieldOptions;
 use crate::boot::line::contradicts;
-use crate::boot::loaders::{BootFilePlan, EntryPosition};
+use crate::boot::loaders::BootFilePlan;
 use crate::boot::plan::{BootRequest, for_row, plan};
 use crate::boot::{
     BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, earlier,
@@ -124,8 +124,9 @@ pub fn preview_boot(
     plan: &BootPlan,
     order: &BootOrder,
 ) -> Result<Option<BootFilePlan>, Failure> {
-    let position = if order.keep_default { EntryPosition::Last } else { EntryPosition::First };
-    let recipe = write::preview(&work.host, &work.store, plan, position)?;
+    let BootOrder { keep_default, trial, .. } = *order;
+    let mode = write::WriteMode { keep_default, trial, ..write::WriteMode::default() };
+    let recipe = write::preview(&work.host, &work.store, plan, &mode)?;
     Ok((!write::words(plan).is_empty()).then_some(recipe))
 }
 

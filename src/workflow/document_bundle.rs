@@ -4,6 +4,7 @@ use super::saved_document::{NamedDocument, SavedDocument};
 use crate::compare::Comparison;
 use crate::documents::evidence::VerifyDocument;
 use crate::experiment::Experiment;
+use crate::experiment::search::OptionSearch;
 use crate::latency::LatencyMeasurement;
 use crate::plan::Plan;
 use crate::report::fix_report::FixReport;
@@ -68,6 +69,9 @@ enum BundleEntry<'a> {
     /// An experiment with many configurations.
     #[serde(rename = "experiment --json")]
     Experiment { label: &'a str, document: &'a Experiment },
+    /// A search for the options that matter.
+    #[serde(rename = "experiment --minimize --json")]
+    Search { label: &'a str, document: &'a OptionSearch },
     /// The active shield, as `run::ShieldStatus`.
     #[serde(rename = "status --json")]
     Status {
@@ -93,6 +97,7 @@ impl<'a> BundleEntry<'a> {
             SavedDocument::Fixed(document) => BundleEntry::Fixed { label, document },
             SavedDocument::Comparison(document) => BundleEntry::Comparison { label, document },
             SavedDocument::Experiment(document) => BundleEntry::Experiment { label, document },
+            SavedDocument::Search(document) => BundleEntry::Search { label, document },
             SavedDocument::Status(document) => BundleEntry::Status { label, document },
         }
     }

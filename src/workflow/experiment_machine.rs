@@ -7,7 +7,6 @@ use super::load_options::{LoadCpus, LoadOptions};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
 use super::{WorkContext, standing, step_aside};
 use crate::apply::{self, ApplyError};
-use crate::boot::loaders::EntryPosition;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
 use crate::change::Outcome;
 use crate::experiment::{
@@ -72,11 +71,15 @@ pub struct MeasuredCell<'a> {
     pub cpus: &'a RowCpus,
 }
 
+/// An experiment boots its parameters once and never keeps them.
+const TRIAL_MODE: write::WriteMode =
+    write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None, until: None };
+
 impl LiveExperimentMachine<'_> {
     /// Checks that the boot loader can be given these parameters, without writing anything.
     pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
         let plan = self.boot_plan(parameters)?;
-        write::preview(&self.work.host, &self.work.store, &plan, EntryPosition::Last).map(drop)
+        write::preview(&self.work.host, &self.work.store, &plan, &TRIAL_MODE).map(drop)
     }
 
     fn boot_plan(&self, parameters: &[String]) -> Result<boot::BootPlan, BootError> {
@@ -283,11 +286,9 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
 
     fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
         self.work.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
-        let mode =
-            write::WriteMode { keep_default: true, trial: true, ..write::WriteMode::default() };
         let written = self
             .boot_plan(parameters)
-            .and_then(|plan| write::write(&self.work.host, &self.work.store, &plan, &mode))
+            .and_then(|plan| write::write(&self.work.host, &self.work.store, &plan, &TRIAL_MODE))
             .map_err(classify_boot_error)?;
         match written.trial {
             Some(_) => Ok(()),

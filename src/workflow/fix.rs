@@ -3,6 +3,7 @@
 //! shield.
 
 use super::WorkContext;
+use super::apply_shield::warn_of_nohz_full;
 use super::machine_survey::survey_shielded;
 use super::verify_shield::{SurveyWhen, VerifyResult, VerifySession};
 use crate::apply;
@@ -174,6 +175,8 @@ impl FixLoop<'_> {
                 todo.retain(cycles_cpu);
             }
             let amended = apply::amend(host, store, &self.shield_name(), &todo)?;
+            // A partition may be among the changes.
+            warn_of_nohz_full(self.session.work);
             let fixes: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::from_step).collect();
             for step in todo {
                 let subject = step.change.subject();

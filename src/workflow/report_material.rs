@@ -91,6 +91,9 @@ fn sort_documents(
             SavedDocument::Experiment(experiment) => {
                 material.experiments.push(LabelledDocument::new(label, *experiment));
             }
+            SavedDocument::Search(search) => {
+                material.searches.push(LabelledDocument::new(label, *search));
+            }
             other => {
                 return Err(Failure::usage(format!(
                     "{file}: a report cannot show output of `cpushield {}`",

@@ -7,6 +7,7 @@
 use super::given_file::read_file;
 use crate::compare::{self, Comparison};
 use crate::documents::evidence::{self, UnfinishedWatch, VerifyDocument};
+use crate::experiment::search::{self, OptionSearch};
 use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
 use crate::latency::{self, LatencyMeasurement};
@@ -40,6 +41,8 @@ pub enum SavedDocument {
     Comparison(Box<Comparison>),
     /// `experiment --json`.
     Experiment(Box<Experiment>),
+    /// `experiment FILE --minimize --json` and `experiment --between --json`.
+    Search(Box<OptionSearch>),
     /// `status --json`.
     Status(Box<ShieldStatus>),
 }
@@ -146,6 +149,12 @@ const KINDS: &[DocumentKind] = &[
         read: |text| parse_whole(text, SavedDocument::Experiment),
     },
     DocumentKind {
+        command: "experiment --minimize --json",
+        keys: &["search", "options", "trials"],
+        schemas: &[(&[], search::SCHEMA)],
+        read: |text| parse_whole(text, SavedDocument::Search),
+    },
+    DocumentKind {
         command: "status --json",
         keys: &["shields", "isolated", "nohz_full"],
         schemas: &[(&[], run::SCHEMA)],
@@ -167,12 +176,7 @@ impl SavedDocument {
         let place = DocumentText { text, file };
         let top: BTreeMap<String, &RawValue> =
             serde_json::from_str(text).map_err(|error| place.not_an_object(&error))?;
-        if let Ok(watch) = serde_json::from_str::<UnfinishedWatch>(text) {
-            let error = place.error(1, 1, watch.to_string());
-            return Err(error.hint("a watch cannot be resumed; watch again: cpushield verify"));
-        }
-        let kind = identify_kind(&top)
-            .map_err(|why| place.error(1, 1, why).hint(&readable_kinds(wanted)))?;
+        let kind = identify_kind(&top).map_err(|why| place.no_kind(why, wanted))?;
         for (keys, newest) in kind.schemas {
             place.check_schema(&top, keys, *newest, kind)?;
         }
@@ -212,6 +216,7 @@ impl SavedDocument {
             SavedDocument::Fixed(_) => "verify --fix --json",
             SavedDocument::Comparison(_) => "compare --json",
             SavedDocument::Experiment(_) => "experiment --json",
+            SavedDocument::Search(_) => "experiment --minimize --json",
             SavedDocument::Status(_) => "status --json",
         }
     }
@@ -293,6 +298,16 @@ impl DocumentText<'_> {
         let line = 1 + before.matches('\n').count();
         let column = 1 + before.rsplit('\n').next().map_or(0, |start| start.chars().count());
         self.error(line, column, why)
+    }
+
+    /// The error of a text that is of no kind: a watch that did not end, or something else.
+    fn no_kind(&self, why: String, wanted: &[&str]) -> SavedError {
+        match serde_json::from_str::<UnfinishedWatch>(self.text) {
+            Ok(watch) => self
+                .error(1, 1, watch.to_string())
+                .hint("a watch cannot be resumed; watch again: cpushield verify"),
+            Err(_) => self.error(1, 1, why).hint(&readable_kinds(wanted)),
+        }
     }
 
     fn not_an_object(&self, error: &serde_json::Error) -> SavedError {
@@ -380,7 +395,9 @@ mod tests {
     use crate::documents::evidence::{Evidence, PositiveControl, Verdict, WatchedWorkload};
     use crate::latency::{MeasuredIsolation, MeasuredSetting};
     use crate::policy::ShieldRequest;
+    use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::report::fix_report::{FixEnd, FixRound};
+    use crate::report::page::{LabelledDocument, ReportMaterial, report};
     use crate::survey::{Cpu, Machine};
     use cpushield_linux::CpuSet;
     use proptest::prelude::*;
@@ -439,6 +456,20 @@ mod tests {
         })
     }
 
+    fn search() -> Value {
+        json!({
+            "schema": search::SCHEMA, "name": "a", "version": "0",
+            "search": { "kind": "minimize", "row": "all" }, "state": "finished", "began_s": 0,
+            "ended_s": 1, "cpus": "3",
+            "goal": { "goal": "max-entries", "count": 0, "text": "at most 0 entries" },
+            "test": { "miss_rate_met": 0.1, "miss_rate_missed": 0.5, "error_rate": 0.05,
+                      "measurements_max": 9 },
+            "span_ns": 1, "warmup_ns": 1, "columns": [],
+            "setup": experiment::ExperimentSetup::default(), "options": [], "fixed": [],
+            "differences": [], "trials": [], "end": null, "found": null, "notes": [],
+        })
+    }
+
     /// One document of each kind, as it is printed.
     fn every() -> Vec<Value> {
         let plan = plan::plan(&machine(), &ShieldRequest::default()).unwrap();
@@ -472,6 +503,7 @@ mod tests {
             json!(fixed),
             json!({ "schema": compare::SCHEMA, "alpha": 0.05, "groups": [], "pairs": [] }),
             experiment(),
+            search(),
             json!(status),
         ]
     }
@@ -487,6 +519,18 @@ mod tests {
             let fits = KINDS.iter().filter(|kind| kind.keys.iter().all(|k| keys.contains_key(*k)));
             assert_eq!(fits.count(), 1, "{}", kind.command);
         }
+    }
+
+    #[test]
+    fn a_saved_search_is_a_section_of_the_report() {
+        let saved = SavedDocument::parse(&search().to_string(), "search.json").unwrap();
+        let SavedDocument::Search(search) = saved else { panic!("{saved:?}") };
+        let searches = vec![LabelledDocument::new("search", *search)];
+        let report = report(&ReportMaterial { searches, ..ReportMaterial::default() });
+        assert_eq!(report.title, "Which options matter");
+        let section = report.sections.iter().find(|section| section.id == "search").unwrap();
+        let text = terminal_blocks(&section.blocks, usize::MAX, &unpainted);
+        assert!(text.starts_with("Search a: "), "{text}");
     }
 
     #[test]
@@ -578,7 +622,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(cut in 0usize..3000, noise in ".{0,20}", n in 0usize..9) {
+        fn no_text_makes_the_parser_panic(cut in 0usize..3000, noise in ".{0,20}", n in 0..KINDS.len()) {
             let good = format!("{:#}", every()[n]);
             let cut = (0..=cut.min(good.len())).rev().find(|i| good.is_char_boundary(*i)).unwrap();
             let _ = SavedDocument::parse(&noise, "f");

@@ -4,7 +4,7 @@
 use super::WorkContext;
 use super::experiment_machine::{LiveExperimentMachine, MeasuredCell};
 use super::load_options::{LoadCpus, LoadOptions};
-use crate::documents::evidence::{Evidence, Gate};
+use crate::documents::evidence::{Evidence, Gate, VerifyDocument};
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
     GoalObservation, SearchGoal, TrialDocument, TrialMachine, TrialMeasurement,
@@ -118,8 +118,8 @@ impl<'a> LiveSearchMachine<'a> {
         let limits = VerifyLimits { max_entries: Some(most), ..VerifyLimits::default() };
         let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
         let observation = observe(verdict.gates.first(), find_most_entries(&evidence));
-        let (evidence, verdict) = (Box::new(evidence), Box::new(verdict));
-        Ok(TrialMeasurement { observation, document: TrialDocument::Verify { evidence, verdict } })
+        let document = Box::new(VerifyDocument { evidence, verdict });
+        Ok(TrialMeasurement { observation, document: TrialDocument::Verify(document) })
     }
 }
 

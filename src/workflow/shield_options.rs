@@ -2,6 +2,7 @@
 //! [`ShieldRequest`].
 
 use super::given_file::read_file;
+use crate::boot::names_kernel_parameter;
 use crate::boot::parameters::{self, PARAMETERS};
 use crate::change::EffectTime;
 use crate::failure::Failure;
@@ -235,6 +236,11 @@ fn why_unknown(name: &str) -> Option<String> {
     if tunables::named(name).is_some() || parameters::named(name).is_some() {
         return None;
     }
+    if names_kernel_parameter(name) {
+        return Some(format!(
+            "{name} is a kernel parameter, not a tunable; write it as boot.parameters = [{name:?}]"
+        ));
+    }
     let near = nearest(name, &switchable_names());
     let near = near.first().map_or_else(
         || "; `cpushield explain` lists them".to_owned(),
@@ -322,6 +328,12 @@ mod tests {
             "/etc/cpushield/policy.toml:5: there is no tunable \"watchdg\"; did you mean w";
         assert!(error.starts_with(expected), "{error}");
         assert!(error.ends_with("hint:  list all keys: cpushield explain policy"), "{error}");
+        // A kernel parameter that is the user's own.
+        let own = "[shield.rt]\n[shield.rt.tunables]\nnohlt = true\n";
+        let error = resolve("own", own, &options()).unwrap_err().to_string();
+        let expected = "/etc/cpushield/policy.toml:3: nohlt is a kernel parameter, not a tunable; \
+                        write it as boot.parameters = [\"nohlt\"]";
+        assert!(error.starts_with(expected), "{error}");
         // A policy may name boot parameters too.
         let both = "[shield.rt]\n[shield.rt.tunables]\nskew-tick = true\nthp = false\n";
         let request = resolve("both", both, &options()).unwrap().request;

@@ -243,19 +243,6 @@ fn a_kernel_that_is_no_longer_chosen_loses_the_words() {
 }
 
 #[test]
-fn a_trial_does_not_replace_and_is_not_replaced() {
-    let machine = Machine::debian();
-    apply(&machine, "2-3", false);
-    let between = machine.files();
-    let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") };
-    let plan = make_plan(&machine, &asked);
-    let mode = WriteMode { trial: true, ..WriteMode::default() };
-    let error = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap_err();
-    assert!(matches!(error, BootError::Active { .. }), "{error}");
-    assert_eq!(between, machine.files());
-}
-
-#[test]
 fn the_report_names_the_words_that_were_replaced() {
     let machine = Machine::debian();
     apply(&machine, "2-3", false);

@@ -17,11 +17,11 @@ mod repairs;
 mod rows;
 mod settle;
 mod trial;
+mod trial_over;
 mod trouble;
 mod words;
 
 use cpushield::boot::grub::generator;
-use cpushield::boot::loaders::EntryPosition;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::running_kernel::read_effect;
 use cpushield::boot::running_lint::nohz_full_difference;
@@ -85,7 +85,7 @@ fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
 #[test]
 fn the_generator_writes_the_same_script_as_before() {
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
-    let script = generator::script(&KernelRule::Realtime, &words);
+    let script = generator::script(&KernelRule::Realtime, &words, &generator::PERMANENT);
     assert_eq!(script, include_str!("07_cpushield"));
 }
 
@@ -199,6 +199,8 @@ fn unsafe_or_contradictory_requests_are_refused_before_any_write() {
     };
     assert!(matches!(refused(&on("mitigations")), BootError::Never { .. }));
     assert!(matches!(refused(&on("skew-tik")), BootError::NoSuchParameter { .. }));
+    let own = cpushield::failure::Failure::from(refused(&on("nohlt"))).to_string();
+    assert!(own.contains("a kernel parameter of your own: --parameter nohlt"), "{own}");
     machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"nohz_full=2\"\n");
     machine.update_grub();
     let error = refused(&BootRequest::default());
@@ -320,6 +322,8 @@ fn each_word_is_compared_with_what_the_kernel_shows_for_it() {
     assert_eq!(effect("isolcpus=managed_irq,2-3"), (None, None));
     assert_eq!(effect("irqaffinity=0-1"), shows("irqaffinity: 0-1", true));
     assert_eq!(effect("irqaffinity=0"), shows("irqaffinity: 0-1", false));
+    // The kernel adds the boot CPU.
+    assert_eq!(effect("irqaffinity=1"), shows("irqaffinity: 0-1", true));
     // Without kernel threads, as in a container, nothing is known about RCU callbacks.
     assert_eq!(effect("rcu_nocbs=2-3"), (None, None));
     for (pid, name) in [(2, "kthreadd"), (31, "rcuog/2"), (32, "rcuop/2")] {
@@ -347,6 +351,41 @@ fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel()
     // CPUs that a partition would have added are a difference too.
     machine.write("sys/devices/system/cpu/nohz_full", "0-3\n");
     assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
+}
+
+/// Words that no apply wrote are compared with what the kernel shows, too.
+#[test]
+fn status_compares_every_word_of_the_boot_that_the_kernel_shows() {
+    let machine = Machine::debian();
+    machine.write("proc/cmdline", "ro isolcpus=2-3 nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1\n");
+    let config = "CONFIG_NO_HZ_FULL=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_RCU_NOCB_CPU=y\n";
+    machine.write("boot/config-6.12.9-rt-amd64", config);
+    machine.write("sys/devices/system/cpu/isolated", "2-3\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "2-3\n");
+    machine.write("proc/irq/default_smp_affinity", "3\n");
+    for (pid, name) in [(2, "kthreadd"), (32, "rcuop/2"), (33, "rcuop/3")] {
+        machine.write(&format!("proc/{pid}/stat"), &kernel_thread(pid, name));
+        let status = format!("Name:\t{name}\nCpus_allowed_list:\t0-3\n");
+        machine.write(&format!("proc/{pid}/task/{pid}/stat"), &kernel_thread(pid, name));
+        machine.write(&format!("proc/{pid}/task/{pid}/status"), &status);
+    }
+    let findings = || status::status(&machine.host(), &machine.store()).unwrap().findings;
+    assert_eq!(findings(), []);
+    for (path, text, said) in [
+        ("sys/devices/system/cpu/isolated", "2\n", "/sys/devices/system/cpu/isolated has CPU 2"),
+        ("sys/devices/system/cpu/nohz_full", "2\n", "/sys/devices/system/cpu/nohz_full has CPU 2"),
+        ("proc/irq/default_smp_affinity", "f\n", "/proc/irq/default_smp_affinity has CPU 0-3"),
+    ] {
+        let before = machine.read(path);
+        machine.write(path, text);
+        let seen = findings();
+        assert!(seen.len() == 1 && seen[0].to_string().contains(said), "{path}: {seen:#?}");
+        machine.write(path, &before);
+    }
+    machine.remove("proc/33/task/33/stat");
+    machine.remove("proc/33/stat");
+    let seen = findings();
+    assert!(seen.len() == 1 && seen[0].to_string().contains("rcu_nocbs=2-3"), "{seen:#?}");
 }
 
 /// The `stat` of a kernel thread (`PF_KTHREAD`, 0x200000).
@@ -406,7 +445,7 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
     assert_eq!(words(&plan), [""; 0]);
     let refused = write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default());
     let preview =
-        write::preview(&machine.host(), &machine.store(), &plan, EntryPosition::First).map(drop);
+        write::preview(&machine.host(), &machine.store(), &plan, &WriteMode::default()).map(drop);
     for error in [refused.unwrap_err(), preview.unwrap_err()] {
         let text = error.to_string();
         assert!(text.contains("nohz-full: built without CONFIG_NO_HZ_FULL"), "{text}");
@@ -422,7 +461,7 @@ fn when_no_parameter_applies_nothing_is_written_and_the_reason_is_reported() {
     machine.update_grub();
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(
-        write::preview(&machine.host(), &machine.store(), &plan, EntryPosition::First).unwrap(),
+        write::preview(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap(),
         Default::default()
     );
     let written =

@@ -44,7 +44,7 @@ fn make_u_boot_machine() -> Machine {
     machine
 }
 
-fn make_extlinux_machine() -> Machine {
+pub fn make_extlinux_machine() -> Machine {
     let machine = make_u_boot_machine();
     machine.program("usr/bin/extlinux");
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), make_vector("")).unwrap();
@@ -52,7 +52,7 @@ fn make_extlinux_machine() -> Machine {
 }
 
 /// Simulates EXTLINUX's program, which saves the label that boots once.
-fn simulate_extlinux(machine: &Machine) -> Host {
+pub fn simulate_extlinux(machine: &Machine) -> Host {
     machine.host().with_programs(|root, words, _| {
         let path = root.join("boot/extlinux/ldlinux.sys");
         match words {
@@ -240,7 +240,7 @@ const CONFIG: &str = "arm_64bit=1\n[pi4]\ndtoverlay=x\n[all]\nkernel=kernel8.img
 const LINE: &str = "console=tty1 root=PARTUUID=1 rootwait\n";
 
 /// A Raspberry Pi whose firmware and kernel support tryboot.
-fn make_raspberry_pi() -> Machine {
+pub fn make_raspberry_pi() -> Machine {
     let machine = Machine::without_loader();
     machine.write("boot/firmware/config.txt", CONFIG);
     machine.write("boot/firmware/cmdline.txt", LINE);

@@ -79,7 +79,7 @@ fn entry(version: &str, options: &str) -> String {
 const CONFIG: &str = "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n";
 
 /// A machine with systemd-boot, `kernel-install`, an RT kernel and another kernel.
-fn make_systemd_boot_machine() -> Machine {
+pub fn make_systemd_boot_machine() -> Machine {
     // GRUB is installed too, but did not start the machine.
     let machine = Machine::with(&[("6.9.1", false)]);
     machine.remove("boot/config-6.9.1");
@@ -103,7 +103,7 @@ fn encode_efi_variable(text: &str) -> String {
     String::from_utf8([7, 0, 0, 0].into_iter().chain(units).collect()).unwrap()
 }
 
-fn simulate_bootctl(machine: &Machine) -> Host {
+pub fn simulate_bootctl(machine: &Machine) -> Host {
     machine.host().with_programs(|root, words, _| {
         let ["bootctl", "set-oneshot", id] = words else { return None };
         let path = root.join(EFI).join(format!("LoaderEntryOneShot-{VENDOR}"));

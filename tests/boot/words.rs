@@ -8,6 +8,7 @@ use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{UnknownWords, loaders};
 use cpushield::failure::Failure;
 use cpushield::policy::RequestedParameter;
+use cpushield_linux::CommandOutput;
 
 const RT: &str = "6.12.9-rt-amd64";
 
@@ -85,6 +86,7 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
         (&["nohz_full=3"], "contradicts nohz_full=2-3, which is planned", "--off nohz-full"),
         (&["idle=poll", "idle=halt"], "policy.toml:2: \"idle=halt\" contradicts idle=poll", "omit"),
         (&["isolcpus=domain,x"], "does not name CPUs", "a list looks like"),
+        (&["isolcpus"], "\"isolcpus\" has no value", "add a CPU list: isolcpus=2-3"),
         (&["rcu_nocbs=3-1"], "does not name CPUs", "a list looks like"),
         (&["isolcpus=io_queue,2"], "is of a patch series that", "explain isolcpus-io-queue"),
         (&["isolcpus=manged_irq,2"], "has the unknown flag manged_irq", "mean managed_irq?"),
@@ -107,8 +109,7 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
 #[test]
 fn a_word_that_no_check_knows_is_written_only_when_unknown_words_are_accepted() {
     let machine = machine_with_modules();
-    // The parameters in a compressed file are not read.
-    let known = ["e1000e.anything=1", "radeon.dyndbg=+p", "sysctl.vm.swappiness=1"];
+    let known = ["radeon.dyndbg=+p", "sysctl.vm.swappiness=1"];
     for word in known {
         assert!(make_plan(&machine.host(), &request(&[word])).is_ok(), "{word}");
     }
@@ -127,4 +128,50 @@ fn a_word_that_no_check_knows_is_written_only_when_unknown_words_are_accepted() 
     let bare = Machine::debian();
     let error = make_plan(&bare.host(), &request(&["radeon.modeset=0"])).unwrap_err().to_string();
     assert!(error.contains("cannot be checked: there is no /lib/modules/6.12.9-rt"), "{error}");
+}
+
+/// The file is compressed by xz, so `modinfo` reads it.
+#[test]
+fn the_parameters_of_a_compressed_module_are_checked_by_modinfo() {
+    let machine = machine_with_modules();
+    let path = format!("/lib/modules/{RT}/kernel/drivers/net/e1000e.ko.xz");
+    machine.write(&path[1..], "");
+    std::fs::write(machine.path(&path[1..]), b"\xfd7zXZ\0").unwrap();
+    let host = machine.host().with_programs(move |_, words, _| match words {
+        ["modinfo", "-0", "-F", field, file] if *file == path => {
+            let out = match *field {
+                "parm" => &b"copybreak:Maximum size\nof a packet (uint)\0"[..],
+                _ => &b"copybreak:uint\0SmartPowerDownEnable:array of int\0"[..],
+            };
+            let out = out.to_vec();
+            Some(CommandOutput { status: Some(0), out, ..CommandOutput::default() })
+        }
+        _ => None,
+    });
+    for word in ["e1000e.copybreak=256", "e1000e.SmartPowerDownEnable=1"] {
+        assert_eq!(words(&make_plan(&host, &request(&[word])).unwrap()).last(), Some(&word));
+    }
+    let error = make_plan(&host, &request(&["e1000e.copybrake=256"])).unwrap_err();
+    let text = Failure::from(error).to_string();
+    assert!(text.contains("names copybrake, which e1000e of kernel"), "{text}");
+    assert!(text.contains("did you mean e1000e.copybreak?"), "{text}");
+}
+
+#[test]
+fn a_compressed_module_that_no_program_reads_is_unknown_unless_sysfs_shows_the_parameter() {
+    let machine = machine_with_modules();
+    let asked = || request(&["e1000e.copybreak=256"]);
+    let error = make_plan(&machine.host(), &asked()).unwrap_err();
+    let text = Failure::from(error).to_string();
+    let why = "cannot be checked: the parameters of e1000e of kernel 6.12.9-rt-amd64 cannot be \
+               read: only modinfo reads /lib/modules/6.12.9-rt-amd64/kernel/drivers/net/\
+               e1000e.ko.xz, and it is not installed";
+    assert!(text.contains(why) && text.contains("--allow-unknown"), "{text}");
+    let accepted = BootRequest { unknown_words: UnknownWords::Accept, ..asked() };
+    make_plan(&machine.host(), &accepted).unwrap();
+    // The chosen kernel runs and shows it.
+    machine.write("sys/module/e1000e/parameters/copybreak", "256\n");
+    make_plan(&machine.host(), &asked()).unwrap();
+    machine.write("proc/sys/kernel/osrelease", "6.12.9-amd64\n");
+    make_plan(&machine.host(), &asked()).unwrap_err();
 }

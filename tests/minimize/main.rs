@@ -2,6 +2,8 @@
 //! with a noisy measurement, and after a kill or a power failure anywhere.
 
 mod simulated;
+#[path = "../support/simulated_experiment.rs"]
+mod simulated_experiment;
 
 use cpushield::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use cpushield::experiment::search::{
@@ -13,8 +15,8 @@ use cpushield::experiment::{
 };
 use cpushield_linux::CpuSet;
 use simulated::{Random, Sim, Truth, World};
+use simulated_experiment::ScratchStore;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 const MATRIX: &str = r#"
 [[row]]
@@ -38,29 +40,6 @@ const TUNABLES: [&str; 10] = [
     "vm-stat-interval",
     "timer-migration",
 ];
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        // In memory if possible: everything is synced to the disk, thousands of times.
-        let memory = PathBuf::from("/dev/shm");
-        let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let dir = base.join(format!("cpushield-minimize-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        Scratch(dir)
-    }
-
-    fn store(&self) -> ExperimentStore {
-        ExperimentStore::new(&self.0)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn base() -> ExperimentRow {
     let mut row = Matrix::parse(MATRIX, "m.toml").unwrap().rows.remove(0);
@@ -134,7 +113,7 @@ fn to_the_end(world: &mut World, store: &ExperimentStore) -> OptionSearch {
 }
 
 fn search(name: &str, request: &SearchRequest, truth: Truth, seed: u64) -> OptionSearch {
-    let scratch = Scratch::new(&format!("{name}-{seed}"));
+    let scratch = ScratchStore::new(&format!("minimize-{name}-{seed}"));
     let store = scratch.store();
     begin(&store, request);
     to_the_end(&mut World::new(truth, seed), &store)
@@ -244,7 +223,7 @@ fn parameters_are_left_out_across_reboots() {
     let words = ["nohz_full=3", "nohlt"];
     for seed in 0..4 {
         let truth = Truth::needs(&[&["nohz_full=3"], &["cpuset"]]);
-        let scratch = Scratch::new(&format!("boots-{seed}"));
+        let scratch = ScratchStore::new(&format!("minimize-boots-{seed}"));
         let store = scratch.store();
         begin(&store, &minimize(&words));
         let mut world = World::new(truth, seed);
@@ -259,7 +238,7 @@ fn parameters_are_left_out_across_reboots() {
 /// Interrupts the search at its n-th action or its n-th write. Returns the world and the result;
 /// `None` if there is no such action.
 fn cut(
-    scratch: &Scratch,
+    scratch: &ScratchStore,
     act: Option<u32>,
     write: Option<usize>,
     power: bool,
@@ -302,7 +281,7 @@ fn cut(
 
 #[test]
 fn a_search_cut_off_anywhere_resumes_and_measures_little_again() {
-    let scratch = Scratch::new("cut");
+    let scratch = ScratchStore::new("minimize-cut");
     let mut cuts = 0;
     for power in [false, true] {
         for (stride, by_write) in [(17, false), (11, true)] {
@@ -327,7 +306,7 @@ fn a_search_cut_off_anywhere_resumes_and_measures_little_again() {
 
 #[test]
 fn a_stopped_search_restores_the_machine_and_keeps_what_was_measured() {
-    let scratch = Scratch::new("stop");
+    let scratch = ScratchStore::new("minimize-stop");
     let store = scratch.store();
     let request = minimize(&["nohlt"]);
     begin(&store, &request);

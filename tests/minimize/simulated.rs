@@ -1,13 +1,13 @@
 //! The simulated machine: what decides whether a measurement meets the goal, and what survives a
 //! kill of the program.
 
+use super::simulated_experiment::Dead;
 use cpushield::experiment::search::{
     GoalObservation, TrialDocument, TrialMachine, TrialMeasurement,
 };
 use cpushield::experiment::{
     BootMismatch, ExperimentMachine, ExperimentRow, MachineTrouble, MeasurementStep, Schedule,
 };
-use cpushield_linux::Error;
 use std::collections::BTreeSet;
 
 /// A random number generator (Marsaglia, "Xorshift RNGs", 2003).
@@ -121,18 +121,6 @@ pub struct Sim<'a> {
     pub boots: Vec<Vec<String>>,
     /// The number of actions before the interruption.
     pub left: Option<u32>,
-}
-
-#[derive(Debug)]
-pub enum Dead {
-    Cut,
-    Disk,
-}
-
-impl From<Error> for Dead {
-    fn from(_: Error) -> Dead {
-        Dead::Disk
-    }
 }
 
 impl Sim<'_> {

@@ -5,6 +5,7 @@
 mod change;
 mod difference;
 mod doubt;
+mod earlier_journal;
 mod entry_change;
 mod foreign_word;
 mod kernel_rule;
@@ -16,13 +17,14 @@ mod word_fault;
 pub use change::ParameterChange;
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
+pub use earlier_journal::{EarlierJournal, EarlierState};
 pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
 pub use lint_finding::{BadListEffect, EffectSource, LintFinding, OverrideEffect};
 pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
 pub use warning::{BootWarning, DifferentLists};
-pub use word_fault::{FaultyWord, WordFault};
+pub use word_fault::{FaultyWord, UnreadableModule, WordFault};
 
 use crate::survey::RealtimeKind;
 use crate::with_text;
@@ -170,6 +172,9 @@ pub struct BootJournal {
     /// Each change of the words since the files had their original text, the first one first.
     #[serde(default)]
     pub history: Vec<ParameterChange>,
+    /// What the trial is written over; `None`: no earlier apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierJournal>,
     /// The files, in the order in which they are written.
     pub files: Vec<SavedFile>,
 }
@@ -320,7 +325,8 @@ pub struct WrittenParameters {
     pub loader: String,
     /// The words that were written.
     pub words: Vec<String>,
-    /// The words of an earlier apply that these replace; empty when there was none.
+    /// The words of an earlier apply that these replace; a trial does so only when it has passed.
+    /// Empty when there was none.
     pub replaced: Vec<String>,
     /// The kernels that have them.
     pub kernels: Vec<String>,

@@ -33,6 +33,8 @@ pub enum WordFault {
         /// What is wrong with it.
         why: String,
     },
+    /// It has no value, and the kernel knows it only with one.
+    NoValue,
     /// The request has the same parameter with another value.
     GivenTwice {
         /// The other word.
@@ -75,11 +77,54 @@ pub enum WordFault {
         /// The kernel.
         version: String,
     },
+    /// The parameters of the module cannot be read, so the name cannot be checked.
+    ModuleUnreadable {
+        /// The module.
+        module: String,
+        /// The kernel.
+        version: String,
+        /// Why.
+        why: UnreadableModule,
+    },
     /// The modules of the kernel are not installed, so the name cannot be checked.
     ModulesUnknown {
         /// The kernel.
         version: String,
     },
+}
+
+/// Why the parameters of a module cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum UnreadableModule {
+    /// Its file is compressed, and there is no program `modinfo` to read it.
+    WithoutModinfo {
+        /// The file.
+        path: String,
+    },
+    /// `modinfo` cannot read its file.
+    ModinfoFailed {
+        /// The file.
+        path: String,
+        /// The error.
+        why: String,
+    },
+    /// It is part of a kernel that does not list the parameters of such modules.
+    BuiltIn,
+}
+
+impl fmt::Display for UnreadableModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnreadableModule::WithoutModinfo { path } => {
+                write!(f, "only modinfo reads {path}, and it is not installed")
+            }
+            UnreadableModule::ModinfoFailed { path, why } => write!(f, "{path}: {why}"),
+            UnreadableModule::BuiltIn => {
+                f.write_str("it is built in, and there is no modules.builtin.modinfo")
+            }
+        }
+    }
 }
 
 impl WordFault {
@@ -89,6 +134,7 @@ impl WordFault {
         match self {
             WordFault::NotPlain
             | WordFault::NotCpuList { .. }
+            | WordFault::NoValue
             | WordFault::GivenTwice { .. }
             | WordFault::Planned { .. } => false,
             WordFault::UnknownName
@@ -96,6 +142,7 @@ impl WordFault {
             | WordFault::Unreleased { .. }
             | WordFault::NoModule { .. }
             | WordFault::NoModuleParameter { .. }
+            | WordFault::ModuleUnreadable { .. }
             | WordFault::ModulesUnknown { .. } => true,
         }
     }
@@ -109,6 +156,7 @@ impl WordFault {
                     .to_owned()
             }
             WordFault::NotCpuList { .. } => "a list looks like 3, 2-3 or 2-N".to_owned(),
+            WordFault::NoValue => format!("add a CPU list: {word}=2-3"),
             WordFault::GivenTwice { .. } => "omit one of them".to_owned(),
             WordFault::Planned { name, .. } => {
                 format!("name the CPUs with --cpus, or leave it to your word: --off {name}")
@@ -128,6 +176,9 @@ impl fmt::Display for WordFault {
                 f.write_str("is not one word without characters that are special to a boot loader")
             }
             WordFault::NotCpuList { why } => write!(f, "does not name CPUs: {why}"),
+            WordFault::NoValue => {
+                f.write_str("has no value; the kernel does not know it without one")
+            }
             WordFault::GivenTwice { other, place } => write!(f, "contradicts {other} ({place})"),
             WordFault::Planned { planned, .. } => {
                 write!(f, "contradicts {planned}, which is planned for these CPUs")
@@ -143,6 +194,11 @@ impl fmt::Display for WordFault {
             WordFault::NoModuleParameter { module, parameter, version } => {
                 write!(f, "names {parameter}, which {module} of kernel {version} does not have")
             }
+            WordFault::ModuleUnreadable { module, version, why } => write!(
+                f,
+                "cannot be checked: the parameters of {module} of kernel {version} cannot be \
+                 read: {why}"
+            ),
             WordFault::ModulesUnknown { version } => {
                 write!(f, "cannot be checked: there is no /lib/modules/{version}/modules.dep")
             }

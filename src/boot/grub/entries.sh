@@ -68,7 +68,7 @@ $line"
                 before=${head%%"$quote --class"*}
                 # Without classes the title is left alone: the id tells the entries apart.
                 if [ "$before" != "$head" ]; then
-                    head="$before (cpushield)$quote --class${head#*"$quote --class"}"
+                    head="$before (@TITLE@)$quote --class${head#*"$quote --class"}"
                 fi
                 case $head in
                 *menuentry_id_option*)

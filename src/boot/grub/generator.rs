@@ -14,10 +14,25 @@ pub const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
 /// The prefix of the ids of our entries.
 pub const ID: &str = "cpushield-";
 
+/// How our entries are named.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryNames {
+    /// The prefix of their ids, which begins with [`ID`].
+    id: &'static str,
+    /// What follows in their titles.
+    title: &'static str,
+}
+
+/// Entries of an apply, or of a trial without an earlier one.
+pub const PERMANENT: EntryNames = EntryNames { id: ID, title: "cpushield" };
+
+/// Entries of a trial, together with those of an earlier apply.
+pub const TRIAL: EntryNames = EntryNames { id: "cpushield-trial-", title: "cpushield trial" };
+
 /// The script. `words` and the pattern must be plain: see
 /// [`crate::glob::is_plain`] and [`crate::boot::line::is_plain`].
 #[must_use]
-pub fn script(rule: &KernelRule, words: &[String]) -> String {
+pub fn script(rule: &KernelRule, words: &[String], names: &EntryNames) -> String {
     let (chosen, words) = (chosen_test(rule), words.join(" "));
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
@@ -30,11 +45,12 @@ chosen() {{ # version
 }}
 
 {}"#,
-        ENTRIES.replace("@ID@", ID)
+        ENTRIES.replace("@ID@", names.id).replace("@TITLE@", names.title)
     )
 }
 
-/// The part of the script that does not depend on the rule; `@ID@` stands for [`ID`].
+/// The part of the script that does not depend on the rule; `@ID@` and `@TITLE@` stand for the
+/// [`EntryNames`].
 const ENTRIES: &str = include_str!("entries.sh");
 
 /// A shell command that succeeds if the version `$1` is a chosen kernel.
@@ -100,7 +116,7 @@ mod tests {
             KernelRule::First,
             KernelRule::Matching { glob: "*-rt-[!a-c]?".to_owned() },
         ] {
-            let script = script(&rule, &words);
+            let script = script(&rule, &words, &TRIAL);
             assert!(sh(&["-n"], &script).0, "{script}");
             assert!(script.starts_with(MARK));
         }

@@ -63,7 +63,7 @@ fn bad_list(machine: &Machine, param: &KernelParam, last: usize) -> Option<LintF
 
 /// Flags of `isolcpus=` that mainline kernels skip; before commit 3662daf02350 they refuse the list
 /// too.
-pub(super) fn unknown_flags(param: &KernelParam) -> Vec<LintFinding> {
+fn unknown_flags(param: &KernelParam) -> Vec<LintFinding> {
     let value = param.value.as_deref().filter(|_| cmdline::same_name(&param.name, "isolcpus"));
     let flags = value
         .unwrap_or_default()

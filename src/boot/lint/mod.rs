@@ -40,13 +40,10 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
     distinct
 }
 
-/// What is wrong with a single word that a user wrote, whichever kernel gets it: it is misspelled,
-/// has no value, or has an unknown flag.
+/// Whether a word lacks the value without which the kernel does not know it.
 #[must_use]
-pub fn check_word(word: &str) -> Option<LintFinding> {
-    let params = cmdline::parse(word);
-    let flags = params.iter().flat_map(lists::unknown_flags);
-    words::find(&params).into_iter().chain(flags).next()
+pub fn lacks_value(word: &str) -> bool {
+    cmdline::parse(word).iter().any(words::lacks_value)
 }
 
 /// The version of the surveyed kernel.

@@ -9,16 +9,21 @@ use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// Since this version `nowatchdog` wins whatever follows it; before, the last word counted
-/// (`lockup_detector_update_enable()`, kernel/watchdog.c; it has no `watchdog_user_enabled` in 3.x,
-/// and has it in the versions with HK_FLAG_TIMER, 4.15 to 5.17, and with
-/// `watchdog_hardlockup_available`, 6.5).
+/// Since this version `nowatchdog` wins whatever follows it: `lockup_detector_update_enable()`,
+/// kernel/watchdog.c, returns early if it cleared `watchdog_user_enabled`. Sources: the function is
+/// in Ubuntu's kernel 4.15, where `lockup_detector_init()` calls it, and not in 4.13
+/// (l/lockup_detector_update_enable.md of DepSurf/function). kernel/watchdog.c has the return in
+/// versions with `HK_FLAG_TIMER` and with `HK_TYPE_TIMER`; 004417a6d468 (2.6.38) has neither the
+/// variable nor the function. Before, the last word counted.
 const WATCHDOG_SWITCH_SINCE: KernelVersion = KernelVersion::new(4, 15);
 
 /// `mitigations=` exists since this version, and overrides the words of single mitigations until
 /// the other one at least: `spectre_v2_parse_cmdline()`, `mds_select_mitigation()` and
-/// `taa_select_mitigation()`, arch/x86/kernel/cpu/bugs.c, return early if `cpu_mitigations_off()`.
-/// Attack vectors changed this later.
+/// `taa_select_mitigation()`, arch/x86/kernel/cpu/bugs.c, return early if `cpu_mitigations_off()`
+/// (read at 001415e4e626). "cpu/speculation: Add 'mitigations=' cmdline option" was merged after
+/// 5.1, whose stable series got it later, as 4.9, 4.14 and 4.19 did: there it stays unjudged. The
+/// series of attack vectors removed the return from `mds_select_mitigation()`. It changes a file
+/// with `MDS_MITIGATION_AUTO`, which is later than 6.12, so the bound is cautious.
 const MITIGATIONS: (KernelVersion, KernelVersion) =
     (KernelVersion::new(5, 2), KernelVersion::new(6, 12));
 
@@ -65,9 +70,11 @@ fn watchdogs(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
 
 /// `idle=` together with a word that allows sleep states: the driver of these states does not
 /// start. `idle_setup()`, arch/x86/kernel/process.c, keeps the last `idle=`;
-/// `intel_idle_init()`, drivers/idle/intel_idle.c (5.14), returns early with any of them, and
-/// `acpi_processor_power_init()`, drivers/acpi/processor_idle.c, with `poll` and `halt`
-/// (`disabled_by_idle_boot_param()`). A limit of 0 or 1 is met without a driver too.
+/// `intel_idle_init()`, drivers/idle/intel_idle.c, returns early with any of them ("Do not load
+/// intel_idle at all for now if idle= is passed", in versions with and without
+/// `intel_idle_cpuidle_devices`), and `acpi_processor_power_init()`,
+/// drivers/acpi/processor_idle.c, with `poll` and `halt` (`disabled_by_idle_boot_param()`). A limit
+/// of 0 or 1 is met without a driver too.
 fn sleep_states(params: &[KernelParam]) -> Vec<LintFinding> {
     let Some((idle, mode)) = last(params, "idle") else { return Vec::new() };
     let drivers: [(&str, &'static str, &[&str]); 2] = [

@@ -46,7 +46,7 @@ pub(super) fn find(params: &[KernelParam]) -> Vec<LintFinding> {
     for (index, param) in params.iter().enumerate() {
         let word = to_word(param);
         let has_name = |names: &[&str]| names.iter().any(|it| cmdline::same_name(it, &param.name));
-        if has_name(WITH_VALUE) && param.value.is_none() {
+        if lacks_value(param) {
             found.push(LintFinding::NoValue { word });
             continue;
         }
@@ -66,6 +66,11 @@ pub(super) fn find(params: &[KernelParam]) -> Vec<LintFinding> {
         }
     }
     found
+}
+
+/// Whether the kernel knows the parameter only with a value, and it has none.
+pub(super) fn lacks_value(param: &KernelParam) -> bool {
+    param.value.is_none() && WITH_VALUE.iter().any(|it| cmdline::same_name(it, &param.name))
 }
 
 /// Words of the catalogue that this kernel does not know, by its configuration.

@@ -23,6 +23,9 @@ const DIRS: &[&str] = &["/boot/loader/entries", "/boot/efi/loader/entries", "/ef
 /// (boot_entry_compare() in src/shared/bootspec.c, systemd 257; blscfg.c of Fedora's GRUB 2.06).
 const OURS: &str = "a-cpushield-";
 
+/// The prefix of a trial over the words of an earlier apply, which may have the other names.
+const TRIAL: &str = "a-cpushield-trial-";
+
 /// The first line of our own entries.
 const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 
@@ -86,8 +89,10 @@ impl BootLoader for BlsLoader {
         host: &Host,
         assignment: &ParameterAssignment,
     ) -> Result<BootFilePlan, BootError> {
-        if assignment.position == EntryPosition::Last {
-            return plan_copies(host, assignment);
+        match assignment.position {
+            EntryPosition::First => {}
+            EntryPosition::Last => return plan_copies(host, assignment, OURS),
+            EntryPosition::OverEarlier => return plan_copies(host, assignment, TRIAL),
         }
         let mut plan = LINES.plan_files(host, assignment)?;
         plan.edits.retain(|edit| !is_ours(&edit.path));
@@ -169,7 +174,11 @@ fn strip_hook_words(host: &Host, path: &str, words: &[String]) -> Option<Vec<u8>
 }
 
 /// Plans a copy of the entry of each chosen kernel, in a separate file.
-fn plan_copies(host: &Host, assignment: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
+fn plan_copies(
+    host: &Host,
+    assignment: &ParameterAssignment,
+    prefix: &str,
+) -> Result<BootFilePlan, BootError> {
     let mut plan = BootFilePlan::default();
     let mut seen = Vec::new();
     for path in list_files(host).into_iter().filter(|path| !is_ours(path)) {
@@ -187,7 +196,7 @@ fn plan_copies(host: &Host, assignment: &ParameterAssignment) -> Result<BootFile
             let mode = host.access(&path)?.mode;
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
             plan.edits.push(FileEdit {
-                path: format!("{dir}/{OURS}{version}.conf"),
+                path: format!("{dir}/{prefix}{version}.conf"),
                 bytes: retitle(&new).into_bytes(),
                 mode,
             });

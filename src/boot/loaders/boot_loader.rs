@@ -141,6 +141,9 @@ pub enum EntryPosition {
     First,
     /// After all others, so that the default entry does not change.
     Last,
+    /// After all others, under names of their own: a trial over the words of an earlier apply,
+    /// which stay as they are.
+    OverEarlier,
 }
 
 /// One boot loader.
@@ -180,6 +183,11 @@ pub trait BootLoader: Sync {
     /// A generated file without our entries.
     fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
         generated.to_vec()
+    }
+
+    /// A file without our entries at [`EntryPosition::OverEarlier`].
+    fn without_trial(&self, text: &[u8]) -> Vec<u8> {
+        text.to_vec()
     }
 
     /// A file that another program changed since, without these words; `None` when it has none of

@@ -30,9 +30,30 @@ pub(super) const FILES: &[&str] = &[
 
 /// The prefix of the names of our labels.
 const OURS: &str = "cpushield-";
-/// Our labels are between these lines.
-const BEGIN: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
-const END: &str = "# The end of what cpushield made.\n";
+/// Our labels are between lines.
+struct LabelSection {
+    begin: &'static str,
+    end: &'static str,
+    /// The prefix of the names of the labels, which begins with [`OURS`].
+    prefix: &'static str,
+    /// What follows in the menu.
+    title: &'static str,
+}
+
+const LABELS: LabelSection = LabelSection {
+    begin: "# Made by cpushield; `cpushield boot undo` removes it.\n",
+    end: "# The end of what cpushield made.\n",
+    prefix: OURS,
+    title: "cpushield",
+};
+
+/// A trial over the words of an earlier apply, which may have the other labels.
+const TRIAL: LabelSection = LabelSection {
+    begin: "# Made by cpushield for a trial; `cpushield boot undo` removes it.\n",
+    end: "# The end of the trial of cpushield.\n",
+    prefix: "cpushield-trial-",
+    title: "cpushield trial",
+};
 
 /// The keywords that a label of ours copies from the original (not `menu label`).
 const COPIED: &[&str] = &[
@@ -109,7 +130,14 @@ impl BootLoader for ExtlinuxLoader {
             let parts =
                 LINES.parse_parts(host, &path, &text).map_err(|fault| unparsable(&path, fault))?;
             let new = match assignment.position {
-                EntryPosition::Last => with_copies(&text, &parts, assignment),
+                EntryPosition::Last => {
+                    text.clone() + &make_copies(&text, (&text, &parts), assignment, &LABELS)
+                }
+                EntryPosition::OverEarlier => {
+                    let base = without_section(&now, &TRIAL);
+                    let copies = make_copies(&base, (&text, &parts), assignment, &TRIAL);
+                    base + &copies
+                }
                 EntryPosition::First => add_words(&text, parts, assignment),
             };
             if new != now {
@@ -117,6 +145,13 @@ impl BootLoader for ExtlinuxLoader {
             }
         }
         Ok(plan)
+    }
+
+    fn without_trial(&self, text: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(text) {
+            Ok(text) => without_section(text, &TRIAL).into_bytes(),
+            Err(_) => text.to_vec(),
+        }
     }
 
     fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
@@ -213,34 +248,44 @@ fn find_default(text: &str) -> (Option<String>, NextReason) {
 
 /// A text without our labels.
 fn without_ours(text: &str) -> String {
-    let Some(from) = text.find(BEGIN) else { return text.to_owned() };
-    let Some(length) = text.get(from..).and_then(|rest| rest.find(END)) else {
+    without_section(&without_section(text, &TRIAL), &LABELS)
+}
+
+fn without_section(text: &str, section: &LabelSection) -> String {
+    let Some(from) = text.find(section.begin) else { return text.to_owned() };
+    let Some(length) = text.get(from..).and_then(|rest| rest.find(section.end)) else {
         return text.to_owned();
     };
-    let rest = text.get(from + length + END.len()..).unwrap_or_default();
+    let rest = text.get(from + length + section.end.len()..).unwrap_or_default();
     format!("{}{rest}", text.get(..from).unwrap_or_default())
 }
 
-/// A text with a label of ours for each chosen kernel, after all others.
-fn with_copies(text: &str, parts: &[CmdlinePart], assignment: &ParameterAssignment) -> String {
+/// What follows a text: a label of ours for each chosen kernel of `source`.
+fn make_copies(
+    text: &str,
+    (source, parts): (&str, &[CmdlinePart]),
+    assignment: &ParameterAssignment,
+    section: &LabelSection,
+) -> String {
     let mut seen: Vec<&str> = Vec::new();
-    let mut new = text.to_owned();
+    let mut new = String::new();
     if !text.is_empty() && !text.ends_with('\n') {
         new.push('\n');
     }
-    new.push_str(BEGIN);
+    new.push_str(section.begin);
     for part in parts {
         let Some(version) = part.version.as_deref() else { continue };
         if part.gets_words(assignment) && !seen.contains(&version) {
-            new.push_str(&copy_label(text, part, assignment.words));
+            new.push_str(&copy_label(source, part, assignment.words, section));
             seen.push(version);
         }
     }
-    new + END
+    new + section.end
 }
 
 /// A copy of a label under our name, with the words.
-fn copy_label(text: &str, part: &CmdlinePart, words: &[String]) -> String {
+fn copy_label(text: &str, part: &CmdlinePart, words: &[String], section: &LabelSection) -> String {
+    let LabelSection { prefix, title, .. } = section;
     let mut copy = String::new();
     let mut is_source = false;
     for (begin, number, line) in numbered_lines(text) {
@@ -250,8 +295,8 @@ fn copy_label(text: &str, part: &CmdlinePart, words: &[String]) -> String {
             "label" => {
                 is_source = value == part.title;
                 if is_source {
-                    copy.push_str(&format!("label {OURS}{value}\n"));
-                    copy.push_str(&format!("\tmenu label {value} (cpushield)\n"));
+                    copy.push_str(&format!("label {prefix}{value}\n"));
+                    copy.push_str(&format!("\tmenu label {value} ({title})\n"));
                 }
             }
             _ if !is_source => {}

@@ -22,6 +22,8 @@ use cpushield_linux::text::cmdline;
 const FIRST: &str = "/etc/grub.d/07_cpushield";
 /// After all others, whose entries keep their numbers.
 const LAST: &str = "/etc/grub.d/42_cpushield";
+/// A trial over the words of an earlier apply, which has one of the others.
+const OVER_EARLIER: &str = "/etc/grub.d/43_cpushield";
 /// The distribution's own script, which ours runs.
 const TEN: &str = "/etc/grub.d/10_linux";
 
@@ -87,16 +89,16 @@ impl BootLoader for GrubLoader {
                 instructions: Vec::new(),
             });
         };
-        let bytes = generator::script(assignment.rule, assignment.words).into_bytes();
-        let path = match assignment.position {
-            EntryPosition::First => FIRST,
-            EntryPosition::Last => LAST,
+        let (path, name, others): (_, _, &[&str]) = match assignment.position {
+            EntryPosition::First => (FIRST, &generator::PERMANENT, &[LAST]),
+            EntryPosition::Last => (LAST, &generator::PERMANENT, &[FIRST]),
+            EntryPosition::OverEarlier => (OVER_EARLIER, &generator::TRIAL, &[]),
         };
-        let path = path.to_owned();
+        let bytes = generator::script(assignment.rule, assignment.words, name).into_bytes();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
-        let other = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
-        let removed = other.map(str::to_owned).collect();
-        let edits = vec![FileEdit { path, bytes, mode: 0o755 }];
+        let others = others.iter().filter(|path| host.exists(path));
+        let removed = others.map(|path| (*path).to_owned()).collect();
+        let edits = vec![FileEdit { path: path.to_owned(), bytes, mode: 0o755 }];
         Ok(BootFilePlan { edits, removed, generated })
     }
 
@@ -133,8 +135,15 @@ impl BootLoader for GrubLoader {
 
     fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(generated) {
-            Ok(text) => generator::without_ours(text, &[FIRST, LAST]).into_bytes(),
+            Ok(text) => generator::without_ours(text, &[FIRST, LAST, OVER_EARLIER]).into_bytes(),
             Err(_) => generated.to_vec(),
+        }
+    }
+
+    fn without_trial(&self, text: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(text) {
+            Ok(text) => generator::without_ours(text, &[OVER_EARLIER]).into_bytes(),
+            Err(_) => text.to_vec(),
         }
     }
 

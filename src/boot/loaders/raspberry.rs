@@ -194,6 +194,11 @@ impl BootLoader for RaspberryLoader {
             let removed = ours.collect();
             return Ok(BootFilePlan { removed, ..LINES.plan_files(host, assignment)? });
         }
+        // The firmware knows only one `tryboot.txt`.
+        if assignment.position == EntryPosition::OverEarlier && host.exists(&ours[0]) {
+            let why = format!("{} has the parameters that are already written", ours[0]);
+            return Err(BootError::cannot_boot_once(why));
+        }
         let [tryboot, cmdline] = ours;
         let path = format!("{dir}/{}", config.cmdline());
         let (line, parts) = LINES.read_before(host, &path, assignment.earlier)?;

@@ -42,7 +42,16 @@ pub(super) fn suggest_key(text: &str, span: Option<Range<usize>>) -> Option<Stri
     if known.contains(&key) {
         return None;
     }
+    if key == "parameters" && known == ROW_KEYS {
+        // A policy has its kernel parameters under this key.
+        return Some("boot".to_owned());
+    }
     nearest(key, known).into_iter().next()
+}
+
+/// What to write instead of a kernel parameter in the place of a tunable.
+pub(super) fn advise_on_parameter(name: &str) -> String {
+    format!("{name} is a kernel parameter, not a tunable; expected boot = [{name:?}] in the row")
 }
 
 /// What to write instead of a text that is not a CPU list.

@@ -3,7 +3,7 @@
 
 use super::request::{SearchRequest, combine};
 use super::subset::{GoalObservation, SubsetSearch};
-use crate::documents::evidence::{Evidence, Verdict};
+use crate::documents::evidence::VerifyDocument;
 use crate::experiment::journal::{ExperimentJournal, ExperimentStore, StepEnd};
 use crate::experiment::run::run_open_steps;
 use crate::experiment::{
@@ -28,12 +28,7 @@ pub enum TrialDocument {
     /// As `latency --json`.
     Latency(Box<LatencyMeasurement>),
     /// As `verify --json`.
-    Verify {
-        /// The observations.
-        evidence: Box<Evidence>,
-        /// The verdict on them.
-        verdict: Box<Verdict>,
-    },
+    Verify(Box<VerifyDocument>),
     /// None, on a simulated machine.
     Simulated,
 }

@@ -4,6 +4,7 @@ use crate::change::Outcome;
 use crate::compare::Comparison;
 use crate::documents::evidence::{Evidence, Verdict};
 use crate::experiment::Experiment;
+use crate::experiment::search::OptionSearch;
 use crate::latency::LatencyMeasurement;
 use crate::plan::{Plan, Step};
 use crate::report::fix_report::FixReport;
@@ -40,6 +41,8 @@ pub struct ReportMaterial {
     pub comparisons: Vec<LabelledDocument<Comparison>>,
     /// Matrices of configurations.
     pub experiments: Vec<LabelledDocument<Experiment>>,
+    /// Searches for the options that matter.
+    pub searches: Vec<LabelledDocument<OptionSearch>>,
     /// Doubts about the report itself.
     pub doubts: Vec<String>,
     /// The file that the report is written to, for the commands that repeat it.
@@ -112,9 +115,9 @@ impl ReportMaterial {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let machine = self.machines.is_empty() && self.settings.is_empty();
-        let runs =
-            self.comparisons.is_empty() && self.experiments.is_empty() && self.fixes.is_empty();
-        machine && runs && self.observations.is_empty() && self.latencies.is_empty()
+        let runs = self.comparisons.is_empty() && self.fixes.is_empty();
+        let experiments = self.experiments.is_empty() && self.searches.is_empty();
+        machine && runs && experiments && self.observations.is_empty() && self.latencies.is_empty()
     }
 
     /// The hypervisors of all documents that name one.

@@ -45,6 +45,13 @@ pub fn file_parameters(bytes: &[u8]) -> Vec<String> {
     unique(entries(bytes).filter_map(parameter_of).map(str::to_owned))
 }
 
+/// The parameters in the output of `modinfo -0 -F parm` or `-F parmtype`.
+#[must_use]
+pub fn field_parameters(output: &[u8]) -> Vec<String> {
+    let names = entries(output).filter_map(|entry| entry.split(':').next());
+    unique(names.filter(|name| !name.is_empty()).map(str::to_owned))
+}
+
 /// The texts between zero bytes.
 fn entries(bytes: &[u8]) -> impl Iterator<Item = &str> {
     bytes.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok())
@@ -81,6 +88,9 @@ mod tests {
         assert_eq!(builtin_parameters(builtin, "loop"), [""; 0]);
         let file = b"\x7fELF\0parm=modeset:KMS\0parmtype=modeset:int\0\xff\xfe\0license=GPL\0";
         assert_eq!(file_parameters(file), ["modeset"]);
+        // kmod 30 on xfs.ko.xz and bcachefs.ko.xz, Debian 6.12.
+        let output = b"version:uint\0read_only:Mount\nread-only (bool)\0\0";
+        assert_eq!(field_parameters(output), ["read_only", "version"]);
     }
 
     proptest! {
@@ -91,6 +101,7 @@ mod tests {
         ) {
             let _ = (module_names(&text), module_file(&text, &text));
             let _ = (builtin_parameters(&bytes, &text), file_parameters(&bytes));
+            let _ = field_parameters(&bytes);
         }
     }
 }

@@ -14,7 +14,7 @@ mod topology;
 use crate::report::blocks::{Report, ReportBlock, Section};
 use crate::report::moment::day;
 use crate::report::page::material::{LabelledDocument, ReportMaterial};
-use crate::report::{compare, experiment};
+use crate::report::{compare, experiment, option_search};
 
 /// The report on these documents.
 #[must_use]
@@ -26,6 +26,7 @@ pub fn report(material: &ReportMaterial) -> Report {
         ("latency", "Latencies", latency::blocks(material)),
         ("comparison", "Significant differences", comparisons(material)),
         ("experiment", "Configurations side by side", experiments(material)),
+        ("search", "Which options matter", searches(material)),
         ("remains", "What remains, and how to remove it", remains::blocks(material)),
         ("settings", "What was changed", settings::blocks(material)),
         ("machine", "The machine", machine::blocks(material)),
@@ -59,6 +60,12 @@ fn experiments(material: &ReportMaterial) -> Vec<ReportBlock> {
     experiments.flat_map(|named| experiment::blocks(&named.document)).collect()
 }
 
+/// The searches; the first line of each names it.
+fn searches(material: &ReportMaterial) -> Vec<ReportBlock> {
+    let searches = material.searches.iter();
+    searches.flat_map(|named| option_search::blocks(&named.document)).collect()
+}
+
 /// A longer list of CPUs does not fit into a title.
 const LIST_MAX: usize = 24;
 
@@ -74,6 +81,9 @@ fn title(material: &ReportMaterial) -> String {
     match (material.observations.is_empty(), material.latencies.is_empty()) {
         (false, true) => "What interrupts these CPUs".to_owned(),
         (_, false) => "Latencies".to_owned(),
+        (true, true) if !material.searches.is_empty() && material.machines.is_empty() => {
+            "Which options matter".to_owned()
+        }
         (true, true) => "A machine and its CPUs".to_owned(),
     }
 }

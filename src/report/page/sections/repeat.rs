@@ -27,7 +27,8 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
                 .to_owned(),
         ),
     ];
-    if !material.comparisons.is_empty() || !material.experiments.is_empty() {
+    let experiments = !material.experiments.is_empty() || !material.searches.is_empty();
+    if !material.comparisons.is_empty() || experiments {
         blocks.push(ReportBlock::Text(
             "Comparisons and experiments are not in these lines: they need their own \
              measurements, or the matrix file of `cpushield experiment`."
