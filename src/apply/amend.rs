@@ -68,8 +68,8 @@ impl fmt::Display for AmendError {
 
 impl std::error::Error for AmendError {}
 
-/// Makes these steps part of the live shield of this name. Steps that fail are reported; nothing else is
-/// undone because of them.
+/// Makes these steps part of the live shield of this name. Steps that fail are reported; nothing
+/// else is undone because of them.
 ///
 /// # Errors
 /// Nothing was written, or a write to the journal failed; the journal has what was done.

@@ -15,7 +15,7 @@ use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
 use super::task_masks::TaskMasks;
-use super::undo;
+use super::{undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
@@ -123,7 +123,7 @@ fn find_live(
         Ok(FoundJournal::Nothing) => Ok((None, Vec::new())),
         Ok(FoundJournal::Here(journal)) => Ok((Some(journal), Vec::new())),
         Ok(FoundJournal::OtherBoot(origin)) => {
-            let kept = undo::archive(store, origin.boot_id.as_deref())?;
+            let kept = undo_log::archive(store, origin.boot_id.as_deref())?;
             let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
             let shield = shield.as_deref().unwrap_or("a shield");
             let note = format!(

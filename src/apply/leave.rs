@@ -107,7 +107,8 @@ fn change_without(
     }
 }
 
-/// The set of CPUs in a file, which has this value now, without the leaving shield; `None` for a file of another kind.
+/// The set of CPUs in a file, which has this value now, without the leaving shield; `None` for a
+/// file of another kind.
 fn value_without(
     path: &str,
     value: &str,

@@ -30,6 +30,7 @@ mod step_result;
 mod task_masks;
 mod unbound;
 mod undo;
+mod undo_log;
 
 pub use amend::{AmendError, AmendedShield, amend};
 pub use document::*;

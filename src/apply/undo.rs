@@ -21,9 +21,10 @@ use super::revert::{self, FileCheck};
 use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use super::unbound;
+use super::undo_log::{UndoLog, archive_or_remove};
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
-use cpushield_linux::store::{Appender, StoreLock};
+use cpushield_linux::store::StoreLock;
 use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
@@ -156,68 +157,6 @@ fn keep_others(
     masks.0.extend(ours);
     let bytes = journal.without_shield(name, &masks);
     store.replace_and_reserve(JOURNAL, &bytes, journal::room_for(bytes.len()))
-}
-
-/// Archives the journal of a removed shield, or removes it, so that the next apply can start.
-fn archive_or_remove(store: &Store, boot: Option<&str>, undone: &mut UndoneShield) {
-    let failed = match archive(store, boot) {
-        Ok(kept) => return undone.journal = Some(kept),
-        Err(error) => error.reason(),
-    };
-    undone.notes.push(match store.remove(JOURNAL) {
-        Ok(()) => format!("the journal could not be archived ({failed}) and was removed"),
-        Err(_) => {
-            undone.journal = Some(store.path(JOURNAL));
-            format!(
-                "the journal could not be archived ({failed}): run `cpushield undo` again when its \
-                 directory is writable"
-            )
-        }
-    });
-}
-
-/// The journal while undo runs. Undo must also work on a machine with a full disk: a step that
-/// cannot be recorded is still done, because the next undo decides by the current state.
-///
-/// Nothing is synced: a written line outlives this process, and after a crash of the machine there
-/// is nothing to undo.
-struct UndoLog {
-    file: Option<Appender>,
-    failure: Option<Error>,
-}
-
-impl UndoLog {
-    fn open(store: &Store, len: u64) -> UndoLog {
-        match store.append(JOURNAL, len) {
-            Ok(file) => UndoLog { file: Some(file), failure: None },
-            Err(error) => UndoLog { file: None, failure: Some(error) },
-        }
-    }
-
-    /// Adds a line. After a failure it adds nothing more: a part of a line may be at the end.
-    fn add(&mut self, bytes: &[u8]) {
-        if let Some(Err(error)) = self.file.as_mut().map(|file| file.add(bytes)) {
-            *self = UndoLog { file: None, failure: Some(error) };
-        }
-    }
-
-    fn note(&self) -> Option<String> {
-        let reason = self.failure.as_ref()?.reason();
-        Some(format!("the journal could not be written ({reason}), so undo continued without it"))
-    }
-}
-
-/// How many old journals are kept.
-const ARCHIVES_MAX: usize = 10;
-
-/// Archives the journal.
-pub(super) fn archive(store: &Store, boot: Option<&str>) -> Result<String, Error> {
-    let short: String =
-        boot.unwrap_or("unknown").chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-    let kept = store.archive(JOURNAL, &format!("journal-{short}"), "jsonl")?;
-    // Failing to remove old ones is not an error.
-    let _ = store.prune("journal-", ARCHIVES_MAX);
-    Ok(kept)
 }
 
 /// Discards the journal of another boot: nothing is written, whatever it contains.

@@ -6,8 +6,9 @@ use super::added::find_task;
 use crate::apply::{self, LeftProgram};
 use cpushield_linux::{Host, Store, Task};
 
-/// The processes in a live shield, the named one or the only one: those with a thread in its cgroup, or without a cgroup those
-/// that may run on its CPUs only. Empty when there is no shield, or when it cannot be read.
+/// The processes in a live shield, the named one or the only one: those with a thread in its
+/// cgroup, or without a cgroup those that may run on its CPUs only. Empty when there is no such
+/// shield, or when it cannot be read.
 #[must_use]
 pub fn programs_in_shield(host: &Host, store: &Store, name: Option<&str>) -> Vec<Task> {
     let plans = apply::live_plans(host, store).unwrap_or_default();

@@ -21,6 +21,7 @@ mod placement;
 mod raise;
 mod record;
 mod removed;
+mod shield_state;
 mod spread;
 mod start;
 mod status;
@@ -36,6 +37,7 @@ pub use placement::ShieldPlacement;
 pub use raise::threads;
 pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
 pub use removed::{ReleasedPrograms, release, remove};
+pub use shield_state::{ShieldState, StateReport};
 pub use start::{
     NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, lock_limit, ordinary,
     supervise,

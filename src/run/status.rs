@@ -4,17 +4,15 @@
 
 use super::drift::{Drift, find_drift};
 use super::record::{self, RaisedThread};
+use super::shield_state::{ShieldState, StateReport};
 use super::{RunError, ShieldPlacement};
 use crate::apply::journal::ApplyJournal;
-use crate::apply::{
-    JournalLoadError, ShieldPresence, ShieldWork, UnfinishedWork, find_shield, slice_dir,
-};
+use crate::apply::{JournalLoadError, ShieldPresence, UnfinishedWork, find_shield, slice_dir};
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Plan;
 use cpushield_linux::tracefs;
 use cpushield_linux::{CpuSet, Host, Store, Task};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -37,106 +35,6 @@ pub struct ShieldStatus {
     /// Traces that a killed `verify` left recording and that were removed now.
     #[serde(default)]
     pub swept: usize,
-}
-
-/// The state of a shield, by the journal and by the machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "tag", rename_all = "kebab-case")]
-pub enum ShieldState {
-    /// No shield was made in this boot.
-    NoShield,
-    /// Nothing changed since apply, and no foreign task is on its CPUs.
-    InForce,
-    /// It is in force, but something changed since apply.
-    Drifted {
-        /// Settings that changed since apply.
-        settings: usize,
-        /// Tasks on its CPUs that do not belong there.
-        foreign: usize,
-    },
-    /// Its control group, which keeps other programs out, is gone.
-    GroupGone {
-        /// The directory.
-        path: String,
-    },
-    /// It is incomplete.
-    Part(UnfinishedWork),
-    /// The journal cannot be read.
-    Unknown {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl ShieldState {
-    fn new(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
-        let settings = shield.drift.len();
-        let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
-        match missing_group(journal, shield) {
-            Some(path) => ShieldState::GroupGone { path },
-            None if settings + foreign == 0 => ShieldState::InForce,
-            None => ShieldState::Drifted { settings, foreign },
-        }
-    }
-}
-
-impl fmt::Display for ShieldState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ShieldState::NoShield => f.write_str("no shield is in force"),
-            ShieldState::InForce => f.write_str("active, unchanged"),
-            ShieldState::Drifted { settings, foreign } => {
-                f.write_str("active, but ")?;
-                match settings {
-                    0 => {}
-                    1 => f.write_str("1 setting has changed since")?,
-                    n => write!(f, "{n} settings have changed since")?,
-                }
-                if *settings > 0 && *foreign > 0 {
-                    f.write_str(", and ")?;
-                }
-                match foreign {
-                    0 => Ok(()),
-                    1 => f.write_str("1 task on its CPUs does not belong there"),
-                    n => write!(f, "{n} tasks on its CPUs do not belong there"),
-                }
-            }
-            ShieldState::GroupGone { path } => {
-                write!(f, "not in force: its control group {path} is gone")
-            }
-            ShieldState::Part(UnfinishedWork::UnderWay { work, pid }) => {
-                let word = match work {
-                    ShieldWork::Apply => "applied",
-                    ShieldWork::Undo => "undone",
-                    ShieldWork::Change => "changed",
-                };
-                match pid {
-                    Some(pid) => write!(f, "being {word} by process {pid}"),
-                    None => write!(f, "being {word} by another process"),
-                }
-            }
-            ShieldState::Part(unfinished) => {
-                write!(f, "not in force: {unfinished}; {}", unfinished.advice())
-            }
-            ShieldState::Unknown { reason } => write!(f, "unknown: {reason}"),
-        }
-    }
-}
-
-/// A state with its description.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StateReport {
-    /// The state.
-    #[serde(flatten)]
-    pub state: ShieldState,
-    /// The state as a sentence.
-    pub sentence: String,
-}
-
-impl From<ShieldState> for StateReport {
-    fn from(state: ShieldState) -> StateReport {
-        StateReport { sentence: state.to_string(), state }
-    }
 }
 
 /// A shield, perhaps an incomplete one.
@@ -262,7 +160,7 @@ fn describe_load_error(error: &JournalLoadError) -> String {
 }
 
 /// Returns the directory of the shield's control group, if the shield made one and it is gone.
-fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
+pub(super) fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
     if shield.group.is_some() {
         return None;
     }
@@ -442,7 +340,7 @@ fn read_cpus(host: &Host, path: &str) -> Option<CpuSet> {
     host.read_line(path).ok()?.parse().ok()
 }
 
-fn count_foreign(threads: &[OnThread]) -> usize {
+pub(super) fn count_foreign(threads: &[OnThread]) -> usize {
     threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count()
 }
 

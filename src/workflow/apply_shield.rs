@@ -146,7 +146,8 @@ pub fn plan_options(
     Ok((plan_with_others(&machine, &request, &live)?, (machine, request)))
 }
 
-/// The live shields other than the one of this name. A normal user cannot read the journal, and plans without them.
+/// The live shields other than the one of this name. A normal user cannot read the journal, and
+/// plans without them.
 fn live_shields(work: &WorkContext<'_>, name: &str) -> Result<LiveShields, Failure> {
     match live_plans(&work.host, &work.store) {
         Ok(mut plans) => {

@@ -1,5 +1,5 @@
-//! The shields of a journal: the first one is made with it, others join it, and each can leave while
-//! the others stay. Steps of several shields about the same thing keep the first original.
+//! The shields of a journal: the first one is made with it, others join it, and each can leave
+//! while the others stay. Steps of several shields about the same thing keep the first original.
 
 use super::{ApplyJournal, JournalHeader, StepOriginal, TaskMasks};
 use super::{applied_line, join_line, opening_lines, outcome_line};

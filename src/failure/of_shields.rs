@@ -1,0 +1,161 @@
+//! Errors of shields, their journal and their programs as [`Failure`]s, with hints.
+
+use super::{Failure, FailureKind};
+
+/// The hint to name one of several shields.
+fn name_a_shield(names: &[String]) -> String {
+    format!("name one: --shield {}", names.first().map_or("NAME", String::as_str))
+}
+
+/// A file that is not a valid journal. Nothing was written.
+fn invalid_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
+    Failure::machine(format!("{path}: {error}"))
+        .hint("nothing was written; to move the file away unchanged: cpushield undo --forget")
+        .hint("then reboot, because changes of a shield stay until the next boot")
+}
+
+impl From<crate::apply::JournalLoadError> for Failure {
+    fn from(error: crate::apply::JournalLoadError) -> Failure {
+        match error {
+            crate::apply::JournalLoadError::Access(error) => error.into(),
+            crate::apply::JournalLoadError::Journal { path, error } => {
+                invalid_journal(&path, &error)
+            }
+        }
+    }
+}
+
+impl From<crate::apply::UndoError> for Failure {
+    fn from(error: crate::apply::UndoError) -> Failure {
+        use crate::apply::UndoError;
+        let message = error.to_string();
+        match error {
+            UndoError::Access(error) => error.into(),
+            UndoError::Journal { path, error } => invalid_journal(&path, &error),
+            UndoError::Several { ref names } => Failure::usage(message)
+                .hint(name_a_shield(names))
+                .hint("or undo all of them: cpushield undo --all"),
+            UndoError::NoSuchShield { ref names, .. } => {
+                Failure::machine(message).hint(name_a_shield(names))
+            }
+            UndoError::OtherUnfinished { ref other } => Failure::machine(message)
+                .hint(format!("complete that first: cpushield undo --shield {other}")),
+            UndoError::Hog(hog) => Failure::new(FailureKind::NotUndone, hog.why)
+                .hint(format!("{}; then run `cpushield undo` again", hog.hint)),
+            UndoError::Killed => Failure::new(FailureKind::Bug, "killed by a test"),
+        }
+    }
+}
+
+impl From<crate::apply::ApplyError> for Failure {
+    fn from(error: crate::apply::ApplyError) -> Failure {
+        use crate::apply::ApplyError;
+        let message = error.to_string();
+        match error {
+            ApplyError::Access(error) => error.into(),
+            ApplyError::Journal { path, error } => invalid_journal(&path, &error),
+            ApplyError::Active { .. } => Failure::machine(message)
+                .hint("show it: cpushield status; or take it down: cpushield undo"),
+            ApplyError::Unfinished { shield } => Failure::machine(message)
+                .hint(format!("restore what it changed: cpushield undo --shield {shield}")),
+            ApplyError::Overlap { other, .. } => Failure::usage(message)
+                .hint(format!("choose other CPUs, or undo it: cpushield undo --shield {other}")),
+            ApplyError::Plan { .. } => Failure::usage(message),
+            ApplyError::Hog(hog) => Failure::machine(message).hint(hog.hint),
+            ApplyError::Stale { .. } => {
+                Failure::usage(message).hint("make a new plan: cpushield plan -o FILE")
+            }
+            ApplyError::Failed { hint, undone, .. } => {
+                let failure = describe_rollback(message, *undone);
+                match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            }
+            ApplyError::Stopped { undone, .. } => describe_rollback(message, *undone),
+            ApplyError::Killed => Failure::new(FailureKind::Bug, message),
+        }
+    }
+}
+
+impl From<crate::apply::AmendError> for Failure {
+    fn from(error: crate::apply::AmendError) -> Failure {
+        use crate::apply::AmendError;
+        let message = error.to_string();
+        match error {
+            AmendError::Load(error) => error.into(),
+            AmendError::NoShield => Failure::machine(message).hint("apply one: cpushield apply"),
+            AmendError::Unfinished => Failure::machine(message)
+                .hint("undo every change, then apply again: cpushield undo; cpushield apply"),
+            AmendError::Step { .. } | AmendError::Killed => Failure::new(FailureKind::Bug, message),
+            AmendError::Hog(hog) => Failure::machine(message).hint(hog.hint),
+        }
+    }
+}
+
+/// A failed apply, and whether the changes before it were undone. Both errors are reported.
+fn describe_rollback(
+    message: String,
+    undone: Result<crate::apply::UndoneShield, crate::apply::UndoError>,
+) -> Failure {
+    let retry = "restore the remaining changes: cpushield undo";
+    match undone {
+        Ok(undone) if undone.is_complete() => {
+            Failure::new(FailureKind::Undone, format!("{message}\n  undone: every change"))
+        }
+        Ok(undone) => {
+            let mut message = message;
+            for step in undone.failed() {
+                if let crate::apply::ChangeFate::Failed { reason } = &step.fate {
+                    message.push_str(&format!("\n  not undone: {}: {reason}", step.subject));
+                }
+            }
+            let journal = undone.journal.unwrap_or_default();
+            Failure::new(FailureKind::NotUndone, format!("{message}\n  journal: {journal}"))
+                .hint(retry)
+        }
+        Err(error) => {
+            Failure::new(FailureKind::NotUndone, format!("{message}\n  not undone: {error}"))
+                .hint(retry)
+        }
+    }
+}
+
+impl From<crate::run::RunError> for Failure {
+    fn from(error: crate::run::RunError) -> Failure {
+        use crate::run::RunError;
+        let message = error.to_string();
+        match error {
+            RunError::NoShield => Failure::machine(message)
+                .hint("preview a shield: cpushield plan")
+                .hint("or apply one: cpushield apply"),
+            RunError::Several { names } => Failure::usage(message).hint(name_a_shield(&names)),
+            RunError::NoSuchShield { names, .. } => {
+                Failure::machine(message).hint(name_a_shield(&names))
+            }
+            RunError::NotOffered { offered, .. } => {
+                Failure::usage(message).hint(format!("use one of these CPUs: {offered}"))
+            }
+            RunError::Unknown { .. } => {
+                Failure::usage(message).hint("or use numbers, for example 1000:1000")
+            }
+            RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
+            RunError::Scheduling { hints, .. } => {
+                Failure { kind: FailureKind::Machine, message, hints }
+            }
+            RunError::Exec { error, .. } => match error.kind() {
+                std::io::ErrorKind::NotFound => Failure::new(FailureKind::NotFound, message),
+                _ => Failure::new(FailureKind::NotExecutable, message),
+            },
+            RunError::Task { hint, .. } => {
+                Failure { kind: FailureKind::Machine, message, hints: hint.into_iter().collect() }
+            }
+            RunError::Unfinished { unfinished, .. } => {
+                Failure::machine(message).hint(unfinished.advice())
+            }
+            RunError::Journal(error) => error.into(),
+            RunError::Machine(error) => error.into(),
+            RunError::Record(_) => Failure::machine(message),
+        }
+    }
+}
