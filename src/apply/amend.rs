@@ -68,7 +68,7 @@ impl fmt::Display for AmendError {
 
 impl std::error::Error for AmendError {}
 
-/// Makes these steps part of the live shield of this name. Steps that fail are reported; nothing
+/// Makes these steps part of the active shield of this name. Steps that fail are reported; nothing
 /// else is undone because of them.
 ///
 /// # Errors

@@ -144,7 +144,7 @@ pub enum ApplyError {
         /// Its journal.
         path: String,
     },
-    /// An apply or an undo of a live shield did not finish.
+    /// An apply or an undo of a active shield did not finish.
     Unfinished {
         /// The shield.
         shield: String,
@@ -195,16 +195,16 @@ pub enum ApplyError {
 /// Why nothing was undone.
 #[derive(Debug)]
 pub enum UndoError {
-    /// Several shields are live, and none was named.
+    /// Several shields are active, and none was named.
     Several {
         /// Their names.
         names: Vec<String>,
     },
-    /// No live shield has this name.
+    /// No active shield has this name.
     NoSuchShield {
         /// The name.
         name: String,
-        /// The names of the live ones.
+        /// The names of the active ones.
         names: Vec<String>,
     },
     /// An apply or undo of another shield did not finish.
@@ -283,10 +283,10 @@ impl fmt::Display for UndoError {
         match self {
             UndoError::Access(error) => error.fmt(f),
             UndoError::Several { names } => {
-                write!(f, "several shields are live: {}", names.join(", "))
+                write!(f, "several shields are active: {}", names.join(", "))
             }
             UndoError::NoSuchShield { name, names } => {
-                write!(f, "no live shield is named {name:?}; live: {}", names.join(", "))
+                write!(f, "no active shield is named {name:?}; active: {}", names.join(", "))
             }
             UndoError::OtherUnfinished { other } => {
                 write!(f, "an apply or undo of shield {other} did not finish")

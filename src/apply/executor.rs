@@ -33,7 +33,7 @@ pub fn apply(
 ) -> Result<AppliedPlan, ApplyError> {
     let boot = check(host, plan)?;
     let lock = store.lock()?;
-    let (live, notes) = find_live(host, store)?;
+    let (live, notes) = find_active(host, store)?;
     if let Some(journal) = &live {
         join::check(journal, &plan.shield, &store.path(JOURNAL))?;
     }
@@ -113,9 +113,9 @@ fn begin_journal(
     Ok((ApplyJournal::new(header, intents), log))
 }
 
-/// Finds the shields that are live already. Archives a journal of another boot, whose changes the
+/// Finds the shields that are active already. Archives a journal of another boot, whose changes the
 /// kernel forgot, and returns a note about it.
-fn find_live(
+fn find_active(
     host: &Host,
     store: &Store,
 ) -> Result<(Option<Box<ApplyJournal>>, Vec<String>), ApplyError> {

@@ -11,10 +11,10 @@ use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Error, Host, Store};
 
-/// Checks that a shield can join the live ones.
+/// Checks that a shield can join the active ones.
 ///
 /// # Errors
-/// Another change is unfinished, the shield is live already, or it overlaps another one.
+/// Another change is unfinished, the shield is active already, or it overlaps another one.
 pub(super) fn check(journal: &ApplyJournal, shield: &Shield, path: &str) -> Result<(), ApplyError> {
     let path = path.to_owned();
     if let Some(live) = journal.shield(&shield.name) {
@@ -61,7 +61,7 @@ fn with_first_files(
     OriginalState::Files { files }
 }
 
-/// Writes the plan and all originals to the journal of the live shields, before the first change.
+/// Writes the plan and all originals to the journal of the active shields, before the first change.
 pub(super) fn join(
     host: &Host,
     store: &Store,

@@ -1,5 +1,5 @@
-//! The [`ApplyJournal`] of all live shields: JSON lines, written before and while a plan is applied
-//! and while it is undone.
+//! The [`ApplyJournal`] of all active shields: JSON lines, written before and while a plan is
+//! applied and while it is undone.
 //!
 //! The order makes it safe: a header with the plan, the original of every step, and `begin` are
 //! written as one file and synced before the first change. Outcomes follow, then the results of
@@ -7,10 +7,10 @@
 //! A line after `begin` that cannot be read, torn by a crash, is ignored and reported. `parse`
 //! reads journals. This module does no file access, and does not make or undo changes.
 
-mod live_shields;
+mod active_shields;
 mod parse;
 
-pub use live_shields::{LiveShield, ReplacedChange, ShieldJoin, ShieldLeave};
+pub use active_shields::{JournaledShield, ReplacedChange, ShieldJoin, ShieldLeave};
 pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
 use super::original::OriginalState;
@@ -152,8 +152,8 @@ enum JournalLine {
 pub struct ApplyJournal {
     /// The first line. Its plan has the steps of all shields.
     pub header: JournalHeader,
-    /// The live shields, in the order in which they were applied.
-    pub shields: Vec<LiveShield>,
+    /// The active shields, in the order in which they were applied.
+    pub shields: Vec<JournaledShield>,
     /// The shield whose apply has not ended.
     pub joining: Option<String>,
     /// The shield whose undo has not ended, while others stay.
@@ -269,7 +269,7 @@ impl ApplyJournal {
     #[must_use]
     pub fn new(header: JournalHeader, intents: Vec<StepOriginal>) -> ApplyJournal {
         ApplyJournal {
-            shields: vec![LiveShield::first(&header)],
+            shields: vec![JournaledShield::first(&header)],
             header,
             joining: None,
             leaving: None,

@@ -17,12 +17,12 @@ use cpushield_linux::{CpuSet, Host, Result};
 pub(super) struct UndoScope {
     /// The shield. Its housekeeping CPUs are in no shield.
     pub(super) shield: Shield,
-    /// The other live shields.
+    /// The other active shields.
     pub(super) others: Vec<Shield>,
 }
 
 impl UndoScope {
-    /// The scope of an undo; `None` if no live shield has this name.
+    /// The scope of an undo; `None` if no active shield has this name.
     pub(super) fn new(journal: &ApplyJournal, name: &str) -> Option<UndoScope> {
         let shields = journal.shields.iter().map(|live| &live.plan.shield);
         let others = shields.filter(|shield| shield.name != name).cloned().collect();

@@ -56,13 +56,13 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// # Errors
 /// The journal cannot be read or parsed.
-pub fn live_plans(host: &Host, store: &Store) -> Result<Vec<Plan>, JournalLoadError> {
+pub fn active_plans(host: &Host, store: &Store) -> Result<Vec<Plan>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
     Ok(journal.plans())
 }
 
 /// The shield that an undo of all begins with: one whose apply or undo has not ended, or the last
-/// one; `None` when no shield is live in this boot.
+/// one; `None` when no shield is active in this boot.
 ///
 /// # Errors
 /// The journal cannot be read or parsed.
@@ -73,7 +73,7 @@ pub fn next_to_undo(host: &Host, store: &Store) -> Result<Option<String>, Journa
     Ok(unfinished.or_else(|| journal.shield_names().pop()))
 }
 
-/// Returns the outcomes of the steps of all live shields; empty without a shield.
+/// Returns the outcomes of the steps of all active shields; empty without a shield.
 ///
 /// # Errors
 /// The journal cannot be read or parsed.
@@ -86,7 +86,7 @@ pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, Jour
     Ok(outcomes.collect())
 }
 
-/// Returns the tasks that are older than the live shields; `None` where that was not recorded.
+/// Returns the tasks that are older than the active shields; `None` where that was not recorded.
 ///
 /// # Errors
 /// The journal cannot be read or parsed.

@@ -1,5 +1,5 @@
 //! Undo of one shield: walks backwards through its steps and restores each change that is still
-//! ours. Settings that other live shields need too get the value that those need (`leave`).
+//! ours. Settings that other active shields need too get the value that those need (`leave`).
 //! Affinities come last, because the kernel changes them when cpusets are removed. Undo continues
 //! after a failure. It can be killed and called again at any time: it decides by the current state.
 
@@ -28,7 +28,7 @@ use cpushield_linux::store::StoreLock;
 use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
-/// Removes the live shield of this name. Without a name, there must be only one.
+/// Removes the active shield of this name. Without a name, there must be only one.
 ///
 /// # Errors
 /// Nothing was done. A step that could not be restored is in [`UndoneShield`].

@@ -1,4 +1,4 @@
-//! The option `--shield` of subcommands that use a live shield.
+//! The option `--shield` of subcommands that use a active shield.
 
 use crate::failure::Failure;
 use crate::workflow::{WorkContext, standing};
@@ -6,16 +6,16 @@ use crate::workflow::{WorkContext, standing};
 /// The active shield
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ActiveArgs {
-    /// Name of the live shield, if there are several
+    /// Name of the active shield, if there are several
     #[arg(long, value_name = "NAME", help_heading = "The active shield")]
     pub shield: Option<String>,
 }
 
 impl ActiveArgs {
-    /// Makes the command be about the live shield that `--shield` names.
+    /// Makes the command be about the active shield that `--shield` names.
     ///
     /// # Errors
-    /// No live shield has this name, or the journal cannot be read.
+    /// No active shield has this name, or the journal cannot be read.
     pub fn select(&self, work: &mut WorkContext<'_>) -> Result<(), Failure> {
         let Some(name) = &self.shield else { return Ok(()) };
         standing::check_name(&work.host, &work.store, name)?;

@@ -68,7 +68,7 @@ pub struct GlobalArgs {
     /// Print only results, warnings and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Use a machine recorded by `survey --record` instead of the live one
+    /// Use a machine recorded by `survey --record` instead of the active one
     #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// Directory of the journal [default: /var/lib/cpushield of the machine]
@@ -102,7 +102,7 @@ impl GlobalArgs {
         Ok(())
     }
 
-    /// Opens the machine to work on: the live one, or the recorded one of `--root`.
+    /// Opens the machine to work on: the active one, or the recorded one of `--root`.
     ///
     /// # Errors
     /// The recording cannot be read, or the directory is not a recording.
@@ -121,7 +121,7 @@ impl GlobalArgs {
         }
     }
 
-    /// Opens the machine to change: the live one, or a recorded one in the simulator.
+    /// Opens the machine to change: the active one, or a recorded one in the simulator.
     ///
     /// # Errors
     /// The machine is recorded and there is no simulator, or it cannot be opened.

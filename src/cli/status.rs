@@ -12,7 +12,7 @@ use cpushield_linux::CpuSet;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Show the live shields and everything that is on their CPUs
+/// Show the active shields and everything that is on their CPUs
 ///
 /// For each shielded CPU, shows whether other programs, interrupts and the timer tick are kept
 /// away. Lists every thread that last ran there, foreign threads first, and every interrupt that is

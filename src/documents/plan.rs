@@ -59,25 +59,25 @@ pub struct Shield {
     pub workload: Workload,
 }
 
-/// The shields that are live when another one is planned, and their changes.
+/// The shields that are active when another one is planned, and their changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LiveShields {
+pub struct ActiveShields {
     /// The shields.
     pub shields: Vec<Shield>,
     /// The name of a shield, and a change of it.
     pub changes: Vec<(String, Change)>,
 }
 
-impl LiveShields {
+impl ActiveShields {
     /// The shields of these plans.
     #[must_use]
-    pub fn new(plans: &[Plan]) -> LiveShields {
+    pub fn new(plans: &[Plan]) -> ActiveShields {
         let changes = plans.iter().flat_map(|plan| {
             let runtime = plan.steps.iter().filter(|step| step.is_runtime());
             runtime.map(|step| (plan.shield.name.clone(), step.change.clone()))
         });
         let shields = plans.iter().map(|plan| plan.shield.clone()).collect();
-        LiveShields { shields, changes: changes.collect() }
+        ActiveShields { shields, changes: changes.collect() }
     }
 
     /// All shielded CPUs.

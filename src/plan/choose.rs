@@ -11,7 +11,7 @@ use super::groups::{CpuGroup, groups, named, union_of};
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::sites::{boot_cpu, choose_mems, exhausted_node};
-use crate::documents::plan::{LiveShields, Shield};
+use crate::documents::plan::{ActiveShields, Shield};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -32,17 +32,17 @@ pub struct CpuChoice {
 /// # Errors
 /// The request is unsafe or impossible on this machine.
 pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, PlanRefusal> {
-    choose_with_others(machine, request, &LiveShields::default())
+    choose_with_others(machine, request, &ActiveShields::default())
 }
 
-/// Chooses the CPUs of a shield that joins live ones.
+/// Chooses the CPUs of a shield that joins active ones.
 ///
 /// # Errors
-/// The request is unsafe or impossible on this machine, or conflicts with a live shield.
+/// The request is unsafe or impossible on this machine, or conflicts with a active shield.
 pub fn choose_with_others(
     machine: &Machine,
     request: &ShieldRequest,
-    live: &LiveShields,
+    live: &ActiveShields,
 ) -> Result<CpuChoice, PlanRefusal> {
     let online = &machine.topology.online;
     if online.is_empty() {
@@ -76,11 +76,11 @@ pub fn choose_with_others(
     Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
 }
 
-/// Checks the request against the live shields.
+/// Checks the request against the active shields.
 fn check_others(
     online: &CpuSet,
     request: &ShieldRequest,
-    live: &LiveShields,
+    live: &ActiveShields,
 ) -> Result<(), PlanRefusal> {
     let list = request.cpus.clone().unwrap_or_default();
     if let Some(other) = live.shields.iter().find(|shield| shield.cpus.intersects(&list)) {

@@ -38,17 +38,17 @@ use std::collections::BTreeMap;
 /// # Errors
 /// The request is unsafe or impossible on this machine.
 pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefusal> {
-    plan_with_others(machine, request, &LiveShields::default())
+    plan_with_others(machine, request, &ActiveShields::default())
 }
 
-/// Plans a shield that joins live ones.
+/// Plans a shield that joins active ones.
 ///
 /// # Errors
-/// The request is unsafe or impossible on this machine, or conflicts with a live shield.
+/// The request is unsafe or impossible on this machine, or conflicts with a active shield.
 pub fn plan_with_others(
     machine: &Machine,
     request: &ShieldRequest,
-    live: &LiveShields,
+    live: &ActiveShields,
 ) -> Result<Plan, PlanRefusal> {
     check_names(request)?;
     let CpuChoice { shield, why, warnings } = choose_with_others(machine, request, live)?;
@@ -138,12 +138,12 @@ impl Plan {
         self.skipped.push(SkippedTunable { tunable, kind, reason: reason.to_owned() });
     }
 
-    /// Skips a tunable that would interrupt the CPUs of live shields.
+    /// Skips a tunable that would interrupt the CPUs of active shields.
     fn skip_for_others(
         &mut self,
         tunable: &dyn Tunable,
         request: &ShieldRequest,
-        live: &LiveShields,
+        live: &ActiveShields,
     ) {
         let names: Vec<&str> = live.shields.iter().map(|shield| shield.name.as_str()).collect();
         let reason = format!("it would interrupt the CPUs of shield {}", names.join(", "));
@@ -154,8 +154,8 @@ impl Plan {
         self.skip(tunable, SkipKind::NotApplicable, &reason);
     }
 
-    /// Checks that no live shield needs another value of a setting.
-    fn check_conflicts(&self, live: &LiveShields) -> Result<(), PlanRefusal> {
+    /// Checks that no active shield needs another value of a setting.
+    fn check_conflicts(&self, live: &ActiveShields) -> Result<(), PlanRefusal> {
         for step in &self.steps {
             let Change::Write { path, value, compare } = &step.change else { continue };
             let Some((shield, Change::Write { value: theirs, .. })) = live.find_same(&step.change)
@@ -221,7 +221,7 @@ impl Plan {
     /// Adds the changes that one tunable wants, and what remains in spite of it.
     fn add(
         &mut self,
-        (machine, live): (&Machine, &LiveShields),
+        (machine, live): (&Machine, &ActiveShields),
         tunable: &dyn Tunable,
         wants: WantedChanges,
     ) {
@@ -238,7 +238,7 @@ impl Plan {
                 }
             }
             WantedChanges::Changes(wanted) => {
-                // What a live shield has changed must stay as long as this one is live.
+                // What a active shield has changed must stay as long as this one is active.
                 let is_done =
                     |it: &WantedChange| it.already && live.find_same(&it.change).is_none();
                 let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(is_done);

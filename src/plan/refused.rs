@@ -90,25 +90,25 @@ pub enum PlanRefusal {
         /// The nearest names that exist.
         near: Vec<String>,
     },
-    /// Requested CPUs are in a live shield.
+    /// Requested CPUs are in a active shield.
     InOtherShield {
         /// The CPUs.
         cpus: CpuSet,
-        /// The live shield.
+        /// The active shield.
         shield: String,
     },
-    /// With the live shields, no housekeeping CPU would be left.
+    /// With the active shields, no housekeeping CPU would be left.
     NoHousekeeping {
         /// The CPUs that are in no shield yet.
         free: CpuSet,
     },
-    /// A live shield needs another value of a setting.
+    /// A active shield needs another value of a setting.
     OtherValue {
         /// The file.
         path: String,
         /// The requested value.
         value: String,
-        /// The live shield.
+        /// The active shield.
         shield: String,
         /// Its value.
         theirs: String,

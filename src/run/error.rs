@@ -8,16 +8,16 @@ use std::fmt;
 pub enum RunError {
     /// No shield is active.
     NoShield,
-    /// Several shields are live, and none was named.
+    /// Several shields are active, and none was named.
     Several {
         /// Their names.
         names: Vec<String>,
     },
-    /// No live shield has this name.
+    /// No active shield has this name.
     NoSuchShield {
         /// The name.
         name: String,
-        /// The names of the live ones.
+        /// The names of the active ones.
         names: Vec<String>,
     },
     /// Programs may not use this CPU.
@@ -104,10 +104,10 @@ impl fmt::Display for RunError {
         match self {
             RunError::NoShield => f.write_str("no shield is in force"),
             RunError::Several { names } => {
-                write!(f, "several shields are live: {}", names.join(", "))
+                write!(f, "several shields are active: {}", names.join(", "))
             }
             RunError::NoSuchShield { name, names } => {
-                write!(f, "no live shield is named {name:?}; live: {}", names.join(", "))
+                write!(f, "no active shield is named {name:?}; active: {}", names.join(", "))
             }
             RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
             RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),

@@ -6,12 +6,12 @@ use super::added::find_task;
 use crate::apply::{self, LeftProgram};
 use cpushield_linux::{Host, Store, Task};
 
-/// The processes in a live shield, the named one or the only one: those with a thread in its
+/// The processes in a active shield, the named one or the only one: those with a thread in its
 /// cgroup, or without a cgroup those that may run on its CPUs only. Empty when there is no such
 /// shield, or when it cannot be read.
 #[must_use]
 pub fn programs_in_shield(host: &Host, store: &Store, name: Option<&str>) -> Vec<Task> {
-    let plans = apply::live_plans(host, store).unwrap_or_default();
+    let plans = apply::active_plans(host, store).unwrap_or_default();
     let mut named = plans.iter().filter(|plan| name.is_none_or(|name| plan.shield.name == name));
     let (Some(plan), None) = (named.next(), named.next()) else { return Vec::new() };
     let place = ShieldPlacement::new(host, plan);

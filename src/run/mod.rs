@@ -49,11 +49,11 @@ use crate::apply::{self, ShieldPresence};
 use crate::documents::plan::Plan;
 use cpushield_linux::{Host, Store};
 
-/// Returns the plans of all live shields.
+/// Returns the plans of all active shields.
 ///
 /// # Errors
 /// The journal cannot be read or parsed, or a shield is incomplete.
-pub fn live(host: &Host, store: &Store) -> Result<Vec<Plan>, RunError> {
+pub fn all_active(host: &Host, store: &Store) -> Result<Vec<Plan>, RunError> {
     match apply::find_shield(host, store).map_err(RunError::Journal)? {
         ShieldPresence::Absent => Ok(Vec::new()),
         ShieldPresence::Whole(journal) => Ok(journal.plans()),
@@ -63,13 +63,13 @@ pub fn live(host: &Host, store: &Store) -> Result<Vec<Plan>, RunError> {
     }
 }
 
-/// Returns the plan of the live shield of this name, or of the only one; `None` when no shield is
-/// live.
+/// Returns the plan of the active shield of this name, or of the only one; `None` when no shield is
+/// active.
 ///
 /// # Errors
-/// As [`live`], no live shield has this name, or there are several and none is named.
+/// As [`all_active`], no active shield has this name, or there are several and none is named.
 pub fn active(host: &Host, store: &Store, name: Option<&str>) -> Result<Option<Plan>, RunError> {
-    let plans = live(host, store)?;
+    let plans = all_active(host, store)?;
     let names = || plans.iter().map(|plan| plan.shield.name.clone()).collect();
     match (name, plans.as_slice()) {
         (_, []) => Ok(None),
@@ -83,10 +83,10 @@ pub fn active(host: &Host, store: &Store, name: Option<&str>) -> Result<Option<P
     }
 }
 
-/// Returns the plan of a live shield, which must exist.
+/// Returns the plan of a active shield, which must exist.
 ///
 /// # Errors
-/// As [`active`], or no shield is live.
+/// As [`active`], or no shield is active.
 pub fn shield(host: &Host, store: &Store, name: Option<&str>) -> Result<Plan, RunError> {
     active(host, store, name)?.ok_or(RunError::NoShield)
 }

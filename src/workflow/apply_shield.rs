@@ -6,11 +6,11 @@ use super::machine_survey::survey_machine;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
-use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, check, live_plans};
+use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, active_plans, check};
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
-use crate::plan::{LiveShields, Plan, plan_with_others};
+use crate::plan::{ActiveShields, Plan, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::sched;
@@ -81,7 +81,7 @@ fn find_same(
     options: &ShieldOptions,
 ) -> Result<Option<(AppliedPlan, Plan)>, Failure> {
     let WorkContext { host, store, .. } = work;
-    let plans = crate::run::live(host, store)?;
+    let plans = crate::run::all_active(host, store)?;
     if plans.is_empty() {
         return Ok(None);
     }
@@ -142,19 +142,19 @@ pub fn plan_options(
 ) -> Result<(Plan, PlanInputs), Failure> {
     let machine = survey_machine(&work.host, &work.store);
     let request = options.resolve(&work.host, &machine, EffectTime::Runtime)?.request;
-    let live = live_shields(work, &request.name)?;
+    let live = active_shields(work, &request.name)?;
     Ok((plan_with_others(&machine, &request, &live)?, (machine, request)))
 }
 
-/// The live shields other than the one of this name. A normal user cannot read the journal, and
+/// The active shields other than the one of this name. A normal user cannot read the journal, and
 /// plans without them.
-fn live_shields(work: &WorkContext<'_>, name: &str) -> Result<LiveShields, Failure> {
-    match live_plans(&work.host, &work.store) {
+fn active_shields(work: &WorkContext<'_>, name: &str) -> Result<ActiveShields, Failure> {
+    match active_plans(&work.host, &work.store) {
         Ok(mut plans) => {
             plans.retain(|plan| plan.shield.name != name);
-            Ok(LiveShields::new(&plans))
+            Ok(ActiveShields::new(&plans))
         }
-        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(LiveShields::default()),
+        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(ActiveShields::default()),
         Err(error) => Err(error.into()),
     }
 }

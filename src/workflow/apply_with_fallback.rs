@@ -2,7 +2,7 @@
 //! shows. Then a plan without the partition is applied instead.
 
 use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress};
-use crate::plan::{LiveShields, Plan, plan_with_others};
+use crate::plan::{ActiveShields, Plan, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::{Host, Store};
@@ -33,7 +33,7 @@ pub fn apply_or_fall_back(
     let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
-    let live = LiveShields::new(&apply::live_plans(host, store).unwrap_or_default());
+    let live = ActiveShields::new(&apply::active_plans(host, store).unwrap_or_default());
     let fallback = plan_with_others(&machine, origin.request, &live);
     let Ok(fallback) = fallback else { return Err(error) };
     Ok((apply::apply(host, store, &fallback, progress)?, fallback))

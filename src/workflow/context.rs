@@ -15,13 +15,13 @@ const STATE: &str = "var/lib/cpushield";
 pub struct WorkContext<'a> {
     /// Shows status lines, warnings and progress.
     pub ui: &'a Ui,
-    /// The machine: the live one or a recorded one.
+    /// The machine: the active one or a recorded one.
     pub host: Host,
     /// The files in the state directory.
     pub store: Store,
     /// The state directory.
     pub state_dir: PathBuf,
-    /// The live shield that the command is about; `None` for the only one.
+    /// The active shield that the command is about; `None` for the only one.
     pub shield: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> WorkContext<'a> {
         Ok(WorkContext { ui, host, store, state_dir, shield: None })
     }
 
-    /// The plan of the live shield that the command is about; `None` when no shield is live.
+    /// The plan of the active shield that the command is about; `None` when no shield is active.
     ///
     /// # Errors
     /// As [`run::active`].

@@ -160,7 +160,7 @@ pub fn disable_shield(
     };
     let (active, active_unknown) = match undone {
         Some(_) => (None, None),
-        None => match apply::live_plans(host, store) {
+        None => match apply::active_plans(host, store) {
             Ok(plans) => (plans.into_iter().next().map(|plan| plan.shield), None),
             Err(error) => (None, Some(error.to_string())),
         },

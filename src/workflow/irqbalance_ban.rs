@@ -1,4 +1,4 @@
-//! Bans the CPUs of all live shields from an irqbalance that started after they were applied.
+//! Bans the CPUs of all active shields from an irqbalance that started after they were applied.
 //! irqbalance has forgotten the ban of an earlier start, and may have moved interrupts already.
 
 use super::WorkContext;
@@ -23,7 +23,7 @@ const STEP: Duration = Duration::from_millis(200);
 /// The journal cannot be read, or another process is changing the shield.
 pub fn ban_from_irqbalance(work: &WorkContext<'_>) -> Result<(), Failure> {
     let WorkContext { ui, host, store, .. } = work;
-    let plans = run::live(host, store)?;
+    let plans = run::all_active(host, store)?;
     if plans.is_empty() {
         ui.status("no shield is active, so irqbalance may use every CPU");
         return Ok(());

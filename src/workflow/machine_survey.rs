@@ -29,7 +29,7 @@ pub enum ShieldKnowledge {
 /// Like [`survey_machine`]. Also returns whether a shield is active.
 #[must_use]
 pub fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
-    let plans = apply::live_plans(host, store);
+    let plans = apply::active_plans(host, store);
     let machine = survey_under(host, store, plans.as_deref().unwrap_or_default());
     let knowledge = match plans {
         Ok(plans) if plans.is_empty() => ShieldKnowledge::Absent,
@@ -49,7 +49,7 @@ fn survey_under(host: &Host, store: &Store, plans: &[Plan]) -> Machine {
 /// supplies what is known about interrupts.
 #[must_use]
 pub fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
-    let mut plans = apply::live_plans(host, store).unwrap_or_default();
+    let mut plans = apply::active_plans(host, store).unwrap_or_default();
     plans.retain(|live| live.shield.name != plan.shield.name);
     plans.push(plan.clone());
     survey_with_plans(host, store, &plans)

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// # Errors
 /// None is, or the journal cannot be read.
 pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
-    let plans = apply::live_plans(host, store)?;
+    let plans = apply::active_plans(host, store)?;
     let names: Vec<String> = plans.into_iter().map(|plan| plan.shield.name).collect();
     match names.iter().any(|live| live == name) {
         true => Ok(()),
@@ -33,7 +33,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// # Errors
 /// There is a shield, or the journal cannot be read.
 pub fn refuse_active(host: &Host, store: &Store, hint: &str) -> Result<(), Failure> {
-    let plans = run::live(host, store)?;
+    let plans = run::all_active(host, store)?;
     if plans.is_empty() {
         return Ok(());
     }

@@ -98,14 +98,14 @@ impl ActiveShield {
     }
 }
 
-/// Finds the live shield that the command is about: the named one, the one with the given CPUs, or
-/// the only one. A normal user cannot read the journal, but can watch CPUs by number.
+/// Finds the active shield that the command is about: the named one, the one with the given CPUs,
+/// or the only one. A normal user cannot read the journal, but can watch CPUs by number.
 pub fn active_shield(
     work: &WorkContext<'_>,
     cpus: Option<&CpuSet>,
 ) -> Result<ActiveShield, Failure> {
     let active = match (&work.shield, cpus) {
-        (None, Some(cpus)) => run::live(&work.host, &work.store)
+        (None, Some(cpus)) => run::all_active(&work.host, &work.store)
             .map(|plans| plans.into_iter().find(|plan| plan.shield.cpus.intersects(cpus))),
         _ => work.active(),
     };

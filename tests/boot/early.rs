@@ -114,7 +114,7 @@ fn enabling_a_shield_changes_nothing_of_the_running_system() {
                 assert_eq!(before.get(&path), Some(&file), "{}", path.display());
             }
         }
-        assert_eq!(apply::live_plans(&host, &machine.store()).unwrap(), []);
+        assert_eq!(apply::active_plans(&host, &machine.store()).unwrap(), []);
     }
 }
 

@@ -1,9 +1,9 @@
-//! Several live shields: after any of them is undone, in any order and killed anywhere, the machine
-//! is as if only the others had ever been applied.
+//! Several active shields: after any of them is undone, in any order and killed anywhere, the
+//! machine is as if only the others had ever been applied.
 
 use crate::bench::{Bench, Tree, same};
 use cpushield::apply::{self, ApplyError, UndoError};
-use cpushield::plan::{LiveShields, Plan, plan_with_others};
+use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::ShieldRequest;
 use cpushield::survey::survey;
 use cpushield::tunables;
@@ -46,11 +46,11 @@ impl Recorded {
     }
 }
 
-/// The plan of a shield that joins those that are live.
+/// The plan of a shield that joins those that are active.
 fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan> {
     let host = bench.host();
     let mut machine = survey(&host, &tunables::reads());
-    let live = apply::live_plans(&host, &bench.store()).unwrap();
+    let live = apply::active_plans(&host, &bench.store()).unwrap();
     let outcomes = apply::outcomes(&host, &bench.store()).unwrap();
     for plan in &live {
         tunables::complete_survey(&mut machine, plan, &outcomes);
@@ -64,7 +64,7 @@ fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan>
         half_core: true,
         ..ShieldRequest::default()
     };
-    plan_with_others(&machine, &request, &LiveShields::new(&live)).ok()
+    plan_with_others(&machine, &request, &ActiveShields::new(&live)).ok()
 }
 
 /// The recorded machines that can have at least this many shields, without `isolcpus=`.
@@ -162,7 +162,9 @@ fn a_shield_that_joins_is_undone_completely_after_a_kill_or_a_refusal() {
                         });
                         assert!(
                             expected
-                                || apply::live_plans(&bench.host(), &bench.store()).unwrap().len()
+                                || apply::active_plans(&bench.host(), &bench.store())
+                                    .unwrap()
+                                    .len()
                                     == 1,
                             "{when}"
                         );

@@ -122,7 +122,7 @@ fn a_shield_with_another_name_is_refused_and_the_active_one_is_named() {
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     let whole = fs::read_to_string(bench.journal()).unwrap();
     let name = v2_plan().shield.name;
-    let wrong = format!("the active shield is named {name:?}, not \"mill\"");
+    let wrong = format!("no active shield is named \"mill\"; active: {name}");
     let commands: [&[&str]; 6] = [
         &["status"],
         &["undo"],

@@ -11,9 +11,9 @@ use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A live shield.
+/// A active shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveShield {
+pub struct JournaledShield {
     /// Its plan without steps. They are in the journal's own list.
     pub plan: Plan,
     /// The indices of its steps in that list.
@@ -52,11 +52,11 @@ pub struct ReplacedChange {
     pub before: Option<String>,
 }
 
-impl LiveShield {
+impl JournaledShield {
     /// The first shield of a journal, which has all steps.
-    pub(super) fn first(header: &JournalHeader) -> LiveShield {
+    pub(super) fn first(header: &JournalHeader) -> JournaledShield {
         let steps = (0..header.plan.steps.len()).collect();
-        LiveShield { plan: without_steps(&header.plan), steps }
+        JournaledShield { plan: without_steps(&header.plan), steps }
     }
 }
 
@@ -65,32 +65,32 @@ fn without_steps(plan: &Plan) -> Plan {
 }
 
 impl ApplyJournal {
-    /// The live shield of this name.
+    /// The active shield of this name.
     #[must_use]
-    pub fn find_shield(&self, name: &str) -> Option<&LiveShield> {
+    pub fn find_shield(&self, name: &str) -> Option<&JournaledShield> {
         self.shields.iter().find(|live| live.plan.shield.name == name)
     }
 
-    /// The names of the live shields, in the order in which they were applied.
+    /// The names of the active shields, in the order in which they were applied.
     #[must_use]
     pub fn shield_names(&self) -> Vec<String> {
         self.shields.iter().map(|live| live.plan.shield.name.clone()).collect()
     }
 
-    /// The shielded CPUs of all live shields except one.
+    /// The shielded CPUs of all active shields except one.
     #[must_use]
     pub fn cpus_of_others(&self, name: &str) -> CpuSet {
         let others = self.shields.iter().filter(|live| live.plan.shield.name != name);
         others.fold(CpuSet::new(), |all, live| all.union(&live.plan.shield.cpus))
     }
 
-    /// The shielded CPUs of all live shields.
+    /// The shielded CPUs of all active shields.
     #[must_use]
     pub fn shielded_cpus(&self) -> CpuSet {
         self.shields.iter().fold(CpuSet::new(), |all, live| all.union(&live.plan.shield.cpus))
     }
 
-    /// A live shield. Its housekeeping CPUs are in no shield.
+    /// A active shield. Its housekeeping CPUs are in no shield.
     #[must_use]
     pub fn shield(&self, name: &str) -> Option<Shield> {
         let shield = self.find_shield(name)?.plan.shield.clone();
@@ -106,7 +106,7 @@ impl ApplyJournal {
         shields.fold(first, |left, shield| left.intersection(&shield))
     }
 
-    /// The plan of a live shield with its own steps, and the boot it was applied in.
+    /// The plan of a active shield with its own steps, and the boot it was applied in.
     #[must_use]
     pub fn plan_of(&self, name: &str) -> Option<Plan> {
         let live = self.find_shield(name)?;
@@ -119,7 +119,7 @@ impl ApplyJournal {
         })
     }
 
-    /// The plans of all live shields, as [`ApplyJournal::plan_of`].
+    /// The plans of all active shields, as [`ApplyJournal::plan_of`].
     #[must_use]
     pub fn plans(&self) -> Vec<Plan> {
         self.shield_names().iter().filter_map(|name| self.plan_of(name)).collect()
@@ -154,7 +154,7 @@ impl ApplyJournal {
             steps.insert(self.add_step(step, original));
         }
         self.joining = Some(plan.shield.name.clone());
-        self.shields.push(LiveShield { plan, steps });
+        self.shields.push(JournaledShield { plan, steps });
     }
 
     /// Begins the undo of a shield while others stay.
@@ -191,7 +191,7 @@ impl ApplyJournal {
     }
 
     /// The plan of a shield with its steps, and their originals, numbered from `count` on.
-    fn section(&self, live: &LiveShield, count: &mut usize) -> (Plan, Vec<StepOriginal>) {
+    fn section(&self, live: &JournaledShield, count: &mut usize) -> (Plan, Vec<StepOriginal>) {
         let (mut steps, mut intents): (Vec<Step>, Vec<StepOriginal>) = (Vec::new(), Vec::new());
         for index in &live.steps {
             let Some(step) = self.header.plan.steps.get(*index) else { continue };
@@ -207,7 +207,7 @@ impl ApplyJournal {
     }
 
     /// The lines of the results of a shield's steps, numbered from `start` on.
-    fn results(&self, live: &LiveShield, start: usize) -> Vec<u8> {
+    fn results(&self, live: &JournaledShield, start: usize) -> Vec<u8> {
         let known = live.steps.iter().filter(|index| self.header.plan.steps.get(**index).is_some());
         let results = known.enumerate().filter_map(|(n, index)| {
             let done = self.outcomes.get(index)?;

@@ -1,0 +1,92 @@
+# Two shields: they are made, listed and undone in any order and killed at any moment, and after each undo the machine
+# is as if only the other one had ever been applied. No program enters either of them.
+# guest: 6.12-rt --timeout 400
+# guest: 6.1-rt --cgroup v1 --timeout 400
+# guest, slow: 6.12-rt --systemd --timeout 400
+# guest, slow: sid-rt --timeout 400
+. /host/lib.sh
+needs apply undo run status
+list() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
+moved_to() { # CPU: where a program of the root may run after it has requested this CPU
+    sleep 1000 &
+    local pid=$!
+    taskset -pc "$1" $pid >/dev/null 2>&1
+    list $pid
+    kill $pid
+    wait $pid 2>/dev/null
+}
+mask() { printf '%x\n' "$((0x$(cat /proc/irq/default_smp_affinity)))"; }
+# The groups and the lists of the kernel appear with the first shield, so both have been made once before.
+for name in a b; do
+    cpus=3
+    [ $name = a ] || cpus=2
+    status "shield $name alone" 0 cpushield apply --shield $name --cpus $cpus
+    snapshot /tmp/only-$name
+    status "undo of $name alone" 0 cpushield undo --shield $name
+done
+snapshot /tmp/before
+
+for first in a b; do
+    other=b
+    [ $first = a ] || other=a
+    status "shield a" 0 cpushield apply --shield a --cpus 3
+    status "shield b joins it" 0 cpushield apply --shield b --cpus 2
+    status "a third one on the same CPU is refused" 2 cpushield apply --shield c --cpus 2
+    status "and one without a name of its own" 3 cpushield apply --shield b --cpus 1
+    status "both are in force" 0 cpushield status
+    status "each can be asked for" 0 cpushield status --shield b
+    status "an unknown one cannot" 3 cpushield status --shield mill
+    is "interrupts that are requested later avoid both" 3 mask
+    for cpu in 2 3; do
+        case $(moved_to $cpu) in
+            $cpu) not_ok "no program enters CPU $cpu" ;;
+            *) ok "no program enters CPU $cpu" ;;
+        esac
+    done
+    status "run without a name is a usage error" 125 cpushield run -- true
+    cpushield run --shield $other -- sleep 1000 &
+    program=$!
+    sleep 1
+    wanted=2
+    [ $other = b ] || wanted=3
+    is "a program runs in shield $other" $wanted list $program
+    status "undo without a name is a usage error" 2 cpushield undo
+    status "undo of $first" 0 cpushield undo --shield $first
+    is "the program stays in shield $other" $wanted list $program
+    kill $program
+    wait $program 2>/dev/null
+    as_before "only $other was ever applied" /tmp/only-$other
+    status "$other is in force" 0 cpushield status
+    status "undo of $other" 0 cpushield undo
+    as_before "undo of $first, then $other: as before" /tmp/before
+done
+
+status "shield a" 0 cpushield apply --shield a --cpus 3
+for hundredths in 02 05 08 12 18 26 38 55; do
+    cpushield apply --shield b --cpus 2 >/tmp/apply 2>&1 &
+    job=$!
+    sleep 0.$hundredths
+    kill -9 $job 2>/dev/null
+    wait $job 2>/dev/null
+    ended=$?
+    cpushield undo --shield b >/tmp/undo 2>&1
+    code=$?
+    as_before "apply of b killed after 0.$hundredths s (ended $ended), undo ended $code: only a" /tmp/only-a
+done
+for hundredths in 02 05 08 12 18 26 38 55; do
+    cpushield apply --shield b --cpus 2 >/tmp/apply 2>&1 || not_ok "b joins: $(cat /tmp/apply)"
+    cpushield undo --shield b >/tmp/undo 2>&1 &
+    job=$!
+    sleep 0.$hundredths
+    kill -9 $job 2>/dev/null
+    wait $job 2>/dev/null
+    ended=$?
+    cpushield undo --shield b >/tmp/undo 2>&1
+    code=$?
+    as_before "undo of b killed after 0.$hundredths s (ended $ended), undo ended $code: only a" /tmp/only-a
+done
+status "a is in force" 0 cpushield status --shield a
+status "b again" 0 cpushield apply --shield b --cpus 2
+status "undo of all" 0 cpushield undo --all
+as_before "as before" /tmp/before
+finish
