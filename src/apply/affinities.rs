@@ -239,10 +239,9 @@ impl UndoSnapshot<'_> {
             return AffinityDecision::Keep;
         }
         match self.decide_alone(host, task, cpus) {
-            AffinityDecision::Set(target) => self
-                .scope
-                .keep_off_others(&target)
-                .map_or(AffinityDecision::Keep, AffinityDecision::Set),
+            AffinityDecision::Set(target) => {
+                AffinityDecision::Set(self.scope.keep_off_others(&target))
+            }
             decision => decision,
         }
     }

@@ -34,10 +34,15 @@ impl UndoScope {
         self.others.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
     }
 
-    /// `cpus` without those of the shields that stay; `None` if none is left.
-    pub(super) fn keep_off_others(&self, cpus: &CpuSet) -> Option<CpuSet> {
+    /// The CPUs that are in no shield after the undo.
+    fn free_cpus(&self) -> CpuSet {
+        self.shield.housekeeping.union(&self.shield.cpus)
+    }
+
+    /// `cpus` without those of the shields that stay; the free CPUs if none would be left.
+    pub(super) fn keep_off_others(&self, cpus: &CpuSet) -> CpuSet {
         let rest = cpus.difference(&self.cpus_of_others());
-        (!rest.is_empty() || cpus.is_empty()).then_some(rest)
+        if rest.is_empty() { self.free_cpus() } else { rest }
     }
 }
 
@@ -75,11 +80,10 @@ fn change_without(
     let change = &journal.step(step)?.change;
     let others = journal.shields_about(change).filter(|shield| shield.name != scope.shield.name);
     let shielded = others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
-    let free = scope.shield.housekeeping.union(&scope.shield.cpus);
     let original = journal.original(step);
     let keep_off = |cpus: &CpuSet| {
         let rest = cpus.difference(&shielded);
-        if rest.is_empty() { free.clone() } else { rest }
+        if rest.is_empty() { scope.free_cpus() } else { rest }
     };
     match change {
         Change::Write { path, compare, .. } => {
@@ -131,7 +135,7 @@ fn value_without(
         Some(before) => {
             let rest = before.difference(shielded);
             let emptied = rest.is_empty() && !now.is_empty();
-            if emptied { scope.shield.housekeeping.union(&scope.shield.cpus) } else { rest }
+            if emptied { scope.free_cpus() } else { rest }
         }
     };
     Some(if compare == ValueComparison::Mask { cpus.to_mask() } else { cpus.to_string() })

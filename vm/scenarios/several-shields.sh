@@ -46,9 +46,12 @@ for first in a b; do
     status "run without a name is a usage error" 125 cpushield run -- true
     cpushield run --shield $other -- sleep 1000 &
     program=$!
-    sleep 1
     wanted=2
     [ $other = b ] || wanted=3
+    for _ in $(seq 100); do
+        [ "$(list $program)" = $wanted ] && break
+        sleep 0.2
+    done
     is "a program runs in shield $other" $wanted list $program
     status "undo without a name is a usage error" 2 cpushield undo
     status "undo of $first" 0 cpushield undo --shield $first
