@@ -9,7 +9,7 @@ use super::original::OriginalState;
 use crate::change::Change;
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::store::Appender;
-use cpushield_linux::{Error, Host, Store};
+use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// Checks that a shield can join the active ones.
 ///
@@ -38,6 +38,15 @@ pub(super) fn check(journal: &ApplyJournal, shield: &Shield, path: &str) -> Resu
         }),
         None => Ok(()),
     }
+}
+
+/// The mask that a task had before all shields: the cpusets of others may have changed it.
+fn first_mask<'a>(journal: &'a ApplyJournal, change: &Change) -> Option<&'a CpuSet> {
+    let Change::Affinity { task, .. } = change else { return None };
+    journal.intents.iter().find_map(|intent| match journal.original(intent) {
+        OriginalState::Affinities { masks } => masks.0.get(task),
+        _ => None,
+    })
 }
 
 /// The original of a slice, with the files that an earlier slice has changed as they were before.
@@ -70,9 +79,12 @@ pub(super) fn join(
 ) -> Result<(ApplyJournal, Appender), Error> {
     let mut originals = Vec::new();
     for step in plan.steps.iter().filter(|step| step.is_runtime()) {
-        originals.push(match journal.last_about(&step.change) {
-            Some(known) => journal.original(known).clone(),
-            None => {
+        let first = first_mask(&journal, &step.change).cloned();
+        let first = first.map(|cpus| OriginalState::Cpus { cpus });
+        originals.push(match (journal.last_about(&step.change), first) {
+            (Some(known), _) => journal.original(known).clone(),
+            (None, Some(first)) => first,
+            (None, None) => {
                 let original = kind_of(&step.change).read_original(host)?;
                 with_first_files(&journal, &step.change, original)
             }

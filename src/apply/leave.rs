@@ -46,28 +46,37 @@ impl UndoScope {
     }
 }
 
-/// Finds the steps of other shields about things that the leaving shield changed too, with the
-/// changes that they need without it.
+/// Finds the steps of other shields that need another change without the leaving one: those about
+/// things that it changed too, and those that gave a thread or an interrupt all housekeeping CPUs.
 pub(super) fn replaced_changes(journal: &ApplyJournal, scope: &UndoScope) -> Vec<ReplacedChange> {
     let name = &scope.shield.name;
-    let Some(live) = journal.find_shield(name) else { return Vec::new() };
-    let mut replaced: Vec<ReplacedChange> = Vec::new();
-    for step in live.steps.iter().filter_map(|step| journal.header.plan.steps.get(*step)) {
-        let Some(other) = journal.last_of_others(name, &step.change) else { continue };
-        let was_made = journal
+    let Some(leaving) = journal.find_shield(name) else { return Vec::new() };
+    let others = journal.intents.iter().filter(|intent| !leaving.steps.contains(&intent.step));
+    let mut replaced = Vec::new();
+    for intent in others {
+        let Some(step) = journal.step(intent) else { continue };
+        let is_made = journal
             .outcomes
-            .get(&other.step)
+            .get(&intent.step)
             .is_some_and(|done| !matches!(done.outcome, Outcome::Refused { .. } | Outcome::Absent));
-        if !was_made || replaced.iter().any(|known| known.step == other.step) {
+        // Of several steps about the same thing, the last one counts.
+        if !is_made || journal.last_of_others(name, &step.change) != Some(intent) {
             continue;
         }
-        let Some(change) = change_without(journal, scope, other) else { continue };
+        let Some(change) = change_without(journal, scope, intent) else { continue };
+        let is_shared = journal.shields_about(&step.change).any(|shield| shield.name == *name);
+        let is_known = matches!(
+            journal.original(intent),
+            OriginalState::Text { .. } | OriginalState::Cpus { .. }
+        );
+        if !is_shared && (change == step.change || !is_known) {
+            continue;
+        }
         let last = journal.last_about(&step.change);
         let last = last.and_then(|last| journal.outcomes.get(&last.step));
         let before = last.and_then(|done| done.left.clone());
-        replaced.push(ReplacedChange { step: other.step, change, before });
+        replaced.push(ReplacedChange { step: intent.step, change, before });
     }
-    replaced.sort_by_key(|replaced| replaced.step);
     replaced
 }
 

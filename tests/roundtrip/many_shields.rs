@@ -5,6 +5,7 @@ use crate::bench::{Bench, Tree, same};
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::ShieldRequest;
+use cpushield::run;
 use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
@@ -130,6 +131,10 @@ fn three_shields_are_undone_in_every_order() {
                 assert!(undone.is_complete(), "{when}: {undone:#?}");
                 left.retain(|other| *other != n);
                 same_as_only(machine, &bench, &left, &when);
+                for n in &left {
+                    let status = run::status(&bench.host(), &bench.store(), Some(NAMES[*n]));
+                    assert_eq!(status.unwrap().shields[0].drift, [], "{when}: {}", NAMES[*n]);
+                }
             }
             assert!(!bench.journal().exists());
         }
