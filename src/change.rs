@@ -200,6 +200,19 @@ pub enum EffectTime {
 }
 
 impl Change {
+    /// Whether it makes or configures the control group of this name, or the slice.
+    #[must_use]
+    pub fn is_about_group(&self, group: &str) -> bool {
+        let slice = format!("{group}.slice");
+        match self {
+            Change::Write { path, .. } | Change::MakeDir { path } => {
+                path.split('/').any(|part| part == group || part == slice)
+            }
+            Change::Slice { unit, .. } => *unit == slice,
+            _ => false,
+        }
+    }
+
     /// What is changed, for display: a file, a task, a CPU.
     #[must_use]
     pub fn subject(&self) -> String {

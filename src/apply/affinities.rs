@@ -139,6 +139,12 @@ impl UndoSnapshot<'_> {
         self.wanted.get(&id) == Some(&cpus) || original.difference(&shielded).is_subset(cpus)
     }
 
+    /// Whether an earlier undo decided that a task gets this mask.
+    fn has_set_before(&self, id: TaskId, cpus: &CpuSet) -> bool {
+        let before = self.journal.undoing.as_ref();
+        before.is_some_and(|before| before.masks.0.get(&id) == Some(cpus))
+    }
+
     /// Finds the nearest ancestor that is older than the shield, with its original mask.
     fn ancestor_with_original(&self, task: &Task) -> Option<(TaskId, &CpuSet)> {
         let mut next = if task.pid == task.id.tid { task.parent } else { task.pid };
@@ -237,6 +243,14 @@ impl UndoSnapshot<'_> {
     fn decide(&self, host: &Host, task: &Task, cpus: &CpuSet) -> AffinityDecision {
         if self.scope.others.iter().any(|other| is_in_shield(host, task.id, cpus, other)) {
             return AffinityDecision::Keep;
+        }
+        if let Some(other) = &self.scope.other_version {
+            // A program that stays in the group, on a CPU that only the leaving version has.
+            let cpus_of_both = other.cpus.union(&self.scope.shield.cpus);
+            let both = Shield { cpus: cpus_of_both, ..other.clone() };
+            if is_in_shield(host, task.id, cpus, &both) {
+                return AffinityDecision::Keep;
+            }
         }
         match self.decide_alone(host, task, cpus) {
             AffinityDecision::Set(target) => {
@@ -348,6 +362,12 @@ pub(super) fn decide(
                 continue;
             }
             AffinityDecision::Drift => undoing.drifted.push(task.id),
+            // An earlier undo that was not complete has set it.
+            AffinityDecision::Keep if now.has_set_before(task.id, &cpus) => {
+                undoing.masks.0.insert(task.id, cpus.clone());
+                undoing.was.0.insert(task.id, cpus);
+                continue;
+            }
             AffinityDecision::Keep => {}
         }
         if !all.as_ref().is_some_and(|all| all.is_subset(&cpus)) {

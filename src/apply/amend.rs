@@ -84,7 +84,7 @@ pub fn amend(
         FoundJournal::Here(journal) => *journal,
         FoundJournal::Nothing | FoundJournal::OtherBoot(_) => return Err(AmendError::NoShield),
     };
-    if !journal.is_ready() || journal.joining.is_some() || was_interrupted(&journal) {
+    if !journal.is_ready() || journal.unfinished_name().is_some() || was_interrupted(&journal) {
         return Err(AmendError::Unfinished);
     }
     if journal.find_shield(name).is_none() {

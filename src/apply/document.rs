@@ -188,6 +188,13 @@ pub enum ApplyError {
         /// The result of undoing the steps before it.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
+    /// The new version of a shield is in force, but not everything of the old one was undone.
+    OldRemains {
+        /// The shield.
+        shield: String,
+        /// The result of undoing the old version.
+        undone: Box<Result<UndoneShield, UndoError>>,
+    },
     /// A test killed the host; nothing more was done.
     Killed,
 }
@@ -271,6 +278,9 @@ impl fmt::Display for ApplyError {
                 write!(f, "cannot change {subject}\n  cause: {}", refusal.reason)
             }
             ApplyError::Stopped { signal, .. } => write!(f, "stopped by signal {signal}"),
+            ApplyError::OldRemains { shield, .. } => {
+                write!(f, "the change of shield {shield} is incomplete")
+            }
             ApplyError::Killed => f.write_str("killed"),
         }
     }

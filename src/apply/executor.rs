@@ -7,7 +7,7 @@ use super::amend::masks_after_amendment;
 use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
 use super::hogs::RtHogs;
 use super::join;
-use super::journal::{self, ApplyJournal, JournalHeader, StepOriginal};
+use super::journal::{self, ApplyJournal, JoinKind, JournalHeader, StepOriginal};
 use super::kind::{self, PerformedChange};
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, boot_id, load};
@@ -18,7 +18,7 @@ use super::task_masks::TaskMasks;
 use super::{undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
-use cpushield_linux::store::Appender;
+use cpushield_linux::store::{Appender, StoreLock};
 use cpushield_linux::{AffinityGuard, Host, Store, Task, signal};
 
 /// Applies a plan.
@@ -40,31 +40,53 @@ pub fn apply(
     // The cpuset of this process may contain none of them; then it stays.
     let _ = host.step_aside(&plan.shield.housekeeping).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
-    let mut hogs = RtHogs::find_among(host, &tasks);
+    let hogs = find_hogs(host, plan, &tasks)?;
+    let (journal, log) = match live {
+        None => begin_journal(host, store, plan, boot, &tasks)?,
+        Some(journal) => join::join(host, store, *journal, plan, JoinKind::Additional)?,
+    };
+    let run = PlanExecution::new(host, &journal, log, hogs);
+    let applied = run_plan(run, store, (&journal, plan), &lock, progress)?;
+    Ok(AppliedPlan { notes, ..applied })
+}
+
+/// Finds the real-time tasks that would block writes of a plan.
+///
+/// # Errors
+/// One would block the kernel forever.
+pub(super) fn find_hogs(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<RtHogs, ApplyError> {
+    let mut hogs = RtHogs::find_among(host, tasks);
     let mut blocker = hogs.above_rcu(host)?;
     if blocker.is_none() {
         blocker = hogs.above_rcu_after_move(host, plan)?;
     }
-    if let Some(hog) = blocker {
-        return Err(ApplyError::Hog(hog));
-    }
-    let (journal, log) = match live {
-        None => begin_journal(host, store, plan, boot, &tasks)?,
-        Some(journal) => join::join(host, store, *journal, plan)?,
-    };
-    let mut run = PlanExecution::new(host, &journal, log, hogs);
-    let halt = run.make_all(&journal, progress).err();
+    blocker.map_or(Ok(hogs), |hog| Err(ApplyError::Hog(hog)))
+}
+
+/// Makes the steps of the plan that was journaled last, or undoes them.
+///
+/// # Errors
+/// A required step failed, or a signal asked to stop; the error has the result of the undo.
+pub(super) fn run_plan(
+    mut run: PlanExecution<'_>,
+    store: &Store,
+    (journal, plan): (&ApplyJournal, &Plan),
+    lock: &StoreLock,
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<AppliedPlan, ApplyError> {
+    let host = run.host;
+    let halt = run.make_all(journal, progress).err();
     let steps = std::mem::take(&mut run.steps);
     drop(run);
     match halt {
         None => {
             let shield = plan.shield.clone();
-            Ok(AppliedPlan { shield, steps, journal: store.path(JOURNAL), notes })
+            Ok(AppliedPlan { shield, steps, journal: store.path(JOURNAL), notes: Vec::new() })
         }
         Some(ExecutionStop::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
         Some(halt) => {
             let name = Some(plan.shield.name.as_str());
-            let undone = Box::new(undo::undo_locked(host, store, name, &lock));
+            let undone = Box::new(undo::undo_locked(host, store, name, lock));
             Err(match halt {
                 ExecutionStop::Signal(signal) => ApplyError::Stopped { signal, undone },
                 ExecutionStop::Failed { subject, refusal, hint } => {

@@ -2,7 +2,7 @@
 //! the first original, so that the last undo restores the state before all shields.
 
 use super::document::ApplyError;
-use super::journal::{self, ApplyJournal, ShieldJoin};
+use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin};
 use super::kinds::kind_of;
 use super::load::JOURNAL;
 use super::original::OriginalState;
@@ -20,12 +20,21 @@ pub(super) fn check(journal: &ApplyJournal, shield: &Shield, path: &str) -> Resu
     if let Some(live) = journal.shield(&shield.name) {
         return Err(ApplyError::Active { shield: Box::new(live), path });
     }
+    check_others(journal, shield)
+}
+
+/// Checks that a shield, or the successor of one, can be active together with the others.
+///
+/// # Errors
+/// Another change is unfinished, or the shield overlaps another one.
+pub(super) fn check_others(journal: &ApplyJournal, shield: &Shield) -> Result<(), ApplyError> {
     if !journal.is_whole() {
         let names = journal.shield_names();
-        let unfinished = journal.joining.clone().or_else(|| names.first().cloned());
+        let unfinished = journal.unfinished_name().or_else(|| names.first().cloned());
         return Err(ApplyError::Unfinished { shield: unfinished.unwrap_or_default() });
     }
-    let mut live = journal.shields.iter().map(|live| &live.plan.shield);
+    let live = journal.shields.iter().map(|live| &live.plan.shield);
+    let mut live = live.filter(|live| live.name != shield.name);
     if let Some(other) = live.clone().find(|live| live.cpus.intersects(&shield.cpus)) {
         return Err(ApplyError::Overlap {
             cpus: other.cpus.intersection(&shield.cpus),
@@ -76,6 +85,7 @@ pub(super) fn join(
     store: &Store,
     mut journal: ApplyJournal,
     plan: &Plan,
+    kind: JoinKind,
 ) -> Result<(ApplyJournal, Appender), Error> {
     let mut originals = Vec::new();
     for step in plan.steps.iter().filter(|step| step.is_runtime()) {
@@ -90,7 +100,7 @@ pub(super) fn join(
             }
         });
     }
-    let join = ShieldJoin { plan: plan.clone(), originals };
+    let join = ShieldJoin { kind, plan: plan.clone(), originals };
     let line = journal::join_line(&join);
     let mut log = store.append(JOURNAL, journal.whole)?;
     log.add(&line)?;

@@ -10,7 +10,9 @@
 mod active_shields;
 mod parse;
 
-pub use active_shields::{JournaledShield, ReplacedChange, ShieldJoin, ShieldLeave};
+pub use active_shields::{
+    JoinKind, JournaledShield, ReplacedChange, ShieldJoin, ShieldLeave, replaced_name,
+};
 pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
 use super::original::OriginalState;
@@ -293,7 +295,7 @@ impl ApplyJournal {
         self.applied.is_some()
             && self.amending.is_empty()
             && self.undoing.is_none()
-            && self.leaving.is_none()
+            && self.unfinished_name().is_none()
     }
 
     /// Adds an amendment. The outcome of a step that is made again becomes unknown, unless it had

@@ -15,10 +15,13 @@ use cpushield_linux::{CpuSet, Host, Result};
 /// A shield that is undone, and the ones that stay.
 #[derive(Debug)]
 pub(super) struct UndoScope {
-    /// The shield. Its housekeeping CPUs are in no shield.
+    /// The shield, with the CPUs that are in no shield after it. Its housekeeping CPUs are in none
+    /// now.
     pub(super) shield: Shield,
     /// The other active shields.
     pub(super) others: Vec<Shield>,
+    /// The other version of a shield that is being replaced, if both have the same control group.
+    pub(super) other_version: Option<Shield>,
 }
 
 impl UndoScope {
@@ -26,7 +29,17 @@ impl UndoScope {
     pub(super) fn new(journal: &ApplyJournal, name: &str) -> Option<UndoScope> {
         let shields = journal.shields.iter().map(|live| &live.plan.shield);
         let others = shields.filter(|shield| shield.name != name).cloned().collect();
-        Some(UndoScope { shield: journal.shield(name)?, others })
+        let shield = journal.shield(name)?;
+        let cpus = shield.cpus.difference(&journal.cpus_of_others(name));
+        let others: Vec<Shield> = others;
+        let mut same = others.iter().filter(|other| other.group() == shield.group());
+        let other_version = same.find(|other| journal.has_group(&other.name)).cloned();
+        Some(UndoScope { shield: Shield { cpus, ..shield }, others, other_version })
+    }
+
+    /// Whether a change makes or configures the control group of both versions.
+    fn is_about_common_group(&self, change: &Change) -> bool {
+        self.other_version.as_ref().is_some_and(|other| change.is_about_group(&other.group()))
     }
 
     /// The shielded CPUs of the shields that stay.
@@ -77,7 +90,36 @@ pub(super) fn replaced_changes(journal: &ApplyJournal, scope: &UndoScope) -> Vec
         let before = last.and_then(|done| done.left.clone());
         replaced.push(ReplacedChange { step: intent.step, change, before });
     }
+    // On v1, the other cpusets can only get CPUs that the shield's own cpuset has not.
+    replaced.sort_by_key(|replaced| !scope.is_about_common_group(&replaced.change));
     replaced
+}
+
+/// Each change of the leaving shield together with the state without it.
+pub(super) fn states_without(
+    journal: &ApplyJournal,
+    scope: &UndoScope,
+) -> Vec<(Change, OriginalState)> {
+    let name = &scope.shield.name;
+    let Some(leaving) = journal.find_shield(name) else { return Vec::new() };
+    let own = journal.intents.iter().filter(|intent| leaving.steps.contains(&intent.step));
+    let own = own.filter_map(|intent| {
+        let change = &journal.step(intent)?.change;
+        let is_shared = journal.last_of_others(name, change).is_some();
+        (!is_shared).then(|| (change.clone(), journal.original(intent).clone()))
+    });
+    let mut states: Vec<(Change, OriginalState)> = own.collect();
+    states.extend(replaced_changes(journal, scope).into_iter().filter_map(|replaced| {
+        let state = match &replaced.change {
+            Change::Write { value, .. } => OriginalState::Text { text: value.clone() },
+            Change::Affinity { cpus, .. } | Change::BanFromIrqbalance { cpus } => {
+                OriginalState::Cpus { cpus: cpus.clone() }
+            }
+            _ => return None,
+        };
+        Some((replaced.change, state))
+    }));
+    states
 }
 
 /// The change of a step without the leaving shield; `None` if it stays as it is.
@@ -87,6 +129,9 @@ fn change_without(
     step: &StepOriginal,
 ) -> Option<Change> {
     let change = &journal.step(step)?.change;
+    if scope.is_about_common_group(change) {
+        return (!matches!(change, Change::MakeDir { .. })).then(|| change.clone());
+    }
     let others = journal.shields_about(change).filter(|shield| shield.name != scope.shield.name);
     let shielded = others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
     let original = journal.original(step);

@@ -24,6 +24,7 @@ mod original;
 mod perform;
 mod presence;
 mod read_originals;
+mod replace;
 mod restore_affinities;
 mod revert;
 mod step_result;
@@ -42,6 +43,7 @@ pub use kinds::slice_dir;
 pub use load::{JOURNAL, JournalLoadError};
 pub use original::OriginalState;
 pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
+pub use replace::{end_change, replace};
 pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
 pub use undo::undo;
 
@@ -68,9 +70,7 @@ pub fn active_plans(host: &Host, store: &Store) -> Result<Vec<Plan>, JournalLoad
 /// The journal cannot be read or parsed.
 pub fn next_to_undo(host: &Host, store: &Store) -> Result<Option<String>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(None) };
-    let leaving = journal.leaving.as_ref().map(|leave| leave.shield.clone());
-    let unfinished = leaving.or_else(|| journal.joining.clone());
-    Ok(unfinished.or_else(|| journal.shield_names().pop()))
+    Ok(journal.unfinished_name().or_else(|| journal.shield_names().pop()))
 }
 
 /// Returns the outcomes of the steps of all active shields; empty without a shield.
@@ -132,6 +132,21 @@ pub fn forget(store: &Store) -> Result<Option<String>, Error> {
         Some(_) => store.archive(JOURNAL, "forgotten-journal", "jsonl").map(Some),
         None => Ok(None),
     }
+}
+
+/// Returns each change of a active shield together with the state that the machine would have
+/// without the shield.
+///
+/// # Errors
+/// The journal cannot be read or parsed.
+pub fn states_without(
+    host: &Host,
+    store: &Store,
+    name: &str,
+) -> Result<Vec<(Change, OriginalState)>, JournalLoadError> {
+    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
+    let Some(scope) = leave::UndoScope::new(&journal, name) else { return Ok(Vec::new()) };
+    Ok(leave::states_without(&journal, &scope))
 }
 
 /// Returns the difference between what a change left and the current value, where the machine

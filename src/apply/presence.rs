@@ -131,7 +131,9 @@ fn find_once(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadEr
 
 /// The current work on a shield, or the interrupted one.
 fn work_on(journal: &ApplyJournal) -> ShieldWork {
-    if journal.undoing.is_some() {
+    if journal.is_replacing() {
+        ShieldWork::Change
+    } else if journal.undoing.is_some() {
         ShieldWork::Undo
     } else if journal.applied.is_none() {
         ShieldWork::Apply

@@ -9,13 +9,14 @@ use super::document::{UndoError, UndoneShield, UndoneStep};
 use super::hogs::RtHogs;
 use super::journal::{
     self, AffinitiesDone, ApplyJournal, JournalOrigin, ShieldLeave, StepFate, StepOriginal,
-    UndoDecision,
+    UndoDecision, replaced_name,
 };
 use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;
 use super::leave::{self, ReplacedResult, UndoScope};
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::original::OriginalState;
+use super::replace;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::step_result::{ChangeFate, StepDone};
@@ -40,6 +41,11 @@ pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShie
         Err(error) => return Err(error.into()),
     }
     let lock = store.lock()?;
+    if let Some(undone) = replace::end_replacement(host, store, name, &lock)?
+        && !undone.is_complete()
+    {
+        return Ok(undone);
+    }
     undo_locked(host, store, name, &lock)
 }
 
@@ -122,15 +128,15 @@ pub(super) fn undo_locked(
 /// Finds the shield to undo: the one with this name, or the only one.
 fn find_scope(journal: &ApplyJournal, name: Option<&str>) -> Result<UndoScope, UndoError> {
     let names = journal.shield_names();
-    let unfinished = journal.leaving.as_ref().map(|leave| &leave.shield);
-    let unfinished = unfinished.or(journal.joining.as_ref());
+    let unfinished = journal.unfinished_name();
     let name = match (name, names.as_slice()) {
         (Some(name), _) => name,
         (None, [name]) => name,
         (None, _) => return Err(UndoError::Several { names }),
     };
-    if let Some(other) = unfinished.filter(|other| *other != name) {
-        return Err(UndoError::OtherUnfinished { other: other.clone() });
+    let is_other = |other: &String| other != name && replaced_name(other) != name;
+    if let Some(other) = unfinished.filter(is_other) {
+        return Err(UndoError::OtherUnfinished { other });
     }
     let missing = || UndoError::NoSuchShield { name: name.to_owned(), names: names.clone() };
     UndoScope::new(journal, name).ok_or_else(missing)

@@ -41,11 +41,10 @@ pub struct InitFile {
 }
 
 impl StartCommand {
-    /// The command that applies the shield. It succeeds when that shield is active already: a unit
-    /// may be started after `cpushield apply`.
+    /// The command that applies the shield. It changes nothing when that shield is active already,
+    /// because a unit may be started after `cpushield apply`.
     pub(super) fn start_line(&self, quote: fn(&str) -> String) -> String {
-        let words = self.words.iter().map(String::as_str);
-        self.line(quote, &words.chain(["--unless-active"]).collect::<Vec<&str>>())
+        self.line(quote, &self.words.iter().map(String::as_str).collect::<Vec<&str>>())
     }
 
     fn stop_line(&self, quote: fn(&str) -> String) -> String {

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::applied_blocks;
 use crate::ui::Ui;
-use crate::workflow::apply_shield::{OnActiveShield, PlanSource, apply_source, preview_source};
+use crate::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source, preview_source};
 use std::path::PathBuf;
 
 /// Shield CPUs: apply a plan
@@ -28,9 +28,9 @@ pub struct ApplyArgs {
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Succeed without a change if a shield of this name, with the CPUs of `--cpus`, is active
-    #[arg(long, conflicts_with_all = ["plan", "dry_run"])]
-    unless_active: bool,
+    /// Change an active shield even if programs in it lose all their CPUs; they get the new ones
+    #[arg(long, conflicts_with = "dry_run")]
+    move_programs: bool,
     /// The shield
     #[command(flatten)]
     request: RequestArgs,
@@ -53,11 +53,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
         let plan = preview_source(&work, &source)?;
         return ui.show(&plan, || shell_script(&plan));
     }
-    let on_active = match args.unless_active {
-        true => OnActiveShield::KeepSame,
-        false => OnActiveShield::Refuse,
+    let programs = match args.move_programs {
+        true => ProgramsInTheWay::Move,
+        false => ProgramsInTheWay::Refuse,
     };
-    let (applied, plan) = apply_source(&work, &source, on_active)?;
+    let (applied, plan) = apply_source(&work, &source, programs)?;
     ui.show(&applied, || on_terminal(ui, &applied_blocks(&applied, &plan)))
 }
 

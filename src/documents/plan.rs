@@ -336,8 +336,9 @@ impl Shield {
     /// root.
     #[must_use]
     pub fn group(&self) -> String {
-        match self.name.as_str() {
-            "cpushield" => self.name.clone(),
+        // A shield that is being replaced shares the group with its successor.
+        match self.name.split('.').next().unwrap_or_default() {
+            "cpushield" => "cpushield".to_owned(),
             name => format!("cpushield_{name}"),
         }
     }

@@ -73,6 +73,7 @@ impl From<crate::apply::ApplyError> for Failure {
                 }
             }
             ApplyError::Stopped { undone, .. } => describe_rollback(message, *undone),
+            ApplyError::OldRemains { undone, .. } => describe_rollback(message, *undone),
             ApplyError::Killed => Failure::new(FailureKind::Bug, message),
         }
     }
@@ -133,6 +134,8 @@ impl From<crate::run::RunError> for Failure {
             RunError::NoSuchShield { names, .. } => {
                 Failure::machine(message).hint(name_a_shield(&names))
             }
+            RunError::InTheWay { .. } => Failure::machine(message)
+                .hint("end them, or give them the CPUs of the new version: --move-programs"),
             RunError::NotOffered { offered, .. } => {
                 Failure::usage(message).hint(format!("use one of these CPUs: {offered}"))
             }

@@ -1,5 +1,6 @@
 //! Why a program could not be run, added or removed.
 
+use super::ThreadInTheWay;
 use cpushield_linux::{CpuSet, Error, SchedPolicy};
 use std::fmt;
 
@@ -19,6 +20,13 @@ pub enum RunError {
         name: String,
         /// The names of the active ones.
         names: Vec<String>,
+    },
+    /// Programs in a shield have no place in its new version.
+    InTheWay {
+        /// The shield.
+        shield: String,
+        /// Their threads.
+        threads: Vec<ThreadInTheWay>,
     },
     /// Programs may not use this CPU.
     NotOffered {
@@ -108,6 +116,14 @@ impl fmt::Display for RunError {
             }
             RunError::NoSuchShield { name, names } => {
                 write!(f, "no active shield is named {name:?}; active: {}", names.join(", "))
+            }
+            RunError::InTheWay { shield, threads } => {
+                write!(f, "programs in shield {shield} have no place in its new version")?;
+                threads.iter().take(8).try_for_each(|thread| write!(f, "\n  {thread}"))?;
+                match threads.len().saturating_sub(8) {
+                    0 => Ok(()),
+                    more => write!(f, "\n  and {more} more"),
+                }
             }
             RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
             RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),

@@ -26,6 +26,7 @@ mod spread;
 mod start;
 mod status;
 mod user;
+mod version_change;
 
 pub use added::{CpuAssignment, MovedProcess, add};
 pub use drift::Drift;
@@ -44,6 +45,7 @@ pub use start::{
 };
 pub use status::*;
 pub use user::{RunUser, look_up};
+pub use version_change::{NoPlaceReason, ThreadInTheWay, VersionChange};
 
 use crate::apply::{self, ShieldPresence};
 use crate::documents::plan::Plan;

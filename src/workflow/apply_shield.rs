@@ -1,12 +1,17 @@
 //! Applies a saved plan, or plans a request and applies that plan.
 
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
+pub use super::change_shield::ProgramsInTheWay;
+use super::change_shield::{change_shield, end_interrupted_change, find_version, is_same_version};
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
+use super::machine_without::survey_without;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
-use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, active_plans, check};
+use crate::apply::{
+    self, AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, active_plans, check,
+};
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
@@ -28,16 +33,6 @@ pub enum PlanSource {
     Options(ShieldOptions),
 }
 
-/// What [`apply_source`] does when a shield is active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnActiveShield {
-    /// It refuses.
-    Refuse,
-    /// It succeeds and changes nothing if that is the requested shield. A unit can be started after
-    /// the shield was applied.
-    KeepSame,
-}
-
 /// The plan that [`apply_source`] would apply. It refuses the plans that applying would refuse.
 ///
 /// # Errors
@@ -55,69 +50,47 @@ pub fn preview_source(work: &WorkContext<'_>, source: &PlanSource) -> Result<Pla
     Ok(plan)
 }
 
-/// Applies the plan. Returns the plan that is now in force.
+/// Applies the plan: a further shield, or another version of an active one. Returns the plan that
+/// is now in force.
 ///
 /// # Errors
 /// The request or the plan is wrong, or the shield could not be applied and was undone.
 pub fn apply_source(
     work: &WorkContext<'_>,
     source: &PlanSource,
-    on_active: OnActiveShield,
+    programs: ProgramsInTheWay,
 ) -> Result<(AppliedPlan, Plan), Failure> {
-    if let (OnActiveShield::KeepSame, PlanSource::Options(options)) = (on_active, source)
-        && let Some(kept) = find_same(work, options)?
-    {
-        return Ok(kept);
-    }
     let _hurry = sched::boost_priority();
+    end_interrupted_change(work)?;
     let (plan, inputs) = load_plan(work, source)?;
     catch_stops()?;
-    apply_with_progress(work, plan, inputs.as_ref())
+    apply_plan(work, &plan, inputs.as_ref(), programs)
 }
 
-/// The active shield, if it has the name and the CPUs that are requested.
-fn find_same(
-    work: &WorkContext<'_>,
-    options: &ShieldOptions,
-) -> Result<Option<(AppliedPlan, Plan)>, Failure> {
-    let WorkContext { host, store, .. } = work;
-    let plans = crate::run::all_active(host, store)?;
-    if plans.is_empty() {
-        return Ok(None);
-    }
-    let machine = survey_machine(host, store);
-    let request = options.resolve(host, &machine, EffectTime::Runtime)?.request;
-    let mut plans = plans.into_iter();
-    let Some(plan) = plans.find(|plan| plan.shield.name == request.name) else { return Ok(None) };
-    let shield = plan.shield.clone();
-    if request.cpus.is_some_and(|cpus| cpus != shield.cpus) {
-        return Ok(None);
-    }
-    let notes = vec!["this shield is already active; nothing was changed".to_owned()];
-    let journal = store.path(crate::apply::JOURNAL);
-    Ok(Some((AppliedPlan { shield, steps: Vec::new(), journal, notes }, plan)))
-}
-
-/// Applies a plan with a progress bar. Returns the plan that is now in force.
+/// Applies a plan with a progress bar, as [`apply_source`].
 ///
 /// # Errors
-/// The shield could not be applied and was undone.
-pub fn apply_with_progress(
+/// Programs are in the way, or the shield could not be applied and was undone.
+pub fn apply_plan(
     work: &WorkContext<'_>,
-    plan: Plan,
+    plan: &Plan,
     origin: Option<&PlanInputs>,
+    programs: ProgramsInTheWay,
 ) -> Result<(AppliedPlan, Plan), Failure> {
-    let WorkContext { ui, host, store, .. } = work;
-    let bar = ui.bar();
     let origin = origin.map(|(machine, request)| PlanOrigin { machine, request });
-    let applied =
-        apply_or_fall_back(host, store, plan, origin.as_ref(), &mut |progress: ApplyProgress<
-            '_,
-        >| {
-            if !progress.what.is_empty() {
-                bar.show_task(&format!("shielding: {}", progress.what));
-            }
-        });
+    let old = find_version(work, &plan.shield.name)?;
+    let bar = work.ui.bar();
+    let show = &mut |progress: ApplyProgress<'_>| {
+        if !progress.what.is_empty() {
+            bar.show_task(&format!("shielding: {}", progress.what));
+        }
+    };
+    let stages = (&work.host, &work.store);
+    let applied = match old {
+        Some(old) => change_shield(work, (&old, plan.clone()), origin.as_ref(), programs, show),
+        None => apply_or_fall_back(stages, apply::apply, plan.clone(), origin.as_ref(), show)
+            .map_err(Failure::from),
+    };
     bar.end();
     let applied = applied?;
     warn_of_nohz_full(work);
@@ -140,22 +113,35 @@ pub fn plan_options(
     work: &WorkContext<'_>,
     options: &ShieldOptions,
 ) -> Result<(Plan, PlanInputs), Failure> {
-    let machine = survey_machine(&work.host, &work.store);
-    let request = options.resolve(&work.host, &machine, EffectTime::Runtime)?.request;
-    let live = active_shields(work, &request.name)?;
-    Ok((plan_with_others(&machine, &request, &live)?, (machine, request)))
+    let WorkContext { host, store, .. } = work;
+    let mut machine = survey_machine(host, store);
+    let request = options.resolve(host, &machine, EffectTime::Runtime)?.request;
+    let (old, others): (Vec<Plan>, Vec<Plan>) =
+        active_shields(work)?.into_iter().partition(|plan| plan.shield.name == request.name);
+    if let Some(old) = old.first() {
+        machine = survey_without(host, store, old)?;
+    }
+    let mut plan = plan_with_others(&machine, &request, &ActiveShields::new(&others))?;
+    if let Some(old) = old.first() {
+        explain_change(&mut plan, old);
+    }
+    Ok((plan, (machine, request)))
 }
 
-/// The active shields other than the one of this name. A normal user cannot read the journal, and
-/// plans without them.
-fn active_shields(work: &WorkContext<'_>, name: &str) -> Result<ActiveShields, Failure> {
+/// Says in a plan what it changes about the active shield of its name.
+fn explain_change(plan: &mut Plan, old: &Plan) {
+    let (name, cpus) = (&old.shield.name, &old.shield.cpus);
+    plan.why.push(match is_same_version(old, plan) {
+        true => format!("Shield {name} is in force and has CPU {cpus} already."),
+        false => format!("Shield {name} is in force on CPU {cpus}; this plan replaces it."),
+    });
+}
+
+/// The active shields. A normal user cannot read the journal, and plans without them.
+fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failure> {
     match active_plans(&work.host, &work.store) {
-        Ok(mut plans) => {
-            plans.retain(|plan| plan.shield.name != name);
-            Ok(ActiveShields::new(&plans))
-        }
-        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(ActiveShields::default()),
-        Err(error) => Err(error.into()),
+        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(Vec::new()),
+        plans => Ok(plans?),
     }
 }
 

@@ -15,28 +15,34 @@ pub struct PlanOrigin<'a> {
     pub request: &'a ShieldRequest,
 }
 
+/// Applies a plan: as a further shield, or as another version of one.
+pub type ApplyFunction =
+    fn(&Host, &Store, &Plan, &mut dyn FnMut(ApplyProgress<'_>)) -> Result<AppliedPlan, ApplyError>;
+
 /// Applies the plan, or the fallback without a partition. Returns the plan that is in force.
 ///
 /// # Errors
 /// The shield cannot be applied. Nothing was changed, or every change was undone.
 pub fn apply_or_fall_back(
-    host: &Host,
-    store: &Store,
+    (host, store): (&Host, &Store),
+    apply_plan: ApplyFunction,
     first: Plan,
     origin: Option<&PlanOrigin<'_>>,
     progress: &mut dyn FnMut(ApplyProgress<'_>),
 ) -> Result<(AppliedPlan, Plan), ApplyError> {
-    let error = match apply::apply(host, store, &first, progress) {
+    let error = match apply_plan(host, store, &first, progress) {
         Ok(applied) => return Ok((applied, first)),
         Err(error) => error,
     };
     let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
-    let live = ActiveShields::new(&apply::active_plans(host, store).unwrap_or_default());
+    let mut live = apply::active_plans(host, store).unwrap_or_default();
+    live.retain(|plan| plan.shield.name != first.shield.name);
+    let live = ActiveShields::new(&live);
     let fallback = plan_with_others(&machine, origin.request, &live);
     let Ok(fallback) = fallback else { return Err(error) };
-    Ok((apply::apply(host, store, &fallback, progress)?, fallback))
+    Ok((apply_plan(host, store, &fallback, progress)?, fallback))
 }
 
 #[cfg(test)]
@@ -94,7 +100,8 @@ mod tests {
         read_files(&root, &mut before);
         let origin = PlanOrigin { machine: &machine, request: &request };
         let (applied, plan) =
-            apply_or_fall_back(&host, &store, first, Some(&origin), &mut |_| {}).unwrap();
+            apply_or_fall_back((&host, &store), apply::apply, first, Some(&origin), &mut |_| {})
+                .unwrap();
         assert_eq!(applied.steps.len(), plan.steps.len());
         let partition = |step: &crate::plan::Step| {
             matches!(&step.change,

@@ -1,6 +1,6 @@
 //! Applies a shield at every boot, and stops that.
 
-use super::apply_shield::{apply_with_progress, plan_options};
+use super::apply_shield::{ProgramsInTheWay, apply_plan, plan_options};
 use super::shield_options::ShieldOptions;
 use super::take_down::{UnrestoredChanges, take_down};
 use super::{WorkContext, catch_stops};
@@ -100,7 +100,9 @@ pub fn enable_shield(
     let shield = plan.shield.name.clone();
     catch_stops()?;
     let applied = match when {
-        ApplyTime::NowToo => Some(apply_with_progress(work, plan, Some(&inputs))?),
+        ApplyTime::NowToo => {
+            Some(apply_plan(work, &plan, Some(&inputs), ProgramsInTheWay::Refuse)?)
+        }
         ApplyTime::NextBoot => None,
     };
     let enabled = match (install(work, words, shield), &applied) {

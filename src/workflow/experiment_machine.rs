@@ -128,9 +128,14 @@ impl LiveExperimentMachine<'_> {
         origin: &PlanOrigin<'_>,
         measure: impl FnOnce(Option<ShieldPlacement>) -> Result<T, MachineTrouble<Failure>>,
     ) -> Result<(T, Vec<String>), MachineTrouble<Failure>> {
-        let (applied, plan) =
-            apply_or_fall_back(&self.work.host, &self.work.store, plan, Some(origin), &mut |_| {})
-                .map_err(classify_apply_error)?;
+        let (applied, plan) = apply_or_fall_back(
+            (&self.work.host, &self.work.store),
+            apply::apply,
+            plan,
+            Some(origin),
+            &mut |_| {},
+        )
+        .map_err(classify_apply_error)?;
         warn_of_nohz_full(self.work);
         let place = ShieldPlacement::new(&self.work.host, &plan);
         let name = Some(plan.shield.name.as_str());

@@ -19,7 +19,9 @@ use crate::failure::{Failure, FailureKind};
 use crate::latency::{self, MeasuredPower, instruments};
 use crate::survey::{Machine, survey};
 use crate::tunables;
-use cpushield_linux::{CpuSet, Host, Store, StoreLock, can_write, process, signal, write_document};
+use cpushield_linux::{
+    CpuSet, Host, Store, StoreLock, can_write, process, signal, tracefs, write_document,
+};
 use serde::Serialize;
 use std::path::{Path, absolute};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -374,6 +376,7 @@ pub fn stop(work: &WorkContext<'_>) -> Result<Option<ExperimentResults>, Failure
     let experiments = experiments(work);
     let _lock = stop_running(store)?;
     catch_stops()?;
+    tracefs::remove_stale_instances(&work.host);
     let mut journal = match experiments.load() {
         Ok(Some(journal)) => journal,
         Ok(None) => return Err(no_experiment()),

@@ -115,7 +115,7 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let (load, free) = measure_free(stage, load)?;
     let origin = PlanOrigin { machine, request };
     let (applied, plan) =
-        apply_or_fall_back(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
+        apply_or_fall_back((host, store), apply::apply, plan.clone(), Some(&origin), &mut |_| {})?;
     warn_of_nohz_full(work);
     let plan = &plan;
     let group = ShieldPlacement::new(host, plan).group;

@@ -55,5 +55,8 @@ pub fn guard(work: &WorkContext<'_>, pid: i32) -> Result<(), Failure> {
     let _ = crate::latency::restore_tracer_settings(host, store);
     tracefs::remove_stale_instances(host);
     // A shield with another name belongs to another command.
-    standing::undo_named(host, store, &[TRY_SHIELD, EXPERIMENT_SHIELD])
+    standing::undo_named(host, store, &[TRY_SHIELD, EXPERIMENT_SHIELD])?;
+    // A worker of the main process may have had one open until now.
+    tracefs::remove_stale_instances(host);
+    Ok(())
 }

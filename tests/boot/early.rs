@@ -201,8 +201,7 @@ fn run_script(file: &InitFile, command: &str, name: &str) -> (Option<i32>, Strin
     (said.status.code(), String::from_utf8(said.stdout).unwrap())
 }
 
-const STARTED: &str = "--quiet --state /var/lib/cpushield apply --cpus 3 --near it's $HOME \
-                       --unless-active\n";
+const STARTED: &str = "--quiet --state /var/lib/cpushield apply --cpus 3 --near it's $HOME\n";
 const STOPPED: &str =
     "--quiet --state /var/lib/cpushield undo --unless-shutdown --shield cpushield\n";
 const BANNED: &str = "__irqbalance --quiet --state /var/lib/cpushield\n";

@@ -98,8 +98,7 @@ fn real_init_programs_start_the_script_at_boot() {
             String::from_utf8_lossy(&done.stderr)
         );
         let said = std::fs::read_to_string(root.join("said")).unwrap_or_default();
-        let wanted =
-            "--quiet|--state|/var/lib/cpushield|apply|--cpus|3|it's $HOME|--unless-active|";
+        let wanted = "--quiet|--state|/var/lib/cpushield|apply|--cpus|3|it's $HOME|";
         assert_eq!(said, wanted, "{kind}: {output}");
         early::remove(&run_programs_in(&root), &store, RunningUnit::Kept).unwrap().unwrap();
         for dir in [

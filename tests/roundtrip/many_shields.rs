@@ -8,26 +8,27 @@ use cpushield::policy::ShieldRequest;
 use cpushield::run;
 use cpushield::survey::survey;
 use cpushield::tunables;
+use cpushield::workflow::machine_without::remove_shield;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// A recorded machine and the CPUs of shields that fit on it together.
-struct Recorded {
-    name: String,
+pub(crate) struct Recorded {
+    pub(crate) name: String,
     root: PathBuf,
-    cpus: Vec<CpuSet>,
+    pub(crate) cpus: Vec<CpuSet>,
 }
 
 impl Recorded {
-    fn bench(&self) -> Bench {
+    pub(crate) fn bench(&self) -> Bench {
         Bench::of_recording(&self.root)
     }
 
     /// A machine with these shields, applied in this order.
-    fn with_shields(&self, shields: &[usize]) -> Bench {
+    pub(crate) fn with_shields(&self, shields: &[usize]) -> Bench {
         let bench = self.bench();
         for n in shields {
             let plan = self.plan(&bench, *n);
@@ -38,7 +39,7 @@ impl Recorded {
     }
 
     /// The writes to disturb: some of all, evenly spread.
-    fn some_writes(count: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
+    pub(crate) fn some_writes(count: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
         (0..count).step_by(count / 12 + 1)
     }
 
@@ -47,15 +48,19 @@ impl Recorded {
     }
 }
 
-/// The plan of a shield that joins those that are active.
-fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan> {
+/// The plan of a shield that joins those that are active, or replaces the one of its name.
+pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan> {
     let host = bench.host();
     let mut machine = survey(&host, &tunables::reads());
-    let live = apply::active_plans(&host, &bench.store()).unwrap();
+    let mut live = apply::active_plans(&host, &bench.store()).unwrap();
     let outcomes = apply::outcomes(&host, &bench.store()).unwrap();
     for plan in &live {
         tunables::complete_survey(&mut machine, plan, &outcomes);
     }
+    if let Some(old) = live.iter().find(|plan| plan.shield.name == name) {
+        remove_shield(&mut machine, &host, &bench.store(), old).unwrap();
+    }
+    live.retain(|plan| plan.shield.name != name);
     // Recordings with isolcpus= cannot have partitions on every kernel.
     machine.isolation.isolcpus_domain = CpuSet::new();
     let request = ShieldRequest {
@@ -69,7 +74,7 @@ fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan>
 }
 
 /// The recorded machines that can have at least this many shields, without `isolcpus=`.
-fn machines(least: usize) -> Vec<Recorded> {
+pub(crate) fn machines(least: usize) -> Vec<Recorded> {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
     let mut found = Vec::new();
     for entry in fs::read_dir(machines).unwrap() {
@@ -104,7 +109,7 @@ fn undo(bench: &Bench, host: &Host, n: usize) -> Result<apply::UndoneShield, Und
 /// Compares two machines without the threads of interrupts: the kernel moves each with its
 /// interrupt, which a recording does not.
 #[track_caller]
-fn same_apart_from_irq_threads(mut before: Tree, mut after: Tree, when: &str) {
+pub(crate) fn same_apart_from_irq_threads(mut before: Tree, mut after: Tree, when: &str) {
     for tree in [&mut before, &mut after] {
         tree.retain(|_, text| !text.as_ref().is_some_and(|text| text.starts_with(b"Name:\tirq/")));
     }

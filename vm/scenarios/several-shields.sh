@@ -32,7 +32,8 @@ for first in a b; do
     status "shield a" 0 cpushield apply --shield a --cpus 3
     status "shield b joins it" 0 cpushield apply --shield b --cpus 2
     status "a third one on the same CPU is refused" 2 cpushield apply --shield c --cpus 2
-    status "and one without a name of its own" 3 cpushield apply --shield b --cpus 1
+    status "b as it is: nothing changes" 0 cpushield apply --shield b --cpus 2
+    status "b on the CPU of a is refused" 2 cpushield apply --shield b --cpus 2-3
     status "both are in force" 0 cpushield status
     status "each can be asked for" 0 cpushield status --shield b
     status "an unknown one cannot" 3 cpushield status --shield mill

@@ -5,7 +5,7 @@ use super::{ApplyJournal, JournalHeader, StepOriginal, TaskMasks};
 use super::{applied_line, join_line, opening_lines, outcome_line};
 use crate::apply::original::OriginalState;
 use crate::apply::step_result::StepDone;
-use crate::change::Change;
+use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Shield, Step};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -20,10 +20,36 @@ pub struct JournaledShield {
     pub steps: BTreeSet<usize>,
 }
 
+/// The end of the name of a shield that its successor replaces. No shield can have such a name.
+const REPLACED: &str = ".replaced";
+
+/// The name of a shield while its successor replaces it.
+#[must_use]
+pub fn replaced_name(name: &str) -> String {
+    format!("{name}{REPLACED}")
+}
+
+/// The name that users know.
+fn common_name(name: &str) -> &str {
+    name.strip_suffix(REPLACED).unwrap_or(name)
+}
+
+/// Whether a shield that joins is another one, or the successor of one with the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JoinKind {
+    /// No active shield has its name.
+    Additional,
+    /// The active shield of its name leaves as soon as this one is in force.
+    Successor,
+}
+
 /// A shield that joins others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShieldJoin {
+    /// Whether it replaces one.
+    pub kind: JoinKind,
     /// Its plan.
     pub plan: Plan,
     /// The original of each runtime step: before the first step of any shield about the same thing.
@@ -58,6 +84,18 @@ impl JournaledShield {
         let steps = (0..header.plan.steps.len()).collect();
         JournaledShield { plan: without_steps(&header.plan), steps }
     }
+
+    /// This shield after another one has left and freed these CPUs. If its successor has left, it
+    /// has its name again.
+    fn without(&self, leaving: &str, freed: &CpuSet) -> JournaledShield {
+        let mut live = self.clone();
+        let shield = &mut live.plan.shield;
+        shield.housekeeping = shield.housekeeping.union(freed);
+        if shield.name == replaced_name(leaving) {
+            leaving.clone_into(&mut shield.name);
+        }
+        live
+    }
 }
 
 fn without_steps(plan: &Plan) -> Plan {
@@ -71,10 +109,39 @@ impl ApplyJournal {
         self.shields.iter().find(|live| live.plan.shield.name == name)
     }
 
-    /// The names of the active shields, in the order in which they were applied.
+    /// The names of the active shields, in the order in which they were applied. A shield that is
+    /// being replaced is left out: its successor has its name.
     #[must_use]
     pub fn shield_names(&self) -> Vec<String> {
-        self.shields.iter().map(|live| live.plan.shield.name.clone()).collect()
+        let names = self.shields.iter().map(|live| live.plan.shield.name.clone());
+        names.filter(|name| common_name(name) == name).collect()
+    }
+
+    /// The name of the shield whose apply, change or undo has not ended, while others stay.
+    #[must_use]
+    pub fn unfinished_name(&self) -> Option<String> {
+        let leaving = self.leaving.as_ref().map(|leave| common_name(&leave.shield).to_owned());
+        leaving.or_else(|| self.joining.clone()).or_else(|| {
+            let mut names = self.shields.iter().map(|live| &live.plan.shield.name);
+            names.find_map(|name| name.strip_suffix(REPLACED)).map(str::to_owned)
+        })
+    }
+
+    /// Whether a shield is being replaced.
+    #[must_use]
+    pub fn is_replacing(&self) -> bool {
+        self.shields.iter().any(|live| live.plan.shield.name.ends_with(REPLACED))
+    }
+
+    /// The version of this shield that must leave before anything else can happen to the shield:
+    /// the replaced one if its undo has begun, otherwise the successor that is not yet complete.
+    #[must_use]
+    pub fn superfluous_version(&self, name: &str) -> Option<String> {
+        let replaced = replaced_name(name);
+        self.find_shield(&replaced)?;
+        let is_complete = self.joining.is_none()
+            && self.leaving.as_ref().is_none_or(|leave| leave.shield == replaced);
+        Some(if is_complete { replaced } else { name.to_owned() })
     }
 
     /// The shielded CPUs of all active shields except one.
@@ -125,13 +192,25 @@ impl ApplyJournal {
         self.shield_names().iter().filter_map(|name| self.plan_of(name)).collect()
     }
 
-    /// The last step about the same thing as a change, of a shield other than this one.
+    /// The last step about the same thing as a change, of a shield other than this one. A step that
+    /// was refused does not count: it needs nothing to stay as it is.
     #[must_use]
     pub fn last_of_others(&self, name: &str, change: &Change) -> Option<&StepOriginal> {
         let own = &self.find_shield(name)?.steps;
-        let mut latest = self.intents.iter().rev().filter(|intent| !own.contains(&intent.step));
+        let mut latest = self
+            .intents
+            .iter()
+            .rev()
+            .filter(|intent| !own.contains(&intent.step) && self.may_be_made(intent.step));
         latest
             .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
+    }
+
+    /// Whether a step was made, or may have been.
+    #[must_use]
+    pub fn may_be_made(&self, step: usize) -> bool {
+        let outcome = self.outcomes.get(&step).map(|done| &done.outcome);
+        !matches!(outcome, Some(Outcome::Refused { .. } | Outcome::Absent))
     }
 
     /// The shields that have a step about the same thing as a change.
@@ -144,9 +223,24 @@ impl ApplyJournal {
         shields.map(|live| &live.plan.shield)
     }
 
+    /// Whether a shield has a control group.
+    #[must_use]
+    pub fn has_group(&self, name: &str) -> bool {
+        let Some(live) = self.find_shield(name) else { return false };
+        let group = live.plan.shield.group();
+        let steps = live.steps.iter().filter_map(|step| self.header.plan.steps.get(*step));
+        steps.into_iter().any(|step| step.change.is_about_group(&group))
+    }
+
     /// Adds a shield that joins others.
     pub fn join(&mut self, join: ShieldJoin) {
         let plan = without_steps(&join.plan);
+        if join.kind == JoinKind::Successor
+            && let Some(old) =
+                self.shields.iter_mut().find(|live| live.plan.shield.name == plan.shield.name)
+        {
+            old.plan.shield.name = replaced_name(&plan.shield.name);
+        }
         let mut originals = join.originals.into_iter();
         let mut steps = BTreeSet::new();
         for step in join.plan.steps {
@@ -171,7 +265,12 @@ impl ApplyJournal {
     /// applied. `masks` are the current affinities.
     #[must_use]
     pub fn without_shield(&self, name: &str, masks: &TaskMasks) -> Vec<u8> {
-        let mut others = self.shields.iter().filter(|live| live.plan.shield.name != name);
+        let leaving = self.shields.iter().find(|live| live.plan.shield.name == name);
+        let leaving = leaving.map(|live| live.plan.shield.cpus.clone()).unwrap_or_default();
+        let freed = leaving.difference(&self.cpus_of_others(name));
+        let others = self.shields.iter().filter(|live| live.plan.shield.name != name);
+        let others: Vec<JournaledShield> = others.map(|live| live.without(name, &freed)).collect();
+        let mut others = others.iter();
         let Some(first) = others.next() else { return Vec::new() };
         let mut count = 0;
         let (plan, intents) = self.section(first, &mut count);
@@ -183,7 +282,7 @@ impl ApplyJournal {
             let start = count;
             let (plan, intents) = self.section(live, &mut count);
             let originals = intents.into_iter().map(|intent| intent.original).collect();
-            bytes.extend(join_line(&ShieldJoin { plan, originals }));
+            bytes.extend(join_line(&ShieldJoin { kind: JoinKind::Additional, plan, originals }));
             bytes.extend(self.results(live, start));
             bytes.extend(applied_line(masks));
         }

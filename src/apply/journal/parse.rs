@@ -1,7 +1,9 @@
 //! Parses an [`ApplyJournal`]: checks what a file must contain before anything may be written
 //! because of it, and tolerates what a crash may have torn.
 
-use super::{ApplyJournal, JournalHeader, JournalLine, SCHEMA, ShieldJoin};
+use super::{
+    ApplyJournal, JoinKind, JournalHeader, JournalLine, SCHEMA, ShieldJoin, replaced_name,
+};
 use crate::documents::plan::Plan;
 use std::fmt;
 
@@ -122,10 +124,15 @@ impl ApplyJournal {
         self.applied.is_some() && self.undoing.is_none() && self.leaving.is_none()
     }
 
-    /// Whether a shield has one original for each runtime step, and a name of its own.
+    /// Whether a shield has one original for each runtime step, and a name of its own or that of
+    /// the shield that it replaces.
     fn can_join(&self, join: &ShieldJoin) -> bool {
+        let name = &join.plan.shield.name;
         let runtime = join.plan.steps.iter().filter(|step| step.is_runtime()).count();
-        runtime == join.originals.len() && self.find_shield(&join.plan.shield.name).is_none()
+        let known = self.find_shield(name).is_some();
+        runtime == join.originals.len()
+            && self.find_shield(&replaced_name(name)).is_none()
+            && known == (join.kind == JoinKind::Successor)
     }
 
     fn is_known(&self, step: usize) -> bool {

@@ -61,6 +61,8 @@ impl ChangeKind for ShieldSlice<'_> {
         }
         let (cpus_set, mems_set) =
             (format!("AllowedCPUs={cpus}"), format!("AllowedMemoryNodes={mems}"));
+        // An active shield has the slice. Stopping it would kill its programs.
+        let is_in_use = host.exists(&dir(unit));
         host.systemctl(&["set-property", "--runtime", unit, &cpus_set, &mems_set])?;
         let started = host.systemctl(&["start", unit]).and_then(|()| {
             let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
@@ -72,7 +74,9 @@ impl ChangeKind for ShieldSlice<'_> {
             Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
             Err(error) => error.reason(),
         };
-        stop_and_forget(host, unit)?;
+        if !is_in_use {
+            stop_and_forget(host, unit)?;
+        }
         Ok(PerformedChange::refused(reason))
     }
 

@@ -1,0 +1,154 @@
+//! An active shield is replaced with another version of it. The new version joins the journal of
+//! the old one, then the old one leaves. Until both have ended, the CPUs of both are kept free, so
+//! the CPUs that stay are protected all the time. If the new version cannot be applied, the new one
+//! leaves instead.
+
+use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError, UndoneShield};
+use super::executor::{PlanExecution, check, find_hogs, run_plan};
+use super::journal::{ApplyJournal, JoinKind, replaced_name};
+use super::load::{FoundJournal, JournalLoadError, load};
+use super::{join, undo};
+use crate::change::{Change, ValueComparison};
+use crate::documents::plan::{Plan, Shield, Step};
+use cpushield_linux::store::StoreLock;
+use cpushield_linux::{AffinityGuard, CpuSet, Host, Store};
+
+/// Replaces the active shield of the plan's name. The plan was made as if that shield did not
+/// exist.
+///
+/// # Errors
+/// Nothing was written, the shield is as before, or the old version could not be undone completely.
+pub fn replace(
+    host: &Host,
+    store: &Store,
+    plan: &Plan,
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<AppliedPlan, ApplyError> {
+    check(host, plan)?;
+    let lock = store.lock()?;
+    let journal = match load(host, store) {
+        Ok(FoundJournal::Here(journal)) => *journal,
+        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => {
+            return Err(gone_since(&plan.shield.name));
+        }
+        Err(JournalLoadError::Access(error)) => return Err(error.into()),
+        Err(JournalLoadError::Journal { path, error }) => {
+            return Err(ApplyError::Journal { path, error });
+        }
+    };
+    join::check_others(&journal, &plan.shield)?;
+    let name = plan.shield.name.clone();
+    let Some(old) = journal.shield(&name) else { return Err(gone_since(&name)) };
+    let joining = keep_off_old(plan, &old, &journal);
+    // The cpuset of this process may contain none of them; then it stays.
+    let _ = host.step_aside(&free_cpus(plan, &old)).map(AffinityGuard::stay);
+    let tasks = host.tasks()?;
+    let hogs = find_hogs(host, &joining, &tasks)?;
+    let (journal, log) = join::join(host, store, journal, &joining, JoinKind::Successor)?;
+    let run = PlanExecution::new(host, &journal, log, hogs);
+    let applied = run_plan(run, store, (&journal, &joining), &lock, progress)?;
+    match undo::undo_locked(host, store, Some(&replaced_name(&name)), &lock) {
+        Ok(undone) if undone.is_complete() => Ok(applied),
+        Err(UndoError::Killed) => Err(ApplyError::Killed),
+        undone => Err(ApplyError::OldRemains { shield: name, undone: Box::new(undone) }),
+    }
+}
+
+fn gone_since(name: &str) -> ApplyError {
+    ApplyError::Stale { why: format!("shield {name} was undone since the plan was made") }
+}
+
+/// Ends a change of an active shield that was interrupted: completes it if the new version was in
+/// force, otherwise removes the new version. Returns the shield, if there was one.
+///
+/// # Errors
+/// The journal cannot be used, or not everything could be restored.
+pub fn end_change(host: &Host, store: &Store) -> Result<Option<String>, ApplyError> {
+    let unfinished = match load(host, store) {
+        Ok(FoundJournal::Here(journal)) if journal.is_replacing() => journal.unfinished_name(),
+        _ => None,
+    };
+    let Some(shield) = unfinished else { return Ok(None) };
+    let lock = store.lock()?;
+    match end_replacement(host, store, Some(&shield), &lock) {
+        Ok(None) => Ok(None),
+        Ok(Some(undone)) if undone.is_complete() => Ok(Some(shield)),
+        Err(UndoError::Killed) => Err(ApplyError::Killed),
+        undone => {
+            let undone = undone.map(|undone| undone.unwrap_or_else(UndoneShield::nothing));
+            Err(ApplyError::OldRemains { shield, undone: Box::new(undone) })
+        }
+    }
+}
+
+/// The same with a lock that is held already; `None` if no shield of this name is being replaced.
+pub(super) fn end_replacement(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+    lock: &StoreLock,
+) -> Result<Option<UndoneShield>, UndoError> {
+    let Ok(FoundJournal::Here(journal)) = load(host, store) else { return Ok(None) };
+    let Some(unfinished) = journal.unfinished_name() else { return Ok(None) };
+    if name.is_some_and(|name| name != unfinished) {
+        return Ok(None);
+    }
+    let Some(version) = journal.superfluous_version(&unfinished) else { return Ok(None) };
+    undo::undo_locked(host, store, Some(&version), lock).map(Some)
+}
+
+/// The CPUs that neither version has.
+fn free_cpus(plan: &Plan, old: &Shield) -> CpuSet {
+    plan.shield.housekeeping.difference(&old.cpus)
+}
+
+/// The plan as it joins: its sets of other CPUs leave out those of the old version too, until that
+/// one leaves. A CPU that is shielded already is not taken offline.
+fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
+    let group = plan.shield.group();
+    let free = free_cpus(plan, old);
+    let is_repeated = |change: &Change| {
+        matches!(change, Change::CycleCpu { .. }) && journal.last_about(change).is_some()
+    };
+    let steps = plan.steps.iter().filter(|step| !is_repeated(&step.change)).map(|step| {
+        let change = match step.change.is_about_group(&group) {
+            true => step.change.clone(),
+            false => change_without(&step.change, &old.cpus, &free),
+        };
+        Step { change, ..step.clone() }
+    });
+    Plan { steps: steps.collect(), ..plan.clone() }
+}
+
+/// A change whose set of CPUs leaves out those of the old version. Where no CPU would remain, the
+/// set has the free CPUs.
+fn change_without(change: &Change, leaving: &CpuSet, free: &CpuSet) -> Change {
+    let without = |cpus: &CpuSet| {
+        let rest = cpus.difference(leaving);
+        if rest.is_empty() && !cpus.is_empty() { free.clone() } else { rest }
+    };
+    match change {
+        Change::Write { path, value, compare } if !path.ends_with("mems") => {
+            let value = match compare {
+                ValueComparison::Mask => {
+                    CpuSet::parse_mask(value).ok().map(|set| without(&set).to_mask())
+                }
+                ValueComparison::List => {
+                    value.parse::<CpuSet>().ok().map(|set| without(&set).to_string())
+                }
+                _ => None,
+            };
+            match value {
+                Some(value) => Change::Write { path: path.clone(), value, compare: *compare },
+                None => change.clone(),
+            }
+        }
+        Change::Affinity { task, comm, cpus } => {
+            Change::Affinity { task: *task, comm: comm.clone(), cpus: without(cpus) }
+        }
+        Change::BanFromIrqbalance { cpus } => {
+            Change::BanFromIrqbalance { cpus: cpus.union(leaving) }
+        }
+        other => other.clone(),
+    }
+}

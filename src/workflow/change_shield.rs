@@ -1,0 +1,124 @@
+//! Changes an active shield: `apply` is declarative, so the request is the whole wish. What the
+//! shield has already stays, what is new is added, and what is not requested any more is removed.
+
+use super::WorkContext;
+use super::apply_with_fallback::{ApplyFunction, PlanOrigin, apply_or_fall_back};
+use super::machine_survey::survey_shielded;
+use crate::apply::{self, AppliedPlan, ApplyProgress};
+use crate::failure::Failure;
+use crate::plan::{Plan, SkipKind, missing};
+use crate::run::{self, RunError, VersionChange};
+use std::collections::BTreeSet;
+
+/// What happens to programs that the new version of their shield has no place for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ProgramsInTheWay {
+    /// The change is refused.
+    #[default]
+    Refuse,
+    /// They get the CPUs of the new version, or ordinary ones.
+    Move,
+}
+
+/// Ends a change that was interrupted, of any shield.
+///
+/// # Errors
+/// The journal cannot be used, or not everything could be restored.
+pub(super) fn end_interrupted_change(work: &WorkContext<'_>) -> Result<(), Failure> {
+    if let Some(shield) = apply::end_change(&work.host, &work.store)? {
+        work.ui.status(&format!("an interrupted change of shield {shield} was ended first"));
+    }
+    Ok(())
+}
+
+/// Replaces an active shield with the version of a plan. Returns the plan that is now in force.
+///
+/// # Errors
+/// Programs are in the way, or the new version could not be applied.
+pub(super) fn change_shield(
+    work: &WorkContext<'_>,
+    (old, new): (&Plan, Plan),
+    origin: Option<&PlanOrigin<'_>>,
+    programs: ProgramsInTheWay,
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<(AppliedPlan, Plan), Failure> {
+    let WorkContext { host, store, .. } = work;
+    if is_same_version(old, &new) {
+        return repair(work, old).map(|applied| (applied, old.clone()));
+    }
+    let change = VersionChange::new(host, old, &new)?;
+    if programs == ProgramsInTheWay::Refuse && !change.in_the_way.is_empty() {
+        let (shield, threads) = (new.shield.name.clone(), change.in_the_way);
+        return Err(RunError::InTheWay { shield, threads }.into());
+    }
+    let replace: ApplyFunction = apply::replace;
+    let (mut applied, plan) = apply_or_fall_back((host, store), replace, new, origin, progress)?;
+    applied.notes.insert(0, describe_change(old, &plan));
+    applied.notes.extend(change.place_threads(host));
+    Ok((applied, plan))
+}
+
+/// Makes what an unchanged shield lacks, because another process changed it or something new
+/// appeared.
+fn repair(work: &WorkContext<'_>, plan: &Plan) -> Result<AppliedPlan, Failure> {
+    let WorkContext { host, store, .. } = work;
+    let name = &plan.shield.name;
+    let machine = survey_shielded(host, store, plan);
+    let outcomes = apply::outcomes(host, store)?;
+    let lacking = missing(&machine, plan, &outcomes, &BTreeSet::new());
+    let mut applied = AppliedPlan {
+        shield: plan.shield.clone(),
+        steps: Vec::new(),
+        journal: store.path(apply::JOURNAL),
+        notes: Vec::new(),
+    };
+    if lacking.is_empty() {
+        applied.notes.push(format!("shield {name} is in force already; nothing was changed"));
+        return Ok(applied);
+    }
+    let amended = apply::amend(host, store, name, &lacking)?;
+    applied.notes.push(format!("shield {name} was in force, but lacked some of its settings"));
+    applied.notes.extend(amended.halted);
+    applied.steps = amended.steps;
+    Ok(applied)
+}
+
+/// What the new version has that the old one has not, and the reverse.
+fn describe_change(old: &Plan, new: &Plan) -> String {
+    let (old, new) = (&old.shield, &new.shield);
+    let (added, removed) = (new.cpus.difference(&old.cpus), old.cpus.difference(&new.cpus));
+    let what = match (added.is_empty(), removed.is_empty()) {
+        (false, false) => format!("CPU {added} was added, CPU {removed} was released"),
+        (false, true) => format!("CPU {added} was added"),
+        (true, false) => format!("CPU {removed} was released"),
+        (true, true) => "its CPUs are the same".to_owned(),
+    };
+    format!("shield {} was changed: {what}", new.name)
+}
+
+/// Whether two plans are for the same CPUs and the same tunables.
+pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
+    let (a, b) = (&old.shield, &new.shield);
+    a.cpus == b.cpus
+        && a.idle_siblings == b.idle_siblings
+        && a.mems == b.mems
+        && a.workload == b.workload
+        && unused_tunables(old) == unused_tunables(new)
+}
+
+/// The tunables that a plan does not use, because the user switched them off or did not ask for
+/// them.
+fn unused_tunables(plan: &Plan) -> BTreeSet<&str> {
+    let skipped = plan.skipped.iter().filter(|it| it.kind != SkipKind::NotApplicable);
+    let names = skipped.map(|it| it.tunable.as_str());
+    names.filter(|name| !plan.steps.iter().any(|step| step.tunable == *name)).collect()
+}
+
+/// The active shield of this name.
+///
+/// # Errors
+/// The journal cannot be read, or a shield is incomplete.
+pub(super) fn find_version(work: &WorkContext<'_>, name: &str) -> Result<Option<Plan>, Failure> {
+    let mut plans = run::all_active(&work.host, &work.store)?.into_iter();
+    Ok(plans.find(|plan| plan.shield.name == name))
+}

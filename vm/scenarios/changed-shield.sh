@@ -1,0 +1,107 @@
+# An active shield changes: it grows, shrinks and moves, and switches protections off and on. After each change, and after
+# a kill at any moment, the machine is as if only that version had ever been applied. No program enters a CPU that stays.
+# guest: 6.12-rt --timeout 500
+# guest: 6.1-rt --cgroup v1 --timeout 500
+# guest, slow: 6.1-rt --timeout 500
+# guest, slow: 6.12-rt --systemd --timeout 500
+# guest, slow: sid-rt --timeout 500
+. /host/lib.sh
+needs apply undo run status
+list() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
+mask() { printf '%x\n' "$((0x$(cat /proc/irq/default_smp_affinity)))"; }
+waits_for() { # LIST PID: whether the process gets these CPUs
+    for _ in $(seq 100); do
+        [ "$(list "$2")" = "$1" ] && return 0
+        sleep 0.2
+    done
+    return 1
+}
+# The groups and the lists of the kernel appear with the first shield, so each version has been made once before.
+for cpus in 3 2-3 2; do
+    status "the version with CPU $cpus" 0 cpushield apply --cpus $cpus
+    snapshot /tmp/only-$cpus
+    status "undo of it" 0 cpushield undo
+done
+snapshot /tmp/before
+
+# Tries to enter CPU 3 all the time, from its own place and as new processes.
+cat >/tmp/intruder.py <<'END_OF_PYTHON'
+import os, time
+tries = entries = 0
+while not os.path.exists("/tmp/stop-intruder"):
+    tries += 1
+    try:
+        os.sched_setaffinity(0, {3})
+        entries += 1
+        os.sched_setaffinity(0, {0, 1})
+    except OSError:
+        pass
+    if tries % 200 == 0:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.sched_setaffinity(0, {3})
+                os._exit(1)
+            except OSError:
+                os._exit(0)
+        entries += os.waitpid(child, 0)[1] != 0
+    time.sleep(0.0005)
+open("/tmp/intruder-result", "w").write(f"{tries} {entries}\n")
+END_OF_PYTHON
+status "the shield" 0 cpushield apply --cpus 3
+python3 /tmp/intruder.py &
+intruder=$!
+status "the same again" 0 cpushield apply --cpus 3
+claim "changes nothing" sh -c 'cpushield apply --cpus 3 | grep -q "nothing was changed"'
+for cpus in 2-3 3 2-3 3; do
+    status "changed to CPU $cpus" 0 cpushield apply --cpus $cpus
+    as_before "only CPU $cpus was ever shielded" /tmp/only-$cpus
+    status "it is in force" 0 cpushield status
+done
+touch /tmp/stop-intruder
+wait $intruder
+read -r tries entries </tmp/intruder-result
+claim "the intruder tried often ($tries times)" [ "$tries" -gt 500 ]
+is "and never entered CPU 3" 0 echo "$entries"
+
+status "without the protection from interrupts" 0 cpushield apply --cpus 3 --off irq-affinity
+is "interrupts that are requested later go anywhere" f mask
+status "with it again" 0 cpushield apply --cpus 3
+is "they avoid the shield" 7 mask
+as_before "only CPU 3 was ever shielded" /tmp/only-3
+
+status "moved to CPU 2" 0 cpushield apply --cpus 2
+as_before "only CPU 2 was ever shielded" /tmp/only-2
+status "grown" 0 cpushield apply --cpus 2-3
+cpushield run --cpu 2 -- sleep 1000 &
+pinned=$!
+claim "a program is confined to CPU 2" waits_for 2 $pinned
+status "a change that takes CPU 2 away is refused" 3 cpushield apply --cpus 3
+claim "the refusal names the program" sh -c 'cpushield apply --cpus 3 2>&1 | grep -q "sleep ('$pinned') may only run on CPU 2"'
+as_before "nothing was changed" /tmp/only-2-3
+status "unless programs may be moved" 0 cpushield apply --cpus 3 --move-programs
+is "it is on the CPU that stays" 3 list $pinned
+as_before "only CPU 3 was ever shielded" /tmp/only-3
+kill $pinned
+wait $pinned 2>/dev/null
+status "undo" 0 cpushield undo
+as_before "as before" /tmp/before
+
+for hundredths in 02 05 08 12 18 26 38 55 80; do
+    status "the shield" 0 cpushield apply --cpus 3
+    cpushield apply --cpus 2 >/tmp/apply 2>&1 &
+    job=$!
+    sleep 0.$hundredths
+    kill -9 $job 2>/dev/null
+    wait $job 2>/dev/null
+    ended=$?
+    if [ $((10#$hundredths % 2)) = 0 ]; then
+        cpushield apply --cpus 2 >/tmp/apply 2>&1
+        code=$?
+        as_before "a change killed after 0.$hundredths s (ended $ended), again ($code): only CPU 2" /tmp/only-2
+    fi
+    cpushield undo >/tmp/undo 2>&1
+    code=$?
+    as_before "a change killed after 0.$hundredths s (ended $ended), undo ended $code: as before" /tmp/before
+done
+finish
