@@ -11,6 +11,7 @@ pub mod causes;
 pub mod change;
 pub mod cli;
 pub mod compare;
+pub mod cpu_selection;
 pub mod documents;
 pub mod experiment;
 pub mod export;

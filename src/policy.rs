@@ -8,8 +8,8 @@ mod latency_limits;
 pub use boot_policy::BootPolicy;
 pub use latency_limits::{LatencyLimit, LatencyLimits, LinuxCncGrade};
 
+use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use cpushield_linux::CpuSet;
-use cpushield_linux::cpuset::CPUS_MAX;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -378,13 +378,9 @@ impl ShieldPolicy {
             let why = "expected either cpus or a choice by count, share, near and node";
             return Err((None, why.to_owned()));
         }
-        match CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)) {
-            Ok(cpus) if !cpus.is_empty() => Ok(()),
-            Ok(_) => Err((Some(list.span().start), "expected at least one CPU".to_owned())),
-            Err(error) => {
-                let why = format!("{error}; a list looks like 3, 2-3 or 2-N");
-                Err((Some(list.span().start), why))
-            }
+        match CpuSelection::parse(list.get_ref()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err((Some(list.span().start), format!("{error}; {SELECTION_HINT}"))),
         }
     }
 
@@ -395,16 +391,18 @@ impl ShieldPolicy {
         Some(format!("{file}:{}", line_of(text, list.span().start)))
     }
 
-    /// The request for this shield; `last` is the last CPU of the machine, for lists with `N`.
+    /// The request for this shield. The names in its list have these meanings.
     ///
     /// # Errors
-    /// The text is not a CPU list.
-    pub fn request(&self, name: &str, last: Option<usize>) -> Result<ShieldRequest, String> {
-        let cpus = self.cpus.as_ref().map(|list| CpuSet::parse_list(list.get_ref(), last));
+    /// The list names no CPU.
+    pub fn request(&self, name: &str, names: &CpuNames) -> Result<ShieldRequest, String> {
+        let cpus = self.cpus.as_ref().map(|list| {
+            CpuSelection::parse(list.get_ref()).and_then(|selection| selection.resolve(names))
+        });
         let tunables = self.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on));
         Ok(ShieldRequest {
             name: name.to_owned(),
-            cpus: cpus.transpose().map_err(|error| error.to_string())?,
+            cpus: cpus.transpose()?,
             count: self.count,
             share: self.share,
             near: self.near.clone(),
@@ -457,6 +455,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn eight_cpus() -> CpuNames {
+        let all: CpuSet = (0..8).collect();
+        CpuNames { active: all.clone(), isolated: CpuSet::new(), all }
+    }
+
     const GOOD: &str = r#"
 # lathe
 [shield.rt]
@@ -483,7 +486,7 @@ workload = "vm"
     fn named_shields_are_parsed_completely() {
         let policy = PolicyFile::parse(GOOD, "p.toml").unwrap();
         let (name, rt) = policy.shield(Some("rt"), "p.toml").unwrap();
-        let request = rt.request(name, Some(7)).unwrap();
+        let request = rt.request(name, &eight_cpus()).unwrap();
         assert_eq!(
             request,
             ShieldRequest {
@@ -502,7 +505,7 @@ workload = "vm"
         let limits =
             LatencyLimits { max_ns: Some(20_000), linuxcnc: Some(LinuxCncGrade::VeryGood) };
         assert_eq!(rt.limits.of_latency(), limits);
-        let vm = policy.shield["vm"].request("vm", Some(7)).unwrap();
+        let vm = policy.shield["vm"].request("vm", &eight_cpus()).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
         let error = policy.shield(None, "p.toml").unwrap_err().to_string();
         assert_eq!(error, "p.toml: name one of its shields with --shield: rt, vm");
@@ -567,7 +570,7 @@ workload = "vm"
             ("[shield.a]\nhalf_core = 3\n", "p.toml:2: invalid type: integer `3`, expected true"),
             ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),
-            ("[shield.a]\ncpus = \"\"\n", "p.toml:2: shield \"a\": expected at least one CPU"),
+            ("[shield.a]\ncpus = \"\"\n", "p.toml:2: shield \"a\": \"\" names no CPU"),
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
             ("[shield.a.limits]\nmax_latency = \"x\"\n", "p.toml:2: \"x\" is not a time"),
             (

@@ -20,8 +20,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("causes", &["glob", "registry", "with_text"]),
     // Of a stage, only its documents and the values of its requests.
     ("cli", &[
-        "apply", "documents", "experiment", "failure", "latency", "plan", "policy", "report", "run",
-        "survey", "ui", "workflow",
+        "apply", "cpu_selection", "documents", "experiment", "failure", "latency", "plan",
+        "policy", "report", "run", "survey", "ui", "workflow",
     ]),
     ("autosave", &[]),
     ("change", &["quote"]),
@@ -39,7 +39,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ]),
     ("ui", &["failure"]),
     ("survey", &["glob"]),
-    ("policy", &[]),
+    ("cpu_selection", &[]),
+    ("policy", &["cpu_selection"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
     ("plan", &["causes", "change", "documents", "policy", "registry", "survey", "tunables"]),
     ("apply", &["change", "documents"]),
@@ -56,15 +57,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "load", "plan", "policy", "quote", "run", "survey", "verify", "with_text",
     ]),
     ("experiment", &[
-        "boot", "compare", "documents", "latency", "load", "plan", "policy", "quote", "registry",
+        "boot", "compare", "cpu_selection", "documents", "latency", "load", "plan", "policy", "quote", "registry",
         "tunables", "with_text",
     ]),
     ("trace", &["causes", "documents", "policy"]),
     ("observe", &["causes", "documents", "trace", "worker"]),
     ("verify", &["causes", "documents", "observe", "policy", "trace", "tunables"]),
     ("workflow", &[
-        "apply", "autosave", "boot", "causes", "change", "compare", "documents", "experiment",
-        "export", "failure", "latency", "live", "load", "observe", "plan", "policy", "registry",
+        "apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents",
+        "experiment", "export", "failure", "latency", "live", "load", "observe", "plan", "policy", "registry",
         "report", "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker",
     ]),
 ];
@@ -73,6 +74,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 const PURE: &[&str] = &[
     "causes",
     "change",
+    "cpu_selection",
     "compare",
     "documents",
     "export",

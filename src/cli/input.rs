@@ -1,6 +1,7 @@
 //! Parses values of the command line: numbers, times and CPU lists. An error here is wrong input
 //! (exit code 2) in every subcommand.
 
+use crate::cpu_selection::{CpuSelection, SELECTION_HINT};
 use crate::policy::parse_span;
 use crate::workflow::shield_options::mask_hint;
 use cpushield_linux::CpuSet;
@@ -23,6 +24,17 @@ pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
             None => Err(format!("{error}; a list looks like 3 or 2-3")),
         },
     }
+}
+
+/// Parses a selection of CPUs, which the machine resolves.
+///
+/// # Errors
+/// It is not a selection, or names no CPU.
+pub(super) fn cpu_selection(text: &str) -> Result<CpuSelection, String> {
+    CpuSelection::parse(text).map_err(|error| {
+        let hint = mask_hint(text).unwrap_or_else(|| SELECTION_HINT.to_owned());
+        format!("{error}; {hint}")
+    })
 }
 
 /// Parses the number of a process or a thread.

@@ -4,12 +4,14 @@ use super::active::ActiveArgs;
 use super::loads::LoadArgs;
 use super::paint::on_terminal;
 use super::{GlobalArgs, input};
+use crate::cpu_selection::CpuSelection;
 use crate::documents::evidence::Gate;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
 use crate::policy::{LatencyLimits, LinuxCncGrade};
 use crate::report::latency as report;
 use crate::ui::{OutputFormat, Ui};
+use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::measure_latency::{
     LatencyFiles, LatencyRequest, measure_latency, read_limits, write_files,
 };
@@ -34,8 +36,8 @@ pub struct LatencyArgs {
     #[arg(value_name = "INSTRUMENT", value_parser = instrument_parser())]
     instrument: Option<String>,
     /// CPUs to measure [default: the CPUs of the active shield]
-    #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
-    cpus: Option<CpuSet>,
+    #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
+    cpus: Option<CpuSelection>,
     /// How long to measure; with --resume, the total of all parts [default: 10s]
     #[arg(long = "for", value_name = "TIME", value_parser = input::span)]
     time: Option<Duration>,
@@ -99,10 +101,10 @@ impl LatencyArgs {
         LatencyLimits { max_ns: self.max, linuxcnc: self.linuxcnc }
     }
 
-    fn request(&self, limits: LatencyLimits) -> LatencyRequest {
+    fn request(&self, limits: LatencyLimits, cpus: Option<CpuSet>) -> LatencyRequest {
         LatencyRequest {
             instrument: self.instrument.clone(),
-            cpus: self.cpus.clone(),
+            cpus,
             span: self.time,
             output: self.output.clone(),
             resume: self.resume.clone(),
@@ -130,7 +132,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
     args.active.select(&mut work)?;
     let shield = args.active.shield.as_deref();
     let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;
-    let request = args.request(limits);
+    let cpus = select_cpus(&work.host, args.cpus.as_ref())?;
+    let request = args.request(limits, cpus);
     let (latency, save_error) = measure_latency(&work, &request)?;
     ui.show(&latency, || on_terminal(ui, &report::blocks(&latency)))?;
     write_files(ui, &request.files, &latency)?;

@@ -1,8 +1,11 @@
 //! `cpushield mask`: converts between CPU lists and hexadecimal masks.
 
+use super::GlobalArgs;
+use crate::cpu_selection::{CpuNames, CpuSelection};
 use crate::failure::Failure;
 use crate::report::table::many;
 use crate::ui::Ui;
+use crate::workflow::cpu_names::read_names;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 
@@ -11,7 +14,8 @@ use serde::Serialize;
 /// A word with `0x`, a letter or groups of eight digits is a mask; any other word is a list.
 #[derive(Debug, clap::Args)]
 pub struct MaskArgs {
-    /// A list (`0-3,8`, `0-31:2/8`) or a mask (`0x80`, `8000,00000000`)
+    /// A list as for `apply --cpus` (`0-3,8`, `0-31:2/8`, `all,^0`) or a mask (`0x80`,
+    /// `8000,00000000`)
     #[arg(required = true, value_name = "LIST|MASK")]
     words: Vec<String>,
     /// Read words of digits as masks: `80` is CPU 7, not CPU 80
@@ -32,10 +36,11 @@ struct CpuSetSpellings {
 ///
 /// # Errors
 /// A word is neither a list nor a mask.
-pub fn run(ui: &Ui, args: &MaskArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &MaskArgs) -> Result<(), Failure> {
     let notation = if args.mask { WordNotation::Mask } else { WordNotation::Detected };
-    let sets =
-        args.words.iter().map(|word| parse(word, notation)).collect::<Result<Vec<_>, _>>()?;
+    let names = read_names(&global.open(ui)?.host);
+    let sets = args.words.iter().map(|word| parse(word, notation, &names));
+    let sets = sets.collect::<Result<Vec<_>, _>>()?;
     let sets: Vec<CpuSetSpellings> = sets.into_iter().map(spell).collect();
     ui.show(&sets, || sets.iter().map(format_line).collect())
 }
@@ -60,7 +65,7 @@ enum WordNotation {
 
 /// Parses a list or a mask. A word is a mask if it has `0x`, a hexadecimal letter, or an
 /// eight-digit group after a comma, which no list has.
-fn parse(word: &str, notation: WordNotation) -> Result<CpuSet, Failure> {
+fn parse(word: &str, notation: WordNotation, names: &CpuNames) -> Result<CpuSet, Failure> {
     let groups = word.contains(',')
         && word
             .split(',')
@@ -69,18 +74,18 @@ fn parse(word: &str, notation: WordNotation) -> Result<CpuSet, Failure> {
     let letters = word.bytes().all(|b| b.is_ascii_hexdigit() || b == b',')
         && word.bytes().any(|b| b.is_ascii_alphabetic());
     let parsed = if notation == WordNotation::Mask || word.starts_with("0x") || groups || letters {
-        CpuSet::parse_mask(word)
+        CpuSet::parse_mask(word).map_err(|error| error.to_string())
     } else {
-        CpuSet::parse_list(word, None)
+        CpuSelection::parse(word).and_then(|selection| selection.resolve(names))
     };
-    let hint = "a list looks like 0-3,8 and a mask like 0x10f or 8000,00000000";
+    let hint = "a list looks like 0-3,8 or all,^0 and a mask like 0x10f or 8000,00000000";
     // A mask of zeros is a valid empty set. An empty word is usually an unset shell variable.
     let digits = word.bytes().any(|b| b.is_ascii_hexdigit());
     match parsed {
         Ok(cpus) if cpus.is_empty() && !digits => {
             Err(Failure::usage(format!("{word:?} names no CPU")).hint(hint))
         }
-        parsed => parsed.map_err(|e| Failure::usage(e.to_string()).hint(hint)),
+        parsed => parsed.map_err(|why| Failure::usage(why).hint(hint)),
     }
 }
 
@@ -90,6 +95,7 @@ mod tests {
 
     #[test]
     fn the_form_of_a_word_decides_whether_it_is_a_list_or_a_mask() {
+        let names = CpuNames::unknown();
         for (word, list) in [
             ("7", "7"),
             ("0x80", "7"),
@@ -98,14 +104,18 @@ mod tests {
             ("0-3,8", "0-3,8"),
             ("10,20", "10,20"),
         ] {
-            assert_eq!(parse(word, WordNotation::Detected).unwrap().to_string(), list, "{word}");
+            assert_eq!(
+                parse(word, WordNotation::Detected, &names).unwrap().to_string(),
+                list,
+                "{word}"
+            );
         }
-        assert_eq!(parse("80", WordNotation::Mask).unwrap().to_string(), "7");
-        assert!(parse("0x0", WordNotation::Detected).unwrap().is_empty());
+        assert_eq!(parse("80", WordNotation::Mask, &names).unwrap().to_string(), "7");
+        assert!(parse("0x0", WordNotation::Detected, &names).unwrap().is_empty());
         for wrong in ["x", "", " ", ","] {
             assert!(
-                parse(wrong, WordNotation::Detected).is_err()
-                    && parse(wrong, WordNotation::Mask).is_err(),
+                parse(wrong, WordNotation::Detected, &names).is_err()
+                    && parse(wrong, WordNotation::Mask, &names).is_err(),
                 "{wrong:?}"
             );
         }

@@ -266,7 +266,7 @@ fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Disable(args) => disable::run(ui, &cli.global, &args),
         CliCommand::Undo(args) => undo::run(ui, &cli.global, &args),
         CliCommand::Explain(args) => explain::run(ui, &args),
-        CliCommand::Mask(args) => mask::run(ui, &args),
+        CliCommand::Mask(args) => mask::run(ui, &cli.global, &args),
         CliCommand::Completions(args) => completions::run(ui, &args),
         CliCommand::Verify(args) => verify::run(ui, &cli.global, &args),
         CliCommand::Watch(args) => watch::run(ui, &cli.global, &args),

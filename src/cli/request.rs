@@ -9,7 +9,8 @@ use crate::workflow::shield_options::{ShieldOptions, switchable_names};
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
 pub struct RequestArgs {
-    /// CPUs to shield: `3`, `2-3`, `2-N` (`N` is the last CPU)
+    /// CPUs to shield: `3`, `2-3`, `2-N` (`N` is the last CPU), `isolated`, `active`, `boot`,
+    /// `all`; `^` leaves out: `all,^0-1`
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
     pub cpus: Option<String>,
     /// Number of CPUs; cpushield chooses them

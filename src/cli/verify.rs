@@ -3,11 +3,13 @@
 use super::active::ActiveArgs;
 use super::paint::on_terminal;
 use super::{GlobalArgs, input};
+use crate::cpu_selection::CpuSelection;
 use crate::documents::evidence::VerifyDocument;
 use crate::failure::Failure;
 use crate::policy::VerifyLimits;
 use crate::report::verdict as report;
 use crate::ui::Ui;
+use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::fix;
 use crate::workflow::verdict_check::{self, VerdictSubject};
 use crate::workflow::verify_shield::{
@@ -33,8 +35,8 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     /// CPUs to watch [default: the CPUs of the active shield]
-    #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
-    cpus: Option<CpuSet>,
+    #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
+    cpus: Option<CpuSelection>,
     /// How long to watch
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = input::span)]
     time: Duration,
@@ -100,9 +102,9 @@ impl VerifyArgs {
         VerifyLimits { max_entries: self.max_entries, max_gap_ns, ..VerifyLimits::default() }
     }
 
-    fn request(&self, limits: VerifyLimits) -> WatchRequest {
+    fn request(&self, limits: VerifyLimits, cpus: Option<CpuSet>) -> WatchRequest {
         WatchRequest {
-            cpus: self.cpus.clone(),
+            cpus,
             span: self.time,
             warmup: self.warmup,
             limits,
@@ -131,7 +133,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     args.active.select(&mut work)?;
     let shield = args.active.shield.as_deref();
     let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;
-    let session = VerifySession::prepare(&work, args.request(limits))?;
+    let cpus = select_cpus(&work.host, args.cpus.as_ref())?;
+    let session = VerifySession::prepare(&work, args.request(limits, cpus))?;
     if args.fix {
         return run_fix(ui, &session);
     }

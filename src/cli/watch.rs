@@ -2,10 +2,11 @@
 
 use super::active::ActiveArgs;
 use super::{GlobalArgs, input};
+use crate::cpu_selection::CpuSelection;
 use crate::failure::Failure;
 use crate::ui::Ui;
+use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::live_view::{LiveRequest, show_live_view};
-use cpushield_linux::CpuSet;
 use std::time::Duration;
 
 /// Show a live view of all CPUs
@@ -24,8 +25,8 @@ pub struct WatchArgs {
     #[arg(long)]
     once: bool,
     /// Treat these CPUs as shielded [default: the CPUs of the active shield]
-    #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
-    cpus: Option<CpuSet>,
+    #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
+    cpus: Option<CpuSelection>,
     /// Trace the shielded CPUs to name culprits; starting and stopping the trace interrupts every
     /// CPU
     #[arg(long)]
@@ -43,8 +44,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure
     let mut work = global.open_live(ui)?;
     args.active.select(&mut work)?;
     let WatchArgs { interval, once, cpus, trace, .. } = args;
-    let request =
-        LiveRequest { interval: *interval, once: *once, cpus: cpus.clone(), trace: *trace };
+    let cpus = select_cpus(&work.host, cpus.as_ref())?;
+    let request = LiveRequest { interval: *interval, once: *once, cpus, trace: *trace };
     show_live_view(&work, &request)
 }
 

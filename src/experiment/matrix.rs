@@ -8,13 +8,13 @@ pub use self::row_cpus::{RowCpus, RowPlace, WrittenList};
 use self::suggestions::{advise_on_list, advise_on_parameter, suggest_key};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
 use crate::boot::{WordFault, find_word_fault, names_kernel_parameter};
+use crate::cpu_selection::CpuSelection;
 use crate::latency::instruments;
 use crate::load;
 use crate::policy::{Workload, parse_span, translate_toml_message};
 use crate::registry::nearest;
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
-use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::latency_stats::LIMITS;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,8 +238,7 @@ fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, Matri
 }
 
 fn check_cpu_list(list: &Spanned<String>) -> Result<(), MatrixFault> {
-    match CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)) {
-        Ok(cpus) if cpus.is_empty() => Err(fault_at(list, "expected at least one CPU".to_owned())),
+    match CpuSelection::parse(list.get_ref()) {
         Ok(_) => Ok(()),
         Err(error) => {
             let advice = advise_on_list(list.get_ref());
@@ -631,7 +630,7 @@ instrument = "spin"
                 "m.toml:2:9: boots is 4, expected 1 to 3",
             ),
             (format!("time = \"5\"\n{row}{column}"), "m.toml:1:8: \"5\" is not a time"),
-            (format!("cpus = \"\"\n{row}{column}"), "m.toml:1:8: expected at least one CPU"),
+            (format!("cpus = \"\"\n{row}{column}"), "m.toml:1:8: \"\" names no CPU"),
             (format!("cpus = \"3-1\"\n{row}{column}"), "m.toml:1:8: \"3-1\" is not a CPU list"),
             (format!("{row}[[row]]\nname = \"a\"\n{column}"), "m.toml:4:8: \"a\" is the name of"),
             (
@@ -726,8 +725,14 @@ instrument = "spin"
                 "; if it is right: allow_unknown = true",
             ),
             (format!("{row}cpus = \"0x8\"\n{column}"), "; it is a mask, of the list \"3\""),
-            (format!("{row}cpus = \"\"\n{column}"), "m.toml:3:8: expected at least one CPU"),
-            (format!("{row}cpus = \"1..3\"\n{column}"), "; a list looks like 3, 2-3 or 2-N"),
+            (
+                format!("{row}cpus = \"\"\n{column}"),
+                "; a list looks like 3, 2-3, 2-N, isolated or all,^0",
+            ),
+            (
+                format!("{row}cpus = \"1..3\"\n{column}"),
+                "; a list looks like 3, 2-3, 2-N, isolated or all,^0",
+            ),
             (
                 format!("{row}[[column]]\nname = \"c\"\ninstrument = \"tymer\"\n"),
                 "; did you mean timer?",

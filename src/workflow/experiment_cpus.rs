@@ -1,7 +1,9 @@
 //! Chooses the CPUs of each row of an experiment, and checks that no two rows make the same plan.
 
 use super::WorkContext;
+use super::cpu_names::names_of;
 use super::experiment_machine::request_for_row;
+use crate::cpu_selection::CpuSelection;
 use crate::experiment::{ExperimentRow, Matrix, RowCpus, WrittenList};
 use crate::failure::Failure;
 use crate::plan::{CpuCandidate, Plan, Step, check_online, list_candidates, named, plan};
@@ -107,9 +109,9 @@ fn find_own_cpus(
 
 /// Parses a list and checks that its CPUs are online. An error names the line.
 fn parse_list(machine: &Machine, written: &WrittenList, file: &str) -> Result<CpuSet, Failure> {
-    let present = machine.topology.present.union(&machine.topology.online);
-    let parsed = CpuSet::parse_list(&written.list, present.last())
-        .map_err(|error| Failure::usage(error.to_string()))
+    let parsed = CpuSelection::parse(&written.list)
+        .and_then(|selection| selection.resolve(&names_of(machine)))
+        .map_err(Failure::usage)
         .and_then(|cpus| Ok(check_online(machine, &cpus).map(|()| cpus)?));
     parsed.map_err(|failure| {
         let message = format!("{file}:{}: {}", written.line, failure.message);

@@ -11,6 +11,7 @@ mod checkpoint;
 pub mod comparison;
 pub mod conclude;
 mod context;
+pub mod cpu_names;
 pub mod document_bundle;
 pub mod every_boot;
 mod experiment_cpus;

@@ -1,10 +1,12 @@
 //! Resolves the options that request a shield, and the policy file that completes them, into a
 //! [`ShieldRequest`].
 
+use super::cpu_names::names_of;
 use super::given_file::read_file;
 use crate::boot::names_kernel_parameter;
 use crate::boot::parameters::{self, PARAMETERS};
 use crate::change::EffectTime;
+use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
@@ -64,21 +66,19 @@ impl ShieldOptions {
         when: EffectTime,
     ) -> Result<RequestWithLimits, Failure> {
         self.check_switches(when)?;
-        let present = machine.topology.present.union(&machine.topology.online);
-        let mut resolved = self.resolve_policy(host, &present)?;
+        let names = names_of(machine);
+        let mut resolved = self.resolve_policy(host, &names)?;
         let request = &mut resolved.request;
         // A policy may also name boot parameters, which do not apply to the running kernel.
         request
             .tunables
             .retain(|name, _| when == EffectTime::Boot || tunables::named(name).is_some());
         if let Some(list) = &self.cpus {
-            let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
-                let hint = mask_hint(list);
-                Failure::usage(error.to_string()).hint(hint.unwrap_or_else(|| LIST_HINT.to_owned()))
+            let selected = CpuSelection::parse(list).and_then(|list| list.resolve(&names));
+            let list = selected.map_err(|why| {
+                let hint = mask_hint(list).unwrap_or_else(|| SELECTION_HINT.to_owned());
+                Failure::usage(format!("--cpus: {why}")).hint(hint)
             })?;
-            if list.is_empty() {
-                return Err(Failure::usage("--cpus names no CPU").hint(LIST_HINT));
-            }
             // The list on the command line replaces every choice of the policy.
             *request = ShieldRequest {
                 cpus: Some(list),
@@ -135,7 +135,8 @@ impl ShieldOptions {
     }
 
     /// The request of the policy file, or the default request without a policy.
-    fn resolve_policy(&self, host: &Host, present: &CpuSet) -> Result<RequestWithLimits, Failure> {
+    fn resolve_policy(&self, host: &Host, names: &CpuNames) -> Result<RequestWithLimits, Failure> {
+        let present = &names.all;
         let file = match (&self.policy, &self.shield) {
             (Some(file), _) => file.as_str(),
             (None, Some(name)) if !host.exists(DEFAULT_PATH) => return Ok(request_named(name)),
@@ -162,7 +163,7 @@ impl ShieldOptions {
             .shield(self.shield.as_deref(), file)
             .map_err(|error| Failure::usage(error.to_string()))?;
         let place = shield.list_place(&text, file).unwrap_or_else(|| file.to_owned());
-        let request = shield.request(name, present.last());
+        let request = shield.request(name, names);
         let mut request = request.map_err(|why| Failure::usage(format!("{place}: {why}")))?;
         // The command line replaces the list of the policy.
         if self.cpus.is_none() && !self.has_choice() {
@@ -170,7 +171,7 @@ impl ShieldOptions {
             let cpus = wanted.difference(present);
             if !cpus.is_empty() && !present.is_empty() {
                 let refused = PlanRefusal::NoSuchCpu { cpus, present: present.clone() };
-                return Err(Failure::usage(format!("{place}: {refused}")).hint(LIST_HINT));
+                return Err(Failure::usage(format!("{place}: {refused}")).hint(SELECTION_HINT));
             }
         }
         request.parameters = shield.boot_parameters(&text, file);
@@ -191,9 +192,6 @@ pub fn switchable_names() -> Vec<&'static str> {
     let boot = PARAMETERS.iter().map(|parameter| parameter.name);
     runtime.chain(boot.filter(|name| tunables::named(name).is_none())).collect()
 }
-
-/// The hint that shows the form of a CPU list.
-const LIST_HINT: &str = "a list looks like 3, 2-3 or 2-N";
 
 /// The hint for a hexadecimal mask where a list is expected.
 #[must_use]
@@ -357,7 +355,7 @@ mod tests {
         // A policy may name both kinds, so its names are not refused.
         let empty = ShieldOptions { cpus: text(","), ..options() };
         let error = resolve("empty", POLICY, &empty).unwrap_err();
-        assert!(error.message.contains("--cpus names no"), "{error}");
+        assert!(error.message.contains("--cpus: \",\" names no CPU"), "{error}");
     }
 
     #[test]

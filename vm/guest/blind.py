@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""blind.py CPU [all]: interferes with the instruments of `verify` while it watches a program on the shielded CPU, by
+"""blind.py CPU [all] [from NAME]: interferes with the instruments of `verify` while it watches a program on the shielded CPU, by
 every known method, and claims that the verdict is never `holds`. Without `all` each method is tried once, with
-alternating kinds of events and durations.
+alternating kinds of events and durations. With a name it begins with that method.
 
 A trial counts only if its attack was within the span that verify watched, according to the evidence."""
 
@@ -317,7 +317,10 @@ def calm():
 
 def attacks():
     turn = 0
-    for attack in ATTACKS:
+    words = sys.argv[2:]
+    names = [attack.name for attack in ATTACKS]
+    first = names.index(words[words.index("from") + 1]) if "from" in words else 0
+    for attack in ATTACKS[first:]:
         backs = [attack.back, NOTHING] if attack.back else [NOTHING]
         if attack.name in ("the CPU offline", "tracing_on without inotify"):
             backs = [attack.back]

@@ -1,5 +1,6 @@
 //! Suggestions for errors in a matrix file. Pure.
 
+use crate::cpu_selection::SELECTION_HINT;
 use crate::registry::nearest;
 use cpushield_linux::CpuSet;
 use std::ops::Range;
@@ -58,6 +59,6 @@ pub(super) fn advise_on_parameter(name: &str) -> String {
 pub(super) fn advise_on_list(text: &str) -> String {
     match CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x")) {
         Some(cpus) => format!("it is a mask, of the list \"{cpus}\""),
-        None => "a list looks like 3, 2-3 or 2-N".to_owned(),
+        None => SELECTION_HINT.to_owned(),
     }
 }
