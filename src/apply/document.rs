@@ -144,7 +144,7 @@ pub enum ApplyError {
         /// Its journal.
         path: String,
     },
-    /// An apply or an undo of a active shield did not finish.
+    /// An apply or an undo of an active shield did not finish.
     Unfinished {
         /// The shield.
         shield: String,

@@ -134,7 +134,7 @@ pub fn forget(store: &Store) -> Result<Option<String>, Error> {
     }
 }
 
-/// Returns each change of a active shield together with the state that the machine would have
+/// Returns each change of an active shield together with the state that the machine would have
 /// without the shield.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The option `--shield` of subcommands that use a active shield.
+//! The option `--shield` of subcommands that use an active shield.
 
 use crate::failure::Failure;
 use crate::workflow::{WorkContext, standing};

@@ -91,6 +91,9 @@ pub struct LatencyArgs {
     /// Cgroup directory that the threads join, if another tool made the shield
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
+    /// Trace (`--why`, kernel tracers) even if that interrupts other active shields
+    #[arg(long)]
+    disturb: bool,
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
@@ -118,6 +121,7 @@ impl LatencyArgs {
             files: LatencyFiles { histogram: self.histogram.clone(), hdr: self.hdr.clone() },
             load: self.load.options(),
             force: self.force,
+            disturbance: self.disturb.into(),
             cgroup: self.cgroup.clone(),
         }
     }

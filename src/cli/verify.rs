@@ -56,6 +56,9 @@ pub struct VerifyArgs {
     /// Watch the programs that already run on the CPUs, and start none
     #[arg(long, conflicts_with = "command")]
     busy: bool,
+    /// Watch even if the trace interrupts other active shields
+    #[arg(long)]
+    disturb: bool,
     /// Also trace system calls (slightly slows every system call on the machine)
     #[arg(long)]
     syscalls: bool,
@@ -114,6 +117,7 @@ impl VerifyArgs {
                 command => WatchedProgram::Started(command.to_vec()),
             },
             syscalls: self.syscalls,
+            disturbance: self.disturb.into(),
             stacks: self.stacks,
             before_breach: self.stop_on_breach.then_some(self.before),
             cgroup: self.cgroup.clone(),

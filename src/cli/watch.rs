@@ -31,6 +31,9 @@ pub struct WatchArgs {
     /// CPU
     #[arg(long)]
     trace: bool,
+    /// Trace even if that interrupts other active shields
+    #[arg(long)]
+    disturb: bool,
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
@@ -45,7 +48,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure
     args.active.select(&mut work)?;
     let WatchArgs { interval, once, cpus, trace, .. } = args;
     let cpus = select_cpus(&work.host, cpus.as_ref())?;
-    let request = LiveRequest { interval: *interval, once: *once, cpus, trace: *trace };
+    let disturbance = args.disturb.into();
+    let request =
+        LiveRequest { interval: *interval, once: *once, cpus, trace: *trace, disturbance };
     show_live_view(&work, &request)
 }
 

@@ -38,7 +38,7 @@ pub fn choose(machine: &Machine, request: &ShieldRequest) -> Result<CpuChoice, P
 /// Chooses the CPUs of a shield that joins active ones.
 ///
 /// # Errors
-/// The request is unsafe or impossible on this machine, or conflicts with a active shield.
+/// The request is unsafe or impossible on this machine, or conflicts with an active shield.
 pub fn choose_with_others(
     machine: &Machine,
     request: &ShieldRequest,

@@ -30,7 +30,9 @@ use crate::change::Change;
 use crate::policy::{ShieldRequest, is_shield_name};
 use crate::registry::nearest;
 use crate::survey::Machine;
-use crate::tunables::{TUNABLES, Tunable, WantedChange, WantedChanges, leftovers};
+use crate::tunables::{
+    TUNABLES, Tunable, WantedChange, WantedChanges, foreign_partition, leftovers,
+};
 use std::collections::BTreeMap;
 
 /// Plans a shield on a machine without shields.
@@ -44,7 +46,7 @@ pub fn plan(machine: &Machine, request: &ShieldRequest) -> Result<Plan, PlanRefu
 /// Plans a shield that joins active ones.
 ///
 /// # Errors
-/// The request is unsafe or impossible on this machine, or conflicts with a active shield.
+/// The request is unsafe or impossible on this machine, or conflicts with an active shield.
 pub fn plan_with_others(
     machine: &Machine,
     request: &ShieldRequest,
@@ -52,6 +54,9 @@ pub fn plan_with_others(
 ) -> Result<Plan, PlanRefusal> {
     check_names(request)?;
     let CpuChoice { shield, why, warnings } = choose_with_others(machine, request, live)?;
+    if request.tunables.get("cpuset") != Some(&false) {
+        check_partitions(machine, &shield)?;
+    }
     let mut plan = Plan {
         schema: SCHEMA,
         boot_id: machine.boot_id.clone(),
@@ -116,6 +121,17 @@ fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
         }
     }
     Ok(())
+}
+
+/// Checks that no other program has made CPUs of the shield its own.
+fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusal> {
+    match foreign_partition(machine, shield) {
+        Some(group) => Err(PlanRefusal::InPartition {
+            cpus: group.cpus.intersection(&shield.cpus),
+            group: group.path.clone(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Makes a step from a change that a tunable wants.
@@ -238,7 +254,7 @@ impl Plan {
                 }
             }
             WantedChanges::Changes(wanted) => {
-                // What a active shield has changed must stay as long as this one is active.
+                // What an active shield has changed must stay as long as this one is active.
                 let is_done =
                     |it: &WantedChange| it.already && live.find_same(&it.change).is_none();
                 let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(is_done);
@@ -264,7 +280,7 @@ impl Plan {
 mod tests {
     use super::fake::{irq, plain, thread};
     use super::*;
-    use crate::survey::{CgroupMode, IrqMovability, TunableReading};
+    use crate::survey::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
 
     fn four() -> Machine {
         let mut machine = plain(4);
@@ -279,6 +295,44 @@ mod tests {
         let mask = "/sys/devices/virtual/workqueue/cpumask".to_owned();
         machine.settings.insert(mask, TunableReading::Value("f".to_owned()));
         machine
+    }
+
+    #[test]
+    fn cpus_that_another_program_has_made_exclusive_are_refused() {
+        let refused = |mode, change: fn(&mut CpusetGroup), on: &[(&str, bool)]| {
+            let mut machine = four();
+            machine.cgroup.mode = mode;
+            let mut group = CpusetGroup {
+                path: "/sys/fs/cgroup/robot".to_owned(),
+                cpus: "2-3".parse().unwrap(),
+                effective: None,
+                partition: Some("member".to_owned()),
+                exclusive: false,
+                balanced: None,
+                tasks: None,
+            };
+            change(&mut group);
+            machine.cgroup.groups.push(group);
+            let tunables = on.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
+            let cpus = Some("3".parse().unwrap());
+            let request = ShieldRequest { cpus, tunables, ..ShieldRequest::default() };
+            plan(&machine, &request).err()
+        };
+        let expected = Some(PlanRefusal::InPartition {
+            cpus: "3".parse().unwrap(),
+            group: "/sys/fs/cgroup/robot".to_owned(),
+        });
+        let isolated: fn(&mut CpusetGroup) = |group| group.partition = Some("isolated".to_owned());
+        let exclusive: fn(&mut CpusetGroup) = |group| group.exclusive = true;
+        assert_eq!(refused(CgroupMode::V2, isolated, &[]), expected);
+        assert_eq!(refused(CgroupMode::V1, exclusive, &[]), expected);
+        assert_eq!(refused(CgroupMode::V2, |_| (), &[]), None);
+        assert_eq!(refused(CgroupMode::V2, isolated, &[("cpuset", false)]), None);
+        // The kernel has not accepted it.
+        let invalid = |group: &mut CpusetGroup| {
+            group.partition = Some("isolated invalid (Cpu list not exclusive)".to_owned());
+        };
+        assert_eq!(refused(CgroupMode::V2, invalid, &[]), None);
     }
 
     #[test]

@@ -90,19 +90,26 @@ pub enum PlanRefusal {
         /// The nearest names that exist.
         near: Vec<String>,
     },
-    /// Requested CPUs are in a active shield.
+    /// Requested CPUs are in an active shield.
     InOtherShield {
         /// The CPUs.
         cpus: CpuSet,
         /// The active shield.
         shield: String,
     },
+    /// Requested CPUs are in a partition, or an exclusive cpuset, of another program.
+    InPartition {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The control group.
+        group: String,
+    },
     /// With the active shields, no housekeeping CPU would be left.
     NoHousekeeping {
         /// The CPUs that are in no shield yet.
         free: CpuSet,
     },
-    /// A active shield needs another value of a setting.
+    /// An active shield needs another value of a setting.
     OtherValue {
         /// The file.
         path: String,
@@ -130,6 +137,11 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::InOtherShield { cpus, shield } => {
                 write!(f, "CPU {cpus} is in shield {shield} already")
             }
+            PlanRefusal::InPartition { cpus, group } => write!(
+                f,
+                "CPU {cpus} belongs to {group}, which another program has made exclusive; a \
+                 shield would break it"
+            ),
             PlanRefusal::NoHousekeeping { free } => write!(
                 f,
                 "only CPU {free} is in no shield, and interrupts and other programs need a CPU"
@@ -205,6 +217,7 @@ impl PlanRefusal {
             | PlanRefusal::NoSuchDevice { .. }
             | PlanRefusal::NoSuchTunable { .. }
             | PlanRefusal::InOtherShield { .. }
+            | PlanRefusal::InPartition { .. }
             | PlanRefusal::BadName { .. } => true,
             PlanRefusal::NoTopology
             | PlanRefusal::OneCpu
@@ -242,6 +255,10 @@ impl PlanRefusal {
             PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
                 vec![format!("take that shield down: cpushield undo --shield {shield}")]
             }
+            PlanRefusal::InPartition { .. } => vec![
+                "choose other CPUs: cpushield plan --free lists them".to_owned(),
+                "or leave programs where they are: --off cpuset".to_owned(),
+            ],
             PlanRefusal::NoHousekeeping { .. } => {
                 vec!["take a shield down: cpushield status lists them".to_owned()]
             }

@@ -21,7 +21,7 @@ pub struct Drift {
     pub tunable: String,
 }
 
-/// Finds the files, directories and tasks of a active shield that changed since apply.
+/// Finds the files, directories and tasks of an active shield that changed since apply.
 pub(super) fn find_drift(host: &Host, journal: &ApplyJournal, name: &str) -> Vec<Drift> {
     let mut drift = Vec::new();
     let Some(live) = journal.find_shield(name) else { return drift };

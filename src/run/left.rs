@@ -6,7 +6,7 @@ use super::added::find_task;
 use crate::apply::{self, LeftProgram};
 use cpushield_linux::{Host, Store, Task};
 
-/// The processes in a active shield, the named one or the only one: those with a thread in its
+/// The processes in an active shield, the named one or the only one: those with a thread in its
 /// cgroup, or without a cgroup those that may run on its CPUs only. Empty when there is no such
 /// shield, or when it cannot be read.
 #[must_use]

@@ -85,7 +85,7 @@ pub fn active(host: &Host, store: &Store, name: Option<&str>) -> Result<Option<P
     }
 }
 
-/// Returns the plan of a active shield, which must exist.
+/// Returns the plan of an active shield, which must exist.
 ///
 /// # Errors
 /// As [`active`], or no shield is active.

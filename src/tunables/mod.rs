@@ -42,7 +42,7 @@ use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
 use crate::registry;
-use crate::survey::Machine;
+use crate::survey::{CpusetGroup, Machine};
 
 /// One setting of the kernel or the machine.
 pub trait Tunable: Sync {
@@ -179,6 +179,12 @@ pub fn reads() -> Vec<&'static str> {
 #[must_use]
 pub fn named(name: &str) -> Option<&'static dyn Tunable> {
     registry::find(TUNABLES, name)
+}
+
+/// A partition, or an exclusive cpuset, of another program that has CPUs of the shield.
+#[must_use]
+pub fn foreign_partition<'a>(machine: &'a Machine, shield: &Shield) -> Option<&'a CpusetGroup> {
+    cpuset::foreign_partition(machine, shield)
 }
 
 /// The timers on the CPUs of a shield whose tick continues; `None` where the tick stops, because

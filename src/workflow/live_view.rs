@@ -1,5 +1,6 @@
 //! The live view of all CPUs: reads counters and the trace, and draws a frame per interval.
 
+use super::standing::{DisturbanceConsent, check_disturbance};
 use super::watch_target::{ActiveShield, active_shield, check_cpus};
 use super::{WorkContext, catch_stops};
 use crate::failure::Failure;
@@ -31,6 +32,8 @@ pub struct LiveRequest {
     pub cpus: Option<CpuSet>,
     /// Whether the shielded CPUs are traced.
     pub trace: bool,
+    /// Whether the trace may interrupt other shields.
+    pub disturbance: DisturbanceConsent,
 }
 
 /// Shows the view: on a terminal until the user quits, else one frame, or a line of JSON per
@@ -53,6 +56,9 @@ pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(
     let mut setup = LiveSetup { unread, ..live_setup(host, request, place.as_ref()) };
     setup.from = leave_shielded_cpus(host, &setup);
     setup.topology = survey::topology(host);
+    if request.trace {
+        check_disturbance(work, &setup.shielded, request.disturbance)?;
+    }
     catch_stops()?;
     let recorder = request.trace.then(|| start_trace(ui, host, &setup.shielded)).flatten();
     let started = Instant::now();

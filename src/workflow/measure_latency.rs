@@ -3,6 +3,7 @@
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::load_options::LoadOptions;
 use super::shield_options::read_policy_limits;
+use super::standing::{DisturbanceConsent, check_disturbance};
 use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
@@ -66,6 +67,8 @@ pub struct LatencyRequest {
     pub load: LoadOptions,
     /// Whether real-time threads may run on every CPU of the machine.
     pub force: bool,
+    /// Whether a trace may interrupt other shields.
+    pub disturbance: DisturbanceConsent,
     /// The cgroup that the threads join, if another tool made the shield.
     pub cgroup: Option<String>,
 }
@@ -116,6 +119,9 @@ pub fn measure_latency(
     let LatencyFiles { histogram, hdr } = &request.files;
     [histogram, hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
     let target = find_target(work, request, instrument)?;
+    if request.why || instrument.tracer().is_some() {
+        check_disturbance(work, &target.watch.cpus, request.disturbance)?;
+    }
     catch_stops()?;
     let mut latency = measure(work, request, instrument, threads, &target, checkpoint.as_ref())?;
     name_remedies(&mut latency, work, &target);
@@ -353,6 +359,7 @@ mod tests {
             files: LatencyFiles::default(),
             load: LoadOptions { kinds: Vec::new(), cpus: LoadCpus::Rest },
             force: false,
+            disturbance: DisturbanceConsent::NotGiven,
             cgroup: None,
         };
         change(&mut request);

@@ -24,6 +24,51 @@ pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure>
     }
 }
 
+/// Checks that a trace on these CPUs interrupts no other active shield, or that the user consents.
+/// Arming and disarming tracepoints patches the kernel's code, which interrupts every online CPU
+/// (`text_poke_sync()`, arch/x86/kernel/alternative.c, 6.12).
+///
+/// # Errors
+/// It interrupts another shield, or the journal cannot be read.
+pub fn check_disturbance(
+    work: &WorkContext<'_>,
+    watched: &CpuSet,
+    consent: DisturbanceConsent,
+) -> Result<(), Failure> {
+    if consent == DisturbanceConsent::Given {
+        return Ok(());
+    }
+    let plans = apply::active_plans(&work.host, &work.store).unwrap_or_default();
+    let mut others = plans.iter().map(|plan| &plan.shield);
+    let Some(other) = others.find(|shield| !shield.cpus.intersects(watched)) else {
+        return Ok(());
+    };
+    let message = format!(
+        "the trace would interrupt CPU {} of shield {}: arming it patches the kernel's code, which \
+         interrupts every CPU hundreds of times",
+        other.cpus, other.name
+    );
+    Err(Failure::machine(message)
+        .hint("if nothing there suffers from that: --disturb")
+        .hint("counters alone interrupt no CPU: cpushield watch"))
+}
+
+/// Whether the user consents to interruptions of other shields.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DisturbanceConsent {
+    /// No.
+    #[default]
+    NotGiven,
+    /// `--disturb` was given.
+    Given,
+}
+
+impl From<bool> for DisturbanceConsent {
+    fn from(given: bool) -> DisturbanceConsent {
+        if given { DisturbanceConsent::Given } else { DisturbanceConsent::NotGiven }
+    }
+}
+
 /// How long to wait for another process that is changing the shield.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(100);

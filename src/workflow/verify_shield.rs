@@ -2,6 +2,7 @@
 
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
+use super::standing::{DisturbanceConsent, check_disturbance};
 use super::watch_checkpoint::WatchCheckpoint;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
@@ -48,6 +49,8 @@ pub struct WatchRequest {
     pub program: WatchedProgram,
     /// Whether system calls are traced.
     pub syscalls: bool,
+    /// Whether the trace may interrupt other shields.
+    pub disturbance: DisturbanceConsent,
     /// Whether the kernel stack of each event is recorded.
     pub stacks: bool,
     /// The time before a breach that is kept of the trace; `None` if a breach does not end the
@@ -130,6 +133,7 @@ impl<'a> VerifySession<'a> {
         }
         request.export_files().try_for_each(can_write)?;
         let target = find_target(work, &request)?;
+        check_disturbance(work, &target.cpus, request.disturbance)?;
         if request.program == WatchedProgram::Sampler {
             check_sampler_cpus(work, &target)?;
         }

@@ -253,6 +253,7 @@ def watched_attack(attack, back, kind, busy, *flags):
     global delay
     program, interrupts = Program(), Interrupts()
     verify = watch(*flags)
+    early = None
     try:
         if attack.early:
             early = wait_for_instance(verify)
@@ -284,7 +285,11 @@ def watched_attack(attack, back, kind, busy, *flags):
     except (ValueError, KeyError, IndexError):
         return None, out[-300:] + err, False
     began, span = evidence["began_ns"], evidence["span_ns"]
-    within = base is not None and began <= at and done <= began + span
+    if attack.early:
+        # It lasts from before the span to its end.
+        within = early is not None
+    else:
+        within = base is not None and began <= at and done <= began + span
     if seen:
         delay = max(0.5, (began - seen) / 1e9 + 0.5)
     leaks = [leak["interruptions"]["culprit"]["text"] for leak in cpu["leaks"]]

@@ -15,6 +15,7 @@ moved_to() { # CPU: where a program of the root may run after it has requested t
     kill $pid
     wait $pid 2>/dev/null
 }
+function_calls() { awk '$1 == "CAL:" { print $5 }' /proc/interrupts; } # of CPU 3, the CPU of a
 mask() { printf '%x\n' "$((0x$(cat /proc/irq/default_smp_affinity)))"; }
 # The groups and the lists of the kernel appear with the first shield, so both have been made once before.
 for name in a b; do
@@ -44,6 +45,10 @@ for first in a b; do
             *) ok "no program enters CPU $cpu" ;;
         esac
     done
+    status "verify of b would interrupt a" 3 cpushield verify --shield b --for 1s
+    calls=$(function_calls)
+    cpushield verify --shield b --for 1s --disturb >/tmp/verify 2>&1
+    echo "# verify of b has interrupted CPU 3 $(($(function_calls) - calls)) times"
     status "run without a name is a usage error" 125 cpushield run -- true
     cpushield run --shield $other -- sleep 1000 &
     program=$!

@@ -11,7 +11,7 @@ use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A active shield.
+/// An active shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournaledShield {
     /// Its plan without steps. They are in the journal's own list.
@@ -157,7 +157,7 @@ impl ApplyJournal {
         self.shields.iter().fold(CpuSet::new(), |all, live| all.union(&live.plan.shield.cpus))
     }
 
-    /// A active shield. Its housekeeping CPUs are in no shield.
+    /// An active shield. Its housekeeping CPUs are in no shield.
     #[must_use]
     pub fn shield(&self, name: &str) -> Option<Shield> {
         let shield = self.find_shield(name)?.plan.shield.clone();
@@ -173,7 +173,7 @@ impl ApplyJournal {
         shields.fold(first, |left, shield| left.intersection(&shield))
     }
 
-    /// The plan of a active shield with its own steps, and the boot it was applied in.
+    /// The plan of an active shield with its own steps, and the boot it was applied in.
     #[must_use]
     pub fn plan_of(&self, name: &str) -> Option<Plan> {
         let live = self.find_shield(name)?;

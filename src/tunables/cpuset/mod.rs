@@ -202,6 +202,25 @@ fn overlapping<'a>(machine: &'a Machine, shield: &Shield) -> Vec<&'a CpusetGroup
     groups
 }
 
+/// A partition of another program that has CPUs of the shield. Taking them away would make it
+/// invalid.
+pub(super) fn foreign_partition<'a>(
+    machine: &'a Machine,
+    shield: &Shield,
+) -> Option<&'a CpusetGroup> {
+    overlapping(machine, shield).into_iter().find(|group| match machine.cgroup.mode {
+        CgroupMode::V2 => {
+            let partition = group.partition.as_deref().unwrap_or("member");
+            partition == "root" || partition == "isolated"
+        }
+        // The root of the hierarchy is exclusive too.
+        CgroupMode::V1 | CgroupMode::Hybrid => {
+            group.exclusive && machine.cgroup.mount.as_deref() != Some(group.path.as_str())
+        }
+        CgroupMode::None => false,
+    })
+}
+
 fn group_of<'a>(machine: &'a Machine, path: &str) -> Option<&'a CpusetGroup> {
     machine.cgroup.groups.iter().find(|group| group.path == path)
 }
