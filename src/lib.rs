@@ -12,6 +12,7 @@ pub mod change;
 pub mod cli;
 pub mod compare;
 pub mod documents;
+pub mod exchange;
 pub mod experiment;
 pub mod export;
 pub mod failure;

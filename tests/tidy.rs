@@ -32,6 +32,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
     ("compare", &["documents", "latency", "load", "with_text"]),
+    ("exchange", &["boot", "change", "documents", "glob", "policy", "survey", "tunables"]),
     ("export", &["causes", "trace"]),
     ("failure", &[
         "apply", "boot", "compare", "experiment", "latency", "load", "plan", "policy", "run",
@@ -63,8 +64,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("observe", &["causes", "documents", "trace", "worker"]),
     ("verify", &["causes", "documents", "observe", "policy", "trace", "tunables"]),
     ("workflow", &[
-        "apply", "autosave", "boot", "causes", "change", "compare", "documents", "experiment",
-        "export", "failure", "latency", "live", "load", "observe", "plan", "policy", "registry",
+        "apply", "autosave", "boot", "causes", "change", "compare", "documents", "exchange",
+        "experiment", "export", "failure", "latency", "live", "load", "observe", "plan", "policy", "registry",
         "report", "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker",
     ]),
 ];
@@ -75,6 +76,7 @@ const PURE: &[&str] = &[
     "change",
     "compare",
     "documents",
+    "exchange",
     "export",
     "glob",
     "live",
