@@ -1,9 +1,12 @@
 //! What other tools have set up becomes a policy with the same CPUs. The setups are files as the
-//! tools make them on recorded machines. tuned's own code reads the same profiles.
+//! tools make them on recorded machines. tuned's own code reads the same profiles, and the profiles
+//! and drop-ins that cpushield makes are read by tuned's code and by systemd.
 
-use cpushield::exchange::{ImportedPolicy, make_policy};
+use cpushield::exchange::{
+    DropInRefusal, ImportedPolicy, make_policy, service_drop_in, tuned_profile,
+};
 use cpushield::plan::plan;
-use cpushield::policy::PolicyFile;
+use cpushield::policy::{PolicyFile, ShieldRequest};
 use cpushield::survey::other_tools::{
     OtherTool, SettingTarget, SetupError, ToolSetup, UnknownValue, read_setup,
 };
@@ -390,4 +393,97 @@ fn every_profile_of_tuned_has_the_values_that_tuned_itself_computes() {
         compared += 1;
     }
     assert!(compared >= 3, "{compared} profiles");
+}
+
+/// A request for one shield.
+fn request(name: &str, cpus: &str) -> ShieldRequest {
+    let half_core = true;
+    let cpus = Some(cpus.parse().unwrap());
+    ShieldRequest { name: name.to_owned(), cpus, half_core, ..ShieldRequest::default() }
+}
+
+#[test]
+fn tuned_applies_verifies_and_removes_an_exported_profile() {
+    let package = tuned_package();
+    let words = ["nohz_full=2-3".to_owned(), "rcu_nocbs=2-3".to_owned()];
+    for name in ["6.12-rt-systemd", "6.12-rt-numa", "6.1-rt-v1"] {
+        let machine = OtherMachine::new(&format!("export-{name}"), name, &[]);
+        let (_, surveyed) = machine.survey();
+        let plan = plan(&surveyed, &request("lathe", "2-3")).unwrap();
+        machine.put("etc/tuned/lathe/tuned.conf", &tuned_profile(&plan, &words));
+        machine.put("etc/tuned/active_profile", "lathe\n");
+        // Back to a policy.
+        let imported = machine.import(OtherTool::Tuned);
+        assert_eq!(names_and_cpus(&imported), shields(&[("tuned", "2-3")]));
+        assert!(imported.policy.contains("nohz-full = true\n"), "{}", imported.policy);
+        let Some((_, modules)) = &package else { continue };
+        let script = project().join("tests/support/apply_tuned.py");
+        let mut tuned = Command::new("python3");
+        let output = tuned.arg(script).arg(modules).arg(&machine.0).arg("lathe").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for section in ["sysctl", "sysfs"] {
+            let verified = &result["verified"][section];
+            assert_eq!(verified, &serde_json::json!([false, true, false]), "{name} {section}");
+        }
+        // Every line of the profile was written.
+        let read = read_by_tuned(modules, &machine.0, "lathe");
+        for section in ["sysctl", "sysfs"] {
+            let lines: Vec<&String> =
+                read["units"][section]["options"].as_object().unwrap().keys().collect();
+            let written = result["written"][section].as_array().unwrap();
+            assert_eq!(written.len(), lines.len(), "{name} {section}");
+        }
+        let cmdline = &read["units"]["bootloader"]["options"]["cmdline_lathe"];
+        assert_eq!(cmdline, "+nohz_full=2-3 rcu_nocbs=2-3");
+        assert_eq!(read["units"]["scheduler"]["options"]["isolated_cores"], "2-3");
+    }
+}
+
+/// What systemd says about a service with this drop-in.
+fn verify_drop_in(dir: &Path, drop_in: &str) -> String {
+    let service = dir.join("cpushield-test.service");
+    fs::create_dir_all(dir.join("cpushield-test.service.d")).unwrap();
+    fs::write(&service, "[Service]\nExecStart=/bin/true\n").unwrap();
+    fs::write(dir.join("cpushield-test.service.d/cpushield.conf"), drop_in).unwrap();
+    let mut analyze = Command::new("systemd-analyze");
+    let output = analyze.args(["verify", "--man=no"]).arg(&service).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    // Other units of this machine may be wrong.
+    let own = text.lines().filter(|line| line.contains("cpushield"));
+    own.collect::<Vec<&str>>().join("\n")
+}
+
+#[test]
+fn systemd_accepts_an_exported_drop_in() {
+    let dir = std::env::temp_dir().join(format!("cpushield-drop-in-{}", std::process::id()));
+    let has_systemd = Command::new("systemd-analyze").arg("--version").output().is_ok();
+    if !has_systemd {
+        not_run("systemd-analyze is not installed");
+    }
+    let machine = OtherMachine::new("drop-in", "6.12-rt-systemd", &[]);
+    let (_, mut surveyed) = machine.survey();
+    for nodes in 1..=2 {
+        surveyed.topology.nodes.resize_with(nodes, Default::default);
+        for name in ["cpushield", "lathe"] {
+            let plan = plan(&surveyed, &request(name, "2-3")).unwrap();
+            let text = service_drop_in(&surveyed, &plan).unwrap();
+            let slice = format!("Slice={}.slice\nCPUAffinity=2-3\n", plan.shield.group());
+            assert!(text.contains(&slice), "{text}");
+            assert_eq!(text.contains("NUMAMask=0\n"), nodes == 2);
+            if has_systemd {
+                assert_eq!(verify_drop_in(&dir, &text), "");
+            }
+        }
+    }
+    if has_systemd {
+        let wrong = verify_drop_in(&dir, "[Service]\nSlice=lathe\nCPUAffinity=x\n");
+        assert!(wrong.contains("CPU affinity") && wrong.contains("slice unit"), "{wrong}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+    surveyed.cgroup.mode = cpushield::survey::CgroupMode::Hybrid;
+    let plan = plan(&surveyed, &request("lathe", "3")).unwrap();
+    assert_eq!(service_drop_in(&surveyed, &plan), Err(DropInRefusal::NoCgroupV2));
+    surveyed.cgroup.systemd = false;
+    assert_eq!(service_drop_in(&surveyed, &plan), Err(DropInRefusal::NoSystemd));
 }

@@ -8,8 +8,9 @@ use crate::report::plan::{self as report, PlanDetail};
 use crate::ui::Ui;
 use crate::workflow::WorkContext;
 use crate::workflow::apply_shield::plan_options;
-use crate::workflow::other_tools::{OtherTool, import_policy};
+use crate::workflow::other_tools::{ExportFormat, OtherTool, export_plan, import_policy};
 use cpushield_linux::write_document;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Choose CPUs and show which settings would change, which would not, and why
@@ -20,12 +21,15 @@ pub struct PlanArgs {
     /// Show every step with its command
     #[arg(long, short)]
     pub verbose: bool,
-    /// Save the plan for `cpushield apply FILE`; with `--from`, the policy
+    /// Save the plan for `cpushield apply FILE`; with `--from` the policy, with `--export` the text
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Show a policy with the CPUs that another tool has isolated on this machine
     #[arg(long, value_name = "TOOL", value_enum, conflicts_with = "verbose")]
     pub from: Option<OtherTool>,
+    /// Show the plan as another tool reads it
+    #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["from", "verbose"])]
+    pub export: Option<ExportFormat>,
     /// The shield
     #[command(flatten)]
     pub request: RequestArgs,
@@ -40,10 +44,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
     if let Some(tool) = args.from {
         refuse_request(&args.request, "--from")?;
         let imported = import_policy(&work, tool)?;
-        return match &args.output {
-            Some(file) => save(&work, file, &imported.policy),
-            None => ui.show(&imported, || imported.policy.clone()),
-        };
+        return show_or_save(&work, args, &imported, &imported.policy);
+    }
+    if let Some(format) = args.export {
+        let exported = export_plan(&work, &args.request.options(), format)?;
+        return show_or_save(&work, args, &exported, &exported.text);
     }
     let (plan, _) = plan_options(&work, &args.request.options())?;
     if let Some(file) = &args.output {
@@ -63,6 +68,19 @@ fn refuse_request(request: &RequestArgs, option: &str) -> Result<(), Failure> {
     match request.to_arguments().first() {
         None => Ok(()),
         Some(given) => Err(Failure::usage(format!("{option} cannot be combined with {given}"))),
+    }
+}
+
+/// Shows a document whose text is for a file, or saves that text.
+fn show_or_save<T: Serialize>(
+    work: &WorkContext<'_>,
+    args: &PlanArgs,
+    document: &T,
+    text: &str,
+) -> Result<(), Failure> {
+    match &args.output {
+        Some(file) => save(work, file, text),
+        None => work.ui.show(document, || text.to_owned()),
     }
 }
 

@@ -41,4 +41,5 @@ for name, unit in merged.units.items():
     expand = {key: variables.expand(str(value)) for key, value in options if key != "script"}
     shown[name] = {"type": unit.type, "enabled": unit.enabled, "options": expand}
 print(json.dumps({"units": shown, "isolated": variables.expand("${isolated_cores}")}))
+sys.stdout.flush()
 os._exit(0)

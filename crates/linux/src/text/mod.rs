@@ -1,6 +1,6 @@
 //! Parsers of kernel text and of files of other tools: text in, values out, no file access. A
-//! parser never panics and never returns a wrong number: text that it does not know is an error with
-//! its line.
+//! parser never panics and never returns a wrong number: text that it does not know is an error
+//! with its line.
 
 pub mod cmdline;
 pub mod cpuinfo;
