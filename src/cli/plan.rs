@@ -4,10 +4,11 @@ use super::GlobalArgs;
 use super::paint::on_terminal;
 use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
+use crate::report::free_cpus;
 use crate::report::plan::{self as report, PlanDetail};
 use crate::ui::Ui;
 use crate::workflow::WorkContext;
-use crate::workflow::apply_shield::plan_options;
+use crate::workflow::apply_shield::{find_free, plan_options};
 use crate::workflow::other_tools::{ExportFormat, OtherTool, export_plan, import_policy};
 use cpushield_linux::write_document;
 use serde::Serialize;
@@ -27,6 +28,9 @@ pub struct PlanArgs {
     /// Show a policy with the CPUs that another tool has isolated on this machine
     #[arg(long, value_name = "TOOL", value_enum, conflicts_with = "verbose")]
     pub from: Option<OtherTool>,
+    /// List the CPUs that are in no shield, by NUMA node and cache
+    #[arg(long, conflicts_with_all = ["from", "export", "output", "verbose"])]
+    pub free: bool,
     /// Show the plan as another tool reads it
     #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["from", "verbose"])]
     pub export: Option<ExportFormat>,
@@ -41,6 +45,11 @@ pub struct PlanArgs {
 /// The request is wrong, unsafe or impossible, or the plan cannot be saved.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure> {
     let work = global.open(ui)?;
+    if args.free {
+        refuse_request(&args.request, "--free")?;
+        let found = find_free(&work)?;
+        return ui.show(&found, || on_terminal(ui, &free_cpus::blocks(&found)));
+    }
     if let Some(tool) = args.from {
         refuse_request(&args.request, "--from")?;
         let imported = import_policy(&work, tool)?;

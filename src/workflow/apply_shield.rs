@@ -10,10 +10,10 @@ use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, act
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
-use crate::plan::{ActiveShields, Plan, plan_with_others};
+use crate::plan::{ActiveShields, FreeCpus, Plan, find_free_cpus, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
-use cpushield_linux::sched;
+use cpushield_linux::{CpuSet, sched};
 use std::path::{Path, PathBuf};
 
 /// What a plan was made from.
@@ -144,6 +144,23 @@ pub fn plan_options(
     let request = options.resolve(&work.host, &machine, EffectTime::Runtime)?.request;
     let live = active_shields(work, &request.name)?;
     Ok((plan_with_others(&machine, &request, &live)?, (machine, request)))
+}
+
+/// Finds the CPUs that are in no shield.
+///
+/// # Errors
+/// The journal is malformed.
+pub fn find_free(work: &WorkContext<'_>) -> Result<FreeCpus, Failure> {
+    let WorkContext { host, store, .. } = work;
+    let machine = survey_machine(host, store);
+    let shields = match active_plans(host, store) {
+        Ok(plans) => Some(plans.into_iter().map(|it| (it.shield.name, it.shield.cpus)).collect()),
+        // A normal user cannot read the journal.
+        Err(JournalLoadError::Access(error)) if error.is_denied() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let shields: Option<Vec<(String, CpuSet)>> = shields;
+    Ok(find_free_cpus(&machine, shields.as_deref()))
 }
 
 /// The active shields other than the one of this name. A normal user cannot read the journal, and
