@@ -263,6 +263,12 @@ fn what_only_tuned_can_compute_is_an_error_for_cpus_and_a_comment_for_settings()
     let SetupError::UnknownCpus { why, place, .. } = error else { panic!("{error:?}") };
     assert_eq!(why, UnknownValue::Function { name: "exec".to_owned() });
     assert_eq!(place.to_string(), "/etc/tuned/lathe-variables.conf:2");
+    // tuned has written the words for the boot loader.
+    let words = "# comment\nTUNED_BOOT_CMDLINE=\"skew_tick=1 nohz_full=3\"\n";
+    machine.put("etc/tuned/bootcmdline", words);
+    let imported = machine.import(OtherTool::Tuned);
+    assert_eq!(names_and_cpus(&imported), shields(&[("tuned", "3")]));
+    assert!(imported.policy.contains("# nohz_full=3: /etc/tuned/bootcmdline:2\n"));
     machine.put("etc/tuned/lathe-variables.conf", "isolated_cores=2-3\nx=${f:exec:date}\n");
     machine.put(
         "usr/lib/tuned/base/tuned.conf",

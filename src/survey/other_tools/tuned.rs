@@ -1,6 +1,7 @@
 //! The active profile of tuned with all that it includes, as tuned merges it (`Loader` and `Merger`
 //! in tuned/profiles/, 2.20).
 
+use super::kernel_line::to_word;
 use super::tuned_values::ProfileVariables;
 use super::{
     Machine, OtherTool, SettingPlace, SettingTarget, SetupError, ToolSetting, ToolSetup,
@@ -11,6 +12,8 @@ use cpushield_linux::text::tuned_profile::{self, ProfileFile};
 use cpushield_linux::{CpuSet, Host};
 
 const ACTIVE: &str = "/etc/tuned/active_profile";
+/// What the plugin `bootloader` writes (tuned/plugins/plugin_bootloader.py).
+const BOOT_WORDS: &str = "/etc/tuned/bootcmdline";
 const MAIN: &str = "/etc/tuned/tuned-main.conf";
 /// The folders of profiles, the first one that has a profile wins. Releases differ in whether they
 /// have `profiles`.
@@ -70,7 +73,14 @@ pub(super) fn read_tuned(host: &Host, machine: &Machine) -> Result<ToolSetup, Se
     let (options, files) = (reader.options, reader.files);
     let (variables, variable_places) = read_variables(host, machine, &options)?;
     let settings = collect_settings(&options, &variables);
-    let shield = find_shield(&options, &variables, &variable_places, &settings)?;
+    let shield = match find_shield(&options, &variables, &variable_places, &settings) {
+        // tuned may have written what only it can compute.
+        Err(error @ SetupError::UnknownCpus { .. }) => match read_boot_words(host) {
+            None => return Err(error),
+            written => written,
+        },
+        found => found?,
+    };
     let Some(shield) = shield else {
         let why = format!("the active profile {names} names no isolated CPUs");
         let place = |it: &SettingPlace| it.file.clone();
@@ -255,13 +265,37 @@ fn find_shield(
         words.filter_map(|it| Some((it, it.value.as_ref().ok()?))).collect();
     Ok(CPU_WORDS.iter().find_map(|name| {
         let (setting, word) = words.iter().find(|(it, _)| cmdline::same_name(&it.name, name))?;
-        let value = word.split_once('=')?.1;
-        let cpus = match *name {
-            "isolcpus" => cmdline::isolcpus(value, None).ok()?.cpus,
-            _ => CpuSet::parse_list(value, None).ok()?,
-        };
-        (!cpus.is_empty()).then(|| shield(word, &setting.place, cpus))
+        let cpus = word_cpus(name, word.split_once('=')?.1)?;
+        Some(shield(word, &setting.place, cpus))
     }))
+}
+
+/// The isolated CPUs in the words that tuned has written for the boot loader.
+fn read_boot_words(host: &Host) -> Option<ToolShield> {
+    let text = host.read(BOOT_WORDS).ok()?;
+    let mut lines = text.lines().enumerate();
+    let (index, words) =
+        lines.find_map(|(index, line)| Some((index, line.strip_prefix("TUNED_BOOT_CMDLINE=")?)))?;
+    let params = cmdline::parse(words.trim().trim_matches(['"', '\'']));
+    CPU_WORDS.iter().find_map(|name| {
+        let param = params.iter().find(|it| cmdline::same_name(&it.name, name))?;
+        let cpus = word_cpus(name, param.value.as_deref()?)?;
+        Some(ToolShield {
+            name: OtherTool::Tuned.to_string(),
+            cpus,
+            what: to_word(param),
+            place: SettingPlace::line(BOOT_WORDS, index + 1),
+        })
+    })
+}
+
+/// The CPUs that a parameter isolates; `None` when it names none.
+fn word_cpus(name: &str, value: &str) -> Option<CpuSet> {
+    let cpus = match name {
+        "isolcpus" => cmdline::isolcpus(value, None).ok()?.cpus,
+        _ => CpuSet::parse_list(value, None).ok()?,
+    };
+    (!cpus.is_empty()).then_some(cpus)
 }
 
 /// Everything that the profile sets.
