@@ -13,6 +13,7 @@ pub mod cli;
 pub mod compare;
 pub mod cpu_selection;
 pub mod documents;
+pub mod exchange;
 pub mod experiment;
 pub mod export;
 pub mod failure;

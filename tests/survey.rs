@@ -170,6 +170,18 @@ fn foreign_cpusets_are_found_on_v2() {
 }
 
 #[test]
+fn installed_tools_that_isolate_cpus_are_named_once() {
+    let files = ["/usr/bin/cset", "/usr/local/bin/partrt", "/usr/sbin/cgconfigparser"];
+    let more = ["/usr/sbin/cgrulesengd", "/usr/sbin/tuned"];
+    let files: Vec<(&str, &str)> = files.iter().chain(&more).map(|path| (*path, "")).collect();
+    let found = machine("installed", &files, &[]);
+    assert_eq!(
+        names(&found.conflicts),
+        ["cset", "partrt", "cgconfig", "cgrulesengd", "tuned", "no-cpuset"]
+    );
+}
+
+#[test]
 fn cpusets_of_v1_are_read_with_and_without_prefix() {
     for (name, prefix, mount) in [
         ("v1", "cpuset.", "30 1 0:2 / /dev/cpuset rw - cgroup cgroup rw,cpuset"),

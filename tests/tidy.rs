@@ -32,6 +32,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
     ("compare", &["documents", "latency", "load", "with_text"]),
+    ("exchange", &["boot", "change", "documents", "glob", "policy", "survey", "tunables"]),
     ("export", &["causes", "trace"]),
     ("failure", &[
         "apply", "boot", "compare", "experiment", "latency", "load", "plan", "policy", "run",
@@ -65,8 +66,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("verify", &["causes", "documents", "observe", "policy", "trace", "tunables"]),
     ("workflow", &[
         "apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents",
-        "experiment", "export", "failure", "latency", "live", "load", "observe", "plan", "policy", "registry",
-        "report", "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker",
+        "exchange", "experiment", "export", "failure", "latency", "live", "load", "observe",
+        "plan", "policy", "registry", "report", "run", "screen", "survey", "trace", "tunables",
+        "ui", "verify", "worker",
     ]),
 ];
 
@@ -77,6 +79,7 @@ const PURE: &[&str] = &[
     "cpu_selection",
     "compare",
     "documents",
+    "exchange",
     "export",
     "glob",
     "live",

@@ -1,4 +1,4 @@
-//! Parsers of kernel text: never a panic, whatever the text.
+//! Parsers of kernel text and of other tools' files: never a panic, whatever the text.
 #![no_main]
 
 use cpushield_linux::text;
@@ -16,4 +16,6 @@ fuzz_target!(|text: &str| {
     let _ = text::timer_list::parse(text);
     let _ = text::kmsg::kernel_message(text);
     let _ = text::kallsyms::KernelSymbols::parse(text);
+    let _ = text::tuned_profile::parse(text, text::tuned_profile::ProfileFile::Profile);
+    let _ = text::tuned_profile::parse(text, text::tuned_profile::ProfileFile::Variables);
 });

@@ -74,6 +74,9 @@ const EXAMPLES: &[(&str, &[HelpExample])] = &[
             ("cpushield plan --count 2", "choose two CPUs and list the changes"),
             ("cpushield plan --cpus 2-3 -o shield.json", "save the plan for `apply`"),
             ("cpushield plan --near eth0 --workload cyclic -v", "show every command"),
+            ("cpushield plan --from tuned -o policy.toml", "a policy with the CPUs of tuned"),
+            ("cpushield plan --cpus 2-3 --export kernel-parameters", "for the boot loader"),
+            ("cpushield plan --free", "CPUs in no shield, by NUMA node and cache"),
         ],
     ),
     (

@@ -4,11 +4,15 @@ use super::GlobalArgs;
 use super::paint::on_terminal;
 use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
+use crate::report::free_cpus;
 use crate::report::plan::{self as report, PlanDetail};
 use crate::ui::Ui;
-use crate::workflow::apply_shield::plan_options;
+use crate::workflow::WorkContext;
+use crate::workflow::apply_shield::{find_free, plan_options};
+use crate::workflow::other_tools::{ExportFormat, OtherTool, export_plan, import_policy};
 use cpushield_linux::write_document;
-use std::path::PathBuf;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 
 /// Choose CPUs and show which settings would change, which would not, and why
 ///
@@ -18,9 +22,18 @@ pub struct PlanArgs {
     /// Show every step with its command
     #[arg(long, short)]
     pub verbose: bool,
-    /// Save the plan for `cpushield apply FILE`
+    /// Save the plan for `cpushield apply FILE`; with `--from` the policy, with `--export` the text
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Show a policy with the CPUs that another tool has isolated on this machine
+    #[arg(long, value_name = "TOOL", value_enum, conflicts_with = "verbose")]
+    pub from: Option<OtherTool>,
+    /// List the CPUs that are in no shield, by NUMA node and cache
+    #[arg(long, conflicts_with_all = ["from", "export", "output", "verbose"])]
+    pub free: bool,
+    /// Show the plan as another tool reads it
+    #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["from", "verbose"])]
+    pub export: Option<ExportFormat>,
     /// The shield
     #[command(flatten)]
     pub request: RequestArgs,
@@ -32,16 +45,56 @@ pub struct PlanArgs {
 /// The request is wrong, unsafe or impossible, or the plan cannot be saved.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure> {
     let work = global.open(ui)?;
+    if args.free {
+        refuse_request(&args.request, "--free")?;
+        let found = find_free(&work)?;
+        return ui.show(&found, || on_terminal(ui, &free_cpus::blocks(&found)));
+    }
+    if let Some(tool) = args.from {
+        refuse_request(&args.request, "--from")?;
+        let imported = import_policy(&work, tool)?;
+        return show_or_save(&work, args, &imported, &imported.policy);
+    }
+    if let Some(format) = args.export {
+        let exported = export_plan(&work, &args.request.options(), format)?;
+        return show_or_save(&work, args, &exported, &exported.text);
+    }
     let (plan, _) = plan_options(&work, &args.request.options())?;
     if let Some(file) = &args.output {
         let text = serde_json::to_string_pretty(&plan)
             .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
-        write_document(file, &(text + "\n"))?;
-        ui.status(&format!("saved: {}", file.display()));
+        save(&work, file, &(text + "\n"))?;
     }
     let detail = match args.verbose {
         true => PlanDetail::EveryChange,
         false => PlanDetail::Summary,
     };
     ui.show(&plan, || on_terminal(ui, &report::blocks(&plan, detail)))
+}
+
+/// Refuses options that request a shield, where the CPUs come from elsewhere.
+fn refuse_request(request: &RequestArgs, option: &str) -> Result<(), Failure> {
+    match request.to_arguments().first() {
+        None => Ok(()),
+        Some(given) => Err(Failure::usage(format!("{option} cannot be combined with {given}"))),
+    }
+}
+
+/// Shows a document whose text is for a file, or saves that text.
+fn show_or_save<T: Serialize>(
+    work: &WorkContext<'_>,
+    args: &PlanArgs,
+    document: &T,
+    text: &str,
+) -> Result<(), Failure> {
+    match &args.output {
+        Some(file) => save(work, file, text),
+        None => work.ui.show(document, || text.to_owned()),
+    }
+}
+
+fn save(work: &WorkContext<'_>, file: &Path, text: &str) -> Result<(), Failure> {
+    write_document(file, text)?;
+    work.ui.status(&format!("saved: {}", file.display()));
+    Ok(())
 }

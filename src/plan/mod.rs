@@ -6,6 +6,7 @@ mod choice_notes;
 mod choose;
 #[cfg(test)]
 pub(crate) mod fake;
+mod free_cpus;
 mod groups;
 mod missing;
 mod parse;
@@ -20,6 +21,7 @@ pub use crate::documents::plan::*;
 pub use candidates::{CpuCandidate, list_candidates};
 use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
+pub use free_cpus::{CpuHolder, CpuHolding, FreeCpus, FreeGroup, find_free_cpus};
 pub use groups::named;
 pub use missing::{missing, wanted_now};
 pub use parse::PlanError;

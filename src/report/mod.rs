@@ -7,6 +7,7 @@ pub mod compare;
 pub mod experiment;
 mod fix_reason;
 pub mod fix_report;
+pub mod free_cpus;
 pub mod latency;
 mod limits;
 mod lint;

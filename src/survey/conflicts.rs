@@ -66,10 +66,52 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
         "boosts starving threads, including those on shielded CPUs",
         "keep it: it prevents hangs; its checks on a shielded CPU can show as interruptions",
     ),
+    (
+        "rteval",
+        "loads and measures every CPU, including shielded ones",
+        "keep it off the shield: `--loads-cpulist` and `--measurement-cpulist`",
+    ),
+];
+
+/// Programs that isolate CPUs or group tasks, found by their files when they are not running: the
+/// name, the files, what they do, and the advice.
+const INSTALLED: &[(&str, &[&str], &str, &str)] = &[
+    (
+        "cset",
+        &["/usr/bin/cset", "/usr/local/bin/cset"],
+        "makes cpusets (`cset shield`); its exclusive sets and a shield cannot have the same CPUs",
+        "use one of the two: `cpushield plan --from cset` makes a policy of its sets",
+    ),
+    (
+        "partrt",
+        &["/usr/bin/partrt", "/usr/local/bin/partrt", "/opt/bin/partrt"],
+        "makes the cpusets `rt` and `nrt`, and moves all tasks and interrupts",
+        "use one of the two: `cpushield plan --from partrt` makes a policy of its sets",
+    ),
+    (
+        "cgconfig",
+        &["/usr/sbin/cgconfigparser", "/sbin/cgconfigparser"],
+        "makes the cgroups of /etc/cgconfig.conf at boot (cgconfig.service)",
+        "give its cpusets no CPUs of a shield: `grep -n cpuset /etc/cgconfig.conf`",
+    ),
+    (
+        "cgrulesengd",
+        &["/usr/sbin/cgrulesengd", "/sbin/cgrulesengd"],
+        "moves tasks between cgroups by its rules when it is started (cgred.service)",
+        "exclude the workload in /etc/cgrules.conf before you start it",
+    ),
+    (
+        "tuned",
+        &["/usr/sbin/tuned", "/sbin/tuned"],
+        "sets affinities, sysctls and governors from its profile when it is started",
+        "use one of the two: `cpushield plan --from tuned` makes a policy of its profile",
+    ),
 ];
 
 pub(super) fn find_conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyFinding> {
     let mut found = find_programs(machine);
+    let running: Vec<String> = found.iter().map(|finding| finding.name.clone()).collect();
+    found.extend(find_installed(r).filter(|finding| !running.contains(&finding.name)));
     found.extend(check_boot_parameters(machine));
     found.extend(find_exclusive_cpusets(machine));
     if machine.kernel.config.get("CONFIG_RT_GROUP_SCHED").is_some_and(|value| value == "y") {
@@ -110,6 +152,14 @@ fn find_programs(machine: &Machine) -> Vec<SurveyFinding> {
         }
     }
     found
+}
+
+/// The programs of [`INSTALLED`] that are on this machine.
+fn find_installed(r: &SurveyReader) -> impl Iterator<Item = SurveyFinding> {
+    INSTALLED.iter().filter_map(|(name, files, does, advice)| {
+        let file = files.iter().find(|file| r.host.exists(file))?;
+        Some(finding(name, format!("{name} is installed ({file}); it {does}"), advice))
+    })
 }
 
 fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {

@@ -16,6 +16,7 @@ mod kernel;
 mod kinds;
 mod machine;
 mod machine_topology;
+pub mod other_tools;
 mod power;
 mod reader;
 mod realtime_kernel;

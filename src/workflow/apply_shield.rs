@@ -15,10 +15,10 @@ use crate::apply::{
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
-use crate::plan::{ActiveShields, Plan, plan_with_others};
+use crate::plan::{ActiveShields, FreeCpus, Plan, find_free_cpus, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
-use cpushield_linux::sched;
+use cpushield_linux::{CpuSet, sched};
 use std::path::{Path, PathBuf};
 
 /// What a plan was made from.
@@ -135,6 +135,23 @@ fn explain_change(plan: &mut Plan, old: &Plan) {
         true => format!("Shield {name} is in force and has CPU {cpus} already."),
         false => format!("Shield {name} is in force on CPU {cpus}; this plan replaces it."),
     });
+}
+
+/// Finds the CPUs that are in no shield.
+///
+/// # Errors
+/// The journal is malformed.
+pub fn find_free(work: &WorkContext<'_>) -> Result<FreeCpus, Failure> {
+    let WorkContext { host, store, .. } = work;
+    let machine = survey_machine(host, store);
+    let shields = match active_plans(host, store) {
+        Ok(plans) => Some(plans.into_iter().map(|it| (it.shield.name, it.shield.cpus)).collect()),
+        // A normal user cannot read the journal.
+        Err(JournalLoadError::Access(error)) if error.is_denied() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let shields: Option<Vec<(String, CpuSet)>> = shields;
+    Ok(find_free_cpus(&machine, shields.as_deref()))
 }
 
 /// The active shields. A normal user cannot read the journal, and plans without them.

@@ -1,5 +1,6 @@
-//! Parsers of kernel text: text in, values out, no file access. A parser never panics and never
-//! returns a wrong number: text that it does not know is an error with its line.
+//! Parsers of kernel text and of files of other tools: text in, values out, no file access. A
+//! parser never panics and never returns a wrong number: text that it does not know is an error
+//! with its line.
 
 pub mod cmdline;
 pub mod cpuinfo;
@@ -20,6 +21,7 @@ pub mod softirqs;
 pub mod stat;
 pub mod timer_list;
 pub mod trace_format;
+pub mod tuned_profile;
 
 use std::fmt;
 

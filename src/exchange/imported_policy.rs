@@ -1,0 +1,345 @@
+//! [`ToolSetup`] → a policy with the same CPUs. Every entry has a comment with its source; what a
+//! policy cannot say is a comment at the end. Pure.
+
+use super::boot_words::{WordMeaning, WordOrigin, find_word_meaning};
+use super::comment_text;
+use super::known_settings::{SettingMeaning, find_meaning};
+use crate::boot::line;
+use crate::boot::parameters::{PARAMETERS, ParameterTarget};
+use crate::policy::is_shield_name;
+use crate::survey::Machine;
+use crate::survey::other_tools::{OtherTool, SettingTarget, ToolSetting, ToolSetup, ToolShield};
+use crate::tunables::TUNABLES;
+use cpushield_linux::CpuSet;
+use serde::Serialize;
+use std::fmt;
+
+/// The version of the document's format.
+const SCHEMA: u32 = 1;
+
+/// A policy that was made of the setup of another tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ImportedPolicy {
+    /// The version of the document's format.
+    pub schema: u32,
+    /// What the other tool has set up.
+    pub setup: ToolSetup,
+    /// The shields of the policy.
+    pub shields: Vec<ImportedShield>,
+    /// The policy, as `--policy` reads it.
+    pub policy: String,
+}
+
+/// A shield of an imported policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ImportedShield {
+    /// Its name in the policy.
+    pub name: String,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+    /// Whether an SMT sibling of one of them is outside.
+    pub half_core: bool,
+}
+
+/// Why no policy can be made of a setup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImportRefusal {
+    /// The machine has none of the CPUs.
+    NoSuchCpus {
+        /// The tool.
+        tool: OtherTool,
+        /// The CPUs that it names.
+        cpus: CpuSet,
+        /// Where it names them.
+        place: String,
+        /// The CPUs of the machine.
+        present: CpuSet,
+    },
+}
+
+impl fmt::Display for ImportRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ImportRefusal::NoSuchCpus { tool, cpus, place, present } = self;
+        write!(f, "{place}: {tool} isolates CPU {cpus}, but this machine has only CPU {present}")
+    }
+}
+
+/// Makes a policy of a setup on this machine.
+///
+/// # Errors
+/// The machine has none of the CPUs.
+pub fn make_policy(machine: &Machine, setup: &ToolSetup) -> Result<ImportedPolicy, ImportRefusal> {
+    let present = machine.topology.present.union(&machine.topology.online);
+    let mut draft = PolicyDraft::new(setup);
+    let mut shields: Vec<ImportedShield> = Vec::new();
+    for (index, shield) in setup.shields.iter().enumerate() {
+        let absent = shield.cpus.difference(&present);
+        let cpus = shield.cpus.intersection(&present);
+        // Part of a recording may not show the CPUs.
+        let cpus = if present.is_empty() { shield.cpus.clone() } else { cpus };
+        if cpus.is_empty() {
+            let (tool, place) = (setup.tool, shield.place.to_string());
+            let cpus = shield.cpus.clone();
+            return Err(ImportRefusal::NoSuchCpus { tool, cpus, place, present });
+        }
+        if !present.is_empty() && !absent.is_empty() {
+            let place = &shield.place;
+            draft
+                .left_out
+                .push(format!("CPU {absent} of {}: not on this machine ({place})", shield.what));
+        }
+        let name = choose_name(setup, shield, &shields);
+        let half_core = splits_core(machine, &cpus);
+        draft.add_shield(
+            &ImportedShield { name: name.clone(), cpus: cpus.clone(), half_core },
+            shield,
+        );
+        if index == 0 {
+            let rest = machine.topology.possible.difference(&cpus);
+            draft.add_settings(&name, setup, &ParameterTarget { cpus: cpus.clone(), rest });
+        }
+        shields.push(ImportedShield { name, cpus, half_core });
+    }
+    let (policy, setup) = (draft.finish(), setup.clone());
+    Ok(ImportedPolicy { schema: SCHEMA, setup, shields, policy })
+}
+
+/// A name that a policy accepts and that no earlier shield has.
+fn choose_name(setup: &ToolSetup, shield: &ToolShield, earlier: &[ImportedShield]) -> String {
+    let is_free = |name: &String| earlier.iter().all(|it| it.name != *name);
+    let own = Some(shield.name.clone()).filter(|name| is_shield_name(name));
+    let numbered = (2..).map(|n| format!("{}_{n}", setup.tool));
+    let mut names = own.into_iter().chain([setup.tool.to_string()]).chain(numbered);
+    names.find(is_free).unwrap_or_default()
+}
+
+/// Whether a CPU has an SMT sibling that is not among them.
+fn splits_core(machine: &Machine, cpus: &CpuSet) -> bool {
+    let mut known = cpus.iter().filter_map(|cpu| machine.topology.cpu(cpu));
+    known.any(|cpu| !cpu.siblings.is_subset(cpus))
+}
+
+/// The text of a policy while it is made.
+struct PolicyDraft {
+    text: String,
+    /// What a policy cannot say.
+    left_out: Vec<String>,
+}
+
+impl PolicyDraft {
+    fn new(setup: &ToolSetup) -> PolicyDraft {
+        let mut draft = PolicyDraft { text: String::new(), left_out: Vec::new() };
+        draft.comment(match setup.tool {
+            OtherTool::Cmdline => "A policy with the CPUs of the running kernel's command line",
+            OtherTool::Tuned => "A policy with the CPUs of the active profile of tuned",
+            OtherTool::Cset => "A policy with the CPUs of the cpusets of cset",
+            OtherTool::Partrt => "A policy with the CPUs of the cpusets of partrt",
+        });
+        draft.comment(&format!("(cpushield plan --from {}).", setup.tool));
+        draft.comment(
+            "Next: save it as FILE, then `cpushield plan --policy FILE` shows the changes.",
+        );
+        let end = match setup.tool {
+            OtherTool::Tuned => "Before `cpushield apply`, switch tuned off: tuned-adm off",
+            OtherTool::Cset => "Before `cpushield apply`, remove its cpusets: cset shield --reset",
+            OtherTool::Partrt => {
+                "Before `cpushield apply`, remove its cpusets: partrt undo -s /tmp/partrt_env"
+            }
+            OtherTool::Cmdline => "`cpushield boot lint` checks the command line itself.",
+        };
+        draft.comment(end);
+        for remark in &setup.remarks {
+            draft.comment(remark);
+        }
+        draft
+    }
+
+    fn comment(&mut self, text: &str) {
+        self.text.push_str(&format!("# {}\n", comment_text(text)));
+    }
+
+    fn line(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn add_shield(&mut self, imported: &ImportedShield, shield: &ToolShield) {
+        let ImportedShield { name, cpus, half_core } = imported;
+        self.line(&format!("\n[shield.{name}]"));
+        self.comment(&format!("{}: {}", shield.what, shield.place));
+        self.line(&format!("cpus = \"{cpus}\""));
+        if *half_core {
+            self.comment("An SMT sibling of these CPUs is outside, as the other tool has it.");
+            self.line("half_core = true");
+        }
+    }
+
+    /// Adds the tunables and kernel parameters of a shield.
+    fn add_settings(&mut self, shield: &str, setup: &ToolSetup, target: &ParameterTarget) {
+        let mut tunables: Vec<(&'static str, String)> = Vec::new();
+        let mut words: Vec<(&str, String)> = Vec::new();
+        let origin = match setup.tool {
+            OtherTool::Cmdline => WordOrigin::CommandLine,
+            OtherTool::Tuned | OtherTool::Cset | OtherTool::Partrt => WordOrigin::Profile,
+        };
+        for setting in &setup.settings {
+            let source = describe(setting);
+            let value = match &setting.value {
+                Ok(value) => value,
+                Err(why) => {
+                    self.left_out.push(format!("{source}: {why}"));
+                    continue;
+                }
+            };
+            if setting.target == SettingTarget::BootParameter {
+                match find_word_meaning(value, target, origin) {
+                    WordMeaning::Unrelated => {}
+                    WordMeaning::Parameters(names) => {
+                        tunables.extend(names.into_iter().map(|name| (name, source.clone())));
+                    }
+                    WordMeaning::Own => {
+                        words.retain(|(word, _)| !line::contradicts(word, value));
+                        words.push((value, source));
+                    }
+                    WordMeaning::Inexpressible(why) => {
+                        self.left_out.push(format!("{source}: {why}"));
+                    }
+                }
+                continue;
+            }
+            match find_meaning(setting) {
+                SettingMeaning::Tunables(names) => {
+                    tunables.extend(names.iter().map(|name| (*name, source.clone())));
+                }
+                SettingMeaning::OtherValue(tunable) => self.left_out.push(format!(
+                    "{source}: the tunable {tunable} sets another value (cpushield explain {tunable})"
+                )),
+                SettingMeaning::Unknown => self.left_out.push(source),
+            }
+        }
+        self.add_tunables(shield, &tunables);
+        self.add_words(shield, &words);
+    }
+
+    fn add_tunables(&mut self, shield: &str, wanted: &[(&'static str, String)]) {
+        if wanted.is_empty() {
+            return;
+        }
+        self.line(&format!("\n[shield.{shield}.tunables]"));
+        self.comment("The values are those of cpushield: `cpushield explain NAME` shows them.");
+        let names = TUNABLES.iter().map(|tunable| tunable.name());
+        let mut done = Vec::new();
+        for name in names.chain(PARAMETERS.iter().map(|parameter| parameter.name)) {
+            let mut sources = wanted.iter().filter(|(known, _)| *known == name).peekable();
+            // A boot parameter may have a tunable of the same name.
+            if sources.peek().is_none() || done.contains(&name) {
+                continue;
+            }
+            done.push(name);
+            for (_, source) in sources {
+                self.comment(source);
+            }
+            self.line(&format!("{name} = true"));
+        }
+    }
+
+    fn add_words(&mut self, shield: &str, words: &[(&str, String)]) {
+        if words.is_empty() {
+            return;
+        }
+        self.line(&format!("\n[shield.{shield}.boot]"));
+        for (_, source) in words {
+            self.comment(source);
+        }
+        let quoted: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        self.line(&format!("parameters = [{}]", quoted.join(", ")));
+    }
+
+    fn finish(mut self) -> String {
+        if !self.left_out.is_empty() {
+            self.line("");
+            self.comment("No entry of a policy says these:");
+            for text in std::mem::take(&mut self.left_out) {
+                self.comment(&format!("  {text}"));
+            }
+        }
+        self.text
+    }
+}
+
+/// A setting with its place, for a comment.
+fn describe(setting: &ToolSetting) -> String {
+    let ToolSetting { name, target, value, place } = setting;
+    match (target, value) {
+        (SettingTarget::BootParameter, Ok(word)) => format!("{word}: {place}"),
+        (_, Ok(value)) => format!("{name} = {value}: {place}"),
+        (_, Err(_)) => format!("{name}: {place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu_selection::CpuNames;
+    use crate::policy::PolicyFile;
+    use crate::survey::other_tools::SettingPlace;
+    use proptest::prelude::*;
+
+    fn place(file: &str) -> SettingPlace {
+        SettingPlace { file: file.to_owned(), line: Some(1) }
+    }
+
+    fn setting(name: &str, path: bool, value: &str) -> ToolSetting {
+        let path = path.then(|| SettingTarget::KernelFile { path: name.to_owned() });
+        ToolSetting {
+            name: name.to_owned(),
+            target: path.unwrap_or(SettingTarget::BootParameter),
+            value: Ok(value.to_owned()),
+            place: place(name),
+        }
+    }
+
+    fn setup(names: &[&str], settings: Vec<ToolSetting>) -> ToolSetup {
+        let shields = names.iter().enumerate().map(|(cpu, name)| ToolShield {
+            name: (*name).to_owned(),
+            cpus: CpuSet::single(cpu),
+            what: (*name).to_owned(),
+            place: place(name),
+        });
+        let (tool, remarks) = (OtherTool::Tuned, names.iter().map(|it| (*it).to_owned()).collect());
+        ToolSetup { tool, name: None, shields: shields.collect(), settings, remarks }
+    }
+
+    #[test]
+    fn cpus_that_the_machine_lacks_are_left_out_or_refused() {
+        let mut machine = Machine::default();
+        machine.topology.present = (0..4).collect();
+        let mut found = setup(&["a"], Vec::new());
+        found.shields[0].cpus = "3-5".parse().unwrap();
+        let imported = make_policy(&machine, &found).unwrap();
+        assert_eq!(imported.shields[0].cpus, CpuSet::single(3));
+        assert!(imported.policy.contains("CPU 4-5 of a: not on this machine"));
+        found.shields[0].cpus = "4-5".parse().unwrap();
+        let refusal = make_policy(&machine, &found).unwrap_err().to_string();
+        assert_eq!(refusal, "a:1: tuned isolates CPU 4-5, but this machine has only CPU 0-3");
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_and_no_value_makes_a_policy_that_is_not_read_back(
+            names in proptest::collection::vec("[a-z]{1,3}|.{0,12}", 1..4),
+            values in proptest::collection::vec(("[a-z_/.]{0,12}|.{0,20}", any::<bool>(), ".{0,20}"), 0..6),
+        ) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let settings = values.iter().map(|(name, path, value)| setting(name, *path, value));
+            let found = setup(&names, settings.collect());
+            let imported = make_policy(&Machine::default(), &found).unwrap();
+            let policy = PolicyFile::parse(&imported.policy, "made").unwrap();
+            for shield in &imported.shields {
+                let wish = policy.shield[&shield.name].request(&shield.name, &CpuNames::unknown()).unwrap();
+                prop_assert_eq!(wish.cpus.as_ref(), Some(&shield.cpus));
+            }
+            prop_assert_eq!(policy.shield.len(), names.len());
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Free CPUs → blocks: the CPUs in no shield, by node and cache, and what has the others. Pure.
+
+use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine};
+use crate::plan::{CpuHolding, FreeCpus, FreeGroup, named};
+
+/// The blocks of `cpushield plan --free`.
+#[must_use]
+pub fn blocks(found: &FreeCpus) -> Vec<ReportBlock> {
+    let first = match found.free.is_empty() {
+        true => "Free: none.".to_owned(),
+        false => format!("Free: {}.", named(&found.free)),
+    };
+    let mut blocks = vec![ReportBlock::Lines(vec![TextLine::new(first)])];
+    let rows = found.groups.iter().map(group_cells);
+    let columns = ["node", "last-level cache", "free"].map(TableColumn::words).to_vec();
+    blocks.extend(Table::new("By node and cache", columns, rows.collect()).into_block());
+    blocks.extend(holdings("Not free", &found.taken));
+    blocks.extend(holdings("Free, and isolated by the kernel", &found.isolated));
+    blocks
+}
+
+fn group_cells(group: &FreeGroup) -> Vec<TableCell> {
+    let cache = group.cache.as_ref().map(|cache| {
+        let size = cache.size_kib.map(|kib| format!("{kib} KiB, ")).unwrap_or_default();
+        format!("L{} ({size}{})", cache.level, named(&cache.shared))
+    });
+    let node = TableCell::known(group.node.map(|node| node.to_string()));
+    vec![node, TableCell::known(cache), TableCell::new(named(&group.cpus))]
+}
+
+fn holdings(title: &str, holdings: &[CpuHolding]) -> Option<ReportBlock> {
+    let rows = holdings
+        .iter()
+        .map(|it| [named(&it.cpus), it.holder.to_string()].map(TableCell::new).to_vec());
+    let columns = ["CPUs", "by"].map(TableColumn::words).to_vec();
+    Table::new(title, columns, rows.collect()).into_block()
+}

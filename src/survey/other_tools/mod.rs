@@ -1,0 +1,206 @@
+//! What another tool has set up on this machine: the CPUs that it isolates and the settings that it
+//! makes, each with the file that says so. `Host` and [`Machine`] → [`ToolSetup`]. Writes nothing,
+//! and starts no program: what only the tool itself can compute is an [`UnknownValue`].
+
+mod cpusets;
+mod kernel_line;
+mod tuned;
+mod tuned_values;
+
+use super::Machine;
+use cpushield_linux::{CpuSet, Error, Host};
+use serde::Serialize;
+use std::fmt;
+
+/// A tool that isolates CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherTool {
+    /// The active profile of tuned.
+    Tuned,
+    /// The cpusets of cset.
+    Cset,
+    /// The cpusets of partrt.
+    Partrt,
+    /// The command line of the running kernel.
+    Cmdline,
+}
+
+impl fmt::Display for OtherTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            OtherTool::Tuned => "tuned",
+            OtherTool::Cset => "cset",
+            OtherTool::Partrt => "partrt",
+            OtherTool::Cmdline => "cmdline",
+        })
+    }
+}
+
+/// What a tool has set up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolSetup {
+    /// The tool.
+    pub tool: OtherTool,
+    /// What it calls the setup: a profile of tuned. `None` where it has no name.
+    pub name: Option<String>,
+    /// Its groups of isolated CPUs, at least one.
+    pub shields: Vec<ToolShield>,
+    /// The settings that it makes, in its order.
+    pub settings: Vec<ToolSetting>,
+    /// Facts about the setup, as sentences.
+    pub remarks: Vec<String>,
+}
+
+/// A group of CPUs that a tool isolates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolShield {
+    /// The tool's name for it: that of its cpuset; otherwise the tool's own.
+    pub name: String,
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// What names the CPUs: `isolated_cores`, `isolcpus=2-3`.
+    pub what: String,
+    /// Where.
+    pub place: SettingPlace,
+}
+
+/// A setting that a tool makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolSetting {
+    /// Its name as the tool writes it: `kernel.nmi_watchdog`, `[cpu] governor`.
+    pub name: String,
+    /// What it sets.
+    pub target: SettingTarget,
+    /// The value, or why it is not known.
+    pub value: Result<String, UnknownValue>,
+    /// Where it is written.
+    pub place: SettingPlace,
+}
+
+/// What a setting of a tool sets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum SettingTarget {
+    /// A kernel file. A `*` matches any name within one directory.
+    KernelFile {
+        /// The file.
+        path: String,
+    },
+    /// A word of the kernel's command line, which is the value.
+    BootParameter,
+    /// An option whose meaning only the tool knows.
+    ToolOption,
+}
+
+/// A file, and the line in it if one line says it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct SettingPlace {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; `None` for a file of one value.
+    pub line: Option<usize>,
+}
+
+impl SettingPlace {
+    fn file(file: &str) -> SettingPlace {
+        SettingPlace { file: file.to_owned(), line: None }
+    }
+
+    fn line(file: &str, line: usize) -> SettingPlace {
+        SettingPlace { file: file.to_owned(), line: Some(line) }
+    }
+}
+
+impl fmt::Display for SettingPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.file),
+            None => f.write_str(&self.file),
+        }
+    }
+}
+
+/// Why the value of a setting is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum UnknownValue {
+    /// It calls a function of the tool that cpushield does not compute.
+    Function {
+        /// The function.
+        name: String,
+    },
+    /// It uses a variable that has no value.
+    Variable {
+        /// The variable.
+        name: String,
+    },
+    /// A CPU list was expected there.
+    NotCpus {
+        /// What is there, shortened.
+        text: String,
+    },
+    /// Its variables expand to a very long text.
+    TooLong,
+}
+
+impl fmt::Display for UnknownValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnknownValue::Function { name } => {
+                write!(f, "only tuned itself can compute the function {name}")
+            }
+            UnknownValue::Variable { name } => write!(f, "the variable {name} has no value"),
+            UnknownValue::NotCpus { text } => write!(f, "{text:?} is not a CPU list"),
+            UnknownValue::TooLong => f.write_str("its variables expand to a very long text"),
+        }
+    }
+}
+
+/// Why a setup cannot be read.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The tool has isolated no CPU here, or is not installed.
+    NothingFound {
+        /// The tool.
+        tool: OtherTool,
+        /// What is missing.
+        why: String,
+        /// Where it was looked for.
+        looked_in: Vec<String>,
+    },
+    /// A file cannot be read, or does not have the expected format.
+    Access(Error),
+    /// The CPUs are named in a way that cannot be computed.
+    UnknownCpus {
+        /// What names them.
+        what: String,
+        /// Why they are not known.
+        why: UnknownValue,
+        /// Where.
+        place: SettingPlace,
+    },
+}
+
+impl From<Error> for SetupError {
+    fn from(error: Error) -> SetupError {
+        SetupError::Access(error)
+    }
+}
+
+/// Reads what a tool has set up. `machine` is the survey of the same machine.
+///
+/// # Errors
+/// The tool has set up nothing, a file is malformed, or the CPUs cannot be computed.
+pub fn read_setup(
+    host: &Host,
+    machine: &Machine,
+    tool: OtherTool,
+) -> Result<ToolSetup, SetupError> {
+    match tool {
+        OtherTool::Tuned => tuned::read_tuned(host, machine),
+        OtherTool::Cset => cpusets::read_cset(machine),
+        OtherTool::Partrt => cpusets::read_partrt(host, machine),
+        OtherTool::Cmdline => kernel_line::read_command_line(machine),
+    }
+}
