@@ -15,10 +15,10 @@ use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
 use super::task_masks::TaskMasks;
-use super::{undo, undo_log};
+use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
-use cpushield_linux::store::Appender;
+use cpushield_linux::store::{Appender, StoreLock};
 use cpushield_linux::{AffinityGuard, Host, Store, Task, signal};
 
 /// Applies a plan.
@@ -33,6 +33,22 @@ pub fn apply(
 ) -> Result<AppliedPlan, ApplyError> {
     let boot = check(host, plan)?;
     let lock = store.lock()?;
+    let mut applied = apply_locked(host, store, plan, boot, &lock, progress);
+    let note = summary::publish(host, store);
+    if let Ok(applied) = &mut applied {
+        applied.notes.extend(note);
+    }
+    applied
+}
+
+fn apply_locked(
+    host: &Host,
+    store: &Store,
+    plan: &Plan,
+    boot: Option<String>,
+    lock: &StoreLock,
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<AppliedPlan, ApplyError> {
     let (live, notes) = find_active(host, store)?;
     if let Some(journal) = &live {
         join::check(journal, &plan.shield, &store.path(JOURNAL))?;
@@ -48,6 +64,7 @@ pub fn apply(
     if let Some(hog) = blocker {
         return Err(ApplyError::Hog(hog));
     }
+    summary::announce_change(host, store);
     let (journal, log) = match live {
         None => begin_journal(host, store, plan, boot, &tasks)?,
         Some(journal) => join::join(host, store, *journal, plan)?,
@@ -64,7 +81,7 @@ pub fn apply(
         Some(ExecutionStop::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
         Some(halt) => {
             let name = Some(plan.shield.name.as_str());
-            let undone = Box::new(undo::undo_locked(host, store, name, &lock));
+            let undone = Box::new(undo::undo_locked(host, store, name, lock));
             Err(match halt {
                 ExecutionStop::Signal(signal) => ApplyError::Stopped { signal, undone },
                 ExecutionStop::Failed { subject, refusal, hint } => {

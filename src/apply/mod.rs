@@ -27,6 +27,7 @@ mod read_originals;
 mod restore_affinities;
 mod revert;
 mod step_result;
+mod summary;
 mod task_masks;
 mod unbound;
 mod undo;
@@ -43,6 +44,7 @@ pub use load::{JOURNAL, JournalLoadError};
 pub use original::OriginalState;
 pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
 pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
+pub use summary::{PublicShield, PublicState, read_public_state};
 pub use undo::undo;
 
 use crate::change::{Change, Outcome};

@@ -19,6 +19,7 @@ use super::original::OriginalState;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::step_result::{ChangeFate, StepDone};
+use super::summary;
 use super::task_masks::TaskMasks;
 use super::unbound;
 use super::undo_log::{UndoLog, archive_or_remove};
@@ -40,7 +41,13 @@ pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShie
         Err(error) => return Err(error.into()),
     }
     let lock = store.lock()?;
-    undo_locked(host, store, name, &lock)
+    summary::announce_change(host, store);
+    let mut undone = undo_locked(host, store, name, &lock);
+    let note = summary::publish(host, store);
+    if let Ok(undone) = &mut undone {
+        undone.notes.extend(note);
+    }
+    undone
 }
 
 /// The same with a lock that is held already.

@@ -64,6 +64,7 @@ pub fn plan_with_others(
         immovable: Vec::new(),
         boot: Vec::new(),
         warnings,
+        operators: request.operators.clone(),
     };
     for tunable in TUNABLES {
         let name = tunable.name();

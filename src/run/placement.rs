@@ -1,7 +1,6 @@
 //! [`ShieldPlacement`]: the cgroup and the CPUs for programs of a shield.
 
 use super::RunError;
-use crate::change::Change;
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
@@ -27,8 +26,13 @@ impl ShieldPlacement {
     /// Finds the placement of an applied plan.
     #[must_use]
     pub fn new(host: &Host, plan: &Plan) -> ShieldPlacement {
-        let shield = &plan.shield;
-        let group = find_group(host, plan);
+        ShieldPlacement::of_group(host, &plan.shield, plan.cgroup_dir())
+    }
+
+    /// The placement of a shield whose cgroup is this directory, if it exists.
+    #[must_use]
+    pub fn of_group(host: &Host, shield: &Shield, group: Option<String>) -> ShieldPlacement {
+        let group = group.filter(|dir| host.exists(&format!("{dir}/cgroup.procs")));
         let v2 = group.as_ref().is_some_and(|dir| host.exists(&format!("{dir}/cgroup.threads")));
         ShieldPlacement {
             name: shield.name.clone(),
@@ -38,11 +42,6 @@ impl ShieldPlacement {
             idle: shield.idle_siblings.clone(),
             housekeeping: shield.housekeeping.clone(),
         }
-    }
-
-    /// The possible names of a shield's cgroup directory.
-    pub(super) fn names(shield: &Shield) -> [String; 2] {
-        [shield.group(), format!("{}.slice", shield.group())]
     }
 
     /// The value of `CGNAME`: the group as seen from its hierarchy's root.
@@ -98,51 +97,5 @@ impl ShieldPlacement {
         }
         let least = load.into_iter().min_by_key(|(cpu, threads)| (*threads, *cpu));
         least.map(|(cpu, _)| cpu).ok_or_else(|| RunError::Record("the shield has no CPU".into()))
-    }
-}
-
-/// Finds the cgroup of the shield: the directory that the plan's steps write to and that has the
-/// name of the shield's group or slice.
-fn find_group(host: &Host, plan: &Plan) -> Option<String> {
-    let names = ShieldPlacement::names(&plan.shield);
-    plan.steps.iter().find_map(|step| {
-        let path = match &step.change {
-            Change::MakeDir { path } | Change::Write { path, .. } => path,
-            _ => return None,
-        };
-        let dir = names.iter().find_map(|name| prefix_through(path, name))?;
-        host.exists(&format!("{dir}/cgroup.procs")).then_some(dir)
-    })
-}
-
-/// Returns `path` up to and including its component `name`.
-fn prefix_through(path: &str, name: &str) -> Option<String> {
-    let mut dir = String::new();
-    for component in path.split('/').filter(|c| !c.is_empty()) {
-        dir.push('/');
-        dir.push_str(component);
-        if component == name {
-            return Some(dir);
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_group_is_the_component_of_that_name() {
-        let slice = "/sys/fs/cgroup/cpushield.slice/cpuset.cpus.partition";
-        assert_eq!(
-            prefix_through(slice, "cpushield.slice").unwrap(),
-            "/sys/fs/cgroup/cpushield.slice"
-        );
-        assert_eq!(prefix_through(slice, "cpushield"), None);
-        assert_eq!(
-            prefix_through("/sys/fs/cgroup/cpushield_housekeeping/tasks", "cpushield"),
-            None
-        );
     }
 }

@@ -492,8 +492,15 @@ mod tests {
             FixReport { schema: fix_report::SCHEMA, rounds, end: FixEnd::Holds, remains, lacks };
         let (shields, isolated, nohz_full, swept) = (Vec::new(), None, None, 0);
         let state = run::ShieldState::NoShield.into();
-        let status =
-            ShieldStatus { schema: run::SCHEMA, state, shields, isolated, nohz_full, swept };
+        let status = ShieldStatus {
+            schema: run::SCHEMA,
+            state,
+            shields,
+            isolated,
+            nohz_full,
+            swept,
+            unchecked: Vec::new(),
+        };
         vec![
             json!(machine()),
             json!(plan),
