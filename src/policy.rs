@@ -454,7 +454,8 @@ pub(crate) fn translate_toml_message(message: &str) -> String {
 }
 
 /// The line of a byte, from 1.
-fn line_of(text: &str, byte: usize) -> usize {
+#[must_use]
+pub fn line_of(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|b| *b == b'\n').count()
 }
 

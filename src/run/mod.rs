@@ -43,7 +43,7 @@ pub use start::{
     supervise,
 };
 pub use status::*;
-pub use user::{RunUser, look_up};
+pub use user::{RunUser, look_up, look_up_group};
 
 use crate::apply::{self, ShieldPresence};
 use crate::documents::plan::Plan;
