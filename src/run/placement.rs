@@ -22,6 +22,16 @@ pub struct ShieldPlacement {
     pub housekeeping: CpuSet,
 }
 
+/// The CPU of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChosenCpu {
+    /// The CPU.
+    pub cpu: usize,
+    /// The threads that are confined to it already; 0 if the CPU was requested. No other CPU of the
+    /// shield has fewer.
+    pub threads: usize,
+}
+
 impl ShieldPlacement {
     /// Finds the placement of an applied plan.
     #[must_use]
@@ -73,10 +83,10 @@ impl ShieldPlacement {
     ///
     /// # Errors
     /// Programs may not use the requested CPU.
-    pub fn choose(&self, host: &Host, requested: Option<usize>) -> Result<usize, RunError> {
+    pub fn choose(&self, host: &Host, requested: Option<usize>) -> Result<ChosenCpu, RunError> {
         if let Some(cpu) = requested {
             let why = match () {
-                () if self.cpus.contains(cpu) => return Ok(cpu),
+                () if self.cpus.contains(cpu) => return Ok(ChosenCpu { cpu, threads: 0 }),
                 () if self.idle.contains(cpu) => {
                     "is kept idle, because it shares its core with a shielded CPU in use"
                 }
@@ -96,6 +106,7 @@ impl ShieldPlacement {
             }
         }
         let least = load.into_iter().min_by_key(|(cpu, threads)| (*threads, *cpu));
-        least.map(|(cpu, _)| cpu).ok_or_else(|| RunError::Record("the shield has no CPU".into()))
+        let chosen = least.map(|(cpu, threads)| ChosenCpu { cpu, threads });
+        chosen.ok_or_else(|| RunError::Record("the shield has no CPU".into()))
     }
 }

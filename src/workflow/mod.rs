@@ -26,6 +26,7 @@ pub mod measure_latency;
 mod measured_row;
 pub mod membership;
 pub mod minimize;
+mod operators;
 mod page_text;
 mod price;
 pub mod report_material;
