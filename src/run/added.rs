@@ -139,7 +139,7 @@ fn move_in(
         }
         record_originals(host, open, place, &fresh, cpus)?;
         notes.extend(raise_kernel_threads(host, open, task, &fresh, cpus)?);
-        if let Some(group) = &place.group {
+        if let Some(group) = place.entry_group(host)? {
             let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
             host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
         }

@@ -22,6 +22,12 @@ pub struct ShieldPlacement {
     pub housekeeping: CpuSet,
 }
 
+/// The group of programs in a slice that has services.
+const PROGRAMS: &str = "programs";
+
+/// The maximum depth of groups in the shield's group.
+const DEPTH_MAX: usize = 8;
+
 /// The CPU of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChosenCpu {
@@ -61,21 +67,71 @@ impl ShieldPlacement {
         Some(format!("/{name}"))
     }
 
-    /// Returns the threads in its group; none without a group.
+    /// Returns the threads in its group and in the groups below it, such as services; none without
+    /// a group.
     ///
     /// # Errors
     /// The list cannot be read or parsed.
     pub fn members(&self, host: &Host) -> Result<Vec<i32>, RunError> {
-        let Some(group) = &self.group else { return Ok(Vec::new()) };
+        let mut tids = Vec::new();
+        if let Some(group) = &self.group {
+            self.add_members(host, group, 0, &mut tids)?;
+        }
+        Ok(tids)
+    }
+
+    fn add_members(
+        &self,
+        host: &Host,
+        group: &str,
+        depth: usize,
+        tids: &mut Vec<i32>,
+    ) -> Result<(), RunError> {
         let list = if self.v2 { "cgroup.threads" } else { "tasks" };
         let path = format!("{group}/{list}");
-        let text = host.read(&path)?;
-        let tids = text.lines().enumerate().map(|(i, line)| {
-            line.trim().parse().map_err(|_| {
-                cpushield_linux::Error::malformed(&path, i + 1, "a thread's number", line).into()
-            })
-        });
-        tids.collect()
+        let text = match host.read(&path) {
+            // A group below may be removed at any time.
+            Err(error) if error.is_absent() && depth > 0 => return Ok(()),
+            text => text?,
+        };
+        for (i, line) in text.lines().enumerate() {
+            tids.push(line.trim().parse().map_err(|_| {
+                cpushield_linux::Error::malformed(&path, i + 1, "a thread's number", line)
+            })?);
+        }
+        if self.v2 && depth < DEPTH_MAX {
+            for name in host.list_directories(group).unwrap_or_default() {
+                self.add_members(host, &format!("{group}/{name}"), depth + 1, tids)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The group that a program enters; `None` without a group. On cgroup v2 a group whose
+    /// controllers the groups below it use has no processes of its own
+    /// (Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint"). systemd makes
+    /// such a group of a slice with services; then programs have a group next to the services.
+    ///
+    /// # Errors
+    /// That group cannot be made.
+    pub fn entry_group(&self, host: &Host) -> Result<Option<String>, RunError> {
+        let Some(group) = &self.group else { return Ok(None) };
+        let used = host.read_line(&format!("{group}/cgroup.subtree_control")).unwrap_or_default();
+        if !self.v2 || used.is_empty() {
+            return Ok(Some(group.clone()));
+        }
+        let below = format!("{group}/{PROGRAMS}");
+        if !host.exists(&below) {
+            host.make_dir(&below)?;
+        }
+        Ok(Some(below))
+    }
+
+    /// Whether a directory is that of its group, or of a group below it.
+    pub(super) fn contains_group(&self, dir: &str) -> bool {
+        let below = |group: &String| dir.strip_prefix(group.as_str());
+        let rest = self.group.as_ref().and_then(below);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Chooses the CPU for a program: the requested one, or the lowest one with the fewest threads

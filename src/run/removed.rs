@@ -213,7 +213,7 @@ fn move_back(
 ) -> Result<(), RunError> {
     let (Some(shield), Some(group)) = (&place.group, &added.group) else { return Ok(()) };
     let now = cgroup_of(host, shield, place.v2, task)?;
-    if now != *shield {
+    if !place.contains_group(&now) {
         if now != *group {
             notes.push(format!("another process moved it to {now}, so it stays there"));
         }

@@ -95,7 +95,7 @@ fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
                     .to_owned(),
         })?;
     }
-    if let Some(group) = &start.place.group {
+    if let Some(group) = start.place.entry_group(host)? {
         host.write(&format!("{group}/cgroup.procs"), &std::process::id().to_string())?;
     }
     // Number 0 is the caller, whatever its number in another PID namespace.

@@ -415,6 +415,7 @@ mod tests {
 
     fn evidence() -> Evidence {
         Evidence {
+            shield: None,
             schema: evidence::SCHEMA,
             began_s: None,
             began_ns: None,

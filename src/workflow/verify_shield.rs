@@ -184,6 +184,10 @@ impl<'a> VerifySession<'a> {
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
             limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
+        let cgroup = match &request.cgroup {
+            Some(cgroup) => Some(cgroup.clone()),
+            None => target.group(host)?,
+        };
         let evidence = verify::watch(
             host,
             &WatchOrder {
@@ -192,7 +196,7 @@ impl<'a> VerifySession<'a> {
                 warmup: request.warmup,
                 threshold_ns,
                 syscalls: request.syscalls,
-                cgroup: request.cgroup.clone().or_else(|| target.group()),
+                cgroup,
                 workload: (request.program != WatchedProgram::Sampler).then_some(GivenWorkload {
                     start: &|| {
                         if let WatchedProgram::Started(command) = &request.program {
@@ -242,7 +246,9 @@ impl<'a> VerifySession<'a> {
         if let Some(program) = program.borrow_mut().as_mut() {
             report_left_behind(ui, &program.end());
         }
-        Ok((evidence?, recording.into_inner()))
+        let mut evidence = evidence?;
+        evidence.shield = target.own_shield().map(|place| place.name.clone());
+        Ok((evidence, recording.into_inner()))
     }
 
     /// Writes the file of `-o`.

@@ -73,8 +73,11 @@ impl WatchTarget {
     }
 
     /// The cgroup of that shield's programs.
-    pub fn group(&self) -> Option<String> {
-        self.own_shield().and_then(|place| place.group.clone())
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn group(&self, host: &Host) -> Result<Option<String>, RunError> {
+        self.own_shield().map_or(Ok(None), |place| place.entry_group(host))
     }
 }
 

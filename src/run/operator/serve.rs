@@ -46,6 +46,10 @@ fn answer(
     match request {
         OperatorRequest::Enter { shield, priority, lock_memory } => {
             let plan = find_shield(host, store, shield.as_deref(), &asker)?;
+            // No process waits for the end of an operator's program.
+            let lowered = record::open(host, store)
+                .and_then(|mut open| raise::lower_unneeded(host, &mut open, None));
+            drop(lowered.map_err(|error| machine(&error))?);
             let entry = ShieldEntry { host, store, plan: &plan, asker: &asker };
             entry.enter(priority, lock_memory).map(OperatorAnswer::Entered)
         }
