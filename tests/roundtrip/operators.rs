@@ -1,16 +1,22 @@
 //! Operators: on cgroup v1 the lists of tasks of the shield and of the housekeeping programs belong
-//! to their group, and undo restores who may write them.
+//! to their group, and undo restores who may write them. The helper refuses what the policy does
+//! not permit. Other users see the active shields.
 
 use crate::bench::Bench;
+use crate::trees::{self, Task};
 use cpushield::apply::{self, PublicState};
 use cpushield::change::Change;
 use cpushield::plan::{ActiveShields, Plan, PlanRefusal, plan_with_others};
 use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators, ShieldRequest};
+use cpushield::run::{self, OperatorAnswer, OperatorRefusal};
 use cpushield::survey::survey;
 use cpushield::tunables;
+use cpushield_linux::operator_socket::OperatorConnection;
 use cpushield_linux::{Host, InjectedFault, PublicDir, Store};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 const GROUP: u32 = 44;
@@ -153,4 +159,63 @@ fn every_user_sees_the_shields_of_this_boot_and_no_other() {
     let plan = self::plan(&bench, "a", 3, GROUP).unwrap();
     assert!(apply::apply(&host, &store, &plan, &mut |_| {}).is_err());
     assert_eq!(state(&bench.host(), &store), PublicState::Unfinished);
+}
+
+/// The answer of the helper to a request of this process on a simulated machine; `policy` are the
+/// operators of its shield. `known` is false on a machine that does not have the process any more.
+fn answer(policy: Option<ShieldOperators>, known: bool, request: &[u8]) -> OperatorAnswer {
+    let mut tree = trees::v2();
+    let own = i32::try_from(std::process::id()).unwrap();
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    if known {
+        Task::new(own, "asker", 0, "0-3").put(&mut tree);
+        let status = format!("Name:\tasker\nTgid:\t{own}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+        tree.insert(format!("proc/{own}/status").into(), Some(status.into_bytes()));
+    }
+    let bench = Bench::of(&tree);
+    let plan = Plan { operators: policy, ..trees::v2_plan() };
+    bench.apply(&bench.host(), &plan).unwrap();
+    let before = bench.tree();
+    let (mut theirs, ours) = UnixStream::pair().unwrap();
+    theirs.write_all(request).unwrap();
+    theirs.shutdown(std::net::Shutdown::Write).unwrap();
+    let connection = OperatorConnection::of_stream(ours);
+    let answer = run::serve_operator(&bench.host(), &bench.store(), &connection, None);
+    assert!(bench.tree() == before, "a refusal changes nothing: {answer:?}");
+    answer
+}
+
+#[test]
+fn what_an_operator_may_not_do_is_refused_before_anything_is_changed() {
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    let user = |id| vec![OperatorName { name: "joe".to_owned(), id }];
+    let limits = OperatorLimits { priority: Some(50), locked_memory: None };
+    let own = ShieldOperators { users: user(uid), group: None, limits };
+    let other = ShieldOperators { users: user(uid + 1), ..own.clone() };
+    let enter = b"{\"do\": \"enter\"}\n";
+    let refused = |answer: OperatorAnswer| match answer {
+        OperatorAnswer::Refused { refusal, rule, .. } => (refusal, rule.is_some()),
+        other => panic!("{other:?}"),
+    };
+    let shield = || "cpushield".to_owned();
+    let stranger = (OperatorRefusal::NotPermitted { shield: shield(), uid }, true);
+    assert_eq!(refused(answer(None, true, enter)), stranger);
+    assert_eq!(refused(answer(Some(other), true, enter)), stranger);
+    let ask = |request: &[u8]| refused(answer(Some(own.clone()), true, request));
+    assert_eq!(refused(answer(Some(own.clone()), false, enter)).0, OperatorRefusal::Ended);
+    for (priority, text) in [(51, "51"), (0, "0"), (u32::MAX, "4294967295")] {
+        let request = format!("{{\"do\": \"enter\", \"priority\": {text}}}\n");
+        let wanted = OperatorRefusal::Priority { shield: shield(), priority, highest: Some(50) };
+        assert_eq!(ask(request.as_bytes()), (wanted, true));
+    }
+    let locked = (OperatorRefusal::LockedMemory { shield: shield() }, true);
+    assert_eq!(ask(b"{\"do\": \"enter\", \"lock_memory\": true}\n"), locked);
+    let outside = (OperatorRefusal::NotInShield { shield: shield() }, false);
+    assert_eq!(ask(b"{\"do\": \"leave\"}\n"), outside);
+    let unknown = ask(b"{\"do\": \"leave\", \"shield\": \"mill\"}\n").0;
+    assert!(matches!(unknown, OperatorRefusal::NoShield { .. }), "{unknown:?}");
+    assert_eq!(ask(b"{\"do\": \"enter\"}").0, OperatorRefusal::Incomplete);
+    assert_eq!(ask(&[b'x'; 4096]).0, OperatorRefusal::TooLong);
+    let malformed = ask(b"{\"do\": \"enter\", \"pid\": 1}\n").0;
+    assert!(matches!(malformed, OperatorRefusal::Malformed { .. }), "{malformed:?}");
 }

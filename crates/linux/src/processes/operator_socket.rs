@@ -141,8 +141,8 @@ impl SocketPeer {
     }
 }
 
-/// The process that connected (`SO_PEERPIDFD`, 6.5). Before that it is found by its number, which may belong to another
-/// process when the first one has ended. So the caller compares its user.
+/// The process that connected (`SO_PEERPIDFD`, 6.5). Before that it is found by its number, which
+/// may belong to another process when the first one has ended. So the caller compares its user.
 fn find_process(socket: BorrowedFd<'_>, pid: Pid) -> io::Result<OwnedFd> {
     let mut pidfd = [0];
     match read_option(socket, libc::SO_PEERPIDFD, &mut pidfd) {
