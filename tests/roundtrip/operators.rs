@@ -2,13 +2,13 @@
 //! to their group, and undo restores who may write them. The helper refuses what the policy does
 //! not permit. Other users see the active shields.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Scratch};
 use crate::trees::{self, Task};
 use cpushield::apply::{self, PublicState};
 use cpushield::change::Change;
 use cpushield::plan::{ActiveShields, Plan, PlanRefusal, plan_with_others};
 use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators, ShieldRequest};
-use cpushield::run::{self, OperatorAnswer, OperatorRefusal};
+use cpushield::run::{self, OPERATOR_COMMAND, OperatorAnswer, OperatorRefusal, OperatorRequest};
 use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield_linux::operator_socket::OperatorConnection;
@@ -18,6 +18,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 const GROUP: u32 = 44;
 
@@ -169,8 +170,9 @@ fn answer(policy: Option<ShieldOperators>, known: bool, request: &[u8]) -> Opera
     let uid = fs::metadata("/proc/self").unwrap().uid();
     if known {
         Task::new(own, "asker", 0, "0-3").put(&mut tree);
-        let status = format!("Name:\tasker\nTgid:\t{own}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
-        tree.insert(format!("proc/{own}/status").into(), Some(status.into_bytes()));
+        let status = tree.get_mut(Path::new(&format!("proc/{own}/status"))).unwrap();
+        let users = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+        status.as_mut().unwrap().extend(users.bytes());
     }
     let bench = Bench::of(&tree);
     let plan = Plan { operators: policy, ..trees::v2_plan() };
@@ -218,4 +220,26 @@ fn what_an_operator_may_not_do_is_refused_before_anything_is_changed() {
     assert_eq!(ask(&[b'x'; 4096]).0, OperatorRefusal::TooLong);
     let malformed = ask(b"{\"do\": \"enter\", \"pid\": 1}\n").0;
     assert!(matches!(malformed, OperatorRefusal::Malformed { .. }), "{malformed:?}");
+}
+
+/// As through sudo: standard input is one end of a pair of sockets, and the kernel says who made it.
+#[test]
+fn the_helper_answers_at_its_standard_input_and_ends() {
+    let scratch = Scratch::new();
+    let state = scratch.0.display().to_string();
+    let program = env!("CARGO_BIN_EXE_cpushield");
+    let ask = |line: &str| {
+        let command = ["env", "-u", "SUDO_UID", program, OPERATOR_COMMAND, "--state", &state];
+        let answer = Host::live().ask_program(&command, line, Duration::from_secs(60)).unwrap();
+        serde_json::from_str::<OperatorAnswer>(&answer).unwrap()
+    };
+    let enter = OperatorRequest::Enter { shield: None, priority: None, lock_memory: false };
+    let OperatorAnswer::Refused { refusal, .. } = ask(&enter.line()) else { panic!("refused") };
+    assert!(matches!(refusal, OperatorRefusal::NoShield { .. }), "{refusal:?}");
+    let OperatorAnswer::Refused { refusal, .. } = ask("run\n") else { panic!("refused") };
+    assert!(matches!(refusal, OperatorRefusal::Malformed { .. }), "{refusal:?}");
+    // Without a socket there is nobody to answer.
+    let mut alone = std::process::Command::new(program);
+    let ended = alone.arg(OPERATOR_COMMAND).stdin(std::process::Stdio::null()).output().unwrap();
+    assert!(ended.status.success() && ended.stdout.is_empty());
 }

@@ -170,7 +170,7 @@ impl ShieldEntry<'_> {
         }
         let given = self.give(&place, priority, locked_memory);
         if !self.asker.lives(self.host) {
-            self.take_back(&place, was_in);
+            self.take_back(&place, was_in, priority);
             return Err(OperatorRefusal::Ended);
         }
         match given {
@@ -179,7 +179,7 @@ impl ShieldEntry<'_> {
                 Ok(EnteredShield { shield, cpus, priority, locked_memory, notes })
             }
             Err(error) => {
-                self.take_back(&place, was_in);
+                self.take_back(&place, was_in, priority);
                 Err(machine(&error))
             }
         }
@@ -195,11 +195,14 @@ impl ShieldEntry<'_> {
     }
 
     /// Moves the process back that was moved in, whichever it was. The record says from where.
-    fn take_back(&self, place: &ShieldPlacement, was_in: bool) {
+    fn take_back(&self, place: &ShieldPlacement, was_in: bool, priority: Option<u32>) {
+        let pid = self.asker.peer.pid;
+        // The first error is reported; what cannot be restored stays on record.
         if !was_in {
-            let pid = self.asker.peer.pid;
-            // The first error is reported; what cannot be restored stays on record.
             drop(remove_to(self.host, self.store, place, pid, Destination::Above));
+        } else if priority.is_some() && !self.asker.lives(self.host) {
+            // Another process may have got the number, and the priority with it.
+            drop(self.host.set_scheduling(pid, SchedPolicy::Other { nice: 0 }));
         }
     }
 
