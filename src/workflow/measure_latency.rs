@@ -261,10 +261,7 @@ fn find_target(
     }
     let shielded = watch.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
     let load = request.load.request(work, &watch.cpus, &shielded)?;
-    let cgroup = match &request.cgroup {
-        Some(cgroup) => Some(cgroup.clone()),
-        None => watch.group(host)?,
-    };
+    let cgroup = watch.group(host, request.cgroup.as_ref())?;
     let guard = watch
         .own_shield()
         .cloned()

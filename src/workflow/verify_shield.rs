@@ -152,7 +152,8 @@ impl<'a> VerifySession<'a> {
     pub fn watch_and_judge(&self, survey: SurveyWhen) -> Result<VerifyResult, Failure> {
         let VerifySession { work, request, target, .. } = self;
         let WorkContext { host, store, .. } = work;
-        let (evidence, recording) = self.watch()?;
+        let (mut evidence, recording) = self.watch()?;
+        evidence.shield = target.own_shield().map(|place| place.name.clone());
         let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // The survey comes after the watch, because a shield that holds does not need one.
         let known = if interrupted || survey == SurveyWhen::Always {
@@ -184,10 +185,7 @@ impl<'a> VerifySession<'a> {
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
             limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
-        let cgroup = match &request.cgroup {
-            Some(cgroup) => Some(cgroup.clone()),
-            None => target.group(host)?,
-        };
+        let cgroup = target.group(host, request.cgroup.as_ref())?;
         let evidence = verify::watch(
             host,
             &WatchOrder {
@@ -246,9 +244,7 @@ impl<'a> VerifySession<'a> {
         if let Some(program) = program.borrow_mut().as_mut() {
             report_left_behind(ui, &program.end());
         }
-        let mut evidence = evidence?;
-        evidence.shield = target.own_shield().map(|place| place.name.clone());
-        Ok((evidence, recording.into_inner()))
+        Ok((evidence?, recording.into_inner()))
     }
 
     /// Writes the file of `-o`.
