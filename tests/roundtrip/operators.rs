@@ -222,7 +222,7 @@ fn what_an_operator_may_not_do_is_refused_before_anything_is_changed() {
     assert!(matches!(malformed, OperatorRefusal::Malformed { .. }), "{malformed:?}");
 }
 
-/// As through sudo: standard input is one end of a pair of sockets, and the kernel says who made it.
+/// As through sudo: standard input is one end of a pair of sockets, whose maker the kernel knows.
 #[test]
 fn the_helper_answers_at_its_standard_input_and_ends() {
     let scratch = Scratch::new();
