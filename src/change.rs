@@ -7,7 +7,7 @@ mod comparison;
 pub use comparison::{ValueComparison, chosen_word};
 
 use crate::quote::quote_for_shell;
-use check::{check_cpus, check_path, check_task, check_value};
+use check::{check_cpus, check_path, check_task, check_task_list, check_value};
 use cpushield_linux::{CpuSet, Error, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +73,13 @@ pub enum Change {
         cpus: CpuSet,
         /// Memory nodes of the slice.
         mems: CpuSet,
+    },
+    /// Let the members of a group write the list of tasks of a cgroup (v1). Its owner stays.
+    GiveToGroup {
+        /// The file `tasks`.
+        path: String,
+        /// The group.
+        gid: u32,
     },
     /// Take a CPU offline and online again. This moves away the timers and work queued there.
     CycleCpu {
@@ -205,7 +212,9 @@ impl Change {
     pub fn is_about_group(&self, group: &str) -> bool {
         let slice = format!("{group}.slice");
         match self {
-            Change::Write { path, .. } | Change::MakeDir { path } => {
+            Change::Write { path, .. }
+            | Change::MakeDir { path }
+            | Change::GiveToGroup { path, .. } => {
                 path.split('/').any(|part| part == group || part == slice)
             }
             Change::Slice { unit, .. } => *unit == slice,
@@ -224,6 +233,7 @@ impl Change {
             Change::KeepAffinities => "affinities of all tasks".to_owned(),
             Change::BanFromIrqbalance { .. } => "irqbalance".to_owned(),
             Change::Slice { unit, .. } => unit.clone(),
+            Change::GiveToGroup { path, .. } => format!("access to {path}"),
             Change::CycleCpu { cpu } => format!("CPU {cpu} offline and online"),
         }
     }
@@ -235,6 +245,7 @@ impl Change {
         match (self, other) {
             (Change::Write { path: a, .. }, Change::Write { path: b, .. })
             | (Change::MakeDir { path: a }, Change::MakeDir { path: b })
+            | (Change::GiveToGroup { path: a, .. }, Change::GiveToGroup { path: b, .. })
             | (Change::Slice { unit: a, .. }, Change::Slice { unit: b, .. }) => a == b,
             (Change::Affinity { task: a, .. }, Change::Affinity { task: b, .. })
             | (Change::Scheduling { task: a, .. }, Change::Scheduling { task: b, .. }) => a == b,
@@ -268,6 +279,7 @@ impl Change {
                 }
                 check_cpus(cpus)
             }
+            Change::GiveToGroup { path, .. } => check_task_list(path),
             Change::CycleCpu { cpu } if shielded.contains(*cpu) => Ok(()),
             Change::CycleCpu { cpu } => Err(format!("CPU {cpu} is not shielded")),
         }
@@ -285,6 +297,7 @@ impl Change {
             Change::KeepAffinities => "saved".to_owned(),
             Change::BanFromIrqbalance { cpus } => format!("avoids CPU {cpus}"),
             Change::Slice { cpus, mems, .. } => format!("CPU {cpus}, memory {mems}"),
+            Change::GiveToGroup { gid, .. } => format!("group {gid}"),
             Change::CycleCpu { .. } => "done".to_owned(),
         }
     }
@@ -321,6 +334,10 @@ impl Change {
                 "systemctl set-property --runtime {unit} AllowedCPUs={cpus} AllowedMemoryNodes={mems} \
                  && systemctl start {unit}"
             ),
+            Change::GiveToGroup { path, gid } => {
+                let path = quote_for_shell(path);
+                format!("chgrp {gid} {path} && chmod g+w {path}")
+            }
             Change::CycleCpu { cpu } => {
                 let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
                 format!("echo 0 > {online}; echo 1 > {online}")

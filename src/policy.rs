@@ -4,9 +4,14 @@
 
 mod boot_policy;
 mod latency_limits;
+mod operators;
 
 pub use boot_policy::BootPolicy;
 pub use latency_limits::{LatencyLimit, LatencyLimits, LinuxCncGrade};
+pub use operators::{
+    MemoryLimit, OPERATOR_PRIORITY_MAX, OperatorLimits, OperatorName, OperatorPolicy,
+    ShieldOperators, parse_memory,
+};
 
 use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use cpushield_linux::CpuSet;
@@ -94,6 +99,8 @@ pub struct ShieldRequest {
     pub tunables: BTreeMap<String, bool>,
     /// Kernel parameters of the user's own, for the next boot.
     pub parameters: Vec<RequestedParameter>,
+    /// Users other than root that may enter the shield.
+    pub operators: Option<ShieldOperators>,
 }
 
 /// A kernel parameter that the user wrote, and where.
@@ -118,6 +125,7 @@ impl Default for ShieldRequest {
             workload: Workload::default(),
             tunables: BTreeMap::new(),
             parameters: Vec::new(),
+            operators: None,
         }
     }
 }
@@ -261,6 +269,8 @@ pub struct ShieldPolicy {
     pub boot: BootPolicy,
     /// The limits that `verify` and `latency` check.
     pub limits: PolicyLimits,
+    /// Users other than root that may enter the shield.
+    pub operators: Option<OperatorPolicy>,
 }
 
 /// Why a policy file is not accepted: the place, and what was expected there.
@@ -369,6 +379,7 @@ impl ShieldPolicy {
         if self.count == Some(0) {
             return Err((None, "expected a count of at least 1".to_owned()));
         }
+        self.operators.as_ref().map_or(Ok(()), OperatorPolicy::check)?;
         let Some(list) = &self.cpus else { return Ok(()) };
         if self.count.is_some()
             || self.share.is_some()
@@ -411,6 +422,7 @@ impl ShieldPolicy {
             workload: self.workload,
             tunables: tunables.collect(),
             parameters: Vec::new(),
+            operators: None,
         })
     }
 
@@ -440,7 +452,8 @@ pub(crate) fn translate_toml_message(message: &str) -> String {
 }
 
 /// The line of a byte, from 1.
-fn line_of(text: &str, byte: usize) -> usize {
+#[must_use]
+pub fn line_of(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|b| *b == b'\n').count()
 }
 

@@ -82,7 +82,8 @@ impl OtherMachine {
         for (shield, found) in imported.shields.iter().zip(&setup.shields) {
             assert_eq!(shield.cpus, found.cpus);
             let (name, wish) = policy.shield(Some(&shield.name), "made").unwrap();
-            let mut request = wish.request(name, machine.topology.possible.last()).unwrap();
+            let mut request =
+                wish.request(name, &cpushield::cpu_selection::CpuNames::unknown()).unwrap();
             assert_eq!(request.cpus.as_ref(), Some(&found.cpus));
             request.tunables.retain(|name, _| tunables::named(name).is_some());
             assert_eq!(plan(&machine, &request).unwrap().shield.cpus, found.cpus);

@@ -44,8 +44,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("policy", &["cpu_selection"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
     ("plan", &["causes", "change", "documents", "policy", "registry", "survey", "tunables"]),
-    ("apply", &["change", "documents"]),
-    ("run", &["apply", "change", "documents"]),
+    ("apply", &["change", "documents", "policy"]),
+    ("run", &["apply", "change", "documents", "policy"]),
     ("latency", &[
         "causes", "documents", "load", "observe", "policy", "registry", "survey", "trace",
         "with_text", "worker",

@@ -15,7 +15,7 @@ use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
 use super::task_masks::TaskMasks;
-use super::{undo, undo_log};
+use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::{Appender, StoreLock};
@@ -33,6 +33,22 @@ pub fn apply(
 ) -> Result<AppliedPlan, ApplyError> {
     let boot = check(host, plan)?;
     let lock = store.lock()?;
+    let mut applied = apply_locked(host, store, plan, boot, &lock, progress);
+    let note = summary::publish(host, store);
+    if let Ok(applied) = &mut applied {
+        applied.notes.extend(note);
+    }
+    applied
+}
+
+fn apply_locked(
+    host: &Host,
+    store: &Store,
+    plan: &Plan,
+    boot: Option<String>,
+    lock: &StoreLock,
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<AppliedPlan, ApplyError> {
     let (live, notes) = find_active(host, store)?;
     if let Some(journal) = &live {
         join::check(journal, &plan.shield, &store.path(JOURNAL))?;
@@ -41,12 +57,13 @@ pub fn apply(
     let _ = host.step_aside(&plan.shield.housekeeping).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
     let hogs = find_hogs(host, plan, &tasks)?;
+    summary::announce_change(host, store);
     let (journal, log) = match live {
         None => begin_journal(host, store, plan, boot, &tasks)?,
         Some(journal) => join::join(host, store, *journal, plan, JoinKind::Additional)?,
     };
     let run = PlanExecution::new(host, &journal, log, hogs);
-    let applied = run_plan(run, store, (&journal, plan), &lock, progress)?;
+    let applied = run_plan(run, store, (&journal, plan), lock, progress)?;
     Ok(AppliedPlan { notes, ..applied })
 }
 

@@ -420,6 +420,7 @@ mod tests {
             immovable: Vec::new(),
             boot: Vec::new(),
             warnings: Vec::new(),
+            operators: None,
         };
         let header = JournalHeader {
             journal: "cpushield".to_owned(),

@@ -156,7 +156,7 @@ fn change_without(
             Some(Change::Affinity { task: *task, comm: comm.clone(), cpus })
         }
         Change::BanFromIrqbalance { .. } => Some(Change::BanFromIrqbalance { cpus: shielded }),
-        Change::MoveTasks { .. } => Some(change.clone()),
+        Change::MoveTasks { .. } | Change::GiveToGroup { .. } => Some(change.clone()),
         Change::MakeDir { .. }
         | Change::Scheduling { .. }
         | Change::KeepAffinities

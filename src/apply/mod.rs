@@ -28,6 +28,7 @@ mod replace;
 mod restore_affinities;
 mod revert;
 mod step_result;
+mod summary;
 mod task_masks;
 mod unbound;
 mod undo;
@@ -45,6 +46,7 @@ pub use original::OriginalState;
 pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
 pub use replace::{end_change, replace};
 pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
+pub use summary::{PublicShield, PublicState, read_public_state};
 pub use undo::undo;
 
 use crate::change::{Change, Outcome};

@@ -7,7 +7,7 @@ use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError, UndoneS
 use super::executor::{PlanExecution, check, find_hogs, run_plan};
 use super::journal::{ApplyJournal, JoinKind, replaced_name};
 use super::load::{FoundJournal, JournalLoadError, load};
-use super::{join, undo};
+use super::{join, summary, undo};
 use crate::change::{Change, ValueComparison};
 use crate::documents::plan::{Plan, Shield, Step};
 use cpushield_linux::store::StoreLock;
@@ -26,6 +26,21 @@ pub fn replace(
 ) -> Result<AppliedPlan, ApplyError> {
     check(host, plan)?;
     let lock = store.lock()?;
+    let mut applied = replace_locked(host, store, plan, &lock, progress);
+    let note = summary::publish(host, store);
+    if let Ok(applied) = &mut applied {
+        applied.notes.extend(note);
+    }
+    applied
+}
+
+fn replace_locked(
+    host: &Host,
+    store: &Store,
+    plan: &Plan,
+    lock: &StoreLock,
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<AppliedPlan, ApplyError> {
     let journal = match load(host, store) {
         Ok(FoundJournal::Here(journal)) => *journal,
         Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => {
@@ -44,10 +59,11 @@ pub fn replace(
     let _ = host.step_aside(&free_cpus(plan, &old)).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
     let hogs = find_hogs(host, &joining, &tasks)?;
+    summary::announce_change(host, store);
     let (journal, log) = join::join(host, store, journal, &joining, JoinKind::Successor)?;
     let run = PlanExecution::new(host, &journal, log, hogs);
-    let applied = run_plan(run, store, (&journal, &joining), &lock, progress)?;
-    match undo::undo_locked(host, store, Some(&replaced_name(&name)), &lock) {
+    let applied = run_plan(run, store, (&journal, &joining), lock, progress)?;
+    match undo::undo_locked(host, store, Some(&replaced_name(&name)), lock) {
         Ok(undone) if undone.is_complete() => Ok(applied),
         Err(UndoError::Killed) => Err(ApplyError::Killed),
         undone => Err(ApplyError::OldRemains { shield: name, undone: Box::new(undone) }),
@@ -70,7 +86,10 @@ pub fn end_change(host: &Host, store: &Store) -> Result<Option<String>, ApplyErr
     };
     let Some(shield) = unfinished else { return Ok(None) };
     let lock = store.lock()?;
-    match end_replacement(host, store, Some(&shield), &lock) {
+    let ended = end_replacement(host, store, Some(&shield), &lock);
+    // Without it, only the next change tells other users.
+    let _ = summary::publish(host, store);
+    match ended {
         Ok(None) => Ok(None),
         Ok(Some(undone)) if undone.is_complete() => Ok(Some(shield)),
         Err(UndoError::Killed) => Err(ApplyError::Killed),

@@ -20,6 +20,7 @@ use super::replace;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::step_result::{ChangeFate, StepDone};
+use super::summary;
 use super::task_masks::TaskMasks;
 use super::unbound;
 use super::undo_log::{UndoLog, archive_or_remove};
@@ -41,15 +42,29 @@ pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShie
         Err(error) => return Err(error.into()),
     }
     let lock = store.lock()?;
-    if let Some(undone) = replace::end_replacement(host, store, name, &lock)?
-        && !undone.is_complete()
-    {
-        return Ok(undone);
+    summary::announce_change(host, store);
+    let mut undone = undo_all_versions(host, store, name, &lock);
+    let note = summary::publish(host, store);
+    if let Ok(undone) = &mut undone {
+        undone.notes.extend(note);
     }
-    undo_locked(host, store, name, &lock)
+    undone
 }
 
-/// The same with a lock that is held already.
+/// Removes a shield, and first the other version of it if it was being replaced.
+fn undo_all_versions(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+    lock: &StoreLock,
+) -> Result<UndoneShield, UndoError> {
+    match replace::end_replacement(host, store, name, lock)? {
+        Some(undone) if !undone.is_complete() => Ok(undone),
+        _ => undo_locked(host, store, name, lock),
+    }
+}
+
+/// Removes one version of a shield, with a lock that is held already.
 pub(super) fn undo_locked(
     host: &Host,
     store: &Store,

@@ -4,11 +4,13 @@
 //! The initramfs needs no part of it: its programs have exited when the root file system takes
 //! over.
 
-pub use super::init_files::{BAN_COMMAND, InitFile, MARK, StartCommand, files};
+pub use super::init_files::{
+    BAN_COMMAND, InitFile, MARK, OperatorHelper, StartCommand, files, operator_files,
+};
 
 use super::document::{Enabled, InitSystem};
 use super::error::BootError;
-use super::init_files::{BAN, SHIELD};
+use super::init_files::{BAN, OPERATORS, SHIELD};
 use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
 
@@ -61,14 +63,24 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
         });
     };
     let files = files(init, call);
-    for file in &files {
+    let helper = call.helper.as_ref().filter(|_| init == InitSystem::Systemd);
+    let for_operators = helper.map(|helper| operator_files(call, helper));
+    let for_operators: Vec<InitFile> = for_operators.into_iter().flatten().collect();
+    for file in files.iter().chain(&for_operators) {
         check_not_foreign(host, &file.path)?;
     }
+    if let Ok(Some(earlier)) = installed(store) {
+        remove_helper(host, &earlier)?;
+    }
     let [path, ban_path] = files.each_ref().map(|file| file.path.clone());
-    let enabled = Enabled { init, path, ban_path: Some(ban_path), words: call.words.clone() };
+    let operator_paths = for_operators.iter().map(|file| file.path.clone()).collect();
+    let words = call.words.clone();
+    let enabled = Enabled { init, path, ban_path: Some(ban_path), words, operator_paths };
     let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;
-    match write_and_enable(host, init, &files) {
+    let written =
+        write_and_enable(host, init, &files).and_then(|()| write_helper(host, &for_operators));
+    match written {
         Ok(()) => Ok(enabled),
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
@@ -94,6 +106,31 @@ fn write_and_enable(host: &Host, init: InitSystem, files: &[InitFile]) -> Result
             }
             InitSystem::Sysv => drop(host.run_program(&["update-rc.d", service, "defaults"])?),
         }
+    }
+    Ok(())
+}
+
+/// Writes the units of the helper for operators, and opens its socket.
+fn write_helper(host: &Host, files: &[InitFile]) -> Result<(), BootError> {
+    for InitFile { path, text, mode, .. } in files {
+        let attributes = FileAttributes { mode: *mode, owner: None };
+        host.replace_file(path, text.as_bytes(), attributes)?;
+    }
+    if !files.is_empty() {
+        host.systemctl(&["enable", "--now", &format!("{OPERATORS}.socket")])?;
+    }
+    Ok(())
+}
+
+/// Closes the socket for operators, and removes its units.
+fn remove_helper(host: &Host, enabled: &Enabled) -> Result<(), BootError> {
+    if !enabled.operator_paths.is_empty() {
+        // A failure is fine: the unit was never enabled, or is gone.
+        drop(host.systemctl(&["disable", "--now", &format!("{OPERATORS}.socket")]));
+    }
+    for path in &enabled.operator_paths {
+        check_not_foreign(host, path)?;
+        host.erase_file(path)?;
     }
     Ok(())
 }
@@ -155,6 +192,7 @@ fn uninstall(
     for (_, path) in files.iter().flatten() {
         check_not_foreign(host, path)?;
     }
+    remove_helper(host, enabled)?;
     for (service, path) in files.into_iter().flatten() {
         match enabled.init {
             // A failure is fine: the unit was never enabled, or is gone. systemd finds the links of

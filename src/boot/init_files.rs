@@ -25,6 +25,22 @@ pub struct StartCommand {
     pub words: Vec<String>,
     /// The name of the shield, which other shields do not have.
     pub shield: String,
+    /// The helper that its operators need. Only systemd offers it.
+    pub helper: Option<OperatorHelper>,
+}
+
+/// The socket at which operators ask, and the service that answers one request.
+pub const OPERATORS: &str = "cpushield-operators";
+
+/// The helper for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorHelper {
+    /// Its internal subcommand.
+    pub command: &'static str,
+    /// Its socket.
+    pub socket: &'static str,
+    /// The only group that may connect; `None` if every user may. The helper decides in any case.
+    pub gid: Option<u32>,
 }
 
 /// A file of an init system.
@@ -58,8 +74,12 @@ impl StartCommand {
     }
 
     fn ban_line(&self, quote: fn(&str) -> String) -> String {
+        self.internal_line(quote, BAN_COMMAND)
+    }
+
+    fn internal_line(&self, quote: fn(&str) -> String, command: &str) -> String {
         // The name of an internal subcommand comes first.
-        let words = [self.program.as_str(), BAN_COMMAND, "--quiet", "--state", self.state.as_str()];
+        let words = [self.program.as_str(), command, "--quiet", "--state", self.state.as_str()];
         words.map(quote).join(" ")
     }
 }
@@ -132,6 +152,75 @@ fn ban_unit(call: &StartCommand) -> String {
          ExecStart={line}\n\n\
          [Install]\n\
          WantedBy=irqbalance.service\n"
+    )
+}
+
+/// The units of the helper for operators: its service and its socket. Only systemd has them.
+#[must_use]
+pub fn operator_files(call: &StartCommand, helper: &OperatorHelper) -> [InitFile; 2] {
+    let file = |suffix: &str, text: String| InitFile {
+        service: OPERATORS,
+        path: format!("/etc/systemd/system/{OPERATORS}{suffix}"),
+        text,
+        mode: 0o644,
+    };
+    [file("@.service", operator_service(call, helper)), file(".socket", operator_socket(helper))]
+}
+
+/// The service has a process for each request, which ends with it. The capabilities are those to
+/// move a process to CPUs, to schedule it and to raise its limits.
+fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
+    let (line, path) = (call.internal_line(quote_for_unit, helper.command), condition_path(call));
+    let state = quote_for_unit(&call.state);
+    format!(
+        "{MARK}[Unit]\n\
+         Description=cpushield: answer a request of an operator\n\
+         ConditionFileIsExecutable={path}\n\
+         CollectMode=inactive-or-failed\n\n\
+         [Service]\n\
+         ExecStart=-{line}\n\
+         StandardInput=socket\n\
+         StandardOutput=null\n\
+         StandardError=journal\n\
+         RuntimeMaxSec=60\n\
+         MemoryMax=64M\n\
+         TasksMax=8\n\
+         CapabilityBoundingSet=CAP_SYS_NICE CAP_SYS_RESOURCE\n\
+         NoNewPrivileges=yes\n\
+         ProtectSystem=strict\n\
+         ReadWritePaths={state}\n\
+         ProtectHome=yes\n\
+         PrivateTmp=yes\n\
+         PrivateNetwork=yes\n\
+         RestrictAddressFamilies=AF_UNIX\n\
+         RestrictNamespaces=yes\n\
+         MemoryDenyWriteExecute=yes\n\
+         LockPersonality=yes\n"
+    )
+}
+
+/// A flood of connections closes connections, and never the socket: the trigger limit, which would
+/// fail the socket, is off. It has no group of its own if single users may ask.
+fn operator_socket(helper: &OperatorHelper) -> String {
+    let socket = helper.socket;
+    let access = match helper.gid {
+        Some(gid) => format!("SocketGroup={gid}\nSocketMode=0660\n"),
+        None => "SocketMode=0666\n".to_owned(),
+    };
+    format!(
+        "{MARK}[Unit]\n\
+         Description=cpushield: requests of operators\n\n\
+         [Socket]\n\
+         ListenStream={socket}\n\
+         SocketUser=root\n\
+         {access}\
+         DirectoryMode=0755\n\
+         RemoveOnStop=yes\n\
+         Accept=yes\n\
+         MaxConnections=16\n\
+         TriggerLimitIntervalSec=0\n\n\
+         [Install]\n\
+         WantedBy=sockets.target\n"
     )
 }
 

@@ -41,3 +41,13 @@ pub(super) fn check_task(tid: i32) -> Result<(), String> {
 pub(super) fn check_cpus(cpus: &CpuSet) -> Result<(), String> {
     if cpus.is_empty() { Err("expected at least one CPU".to_owned()) } else { Ok(()) }
 }
+
+/// Only lists of tasks are given away: a file `cpuset.*` would let its writer change the shield.
+pub(super) fn check_task_list(path: &str) -> Result<(), String> {
+    check_path(path)?;
+    let places = ["/sys/fs/cgroup/", "/dev/cpuset/"];
+    if path.ends_with("/tasks") && places.iter().any(|place| path.starts_with(place)) {
+        return Ok(());
+    }
+    Err(format!("expected the file tasks of a control group, found {path:?}"))
+}

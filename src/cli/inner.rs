@@ -29,6 +29,9 @@ enum InternalCommand {
     /// Ban the shielded CPUs from an irqbalance that has just started
     #[command(name = NAMES.ban)]
     Ban,
+    /// Answer a request of an operator on standard input
+    #[command(name = NAMES.operator)]
+    Operator,
     /// Keep CPUs modestly busy
     #[command(name = NAMES.gentle_load)]
     Load,
@@ -61,6 +64,7 @@ pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
         InternalCommand::Ban => {
             return internal::ban_from_irqbalance(&inner.global.open_live(ui)?);
         }
+        InternalCommand::Operator => internal::answer_operator(&inner.global.open_live(ui)?),
         InternalCommand::Load => internal::serve(WorkerRole::GentleLoad),
         InternalCommand::Work => internal::serve(WorkerRole::Load),
         InternalCommand::Sample => internal::serve(WorkerRole::Sampler),

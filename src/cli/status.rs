@@ -20,7 +20,10 @@ use std::process::ExitCode;
 ///
 /// Exit code 0: the shield is active and unchanged. Exit code 3: there is no shield. Exit code 1 is
 /// every other case: a setting has changed, a foreign task is on a shielded CPU, the shield is
-/// incomplete, or this user cannot read the journal.
+/// incomplete, or its state is unknown.
+///
+/// Every user may ask. Only root can compare the settings with those that `apply` left; other users
+/// see what was not checked.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
     /// The active shield
@@ -48,7 +51,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
     let document = StatusDocument { status, at_every_boot: AtEveryBoot::read(&work.store) };
     ui.show(&document, || text(&document))?;
     Ok(match document.status.state.state {
-        ShieldState::InForce => ExitCode::SUCCESS,
+        ShieldState::InForce | ShieldState::InForceAsSeen => ExitCode::SUCCESS,
         ShieldState::NoShield => ExitCode::from(FailureKind::Machine.code()),
         _ => ExitCode::from(FailureKind::DoesNotHold.code()),
     })
@@ -68,11 +71,17 @@ fn text(document: &StatusDocument) -> String {
     if let Some(cpus) = status.nohz_full.as_ref().filter(|cpus| !cpus.is_empty()) {
         out.push_str(&format!("Tick stops while one thread runs (nohz_full): CPU {cpus}\n"));
     }
-    out.push_str(&document.at_every_boot.text());
+    if status.unchecked.is_empty() {
+        out.push_str(&document.at_every_boot.text());
+    } else {
+        let parts: Vec<String> = status.unchecked.iter().map(ToString::to_string).collect();
+        let parts = parts.join(", ");
+        out.push_str(&format!("Not checked, because only root can: {parts}, at every boot\n"));
+    }
     if status.swept > 0 {
         out.push_str("Trace: removed the trace that a killed `verify` had left running\n");
     }
-    if status.state.state == ShieldState::NoShield {
+    if status.state.state == ShieldState::NoShield && status.unchecked.is_empty() {
         out.push_str(
             "Next: `cpushield try` shows the effect of a shield, `cpushield apply` applies one.\n",
         );
@@ -89,7 +98,7 @@ fn text(document: &StatusDocument) -> String {
 fn describe_shield(shield: &ShieldSummary) -> String {
     let cpus: CpuSet = shield.cpus.iter().map(|on| on.cpu).collect();
     let state = &shield.state.state;
-    let tone = if *state == ShieldState::InForce { Emphasis::Good } else { Emphasis::Bad };
+    let tone = if state.is_active() { Emphasis::Good } else { Emphasis::Bad };
     let state = tone.paint(&state.to_string());
     let mut out = format!("Shield {} on CPU {cpus}: {state}\n", shield.name);
     if !shield.idle_siblings.is_empty() {
@@ -98,6 +107,9 @@ fn describe_shield(shield: &ShieldSummary) -> String {
     out.push_str(&format!("  housekeeping  CPU {}\n", shield.housekeeping));
     if let Some(group) = &shield.group {
         out.push_str(&format!("  cgroup        {group}\n"));
+    }
+    if let Some(operators) = &shield.operators {
+        out.push_str(&format!("  operators     {operators}\n"));
     }
     for drift in &shield.drift {
         let now = drift.now.as_deref().unwrap_or("nothing");

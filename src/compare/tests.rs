@@ -241,6 +241,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         serde_json::from_value(text).unwrap()
     };
     let evidence = Evidence {
+        shield: None,
         schema: crate::documents::evidence::SCHEMA,
         began_s: None,
         began_ns: None,

@@ -4,7 +4,7 @@
 
 use crate::causes::Cause;
 use crate::change::{Change, EffectTime, Risk};
-use crate::policy::Workload;
+use crate::policy::{ShieldOperators, Workload};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,6 +39,9 @@ pub struct Plan {
     pub boot: Vec<BootAdvice>,
     /// Warnings with advice.
     pub warnings: Vec<String>,
+    /// Users other than root that may enter the shield; `None` if only root may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operators: Option<ShieldOperators>,
 }
 
 /// The CPUs of a shield.
@@ -314,6 +317,36 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The directory of the shield's cgroup: the one that the steps make or write to and that has
+    /// the name of the shield's group or slice. `None` for a shield that consists of affinities
+    /// only.
+    #[must_use]
+    pub fn cgroup_dir(&self) -> Option<String> {
+        let names = self.shield.cgroup_names();
+        self.steps.iter().find_map(|step| {
+            let path = match &step.change {
+                Change::MakeDir { path } | Change::Write { path, .. } => path,
+                _ => return None,
+            };
+            names.iter().find_map(|name| prefix_through(path, name))
+        })
+    }
+}
+
+/// Returns `path` up to and including its component `name`.
+fn prefix_through(path: &str, name: &str) -> Option<String> {
+    let mut dir = String::new();
+    for component in path.split('/').filter(|c| !c.is_empty()) {
+        dir.push('/');
+        dir.push_str(component);
+        if component == name {
+            return Some(dir);
+        }
+    }
+    None
+}
+
 impl Step {
     /// Whether it takes effect on the running kernel.
     #[must_use]
@@ -341,5 +374,30 @@ impl Shield {
             "cpushield" => "cpushield".to_owned(),
             name => format!("cpushield_{name}"),
         }
+    }
+
+    /// The possible names of its cgroup directory.
+    #[must_use]
+    pub fn cgroup_names(&self) -> [String; 2] {
+        [self.group(), format!("{}.slice", self.group())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_is_the_component_of_that_name() {
+        let slice = "/sys/fs/cgroup/cpushield.slice/cpuset.cpus.partition";
+        assert_eq!(
+            prefix_through(slice, "cpushield.slice").unwrap(),
+            "/sys/fs/cgroup/cpushield.slice"
+        );
+        assert_eq!(prefix_through(slice, "cpushield"), None);
+        assert_eq!(
+            prefix_through("/sys/fs/cgroup/cpushield_housekeeping/tasks", "cpushield"),
+            None
+        );
     }
 }

@@ -109,6 +109,7 @@ fn profile_entry(step: &Step) -> ProfileEntry {
         | Change::MoveTasks { .. }
         | Change::KeepAffinities
         | Change::Slice { .. }
+        | Change::GiveToGroup { .. }
         | Change::CycleCpu { .. } => ProfileEntry::Nothing,
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod fake;
 mod free_cpus;
 mod groups;
 mod missing;
+mod operators;
 mod parse;
 mod pick;
 #[cfg(test)]
@@ -71,6 +72,7 @@ pub fn plan_with_others(
         immovable: Vec::new(),
         boot: Vec::new(),
         warnings,
+        operators: request.operators.clone(),
     };
     for tunable in TUNABLES {
         let name = tunable.name();
@@ -103,6 +105,7 @@ pub fn plan_with_others(
     if request.tunables.get("cpuset") == Some(&false) {
         plan.warn_of_open_shield(machine);
     }
+    operators::add_operators(&mut plan, machine, request.operators.as_ref())?;
     plan.check_conflicts(live)?;
     plan.warn_of_new_kthreads(machine);
     plan.warn_of_leftovers(machine, request);
@@ -175,19 +178,22 @@ impl Plan {
     /// Checks that no active shield needs another value of a setting.
     fn check_conflicts(&self, live: &ActiveShields) -> Result<(), PlanRefusal> {
         for step in &self.steps {
-            let Change::Write { path, value, compare } = &step.change else { continue };
-            let Some((shield, Change::Write { value: theirs, .. })) = live.find_same(&step.change)
-            else {
-                continue;
+            let Some((shield, theirs)) = live.find_same(&step.change) else { continue };
+            let (path, value, theirs) = match (&step.change, theirs) {
+                (Change::Write { path, value, compare }, Change::Write { value: theirs, .. })
+                    if !compare.is_set() && value != theirs =>
+                {
+                    (path, value.clone(), theirs.clone())
+                }
+                (Change::GiveToGroup { path, gid }, Change::GiveToGroup { gid: theirs, .. })
+                    if gid != theirs =>
+                {
+                    (path, format!("group {gid}"), format!("group {theirs}"))
+                }
+                _ => continue,
             };
-            if !compare.is_set() && value != theirs {
-                return Err(PlanRefusal::OtherValue {
-                    path: path.clone(),
-                    value: value.clone(),
-                    shield: shield.clone(),
-                    theirs: theirs.clone(),
-                });
-            }
+            let (path, shield) = (path.clone(), shield.clone());
+            return Err(PlanRefusal::OtherValue { path, value, shield, theirs });
         }
         Ok(())
     }

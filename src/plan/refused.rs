@@ -7,6 +7,11 @@ use std::fmt;
 /// Why a request cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRefusal {
+    /// This machine cannot have such operators.
+    Operators {
+        /// Why.
+        why: String,
+    },
     /// The survey found no online CPU.
     NoTopology,
     /// The machine has only one CPU.
@@ -130,6 +135,7 @@ pub enum PlanRefusal {
 impl fmt::Display for PlanRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PlanRefusal::Operators { why } => write!(f, "cannot admit operators: {why}"),
             PlanRefusal::NoTopology => f.write_str("the survey found no online CPU"),
             PlanRefusal::OneCpu => {
                 f.write_str("this machine has one CPU; a shield needs a second one")
@@ -220,6 +226,7 @@ impl PlanRefusal {
             | PlanRefusal::InPartition { .. }
             | PlanRefusal::BadName { .. } => true,
             PlanRefusal::NoTopology
+            | PlanRefusal::Operators { .. }
             | PlanRefusal::OneCpu
             | PlanRefusal::Offline { .. }
             | PlanRefusal::TooMany { .. }
@@ -274,6 +281,9 @@ impl PlanRefusal {
             }
             PlanRefusal::EmptyList => {
                 vec!["name the CPUs: --cpus 3".to_owned(), "or give a number: --count 1".to_owned()]
+            }
+            PlanRefusal::Operators { .. } => {
+                vec!["change operators in the policy, or omit them".to_owned()]
             }
             PlanRefusal::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
             _ => Vec::new(),

@@ -25,7 +25,10 @@ pub fn blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
     let shield = TextLine::new(format!("Shield: {cpus}. Housekeeping: {rest}."));
     let why = plan.why.iter().map(|why| TextLine::new(why).below());
-    let mut blocks = vec![ReportBlock::Lines([shield].into_iter().chain(why).collect())];
+    let operators = plan.operators.iter();
+    let operators = operators.map(|it| TextLine::new(format!("Operators: {it}.")));
+    let lines = [shield].into_iter().chain(why).chain(operators).collect();
+    let mut blocks = vec![ReportBlock::Lines(lines)];
     blocks.extend(changes(plan, detail));
     blocks.extend(immovable(&plan.immovable));
     blocks.extend(boot_advice(plan));

@@ -207,6 +207,7 @@ mod tests {
             immovable: Vec::new(),
             boot: Vec::new(),
             warnings: Vec::new(),
+            operators: None,
         }
     }
 

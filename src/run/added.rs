@@ -53,7 +53,7 @@ pub fn add(
     open.record.added.retain(|added| host.is_same_task(added.task));
     let cpus = match onto {
         CpuAssignment::All => place.cpus.clone(),
-        CpuAssignment::One(cpu) => CpuSet::single(place.choose(host, cpu)?),
+        CpuAssignment::One(cpu) => CpuSet::single(place.choose(host, cpu)?.cpu),
     };
     let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::new(&cpus));
     match move_in(host, &mut open, place, &task, &cpus, spread.as_mut()) {
@@ -139,7 +139,7 @@ fn move_in(
         }
         record_originals(host, open, place, &fresh, cpus)?;
         notes.extend(raise_kernel_threads(host, open, task, &fresh, cpus)?);
-        if let Some(group) = &place.group {
+        if let Some(group) = place.entry_group(host)? {
             let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
             host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
         }
@@ -184,6 +184,7 @@ fn record_originals(
             affinity,
             lowered_from: (policy.rt_priority() > PRIORITY_MAX).then_some(policy),
             given: cpus.clone(),
+            granted: false,
         });
     }
     open.save()
@@ -265,6 +266,7 @@ mod tests {
             affinity: CpuSet::single(0),
             lowered_from: None,
             given: CpuSet::single(3),
+            granted: false,
         }
     }
 

@@ -16,6 +16,7 @@ mod drift;
 mod error;
 mod left;
 mod limits;
+mod operator;
 mod order;
 mod placement;
 mod raise;
@@ -33,18 +34,19 @@ pub use drift::Drift;
 pub use error::RunError;
 pub use left::{programs_in_shield, still_running};
 pub use limits::{check as check_policy, sentences as limits};
+pub use operator::*;
 pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
-pub use placement::ShieldPlacement;
+pub use placement::{ChosenCpu, ShieldPlacement};
 pub use raise::threads;
 pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
 pub use removed::{ReleasedPrograms, release, remove};
 pub use shield_state::{ShieldState, StateReport};
 pub use start::{
-    NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, lock_limit, ordinary,
-    supervise,
+    NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, execute, lock_limit,
+    ordinary, supervise,
 };
 pub use status::*;
-pub use user::{RunUser, look_up};
+pub use user::{RunUser, look_up, look_up_group};
 pub use version_change::{NoPlaceReason, ThreadInTheWay, VersionChange};
 
 use crate::apply::{self, ShieldPresence};

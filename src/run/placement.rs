@@ -1,7 +1,6 @@
 //! [`ShieldPlacement`]: the cgroup and the CPUs for programs of a shield.
 
 use super::RunError;
-use crate::change::Change;
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
@@ -23,12 +22,33 @@ pub struct ShieldPlacement {
     pub housekeeping: CpuSet,
 }
 
+/// The group of programs in a slice that has services.
+const PROGRAMS: &str = "programs";
+
+/// The maximum depth of groups in the shield's group.
+const DEPTH_MAX: usize = 8;
+
+/// The CPU of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChosenCpu {
+    /// The CPU.
+    pub cpu: usize,
+    /// The threads that are confined to it already; 0 if the CPU was requested. No other CPU of the
+    /// shield has fewer.
+    pub threads: usize,
+}
+
 impl ShieldPlacement {
     /// Finds the placement of an applied plan.
     #[must_use]
     pub fn new(host: &Host, plan: &Plan) -> ShieldPlacement {
-        let shield = &plan.shield;
-        let group = find_group(host, plan);
+        ShieldPlacement::of_group(host, &plan.shield, plan.cgroup_dir())
+    }
+
+    /// The placement of a shield whose cgroup is this directory, if it exists.
+    #[must_use]
+    pub fn of_group(host: &Host, shield: &Shield, group: Option<String>) -> ShieldPlacement {
+        let group = group.filter(|dir| host.exists(&format!("{dir}/cgroup.procs")));
         let v2 = group.as_ref().is_some_and(|dir| host.exists(&format!("{dir}/cgroup.threads")));
         ShieldPlacement {
             name: shield.name.clone(),
@@ -40,11 +60,6 @@ impl ShieldPlacement {
         }
     }
 
-    /// The possible names of a shield's cgroup directory.
-    pub(super) fn names(shield: &Shield) -> [String; 2] {
-        [shield.group(), format!("{}.slice", shield.group())]
-    }
-
     /// The value of `CGNAME`: the group as seen from its hierarchy's root.
     #[must_use]
     pub fn group_name(&self) -> Option<String> {
@@ -52,21 +67,71 @@ impl ShieldPlacement {
         Some(format!("/{name}"))
     }
 
-    /// Returns the threads in its group; none without a group.
+    /// Returns the threads in its group and in the groups below it, such as services; none without
+    /// a group.
     ///
     /// # Errors
     /// The list cannot be read or parsed.
     pub fn members(&self, host: &Host) -> Result<Vec<i32>, RunError> {
-        let Some(group) = &self.group else { return Ok(Vec::new()) };
+        let mut tids = Vec::new();
+        if let Some(group) = &self.group {
+            self.add_members(host, group, 0, &mut tids)?;
+        }
+        Ok(tids)
+    }
+
+    fn add_members(
+        &self,
+        host: &Host,
+        group: &str,
+        depth: usize,
+        tids: &mut Vec<i32>,
+    ) -> Result<(), RunError> {
         let list = if self.v2 { "cgroup.threads" } else { "tasks" };
         let path = format!("{group}/{list}");
-        let text = host.read(&path)?;
-        let tids = text.lines().enumerate().map(|(i, line)| {
-            line.trim().parse().map_err(|_| {
-                cpushield_linux::Error::malformed(&path, i + 1, "a thread's number", line).into()
-            })
-        });
-        tids.collect()
+        let text = match host.read(&path) {
+            // A group below may be removed at any time.
+            Err(error) if error.is_absent() && depth > 0 => return Ok(()),
+            text => text?,
+        };
+        for (i, line) in text.lines().enumerate() {
+            tids.push(line.trim().parse().map_err(|_| {
+                cpushield_linux::Error::malformed(&path, i + 1, "a thread's number", line)
+            })?);
+        }
+        if self.v2 && depth < DEPTH_MAX {
+            for name in host.list_directories(group).unwrap_or_default() {
+                self.add_members(host, &format!("{group}/{name}"), depth + 1, tids)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The group that a program enters; `None` without a group. On cgroup v2 a group whose
+    /// controllers the groups below it use has no processes of its own
+    /// (Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint"). systemd makes
+    /// such a group of a slice with services; then programs have a group next to the services.
+    ///
+    /// # Errors
+    /// That group cannot be made.
+    pub fn entry_group(&self, host: &Host) -> Result<Option<String>, RunError> {
+        let Some(group) = &self.group else { return Ok(None) };
+        let used = host.read_line(&format!("{group}/cgroup.subtree_control")).unwrap_or_default();
+        if !self.v2 || used.is_empty() {
+            return Ok(Some(group.clone()));
+        }
+        let below = format!("{group}/{PROGRAMS}");
+        if !host.exists(&below) {
+            host.make_dir(&below)?;
+        }
+        Ok(Some(below))
+    }
+
+    /// Whether a directory is that of its group, or of a group below it.
+    pub(super) fn contains_group(&self, dir: &str) -> bool {
+        let below = |group: &String| dir.strip_prefix(group.as_str());
+        let rest = self.group.as_ref().and_then(below);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Chooses the CPU for a program: the requested one, or the lowest one with the fewest threads
@@ -74,10 +139,10 @@ impl ShieldPlacement {
     ///
     /// # Errors
     /// Programs may not use the requested CPU.
-    pub fn choose(&self, host: &Host, requested: Option<usize>) -> Result<usize, RunError> {
+    pub fn choose(&self, host: &Host, requested: Option<usize>) -> Result<ChosenCpu, RunError> {
         if let Some(cpu) = requested {
             let why = match () {
-                () if self.cpus.contains(cpu) => return Ok(cpu),
+                () if self.cpus.contains(cpu) => return Ok(ChosenCpu { cpu, threads: 0 }),
                 () if self.idle.contains(cpu) => {
                     "is kept idle, because it shares its core with a shielded CPU in use"
                 }
@@ -97,52 +162,7 @@ impl ShieldPlacement {
             }
         }
         let least = load.into_iter().min_by_key(|(cpu, threads)| (*threads, *cpu));
-        least.map(|(cpu, _)| cpu).ok_or_else(|| RunError::Record("the shield has no CPU".into()))
-    }
-}
-
-/// Finds the cgroup of the shield: the directory that the plan's steps write to and that has the
-/// name of the shield's group or slice.
-fn find_group(host: &Host, plan: &Plan) -> Option<String> {
-    let names = ShieldPlacement::names(&plan.shield);
-    plan.steps.iter().find_map(|step| {
-        let path = match &step.change {
-            Change::MakeDir { path } | Change::Write { path, .. } => path,
-            _ => return None,
-        };
-        let dir = names.iter().find_map(|name| prefix_through(path, name))?;
-        host.exists(&format!("{dir}/cgroup.procs")).then_some(dir)
-    })
-}
-
-/// Returns `path` up to and including its component `name`.
-fn prefix_through(path: &str, name: &str) -> Option<String> {
-    let mut dir = String::new();
-    for component in path.split('/').filter(|c| !c.is_empty()) {
-        dir.push('/');
-        dir.push_str(component);
-        if component == name {
-            return Some(dir);
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_group_is_the_component_of_that_name() {
-        let slice = "/sys/fs/cgroup/cpushield.slice/cpuset.cpus.partition";
-        assert_eq!(
-            prefix_through(slice, "cpushield.slice").unwrap(),
-            "/sys/fs/cgroup/cpushield.slice"
-        );
-        assert_eq!(prefix_through(slice, "cpushield"), None);
-        assert_eq!(
-            prefix_through("/sys/fs/cgroup/cpushield_housekeeping/tasks", "cpushield"),
-            None
-        );
+        let chosen = least.map(|(cpu, threads)| ChosenCpu { cpu, threads });
+        chosen.ok_or_else(|| RunError::Record("the shield has no CPU".into()))
     }
 }

@@ -76,6 +76,10 @@ pub struct AddedThread {
     pub lowered_from: Option<SchedPolicy>,
     /// The CPUs it was confined to.
     pub given: CpuSet,
+    /// An operator got its real-time priority together with the place in the shield, so it loses
+    /// that with the place.
+    #[serde(default)]
+    pub granted: bool,
 }
 
 /// The record, locked for changes.

@@ -10,6 +10,16 @@ use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// Where a program goes that was started in the shield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// The cgroup of this process.
+    Caller,
+    /// The cgroup of its nearest ancestor outside of the shield that has the same user; else the
+    /// root group.
+    Above,
+}
+
 /// Moves a process or thread out of the shield, to where it was before it was added. One that was
 /// started in the shield moves to the caller's cgroup, as an ordinary program.
 ///
@@ -20,6 +30,17 @@ pub fn remove(
     store: &Store,
     place: &ShieldPlacement,
     tid: i32,
+) -> Result<MovedProcess, RunError> {
+    remove_to(host, store, place, tid, Destination::Caller)
+}
+
+/// The same, with another place for a program that was started in the shield.
+pub(super) fn remove_to(
+    host: &Host,
+    store: &Store,
+    place: &ShieldPlacement,
+    tid: i32,
+    destination: Destination,
 ) -> Result<MovedProcess, RunError> {
     let task = match find_task(host, tid) {
         Err(error) if error.is_absent() => {
@@ -38,15 +59,44 @@ pub fn remove(
         let (why, hint) = ("is not in the shield".to_owned(), None);
         return Err(RunError::Task { tid, why, hint });
     }
-    move_to_caller(host, store, place, &task)
+    move_started(host, store, place, &task, destination)
 }
 
-/// Moves a program that was started in the shield to the caller's cgroup.
-fn move_to_caller(
+/// Finds the cgroup of a destination.
+fn find_destination(
+    host: &Host,
+    shield: &str,
+    v2: bool,
+    task: &Task,
+    destination: Destination,
+) -> Result<String, RunError> {
+    if destination == Destination::Caller {
+        let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+        return cgroup_of(host, shield, v2, &host.task(own_pid, own_pid)?);
+    }
+    let owner = |pid: i32| host.access(&format!("/proc/{pid}")).ok()?.owner;
+    let root = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
+    let mut above = task.parent;
+    while above > 1 {
+        let Ok(ancestor) = host.task(above, above) else { break };
+        let group = cgroup_of(host, shield, v2, &ancestor)?;
+        // Neither this shield nor another one.
+        if !group.starts_with(&format!("{root}/cpushield")) {
+            let is_same = owner(above).is_some() && owner(above) == owner(task.pid);
+            return Ok(if is_same { group } else { root.to_owned() });
+        }
+        above = ancestor.parent;
+    }
+    Ok(root.to_owned())
+}
+
+/// Moves a program that was started in the shield out of it.
+fn move_started(
     host: &Host,
     store: &Store,
     place: &ShieldPlacement,
     task: &Task,
+    destination: Destination,
 ) -> Result<MovedProcess, RunError> {
     let threads = threads_of(host, task)?;
     let masks = threads.iter().map(|thread| (thread.clone(), host.affinity(thread.id.tid)));
@@ -61,8 +111,7 @@ fn move_to_caller(
         }
     }
     if let Some(shield) = &place.group {
-        let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
-        let group = cgroup_of(host, shield, place.v2, &host.task(own_pid, own_pid)?)?;
+        let group = find_destination(host, shield, place.v2, task, destination)?;
         let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
         host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
     }
@@ -85,6 +134,9 @@ pub(super) fn move_out(
         open.record.added.iter().filter(|added| belongs_to(added, task)).cloned().collect();
     let mut notes = Vec::new();
     let mut failed = None;
+    if entries.iter().any(|entry| entry.granted) {
+        take_priorities(host, task)?;
+    }
     if let Some(first) = entries.first() {
         match move_back(host, place, first, task, &mut notes) {
             Err(error) if !has_ended(&error) => failed = Some(error),
@@ -129,6 +181,23 @@ pub(super) fn move_out(
     }
 }
 
+/// Makes the real-time threads of a process ordinary ones.
+fn take_priorities(host: &Host, task: &Task) -> Result<(), RunError> {
+    for thread in threads_of(host, task)? {
+        let tid = thread.id.tid;
+        let taken = match host.scheduling(tid) {
+            Ok(policy) if policy.rt_priority() == 0 => Ok(()),
+            Ok(_) => host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }),
+            Err(error) => Err(error),
+        };
+        match taken {
+            Err(error) if !error.is_absent() => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Whether the error says that the task is gone.
 fn has_ended(error: &RunError) -> bool {
     matches!(error, RunError::Machine(error) if error.is_absent())
@@ -144,7 +213,7 @@ fn move_back(
 ) -> Result<(), RunError> {
     let (Some(shield), Some(group)) = (&place.group, &added.group) else { return Ok(()) };
     let now = cgroup_of(host, shield, place.v2, task)?;
-    if now != *shield {
+    if !place.contains_group(&now) {
         if now != *group {
             notes.push(format!("another process moved it to {now}, so it stays there"));
         }

@@ -2,7 +2,7 @@
 
 use super::status::{ShieldSummary, count_foreign, missing_group};
 use crate::apply::journal::ApplyJournal;
-use crate::apply::{ShieldWork, UnfinishedWork};
+use crate::apply::{PublicShield, ShieldWork, UnfinishedWork};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -14,6 +14,8 @@ pub enum ShieldState {
     NoShield,
     /// Nothing changed since apply, and no foreign task is on its CPUs.
     InForce,
+    /// It is in force, as far as a user other than root can check. Changes of settings are unknown.
+    InForceAsSeen,
     /// It is in force, but something changed since apply.
     Drifted {
         /// Settings that changed since apply.
@@ -45,6 +47,30 @@ impl ShieldState {
             None => ShieldState::Drifted { settings, foreign },
         }
     }
+
+    /// The state of a shield that this user knows by its public summary only. `is_closed`: the
+    /// kernel keeps other programs out.
+    pub(super) fn as_seen(
+        public: &PublicShield,
+        shield: &ShieldSummary,
+        is_closed: bool,
+    ) -> ShieldState {
+        let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
+        let open = public.group.is_some() && !is_closed;
+        match (&public.group, &shield.group) {
+            (Some(path), None) => ShieldState::GroupGone { path: path.clone() },
+            _ if open || foreign > 0 => {
+                ShieldState::Drifted { settings: usize::from(open), foreign }
+            }
+            _ => ShieldState::InForceAsSeen,
+        }
+    }
+
+    /// Whether the shield is in force and nothing speaks against it.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        matches!(self, ShieldState::InForce | ShieldState::InForceAsSeen)
+    }
 }
 
 impl fmt::Display for ShieldState {
@@ -52,6 +78,7 @@ impl fmt::Display for ShieldState {
         match self {
             ShieldState::NoShield => f.write_str("no shield is in force"),
             ShieldState::InForce => f.write_str("active, unchanged"),
+            ShieldState::InForceAsSeen => f.write_str("active, as far as this user can check"),
             ShieldState::Drifted { settings, foreign } => {
                 f.write_str("active, but ")?;
                 match settings {

@@ -60,14 +60,16 @@ impl Supervision {
 pub fn become_program(host: &Host, start: &ProgramStart) -> RunError {
     match enter(host, start) {
         Err(error) => error,
-        Ok(()) => RunError::Exec {
-            program: start
-                .command
-                .first()
-                .map(|word| word.display().to_string())
-                .unwrap_or_default(),
-            error: process::exec(&start.command, &environment(start)),
-        },
+        Ok(()) => execute(start),
+    }
+}
+
+/// Becomes the program of a process that is in the shield; returns only when that fails.
+#[must_use]
+pub fn execute(start: &ProgramStart) -> RunError {
+    RunError::Exec {
+        program: start.command.first().map(|word| word.display().to_string()).unwrap_or_default(),
+        error: process::exec(&start.command, &environment(start)),
     }
 }
 
@@ -93,7 +95,7 @@ fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
                     .to_owned(),
         })?;
     }
-    if let Some(group) = &start.place.group {
+    if let Some(group) = start.place.entry_group(host)? {
         host.write(&format!("{group}/cgroup.procs"), &std::process::id().to_string())?;
     }
     // Number 0 is the caller, whatever its number in another PID namespace.

@@ -7,12 +7,17 @@ use super::record::{self, RaisedThread};
 use super::shield_state::{ShieldState, StateReport};
 use super::{RunError, ShieldPlacement};
 use crate::apply::journal::ApplyJournal;
-use crate::apply::{JournalLoadError, ShieldPresence, UnfinishedWork, find_shield, slice_dir};
+use crate::apply::{
+    JournalLoadError, PublicState, ShieldPresence, UnfinishedWork, find_shield, read_public_state,
+    slice_dir,
+};
 use crate::change::{Change, Outcome};
-use crate::documents::plan::Plan;
+use crate::documents::plan::Shield;
+use crate::policy::ShieldOperators;
 use cpushield_linux::tracefs;
-use cpushield_linux::{CpuSet, Host, Store, Task};
+use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -35,6 +40,9 @@ pub struct ShieldStatus {
     /// Traces that a killed `verify` left recording and that were removed now.
     #[serde(default)]
     pub swept: usize,
+    /// What this user could not check; empty for root.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<UncheckedPart>,
 }
 
 /// A shield, perhaps an incomplete one.
@@ -56,6 +64,9 @@ pub struct ShieldSummary {
     pub cpus: Vec<OnCpu>,
     /// Kernel threads that were raised above real-time programs.
     pub raised: Vec<RaisedThread>,
+    /// Users other than root that may enter it; `None` if only root may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operators: Option<ShieldOperators>,
 }
 
 /// The protections of a shielded CPU, and what is on it.
@@ -82,6 +93,28 @@ pub struct CpuProtection {
     pub holds: bool,
     /// How, or why not.
     pub how: String,
+}
+
+/// What a user other than root could not check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UncheckedPart {
+    /// Whether settings have changed since apply: only the journal has what apply left.
+    Settings,
+    /// Which kernel threads were raised above real-time programs.
+    RaisedThreads,
+    /// The processes of other users, which this machine hides.
+    Processes,
+}
+
+impl fmt::Display for UncheckedPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UncheckedPart::Settings => "changes of settings since apply",
+            UncheckedPart::RaisedThreads => "raised kernel threads",
+            UncheckedPart::Processes => "processes of other users",
+        })
+    }
 }
 
 /// A thread whose last CPU is a shielded one, or whose next one is.
@@ -129,34 +162,45 @@ pub fn status(host: &Host, store: &Store, name: Option<&str>) -> Result<ShieldSt
     let isolated = read_cpus(host, "/sys/devices/system/cpu/isolated");
     let nohz_full = read_cpus(host, "/sys/devices/system/cpu/nohz_full");
     let reader = StatusReader { host, store, nohz_full: nohz_full.as_ref(), name };
+    let mut unchecked = Vec::new();
     let (state, shields) = match find_shield(host, store) {
         Ok(ShieldPresence::Absent) => (ShieldState::NoShield, Vec::new()),
         Ok(ShieldPresence::Whole(journal)) => {
-            let shields = reader.summarize_all(&journal, None)?;
-            let mut states = shields.iter().map(|shield| &shield.state.state);
-            let worst = states.find(|state| **state != ShieldState::InForce).cloned();
-            (worst.unwrap_or(ShieldState::InForce), shields)
+            with_worst_state(reader.summarize_all(&journal, None)?)
         }
         Ok(ShieldPresence::Part(Some(journal), unfinished)) => {
             let shields = reader.summarize_all(&journal, Some(&unfinished))?;
             (ShieldState::Part(unfinished), shields)
         }
         Ok(ShieldPresence::Part(None, unfinished)) => (ShieldState::Part(unfinished), Vec::new()),
-        Err(error) => (ShieldState::Unknown { reason: describe_load_error(&error) }, Vec::new()),
+        Err(JournalLoadError::Access(error)) if error.is_denied() => {
+            unchecked = find_unchecked(host);
+            reader.summarize_public(&error)?
+        }
+        Err(error) => (ShieldState::Unknown { reason: error.to_string() }, Vec::new()),
     };
     // No other process would remove it.
     let swept = if host.is_live() { tracefs::remove_stale_instances(host) } else { 0 };
-    Ok(ShieldStatus { schema: SCHEMA, state: state.into(), shields, isolated, nohz_full, swept })
+    let (schema, state) = (SCHEMA, state.into());
+    Ok(ShieldStatus { schema, state, shields, isolated, nohz_full, swept, unchecked })
 }
 
-/// Describes why the state of a shield is unknown.
-fn describe_load_error(error: &JournalLoadError) -> String {
-    match error {
-        JournalLoadError::Access(error) if error.is_denied() => {
-            format!("only root can read {}", error.path)
-        }
-        error => error.to_string(),
+/// The shields with the first state that is not in force, if any.
+fn with_worst_state(shields: Vec<ShieldSummary>) -> (ShieldState, Vec<ShieldSummary>) {
+    let mut states = shields.iter().map(|shield| &shield.state.state);
+    let first = states.next().cloned().unwrap_or(ShieldState::NoShield);
+    let worst = shields.iter().map(|shield| &shield.state.state).find(|state| !state.is_active());
+    (worst.cloned().unwrap_or(first), shields)
+}
+
+/// What a user other than root cannot check.
+fn find_unchecked(host: &Host) -> Vec<UncheckedPart> {
+    let mut unchecked = vec![UncheckedPart::Settings, UncheckedPart::RaisedThreads];
+    // The mount option hidepid= hides the processes of other users (proc(5)).
+    if !host.exists("/proc/1/stat") {
+        unchecked.push(UncheckedPart::Processes);
     }
+    unchecked
 }
 
 /// Returns the directory of the shield's control group, if the shield made one and it is gone.
@@ -165,7 +209,7 @@ pub(super) fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> O
         return None;
     }
     let live = journal.find_shield(&shield.name)?;
-    let names = ShieldPlacement::names(&live.plan.shield);
+    let names = live.plan.shield.cgroup_names();
     let own = journal.intents.iter().filter(|intent| live.steps.contains(&intent.step));
     let made = own.filter(|intent| {
         let done = journal.outcomes.get(&intent.step).map(|done| &done.outcome);
@@ -203,7 +247,9 @@ impl StatusReader<'_> {
         let wanted = plans.filter(|plan| self.name.is_none_or(|name| plan.shield.name == name));
         let shields: Vec<ShieldSummary> = wanted
             .map(|plan| {
-                let mut shield = self.summarize(&plan)?;
+                let place = ShieldPlacement::new(self.host, &plan);
+                let mut shield = self.summarize(&plan.shield, place)?;
+                shield.operators.clone_from(&plan.operators);
                 shield.state = match unfinished {
                     Some(unfinished) => ShieldState::Part(unfinished.clone()),
                     None => {
@@ -223,14 +269,57 @@ impl StatusReader<'_> {
         }
     }
 
-    fn summarize(&self, plan: &Plan) -> Result<ShieldSummary, RunError> {
-        let (host, shield) = (self.host, &plan.shield);
-        let place = ShieldPlacement::new(host, plan);
+    /// Reads the status of each shield of the public summary. `denied` is the answer to reading the
+    /// journal.
+    fn summarize_public(
+        &self,
+        denied: &Error,
+    ) -> Result<(ShieldState, Vec<ShieldSummary>), RunError> {
+        let unknown = |reason| (ShieldState::Unknown { reason }, Vec::new());
+        let public = match read_public_state(self.host, self.store) {
+            PublicState::Unknown => {
+                return Ok(unknown(format!("only root can read {}", denied.path)));
+            }
+            PublicState::Unfinished => {
+                return Ok(unknown(
+                    "a shield is being changed, or that was interrupted".to_owned(),
+                ));
+            }
+            PublicState::Active(public) => public,
+        };
+        let names = || public.iter().map(|it| it.shield.name.clone()).collect();
+        let wanted = public.iter().filter(|it| self.name.is_none_or(|name| it.shield.name == name));
+        let shields = wanted.map(|public| {
+            let place = ShieldPlacement::of_group(self.host, &public.shield, public.group.clone());
+            let exclusion = find_exclusion(self.host, &place);
+            let mut shield = self.summarize(&public.shield, place)?;
+            shield.operators.clone_from(&public.operators);
+            shield.state = ShieldState::as_seen(public, &shield, exclusion.holds).into();
+            Ok(shield)
+        });
+        let shields = shields.collect::<Result<Vec<ShieldSummary>, RunError>>()?;
+        match self.name {
+            Some(name) if shields.is_empty() => {
+                Err(RunError::NoSuchShield { name: name.to_owned(), names: names() })
+            }
+            _ => Ok(with_worst_state(shields)),
+        }
+    }
+
+    fn summarize(
+        &self,
+        shield: &Shield,
+        place: ShieldPlacement,
+    ) -> Result<ShieldSummary, RunError> {
+        let host = self.host;
         let threads = threads_on(host, &shield.cpus, &place)?;
         let irqs = irqs_on(host, &shield.cpus)?;
         let exclusion = find_exclusion(host, &place);
         let cpus = shield.cpus.iter();
-        let raised = record::read(host, self.store)?.raised;
+        let raised = match record::read(host, self.store) {
+            Err(RunError::Machine(error)) if error.is_denied() => Vec::new(),
+            record => record?.raised,
+        };
         Ok(ShieldSummary {
             name: shield.name.clone(),
             state: ShieldState::InForce.into(),
@@ -242,6 +331,7 @@ impl StatusReader<'_> {
             idle_siblings: shield.idle_siblings.clone(),
             drift: Vec::new(),
             raised: raised.into_iter().filter(|it| it.cpus.intersects(&shield.cpus)).collect(),
+            operators: None,
         })
     }
 }

@@ -28,6 +28,20 @@ pub fn look_up(host: &Host, asked: &str) -> Result<RunUser, RunError> {
     parse(asked, &host.read(PASSWD)?, &host.read(GROUP)?)
 }
 
+/// Looks up a group by name or number on this machine; returns its number.
+///
+/// # Errors
+/// The name is unknown.
+pub fn look_up_group(host: &Host, asked: &str) -> Result<u32, RunError> {
+    group_number(asked, &host.read(GROUP)?)
+}
+
+fn group_number(asked: &str, group: &str) -> Result<u32, RunError> {
+    let found = group.lines().map(fields).find(|line| is_entry(line, asked));
+    let number = number(found.map(|line| line[2])).or(number(Some(asked)));
+    number.ok_or_else(|| unknown("group", asked, GROUP))
+}
+
 /// The same, from the text of both files.
 ///
 /// # Errors
@@ -41,11 +55,7 @@ pub fn parse(asked: &str, passwd: &str, group: &str) -> Result<RunUser, RunError
     let uid = number(line.as_ref().map(|line| line[2])).or(number(Some(user)));
     let uid = uid.ok_or_else(|| unknown("user", user, PASSWD))?;
     let gid = match wanted_group {
-        Some(name) => {
-            let found = group.lines().map(fields).find(|line| is_entry(line, name));
-            number(found.map(|line| line[2])).or(number(Some(name)))
-        }
-        .ok_or_else(|| unknown("group", name, GROUP))?,
+        Some(name) => group_number(name, group)?,
         None => number(line.as_ref().map(|line| line[3]))
             .ok_or_else(|| unknown("user", user, PASSWD))?,
     };

@@ -31,6 +31,7 @@ mod workqueues;
 mod writeback_interval;
 
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
+pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
 pub use leftovers::Leftovers;
 pub use remedy::{RemedyAnswer, remedy};
 pub use want::WantedChange;

@@ -458,6 +458,7 @@ pub(crate) mod examples {
     /// One CPU on which all three witnesses watched and saw nothing.
     pub fn clean() -> Evidence {
         Evidence {
+            shield: None,
             schema: SCHEMA,
             began_s: None,
             began_ns: None,

@@ -4,11 +4,13 @@ use crate::documents::plan::Plan;
 use crate::failure::Failure;
 use crate::run::{self, RunError};
 use crate::ui::Ui;
-use cpushield_linux::{AffinityGuard, CpuSet, EventLog, Host, Store, process, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, EventLog, Host, PublicDir, Store, process, signal};
 use std::path::{Path, PathBuf};
 
 /// The default state directory, relative to the machine's root.
 const STATE: &str = "var/lib/cpushield";
+/// The directory for what every user may read, relative to the machine's root.
+const PUBLIC: &str = "run/cpushield";
 
 /// The machine, its journals, and the place where progress is shown.
 #[derive(Debug)]
@@ -38,7 +40,8 @@ impl<'a> WorkContext<'a> {
     ) -> Result<WorkContext<'a>, Failure> {
         let host = open_host(root, log)?;
         let state_dir = find_state_dir(root, state);
-        let store = Store::new(&state_dir).logging(log.cloned());
+        let public = find_public_dir(root, &state_dir);
+        let store = Store::new(&state_dir).logging(log.cloned()).publishing(public);
         Ok(WorkContext { ui, host, store, state_dir, shield: None })
     }
 
@@ -56,6 +59,13 @@ impl<'a> WorkContext<'a> {
 fn find_state_dir(root: Option<&Path>, state: Option<&Path>) -> PathBuf {
     let own = || root.unwrap_or(Path::new("/")).join(STATE);
     state.map_or_else(own, Path::to_owned)
+}
+
+/// The directory for what every user may read. Only the machine's own state directory has one, so
+/// shields of another one are not mistaken for those of the machine.
+fn find_public_dir(root: Option<&Path>, state: &Path) -> Option<PublicDir> {
+    let root = root.unwrap_or(Path::new("/"));
+    (state == root.join(STATE)).then(|| PublicDir::new(&root.join(PUBLIC)))
 }
 
 fn open_host(root: Option<&Path>, log: Option<&EventLog>) -> Result<Host, Failure> {

@@ -1,15 +1,18 @@
 //! Applies a shield at every boot, and stops that.
 
 use super::apply_shield::{ProgramsInTheWay, apply_plan, plan_options};
+use super::operators::explain_sudoers;
 use super::shield_options::ShieldOptions;
 use super::take_down::{UnrestoredChanges, take_down};
 use super::{WorkContext, catch_stops};
 use crate::apply::{self, AppliedPlan, UndoneShield};
 use crate::boot::Enabled;
-use crate::boot::early::{self, RunningUnit, StartCommand};
+use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand};
+use crate::change::Change;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
 use crate::report::enabled_line;
+use crate::run::{OPERATOR_COMMAND, OPERATOR_SOCKET};
 use cpushield_linux::{Store, sched};
 use serde::Serialize;
 use std::path::{Path, absolute};
@@ -98,6 +101,7 @@ pub fn enable_shield(
     let _hurry = sched::boost_priority();
     let (plan, inputs) = plan_options(work, options)?;
     let shield = plan.shield.name.clone();
+    let (helper, operators) = (operator_helper(&plan), plan.operators.clone());
     catch_stops()?;
     let applied = match when {
         ApplyTime::NowToo => {
@@ -105,7 +109,7 @@ pub fn enable_shield(
         }
         ApplyTime::NextBoot => None,
     };
-    let enabled = match (install(work, words, shield), &applied) {
+    let enabled = match (install(work, words, shield, helper.clone()), &applied) {
         (Err(failure), Some(_)) => {
             return Err(failure.hint("the shield is active, but only until the next boot"));
         }
@@ -114,14 +118,33 @@ pub fn enable_shield(
     if applied.is_some() {
         early::start(&work.host, &enabled)?;
     }
+    if helper.is_some() && enabled.operator_paths.is_empty() {
+        let program = work.host.read_link("/proc/self/exe")?;
+        work.ui.status(&explain_sudoers(operators.as_ref(), &program));
+    }
     let (applied, plan) = applied.unzip();
     Ok((EnabledShield { enabled, applied }, plan))
 }
 
-fn install(work: &WorkContext<'_>, words: Vec<String>, shield: String) -> Result<Enabled, Failure> {
+/// The helper that the operators of a shield need. On cgroup v1 they need none: they may write the
+/// lists of tasks.
+fn operator_helper(plan: &Plan) -> Option<OperatorHelper> {
+    let operators = plan.operators.as_ref()?;
+    let given = plan.steps.iter().any(|step| matches!(step.change, Change::GiveToGroup { .. }));
+    let group = operators.group.as_ref().filter(|_| operators.users.is_empty());
+    let (command, socket, gid) = (OPERATOR_COMMAND, OPERATOR_SOCKET, group.map(|group| group.id));
+    (!given).then_some(OperatorHelper { command, socket, gid })
+}
+
+fn install(
+    work: &WorkContext<'_>,
+    words: Vec<String>,
+    shield: String,
+    helper: Option<OperatorHelper>,
+) -> Result<Enabled, Failure> {
     let state = absolute_path(&work.state_dir);
     let program = work.host.read_link("/proc/self/exe")?;
-    let call = StartCommand { program, state, words, shield };
+    let call = StartCommand { program, state, words, shield, helper };
     Ok(early::install(&work.host, &work.store, &call)?)
 }
 

@@ -1,11 +1,13 @@
 //! The processes that cpushield starts from its own program: their subcommands and their work.
 
 pub use super::irqbalance_ban::ban_from_irqbalance;
+pub use super::operators::answer_operator;
 pub use super::undo_watchdog::guard;
 use crate::boot::early::BAN_COMMAND;
 use crate::latency::{self, MeasurementProtocol};
 use crate::load::{self, GentleLoadProtocol, LoadProtocol};
 use crate::observe::sampler::{self, SamplerProtocol};
+use crate::run::OPERATOR_COMMAND;
 use crate::worker::WorkerProtocol;
 use cpushield_linux::Host;
 
@@ -24,6 +26,8 @@ pub struct InternalNames {
     pub measure: &'static str,
     /// The ban of the shielded CPUs from irqbalance.
     pub ban: &'static str,
+    /// The answer to a request of an operator.
+    pub operator: &'static str,
 }
 
 /// The internal subcommands.
@@ -34,14 +38,15 @@ pub const NAMES: InternalNames = InternalNames {
     sampler: SamplerProtocol::SUBCOMMAND,
     measure: MeasurementProtocol::SUBCOMMAND,
     ban: BAN_COMMAND,
+    operator: OPERATOR_COMMAND,
 };
 
 impl InternalNames {
     /// Whether an internal subcommand has this name.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
-        let InternalNames { watchdog, gentle_load, load, sampler, measure, ban } = self;
-        [watchdog, gentle_load, load, sampler, measure, ban].contains(&&name)
+        let InternalNames { watchdog, gentle_load, load, sampler, measure, ban, operator } = self;
+        [watchdog, gentle_load, load, sampler, measure, ban, operator].contains(&&name)
     }
 }
 

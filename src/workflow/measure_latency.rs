@@ -267,7 +267,7 @@ fn find_target(
     }
     let shielded = watch.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
     let load = request.load.request(work, &watch.cpus, &shielded)?;
-    let cgroup = request.cgroup.clone().or_else(|| watch.group());
+    let cgroup = watch.group(host, request.cgroup.as_ref())?;
     let guard = watch
         .own_shield()
         .cloned()

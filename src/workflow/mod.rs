@@ -29,6 +29,7 @@ pub mod measure_latency;
 mod measured_row;
 pub mod membership;
 pub mod minimize;
+mod operators;
 pub mod other_tools;
 mod page_text;
 mod price;

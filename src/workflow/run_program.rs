@@ -1,8 +1,11 @@
 //! Starts a program in the shield and supervises it.
 
 use super::WorkContext;
+use super::operators::become_operator_program;
+use crate::apply::JournalLoadError;
 use crate::failure::{Failure, FailureKind};
-use crate::run::{self, ProgramStart, ShieldPlacement, Supervision};
+use crate::run::{self, ChosenCpu, ProgramStart, RunError, ShieldPlacement, Supervision};
+use crate::ui::Ui;
 use cpushield_linux::{CpuSet, SchedPolicy};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -40,6 +43,11 @@ pub enum ProgramCpus {
 /// There is no shield, or the program cannot be started with these options.
 pub fn run_program(work: &WorkContext<'_>, request: &ProgramRequest) -> Result<ExitCode, Failure> {
     let WorkContext { ui, host, store, .. } = work;
+    if let Err(RunError::Journal(JournalLoadError::Access(error))) = run::all_active(host, store)
+        && error.is_denied()
+    {
+        return Err(become_operator_program(work, request, error));
+    }
     let (start, supervision) = prepare(work, request)?;
     if !supervision.is_needed() {
         return Err(run::become_program(host, &start).into());
@@ -57,6 +65,18 @@ pub fn run_program(work: &WorkContext<'_>, request: &ProgramRequest) -> Result<E
         },
     )?;
     Ok(ExitCode::from(ended.status()))
+}
+
+/// Says when every CPU of the shield has a program already.
+pub(super) fn explain_busy(ui: &Ui, choice: &ChosenCpu) {
+    let ChosenCpu { cpu, threads } = *choice;
+    if threads > 0 {
+        let threads =
+            if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        ui.status(&format!(
+            "no CPU of the shield is free; CPU {cpu} has the fewest programs ({threads})"
+        ));
+    }
 }
 
 /// Gives a failure before the program ran an exit code that is reserved for cpushield.
@@ -83,7 +103,11 @@ fn prepare(
         (ProgramCpus::One(None), Some(SchedPolicy::Deadline { .. })) => {
             place.cpus.union(&place.idle)
         }
-        (ProgramCpus::One(cpu), _) => CpuSet::single(place.choose(host, cpu)?),
+        (ProgramCpus::One(cpu), _) => {
+            let choice = place.choose(host, cpu)?;
+            explain_busy(ui, &choice);
+            CpuSet::single(choice.cpu)
+        }
     };
     let user = request.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
     let ceiling = match (requested, request.own_priority) {

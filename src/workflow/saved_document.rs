@@ -415,6 +415,7 @@ mod tests {
 
     fn evidence() -> Evidence {
         Evidence {
+            shield: None,
             schema: evidence::SCHEMA,
             began_s: None,
             began_ns: None,
@@ -492,8 +493,15 @@ mod tests {
             FixReport { schema: fix_report::SCHEMA, rounds, end: FixEnd::Holds, remains, lacks };
         let (shields, isolated, nohz_full, swept) = (Vec::new(), None, None, 0);
         let state = run::ShieldState::NoShield.into();
-        let status =
-            ShieldStatus { schema: run::SCHEMA, state, shields, isolated, nohz_full, swept };
+        let status = ShieldStatus {
+            schema: run::SCHEMA,
+            state,
+            shields,
+            isolated,
+            nohz_full,
+            swept,
+            unchecked: Vec::new(),
+        };
         vec![
             json!(machine()),
             json!(plan),

@@ -10,13 +10,16 @@ use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
-    DEFAULT_PATH, PolicyFile, PolicyLimits, ShareLevel, ShieldRequest, VerifyLimits, Workload,
+    DEFAULT_PATH, OperatorName, OperatorPolicy, PolicyFile, PolicyLimits, ShareLevel,
+    ShieldOperators, ShieldRequest, VerifyLimits, Workload, line_of,
 };
 use crate::registry::nearest;
+use crate::run::{RunError, look_up, look_up_group};
 use crate::survey::Machine;
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::{CpuSet, Host};
 use std::path::Path;
+use toml::Spanned;
 
 /// The requested shield, as given on the command line. Everything is optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -175,8 +178,34 @@ impl ShieldOptions {
             }
         }
         request.parameters = shield.boot_parameters(&text, file);
+        let operators = shield.operators.as_ref();
+        request.operators =
+            operators.map(|it| find_operators(host, it, &text, file)).transpose()?;
         Ok(RequestWithLimits { request, limits: shield.limits.of_verify() })
     }
+}
+
+/// Finds the numbers of the users and the group that a policy names.
+fn find_operators(
+    host: &Host,
+    policy: &OperatorPolicy,
+    text: &str,
+    file: &str,
+) -> Result<ShieldOperators, Failure> {
+    let find = |name: &Spanned<String>, number: Result<u32, RunError>| {
+        let place = format!("{file}:{}", line_of(text, name.span().start));
+        let name = name.get_ref().clone();
+        let id = number.map_err(|error| Failure::usage(format!("{place}: {error}")))?;
+        Ok::<_, Failure>(OperatorName { name, id })
+    };
+    let users = policy
+        .users
+        .iter()
+        .map(|name| find(name, look_up(host, name.get_ref()).map(|user| user.rights.uid)));
+    let users = users.collect::<Result<_, _>>()?;
+    let group = policy.group.as_ref();
+    let group = group.map(|name| find(name, look_up_group(host, name.get_ref()))).transpose()?;
+    Ok(ShieldOperators { users, group, limits: policy.limits() })
 }
 
 /// The request for a shield that no policy describes.

@@ -3,7 +3,7 @@
 //! process is changing.
 
 use super::WorkContext;
-use crate::apply::{self, JournalLoadError, ShieldPresence, UnfinishedWork};
+use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
 use crate::latency;
 use crate::run::{self, RunError, ShieldStatus};
@@ -15,8 +15,18 @@ use std::time::Duration;
 /// # Errors
 /// None is, or the journal cannot be read.
 pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
-    let plans = apply::active_plans(host, store)?;
-    let names: Vec<String> = plans.into_iter().map(|plan| plan.shield.name).collect();
+    let names: Vec<String> = match apply::active_plans(host, store) {
+        Ok(plans) => plans.into_iter().map(|plan| plan.shield.name).collect(),
+        Err(JournalLoadError::Access(error)) if error.is_denied() => {
+            match apply::read_public_state(host, store) {
+                PublicState::Active(shields) => {
+                    shields.into_iter().map(|public| public.shield.name).collect()
+                }
+                PublicState::Unknown | PublicState::Unfinished => return Err(error.into()),
+            }
+        }
+        Err(error) => return Err(error.into()),
+    };
     match names.iter().any(|live| live == name) {
         true => Ok(()),
         false if names.is_empty() => Err(RunError::NoShield.into()),

@@ -156,7 +156,8 @@ impl<'a> VerifySession<'a> {
     pub fn watch_and_judge(&self, survey: SurveyWhen) -> Result<VerifyResult, Failure> {
         let VerifySession { work, request, target, .. } = self;
         let WorkContext { host, store, .. } = work;
-        let (evidence, recording) = self.watch()?;
+        let (mut evidence, recording) = self.watch()?;
+        evidence.shield = target.own_shield().map(|place| place.name.clone());
         let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // The survey comes after the watch, because a shield that holds does not need one.
         let known = if interrupted || survey == SurveyWhen::Always {
@@ -188,6 +189,7 @@ impl<'a> VerifySession<'a> {
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
             limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
+        let cgroup = target.group(host, request.cgroup.as_ref())?;
         let evidence = verify::watch(
             host,
             &WatchOrder {
@@ -196,7 +198,7 @@ impl<'a> VerifySession<'a> {
                 warmup: request.warmup,
                 threshold_ns,
                 syscalls: request.syscalls,
-                cgroup: request.cgroup.clone().or_else(|| target.group()),
+                cgroup,
                 workload: (request.program != WatchedProgram::Sampler).then_some(GivenWorkload {
                     start: &|| {
                         if let WatchedProgram::Started(command) = &request.program {

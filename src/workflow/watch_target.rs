@@ -72,9 +72,16 @@ impl WatchTarget {
         self.place.as_ref().filter(|place| place.cpus.intersects(&self.cpus))
     }
 
-    /// The cgroup of that shield's programs.
-    pub fn group(&self) -> Option<String> {
-        self.own_shield().and_then(|place| place.group.clone())
+    /// The given cgroup, or that of the shield's programs.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn group(&self, host: &Host, given: Option<&String>) -> Result<Option<String>, RunError> {
+        match (given, self.own_shield()) {
+            (Some(group), _) => Ok(Some(group.clone())),
+            (None, Some(place)) => place.entry_group(host),
+            (None, None) => Ok(None),
+        }
     }
 }
 

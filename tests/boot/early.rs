@@ -4,7 +4,7 @@
 use super::grub::Machine;
 use clap::Parser;
 use cpushield::apply;
-use cpushield::boot::early::{self, InitFile, RunningUnit, StartCommand};
+use cpushield::boot::early::{self, InitFile, OperatorHelper, RunningUnit, StartCommand};
 use cpushield::boot::{BootError, InitSystem, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
@@ -15,7 +15,14 @@ use std::process::Command;
 fn make_start_command(program: &str) -> StartCommand {
     let words = ["apply", "--cpus", "3", "--near", "it's $HOME"].map(str::to_owned).to_vec();
     let (state, shield) = ("/var/lib/cpushield".to_owned(), "cpushield".to_owned());
-    StartCommand { program: program.to_owned(), state, words, shield }
+    StartCommand { program: program.to_owned(), state, words, shield, helper: None }
+}
+
+/// The same with the helper for operators, which only systemd offers.
+fn with_helper(call: StartCommand) -> StartCommand {
+    let (command, socket) = (cpushield::run::OPERATOR_COMMAND, cpushield::run::OPERATOR_SOCKET);
+    let helper = Some(OperatorHelper { command, socket, gid: Some(44) });
+    StartCommand { helper, ..call }
 }
 
 /// Simulates Debian's `update-rc.d`, which makes and removes links below `/etc/rcS.d`, and
@@ -69,29 +76,34 @@ fn make_machine(init: InitSystem) -> Machine {
 
 #[test]
 fn enable_and_disable_restore_every_byte_after_a_refusal_or_a_kill() {
-    for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
+    // Two files, and a call of the init system for each; with operators two files and one call.
+    let plain = make_start_command("/usr/bin/cpushield");
+    let operators = with_helper(plain.clone());
+    for (init, call, writes) in [
+        (InitSystem::Systemd, &plain, 4),
+        (InitSystem::Systemd, &operators, 7),
+        (InitSystem::Openrc, &operators, 4),
+        (InitSystem::Sysv, &plain, 4),
+    ] {
         let machine = make_machine(init);
         let (before, host) = (machine.files(), simulate_rc_programs(machine.host()));
-        let put =
-            early::install(&host, &machine.store(), &make_start_command("/usr/bin/cpushield"))
-                .unwrap();
+        let put = early::install(&host, &machine.store(), call).unwrap();
+        assert_eq!(put.operator_paths.len(), if writes == 7 { 2 } else { 0 });
         assert_eq!(put.init, init);
         assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put));
         assert_ne!(before, machine.files());
         assert_eq!(early::remove(&host, &machine.store(), RunningUnit::Kept).unwrap(), Some(put));
         assert_eq!(before, machine.files());
         assert_eq!(early::remove(&host, &machine.store(), RunningUnit::Kept).unwrap(), None);
-        // Two files, and a call of the init system for each.
-        for at in 0..4 {
+        for at in 0..writes {
             let host = simulate_rc_programs(machine.host())
                 .failing(InjectedFault::Refuse { at, errno: 30 });
-            let error =
-                early::install(&host, &machine.store(), &make_start_command("/x")).unwrap_err();
+            let error = early::install(&host, &machine.store(), call).unwrap_err();
             assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
             assert_eq!(before, machine.files(), "refused at {at}");
             assert_eq!(early::installed(&machine.store()).unwrap(), None);
             let host = simulate_rc_programs(machine.host()).failing(InjectedFault::Stop { at });
-            early::install(&host, &machine.store(), &make_start_command("/x")).unwrap_err();
+            early::install(&host, &machine.store(), call).unwrap_err();
             let host = simulate_rc_programs(machine.host());
             early::remove(&host, &machine.store(), RunningUnit::Stopped).unwrap().unwrap();
             assert_eq!(before, machine.files(), "killed at {at}");
@@ -266,7 +278,9 @@ fn a_script_whose_program_is_gone_does_nothing() {
 fn systemd_accepts_the_units() {
     let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    for file in early::files(InitSystem::Systemd, &make_start_command("/bin/echo")) {
+    let call = with_helper(make_start_command("/bin/echo"));
+    let for_operators = early::operator_files(&call, call.helper.as_ref().unwrap());
+    for file in early::files(InitSystem::Systemd, &call).into_iter().chain(for_operators) {
         let unit = dir.join(file.path.rsplit('/').next().unwrap());
         std::fs::write(&unit, file.text).unwrap();
         // Checks this unit alone: other units of this machine may have errors.

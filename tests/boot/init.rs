@@ -84,6 +84,7 @@ fn real_init_programs_start_the_script_at_boot() {
             state,
             words,
             shield: "cpushield".to_owned(),
+            helper: None,
         };
         let store = Store::new(&root.join("var/lib/cpushield"));
         let installed = early::install(&run_programs_in(&root), &store, &call).unwrap();

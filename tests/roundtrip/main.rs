@@ -11,6 +11,7 @@ mod fair_server;
 mod hogs;
 mod journals;
 mod many_shields;
+mod operators;
 mod standing;
 mod status;
 mod stopped;
@@ -324,6 +325,7 @@ fn the_commands_of_a_dry_run_do_what_apply_does() {
                     assert!(calls.contains(&format!("systemctl start {unit}")), "{name}");
                 }
                 Change::CycleCpu { .. }
+                | Change::GiveToGroup { .. }
                 | Change::MoveTasks { .. }
                 | Change::KeepAffinities
                 | Change::BanFromIrqbalance { .. } => {}

@@ -199,6 +199,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
         boot: Vec::new(),
         already: BTreeMap::new(),
         warnings: Vec::new(),
+        operators: None,
     }
 }
 

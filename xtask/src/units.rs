@@ -20,6 +20,7 @@ pub fn write(dir: &Path, program: &str) -> io::Result<()> {
         state: "/var/lib/cpushield".to_owned(),
         words: vec!["apply".to_owned()],
         shield: "cpushield".to_owned(),
+        helper: None,
     };
     let kinds = [
         (InitSystem::Systemd, "service"),

@@ -16,10 +16,10 @@ mod sys;
 pub mod text;
 mod trace;
 
-pub use files::{documents, event_log, machine_files, regular, scratch_file, store};
+pub use files::{documents, event_log, machine_files, public_dir, regular, scratch_file, store};
 pub use processes::{
-    external_program, hogs, irqbalance, orphans, placement_probe, process, programs, task,
-    worker_process,
+    external_program, hogs, irqbalance, operator_socket, orphans, placement_probe, process,
+    programs, task, worker_process,
 };
 pub use recording::{record, redaction};
 pub use shared_memory::{latency_stats, progress_counter, sampler};
@@ -38,6 +38,7 @@ pub use host::{FileWriter, Host};
 pub use machine_files::{FileAttributes, FreeSpace};
 pub use processes::step_aside::AffinityGuard;
 pub use programs::CommandOutput;
+pub use public_dir::PublicDir;
 pub use recording::root_dir::RecordedOutcome;
 #[cfg(feature = "simulator")]
 pub use recording::simulate::InjectedFault;

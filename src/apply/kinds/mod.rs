@@ -3,6 +3,7 @@
 
 mod affinity;
 mod cpu_cycle;
+mod give_to_group;
 mod irqbalance_ban;
 mod keep_affinities;
 mod make_dir;
@@ -34,6 +35,9 @@ pub fn kind_of(change: &Change) -> Box<dyn ChangeKind + '_> {
         Change::KeepAffinities => Box::new(keep_affinities::KeptAffinities),
         Change::BanFromIrqbalance { cpus } => Box::new(irqbalance_ban::IrqbalanceBan { cpus }),
         Change::Slice { unit, cpus, mems } => Box::new(slice::ShieldSlice { unit, cpus, mems }),
+        Change::GiveToGroup { path, gid } => {
+            Box::new(give_to_group::GroupAccess { path, gid: *gid })
+        }
         Change::CycleCpu { cpu } => Box::new(cpu_cycle::CpuCycle { cpu: *cpu }),
     }
 }

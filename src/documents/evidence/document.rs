@@ -44,6 +44,10 @@ pub struct Evidence {
     /// unknown.
     #[serde(default)]
     pub guest: Option<bool>,
+    /// The name of the shield that contains all watched CPUs; `None` without one, and in older
+    /// documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shield: Option<String>,
     /// One entry for each watched CPU.
     pub cpus: Vec<CpuEvidence>,
     /// Every witness, including those that could not watch.

@@ -240,6 +240,7 @@ mod tests {
             ..examples::clean().cpus.remove(0)
         };
         Evidence {
+            shield: None,
             schema: SCHEMA,
             began_s: None,
             began_ns: None,

@@ -14,7 +14,7 @@ use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 pub(super) struct Cpuset;
 
 /// The cgroup v1 cpuset of all programs that are in no shield.
-const HOUSEKEEPING: &str = "cpushield_housekeeping";
+pub const HOUSEKEEPING: &str = "cpushield_housekeeping";
 
 const PAGE: &str = "\
 A cpuset partition takes CPUs away from every other program: the scheduler places no task there,

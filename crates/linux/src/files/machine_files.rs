@@ -8,7 +8,7 @@ use crate::host::Host;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 
 /// Owner and permissions of a file.
@@ -39,6 +39,27 @@ impl Host {
             fs::metadata(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
         let owner = Some((metadata.uid(), metadata.gid()));
         Ok(FileAttributes { mode: metadata.permissions().mode() & 0o7777, owner })
+    }
+
+    /// Sets owner and permissions of a file. A recorded machine keeps only what this user may set.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn set_access(&self, path: &str, access: FileAttributes) -> Result<()> {
+        self.before_write(Operation::Write, path)?;
+        let local = self.local_path(path);
+        let owned = match access.owner {
+            Some((uid, gid)) => chown(&local, Some(uid), Some(gid)),
+            None => Ok(()),
+        };
+        let owned = owned.or_else(|error| match error.raw_os_error() {
+            Some(libc::EPERM) if !self.is_live() => Ok(()),
+            _ => Err(error),
+        });
+        let answer = owned
+            .and_then(|()| fs::set_permissions(&local, fs::Permissions::from_mode(access.mode)))
+            .map_err(Error::on(Operation::Write, path));
+        self.log_result(Operation::Write, path, None, answer)
     }
 
     /// Resolves the symbolic links of a path; returns the path itself if it does not exist.

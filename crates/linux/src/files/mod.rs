@@ -6,6 +6,7 @@ pub mod event_log;
 pub(crate) mod fast_read;
 mod kernel_log;
 pub mod machine_files;
+pub mod public_dir;
 pub mod regular;
 pub mod scratch_file;
 pub mod store;

@@ -6,6 +6,7 @@
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::event_log::{EventLog, log_result};
 use crate::files::atomic_file;
+use crate::files::public_dir::PublicDir;
 use crate::regular::{OpenError, open_regular};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, flock};
@@ -30,6 +31,7 @@ pub struct Store {
     dir: PathBuf,
     budget: WriteBudget,
     log: Option<EventLog>,
+    public: Option<PublicDir>,
 }
 
 /// How many more writes succeed, in a test of a full disk; `None` for no limit.
@@ -73,7 +75,7 @@ impl Store {
     /// The store in this directory. Creates nothing yet.
     #[must_use]
     pub fn new(dir: &Path) -> Store {
-        Store { dir: dir.to_owned(), budget: WriteBudget::default(), log: None }
+        Store { dir: dir.to_owned(), budget: WriteBudget::default(), log: None, public: None }
     }
 
     /// The same store on a disk that is full after this many writes; for tests of a full disk.
@@ -86,6 +88,18 @@ impl Store {
     #[must_use]
     pub fn logging(self, log: Option<EventLog>) -> Store {
         Store { log, ..self }
+    }
+
+    /// The same store with a directory for what every user may read.
+    #[must_use]
+    pub fn publishing(self, public: Option<PublicDir>) -> Store {
+        Store { public, ..self }
+    }
+
+    /// The directory for what every user may read; `None` if this store has none.
+    #[must_use]
+    pub fn public(&self) -> Option<&PublicDir> {
+        self.public.as_ref()
     }
 
     fn log_result<T>(&self, verb: Operation, name: &str, answer: Result<T>) -> Result<T> {

@@ -3,6 +3,7 @@
 pub mod external_program;
 pub mod hogs;
 pub mod irqbalance;
+pub mod operator_socket;
 pub mod orphans;
 pub mod placement_probe;
 pub mod process;

@@ -200,6 +200,12 @@ pub fn command_line() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// The user that called this process through sudo(8); `None` without sudo.
+#[must_use]
+pub fn sudo_user() -> Option<u32> {
+    std::env::var("SUDO_UID").ok()?.parse().ok()
+}
+
 /// The effective user of this process.
 #[must_use]
 pub fn effective_user() -> u32 {

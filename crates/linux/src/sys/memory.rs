@@ -1,9 +1,9 @@
 //! Locked memory: how much a process has locked, and how much it may lock.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::io;
 
 /// The memory of a process, in KiB (`/proc/<pid>/status`).
@@ -18,6 +18,22 @@ pub struct MemoryUse {
 }
 
 impl Host {
+    /// Lets another process lock at least this much memory; `None` is any amount. Higher limits
+    /// stay.
+    ///
+    /// # Errors
+    /// The process has ended, or the kernel refuses.
+    pub fn raise_lock_limit(&self, pid: i32, bytes: Option<u64>) -> Result<()> {
+        let path = format!("/proc/{pid}/limits");
+        let now = parse_lock_limit(&path, &self.read(&path)?)?;
+        let higher = |now: Option<u64>| Some(now?.max(bytes?));
+        let limit = Rlimit { current: higher(now.current), maximum: higher(now.maximum) };
+        let process = Pid::from_raw(pid).ok_or_else(|| Error::no_task(pid))?;
+        prlimit(Some(process), Resource::Memlock, limit)
+            .map(drop)
+            .map_err(|errno| Error::io(Operation::Call, &path, errno.into()))
+    }
+
     /// The memory that a process has locked, resident and swapped out.
     ///
     /// # Errors
@@ -30,6 +46,19 @@ impl Host {
             resident_kib: parse_kib(&path, &text, "VmRSS:")?,
             swapped_kib: parse_kib(&path, &text, "VmSwap:")?,
         })
+    }
+}
+
+/// The limits on locked memory in `/proc/<pid>/limits`.
+fn parse_lock_limit(path: &str, text: &str) -> Result<Rlimit> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let mut words = line.unwrap_or_default().split_whitespace().map(|word| match word {
+        "unlimited" => Some(None),
+        number => number.parse().ok().map(Some),
+    });
+    match (words.next().flatten(), words.next().flatten()) {
+        (Some(current), Some(maximum)) => Ok(Rlimit { current, maximum }),
+        _ => Err(Error::malformed(path, 0, "a line Max locked memory with two limits", text)),
     }
 }
 
@@ -75,6 +104,18 @@ mod tests {
     /// `/proc/self/status` of Linux 6.12, shortened.
     const STATUS: &str =
         "Name:\tcat\nVmPeak:\t    3312 kB\nVmLck:\t      64 kB\nVmRSS:\t    1792 kB\n";
+
+    #[test]
+    fn limits_on_locked_memory_are_parsed() {
+        // Linux 6.12, shortened.
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                    Max locked memory         8388608              unlimited            bytes     \n";
+        let limit = parse_lock_limit("f", text).unwrap();
+        assert_eq!((limit.current, limit.maximum), (Some(8_388_608), None));
+        for torn in ["", "Max locked memory 7\n", "Max locked memory x y bytes\n"] {
+            assert!(parse_lock_limit("f", torn).is_err(), "{torn}");
+        }
+    }
 
     #[test]
     fn locked_memory_is_parsed_and_a_missing_line_is_an_error() {

@@ -34,7 +34,7 @@ impl Host {
                 }
                 Ok(())
             }
-            ["enable" | "disable", unit] => {
+            ["enable" | "disable", unit] | ["enable" | "disable", "--now", unit] => {
                 self.simulate_link(words[0] == "enable", unit).map_err(failed)
             }
             ["daemon-reload"] => Ok(()),

@@ -1,0 +1,128 @@
+//! [`PublicDir`]: a directory in `/run` whose files every user can read. Only root writes there.
+//! A reader trusts a file only if root owns it and no other user can write it.
+
+use crate::error::{Error, Operation, Result};
+use crate::files::atomic_file;
+use crate::regular::{OpenError, open_regular};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The permission bits of the directory.
+const DIR_MODE: u32 = 0o755;
+/// The permission bits of its files.
+const FILE_MODE: u32 = 0o644;
+/// The bits with which other users could change a file.
+const OTHERS_WRITE: u32 = 0o022;
+/// The maximum size of a file.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A directory whose files every user can read.
+#[derive(Debug, Clone)]
+pub struct PublicDir {
+    dir: PathBuf,
+}
+
+impl PublicDir {
+    /// The directory of this path. Creates nothing yet.
+    #[must_use]
+    pub fn new(dir: &Path) -> PublicDir {
+        PublicDir { dir: dir.to_owned() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    /// Replaces a file atomically. It does not survive a crash of the machine, and needs not to.
+    ///
+    /// # Errors
+    /// The file system's error; EPERM if another user could change the directory.
+    pub fn publish(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path(name);
+        let failed = Error::on(Operation::Write, &path);
+        self.create_dir().map_err(failed)?;
+        let new = self.dir.join(format!("{name}.new"));
+        atomic_file::put(&self.dir.join(name), &new, 0o600, &mut |file| {
+            file.write_all(bytes)?;
+            // The mask of this process does not apply to this.
+            file.set_permissions(fs::Permissions::from_mode(FILE_MODE))
+        })
+        .map_err(failed)
+    }
+
+    /// Creates the directory, and checks that only this user can change it.
+    fn create_dir(&self) -> io::Result<()> {
+        match DirBuilder::new().mode(DIR_MODE).create(&self.dir) {
+            Ok(()) => fs::set_permissions(&self.dir, fs::Permissions::from_mode(DIR_MODE))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let found = fs::symlink_metadata(&self.dir)?;
+        let is_safe = found.is_dir() && is_own(&found) && found.mode() & OTHERS_WRITE == 0;
+        if is_safe { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+    }
+
+    /// Reads a file; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The file system's error, or another user could have written the file.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.path(name);
+        let failed = Error::on(Operation::Read, &path);
+        let file = match open_regular(&self.dir.join(name), OpenOptions::new().read(true)) {
+            Ok(file) => file,
+            Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::open(Operation::Read, &path, e)),
+        };
+        let found = file.metadata().map_err(failed)?;
+        if !is_own(&found) || found.mode() & OTHERS_WRITE != 0 {
+            return Err(Error::os(Operation::Read, &path, libc::EPERM));
+        }
+        let mut bytes = Vec::new();
+        file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        Ok(Some(bytes))
+    }
+}
+
+/// Whether root or this user owns a file.
+fn is_own(found: &fs::Metadata) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    found.uid() == 0 || found.uid() == own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_is_readable_for_all_and_no_link_is_followed() {
+        let base = std::env::temp_dir().join(format!("cpushield-public-{}", std::process::id()));
+        fs::create_dir_all(&base).unwrap();
+        let public = PublicDir::new(&base.join("run"));
+        assert_eq!(public.read("a").unwrap(), None);
+        public.publish("a", b"one").unwrap();
+        let file = base.join("run/a");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o644);
+        assert_eq!(fs::metadata(base.join("run")).unwrap().mode() & 0o7777, 0o755);
+        // A link is replaced, and what it points to keeps its content.
+        fs::write(base.join("other"), "mine").unwrap();
+        fs::remove_file(&file).unwrap();
+        symlink(base.join("other"), &file).unwrap();
+        assert!(public.read("a").is_err());
+        symlink(base.join("other"), base.join("run/a.new")).unwrap();
+        public.publish("a", b"two").unwrap();
+        assert_eq!(public.read("a").unwrap().as_deref(), Some(b"two".as_slice()));
+        assert_eq!(fs::read(base.join("other")).unwrap(), b"mine");
+        // A file that others can write is not trusted, and neither is such a directory.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(public.read("a").is_err());
+        fs::set_permissions(base.join("run"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(public.publish("a", b"three").is_err());
+        symlink(base.join("run"), base.join("link")).unwrap();
+        assert!(PublicDir::new(&base.join("link")).publish("a", b"four").is_err());
+        fs::remove_dir_all(&base).unwrap();
+    }
+}

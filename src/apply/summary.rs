@@ -1,0 +1,115 @@
+//! [`PublicSummary`]: what every user may know about the active shields. The journal belongs to
+//! root, so apply and undo write this file for all others. It has names and CPUs, no settings and
+//! no tasks. Nothing is changed because of it: who acts reads the journal.
+
+use super::journal::ApplyJournal;
+use super::load::{FoundJournal, boot_id, load};
+use crate::documents::plan::Shield;
+use crate::policy::ShieldOperators;
+use cpushield_linux::{Error, Host, Store};
+use serde::{Deserialize, Serialize};
+
+/// The file in the public directory.
+pub const SUMMARY: &str = "shields.json";
+/// The version of its schema.
+const SCHEMA: u32 = 1;
+
+/// What every user may know about the active shields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublicSummary {
+    schema: u32,
+    /// The boot it belongs to.
+    boot_id: Option<String>,
+    /// A shield is being made or undone, or that was interrupted.
+    unfinished: bool,
+    shields: Vec<PublicShield>,
+}
+
+/// What every user may know about a shield.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublicShield {
+    /// Its name and CPUs.
+    pub shield: Shield,
+    /// The directory of its cgroup; `None` for a shield that consists of affinities only.
+    pub group: Option<String>,
+    /// The users that may enter it; `None` if only root may.
+    pub operators: Option<ShieldOperators>,
+}
+
+/// The shields, as far as a user other than root can know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PublicState {
+    /// There is no summary, or it cannot be trusted.
+    Unknown,
+    /// A shield is being made or undone, or that was interrupted.
+    Unfinished,
+    /// These are active; none if empty.
+    Active(Vec<PublicShield>),
+}
+
+/// Says that a shield is about to change. A killed change leaves this. An error is no reason not
+/// to make or undo a shield.
+pub(super) fn announce_change(host: &Host, store: &Store) {
+    let shields = Vec::new();
+    if let Ok(boot_id) = boot_id(host) {
+        drop(write(store, PublicSummary { schema: SCHEMA, boot_id, unfinished: true, shields }));
+    }
+}
+
+/// Writes the summary of the journal. Returns a note if that failed. The caller has the lock.
+pub(super) fn publish(host: &Host, store: &Store) -> Option<String> {
+    let (unfinished, shields) = match load(host, store) {
+        Ok(FoundJournal::Here(journal)) => (!journal.is_whole(), summarize(&journal)),
+        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => (false, Vec::new()),
+        Err(_) => (true, Vec::new()),
+    };
+    let written = boot_id(host).and_then(|boot_id| {
+        write(store, PublicSummary { schema: SCHEMA, boot_id, unfinished, shields })
+    });
+    written.err().map(|error| format!("`status` of other users does not show this: {error}"))
+}
+
+fn summarize(journal: &ApplyJournal) -> Vec<PublicShield> {
+    let plans = journal.plans().into_iter();
+    plans
+        .map(|plan| PublicShield {
+            group: plan.cgroup_dir(),
+            shield: plan.shield,
+            operators: plan.operators,
+        })
+        .collect()
+}
+
+fn write(store: &Store, summary: PublicSummary) -> Result<(), Error> {
+    let Some(public) = store.public() else { return Ok(()) };
+    let bytes = serde_json::to_vec(&summary).unwrap_or_default();
+    public.publish(SUMMARY, &bytes)
+}
+
+/// Reads the summary. A summary of another boot is as good as none: no shield survives a reboot.
+#[must_use]
+pub fn read_public_state(host: &Host, store: &Store) -> PublicState {
+    let Some(public) = store.public() else { return PublicState::Unknown };
+    let found = public.read(SUMMARY).and_then(|bytes| Ok((bytes, boot_id(host)?)));
+    let Ok((bytes, boot)) = found else { return PublicState::Unknown };
+    let Some(bytes) = bytes else { return without_summary(host) };
+    match serde_json::from_slice::<PublicSummary>(&bytes) {
+        Ok(summary) if summary.schema != SCHEMA => PublicState::Unknown,
+        Ok(summary) if summary.boot_id != boot => without_summary(host),
+        Ok(summary) if summary.unfinished => PublicState::Unfinished,
+        Ok(summary) => PublicState::Active(summary.shields),
+        Err(_) => PublicState::Unknown,
+    }
+}
+
+/// The state without a summary of this boot: no shield, unless there is a cgroup of one.
+fn without_summary(host: &Host) -> PublicState {
+    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset", "/dev/cpuset"];
+    let names = mounts.iter().flat_map(|mount| host.list_directories(mount).unwrap_or_default());
+    match names.into_iter().any(|name| name.starts_with("cpushield")) {
+        true => PublicState::Unknown,
+        false => PublicState::Active(Vec::new()),
+    }
+}

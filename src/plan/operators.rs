@@ -1,0 +1,62 @@
+//! What a plan does for operators: users other than root that may enter the shield. Pure.
+//!
+//! On cgroup v1 a user may move its own tasks into each group whose `tasks` it may write
+//! (`cgroup1_tasks_write()`, kernel/cgroup/cgroup-v1.c, 6.1). On v2 the common ancestor counts too,
+//! so a helper moves them (`operate`).
+
+use super::{PlanRefusal, Step};
+use crate::change::{Change, EffectTime, Risk};
+use crate::documents::plan::{Plan, StepReason};
+use crate::policy::ShieldOperators;
+use crate::survey::{CgroupMode, Machine};
+use crate::tunables::HOUSEKEEPING_GROUP;
+
+/// Adds the steps for operators, if the request has any.
+///
+/// # Errors
+/// This machine cannot have such operators.
+pub(super) fn add_operators(
+    plan: &mut Plan,
+    machine: &Machine,
+    operators: Option<&ShieldOperators>,
+) -> Result<(), PlanRefusal> {
+    let Some(operators) = operators else { return Ok(()) };
+    let Some(group) = plan.cgroup_dir() else {
+        let why = "the shield has no control group, so there is nothing to enter".to_owned();
+        return Err(PlanRefusal::Operators { why });
+    };
+    if matches!(machine.cgroup.mode, CgroupMode::V2) {
+        return Ok(());
+    }
+    let (Some(owner), true) = (&operators.group, operators.users.is_empty()) else {
+        let why = "on cgroup v1 operators are the members of a group, not users: the owner of a \
+                   file could give it to others"
+            .to_owned();
+        return Err(PlanRefusal::Operators { why });
+    };
+    if operators.limits.priority.is_some() || operators.limits.locked_memory.is_some() {
+        plan.warnings.push(
+            "on cgroup v1 the priority and the locked memory of operators are those of their \
+             login (limits.conf(5)); the policy does not set them"
+                .to_owned(),
+        );
+    }
+    let above = group.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
+    let places = [
+        (group, "operators may move their own tasks into the shield"),
+        (format!("{above}/{HOUSEKEEPING_GROUP}"), "operators may move their own tasks out of it"),
+    ];
+    for (dir, why) in places {
+        plan.steps.push(Step {
+            tunable: "cpuset".to_owned(),
+            change: Change::GiveToGroup { path: format!("{dir}/tasks"), gid: owner.id },
+            now: None,
+            reason: StepReason::from(why),
+            risk: Risk::Low,
+            when: EffectTime::Runtime,
+            removes: Vec::new(),
+            required: true,
+        });
+    }
+    Ok(())
+}
