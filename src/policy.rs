@@ -93,6 +93,8 @@ pub struct ShieldRequest {
     pub node: Option<usize>,
     /// Accept half a core (one SMT sibling).
     pub half_core: bool,
+    /// Balance the shield's own programs among its CPUs.
+    pub balance: bool,
     /// The workload.
     pub workload: Workload,
     /// Tunables forced on (`true`) or off (`false`), by name.
@@ -122,6 +124,7 @@ impl Default for ShieldRequest {
             near: None,
             node: None,
             half_core: false,
+            balance: false,
             workload: Workload::default(),
             tunables: BTreeMap::new(),
             parameters: Vec::new(),
@@ -261,6 +264,8 @@ pub struct ShieldPolicy {
     pub node: Option<usize>,
     /// Accept half a core.
     pub half_core: bool,
+    /// See [`ShieldRequest::balance`].
+    pub balance: bool,
     /// The workload.
     pub workload: Workload,
     /// Tunables, and parameters of the next boot, forced on or off.
@@ -419,6 +424,7 @@ impl ShieldPolicy {
             near: self.near.clone(),
             node: self.node,
             half_core: self.half_core,
+            balance: self.balance,
             workload: self.workload,
             tunables: tunables.collect(),
             parameters: Vec::new(),

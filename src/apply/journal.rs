@@ -402,6 +402,7 @@ mod tests {
             housekeeping: "0-2".parse().unwrap(),
             mems: CpuSet::single(0),
             workload: crate::policy::Workload::Polling,
+            balanced: false,
         };
         let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
         let plan = Plan {

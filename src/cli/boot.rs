@@ -113,6 +113,7 @@ const SHIELD_OPTIONS: &[&str] = &[
     "node",
     "share",
     "half_core",
+    "balance",
     "workload",
     "on",
     "off",

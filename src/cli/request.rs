@@ -28,6 +28,9 @@ pub struct RequestArgs {
     /// Allow shielding one SMT sibling of a core; the other stays a housekeeping CPU
     #[arg(long)]
     pub half_core: bool,
+    /// Let the scheduler balance the shield's own programs among its CPUs
+    #[arg(long)]
+    pub balance: bool,
     /// Kind of workload that will run on the CPUs
     #[arg(long, value_enum)]
     pub workload: Option<Workload>,
@@ -51,8 +54,8 @@ impl RequestArgs {
     /// The same options, as the workflows take them.
     #[must_use]
     pub fn options(&self) -> ShieldOptions {
-        let RequestArgs { cpus, count, near, node, share, half_core, workload, .. } = self.clone();
-        let RequestArgs { on, off, policy, shield, .. } = self.clone();
+        let RequestArgs { cpus, count, near, node, share, half_core, .. } = self.clone();
+        let RequestArgs { balance, workload, on, off, policy, shield, .. } = self.clone();
         ShieldOptions {
             cpus,
             count,
@@ -60,6 +63,7 @@ impl RequestArgs {
             node,
             share,
             half_core,
+            balance,
             workload,
             on,
             off,
@@ -91,6 +95,7 @@ impl RequestArgs {
         args.extend(self.on.iter().flat_map(|name| ["--on".to_owned(), name.clone()]));
         args.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
         args.extend(self.half_core.then(|| "--half-core".to_owned()));
+        args.extend(self.balance.then(|| "--balance".to_owned()));
         args
     }
 }
@@ -119,7 +124,7 @@ mod tests {
     fn the_arguments_of_a_request_parse_to_the_same_request() {
         for line in [
             "",
-            "--cpus 2-N --on thp --off watchdog --off ksm --half-core",
+            "--cpus 2-N --on thp --off watchdog --off ksm --half-core --balance",
             "--count 2 --near eth0 --node 1 --share l2 --workload cyclic",
             "--policy /etc/x.toml --shield rt",
         ] {

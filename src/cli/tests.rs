@@ -63,6 +63,7 @@ fn each_option_is_under_its_heading_and_global_options_come_last() {
         "node",
         "share",
         "half-core",
+        "balance",
         "workload",
         "on",
         "off",

@@ -60,6 +60,9 @@ pub struct Shield {
     pub mems: CpuSet,
     /// The workload.
     pub workload: Workload,
+    /// Whether the scheduler balances the shield's own programs among its CPUs.
+    #[serde(default)]
+    pub balanced: bool,
 }
 
 /// The shields that are active when another one is planned, and their changes.

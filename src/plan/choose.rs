@@ -72,6 +72,7 @@ pub fn choose_with_others(
         cpus,
         idle_siblings,
         workload: request.workload,
+        balanced: request.balance,
     };
     Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
 }

@@ -223,7 +223,6 @@ impl PlanRefusal {
             | PlanRefusal::NoSuchDevice { .. }
             | PlanRefusal::NoSuchTunable { .. }
             | PlanRefusal::InOtherShield { .. }
-            | PlanRefusal::InPartition { .. }
             | PlanRefusal::BadName { .. } => true,
             PlanRefusal::NoTopology
             | PlanRefusal::Operators { .. }
@@ -231,6 +230,7 @@ impl PlanRefusal {
             | PlanRefusal::Offline { .. }
             | PlanRefusal::TooMany { .. }
             | PlanRefusal::NoCacheShown { .. }
+            | PlanRefusal::InPartition { .. }
             | PlanRefusal::NoHousekeeping { .. }
             | PlanRefusal::OtherValue { .. }
             | PlanRefusal::NoOwnCache { .. } => false,

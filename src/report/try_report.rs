@@ -194,6 +194,7 @@ mod tests {
             housekeeping: "0-2".parse().unwrap(),
             mems: "0".parse().unwrap(),
             workload: Workload::default(),
+            balanced: false,
         };
         Plan {
             schema: 1,

@@ -1,7 +1,7 @@
 //! [`remedy`]: finds what removes an interruption. Pure.
 
-use super::irq_affinity;
 use super::{InForce, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
+use super::{cpuset, irq_affinity};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
 use crate::documents::plan::Shield;
@@ -35,6 +35,9 @@ impl RemedyAnswer {
 /// that affects it.
 #[must_use]
 pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culprit) -> RemedyAnswer {
+    if let Some(remedy) = cpuset::remedy_of_balancing(shield, culprit) {
+        return RemedyAnswer::Remedy(remedy);
+    }
     // Tunables that name the culprit are more specific than those for all culprits.
     let (named, mut others): (Vec<&dyn Tunable>, Vec<_>) = TUNABLES
         .iter()

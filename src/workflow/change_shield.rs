@@ -103,6 +103,7 @@ pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
         && a.idle_siblings == b.idle_siblings
         && a.mems == b.mems
         && a.workload == b.workload
+        && a.balanced == b.balanced
         && old.operators == new.operators
         && unused_tunables(old) == unused_tunables(new)
 }

@@ -103,6 +103,8 @@ fn prepare(
         (ProgramCpus::One(None), Some(SchedPolicy::Deadline { .. })) => {
             place.cpus.union(&place.idle)
         }
+        // The scheduler chooses among them.
+        (ProgramCpus::One(None), _) if plan.shield.balanced => place.cpus.clone(),
         (ProgramCpus::One(cpu), _) => {
             let choice = place.choose(host, cpu)?;
             explain_busy(ui, &choice);

@@ -36,6 +36,8 @@ pub struct ShieldOptions {
     pub share: Option<ShareLevel>,
     /// Whether one SMT sibling of a core may be shielded.
     pub half_core: bool,
+    /// See [`ShieldRequest::balance`].
+    pub balance: bool,
     /// The kind of workload.
     pub workload: Option<Workload>,
     /// Tunables to enable.
@@ -99,6 +101,7 @@ impl ShieldOptions {
         request.node = self.node.or(request.node);
         request.share = self.share.or(request.share);
         request.half_core |= self.half_core;
+        request.balance |= self.balance;
         request.workload = self.workload.unwrap_or(request.workload);
         request.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
         request.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));

@@ -191,6 +191,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
             housekeeping: "0-2".parse().unwrap(),
             mems: CpuSet::single(0),
             workload: Workload::Polling,
+            balanced: false,
         },
         why: Vec::new(),
         steps: steps.collect(),

@@ -73,6 +73,30 @@ as_before "only CPU 3 was ever shielded" /tmp/only-3
 status "moved to CPU 2" 0 cpushield apply --cpus 2
 as_before "only CPU 2 was ever shielded" /tmp/only-2
 status "grown" 0 cpushield apply --cpus 2-3
+status "balanced" 0 cpushield apply --cpus 2-3 --balance
+for group in /sys/fs/cgroup/cpuset/cpushield /sys/fs/cgroup/cpushield.slice /sys/fs/cgroup/cpushield; do
+    [ -e $group ] && break
+done
+balances() { # whether the kernel balances load in the shield
+    [ "$(cat $group/cpuset.cpus.partition $group/cpuset.sched_load_balance 2>/dev/null)" = "$1" ]
+}
+is_balanced() { balances root || balances 1; }
+is_unbalanced() { balances isolated || balances 0; }
+claim "the kernel balances load there" is_balanced
+for n in 1 2; do
+    cpushield run -- sh -c 'while :; do :; done' &
+    eval "busy$n=$!"
+done
+claim "a program may use both CPUs" waits_for 2-3 "$busy1"
+claim "so may another one" waits_for 2-3 "$busy2"
+sleep 2
+cpu_of() { sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 37; }
+claim "the scheduler gives each of them one" [ "$(cpu_of $busy1)" != "$(cpu_of $busy2)" ]
+kill $busy1 $busy2
+wait $busy1 $busy2 2>/dev/null
+status "without balancing again" 0 cpushield apply --cpus 2-3
+claim "the kernel balances no load there" is_unbalanced
+as_before "only CPU 2-3 was ever shielded" /tmp/only-2-3
 cpushield run --cpu 2 -- sleep 1000 &
 pinned=$!
 claim "a program is confined to CPU 2" waits_for 2 $pinned

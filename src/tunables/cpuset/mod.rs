@@ -5,9 +5,10 @@ mod v2;
 
 use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
-use crate::causes::Cause;
-use crate::change::{Change, Risk};
+use crate::causes::{Cause, Culprit};
+use crate::change::{Change, EffectTime, Risk};
 use crate::documents::plan::{Plan, Shield, Step};
+use crate::documents::remedy::Remedy;
 use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 
 #[derive(Debug)]
@@ -29,6 +30,10 @@ create the slice `cpushield.slice` for this boot only; otherwise it would remove
 cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
 `cpushield_housekeeping`, into which every program of the root is moved; load balancing of the
 root is switched off, because its domain would span the shield.
+
+With `--balance` the partition is a `root` one (v1: with load balancing): other programs still
+cannot enter, and the scheduler moves the programs of the shield among its CPUs. That costs them
+interruptions, which `verify` names.
 
 Other cpusets with CPUs of the shield (containers, slices with AllowedCPUs=) lose these CPUs; undo
 returns them.
@@ -103,6 +108,9 @@ impl Tunable for Cpuset {
                 machine.cgroup.no_partition.as_deref().unwrap_or("no reason given")
             )],
         };
+        if shield.balanced {
+            warnings.push(balance_warning(machine, shield));
+        }
         let pinned = count_pinned(machine, shield);
         if matches!(
             exclusion_method(machine, shield),
@@ -117,6 +125,36 @@ impl Tunable for Cpuset {
         }
         UnresolvedCause { warnings, ..UnresolvedCause::default() }
     }
+}
+
+/// What a balanced shield does not keep away.
+fn balance_warning(machine: &Machine, shield: &Shield) -> String {
+    match exclusion_method(machine, shield) {
+        ExclusionMethod::V1 | ExclusionMethod::V2 => format!(
+            "the shield is balanced: the scheduler moves its programs among CPU {}, so its softirq \
+             (SCHED), its migration threads and rescheduling interrupts stay; without --balance \
+             each program keeps its CPU",
+            shield.cpus
+        ),
+        ExclusionMethod::NoCpusets | ExclusionMethod::Refused => {
+            "without a cpuset, --balance changes nothing".to_owned()
+        }
+    }
+}
+
+/// What removes an interruption by load balancing among the CPUs of a balanced shield; `None` for
+/// another interruption.
+pub(super) fn remedy_of_balancing(shield: &Shield, culprit: &Culprit) -> Option<Remedy> {
+    let is_balancing = match culprit {
+        Culprit::Softirq { name, .. } => name == "SCHED",
+        Culprit::Kthread { comm } => comm.starts_with("migration/"),
+        _ => false,
+    };
+    (shield.balanced && is_balancing).then(|| Remedy {
+        tunable: "cpuset".to_owned(),
+        when: EffectTime::Runtime,
+        how: "cpushield apply, without --balance".to_owned(),
+    })
 }
 
 /// How programs are kept off the shield on this machine.

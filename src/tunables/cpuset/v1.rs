@@ -27,13 +27,18 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let path = format!("{shield_dir}/{prefix}cpu_exclusive");
     let reason = "no other cpuset may have these CPUs";
     wanted.push(WantedChange::write(exclusive, &path, "1", ValueComparison::Text, reason));
-    for (dir, reason) in [
-        (shield_dir.as_str(), "the scheduler does not balance load there"),
-        (mount, "otherwise load balancing of the root spans the shield"),
+    let (balance, reason) = match shield.balanced {
+        true => ("1", "the scheduler balances the programs of the shield among its CPUs"),
+        false => ("0", "the scheduler does not balance load there"),
+    };
+    for (dir, value, reason) in [
+        (shield_dir.as_str(), balance, reason),
+        (mount, "0", "otherwise load balancing of the root spans the shield"),
     ] {
         let path = format!("{dir}/{prefix}sched_load_balance");
         let now = setting(machine, &path).map(str::to_owned);
-        wanted.push(WantedChange::write(now, &path, "0", ValueComparison::Text, reason).required());
+        let write = WantedChange::write(now, &path, value, ValueComparison::Text, reason);
+        wanted.push(write.required());
     }
     let change = Change::MoveTasks { from: mount.to_owned(), to: housekeeping_dir };
     let reason = "every program of the root moves to the housekeeping CPUs";

@@ -31,10 +31,14 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     }
     let now = group.and_then(|group| group.partition.clone());
     let path = format!("{dir}/cpuset.cpus.partition");
-    let reason = "other programs cannot enter, and the scheduler does not balance load there";
-    wanted.push(
-        WantedChange::write(now, &path, "isolated", ValueComparison::Text, reason).required(),
-    );
+    let (kind, reason) = match shield.balanced {
+        true => ("root", "other programs cannot enter"),
+        false => (
+            "isolated",
+            "other programs cannot enter, and the scheduler does not balance load there",
+        ),
+    };
+    wanted.push(WantedChange::write(now, &path, kind, ValueComparison::Text, reason).required());
     wanted
 }
 
