@@ -130,13 +130,20 @@ fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
         matches!(change, Change::CycleCpu { .. }) && journal.last_about(change).is_some()
     };
     let steps = plan.steps.iter().filter(|step| !is_repeated(&step.change)).map(|step| {
-        let change = match step.change.is_about_group(&group) {
+        let change = match step.change.is_about_group(&group) || is_kept_by_partition(&step.change)
+        {
             true => step.change.clone(),
             false => change_without(&step.change, &old.cpus, &free),
         };
         Step { change, ..step.clone() }
     });
     Plan { steps: steps.collect(), ..plan.clone() }
+}
+
+/// Whether the kernel itself keeps a set off the partition: since 6.7 the mask of unbound workqueues
+/// has no CPU of an isolated one, and cannot be narrower for the old version.
+fn is_kept_by_partition(change: &Change) -> bool {
+    matches!(change, Change::Write { path, .. } if path.ends_with("/workqueue/cpumask"))
 }
 
 /// A change whose set of CPUs leaves out those of the old version. Where no CPU would remain, the

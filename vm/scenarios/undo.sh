@@ -17,7 +17,7 @@ asks=$!
 status "undo without a shield is no error" 0 cpushield undo
 snapshot /tmp/before
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
-status "a second shield is refused" 3 cpushield apply --cpus 2
+status "a second shield with the same CPU is refused" 2 cpushield apply --shield b --cpus 3
 claim "the pinned program had to leave" test "$(list $pinned)" != 3
 
 # Other processes work while the shield is active.
