@@ -140,8 +140,8 @@ fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
     Plan { steps: steps.collect(), ..plan.clone() }
 }
 
-/// Whether the kernel itself keeps a set off the partition: since 6.7 the mask of unbound workqueues
-/// has no CPU of an isolated one, and cannot be narrower for the old version.
+/// Whether the kernel itself keeps a set off the partition: since 6.7 the mask of unbound
+/// workqueues has no CPU of an isolated one, and cannot be narrower for the old version.
 fn is_kept_by_partition(change: &Change) -> bool {
     matches!(change, Change::Write { path, .. } if path.ends_with("/workqueue/cpumask"))
 }
