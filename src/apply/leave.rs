@@ -28,10 +28,9 @@ impl UndoScope {
     /// The scope of an undo; `None` if no active shield has this name.
     pub(super) fn new(journal: &ApplyJournal, name: &str) -> Option<UndoScope> {
         let shields = journal.shields.iter().map(|live| &live.plan.shield);
-        let others = shields.filter(|shield| shield.name != name).cloned().collect();
+        let others: Vec<Shield> = shields.filter(|shield| shield.name != name).cloned().collect();
         let shield = journal.shield(name)?;
         let cpus = shield.cpus.difference(&journal.cpus_of_others(name));
-        let others: Vec<Shield> = others;
         let mut same = others.iter().filter(|other| other.group() == shield.group());
         let other_version = same.find(|other| journal.has_group(&other.name)).cloned();
         Some(UndoScope { shield: Shield { cpus, ..shield }, others, other_version })
@@ -178,9 +177,9 @@ fn value_without(
     if path.ends_with("mems") {
         return None;
     }
-    let now = parse_set(value, compare)?;
+    let now = compare.parse_set(value)?;
     let before = match original {
-        OriginalState::Text { text } => parse_set(text, compare).filter(|set| !set.is_empty()),
+        OriginalState::Text { text } => compare.parse_set(text).filter(|set| !set.is_empty()),
         _ => None,
     };
     let cpus = match before {
@@ -192,18 +191,7 @@ fn value_without(
             if emptied { scope.free_cpus() } else { rest }
         }
     };
-    Some(if compare == ValueComparison::Mask { cpus.to_mask() } else { cpus.to_string() })
-}
-
-fn parse_set(text: &str, compare: ValueComparison) -> Option<CpuSet> {
-    match compare {
-        ValueComparison::Mask => CpuSet::parse_mask(text.trim()).ok(),
-        ValueComparison::List => text.trim().parse().ok(),
-        ValueComparison::Text
-        | ValueComparison::Word
-        | ValueComparison::Member
-        | ValueComparison::Again => None,
-    }
+    Some(compare.spell_set(&cpus))
 }
 
 /// What became of a replaced change.

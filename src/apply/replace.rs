@@ -8,7 +8,7 @@ use super::executor::{PlanExecution, check, find_hogs, run_plan};
 use super::journal::{ApplyJournal, JoinKind, replaced_name};
 use super::load::{FoundJournal, JournalLoadError, load};
 use super::{join, summary, undo};
-use crate::change::{Change, ValueComparison};
+use crate::change::Change;
 use crate::documents::plan::{Plan, Shield, Step};
 use cpushield_linux::store::StoreLock;
 use cpushield_linux::{AffinityGuard, CpuSet, Host, Store};
@@ -155,19 +155,9 @@ fn change_without(change: &Change, leaving: &CpuSet, free: &CpuSet) -> Change {
     };
     match change {
         Change::Write { path, value, compare } if !path.ends_with("mems") => {
-            let value = match compare {
-                ValueComparison::Mask => {
-                    CpuSet::parse_mask(value).ok().map(|set| without(&set).to_mask())
-                }
-                ValueComparison::List => {
-                    value.parse::<CpuSet>().ok().map(|set| without(&set).to_string())
-                }
-                _ => None,
-            };
-            match value {
-                Some(value) => Change::Write { path: path.clone(), value, compare: *compare },
-                None => change.clone(),
-            }
+            let Some(cpus) = compare.parse_set(value) else { return change.clone() };
+            let value = compare.spell_set(&without(&cpus));
+            Change::Write { path: path.clone(), value, compare: *compare }
         }
         Change::Affinity { task, comm, cpus } => {
             Change::Affinity { task: *task, comm: comm.clone(), cpus: without(cpus) }

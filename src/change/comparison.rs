@@ -33,6 +33,25 @@ impl ValueComparison {
         matches!(self, ValueComparison::List | ValueComparison::Mask)
     }
 
+    /// Parses a value as a set of CPUs; `None` if it is not one.
+    #[must_use]
+    pub fn parse_set(self, text: &str) -> Option<CpuSet> {
+        match self {
+            ValueComparison::Mask => CpuSet::parse_mask(text.trim()).ok(),
+            ValueComparison::List => text.trim().parse().ok(),
+            ValueComparison::Text
+            | ValueComparison::Word
+            | ValueComparison::Member
+            | ValueComparison::Again => None,
+        }
+    }
+
+    /// A set of CPUs as such a value: a mask, otherwise a list.
+    #[must_use]
+    pub fn spell_set(self, cpus: &CpuSet) -> String {
+        if self == ValueComparison::Mask { cpus.to_mask() } else { cpus.to_string() }
+    }
+
     /// Whether a file that shows `found` already has the wanted value and need not be written.
     #[must_use]
     pub fn already(self, found: &str, wanted: &str) -> bool {

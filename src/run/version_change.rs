@@ -55,7 +55,6 @@ impl fmt::Display for ThreadInTheWay {
 /// The threads in a shield, with the CPUs that each gets from the new version.
 #[derive(Debug)]
 pub struct VersionChange {
-    cpus: CpuSet,
     threads: Vec<(Task, CpuSet)>,
     /// Threads that the new version has no place for.
     pub in_the_way: Vec<ThreadInTheWay>,
@@ -70,9 +69,9 @@ impl VersionChange {
         let place = ShieldPlacement::new(host, old);
         let keeps_group = place.group.is_none() || has_group(new);
         let cpus = new.shield.cpus.difference(&new.shield.idle_siblings);
-        let mut change = VersionChange { cpus, threads: Vec::new(), in_the_way: Vec::new() };
+        let mut change = VersionChange { threads: Vec::new(), in_the_way: Vec::new() };
         for (task, affinity) in threads_in(host, &place, &old.shield.cpus)? {
-            let left = affinity.intersection(&change.cpus);
+            let left = affinity.intersection(&cpus);
             let reason = match () {
                 () if !keeps_group => Some(NoPlaceReason::NoGroup),
                 () if old.shield.cpus == new.shield.cpus => None,
@@ -90,7 +89,7 @@ impl VersionChange {
             change.in_the_way.extend(in_the_way);
             // One that could use every CPU of the shield still can.
             let is_free = place.cpus.is_subset(&affinity) || left.is_empty();
-            let wanted = if is_free { change.cpus.clone() } else { left };
+            let wanted = if is_free { cpus.clone() } else { left };
             if keeps_group {
                 change.threads.push((task, wanted));
             }

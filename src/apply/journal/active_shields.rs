@@ -134,7 +134,7 @@ impl ApplyJournal {
     }
 
     /// The version of this shield that must leave before anything else can happen to the shield:
-    /// the replaced one if its undo has begun, otherwise the successor that is not yet complete.
+    /// the replaced one once its successor is complete, otherwise the successor.
     #[must_use]
     pub fn superfluous_version(&self, name: &str) -> Option<String> {
         let replaced = replaced_name(name);
@@ -228,8 +228,8 @@ impl ApplyJournal {
     pub fn has_group(&self, name: &str) -> bool {
         let Some(live) = self.find_shield(name) else { return false };
         let group = live.plan.shield.group();
-        let steps = live.steps.iter().filter_map(|step| self.header.plan.steps.get(*step));
-        steps.into_iter().any(|step| step.change.is_about_group(&group))
+        let mut steps = live.steps.iter().filter_map(|step| self.header.plan.steps.get(*step));
+        steps.any(|step| step.change.is_about_group(&group))
     }
 
     /// Adds a shield that joins others.
