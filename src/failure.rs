@@ -154,6 +154,14 @@ impl From<crate::plan::PlanRefusal> for Failure {
     }
 }
 
+impl From<crate::plan::PolicyRefusal> for Failure {
+    fn from(refused: crate::plan::PolicyRefusal) -> Failure {
+        let hints = refused.hints();
+        let kind = if refused.is_usage() { FailureKind::Usage } else { FailureKind::Machine };
+        Failure { kind, message: refused.to_string(), hints }
+    }
+}
+
 impl From<WatchError> for Failure {
     fn from(error: WatchError) -> Failure {
         match error {

@@ -3,10 +3,12 @@
 //! under version control. Pure.
 
 mod boot_policy;
+mod disturbance;
 mod latency_limits;
 mod operators;
 
 pub use boot_policy::BootPolicy;
+pub use disturbance::DisturbanceConsent;
 pub use latency_limits::{LatencyLimit, LatencyLimits, LinuxCncGrade};
 pub use operators::{
     MemoryLimit, OPERATOR_PRIORITY_MAX, OperatorLimits, OperatorName, OperatorPolicy,
@@ -103,6 +105,8 @@ pub struct ShieldRequest {
     pub parameters: Vec<RequestedParameter>,
     /// Users other than root that may enter the shield.
     pub operators: Option<ShieldOperators>,
+    /// Whether the shield may interrupt others while it is made.
+    pub disturbance: DisturbanceConsent,
 }
 
 /// A kernel parameter that the user wrote, and where.
@@ -129,6 +133,7 @@ impl Default for ShieldRequest {
             tunables: BTreeMap::new(),
             parameters: Vec::new(),
             operators: None,
+            disturbance: DisturbanceConsent::NotGiven,
         }
     }
 }
@@ -363,7 +368,7 @@ impl PolicyFile {
                 .ok_or_else(|| format!("there is no shield {name:?}; expected one of: {known}")),
             (None, Some(only), None) => Ok(only),
             (None, None, _) => Err("expected a table [shield.NAME]".to_owned()),
-            _ => Err(format!("name one of its shields with --shield: {known}")),
+            _ => Err(format!("the policy has several shields, and none was named: {known}")),
         };
         match found {
             Ok((name, shield)) => Ok((name, shield)),
@@ -429,6 +434,7 @@ impl ShieldPolicy {
             tunables: tunables.collect(),
             parameters: Vec::new(),
             operators: None,
+            disturbance: DisturbanceConsent::NotGiven,
         })
     }
 
@@ -527,7 +533,7 @@ workload = "vm"
         let vm = policy.shield["vm"].request("vm", &eight_cpus()).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
         let error = policy.shield(None, "p.toml").unwrap_err().to_string();
-        assert_eq!(error, "p.toml: name one of its shields with --shield: rt, vm");
+        assert_eq!(error, "p.toml: the policy has several shields, and none was named: rt, vm");
     }
 
     #[test]

@@ -67,7 +67,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("workflow", &[
         "apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents",
         "exchange", "experiment", "export", "failure", "latency", "live", "load", "observe",
-        "plan", "policy", "registry", "report", "run", "screen", "survey", "trace", "tunables",
+        "plan", "policy", "quote", "registry", "report", "run", "screen", "survey", "trace", "tunables",
         "ui", "verify", "worker",
     ]),
 ];

@@ -23,8 +23,11 @@ pub struct StartCommand {
     pub state: String,
     /// Its arguments: `apply`, `--cpus`, `3`.
     pub words: Vec<String>,
-    /// The name of the shield, which other shields do not have.
-    pub shield: String,
+    /// The arguments of `cpushield undo` that take down what these words apply: `--shield`, its
+    /// name.
+    pub undo_words: Vec<String>,
+    /// The policy file of which every shield is applied; `None` for one shield.
+    pub policy: Option<String>,
     /// The helper that its operators need. Only systemd offers it.
     pub helper: Option<OperatorHelper>,
 }
@@ -64,7 +67,9 @@ impl StartCommand {
     }
 
     fn stop_line(&self, quote: fn(&str) -> String) -> String {
-        self.line(quote, &["undo", "--unless-shutdown", "--shield", &self.shield])
+        let words = ["undo", "--unless-shutdown"].into_iter();
+        let words = words.chain(self.undo_words.iter().map(String::as_str));
+        self.line(quote, &words.collect::<Vec<&str>>())
     }
 
     fn line(&self, quote: fn(&str) -> String, words: &[&str]) -> String {

@@ -2,12 +2,15 @@
 
 use super::GlobalArgs;
 use super::paint::on_terminal;
-use super::request::RequestArgs;
+use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::plan::Plan;
-use crate::report::applied_blocks;
+use crate::report::{AppliedPolicyShield, applied_blocks, applied_policy_blocks};
 use crate::ui::Ui;
+use crate::workflow::WorkContext;
+use crate::workflow::apply_policy::{AppliedPolicy, apply_policy};
 use crate::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source, preview_source};
+use crate::workflow::policy_shields::plan_policy_shields;
 use std::path::PathBuf;
 
 /// Shield CPUs: apply a plan
@@ -21,16 +24,22 @@ pub struct ApplyArgs {
         value_name = "PLAN",
         conflicts_with_all = [
             "cpus", "count", "near", "node", "share", "half_core", "balance", "workload", "on", "off",
-            "policy", "shield",
+            "policy", "shield", "all", "disturb",
         ]
     )]
     plan: Option<PathBuf>,
+    /// Apply every shield of the policy file; if one cannot be applied, take the others back
+    #[arg(long, conflicts_with_all = ONE_SHIELD)]
+    all: bool,
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Change an active shield even if programs in it lose all their CPUs; they get the new ones
     #[arg(long, conflicts_with = "dry_run")]
     move_programs: bool,
+    /// What the shield may do to others
+    #[command(flatten)]
+    disturb: DisturbArgs,
     /// The shield
     #[command(flatten)]
     request: RequestArgs,
@@ -45,20 +54,48 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
         true => global.open(ui)?,
         false => global.open_live(ui)?,
     };
+    let programs = match args.move_programs {
+        true => ProgramsInTheWay::Move,
+        false => ProgramsInTheWay::Refuse,
+    };
+    if args.all {
+        return run_all(&work, args, programs);
+    }
     let source = match &args.plan {
         Some(file) => PlanSource::File(file.clone()),
-        None => PlanSource::Options(args.request.options()),
+        None => PlanSource::Options(args.disturb.options(&args.request)),
     };
     if args.dry_run {
         let plan = preview_source(&work, &source)?;
         return ui.show(&plan, || shell_script(&plan));
     }
-    let programs = match args.move_programs {
-        true => ProgramsInTheWay::Move,
-        false => ProgramsInTheWay::Refuse,
-    };
     let (applied, plan) = apply_source(&work, &source, programs)?;
     ui.show(&applied, || on_terminal(ui, &applied_blocks(&applied, &plan)))
+}
+
+/// Applies every shield of the policy.
+fn run_all(
+    work: &WorkContext<'_>,
+    args: &ApplyArgs,
+    programs: ProgramsInTheWay,
+) -> Result<(), Failure> {
+    let options = args.disturb.policy_options(&args.request);
+    if args.dry_run {
+        let plans = plan_policy_shields(work, &options)?.document();
+        return work.ui.show(&plans, || plans.plans.iter().map(shell_script).collect());
+    }
+    let applied = apply_policy(work, &options, programs)?;
+    work.ui.show(&applied, || all_text(work.ui, &applied))
+}
+
+/// The shields of a policy that are in force now.
+pub(super) fn all_text(ui: &Ui, applied: &AppliedPolicy) -> String {
+    let shields = applied.shields.iter().map(|shield| AppliedPolicyShield {
+        what: shield.what.describe(),
+        applied: &shield.applied,
+        plan: &shield.plan,
+    });
+    on_terminal(ui, &applied_policy_blocks(&shields.collect::<Vec<_>>(), &applied.others))
 }
 
 /// The equivalent commands, for `sh`.

@@ -14,7 +14,7 @@ use crate::workflow::every_boot::{ActiveShieldFate, DisabledShield, disable_shie
 /// given.
 #[derive(Debug, clap::Args)]
 pub struct DisableArgs {
-    /// Also take the active shield down now, as `cpushield undo` does
+    /// Also take down now what every boot applied, as `cpushield undo` does
     #[arg(long)]
     now: bool,
 }
@@ -28,7 +28,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failu
     let fate = if args.now { ActiveShieldFate::TakenDown } else { ActiveShieldFate::Kept };
     let document = disable_shield(&work, fate)?;
     ui.show(&document, || text(ui, &document))?;
-    document.undone.as_ref().map_or(Ok(()), undo::check_complete)
+    document.undone.iter().try_for_each(undo::check_complete)
 }
 
 fn text(ui: &Ui, document: &DisabledShield) -> String {
@@ -38,9 +38,9 @@ fn text(ui: &Ui, document: &DisabledShield) -> String {
         }
         None => "Not enabled: no boot applies a shield\n".to_owned(),
     };
-    if let Some(shield) = &document.active {
+    for shield in &document.active {
         text.push_str(&format!(
-            "Shield {} on {} stays active until `cpushield undo` or a reboot\n",
+            "Shield {0} on {1} stays active until `cpushield undo --shield {0}` or a reboot\n",
             shield.name,
             named(&shield.cpus)
         ));
@@ -48,7 +48,6 @@ fn text(ui: &Ui, document: &DisabledShield) -> String {
     if let Some(why) = &document.active_unknown {
         text.push_str(&format!("Active shield: unknown: {why}\n"));
     }
-    let undone = document.undone.iter();
-    text.extend(undone.map(|undone| on_terminal(ui, &undone_blocks(undone))));
+    text.extend(document.undone.iter().map(|undone| on_terminal(ui, &undone_blocks(undone))));
     text
 }

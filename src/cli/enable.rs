@@ -1,13 +1,16 @@
 //! `cpushield enable`: applies a shield at every boot, with a systemd unit or an init script.
 
 use super::GlobalArgs;
+use super::apply::all_text;
 use super::paint::on_terminal;
-use super::request::RequestArgs;
+use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{applied_blocks, enabled_line};
 use crate::ui::Ui;
-use crate::workflow::every_boot::{ApplyTime, EnabledShield, absolute_path, enable_shield};
+use crate::workflow::every_boot::{
+    ApplyTime, Enabled, EnabledPolicy, EnabledShield, absolute_path, enable_policy, enable_shield,
+};
 use std::path::Path;
 
 /// Shield CPUs at every boot, before services start
@@ -19,6 +22,12 @@ pub struct EnableArgs {
     /// Also apply the shield now
     #[arg(long)]
     now: bool,
+    /// Apply every shield of the policy file
+    #[arg(long, conflicts_with_all = ONE_SHIELD)]
+    all: bool,
+    /// What the shield may do to others
+    #[command(flatten)]
+    disturb: DisturbArgs,
     /// The shield
     #[command(flatten)]
     request: RequestArgs,
@@ -31,8 +40,14 @@ pub struct EnableArgs {
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
     let when = if args.now { ApplyTime::NowToo } else { ApplyTime::NextBoot };
-    let words = apply_arguments(&args.request);
-    let (enabled, plan) = enable_shield(&work, &args.request.options(), words, when)?;
+    if args.all {
+        let document = enable_policy(&work, &args.disturb.policy_options(&args.request), when)?;
+        return ui.show(&document, || policy_text(ui, &document));
+    }
+    let mut words = apply_arguments(&args.request);
+    words.extend(args.disturb.disturb.then(|| "--disturb".to_owned()));
+    let options = args.disturb.options(&args.request);
+    let (enabled, plan) = enable_shield(&work, &options, words, when)?;
     ui.show(&enabled, || text(ui, &enabled, plan.as_ref()))
 }
 
@@ -45,13 +60,24 @@ pub fn apply_arguments(request: &RequestArgs) -> Vec<String> {
 }
 
 fn text(ui: &Ui, document: &EnabledShield, plan: Option<&Plan>) -> String {
-    let mut text = enabled_line(&document.enabled).text() + "\n";
-    match document.applied.as_ref().zip(plan) {
-        Some((applied, plan)) => {
-            text.insert_str(0, &on_terminal(ui, &applied_blocks(applied, plan)));
-        }
-        None => text
-            .push_str("The running system has not changed. --now also applies the shield now.\n"),
+    let applied = document.applied.as_ref().zip(plan);
+    let applied = applied.map(|(applied, plan)| on_terminal(ui, &applied_blocks(applied, plan)));
+    enabled_text(&document.enabled, applied, "the shield")
+}
+
+fn policy_text(ui: &Ui, document: &EnabledPolicy) -> String {
+    let applied = document.applied.as_ref().map(|applied| all_text(ui, applied));
+    enabled_text(&document.enabled, applied, "the shields")
+}
+
+/// What was applied now, and what every boot does.
+fn enabled_text(enabled: &Enabled, applied: Option<String>, what: &str) -> String {
+    let mut text = enabled_line(enabled).text() + "\n";
+    match applied {
+        Some(applied) => text.insert_str(0, &applied),
+        None => text.push_str(&format!(
+            "The running system has not changed. --now also applies {what} now.\n"
+        )),
     }
     text
 }

@@ -77,6 +77,7 @@ const EXAMPLES: &[(&str, &[HelpExample])] = &[
             ("cpushield plan --from tuned -o policy.toml", "a policy with the CPUs of tuned"),
             ("cpushield plan --cpus 2-3 --export kernel-parameters", "for the boot loader"),
             ("cpushield plan --free", "CPUs in no shield, by NUMA node and cache"),
+            ("cpushield plan --all --policy shields.toml", "plan every shield of a policy"),
         ],
     ),
     (
@@ -94,6 +95,7 @@ const EXAMPLES: &[(&str, &[HelpExample])] = &[
             ("cpushield apply --cpus 3", "shield CPU 3"),
             ("cpushield apply shield.json", "apply a saved plan"),
             ("cpushield apply --cpus 3 --dry-run", "print the shell commands only"),
+            ("cpushield apply --all", "apply every shield of the policy"),
         ],
     ),
     (
@@ -101,6 +103,7 @@ const EXAMPLES: &[(&str, &[HelpExample])] = &[
         &[
             ("cpushield enable --cpus 3", "shield CPU 3 at every boot"),
             ("cpushield enable --now --cpus 3", "also shield it now"),
+            ("cpushield enable --all", "apply every shield of the policy at every boot"),
         ],
     ),
     (

@@ -2,7 +2,7 @@
 
 use super::GlobalArgs;
 use super::paint::on_terminal;
-use super::request::RequestArgs;
+use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::{Failure, FailureKind};
 use crate::report::free_cpus;
 use crate::report::plan::{self as report, PlanDetail};
@@ -10,6 +10,7 @@ use crate::ui::Ui;
 use crate::workflow::WorkContext;
 use crate::workflow::apply_shield::{find_free, plan_options};
 use crate::workflow::other_tools::{ExportFormat, OtherTool, export_plan, import_policy};
+use crate::workflow::policy_shields::plan_policy_shields;
 use cpushield_linux::write_document;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,12 @@ pub struct PlanArgs {
     /// Show the plan as another tool reads it
     #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["from", "verbose"])]
     pub export: Option<ExportFormat>,
+    /// Plan every shield of the policy file
+    #[arg(long, conflicts_with_all = ONE_SHIELD, conflicts_with_all = ["from", "free", "export"])]
+    pub all: bool,
+    /// What the shield may do to others
+    #[command(flatten)]
+    pub disturb: DisturbArgs,
     /// The shield
     #[command(flatten)]
     pub request: RequestArgs,
@@ -56,19 +63,21 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
         return show_or_save(&work, args, &imported, &imported.policy);
     }
     if let Some(format) = args.export {
-        let exported = export_plan(&work, &args.request.options(), format)?;
+        let exported = export_plan(&work, &args.disturb.options(&args.request), format)?;
         return show_or_save(&work, args, &exported, &exported.text);
-    }
-    let (plan, _) = plan_options(&work, &args.request.options())?;
-    if let Some(file) = &args.output {
-        let text = serde_json::to_string_pretty(&plan)
-            .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
-        save(&work, file, &(text + "\n"))?;
     }
     let detail = match args.verbose {
         true => PlanDetail::EveryChange,
         false => PlanDetail::Summary,
     };
+    if args.all {
+        let plans =
+            plan_policy_shields(&work, &args.disturb.policy_options(&args.request))?.document();
+        save_document(&work, args, &plans)?;
+        return ui.show(&plans, || on_terminal(ui, &report::policy_blocks(&plans, detail)));
+    }
+    let (plan, _) = plan_options(&work, &args.disturb.options(&args.request))?;
+    save_document(&work, args, &plan)?;
     ui.show(&plan, || on_terminal(ui, &report::blocks(&plan, detail)))
 }
 
@@ -91,6 +100,18 @@ fn show_or_save<T: Serialize>(
         Some(file) => save(work, file, text),
         None => work.ui.show(document, || text.to_owned()),
     }
+}
+
+/// Saves a document as JSON, if a file is given.
+fn save_document<T: Serialize>(
+    work: &WorkContext<'_>,
+    args: &PlanArgs,
+    document: &T,
+) -> Result<(), Failure> {
+    let Some(file) = &args.output else { return Ok(()) };
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
+    save(work, file, &(text + "\n"))
 }
 
 fn save(work: &WorkContext<'_>, file: &Path, text: &str) -> Result<(), Failure> {

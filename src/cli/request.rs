@@ -2,8 +2,45 @@
 
 use super::completions::KnownWord;
 use super::input;
-use crate::policy::{ShareLevel, Workload};
-use crate::workflow::shield_options::{ShieldOptions, switchable_names};
+use crate::policy::{DisturbanceConsent, ShareLevel, Workload};
+use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switchable_names};
+
+/// The options that request one shield. `--all` requests those of a policy file instead.
+pub const ONE_SHIELD: [&str; 11] = [
+    "cpus",
+    "count",
+    "near",
+    "node",
+    "share",
+    "half_core",
+    "balance",
+    "workload",
+    "on",
+    "off",
+    "shield",
+];
+
+/// What a shield may do to others while it is made
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
+pub struct DisturbArgs {
+    /// Also make changes that interrupt other active shields, such as cpu-hotplug-cycle
+    #[arg(long)]
+    pub disturb: bool,
+}
+
+impl DisturbArgs {
+    /// The request for one shield.
+    #[must_use]
+    pub fn options(self, request: &RequestArgs) -> ShieldOptions {
+        ShieldOptions { disturbance: self.disturb.into(), ..request.options() }
+    }
+
+    /// The request for all shields of the policy.
+    #[must_use]
+    pub fn policy_options(self, request: &RequestArgs) -> PolicyOptions {
+        PolicyOptions { policy: request.policy.clone(), disturbance: self.disturb.into() }
+    }
+}
 
 /// The requested shield. These options follow all others, because their heading stays in effect
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
@@ -69,6 +106,7 @@ impl RequestArgs {
             off,
             policy,
             shield,
+            disturbance: DisturbanceConsent::NotGiven,
         }
     }
 

@@ -89,7 +89,10 @@ fn each_option_is_under_its_heading_and_global_options_come_last() {
         assert_eq!(found.last().unwrap(), &("Options of every subcommand", global.to_vec()));
     }
     let apply = command.find_subcommand("apply").unwrap();
-    assert_eq!(options(apply)[0], ("Options", vec!["dry-run", "move-programs", "help", "version"]));
+    assert_eq!(
+        options(apply)[0],
+        ("Options", vec!["all", "dry-run", "move-programs", "disturb", "help", "version"])
+    );
 }
 
 /// Subcommands that look at the active shield or change it.

@@ -10,7 +10,7 @@ use crate::report::undone_blocks;
 use crate::ui::Ui;
 use crate::workflow::catch_stops;
 use crate::workflow::every_boot::{AtEveryBoot, shuts_down};
-use crate::workflow::take_down::{UnrestoredChanges, take_all_down, take_down};
+use crate::workflow::take_down::{UnrestoredChanges, take_all_down, take_down, take_policy_down};
 use serde::Serialize;
 
 /// Take a shield down and restore the original settings
@@ -26,6 +26,9 @@ pub struct UndoArgs {
     /// Take all shields down, the last one first
     #[arg(long, conflicts_with = "shield")]
     all: bool,
+    /// With --all, take only the shields of this policy file down
+    #[arg(long, value_name = "FILE", requires = "all")]
+    policy: Option<String>,
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
@@ -71,9 +74,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
         selected => selected?,
     }
     catch_stops()?;
-    let shields = match args.all {
-        true => take_all_down(&work, args.unrestored_changes())?,
-        false => vec![take_down(&work, args.unrestored_changes())?],
+    let unrestored = args.unrestored_changes();
+    let shields = match (&args.policy, args.all) {
+        (Some(policy), _) => take_policy_down(&work, policy, unrestored)?,
+        (None, true) => take_all_down(&work, unrestored)?,
+        (None, false) => vec![take_down(&work, unrestored)?],
     };
     let document = UndoDocument { shields, at_every_boot: AtEveryBoot::read(&work.store) };
     ui.show(&document, || text(ui, &document))?;
@@ -86,6 +91,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
 fn text(ui: &Ui, document: &UndoDocument) -> String {
     let shields = document.shields.iter();
     let mut text: String = shields.map(|undone| on_terminal(ui, &undone_blocks(undone))).collect();
+    if document.shields.is_empty() {
+        text.push_str("nothing to undo: no shield of the policy is in force\n");
+    }
     match &document.at_every_boot.enabled {
         Some(enabled) => text.push_str(&format!(
             "Still enabled at every boot ({}); to disable it: cpushield disable\n",

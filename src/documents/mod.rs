@@ -4,4 +4,5 @@
 pub mod evidence;
 pub mod inapplicable;
 pub mod plan;
+pub mod policy_plans;
 pub mod remedy;

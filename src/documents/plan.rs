@@ -72,6 +72,8 @@ pub struct ActiveShields {
     pub shields: Vec<Shield>,
     /// The name of a shield, and a change of it.
     pub changes: Vec<(String, Change)>,
+    /// The changes of the version that the planned shield replaces; they are made already.
+    pub replaced: Vec<Change>,
 }
 
 impl ActiveShields {
@@ -83,7 +85,15 @@ impl ActiveShields {
             runtime.map(|step| (plan.shield.name.clone(), step.change.clone()))
         });
         let shields = plans.iter().map(|plan| plan.shield.clone()).collect();
-        ActiveShields { shields, changes: changes.collect() }
+        ActiveShields { shields, changes: changes.collect(), replaced: Vec::new() }
+    }
+
+    /// The same when the planned shield replaces this version.
+    #[must_use]
+    pub fn replacing(self, version: Option<&Plan>) -> ActiveShields {
+        let steps = version.iter().flat_map(|plan| &plan.steps);
+        let changes = steps.filter(|step| step.is_runtime()).map(|step| step.change.clone());
+        ActiveShields { replaced: changes.collect(), ..self }
     }
 
     /// All shielded CPUs.
@@ -144,6 +154,8 @@ pub enum SkipKind {
     OnlyWhenAsked,
     /// It does not apply to this machine.
     NotApplicable,
+    /// It would interrupt other active shields.
+    SparesOthers,
 }
 
 /// Something that stays on the shielded CPUs.

@@ -57,10 +57,7 @@ pub fn choose_with_others(
         None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
         None => choose_by_topology(machine, request, &live.cpus(), &mut notes)?,
     };
-    let housekeeping = online.difference(&cpus).difference(&live.cpus());
-    if housekeeping.is_empty() {
-        return Err(PlanRefusal::NoHousekeeping { free: online.difference(&live.cpus()) });
-    }
+    let housekeeping = find_housekeeping(machine, &cpus, live)?;
     notes.explain_caches(machine, &cpus);
     notes.warn_of_core_kinds(machine, &cpus);
     let (mems, warning) = choose_mems(machine, &cpus);
@@ -77,16 +74,59 @@ pub fn choose_with_others(
     Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
 }
 
+/// The online CPUs that are in no shield, with these CPUs shielded too.
+///
+/// # Errors
+/// There is none.
+fn find_housekeeping(
+    machine: &Machine,
+    cpus: &CpuSet,
+    live: &ActiveShields,
+) -> Result<CpuSet, PlanRefusal> {
+    let free = machine.topology.online.difference(&live.cpus());
+    let housekeeping = free.difference(cpus);
+    if housekeeping.is_empty() {
+        return Err(PlanRefusal::NoHousekeeping { free });
+    }
+    Ok(housekeeping)
+}
+
+impl CpuChoice {
+    /// The same choice together with these active shields, which may be others than those it was
+    /// made with.
+    ///
+    /// # Errors
+    /// CPUs of the choice are in one of them, or no housekeeping CPU would be left.
+    pub(super) fn together_with(
+        mut self,
+        machine: &Machine,
+        live: &ActiveShields,
+    ) -> Result<CpuChoice, PlanRefusal> {
+        check_overlap(&self.shield.cpus, live)?;
+        self.shield.housekeeping = find_housekeeping(machine, &self.shield.cpus, live)?;
+        Ok(self)
+    }
+}
+
+/// Checks that these CPUs are in no active shield.
+fn check_overlap(cpus: &CpuSet, live: &ActiveShields) -> Result<(), PlanRefusal> {
+    match live.shields.iter().find(|shield| shield.cpus.intersects(cpus)) {
+        Some(other) => Err(PlanRefusal::InOtherShield {
+            cpus: other.cpus.intersection(cpus),
+            shield: other.name.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Checks the request against the active shields.
 fn check_others(
     online: &CpuSet,
     request: &ShieldRequest,
     live: &ActiveShields,
 ) -> Result<(), PlanRefusal> {
-    let list = request.cpus.clone().unwrap_or_default();
-    if let Some(other) = live.shields.iter().find(|shield| shield.cpus.intersects(&list)) {
-        let (cpus, shield) = (other.cpus.intersection(&list), other.name.clone());
-        return Err(PlanRefusal::InOtherShield { cpus, shield });
+    if let Some(list) = &request.cpus {
+        check_overlap(list, live)?;
     }
     let free = online.difference(&live.cpus());
     if !live.shields.is_empty() && free.len() < 2 {

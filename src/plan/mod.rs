@@ -12,6 +12,7 @@ mod missing;
 mod operators;
 mod parse;
 mod pick;
+mod policy_plans;
 #[cfg(test)]
 mod properties;
 mod readiness;
@@ -26,11 +27,12 @@ pub use free_cpus::{CpuHolder, CpuHolding, FreeCpus, FreeGroup, find_free_cpus};
 pub use groups::named;
 pub use missing::{missing, wanted_now};
 pub use parse::PlanError;
+pub use policy_plans::{PlannedShield, PolicyRefusal, WantedShield, plan_policy};
 pub use readiness::Readiness;
 pub use refused::PlanRefusal;
 
 use crate::change::Change;
-use crate::policy::{ShieldRequest, is_shield_name};
+use crate::policy::{DisturbanceConsent, ShieldRequest, is_shield_name};
 use crate::registry::nearest;
 use crate::survey::Machine;
 use crate::tunables::{
@@ -56,7 +58,20 @@ pub fn plan_with_others(
     live: &ActiveShields,
 ) -> Result<Plan, PlanRefusal> {
     check_names(request)?;
-    let CpuChoice { shield, why, warnings } = choose_with_others(machine, request, live)?;
+    plan_choice(machine, request, choose_with_others(machine, request, live)?, live)
+}
+
+/// Plans a shield that joins active ones, on CPUs that were chosen before.
+///
+/// # Errors
+/// The request is impossible on this machine, or conflicts with an active shield.
+pub fn plan_choice(
+    machine: &Machine,
+    request: &ShieldRequest,
+    choice: CpuChoice,
+    live: &ActiveShields,
+) -> Result<Plan, PlanRefusal> {
+    let CpuChoice { shield, why, warnings } = choice.together_with(machine, live)?;
     if request.tunables.get("cpuset") != Some(&false) {
         check_partitions(machine, &shield)?;
     }
@@ -75,32 +90,7 @@ pub fn plan_with_others(
         operators: request.operators.clone(),
     };
     for tunable in TUNABLES {
-        let name = tunable.name();
-        if tunable.disturbs_others() && !live.shields.is_empty() {
-            plan.skip_for_others(*tunable, request, live);
-            continue;
-        }
-        match (request.tunables.get(name), tunable.optional(request.workload)) {
-            (Some(false), _) => {
-                plan.skip(*tunable, SkipKind::SwitchedOff, "switched off by the request");
-            }
-            (None, Some(why)) => {
-                plan.skip(*tunable, SkipKind::OnlyWhenAsked, &format!("{why} (--on {name})"));
-            }
-            (Some(true), _) => {
-                let wants = tunable.wants_on_request(machine, &plan.shield);
-                plan.add((machine, live), *tunable, wants);
-                if let Some(skipped) = plan.skipped.last().filter(|last| last.tunable == name) {
-                    let warning =
-                        format!("{name} was requested, but does nothing: {}", skipped.reason);
-                    plan.warnings.push(warning);
-                }
-            }
-            _ => {
-                let wants = tunable.wants(machine, &plan.shield);
-                plan.add((machine, live), *tunable, wants);
-            }
-        }
+        plan.plan_tunable((machine, live), *tunable, request);
     }
     if request.tunables.get("cpuset") == Some(&false) {
         plan.warn_of_open_shield(machine);
@@ -110,6 +100,32 @@ pub fn plan_with_others(
     plan.warn_of_new_kthreads(machine);
     plan.warn_of_leftovers(machine, request);
     Ok(plan)
+}
+
+/// Plans the version of a shield that a plan has made before, on the same CPUs and with the same
+/// tunables.
+///
+/// # Errors
+/// As [`plan_choice`].
+pub fn plan_version(
+    machine: &Machine,
+    before: &Plan,
+    live: &ActiveShields,
+) -> Result<Plan, PlanRefusal> {
+    let Plan { shield, why, warnings, operators, .. } = before.clone();
+    let steps = before.steps.iter().map(|step| (step.tunable.clone(), true));
+    let off = before.skipped.iter().filter(|skipped| skipped.kind == SkipKind::SwitchedOff);
+    let off = off.map(|skipped| (skipped.tunable.clone(), false));
+    let request = ShieldRequest {
+        name: shield.name.clone(),
+        cpus: Some(shield.cpus.clone()),
+        balance: shield.balanced,
+        workload: shield.workload,
+        tunables: steps.chain(off).collect(),
+        operators,
+        ..ShieldRequest::default()
+    };
+    plan_choice(machine, &request, CpuChoice { shield, why, warnings }, live)
 }
 
 fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
@@ -139,6 +155,23 @@ fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusa
     }
 }
 
+/// What the changes of a tunable cost other active shields; `None` if nothing, because they are made
+/// already, for example.
+fn disturbance(
+    tunable: &dyn Tunable,
+    wants: &WantedChanges,
+    live: &ActiveShields,
+) -> Option<String> {
+    let what = tunable.disturbs_others()?;
+    let WantedChanges::Changes(wanted) = wants else { return None };
+    let is_new = |it: &WantedChange| !it.already && !live.replaced.contains(&it.change);
+    if live.shields.is_empty() || !wanted.iter().any(is_new) {
+        return None;
+    }
+    let others = live.shields.iter().map(|it| format!("shield {} (CPU {})", it.name, it.cpus));
+    Some(format!("{what}; so it interrupts {}", others.collect::<Vec<_>>().join(", ")))
+}
+
 /// Makes a step from a change that a tunable wants.
 fn step(tunable: &dyn Tunable, wanted: WantedChange) -> Step {
     Step {
@@ -159,20 +192,48 @@ impl Plan {
         self.skipped.push(SkippedTunable { tunable, kind, reason: reason.to_owned() });
     }
 
-    /// Skips a tunable that would interrupt the CPUs of active shields.
-    fn skip_for_others(
+    /// Adds the changes of one tunable, or says why it has none.
+    fn plan_tunable(
         &mut self,
+        (machine, live): (&Machine, &ActiveShields),
         tunable: &dyn Tunable,
         request: &ShieldRequest,
-        live: &ActiveShields,
     ) {
-        let names: Vec<&str> = live.shields.iter().map(|shield| shield.name.as_str()).collect();
-        let reason = format!("it would interrupt the CPUs of shield {}", names.join(", "));
-        if request.tunables.get(tunable.name()) == Some(&true) {
-            let warning = format!("{} was requested, but is left out: {reason}", tunable.name());
+        let name = tunable.name();
+        let asked = request.tunables.get(name).copied();
+        let wants = match (asked, tunable.optional(request.workload)) {
+            (Some(false), _) => {
+                return self.skip(tunable, SkipKind::SwitchedOff, "switched off by the request");
+            }
+            (None, Some(why)) => {
+                return self.skip(
+                    tunable,
+                    SkipKind::OnlyWhenAsked,
+                    &format!("{why} (--on {name})"),
+                );
+            }
+            (Some(true), _) => tunable.wants_on_request(machine, &self.shield),
+            (None, None) => tunable.wants(machine, &self.shield),
+        };
+        if let Some(cost) = disturbance(tunable, &wants, live) {
+            match request.disturbance {
+                DisturbanceConsent::Given => self.warnings.push(format!("{name}: {cost}")),
+                DisturbanceConsent::NotGiven => {
+                    let reason = format!("{cost}; --disturb accepts that");
+                    if asked == Some(true) {
+                        let warning = format!("{name} was requested, but is left out: {reason}");
+                        self.warnings.push(warning);
+                    }
+                    return self.skip(tunable, SkipKind::SparesOthers, &reason);
+                }
+            }
+        }
+        self.add((machine, live), tunable, wants);
+        let skipped = self.skipped.last().filter(|last| last.tunable == name);
+        if let (Some(true), Some(skipped)) = (asked, skipped) {
+            let warning = format!("{name} was requested, but does nothing: {}", skipped.reason);
             self.warnings.push(warning);
         }
-        self.skip(tunable, SkipKind::NotApplicable, &reason);
     }
 
     /// Checks that no active shield needs another value of a setting.
@@ -357,6 +418,44 @@ mod tests {
         let mut machine = four();
         machine.isolation.nohz_full = Some("2-3".parse().unwrap());
         assert!(!warned(&machine, &[("cpuset", false)]));
+    }
+
+    #[test]
+    fn what_stops_all_cpus_spares_other_shields_unless_the_user_consents() {
+        let mut machine = four();
+        machine.isolation.nohz_full = Some("2-3".parse().unwrap());
+        for cpu in 2..4 {
+            let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+            machine.settings.insert(online, TunableReading::Value("1".to_owned()));
+        }
+        let request = |name: &str, cpus: &str, disturbance| ShieldRequest {
+            name: name.to_owned(),
+            cpus: Some(cpus.parse().unwrap()),
+            disturbance,
+            ..ShieldRequest::default()
+        };
+        let (no, yes) = (DisturbanceConsent::NotGiven, DisturbanceConsent::Given);
+        let other = plan(&machine, &request("a", "3", no)).unwrap();
+        let cycle = Change::CycleCpu { cpu: 2 };
+        let cycles = |plan: &Plan| plan.steps.iter().any(|step| step.change == cycle);
+        let live = ActiveShields::new(std::slice::from_ref(&other));
+        let spared = plan_with_others(&machine, &request("b", "2", no), &live).unwrap();
+        let skipped = spared.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
+        assert_eq!((cycles(&spared), skipped.kind), (false, SkipKind::SparesOthers));
+        assert!(skipped.reason.contains("shield a (CPU 3)"), "{}", skipped.reason);
+        let given = plan_with_others(&machine, &request("b", "2", yes), &live).unwrap();
+        let warned = given.warnings.iter().any(|it| it.contains("interrupts shield a (CPU 3)"));
+        assert!(cycles(&given) && warned, "{:?}", given.warnings);
+        // What the version before has done interrupts nothing again.
+        let again = live.clone().replacing(Some(&given));
+        let again = plan_with_others(&machine, &request("b", "2", no), &again).unwrap();
+        assert!(cycles(&again), "{:?}", again.skipped);
+        // Requests that have nothing to do with others stay what they are.
+        let mut off = request("b", "2", no);
+        off.tunables.insert("cpu-hotplug-cycle".to_owned(), false);
+        let off = plan_with_others(&machine, &off, &live).unwrap();
+        let skipped = off.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
+        assert_eq!(skipped.kind, SkipKind::SwitchedOff);
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl PlanRefusal {
     }
 }
 
-fn comma_list<T: fmt::Display>(items: &[T]) -> String {
+pub(super) fn comma_list<T: fmt::Display>(items: &[T]) -> String {
     if items.is_empty() {
         return "none".to_owned();
     }

@@ -2,7 +2,7 @@
 //! changed and why, and the next commands. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine};
-use super::plan::{boot_advice, warnings};
+use super::plan::{boot_advice, left_alone, warnings};
 use super::table::many;
 use super::verdict::more_line;
 use crate::apply::{AppliedPlan, AppliedStep, ChangeFate, UndoneShield, UndoneStep};
@@ -16,6 +16,17 @@ const LINES_MAX: usize = 8;
 /// The blocks of `cpushield apply`.
 #[must_use]
 pub fn applied_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
+    let mut blocks = result_blocks(applied, plan);
+    blocks.push(next_commands([
+        ("cpushield run -- PROGRAM", "runs a program in the shield"),
+        ("cpushield verify", "shows what still interrupts it"),
+        ("cpushield undo", "restores the original settings"),
+    ]));
+    blocks
+}
+
+/// The result without the next commands.
+fn result_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
     let rows = group_by_tunable(&applied.steps).into_iter().map(|(tunable, steps)| {
         let only_saved = steps.iter().all(|step| {
             plan.steps.get(step.done.step).is_some_and(|s| s.change == Change::KeepAffinities)
@@ -35,16 +46,44 @@ pub fn applied_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
     blocks.extend(short_section("Note", applied.notes.iter().cloned().chain(notes).collect()));
     blocks.extend(refusals(&applied.steps));
     blocks.extend(boot_advice(plan));
-    let next = [
-        ("cpushield run -- PROGRAM", "runs a program in the shield"),
-        ("cpushield verify", "shows what still interrupts it"),
-        ("cpushield undo", "restores the original settings"),
-    ];
+    blocks
+}
+
+/// A shield of a policy that is in force now.
+#[derive(Debug)]
+pub struct AppliedPolicyShield<'a> {
+    /// What was done to it, in a few words.
+    pub what: &'static str,
+    /// The result.
+    pub applied: &'a AppliedPlan,
+    /// Its plan.
+    pub plan: &'a Plan,
+}
+
+/// The blocks of `cpushield apply --all`. `others` are active, but not in the policy.
+#[must_use]
+pub fn applied_policy_blocks(
+    shields: &[AppliedPolicyShield<'_>],
+    others: &[Shield],
+) -> Vec<ReportBlock> {
+    let mut blocks = Vec::new();
+    for AppliedPolicyShield { what, applied, plan } in shields {
+        blocks.push(ReportBlock::Heading(format!("Shield {} {what}", applied.shield.name)));
+        blocks.extend(result_blocks(applied, plan));
+    }
+    blocks.extend(left_alone(others));
+    blocks.push(next_commands([
+        ("cpushield run --shield NAME -- PROGRAM", "runs a program in a shield"),
+        ("cpushield status", "shows all shields"),
+        ("cpushield undo --all", "restores the original settings"),
+    ]));
+    blocks
+}
+
+fn next_commands(next: [(&str, &str); 3]) -> ReportBlock {
     let rows = next.map(|(command, what)| vec![TableCell::code(command), TableCell::new(what)]);
     let columns = ["command", "what it does"].map(TableColumn::words).to_vec();
-    let next = Table::new("Next", columns, rows.to_vec()).with_head(TableHead::Caption);
-    blocks.push(ReportBlock::Table(next));
-    blocks
+    ReportBlock::Table(Table::new("Next", columns, rows.to_vec()).with_head(TableHead::Caption))
 }
 
 /// The shielded CPUs and the others.

@@ -22,7 +22,7 @@ pub mod table;
 pub mod try_report;
 pub mod verdict;
 
-pub use applied::{applied_blocks, undone_blocks};
+pub use applied::{AppliedPolicyShield, applied_blocks, applied_policy_blocks, undone_blocks};
 pub use boot::{
     boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
     boot_written_blocks, enabled_line,

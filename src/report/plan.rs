@@ -3,7 +3,8 @@
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
 use super::table::many;
 use crate::change::{Change, Risk};
-use crate::plan::{Immovable, Plan, SkipKind, SkippedTunable, Step, StepReason, named};
+use crate::documents::policy_plans::PolicyPlans;
+use crate::plan::{Immovable, Plan, Shield, SkipKind, SkippedTunable, Step, StepReason, named};
 use std::collections::BTreeMap;
 
 /// Names that one line lists; the others are counted.
@@ -21,6 +22,39 @@ pub enum PlanDetail {
 /// The blocks of `cpushield plan`. `detail` shows each step with its shell command.
 #[must_use]
 pub fn blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
+    let mut blocks = plan_blocks(plan, detail);
+    blocks.extend(next_command("`cpushield apply` with the same options creates this shield"));
+    blocks
+}
+
+/// The blocks of `cpushield plan --all`.
+#[must_use]
+pub fn policy_blocks(plans: &PolicyPlans, detail: PlanDetail) -> Vec<ReportBlock> {
+    let mut blocks = Vec::new();
+    for plan in &plans.plans {
+        blocks.push(ReportBlock::Heading(format!("Shield {}", plan.shield.name)));
+        blocks.extend(plan_blocks(plan, detail));
+    }
+    blocks.extend(left_alone(&plans.others));
+    blocks.extend(next_command("`cpushield apply --all` makes these shields"));
+    blocks
+}
+
+/// The active shields that a policy does not have.
+pub fn left_alone(others: &[Shield]) -> Vec<ReportBlock> {
+    let lines = others
+        .iter()
+        .map(|it| TextLine::new(format!("shield {} on {} is active", it.name, named(&it.cpus))));
+    ReportBlock::section("Not in the policy, so left alone", lines.collect())
+}
+
+fn next_command(what: &str) -> [ReportBlock; 2] {
+    let next = format!("{what}; with `--dry-run` it prints the commands");
+    let next = TextLine::remark(TextTone::Plain, "Next", next);
+    [ReportBlock::Space, ReportBlock::Lines(vec![next])]
+}
+
+fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let shield = &plan.shield;
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
     let shield = TextLine::new(format!("Shield: {cpus}. Housekeeping: {rest}."));
@@ -34,10 +68,6 @@ pub fn blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     blocks.extend(boot_advice(plan));
     blocks.extend(skipped(plan));
     blocks.extend(warnings(plan));
-    let next = "`cpushield apply` with the same options creates this shield; with `--dry-run` it \
-                prints the commands";
-    let next = TextLine::remark(TextTone::Plain, "Next", next);
-    blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![next])]);
     blocks
 }
 
@@ -55,15 +85,21 @@ pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
 
 /// The tunables that do not apply to this machine, and in one line those that are off by default.
 pub fn skipped(plan: &Plan) -> Vec<ReportBlock> {
-    let (off, not_applicable): (Vec<&SkippedTunable>, Vec<_>) =
+    let (off, used): (Vec<&SkippedTunable>, Vec<_>) =
         plan.skipped.iter().partition(|skipped| skipped.kind == SkipKind::OnlyWhenAsked);
-    let rows = not_applicable.iter().map(|s| [&s.tunable, &s.reason].map(TableCell::new).to_vec());
-    let columns = ["tunable", "why it is not used"].map(TableColumn::words).to_vec();
-    let table = Table::new("Not applicable here", columns, rows.collect());
+    let (spared, not_applicable): (Vec<&SkippedTunable>, Vec<_>) =
+        used.into_iter().partition(|skipped| skipped.kind == SkipKind::SparesOthers);
+    let tables = [("Left out for other shields", spared), ("Not applicable here", not_applicable)];
+    let tables = tables.into_iter().filter_map(|(title, skipped)| {
+        let rows = skipped.iter().map(|s| [&s.tunable, &s.reason].map(TableCell::new).to_vec());
+        let columns = ["tunable", "why it is not used"].map(TableColumn::words).to_vec();
+        let table = Table::new(title, columns, rows.collect());
+        table.with_head(TableHead::Caption).into_block()
+    });
     let names: Vec<&str> = off.iter().map(|s| s.tunable.as_str()).collect();
     let names = (!names.is_empty()).then(|| TextLine::new(names.join(", ")));
     let off = ReportBlock::section("Off by default (--on NAME)", names.into_iter().collect());
-    table.with_head(TableHead::Caption).into_block().into_iter().chain(off).collect()
+    tables.chain(off).collect()
 }
 
 /// What the user must know before applying the plan.

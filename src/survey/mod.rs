@@ -3,6 +3,7 @@
 //! [`irqs`], which write back what they read.
 
 mod advice;
+mod assumed;
 mod caches;
 mod cgroup;
 mod command_line;

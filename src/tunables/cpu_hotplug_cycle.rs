@@ -38,10 +38,12 @@ queues that a driver spreads again. It changes the CPU's resctrl group, the part
 the CPU, and its settings for frequency, idle states and machine-check thresholds. All of these are
 read before and restored immediately after. Failures are reported, and undo tries again.
 
-Cost: all CPUs stop for a moment. Programs pinned to that CPU alone are moved; undo restores their
+Cost: all CPUs stop for a moment, those of other shields too (stop_machine). So this step is not
+performed while another shield is active, unless `--disturb` accepts that. Programs pinned to that CPU alone are moved; undo restores their
 affinity. Counters that `perf` keeps on that CPU alone end.
 
-Source: timers_dead_cpu() in kernel/time/timer.c, cpuset_hotplug_update_tasks() in
+Source: takedown_cpu() and stop_machine_cpuslocked() in kernel/cpu.c, timers_dead_cpu() in
+kernel/time/timer.c, cpuset_hotplug_update_tasks() in
 kernel/cgroup/cpuset.c, migrate_one_irq() in kernel/irq/cpuhotplug.c, virtnet_cpu_online() in
 drivers/net/virtio_net.c, resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/,
 perf_event_exit_cpu() in kernel/events/core.c (6.12).";
@@ -87,8 +89,8 @@ impl Tunable for CpuHotplugCycle {
         Risk::Medium
     }
 
-    fn disturbs_others(&self) -> bool {
-        true
+    fn disturbs_others(&self) -> Option<&'static str> {
+        Some("it stops all CPUs for an unknown time, once for each CPU that it cycles")
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -28,6 +28,7 @@ Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     culprits: &[CulpritPattern::Kthread("ksm")],
     risk: Risk::Low,
     optional: for_guests,
+    disturbs: None,
     applies: anywhere,
 };
 

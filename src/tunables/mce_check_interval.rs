@@ -27,5 +27,6 @@ Documentation/ABI/testing/sysfs-mce.",
     culprits: &[CulpritPattern::Function("mce_timer")],
     risk: Risk::Low,
     optional: always,
+    disturbs: None,
     applies: anywhere,
 };

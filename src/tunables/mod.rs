@@ -72,9 +72,10 @@ pub trait Tunable: Sync {
     fn optional(&self, _workload: Workload) -> Option<&'static str> {
         None
     }
-    /// Whether it interrupts CPUs outside of the shield too, those of other shields included.
-    fn disturbs_others(&self) -> bool {
-        false
+    /// What it does once to all CPUs, those of other shields included; `None` if nothing that stops
+    /// them or patches the kernel's code.
+    fn disturbs_others(&self) -> Option<&'static str> {
+        None
     }
     /// The changes that it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges;

@@ -1,6 +1,6 @@
 //! `numa-balancing`: stops hinting faults and page migration. Pure.
 
-use super::setting::{FileSetting, always};
+use super::setting::{FileSetting, PATCHES, always};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
@@ -17,7 +17,10 @@ shield each of those is a page fault and a TLB flush while the workload runs.
 Cost: programs on the housekeeping CPUs are not moved closer to their memory while the shield is
 active.
 
-Source: task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysctl/kernel.rst.",
+A write that changes the value patches the kernel's code, so it is left out while another shield is
+active, unless `--disturb` accepts that.
+
+Source: set_numabalancing_state() in kernel/sched/core.c, task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/numa_balancing"],
     value: "0",
     compare: ValueComparison::Text,
@@ -26,6 +29,7 @@ Source: task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysct
     culprits: &[],
     risk: Risk::Low,
     optional: always,
+    disturbs: PATCHES,
     applies: has_several_nodes,
 };
 

@@ -33,5 +33,6 @@ Documentation/RCU/Design/Expedited-Grace-Periods.",
     ],
     risk: Risk::Low,
     optional: always,
+    disturbs: None,
     applies: anywhere,
 };

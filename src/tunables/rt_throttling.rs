@@ -34,6 +34,7 @@ Documentation/scheduler/sched-rt-group.rst.",
     culprits: &[CulpritPattern::Function("sched_rt_period_timer")],
     risk: Risk::Medium,
     optional: for_cyclic,
+    disturbs: None,
     applies: has_throttling,
 };
 

@@ -27,9 +27,16 @@ pub(super) struct FileSetting {
     pub(super) risk: Risk,
     /// Why it is off unless requested; `None` when it is on.
     pub(super) optional: fn(Workload) -> Option<&'static str>,
+    /// See [`Tunable::disturbs_others`].
+    pub(super) disturbs: Option<&'static str>,
     /// Whether it applies to this machine, or else why not.
     pub(super) applies: fn(&Machine) -> Result<(), InapplicableReason>,
 }
+
+/// For settings that are a static key: changing one patches the kernel's code, which interrupts
+/// every CPU (`text_poke_sync()`, arch/x86/kernel/alternative.c, 6.12).
+pub(super) const PATCHES: Option<&str> =
+    Some("it patches the kernel's code, which interrupts every CPU a few times");
 
 /// For settings that suit every workload.
 pub(super) fn always(_workload: Workload) -> Option<&'static str> {
@@ -72,6 +79,10 @@ impl Tunable for FileSetting {
 
     fn optional(&self, workload: Workload) -> Option<&'static str> {
         (self.optional)(workload)
+    }
+
+    fn disturbs_others(&self) -> Option<&'static str> {
+        self.disturbs
     }
 
     fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {

@@ -31,6 +31,7 @@ Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
     ],
     risk: Risk::Low,
     optional: on_request,
+    disturbs: None,
     applies: anywhere,
 };
 

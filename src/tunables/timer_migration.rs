@@ -1,6 +1,6 @@
 //! `timer-migration`: lets new timers be armed on another CPU. Pure.
 
-use super::setting::{FileSetting, anywhere};
+use super::setting::{FileSetting, PATCHES, anywhere};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::policy::Workload;
@@ -18,7 +18,10 @@ Cost: a timer then wakes a program on a `nohz_full` CPU from a housekeeping CPU,
 that one is busy. So this is off for `cyclic` workloads unless requested. CPUs that are not
 `nohz_full` keep the timers of the programs that run on them.
 
-Source: get_nohz_timer_target() in kernel/sched/core.c and kernel/time/timer_migration.c (6.12);
+A write that changes the value patches the kernel's code, so it is left out while another shield is
+active, unless `--disturb` accepts that.
+
+Source: timers_update_migration() in kernel/time/timer.c, get_nohz_timer_target() in kernel/sched/core.c and kernel/time/timer_migration.c (6.12);
 Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/timer_migration"],
     value: "1",
@@ -28,6 +31,7 @@ Documentation/admin-guide/sysctl/kernel.rst.",
     culprits: &[],
     risk: Risk::None,
     optional: not_for_cyclic,
+    disturbs: PATCHES,
     applies: anywhere,
 };
 

@@ -30,5 +30,6 @@ Source: vmstat_shepherd() in mm/vmstat.c; Documentation/admin-guide/sysctl/vm.rs
     ],
     risk: Risk::Low,
     optional: always,
+    disturbs: None,
     applies: anywhere,
 };

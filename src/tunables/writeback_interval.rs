@@ -30,6 +30,7 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysc
     ],
     risk: Risk::Medium,
     optional: on_request,
+    disturbs: None,
     applies: anywhere,
 };
 

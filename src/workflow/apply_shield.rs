@@ -64,20 +64,41 @@ pub fn apply_source(
     end_interrupted_change(work)?;
     let (plan, inputs) = load_plan(work, source)?;
     catch_stops()?;
-    apply_plan(work, &plan, inputs.as_ref(), programs)
+    let origin = inputs.as_ref().map(origin_of);
+    apply_plan(work, &plan, origin.as_ref(), programs)
+}
+
+/// What a plan was made from, as [`apply_plan`] takes it.
+#[must_use]
+pub(super) fn origin_of((machine, request): &PlanInputs) -> PlanOrigin<'_> {
+    PlanOrigin { machine, request, choice: None }
 }
 
 /// Applies a plan with a progress bar, as [`apply_source`].
 ///
 /// # Errors
 /// Programs are in the way, or the shield could not be applied and was undone.
-pub fn apply_plan(
+pub(super) fn apply_plan(
     work: &WorkContext<'_>,
     plan: &Plan,
-    origin: Option<&PlanInputs>,
+    origin: Option<&PlanOrigin<'_>>,
     programs: ProgramsInTheWay,
 ) -> Result<(AppliedPlan, Plan), Failure> {
-    let origin = origin.map(|(machine, request)| PlanOrigin { machine, request });
+    let applied = make_plan(work, plan, origin, programs)?;
+    warn_of_nohz_full(work);
+    Ok(applied)
+}
+
+/// The same without the warning about the tick.
+///
+/// # Errors
+/// As [`apply_plan`].
+pub(super) fn make_plan(
+    work: &WorkContext<'_>,
+    plan: &Plan,
+    origin: Option<&PlanOrigin<'_>>,
+    programs: ProgramsInTheWay,
+) -> Result<(AppliedPlan, Plan), Failure> {
     let old = find_version(work, &plan.shield.name)?;
     let bar = work.ui.bar();
     let show = &mut |progress: ApplyProgress<'_>| {
@@ -87,14 +108,12 @@ pub fn apply_plan(
     };
     let stages = (&work.host, &work.store);
     let applied = match old {
-        Some(old) => change_shield(work, (&old, plan.clone()), origin.as_ref(), programs, show),
-        None => apply_or_fall_back(stages, apply::apply, plan.clone(), origin.as_ref(), show)
+        Some(old) => change_shield(work, (&old, plan.clone()), origin, programs, show),
+        None => apply_or_fall_back(stages, apply::apply, plan.clone(), origin, show)
             .map_err(Failure::from),
     };
     bar.end();
-    let applied = applied?;
-    warn_of_nohz_full(work);
-    Ok(applied)
+    applied
 }
 
 /// Warns when the kernel shows other CPUs without tick than its command line requests. A shield
@@ -121,7 +140,8 @@ pub fn plan_options(
     if let Some(old) = old.first() {
         machine = survey_without(host, store, old)?;
     }
-    let mut plan = plan_with_others(&machine, &request, &ActiveShields::new(&others))?;
+    let live = ActiveShields::new(&others).replacing(old.first());
+    let mut plan = plan_with_others(&machine, &request, &live)?;
     if let Some(old) = old.first() {
         explain_change(&mut plan, old);
     }
@@ -129,7 +149,7 @@ pub fn plan_options(
 }
 
 /// Says in a plan what it changes about the active shield of its name.
-fn explain_change(plan: &mut Plan, old: &Plan) {
+pub(super) fn explain_change(plan: &mut Plan, old: &Plan) {
     let (name, cpus) = (&old.shield.name, &old.shield.cpus);
     plan.why.push(match is_same_version(old, plan) {
         true => format!("Shield {name} is in force and has CPU {cpus} already."),
@@ -155,7 +175,7 @@ pub fn find_free(work: &WorkContext<'_>) -> Result<FreeCpus, Failure> {
 }
 
 /// The active shields. A normal user cannot read the journal, and plans without them.
-fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failure> {
+pub(super) fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failure> {
     match active_plans(&work.host, &work.store) {
         Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(Vec::new()),
         plans => Ok(plans?),
@@ -182,6 +202,13 @@ fn load_plan(
     Ok((parse_saved_plan(&read_file(file)?, &name)?, None))
 }
 
+/// What only the document of `plan --all` has.
+#[derive(serde::Deserialize)]
+struct SeveralPlans {
+    #[serde(rename = "plans")]
+    _plans: Vec<serde::de::IgnoredAny>,
+}
+
 /// Parses a saved plan. The error says so if the text is another cpushield document, or none.
 fn parse_saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
     Plan::parse(text, name).map_err(|error| match SavedDocument::parse(text, name) {
@@ -191,6 +218,11 @@ fn parse_saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
             other.command()
         ))
         .hint("make a plan: cpushield plan -o FILE"),
+        Err(_) if serde_json::from_str::<SeveralPlans>(text).is_ok() => {
+            Failure::usage(format!("{name} has the plans of several shields"))
+                .hint("apply all shields of the policy: cpushield apply --all")
+                .hint("or save the plan of one: cpushield plan --shield NAME -o FILE")
+        }
         Err(_) if !text.trim_start().starts_with('{') => {
             Failure::usage(format!("{name} is not a cpushield plan"))
                 .hint("make a plan: cpushield plan -o FILE")

@@ -2,17 +2,20 @@
 //! shows. Then a plan without the partition is applied instead.
 
 use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress};
-use crate::plan::{ActiveShields, Plan, plan_with_others};
+use crate::plan::{ActiveShields, CpuChoice, Plan, plan_choice, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::{Host, Store};
 
 /// What a plan was made from, to make another plan if the kernel refuses a partition.
+#[derive(Debug)]
 pub struct PlanOrigin<'a> {
     /// The machine before the shield.
     pub machine: &'a Machine,
     /// The requested shield.
     pub request: &'a ShieldRequest,
+    /// Its CPUs, if they were chosen together with those of other shields.
+    pub choice: Option<&'a CpuChoice>,
 }
 
 /// Applies a plan: as a further shield, or as another version of one.
@@ -37,10 +40,14 @@ pub fn apply_or_fall_back(
     let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
-    let mut live = apply::active_plans(host, store).unwrap_or_default();
-    live.retain(|plan| plan.shield.name != first.shield.name);
-    let live = ActiveShields::new(&live);
-    let fallback = plan_with_others(&machine, origin.request, &live);
+    let live = apply::active_plans(host, store).unwrap_or_default();
+    let (old, live): (Vec<Plan>, Vec<Plan>) =
+        live.into_iter().partition(|plan| plan.shield.name == first.shield.name);
+    let live = ActiveShields::new(&live).replacing(old.first());
+    let fallback = match origin.choice {
+        Some(choice) => plan_choice(&machine, origin.request, choice.clone(), &live),
+        None => plan_with_others(&machine, origin.request, &live),
+    };
     let Ok(fallback) = fallback else { return Err(error) };
     Ok((apply_plan(host, store, &fallback, progress)?, fallback))
 }
@@ -98,7 +105,7 @@ mod tests {
         let first = plan(&machine, &request).unwrap();
         let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
         read_files(&root, &mut before);
-        let origin = PlanOrigin { machine: &machine, request: &request };
+        let origin = PlanOrigin { machine: &machine, request: &request, choice: None };
         let (applied, plan) =
             apply_or_fall_back((&host, &store), apply::apply, first, Some(&origin), &mut |_| {})
                 .unwrap();

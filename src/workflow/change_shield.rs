@@ -46,16 +46,29 @@ pub(super) fn change_shield(
     if is_same_version(old, &new) {
         return repair(work, old).map(|applied| (applied, old.clone()));
     }
-    let change = VersionChange::new(host, old, &new)?;
-    if programs == ProgramsInTheWay::Refuse && !change.in_the_way.is_empty() {
-        let (shield, threads) = (new.shield.name.clone(), change.in_the_way);
-        return Err(RunError::InTheWay { shield, threads }.into());
-    }
+    let change = check_programs(work, (old, &new), programs)?;
     let replace: ApplyFunction = apply::replace;
     let (mut applied, plan) = apply_or_fall_back((host, store), replace, new, origin, progress)?;
     applied.notes.insert(0, describe_change(old, &plan));
     applied.notes.extend(change.place_threads(host));
     Ok((applied, plan))
+}
+
+/// Finds the programs in an active shield that its new version must place.
+///
+/// # Errors
+/// Programs are in the way, or the threads cannot be read.
+pub(super) fn check_programs(
+    work: &WorkContext<'_>,
+    (old, new): (&Plan, &Plan),
+    programs: ProgramsInTheWay,
+) -> Result<VersionChange, Failure> {
+    let change = VersionChange::new(&work.host, old, new)?;
+    if programs == ProgramsInTheWay::Refuse && !change.in_the_way.is_empty() {
+        let (shield, threads) = (new.shield.name.clone(), change.in_the_way);
+        return Err(RunError::InTheWay { shield, threads }.into());
+    }
+    Ok(change)
 }
 
 /// Makes what an unchanged shield lacks, because another process changed it or something new
@@ -106,12 +119,23 @@ pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
         && a.balanced == b.balanced
         && old.operators == new.operators
         && unused_tunables(old) == unused_tunables(new)
+        && !adds_disturbance(old, new)
+}
+
+/// Whether a plan has steps of a tunable that the old one left out for the sake of other shields.
+fn adds_disturbance(old: &Plan, new: &Plan) -> bool {
+    let spared = old.skipped.iter().filter(|it| it.kind == SkipKind::SparesOthers);
+    let mut names = spared.map(|it| it.tunable.as_str());
+    names.any(|name| new.steps.iter().any(|step| step.tunable == name))
 }
 
 /// The tunables that a plan does not use, because the user switched them off or did not ask for
 /// them.
 fn unused_tunables(plan: &Plan) -> BTreeSet<&str> {
-    let skipped = plan.skipped.iter().filter(|it| it.kind != SkipKind::NotApplicable);
+    let skipped = plan.skipped.iter().filter(|it| match it.kind {
+        SkipKind::SwitchedOff | SkipKind::OnlyWhenAsked => true,
+        SkipKind::NotApplicable | SkipKind::SparesOthers => false,
+    });
     let names = skipped.map(|it| it.tunable.as_str());
     names.filter(|name| !plan.steps.iter().any(|step| step.tunable == *name)).collect()
 }

@@ -1,16 +1,19 @@
 //! Applies a shield at every boot, and stops that.
 
-use super::apply_shield::{ProgramsInTheWay, apply_plan, plan_options};
+use super::apply_policy::{AppliedPolicy, apply_policy};
+use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options};
 use super::operators::explain_sudoers;
-use super::shield_options::ShieldOptions;
-use super::take_down::{UnrestoredChanges, take_down};
+use super::policy_shields::plan_policy_shields;
+use super::shield_options::{PolicyOptions, ShieldOptions};
+use super::take_down::{UnrestoredChanges, take_down, take_policy_down};
 use super::{WorkContext, catch_stops};
 use crate::apply::{self, AppliedPlan, UndoneShield};
-use crate::boot::Enabled;
+pub use crate::boot::Enabled;
 use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand};
 use crate::change::Change;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
+use crate::policy::{DEFAULT_PATH, DisturbanceConsent, ShieldOperators};
 use crate::report::enabled_line;
 use crate::run::{OPERATOR_COMMAND, OPERATOR_SOCKET};
 use cpushield_linux::{Store, sched};
@@ -26,17 +29,26 @@ pub struct EnabledShield {
     pub applied: Option<AppliedPlan>,
 }
 
+/// What `enable --all --json` prints.
+#[derive(Debug, Serialize)]
+pub struct EnabledPolicy {
+    /// The command that every boot runs, and the file that runs it.
+    pub enabled: Enabled,
+    /// What `--now` did.
+    pub applied: Option<AppliedPolicy>,
+}
+
 /// What `disable --json` prints.
 #[derive(Debug, Serialize)]
 pub struct DisabledShield {
     /// What was removed; `None` when nothing was enabled.
     pub disabled: Option<Enabled>,
-    /// The shield that stays active.
-    pub active: Option<Shield>,
+    /// The shields that stay active.
+    pub active: Vec<Shield>,
     /// Why it is unknown whether a shield is active.
     pub active_unknown: Option<String>,
     /// What `--now` undid.
-    pub undone: Option<UndoneShield>,
+    pub undone: Vec<UndoneShield>,
 }
 
 /// What is enabled, as other subcommands report it.
@@ -100,52 +112,96 @@ pub fn enable_shield(
 ) -> Result<(EnabledShield, Option<Plan>), Failure> {
     let _hurry = sched::boost_priority();
     let (plan, inputs) = plan_options(work, options)?;
-    let shield = plan.shield.name.clone();
-    let (helper, operators) = (operator_helper(&plan), plan.operators.clone());
+    let undo_words = vec!["--shield".to_owned(), plan.shield.name.clone()];
+    let file = BootCommand { words, undo_words, policy: None, plans: vec![plan.clone()] };
     catch_stops()?;
     let applied = match when {
         ApplyTime::NowToo => {
-            Some(apply_plan(work, &plan, Some(&inputs), ProgramsInTheWay::Refuse)?)
+            Some(apply_plan(work, &plan, Some(&origin_of(&inputs)), ProgramsInTheWay::Refuse)?)
         }
         ApplyTime::NextBoot => None,
     };
-    let enabled = match (install(work, words, shield, helper.clone()), &applied) {
-        (Err(failure), Some(_)) => {
-            return Err(failure.hint("the shield is active, but only until the next boot"));
-        }
-        (enabled, _) => enabled?,
-    };
-    if applied.is_some() {
-        early::start(&work.host, &enabled)?;
-    }
-    if helper.is_some() && enabled.operator_paths.is_empty() {
-        let program = work.host.read_link("/proc/self/exe")?;
-        work.ui.status(&explain_sudoers(operators.as_ref(), &program));
-    }
+    let enabled = file.install(work, when)?;
     let (applied, plan) = applied.unzip();
     Ok((EnabledShield { enabled, applied }, plan))
 }
 
-/// The helper that the operators of a shield need. On cgroup v1 they need none: they may write the
-/// lists of tasks.
-fn operator_helper(plan: &Plan) -> Option<OperatorHelper> {
-    let operators = plan.operators.as_ref()?;
-    let given = plan.steps.iter().any(|step| matches!(step.change, Change::GiveToGroup { .. }));
-    let group = operators.group.as_ref().filter(|_| operators.users.is_empty());
-    let (command, socket, gid) = (OPERATOR_COMMAND, OPERATOR_SOCKET, group.map(|group| group.id));
-    (!given).then_some(OperatorHelper { command, socket, gid })
+/// Installs the file that applies every shield of this policy file at every boot, or of the default
+/// one.
+///
+/// # Errors
+/// As [`enable_shield`].
+pub fn enable_policy(
+    work: &WorkContext<'_>,
+    options: &PolicyOptions,
+    when: ApplyTime,
+) -> Result<EnabledPolicy, Failure> {
+    let plans = plan_policy_shields(work, options)?.document().plans;
+    let file = options.policy.as_deref().unwrap_or(DEFAULT_PATH);
+    let file = absolute_path(Path::new(file));
+    let undo_words = ["--all", "--policy", &file].map(str::to_owned).to_vec();
+    let mut words = vec!["apply".to_owned()];
+    words.extend(undo_words.clone());
+    if options.disturbance == DisturbanceConsent::Given {
+        words.push("--disturb".to_owned());
+    }
+    let command = BootCommand { words, undo_words, policy: Some(file), plans };
+    let applied = match when {
+        ApplyTime::NowToo => Some(apply_policy(work, options, ProgramsInTheWay::Refuse)?),
+        ApplyTime::NextBoot => None,
+    };
+    Ok(EnabledPolicy { enabled: command.install(work, when)?, applied })
 }
 
-fn install(
-    work: &WorkContext<'_>,
+/// What every boot runs, and what was planned for it.
+struct BootCommand {
     words: Vec<String>,
-    shield: String,
-    helper: Option<OperatorHelper>,
-) -> Result<Enabled, Failure> {
-    let state = absolute_path(&work.state_dir);
-    let program = work.host.read_link("/proc/self/exe")?;
-    let call = StartCommand { program, state, words, shield, helper };
-    Ok(early::install(&work.host, &work.store, &call)?)
+    undo_words: Vec<String>,
+    policy: Option<String>,
+    plans: Vec<Plan>,
+}
+
+impl BootCommand {
+    /// Installs it. The shields are active if they were applied now.
+    fn install(self, work: &WorkContext<'_>, when: ApplyTime) -> Result<Enabled, Failure> {
+        let helper = operator_helper(&self.plans);
+        let state = absolute_path(&work.state_dir);
+        let program = work.host.read_link("/proc/self/exe")?;
+        let BootCommand { words, undo_words, policy, plans } = self;
+        let (has_helper, own) = (helper.is_some(), program.clone());
+        let call = StartCommand { program, state, words, undo_words, policy, helper };
+        let enabled = match early::install(&work.host, &work.store, &call) {
+            Err(error) if when == ApplyTime::NowToo => {
+                let hint = "the shield is active, but only until the next boot";
+                return Err(Failure::from(error).hint(hint));
+            }
+            enabled => enabled?,
+        };
+        if when == ApplyTime::NowToo {
+            early::start(&work.host, &enabled)?;
+        }
+        if has_helper && enabled.operator_paths.is_empty() {
+            let operators = plans.iter().filter_map(|plan| plan.operators.as_ref());
+            work.ui.status(&explain_sudoers(operators, &own));
+        }
+        Ok(enabled)
+    }
+}
+
+/// The helper that the operators of shields need. On cgroup v1 they need none: they may write the
+/// lists of tasks. If they are not exactly one group, every user may connect.
+fn operator_helper(plans: &[Plan]) -> Option<OperatorHelper> {
+    let given = |plan: &&Plan| {
+        plan.steps.iter().any(|step| matches!(step.change, Change::GiveToGroup { .. }))
+    };
+    let mut needy = plans.iter().filter(|plan| !given(plan)).filter_map(|it| it.operators.as_ref());
+    let group = |operators: &ShieldOperators| {
+        let group = operators.group.as_ref().filter(|_| operators.users.is_empty());
+        group.map(|group| group.id)
+    };
+    let first = group(needy.next()?);
+    let gid = first.filter(|_| needy.all(|operators| group(operators) == first));
+    Some(OperatorHelper { command: OPERATOR_COMMAND, socket: OPERATOR_SOCKET, gid })
 }
 
 /// The path, independent of the working directory.
@@ -176,19 +232,21 @@ pub fn disable_shield(
     };
     let disabled = early::remove(host, store, running).map_err(Failure::from);
     let (disabled, undone) = match fate {
-        ActiveShieldFate::Kept => (disabled?, None),
+        ActiveShieldFate::Kept => (disabled?, Vec::new()),
         ActiveShieldFate::TakenDown => {
             let hint = "undo the active shield: cpushield undo";
             let disabled = disabled.map_err(|failure| failure.hint(hint))?;
-            (disabled, Some(take_down(work, UnrestoredChanges::Keep)?))
+            let policy = disabled.as_ref().and_then(|enabled| enabled.policy.as_deref());
+            let undone = match policy {
+                Some(policy) => take_policy_down(work, policy, UnrestoredChanges::Keep)?,
+                None => vec![take_down(work, UnrestoredChanges::Keep)?],
+            };
+            (disabled, undone)
         }
     };
-    let (active, active_unknown) = match undone {
-        Some(_) => (None, None),
-        None => match apply::active_plans(host, store) {
-            Ok(plans) => (plans.into_iter().next().map(|plan| plan.shield), None),
-            Err(error) => (None, Some(error.to_string())),
-        },
+    let (active, active_unknown) = match apply::active_plans(host, store) {
+        Ok(plans) => (plans.into_iter().map(|plan| plan.shield).collect(), None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
     };
     Ok(DisabledShield { disabled, active, active_unknown, undone })
 }

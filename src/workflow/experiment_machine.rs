@@ -112,7 +112,7 @@ impl LiveExperimentMachine<'_> {
         let rest = machine.topology.online.difference(&plan.shield.cpus);
         let _aside = step_aside(&self.work.host, &rest)?;
         let watchdog = UndoWatchdog::start(self.work)?;
-        let origin = PlanOrigin { machine: &machine, request: &request };
+        let origin = PlanOrigin { machine: &machine, request: &request, choice: None };
         let measured = self.apply_and_measure(plan, &origin, measure);
         // When this process ends, the watchdog undoes what could not be undone here.
         match &measured {

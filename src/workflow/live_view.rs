@@ -1,11 +1,12 @@
 //! The live view of all CPUs: reads counters and the trace, and draws a frame per interval.
 
-use super::standing::{DisturbanceConsent, check_disturbance};
+use super::standing::check_disturbance;
 use super::watch_target::{ActiveShield, active_shield, check_cpus};
 use super::{WorkContext, catch_stops};
 use crate::failure::Failure;
 use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
 use crate::observe::counters;
+use crate::policy::DisturbanceConsent;
 use crate::run::ShieldPlacement;
 use crate::screen::{Screen, UserAction};
 use crate::survey;

@@ -3,7 +3,7 @@
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::load_options::LoadOptions;
 use super::shield_options::read_policy_limits;
-use super::standing::{DisturbanceConsent, check_disturbance};
+use super::standing::check_disturbance;
 use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
@@ -14,7 +14,7 @@ use crate::latency::{
     MeasureRequest, ShieldMonitor, ThreadSpec, instruments,
 };
 use crate::load;
-use crate::policy::LatencyLimits;
+use crate::policy::{DisturbanceConsent, LatencyLimits};
 use crate::report::table;
 use crate::run::ShieldPlacement;
 use crate::tunables;

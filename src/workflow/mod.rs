@@ -1,6 +1,7 @@
 //! What a subcommand does: each workflow calls stages in order on the machine of a [`WorkContext`],
 //! shows its progress, and returns a document. It parses no arguments and prints no result.
 
+pub mod apply_policy;
 pub mod apply_shield;
 mod apply_with_fallback;
 pub mod between;
@@ -32,6 +33,7 @@ pub mod minimize;
 mod operators;
 pub mod other_tools;
 mod page_text;
+pub mod policy_shields;
 mod price;
 pub mod report_material;
 pub mod run_experiment;
@@ -40,6 +42,7 @@ pub mod saved_document;
 mod search_machine;
 pub mod shield_options;
 pub mod standing;
+mod take_back;
 pub mod take_down;
 pub mod try_shield;
 mod undo_watchdog;

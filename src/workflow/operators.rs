@@ -12,6 +12,7 @@ use crate::run::{
 };
 use cpushield_linux::operator_socket::OperatorConnection;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, process};
+use std::collections::BTreeSet;
 
 /// Answers the request of an operator that is connected to standard input.
 pub fn answer_operator(work: &WorkContext<'_>) {
@@ -25,11 +26,16 @@ pub fn answer_operator(work: &WorkContext<'_>) {
 }
 
 /// Explains how operators reach the helper where systemd offers no socket.
-pub(super) fn explain_sudoers(operators: Option<&ShieldOperators>, program: &str) -> String {
-    let group = operators.and_then(|it| it.group.as_ref()).map(|it| format!("%{}", it.name));
-    let users = operators.iter().flat_map(|it| &it.users).map(|user| user.name.clone());
-    let whom = group.into_iter().chain(users).collect::<Vec<_>>().join(",");
-    let line = sudoers_line(&whom, program);
+pub(super) fn explain_sudoers<'a>(
+    operators: impl IntoIterator<Item = &'a ShieldOperators>,
+    program: &str,
+) -> String {
+    let names = operators.into_iter().flat_map(|operators| {
+        let group = operators.group.iter().map(|group| format!("%{}", group.name));
+        group.chain(operators.users.iter().map(|user| user.name.clone()))
+    });
+    let names: BTreeSet<String> = names.collect();
+    let line = sudoers_line(&names.into_iter().collect::<Vec<_>>().join(","), program);
     format!("operators need this line in /etc/sudoers.d/cpushield, made with visudo: {line}")
 }
 

@@ -10,9 +10,10 @@ use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
-    DEFAULT_PATH, OperatorName, OperatorPolicy, PolicyFile, PolicyLimits, ShareLevel,
-    ShieldOperators, ShieldRequest, VerifyLimits, Workload, line_of,
+    DEFAULT_PATH, DisturbanceConsent, OperatorName, OperatorPolicy, PolicyFile, PolicyLimits,
+    ShareLevel, ShieldOperators, ShieldRequest, VerifyLimits, Workload, line_of,
 };
+use crate::quote::quote_for_shell;
 use crate::registry::nearest;
 use crate::run::{RunError, look_up, look_up_group};
 use crate::survey::Machine;
@@ -48,6 +49,17 @@ pub struct ShieldOptions {
     pub policy: Option<String>,
     /// The name of the shield, in the policy file if there is one.
     pub shield: Option<String>,
+    /// Whether the shield may interrupt others while it is made.
+    pub disturbance: DisturbanceConsent,
+}
+
+/// The request for all shields of a policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PolicyOptions {
+    /// The policy file; the default one if `None`.
+    pub policy: Option<String>,
+    /// Whether a shield may interrupt others while it is made.
+    pub disturbance: DisturbanceConsent,
 }
 
 /// A request, and the limits of the same policy.
@@ -102,6 +114,7 @@ impl ShieldOptions {
         request.share = self.share.or(request.share);
         request.half_core |= self.half_core;
         request.balance |= self.balance;
+        request.disturbance = self.disturbance;
         request.workload = self.workload.unwrap_or(request.workload);
         request.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
         request.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));
@@ -142,37 +155,101 @@ impl ShieldOptions {
 
     /// The request of the policy file, or the default request without a policy.
     fn resolve_policy(&self, host: &Host, names: &CpuNames) -> Result<RequestWithLimits, Failure> {
-        let present = &names.all;
-        let file = match (&self.policy, &self.shield) {
-            (Some(file), _) => file.as_str(),
+        match (&self.policy, &self.shield) {
+            (Some(_), _) => {}
             (None, Some(name)) if !host.exists(DEFAULT_PATH) => return Ok(request_named(name)),
-            (None, Some(_)) => DEFAULT_PATH,
             // Options that select CPUs replace the default policy.
-            (None, None) if self.cpus.is_some() || self.has_choice() => {
+            (None, None) if self.selects_cpus() || !host.exists(DEFAULT_PATH) => {
                 return Ok(RequestWithLimits::default());
             }
-            (None, None) if host.exists(DEFAULT_PATH) => DEFAULT_PATH,
-            (None, None) => return Ok(RequestWithLimits::default()),
-        };
-        let text = match &self.policy {
-            Some(file) => read_file(Path::new(file))?,
-            None => host.read(file)?,
-        };
-        let policy = read_policy(&text, file)?;
+            (None, _) => {}
+        }
+        let read = ReadPolicy::read(host, self.policy.as_deref())?;
         if let (None, Some(name)) = (&self.policy, &self.shield)
-            && !policy.shield.contains_key(name)
-            && (self.cpus.is_some() || self.has_choice())
+            && !read.policy.shield.contains_key(name)
+            && self.selects_cpus()
         {
             return Ok(request_named(name));
         }
-        let (name, shield) = policy
-            .shield(self.shield.as_deref(), file)
+        let name = read.find(self.shield.as_deref())?;
+        // The command line replaces the list of the policy.
+        let list = if self.selects_cpus() { ListUse::Replaced } else { ListUse::Used };
+        read.request(host, names, name, list)
+    }
+
+    /// Whether an option selects the CPUs.
+    fn selects_cpus(&self) -> bool {
+        self.cpus.is_some() || self.has_choice()
+    }
+}
+
+/// Whether the CPU list of a policy counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ListUse {
+    /// Yes.
+    Used,
+    /// Options select the CPUs.
+    Replaced,
+}
+
+/// A policy file that was read.
+struct ReadPolicy {
+    file: String,
+    text: String,
+    policy: PolicyFile,
+}
+
+impl ReadPolicy {
+    /// Reads the given file, or the default one.
+    fn read(host: &Host, given: Option<&str>) -> Result<ReadPolicy, Failure> {
+        let (file, text) = match given {
+            Some(file) => (file, read_file(Path::new(file))?),
+            None => (DEFAULT_PATH, host.read(DEFAULT_PATH)?),
+        };
+        let policy = read_policy(&text, file)?;
+        Ok(ReadPolicy { file: file.to_owned(), text, policy })
+    }
+
+    /// The name of the shield, or of the only one.
+    fn find(&self, name: Option<&str>) -> Result<&str, Failure> {
+        let found = self.policy.shield(name, &self.file);
+        found.map(|(name, _)| name).map_err(|error| {
+            let failure = Failure::usage(error.to_string());
+            match (name, self.policy.shield.keys().next()) {
+                (None, Some(first)) => failure
+                    .hint(format!("name one: --shield {first}"))
+                    .hint(format!("or apply all of them: cpushield {}", self.apply_all())),
+                _ => failure,
+            }
+        })
+    }
+
+    /// The arguments that apply every shield of this file.
+    fn apply_all(&self) -> String {
+        match self.file.as_str() {
+            DEFAULT_PATH => "apply --all".to_owned(),
+            file => format!("apply --all --policy {}", quote_for_shell(file)),
+        }
+    }
+
+    /// The request for a shield of the policy.
+    fn request(
+        &self,
+        host: &Host,
+        names: &CpuNames,
+        name: &str,
+        list: ListUse,
+    ) -> Result<RequestWithLimits, Failure> {
+        let ReadPolicy { file, text, .. } = self;
+        let (name, shield) = self
+            .policy
+            .shield(Some(name), file)
             .map_err(|error| Failure::usage(error.to_string()))?;
-        let place = shield.list_place(&text, file).unwrap_or_else(|| file.to_owned());
+        let place = shield.list_place(text, file).unwrap_or_else(|| file.clone());
         let request = shield.request(name, names);
         let mut request = request.map_err(|why| Failure::usage(format!("{place}: {why}")))?;
-        // The command line replaces the list of the policy.
-        if self.cpus.is_none() && !self.has_choice() {
+        if list == ListUse::Used {
+            let present = &names.all;
             let wanted = request.cpus.clone().unwrap_or_default();
             let cpus = wanted.difference(present);
             if !cpus.is_empty() && !present.is_empty() {
@@ -180,12 +257,53 @@ impl ShieldOptions {
                 return Err(Failure::usage(format!("{place}: {refused}")).hint(SELECTION_HINT));
             }
         }
-        request.parameters = shield.boot_parameters(&text, file);
+        request.parameters = shield.boot_parameters(text, file);
         let operators = shield.operators.as_ref();
-        request.operators =
-            operators.map(|it| find_operators(host, it, &text, file)).transpose()?;
+        request.operators = operators.map(|it| find_operators(host, it, text, file)).transpose()?;
         Ok(RequestWithLimits { request, limits: shield.limits.of_verify() })
     }
+}
+
+/// The requests for all shields of a policy file, or of the default one, for the running kernel.
+///
+/// # Errors
+/// The policy cannot be read or parsed, or has no shield.
+pub fn resolve_all(
+    options: &PolicyOptions,
+    host: &Host,
+    machine: &Machine,
+) -> Result<Vec<ShieldRequest>, Failure> {
+    let read = find_whole_policy(options.policy.as_deref(), host)?;
+    let names = names_of(machine);
+    let requests = read.policy.shield.keys().map(|name| {
+        let mut request = read.request(host, &names, name, ListUse::Used)?.request;
+        // A policy may also name boot parameters, which do not apply to the running kernel.
+        request.tunables.retain(|name, _| tunables::named(name).is_some());
+        request.disturbance = options.disturbance;
+        Ok(request)
+    });
+    requests.collect()
+}
+
+/// The names of all shields of a policy file.
+///
+/// # Errors
+/// The policy cannot be read or parsed.
+pub fn policy_shields(file: &str, host: &Host) -> Result<Vec<String>, Failure> {
+    Ok(ReadPolicy::read(host, Some(file))?.policy.shield.into_keys().collect())
+}
+
+fn find_whole_policy(policy: Option<&str>, host: &Host) -> Result<ReadPolicy, Failure> {
+    if policy.is_none() && !host.exists(DEFAULT_PATH) {
+        let why = format!("--all needs a policy, and there is no {DEFAULT_PATH}");
+        return Err(Failure::usage(why).hint("name the policy file: --policy FILE"));
+    }
+    let read = ReadPolicy::read(host, policy)?;
+    if read.policy.shield.is_empty() {
+        let why = format!("{}: expected a table [shield.NAME]", read.file);
+        return Err(Failure::usage(why));
+    }
+    Ok(read)
 }
 
 /// Finds the numbers of the users and the group that a policy names.
@@ -244,9 +362,15 @@ pub fn read_policy_limits(
     let Some(file) = policy else { return Ok(None) };
     let name = file.display().to_string();
     let policy = read_policy(&read_file(file)?, &name)?;
-    let shield = policy.shield(shield, &name);
-    let (_, shield) = shield.map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(Some(shield.limits))
+    let found = policy.shield(shield, &name);
+    let (_, found) = found.map_err(|error| {
+        let failure = Failure::usage(error.to_string());
+        match (shield, policy.shield.keys().next()) {
+            (None, Some(first)) => failure.hint(format!("name one: --shield {first}")),
+            _ => failure,
+        }
+    })?;
+    Ok(Some(found.limits))
 }
 
 /// Parses a policy file and checks that every tunable in it exists.

@@ -6,6 +6,7 @@ use super::WorkContext;
 use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
 use crate::latency;
+use crate::policy::DisturbanceConsent;
 use crate::run::{self, RunError, ShieldStatus};
 use cpushield_linux::{CpuSet, Host, Store};
 use std::time::Duration;
@@ -62,22 +63,6 @@ pub fn check_disturbance(
     Err(Failure::machine(message)
         .hint("if nothing there suffers from that: --disturb")
         .hint("counters alone interrupt no CPU: cpushield watch"))
-}
-
-/// Whether the user consents to interruptions of other shields.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DisturbanceConsent {
-    /// No.
-    #[default]
-    NotGiven,
-    /// `--disturb` was given.
-    Given,
-}
-
-impl From<bool> for DisturbanceConsent {
-    fn from(given: bool) -> DisturbanceConsent {
-        if given { DisturbanceConsent::Given } else { DisturbanceConsent::NotGiven }
-    }
 }
 
 /// How long to wait for another process that is changing the shield.

@@ -1,6 +1,7 @@
 //! Takes shields down, with everything that cpushield left in them.
 
 use super::WorkContext;
+use super::shield_options::policy_shields;
 use crate::apply::{self, UndoError, UndoneShield, undo};
 use crate::failure::Failure;
 use crate::{latency, run};
@@ -37,6 +38,29 @@ pub fn take_all_down(
     Ok(undone)
 }
 
+/// Takes the active shields of a policy file down, the last one first. Stops at one that cannot be
+/// restored completely. Returns nothing when none of them is active.
+///
+/// # Errors
+/// The policy cannot be read, or the journal cannot be used.
+pub fn take_policy_down(
+    work: &WorkContext<'_>,
+    policy: &str,
+    unrestored: UnrestoredChanges,
+) -> Result<Vec<UndoneShield>, Failure> {
+    let names = policy_shields(policy, &work.host)?;
+    let mut active = apply::active_plans(&work.host, &work.store)?;
+    active.retain(|plan| names.contains(&plan.shield.name));
+    let mut undone = Vec::new();
+    for plan in active.iter().rev() {
+        undone.push(take_down_named(work, Some(&plan.shield.name), unrestored)?);
+        if undone.last().is_some_and(|undone| !undone.is_complete()) {
+            break;
+        }
+    }
+    Ok(undone)
+}
+
 /// Takes the shield down that the command is about, releases the programs in it, and removes
 /// leftover traces.
 ///
@@ -49,7 +73,11 @@ pub fn take_down(
     take_down_named(work, work.shield.as_deref(), unrestored)
 }
 
-fn take_down_named(
+/// As [`take_down`], for the shield of this name; `None` is the only one.
+///
+/// # Errors
+/// As [`take_down`].
+pub(super) fn take_down_named(
     work: &WorkContext<'_>,
     name: Option<&str>,
     unrestored: UnrestoredChanges,

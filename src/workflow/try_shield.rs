@@ -113,7 +113,7 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let aside = step_aside(host, &machine.topology.online.difference(cpus))?;
     let before = watch_cpus(stage, None, &format!("CPU {cpus} without a shield"))?;
     let (load, free) = measure_free(stage, load)?;
-    let origin = PlanOrigin { machine, request };
+    let origin = PlanOrigin { machine, request, choice: None };
     let (applied, plan) =
         apply_or_fall_back((host, store), apply::apply, plan.clone(), Some(&origin), &mut |_| {})?;
     warn_of_nohz_full(work);

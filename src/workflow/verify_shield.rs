@@ -2,7 +2,7 @@
 
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
-use super::standing::{DisturbanceConsent, check_disturbance};
+use super::standing::check_disturbance;
 use super::watch_checkpoint::WatchCheckpoint;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
@@ -13,7 +13,7 @@ use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::observe;
 use crate::plan::{Plan, Shield, plan};
-use crate::policy::{ShieldRequest, VerifyLimits};
+use crate::policy::{DisturbanceConsent, ShieldRequest, VerifyLimits};
 use crate::run::RunError;
 use crate::survey::{Machine, survey};
 use crate::trace::recording::TraceRecording;

@@ -14,8 +14,10 @@ use std::process::Command;
 
 fn make_start_command(program: &str) -> StartCommand {
     let words = ["apply", "--cpus", "3", "--near", "it's $HOME"].map(str::to_owned).to_vec();
-    let (state, shield) = ("/var/lib/cpushield".to_owned(), "cpushield".to_owned());
-    StartCommand { program: program.to_owned(), state, words, shield, helper: None }
+    let state = "/var/lib/cpushield".to_owned();
+    let undo_words = ["--shield", "cpushield"].map(str::to_owned).to_vec();
+    let program = program.to_owned();
+    StartCommand { program, state, words, undo_words, policy: None, helper: None }
 }
 
 /// The same with the helper for operators, which only systemd offers.

@@ -83,7 +83,8 @@ fn real_init_programs_start_the_script_at_boot() {
             program: "/usr/sbin/stub".to_owned(),
             state,
             words,
-            shield: "cpushield".to_owned(),
+            undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
+            policy: None,
             helper: None,
         };
         let store = Store::new(&root.join("var/lib/cpushield"));

@@ -167,4 +167,4 @@ macro_rules! snapshots {
 }
 
 snapshots! { apply attempt boot compare completions experiment explain general help latency mask
-plan report run status survey undo verify watch wish }
+plan policy report run status survey undo verify watch wish }

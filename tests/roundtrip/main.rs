@@ -16,6 +16,7 @@ mod standing;
 mod status;
 mod stopped;
 mod trees;
+mod whole_policy;
 mod workqueues;
 
 use bench::{Bench, Tree, same};

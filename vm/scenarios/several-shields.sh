@@ -98,4 +98,29 @@ status "a is in force" 0 cpushield status --shield a
 status "b again" 0 cpushield apply --shield b --cpus 2
 status "undo of all" 0 cpushield undo --all
 as_before "as before" /tmp/before
+
+printf '[shield.b]\ncpus = "2"\n[shield.a]\ncpus = "3"\n' >/tmp/two.toml
+printf '[shield.b]\ncpus = "2-3"\n[shield.a]\ncpus = "3"\n' >/tmp/same.toml
+status "a policy whose shields request one CPU is refused" 2 cpushield apply --all --policy /tmp/same.toml
+as_before "the refused policy changed nothing" /tmp/before
+status "both shields of a policy" 0 cpushield apply --all --policy /tmp/two.toml
+status "both are in force" 0 cpushield status
+is "interrupts avoid both" 3 mask
+status "the same policy: nothing changes" 0 cpushield apply --all --policy /tmp/two.toml
+status "undo of b" 0 cpushield undo --shield b
+as_before "only a is left of the policy" /tmp/only-a
+status "the policy again" 0 cpushield apply --all --policy /tmp/two.toml
+status "the shields of the policy are taken down" 0 cpushield undo --all --policy /tmp/two.toml
+as_before "undo of the policy: as before" /tmp/before
+for hundredths in 10 20 35 60; do
+    cpushield apply --all --policy /tmp/two.toml >/tmp/apply 2>&1 &
+    job=$!
+    sleep 0.$hundredths
+    kill -9 $job 2>/dev/null
+    wait $job 2>/dev/null
+    ended=$?
+    cpushield undo --all >/tmp/undo 2>&1
+    code=$?
+    as_before "apply --all killed after 0.$hundredths s (ended $ended), undo ended $code: as before" /tmp/before
+done
 finish

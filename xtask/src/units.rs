@@ -19,7 +19,8 @@ pub fn write(dir: &Path, program: &str) -> io::Result<()> {
         program: program.to_owned(),
         state: "/var/lib/cpushield".to_owned(),
         words: vec!["apply".to_owned()],
-        shield: "cpushield".to_owned(),
+        undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
+        policy: None,
         helper: None,
     };
     let kinds = [

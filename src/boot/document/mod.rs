@@ -396,6 +396,9 @@ pub struct Enabled {
     pub ban_path: Option<String>,
     /// The arguments of `cpushield`.
     pub words: Vec<String>,
+    /// The policy file of which every shield is applied; `None` for one shield.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// The units of the helper for operators; empty without operators, or without systemd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operator_paths: Vec<String>,

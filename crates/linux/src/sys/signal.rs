@@ -38,6 +38,12 @@ pub fn catch_stops() -> io::Result<()> {
     Ok(())
 }
 
+/// Forgets a signal that asked this process to stop, so that it can restore the machine. A further
+/// signal sets the flag again.
+pub fn forget_stop() {
+    STOPPED_BY.store(0, Ordering::SeqCst);
+}
+
 /// The signal that asked this process to stop; `None` if there was none.
 #[must_use]
 pub fn stopped_by() -> Option<i32> {

@@ -1,0 +1,132 @@
+//! Applies all shields of a policy. Everything is planned before the first write. If a shield
+//! cannot be applied, what this command did to the shields before it is taken back.
+
+use super::apply_shield::{ProgramsInTheWay, active_shields, make_plan, warn_of_nohz_full};
+use super::apply_with_fallback::PlanOrigin;
+use super::change_shield::{check_programs, end_interrupted_change, is_same_version};
+use super::machine_survey::survey_machine;
+use super::machine_without::survey_without;
+use super::policy_shields::plan_policy_shields;
+use super::shield_options::PolicyOptions;
+use super::take_back::take_back;
+use super::{WorkContext, catch_stops};
+use crate::apply::AppliedPlan;
+use crate::failure::{Failure, FailureKind};
+use crate::plan::{ActiveShields, Plan, PlannedShield, Shield, plan_choice};
+use crate::run;
+use cpushield_linux::sched;
+use serde::Serialize;
+
+/// What `apply --all --json` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AppliedPolicy {
+    /// The shields of the policy, in the order in which they were applied.
+    pub shields: Vec<AppliedShield>,
+    /// Active shields that are not in the policy. They were left alone.
+    pub others: Vec<Shield>,
+}
+
+/// A shield of a policy that is in force now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AppliedShield {
+    /// What was done.
+    pub what: ShieldEffect,
+    /// The result.
+    #[serde(flatten)]
+    pub applied: AppliedPlan,
+    /// The plan that is in force.
+    #[serde(skip)]
+    pub plan: Plan,
+    /// The version that was in force before.
+    #[serde(skip)]
+    pub before: Option<Plan>,
+}
+
+/// What was done to make a shield as the policy wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShieldEffect {
+    /// It was not active, and was made.
+    Made,
+    /// It was active, and was changed.
+    Changed,
+    /// It was in force already. Settings that it lacked were made again.
+    Kept,
+}
+
+impl ShieldEffect {
+    /// It as the end of a sentence about the shield.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            ShieldEffect::Made => "was made",
+            ShieldEffect::Changed => "was changed",
+            ShieldEffect::Kept => "was in force already",
+        }
+    }
+}
+
+/// Applies all shields of a policy file, or of the default one.
+///
+/// # Errors
+/// The policy cannot be planned, then nothing was written; or a shield could not be applied, then
+/// the others are as before, unless the message says otherwise.
+pub fn apply_policy(
+    work: &WorkContext<'_>,
+    options: &PolicyOptions,
+    programs: ProgramsInTheWay,
+) -> Result<AppliedPolicy, Failure> {
+    let _hurry = sched::boost_priority();
+    end_interrupted_change(work)?;
+    // An incomplete shield is reported before anything is planned with it.
+    run::all_active(&work.host, &work.store)?;
+    let planned = plan_policy_shields(work, options)?;
+    for PlannedShield { wanted, plan, .. } in &planned.shields {
+        if let Some(active) = wanted.active.as_ref().filter(|it| !is_same_version(it, plan)) {
+            check_programs(work, (active, plan), programs)?;
+        }
+    }
+    catch_stops()?;
+    let mut done: Vec<AppliedShield> = Vec::new();
+    for shield in &planned.shields {
+        match apply_one(work, shield, programs) {
+            Ok(applied) => done.push(applied),
+            // A bug may be anywhere, so nothing more is written.
+            Err(failure) if failure.kind == FailureKind::Bug => return Err(failure),
+            Err(failure) => {
+                return Err(take_back(work, &done, &shield.wanted.request.name, failure));
+            }
+        }
+    }
+    warn_of_nohz_full(work);
+    let others = planned.others.into_iter().map(|plan| plan.shield).collect();
+    Ok(AppliedPolicy { shields: done, others })
+}
+
+/// Plans a shield once more on the machine with the shields before it, and applies that plan.
+fn apply_one(
+    work: &WorkContext<'_>,
+    planned: &PlannedShield,
+    programs: ProgramsInTheWay,
+) -> Result<AppliedShield, Failure> {
+    let WorkContext { host, store, .. } = work;
+    let request = &planned.wanted.request;
+    let (before, live): (Vec<Plan>, Vec<Plan>) =
+        active_shields(work)?.into_iter().partition(|plan| plan.shield.name == request.name);
+    let before = before.into_iter().next();
+    let machine = match &before {
+        Some(before) => survey_without(host, store, before)?,
+        None => survey_machine(host, store),
+    };
+    let live = ActiveShields::new(&live).replacing(before.as_ref());
+    let choice = planned.choice.clone();
+    let plan = plan_choice(&machine, request, choice, &live)?;
+    let what = match &before {
+        None => ShieldEffect::Made,
+        Some(before) if is_same_version(before, &plan) => ShieldEffect::Kept,
+        Some(_) => ShieldEffect::Changed,
+    };
+    let origin = PlanOrigin { machine: &machine, request, choice: Some(&planned.choice) };
+    let (applied, plan) = make_plan(work, &plan, Some(&origin), programs)?;
+    Ok(AppliedShield { what, applied, plan, before })
+}

@@ -1,0 +1,97 @@
+//! Takes back what a command did to shields, after a later one of them could not be applied.
+
+use super::WorkContext;
+use super::apply_policy::{AppliedShield, ShieldEffect};
+use super::apply_shield::{ProgramsInTheWay, active_shields};
+use super::change_shield::{change_shield, find_version, is_same_version};
+use super::machine_without::survey_without;
+use super::take_down::{UnrestoredChanges, take_down_named};
+use crate::apply;
+use crate::failure::{Failure, FailureKind};
+use crate::plan::{ActiveShields, Plan, plan_version};
+use cpushield_linux::signal;
+
+/// Undoes the shields that were made, and puts back those that were changed, the last one first.
+/// Returns the failure of the shield of this name, with what became of the others.
+pub(super) fn take_back(
+    work: &WorkContext<'_>,
+    done: &[AppliedShield],
+    name: &str,
+    failure: Failure,
+) -> Failure {
+    // The signal has ended the apply. Restoring is not to be stopped by it too.
+    signal::forget_stop();
+    let Failure { kind, message, hints } = failure;
+    let mut failure = Failure { kind, message: format!("shield {name}: {message}"), hints };
+    let mut is_complete = failure.kind != FailureKind::NotUndone;
+    let mut touched = false;
+    for shield in done.iter().rev() {
+        let name = &shield.plan.shield.name;
+        let (restored, outcome) = match (shield.what, &shield.before) {
+            (ShieldEffect::Made, _) => (undo_made(work, name), format!("undone: shield {name}")),
+            (ShieldEffect::Changed, Some(before)) => {
+                let put_back = format!("put back: shield {name} on CPU {}", before.shield.cpus);
+                (put_back_version(work, before), put_back)
+            }
+            (ShieldEffect::Changed | ShieldEffect::Kept, _) => continue,
+        };
+        touched = true;
+        match restored {
+            Ok(()) => failure.message.push_str(&format!("\n  {outcome}")),
+            Err(why) => {
+                is_complete = false;
+                failure.message.push_str(&format!("\n  not taken back: shield {name}: {why}"));
+            }
+        }
+    }
+    if !is_complete {
+        failure.kind = FailureKind::NotUndone;
+        failure.message.push_str(&format!("\n  in force: {}", describe_active(work)));
+        return failure.hint("show the shields: cpushield status");
+    }
+    if touched {
+        failure.kind = FailureKind::Undone;
+    }
+    failure
+}
+
+/// The active shields, as a list.
+fn describe_active(work: &WorkContext<'_>) -> String {
+    match apply::active_plans(&work.host, &work.store) {
+        Ok(plans) if plans.is_empty() => "no shield".to_owned(),
+        Ok(plans) => {
+            let shields = plans.iter().map(|plan| &plan.shield);
+            let shields = shields.map(|it| format!("shield {} on CPU {}", it.name, it.cpus));
+            shields.collect::<Vec<_>>().join(", ")
+        }
+        Err(error) => format!("unknown: {error}"),
+    }
+}
+
+fn undo_made(work: &WorkContext<'_>, name: &str) -> Result<(), String> {
+    let undone = take_down_named(work, Some(name), UnrestoredChanges::Keep)
+        .map_err(|failure| failure.message)?;
+    match undone.failed().next() {
+        Some(step) => Err(format!("{} could not be restored", step.subject)),
+        None => Ok(()),
+    }
+}
+
+/// Replaces the version of a shield that is in force with the one before.
+fn put_back_version(work: &WorkContext<'_>, before: &Plan) -> Result<(), String> {
+    let WorkContext { host, store, .. } = work;
+    let name = &before.shield.name;
+    let current = find_version(work, name).map_err(|failure| failure.message)?;
+    let current = current.ok_or("it is not active any more")?;
+    let machine = survey_without(host, store, &current).map_err(|error| error.to_string())?;
+    let mut live = active_shields(work).map_err(|failure| failure.message)?;
+    live.retain(|plan| plan.shield.name != *name);
+    let live = ActiveShields::new(&live).replacing(Some(&current));
+    let plan = plan_version(&machine, before, &live).map_err(|refusal| refusal.to_string())?;
+    if !is_same_version(before, &plan) {
+        return Err("its version before cannot be planned any more".to_owned());
+    }
+    change_shield(work, (&current, plan), None, ProgramsInTheWay::Move, &mut |_| {})
+        .map(drop)
+        .map_err(|failure| failure.message)
+}
