@@ -14,6 +14,7 @@ use super::load::{FoundJournal, JOURNAL, JournalLoadError, boot_id, load};
 use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
+use super::shield_note::ShieldNote;
 use super::task_masks::TaskMasks;
 use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
@@ -157,19 +158,14 @@ fn begin_journal(
 fn find_active(
     host: &Host,
     store: &Store,
-) -> Result<(Option<Box<ApplyJournal>>, Vec<String>), ApplyError> {
+) -> Result<(Option<Box<ApplyJournal>>, Vec<ShieldNote>), ApplyError> {
     match load(host, store) {
         Ok(FoundJournal::Nothing) => Ok((None, Vec::new())),
         Ok(FoundJournal::Here(journal)) => Ok((Some(journal), Vec::new())),
         Ok(FoundJournal::OtherBoot(origin)) => {
-            let kept = undo_log::archive(store, origin.boot_id.as_deref())?;
-            let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
-            let shield = shield.as_deref().unwrap_or("a shield");
-            let note = format!(
-                "the machine was rebooted since {shield} was applied, so nothing of it is left; \
-                 its journal is now {kept}"
-            );
-            Ok((None, vec![note]))
+            let journal = undo_log::archive(store, origin.boot_id.as_deref())?;
+            let shield = origin.plan.map(|plan| plan.shield.name);
+            Ok((None, vec![ShieldNote::Rebooted { shield, journal }]))
         }
         Err(JournalLoadError::Access(error)) => Err(error.into()),
         Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),

@@ -4,4 +4,5 @@
 pub mod evidence;
 pub mod inapplicable;
 pub mod plan;
+pub mod process_note;
 pub mod remedy;
