@@ -7,6 +7,7 @@
 mod affinities;
 mod amend;
 mod blocking_writes;
+mod cpu_power;
 mod document;
 mod executor;
 mod fair_server;

@@ -9,6 +9,7 @@ pub(crate) mod fake;
 mod free_cpus;
 mod groups;
 mod missing;
+mod offline;
 mod operators;
 mod parse;
 mod pick;
@@ -16,6 +17,8 @@ mod pick;
 mod properties;
 mod readiness;
 mod refused;
+mod sibling_refusal;
+mod siblings;
 mod sites;
 
 pub use crate::documents::plan::*;
@@ -28,6 +31,7 @@ pub use missing::{missing, wanted_now};
 pub use parse::PlanError;
 pub use readiness::Readiness;
 pub use refused::PlanRefusal;
+pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 
 use crate::change::Change;
 use crate::policy::{ShieldRequest, is_shield_name};
@@ -57,6 +61,7 @@ pub fn plan_with_others(
 ) -> Result<Plan, PlanRefusal> {
     check_names(request)?;
     let CpuChoice { shield, why, warnings } = choose_with_others(machine, request, live)?;
+    offline::check_offline(machine, &shield, request, live)?;
     if request.tunables.get("cpuset") != Some(&false) {
         check_partitions(machine, &shield)?;
     }

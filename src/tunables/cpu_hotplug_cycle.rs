@@ -103,7 +103,7 @@ impl Tunable for CpuHotplugCycle {
             return WantedChanges::Nothing(InapplicableReason::CpusetNotV2);
         }
         let mut wanted = Vec::new();
-        for cpu in shield.cpus.iter() {
+        for cpu in shield.online_cpus().iter() {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
             if setting(machine, &path) == Some("1") {
                 let reason = "timers and work that were left on it move to other CPUs";

@@ -121,7 +121,8 @@ pub fn plan_options(
     if let Some(old) = old.first() {
         machine = survey_without(host, store, old)?;
     }
-    let mut plan = plan_with_others(&machine, &request, &ActiveShields::new(&others))?;
+    let mut plan =
+        plan_with_others(&machine, &request, &ActiveShields::new(&others).replacing(old.first()))?;
     if let Some(old) = old.first() {
         explain_change(&mut plan, old);
     }

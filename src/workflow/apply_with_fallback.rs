@@ -38,8 +38,8 @@ pub fn apply_or_fall_back(
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
     let mut live = apply::active_plans(host, store).unwrap_or_default();
-    live.retain(|plan| plan.shield.name != first.shield.name);
-    let live = ActiveShields::new(&live);
+    let old = live.extract_if(.., |plan| plan.shield.name == first.shield.name).next();
+    let live = ActiveShields::new(&live).replacing(old.as_ref());
     let fallback = plan_with_others(&machine, origin.request, &live);
     let Ok(fallback) = fallback else { return Err(error) };
     Ok((apply_plan(host, store, &fallback, progress)?, fallback))

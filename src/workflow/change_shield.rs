@@ -55,6 +55,11 @@ pub(super) fn change_shield(
     let (mut applied, plan) = apply_or_fall_back((host, store), replace, new, origin, progress)?;
     applied.notes.insert(0, note_of_change(old, &plan));
     applied.notes.extend(change.place_threads(host).into_iter().map(ShieldNote::from));
+    let returned = old.shield.offline_siblings.difference(&plan.shield.offline_siblings);
+    if returned.intersects(&plan.shield.cpus) {
+        // While the plan was made, the files of these CPUs did not exist.
+        applied.steps.extend(repair(work, &plan)?.steps);
+    }
     Ok((applied, plan))
 }
 
@@ -95,6 +100,7 @@ pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
     let (a, b) = (&old.shield, &new.shield);
     a.cpus == b.cpus
         && a.idle_siblings == b.idle_siblings
+        && a.offline_siblings == b.offline_siblings
         && a.mems == b.mems
         && a.workload == b.workload
         && a.balanced == b.balanced

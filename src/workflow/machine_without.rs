@@ -5,8 +5,9 @@ use super::machine_survey::survey_machine;
 use crate::apply::{self, JournalLoadError, OriginalState};
 use crate::change::Change;
 use crate::plan::{Plan, Shield};
-use crate::survey::{Irq, Machine, TunableReading};
+use crate::survey::{Cpu, Irq, Machine, TunableReading};
 use cpushield_linux::{CpuSet, Host, Store, TaskId};
+use std::collections::BTreeMap;
 
 /// Surveys the machine, and reverts what the shield of this plan has changed in the document.
 ///
@@ -61,7 +62,45 @@ fn revert(machine: &mut Machine, shield: &Shield, change: &Change, state: &Origi
                 }
             }
         }
+        (Change::OfflineSibling { cpu, sibling }, OriginalState::Files { files }) => {
+            return_cpu(machine, *cpu, *sibling, files);
+        }
         _ => {}
+    }
+}
+
+/// Adds a CPU that the shield has taken offline. Siblings of a core share its caches, its package
+/// and its node.
+fn return_cpu(machine: &mut Machine, cpu: usize, sibling: usize, files: &BTreeMap<String, String>) {
+    let topology = &mut machine.topology;
+    if topology.online.contains(cpu) {
+        return;
+    }
+    topology.online.insert(cpu);
+    topology.offline.remove(cpu);
+    topology.smt_active = topology.smt_active.map(|_| true);
+    let with_cpu = |cpus: &mut CpuSet| {
+        if cpus.contains(sibling) {
+            cpus.insert(cpu);
+        }
+    };
+    for known in &mut topology.cpus {
+        with_cpu(&mut known.siblings);
+        with_cpu(&mut known.package_cpus);
+        known.caches.iter_mut().for_each(|cache| with_cpu(&mut cache.shared));
+    }
+    topology.nodes.iter_mut().for_each(|node| with_cpu(&mut node.cpus));
+    if let Some(twin) = topology.cpu(sibling).cloned() {
+        topology.cpus.push(Cpu { cpu, ..twin });
+        topology.cpus.sort_by_key(|known| known.cpu);
+    }
+    let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    machine.settings.insert(online, TunableReading::Value("1".to_owned()));
+    for (path, text) in files {
+        let list = path.ends_with("/smp_affinity_list").then(|| text.parse::<CpuSet>().ok());
+        if list.flatten().is_some_and(|cpus| cpus == CpuSet::single(cpu)) {
+            revert_file(machine, path, text);
+        }
     }
 }
 
