@@ -86,6 +86,13 @@ pub enum Change {
         /// The CPU.
         cpu: usize,
     },
+    /// Take an SMT sibling offline. Undo brings it online.
+    OfflineSibling {
+        /// The CPU.
+        cpu: usize,
+        /// A sibling of its core that keeps running.
+        sibling: usize,
+    },
 }
 
 /// The kind of a refusal, as far as it decides what to do next.
@@ -235,6 +242,9 @@ impl Change {
             Change::Slice { unit, .. } => unit.clone(),
             Change::GiveToGroup { path, .. } => format!("access to {path}"),
             Change::CycleCpu { cpu } => format!("CPU {cpu} offline and online"),
+            Change::OfflineSibling { cpu, sibling } => {
+                format!("CPU {cpu}, the SMT sibling of CPU {sibling}")
+            }
         }
     }
 
@@ -250,6 +260,9 @@ impl Change {
             (Change::Affinity { task: a, .. }, Change::Affinity { task: b, .. })
             | (Change::Scheduling { task: a, .. }, Change::Scheduling { task: b, .. }) => a == b,
             (Change::MoveTasks { .. }, Change::MoveTasks { .. }) => self == other,
+            (Change::OfflineSibling { cpu: a, .. }, Change::OfflineSibling { cpu: b, .. }) => {
+                a == b
+            }
             (Change::BanFromIrqbalance { .. }, Change::BanFromIrqbalance { .. })
             | (Change::KeepAffinities, Change::KeepAffinities) => true,
             _ => false,
@@ -282,6 +295,13 @@ impl Change {
             Change::GiveToGroup { path, .. } => check_task_list(path),
             Change::CycleCpu { cpu } if shielded.contains(*cpu) => Ok(()),
             Change::CycleCpu { cpu } => Err(format!("CPU {cpu} is not shielded")),
+            Change::OfflineSibling { cpu, sibling } => match (cpu, sibling) {
+                (cpu, _) if !shielded.contains(*cpu) => Err(format!("CPU {cpu} is not shielded")),
+                (cpu, sibling) if cpu == sibling => {
+                    Err(format!("CPU {cpu} is not a sibling of itself"))
+                }
+                _ => Ok(()),
+            },
         }
     }
 
@@ -299,6 +319,7 @@ impl Change {
             Change::Slice { cpus, mems, .. } => format!("CPU {cpus}, memory {mems}"),
             Change::GiveToGroup { gid, .. } => format!("group {gid}"),
             Change::CycleCpu { .. } => "done".to_owned(),
+            Change::OfflineSibling { .. } => "offline".to_owned(),
         }
     }
 
@@ -341,6 +362,9 @@ impl Change {
             Change::CycleCpu { cpu } => {
                 let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
                 format!("echo 0 > {online}; echo 1 > {online}")
+            }
+            Change::OfflineSibling { cpu, .. } => {
+                format!("echo 0 > /sys/devices/system/cpu/cpu{cpu}/online")
             }
         }
     }

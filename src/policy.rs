@@ -61,6 +61,20 @@ pub enum ShareLevel {
     L3,
 }
 
+/// What runs on the SMT siblings of a shield's cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Siblings {
+    /// Shield whole cores; programs run on one sibling of each core, the others stay idle.
+    Idle,
+    /// The same, and the others are offline while the shield is active.
+    Offline,
+    /// Shield whole cores; programs run on all their siblings.
+    Use,
+    /// Allow half a core: siblings outside the shield stay housekeeping CPUs.
+    Share,
+}
+
 /// The form of a shield's name, as text.
 pub const SHIELD_NAME: &str = "a lowercase letter and at most 30 letters, digits and underscores";
 
@@ -83,8 +97,8 @@ pub struct ShieldRequest {
     pub name: String,
     /// Exactly these CPUs; `None` if cpushield chooses them ([`ShieldRequest::count`]).
     pub cpus: Option<CpuSet>,
-    /// How many CPUs cpushield chooses, not counting idle SMT siblings. `None` is one core, or one
-    /// small L2 cluster.
+    /// How many CPUs for programs cpushield chooses, not counting idle SMT siblings. `None` is one
+    /// core, or one small L2 cluster.
     pub count: Option<usize>,
     /// Choose whole groups of CPUs that share this. `None`: whole cores, and whole L2 clusters if
     /// no count is given and the cluster is small.
@@ -93,8 +107,9 @@ pub struct ShieldRequest {
     pub near: Option<String>,
     /// Choose CPUs of this NUMA node.
     pub node: Option<usize>,
-    /// Accept half a core (one SMT sibling).
-    pub half_core: bool,
+    /// What runs on the SMT siblings. `None` is [`Siblings::Idle`], but programs run on every CPU
+    /// of the list.
+    pub siblings: Option<Siblings>,
     /// Balance the shield's own programs among its CPUs.
     pub balance: bool,
     /// The workload.
@@ -127,7 +142,7 @@ impl Default for ShieldRequest {
             share: None,
             near: None,
             node: None,
-            half_core: false,
+            siblings: None,
             balance: false,
             workload: Workload::default(),
             tunables: BTreeMap::new(),
@@ -267,8 +282,8 @@ pub struct ShieldPolicy {
     pub near: Option<String>,
     /// The NUMA node.
     pub node: Option<usize>,
-    /// Accept half a core.
-    pub half_core: bool,
+    /// See [`ShieldRequest::siblings`].
+    pub siblings: Option<Siblings>,
     /// See [`ShieldRequest::balance`].
     pub balance: bool,
     /// The workload.
@@ -428,7 +443,7 @@ impl ShieldPolicy {
             share: self.share,
             near: self.near.clone(),
             node: self.node,
-            half_core: self.half_core,
+            siblings: self.siblings,
             balance: self.balance,
             workload: self.workload,
             tunables: tunables.collect(),
@@ -592,7 +607,11 @@ workload = "vm"
                  own are written as parameters = [\"nohlt\"]",
             ),
             ("[shield.a]\nboot = 3\n", "p.toml:2: invalid type: integer `3`, expected a table [sh"),
-            ("[shield.a]\nhalf_core = 3\n", "p.toml:2: invalid type: integer `3`, expected true"),
+            ("[shield.a]\nbalance = 3\n", "p.toml:2: invalid type: integer `3`, expected true"),
+            (
+                "[shield.a]\nsiblings = \"of\"\n",
+                "p.toml:2: unknown variant `of`, expected one of `idle`, `offline`, `use`, `share`",
+            ),
             ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),
             ("[shield.a]\ncpus = \"\"\n", "p.toml:2: shield \"a\": \"\" names no CPU"),

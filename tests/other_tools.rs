@@ -6,7 +6,7 @@ use cpushield::exchange::{
     DropInRefusal, ImportedPolicy, make_policy, service_drop_in, tuned_profile,
 };
 use cpushield::plan::plan;
-use cpushield::policy::{PolicyFile, ShieldRequest};
+use cpushield::policy::{PolicyFile, ShieldRequest, Siblings};
 use cpushield::survey::other_tools::{
     OtherTool, SettingTarget, SetupError, ToolSetup, UnknownValue, read_setup,
 };
@@ -405,9 +405,9 @@ fn every_profile_of_tuned_has_the_values_that_tuned_itself_computes() {
 
 /// A request for one shield.
 fn request(name: &str, cpus: &str) -> ShieldRequest {
-    let half_core = true;
+    let siblings = Some(Siblings::Share);
     let cpus = Some(cpus.parse().unwrap());
-    ShieldRequest { name: name.to_owned(), cpus, half_core, ..ShieldRequest::default() }
+    ShieldRequest { name: name.to_owned(), cpus, siblings, ..ShieldRequest::default() }
 }
 
 #[test]

@@ -52,8 +52,9 @@ fn line(words: &str, cpu: usize) -> String {
     format!("{} --state /nonexistent/cpushield", words.replace("CPU", &cpu.to_string()))
 }
 
-/// Starts a program with the default action for SIGHUP: this test may run below nohup(1).
-const FRESH: [&str; 2] = ["env", "--default-signal=HUP"];
+/// Starts a program with the default actions of signals. This test may run below nohup(1), or as a
+/// background job of a shell without job control, where SIGINT is ignored.
+const FRESH: [&str; 2] = ["env", "--default-signal=HUP,INT"];
 
 fn start(words: &str, cpu: usize) -> Child {
     let mut command = Command::new(FRESH[0]);

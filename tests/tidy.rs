@@ -44,8 +44,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("policy", &["cpu_selection"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
     ("plan", &["causes", "change", "documents", "policy", "registry", "survey", "tunables"]),
-    ("apply", &["change", "documents", "policy"]),
-    ("run", &["apply", "change", "documents", "policy"]),
+    ("apply", &["change", "documents", "policy", "with_text"]),
+    ("run", &["apply", "change", "documents", "policy", "with_text"]),
     ("latency", &[
         "causes", "documents", "load", "observe", "policy", "registry", "survey", "trace",
         "with_text", "worker",

@@ -73,17 +73,28 @@ fn originals(plan: &Plan, intents: &[StepOriginal]) -> TaskMasks {
     masks
 }
 
+/// The CPUs that shields have taken offline. A mask with one of them is only known if it is read in
+/// full.
+fn offline_siblings(plan: &Plan) -> CpuSet {
+    let offline = plan.steps.iter().filter_map(|step| match step.change {
+        Change::OfflineSibling { cpu, .. } => Some(cpu),
+        _ => None,
+    });
+    offline.collect()
+}
+
 /// Returns the current mask of every task whose original is known. Where the online CPUs of the
 /// mask match the original, the full mask is not read.
 ///
 /// # Errors
 /// `/proc` cannot be read.
 pub fn current_masks(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Result<TaskMasks> {
-    let online = host.online_cpus().ok();
+    let (online, offline) = (host.online_cpus().ok(), offline_siblings(plan));
     let mut masks = BTreeMap::new();
     for (id, original) in originals(plan, intents).0 {
         let Some(now) = present(host.online_affinity(id.tid))? else { continue };
-        if online.as_ref().is_some_and(|online| original.intersection(online) == now) {
+        let is_same = online.as_ref().is_some_and(|online| original.intersection(online) == now);
+        if is_same && !original.intersects(&offline) {
             masks.insert(id, original);
         } else if let Some(now) = present(host.affinity(id.tid))? {
             masks.insert(id, now);
@@ -100,6 +111,8 @@ struct UndoSnapshot<'a> {
     originals: TaskMasks,
     /// The masks that steps of the plan gave to tasks.
     wanted: BTreeMap<TaskId, &'a CpuSet>,
+    /// The CPUs that shields have taken offline.
+    offline: CpuSet,
     tasks: BTreeMap<i32, Task>,
 }
 
@@ -116,7 +129,8 @@ impl<'a> UndoSnapshot<'a> {
             _ => None,
         });
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
-        UndoSnapshot { journal, scope, originals, wanted: wanted.collect(), tasks }
+        let (wanted, offline) = (wanted.collect(), offline_siblings(&journal.header.plan));
+        UndoSnapshot { journal, scope, originals, wanted, offline, tasks }
     }
 }
 
@@ -170,7 +184,9 @@ impl UndoSnapshot<'_> {
         let left = self.journal.applied.as_ref().map(|left| &left.0);
         let known = [Some(&self.originals.0), left].into_iter().flatten();
         let mut known = known.filter_map(|masks| masks.get(&id?));
-        match known.find(|mask| mask.intersection(online) == now) {
+        let is_mask =
+            |mask: &&CpuSet| mask.intersection(online) == now && !mask.intersects(&self.offline);
+        match known.find(is_mask) {
             Some(mask) => Ok(Some(mask.clone())),
             None => present(host.affinity(task.id.tid)),
         }

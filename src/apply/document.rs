@@ -2,9 +2,11 @@
 
 use super::hogs::BlockedBy;
 use super::journal::JournalError;
+use super::shield_note::ShieldNote;
 use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Refusal, RefusalKind};
 use crate::documents::plan::Shield;
+use crate::with_text;
 use cpushield_linux::{CpuSet, Error, TaskId};
 use serde::Serialize;
 use std::fmt;
@@ -30,7 +32,8 @@ pub struct AppliedPlan {
     /// The journal's file.
     pub journal: String,
     /// Notes, about an archived old journal for example.
-    pub notes: Vec<String>,
+    #[serde(with = "with_text::list")]
+    pub notes: Vec<ShieldNote>,
 }
 
 /// The result of one step.
@@ -66,7 +69,8 @@ pub struct UndoneShield {
     /// The journal's path: archived, or still active when something could not be restored.
     pub journal: Option<String>,
     /// Notes.
-    pub notes: Vec<String>,
+    #[serde(with = "with_text::list")]
+    pub notes: Vec<ShieldNote>,
 }
 
 /// A program that was in a shield.

@@ -14,6 +14,7 @@ use super::load::{FoundJournal, JOURNAL, JournalLoadError, boot_id, load};
 use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
+use super::shield_note::ShieldNote;
 use super::task_masks::TaskMasks;
 use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
@@ -157,19 +158,14 @@ fn begin_journal(
 fn find_active(
     host: &Host,
     store: &Store,
-) -> Result<(Option<Box<ApplyJournal>>, Vec<String>), ApplyError> {
+) -> Result<(Option<Box<ApplyJournal>>, Vec<ShieldNote>), ApplyError> {
     match load(host, store) {
         Ok(FoundJournal::Nothing) => Ok((None, Vec::new())),
         Ok(FoundJournal::Here(journal)) => Ok((Some(journal), Vec::new())),
         Ok(FoundJournal::OtherBoot(origin)) => {
-            let kept = undo_log::archive(store, origin.boot_id.as_deref())?;
-            let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
-            let shield = shield.as_deref().unwrap_or("a shield");
-            let note = format!(
-                "the machine was rebooted since {shield} was applied, so nothing of it is left; \
-                 its journal is now {kept}"
-            );
-            Ok((None, vec![note]))
+            let journal = undo_log::archive(store, origin.boot_id.as_deref())?;
+            let shield = origin.plan.map(|plan| plan.shield.name);
+            Ok((None, vec![ShieldNote::Rebooted { shield, journal }]))
         }
         Err(JournalLoadError::Access(error)) => Err(error.into()),
         Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
@@ -196,7 +192,8 @@ pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
         return Err(ApplyError::Stale { why });
     }
     let online = host.online_cpus()?;
-    let missing = plan.shield.cpus.difference(&online);
+    // A version of the shield that is being replaced may have taken siblings offline.
+    let missing = plan.shield.cpus.difference(&plan.shield.idle_siblings).difference(&online);
     if !missing.is_empty() {
         let why = format!("the plan shields CPU {missing}, which is not online (online: {online})");
         return Err(ApplyError::Stale { why });
@@ -322,13 +319,22 @@ impl PlanExecution<'_> {
     }
 
     /// Returns the original of a step. A file that was missing at first and exists now is read and
-    /// journaled before it is written, unless undo removes it with a directory that we made.
+    /// journaled before it is written, unless undo removes it with a directory that we made. The
+    /// same happens to an original that other steps have altered.
     fn read_late_original(
         &mut self,
         intent: &StepOriginal,
         step: &Step,
     ) -> Result<OriginalState, cpushield_linux::Error> {
-        let Change::Write { path, .. } = &step.change else { return Ok(intent.original.clone()) };
+        let Change::Write { path, .. } = &step.change else {
+            let again = kind_of(&step.change).read_original_again(self.host, &intent.original);
+            return match again {
+                Err(error) if error.is_stop() => Err(error),
+                // The change itself reports what is wrong.
+                Err(_) | Ok(None) => Ok(intent.original.clone()),
+                Ok(Some(original)) => self.journal_original(intent.step, original),
+            };
+        };
         if intent.original != OriginalState::Missing
             || self.is_in_new_dir(path)
             || !self.host.exists(path)
@@ -336,7 +342,16 @@ impl PlanExecution<'_> {
             return Ok(intent.original.clone());
         }
         let original = kind_of(&step.change).read_original(self.host)?;
-        let late = StepOriginal { step: intent.step, original: original.clone() };
+        self.journal_original(intent.step, original)
+    }
+
+    /// Writes a late original to the disk.
+    fn journal_original(
+        &mut self,
+        step: usize,
+        original: OriginalState,
+    ) -> Result<OriginalState, cpushield_linux::Error> {
+        let late = StepOriginal { step, original: original.clone() };
         self.log.add(&journal::late_original_line(&late))?;
         self.log.sync()?;
         Ok(original)

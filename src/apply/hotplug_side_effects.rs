@@ -148,6 +148,61 @@ pub(super) struct UnrestoredFile {
     pub(super) why: String,
 }
 
+/// Describes the files that could not be restored.
+pub(super) fn describe_unrestored(failed: &[UnrestoredFile]) -> String {
+    let first = failed.first().map(|file| format!("{} was not restored: {}", file.path, file.why));
+    let more = match failed.len() {
+        0 | 1 => String::new(),
+        n => format!(", and {} more files", n - 1),
+    };
+    first.unwrap_or_default() + &more
+}
+
+/// The files that can be restored while the CPU is offline.
+pub(super) fn without_cpu_files(
+    cpu: usize,
+    files: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let rest = files.iter().filter(|(path, text)| !needs_cpu(cpu, path, text));
+    rest.map(|(path, text)| (path.clone(), text.clone())).collect()
+}
+
+/// What the files must be when the CPU is online again: their current texts, which another process
+/// may have changed, except where only the CPU lets the kernel keep the original.
+pub(super) fn files_to_restore(
+    host: &Host,
+    cpu: usize,
+    files: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let texts = files.iter().map(|(path, text)| {
+        let kept = host.read_line(path).ok().filter(|_| !needs_cpu(cpu, path, text));
+        (path.clone(), kept.unwrap_or_else(|| text.clone()))
+    });
+    texts.collect()
+}
+
+/// Whether a file can have this text only while the CPU is online.
+fn needs_cpu(cpu: usize, path: &str, text: &str) -> bool {
+    let own = [format!("{CPU}{cpu}/"), format!("/machinecheck{cpu}/")];
+    let cpus = text.parse::<CpuSet>();
+    match () {
+        () if own.iter().any(|dir| path.contains(dir.as_str())) => true,
+        // A partition that has lost its last CPU.
+        () if path.ends_with(".partition") => true,
+        () if is_irq(path) => cpus.is_ok_and(|cpus| cpus == CpuSet::single(cpu)),
+        () => is_cpu_list(path) && cpus.is_ok_and(|cpus| cpus.contains(cpu)),
+    }
+}
+
+fn is_irq(path: &str) -> bool {
+    path.ends_with("/smp_affinity_list")
+}
+
+/// Whether the kernel removes a CPU that goes offline from a file.
+fn is_cpu_list(path: &str) -> bool {
+    path.ends_with("/cpus_list") || is_v1_cpuset(path)
+}
+
 /// Writes the files that differ. Returns those that could not be restored.
 pub(super) fn restore_side_effects(
     host: &Host,
@@ -180,7 +235,7 @@ fn restore_file(host: &Host, cpu: usize, path: &str, text: &str) -> Result<Optio
     let value = match () {
         () if now == text => return Ok(None),
         // Only this CPU was removed; other changes of the group belong to other processes.
-        () if path.ends_with("/cpus_list") || is_v1_cpuset(path) => match now.parse::<CpuSet>() {
+        () if is_cpu_list(path) => match now.parse::<CpuSet>() {
             Ok(cpus) if cpus.contains(cpu) => return Ok(None),
             Ok(cpus) => cpus.union(&CpuSet::single(cpu)).to_string(),
             Err(_) => text.to_owned(),

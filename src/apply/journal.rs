@@ -394,22 +394,26 @@ mod tests {
         }
     }
 
-    fn sample() -> Vec<u8> {
-        let shield = Shield {
+    fn shield() -> Shield {
+        Shield {
             name: "cpushield".to_owned(),
             cpus: CpuSet::single(3),
             idle_siblings: CpuSet::new(),
+            offline_siblings: CpuSet::new(),
             housekeeping: "0-2".parse().unwrap(),
             mems: CpuSet::single(0),
             workload: crate::policy::Workload::Polling,
             balanced: false,
-        };
+        }
+    }
+
+    fn sample() -> Vec<u8> {
         let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
         let plan = Plan {
             schema: crate::documents::plan::SCHEMA,
             boot_id: Some("one".to_owned()),
             kernel: None,
-            shield,
+            shield: shield(),
             why: Vec::new(),
             steps: vec![
                 written("/proc/irq/1/smp_affinity"),

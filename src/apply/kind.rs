@@ -14,6 +14,19 @@ pub trait ChangeKind {
     /// `/proc` cannot be read at all.
     fn read_original(&self, host: &Host) -> Result<OriginalState>;
 
+    /// Reads the original again right before the change, where other changes of the shield alter
+    /// it. `None` where the first reading stays valid.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    fn read_original_again(
+        &self,
+        _host: &Host,
+        _was: &OriginalState,
+    ) -> Result<Option<OriginalState>> {
+        Ok(None)
+    }
+
     /// Makes the change: skips what is already as wanted, writes, reads back. When the kernel made
     /// something else of a value, the value right before the write is restored.
     ///

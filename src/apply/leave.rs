@@ -160,7 +160,8 @@ fn change_without(
         | Change::Scheduling { .. }
         | Change::KeepAffinities
         | Change::Slice { .. }
-        | Change::CycleCpu { .. } => None,
+        | Change::CycleCpu { .. }
+        | Change::OfflineSibling { .. } => None,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::journal::ApplyJournal;
 use super::load::{FoundJournal, boot_id, load};
+use super::shield_note::ShieldNote;
 use crate::documents::plan::Shield;
 use crate::policy::ShieldOperators;
 use cpushield_linux::{Error, Host, Store};
@@ -59,7 +60,7 @@ pub(super) fn announce_change(host: &Host, store: &Store) {
 }
 
 /// Writes the summary of the journal. Returns a note if that failed. The caller has the lock.
-pub(super) fn publish(host: &Host, store: &Store) -> Option<String> {
+pub(super) fn publish(host: &Host, store: &Store) -> Option<ShieldNote> {
     let (unfinished, shields) = match load(host, store) {
         Ok(FoundJournal::Here(journal)) => (!journal.is_whole(), summarize(&journal)),
         Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => (false, Vec::new()),
@@ -68,7 +69,8 @@ pub(super) fn publish(host: &Host, store: &Store) -> Option<String> {
     let written = boot_id(host).and_then(|boot_id| {
         write(store, PublicSummary { schema: SCHEMA, boot_id, unfinished, shields })
     });
-    written.err().map(|error| format!("`status` of other users does not show this: {error}"))
+    let error = written.err()?.to_string();
+    Some(ShieldNote::NotPublished { error })
 }
 
 fn summarize(journal: &ApplyJournal) -> Vec<PublicShield> {

@@ -19,6 +19,7 @@ use super::original::OriginalState;
 use super::replace;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
+use super::shield_note::ShieldNote;
 use super::step_result::{ChangeFate, StepDone};
 use super::summary;
 use super::task_masks::TaskMasks;
@@ -127,7 +128,8 @@ pub(super) fn undo_locked(
     undone.asked_tasks.clone_from(&tasks.asked);
     undone.restored_tasks = tasks.restored.len();
     undone.steps = run.take_results();
-    undone.notes.extend(journal.dropped.iter().map(ToString::to_string));
+    let dropped = journal.dropped.iter();
+    undone.notes.extend(dropped.map(|line| ShieldNote::JournalLineDropped { line: *line }));
     undone.notes.extend(run.log.note());
     if !undone.is_complete() {
         undone.journal = Some(store.path(JOURNAL));
@@ -199,7 +201,10 @@ fn discard_other_boot(store: &Store, origin: JournalOrigin) -> UndoneShield {
                 });
                 undone.steps = fated.filter_map(|fated| undone_step(&journal, fated)).collect();
             }
-            Err(error) => undone.notes.push(format!("the journal is incomplete: {error}")),
+            Err(error) => {
+                let error = error.to_string();
+                undone.notes.push(ShieldNote::JournalIncomplete { error });
+            }
         }
     }
     undone.shield = origin.plan.map(|plan| plan.shield);

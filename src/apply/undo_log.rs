@@ -3,6 +3,7 @@
 
 use super::document::UndoneShield;
 use super::load::JOURNAL;
+use super::shield_note::ShieldNote;
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Error, Store};
 
@@ -31,26 +32,23 @@ impl UndoLog {
         }
     }
 
-    pub(super) fn note(&self) -> Option<String> {
-        let reason = self.failure.as_ref()?.reason();
-        Some(format!("the journal could not be written ({reason}), so undo continued without it"))
+    pub(super) fn note(&self) -> Option<ShieldNote> {
+        let answer = self.failure.as_ref()?.reason();
+        Some(ShieldNote::JournalNotWritten { answer })
     }
 }
 
 /// Archives the journal of a removed shield, or removes it, so that the next apply can start.
 pub(super) fn archive_or_remove(store: &Store, boot: Option<&str>, undone: &mut UndoneShield) {
-    let failed = match archive(store, boot) {
+    let answer = match archive(store, boot) {
         Ok(kept) => return undone.journal = Some(kept),
         Err(error) => error.reason(),
     };
     undone.notes.push(match store.remove(JOURNAL) {
-        Ok(()) => format!("the journal could not be archived ({failed}) and was removed"),
+        Ok(()) => ShieldNote::JournalRemoved { answer },
         Err(_) => {
             undone.journal = Some(store.path(JOURNAL));
-            format!(
-                "the journal could not be archived ({failed}): run `cpushield undo` again when its \
-                 directory is writable"
-            )
+            ShieldNote::JournalStays { answer }
         }
     });
 }

@@ -23,7 +23,7 @@ pub struct ApplyArgs {
     #[arg(
         value_name = "PLAN",
         conflicts_with_all = [
-            "cpus", "count", "near", "node", "share", "half_core", "balance", "workload", "on", "off",
+            "cpus", "count", "near", "node", "share", "siblings", "balance", "workload", "on", "off",
             "policy", "shield", "all", "disturb",
         ]
     )]

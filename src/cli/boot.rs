@@ -112,7 +112,7 @@ const SHIELD_OPTIONS: &[&str] = &[
     "near",
     "node",
     "share",
-    "half_core",
+    "siblings",
     "balance",
     "workload",
     "on",

@@ -2,21 +2,12 @@
 
 use super::completions::KnownWord;
 use super::input;
-use crate::policy::{DisturbanceConsent, ShareLevel, Workload};
+use crate::policy::{DisturbanceConsent, ShareLevel, Siblings, Workload};
 use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switchable_names};
 
 /// The options that request one shield. `--all` requests those of a policy file instead.
 pub const ONE_SHIELD: [&str; 11] = [
-    "cpus",
-    "count",
-    "near",
-    "node",
-    "share",
-    "half_core",
-    "balance",
-    "workload",
-    "on",
-    "off",
+    "cpus", "count", "near", "node", "share", "siblings", "balance", "workload", "on", "off",
     "shield",
 ];
 
@@ -62,9 +53,10 @@ pub struct RequestArgs {
     /// Shield whole groups only, so that housekeeping CPUs share no core, L2 or L3 with them
     #[arg(long, value_enum)]
     pub share: Option<ShareLevel>,
-    /// Allow shielding one SMT sibling of a core; the other stays a housekeeping CPU
-    #[arg(long)]
-    pub half_core: bool,
+    /// What runs on the SMT siblings of the shielded cores [default: idle; but programs run on
+    /// every CPU that --cpus lists]
+    #[arg(long, value_enum)]
+    pub siblings: Option<Siblings>,
     /// Let the scheduler balance the shield's own programs among its CPUs
     #[arg(long)]
     pub balance: bool,
@@ -91,7 +83,7 @@ impl RequestArgs {
     /// The same options, as the workflows take them.
     #[must_use]
     pub fn options(&self) -> ShieldOptions {
-        let RequestArgs { cpus, count, near, node, share, half_core, .. } = self.clone();
+        let RequestArgs { cpus, count, near, node, share, siblings, .. } = self.clone();
         let RequestArgs { balance, workload, on, off, policy, shield, .. } = self.clone();
         ShieldOptions {
             cpus,
@@ -99,7 +91,7 @@ impl RequestArgs {
             near,
             node,
             share,
-            half_core,
+            siblings,
             balance,
             workload,
             on,
@@ -122,6 +114,7 @@ impl RequestArgs {
             ("--near", self.near.clone()),
             ("--node", self.node.map(|n| n.to_string())),
             ("--share", value_name(self.share)),
+            ("--siblings", value_name(self.siblings)),
             ("--workload", value_name(self.workload)),
             ("--policy", self.policy.clone()),
             ("--shield", self.shield.clone()),
@@ -132,7 +125,6 @@ impl RequestArgs {
         }
         args.extend(self.on.iter().flat_map(|name| ["--on".to_owned(), name.clone()]));
         args.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
-        args.extend(self.half_core.then(|| "--half-core".to_owned()));
         args.extend(self.balance.then(|| "--balance".to_owned()));
         args
     }
@@ -162,7 +154,7 @@ mod tests {
     fn the_arguments_of_a_request_parse_to_the_same_request() {
         for line in [
             "",
-            "--cpus 2-N --on thp --off watchdog --off ksm --half-core --balance",
+            "--cpus 2-N --on thp --off watchdog --off ksm --siblings share --balance",
             "--count 2 --near eth0 --node 1 --share l2 --workload cyclic",
             "--policy /etc/x.toml --shield rt",
         ] {

@@ -101,8 +101,12 @@ fn describe_shield(shield: &ShieldSummary) -> String {
     let tone = if state.is_active() { Emphasis::Good } else { Emphasis::Bad };
     let state = tone.paint(&state.to_string());
     let mut out = format!("Shield {} on CPU {cpus}: {state}\n", shield.name);
-    if !shield.idle_siblings.is_empty() {
-        out.push_str(&format!("  kept idle     CPU {}\n", shield.idle_siblings));
+    let idle = shield.idle_siblings.difference(&shield.offline_siblings);
+    if !idle.is_empty() {
+        out.push_str(&format!("  kept idle     CPU {idle}\n"));
+    }
+    if !shield.offline_siblings.is_empty() {
+        out.push_str(&format!("  offline       CPU {}\n", shield.offline_siblings));
     }
     out.push_str(&format!("  housekeeping  CPU {}\n", shield.housekeeping));
     if let Some(group) = &shield.group {

@@ -63,6 +63,8 @@ pub enum InapplicableReason {
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
+    /// The request takes no SMT siblings offline.
+    SiblingsStayOnline,
     /// There is no driver for idle states.
     NoIdleStates,
     /// The kernel shows no masks of workqueues.
@@ -140,6 +142,9 @@ impl fmt::Display for InapplicableReason {
             }
             Self::CpusetNotV2 => {
                 "a v1 cpuset would lose the CPU, and without cpusets work returns to it"
+            }
+            Self::SiblingsStayOnline => {
+                "the request leaves SMT siblings online (--siblings offline)"
             }
             Self::NoIdleStates => "this machine has no idle states to choose from",
             Self::NoWorkqueueMasks => "this kernel shows no workqueue masks",

@@ -5,4 +5,5 @@ pub mod evidence;
 pub mod inapplicable;
 pub mod plan;
 pub mod policy_plans;
+pub mod process_note;
 pub mod remedy;

@@ -54,6 +54,9 @@ pub struct Shield {
     pub cpus: CpuSet,
     /// SMT siblings in the shield that must stay idle.
     pub idle_siblings: CpuSet,
+    /// The idle siblings that are offline while the shield is active.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub offline_siblings: CpuSet,
     /// Every other online CPU.
     pub housekeeping: CpuSet,
     /// Memory nodes of the shielded CPUs.
@@ -325,10 +328,11 @@ impl Plan {
     /// only run on that CPU would never return to it.
     fn loses_affinities(&self) -> Option<(usize, String)> {
         let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
-        let mut cycles =
-            before.enumerate().filter(|(_, step)| matches!(step.change, Change::CycleCpu { .. }));
+        let mut offline = before.enumerate().filter(|(_, step)| {
+            matches!(step.change, Change::CycleCpu { .. } | Change::OfflineSibling { .. })
+        });
         let why = "expected an earlier step that saves the affinities of tasks, found none";
-        cycles.next().map(|(n, _)| (n, why.to_owned()))
+        offline.next().map(|(n, _)| (n, why.to_owned()))
     }
 }
 
@@ -379,6 +383,12 @@ impl Step {
 }
 
 impl Shield {
+    /// Its CPUs that are online while it is active.
+    #[must_use]
+    pub fn online_cpus(&self) -> CpuSet {
+        self.cpus.difference(&self.offline_siblings)
+    }
+
     /// The name of its cgroup, and of its slice without `.slice`. It has no dash, because for
     /// systemd `a-b.slice` is inside `a.slice` (systemd.slice(5)), and a partition must be in the
     /// root.

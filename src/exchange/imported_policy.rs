@@ -6,7 +6,7 @@ use super::comment_text;
 use super::known_settings::{SettingMeaning, find_meaning};
 use crate::boot::line;
 use crate::boot::parameters::{PARAMETERS, ParameterTarget};
-use crate::policy::is_shield_name;
+use crate::policy::{Siblings, is_shield_name};
 use crate::survey::Machine;
 use crate::survey::other_tools::{OtherTool, SettingTarget, ToolSetting, ToolSetup, ToolShield};
 use crate::tunables::TUNABLES;
@@ -37,8 +37,8 @@ pub struct ImportedShield {
     pub name: String,
     /// Its CPUs.
     pub cpus: CpuSet,
-    /// Whether an SMT sibling of one of them is outside.
-    pub half_core: bool,
+    /// What runs on SMT siblings; `None` if it shares no core.
+    pub siblings: Option<Siblings>,
 }
 
 /// Why no policy can be made of a setup.
@@ -89,16 +89,16 @@ pub fn make_policy(machine: &Machine, setup: &ToolSetup) -> Result<ImportedPolic
                 .push(format!("CPU {absent} of {}: not on this machine ({place})", shield.what));
         }
         let name = choose_name(setup, shield, &shields);
-        let half_core = splits_core(machine, &cpus);
+        let siblings = splits_core(machine, &cpus).then_some(Siblings::Share);
         draft.add_shield(
-            &ImportedShield { name: name.clone(), cpus: cpus.clone(), half_core },
+            &ImportedShield { name: name.clone(), cpus: cpus.clone(), siblings },
             shield,
         );
         if index == 0 {
             let rest = machine.topology.possible.difference(&cpus);
             draft.add_settings(&name, setup, &ParameterTarget { cpus: cpus.clone(), rest });
         }
-        shields.push(ImportedShield { name, cpus, half_core });
+        shields.push(ImportedShield { name, cpus, siblings });
     }
     let (policy, setup) = (draft.finish(), setup.clone());
     Ok(ImportedPolicy { schema: SCHEMA, setup, shields, policy })
@@ -164,13 +164,13 @@ impl PolicyDraft {
     }
 
     fn add_shield(&mut self, imported: &ImportedShield, shield: &ToolShield) {
-        let ImportedShield { name, cpus, half_core } = imported;
+        let ImportedShield { name, cpus, siblings } = imported;
         self.line(&format!("\n[shield.{name}]"));
         self.comment(&format!("{}: {}", shield.what, shield.place));
         self.line(&format!("cpus = \"{cpus}\""));
-        if *half_core {
+        if siblings.is_some() {
             self.comment("An SMT sibling of these CPUs is outside, as the other tool has it.");
-            self.line("half_core = true");
+            self.line("siblings = \"share\"");
         }
     }
 

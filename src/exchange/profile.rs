@@ -110,7 +110,8 @@ fn profile_entry(step: &Step) -> ProfileEntry {
         | Change::KeepAffinities
         | Change::Slice { .. }
         | Change::GiveToGroup { .. }
-        | Change::CycleCpu { .. } => ProfileEntry::Nothing,
+        | Change::CycleCpu { .. }
+        | Change::OfflineSibling { .. } => ProfileEntry::Nothing,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::boot::{WordFault, find_word_fault, names_kernel_parameter};
 use crate::cpu_selection::CpuSelection;
 use crate::latency::instruments;
 use crate::load;
-use crate::policy::{Workload, parse_span, translate_toml_message};
+use crate::policy::{Siblings, Workload, parse_span, translate_toml_message};
 use crate::registry::nearest;
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
@@ -52,8 +52,8 @@ pub struct Matrix {
     pub warmup_ns: u64,
     /// The workload that the shields are made for.
     pub workload: Workload,
-    /// Whether a shield may contain only one sibling of a core.
-    pub half_core: bool,
+    /// What runs on the SMT siblings of the shields.
+    pub siblings: Option<Siblings>,
     /// The configurations.
     pub rows: Vec<ExperimentRow>,
     /// The places of the rows in the file, in the same order.
@@ -95,8 +95,7 @@ struct MatrixText {
     warmup: Option<Spanned<String>>,
     #[serde(default)]
     workload: Workload,
-    #[serde(default)]
-    half_core: bool,
+    siblings: Option<Siblings>,
     #[serde(default)]
     row: Vec<Spanned<RowText>>,
     #[serde(default)]
@@ -230,7 +229,7 @@ fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, Matri
         span_ns,
         warmup_ns,
         workload: raw.workload,
-        half_core: raw.half_core,
+        siblings: raw.siblings,
         rows,
         places,
         columns,
@@ -539,7 +538,7 @@ instrument = "spin"
             span_ns: 20_000_000_000,
             warmup_ns: 1_000_000_000,
             workload: Workload::Cyclic,
-            half_core: false,
+            siblings: None,
             rows: vec![
                 ExperimentRow { shield: false, ..shielded_row("as it is") },
                 ExperimentRow {

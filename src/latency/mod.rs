@@ -44,6 +44,8 @@ pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
 pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
 pub use power::{MeasuredPower, memory_size, read_memory_kib};
 pub use resume::{ResumeMismatch, find_mismatch, join_parts};
-pub use settings::{SettingTime, TemporarySetting as TracerSetting, restore_tracer_settings};
+pub use settings::{
+    SettingTime, TemporarySetting as TracerSetting, TracerRecovery, restore_tracer_settings,
+};
 pub use shield_monitor::{GuardState, ShieldMonitor};
 pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};

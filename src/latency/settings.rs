@@ -150,22 +150,28 @@ impl Drop for ChangedSettings<'_> {
     }
 }
 
-/// Restores the tracer settings that a killed run left. Returns a note about that, or `None` when
-/// there was nothing to restore. A run that is still active is left alone.
+/// What happened to a kernel tracer that a killed measurement had left.
+#[derive(Debug)]
+pub enum TracerRecovery {
+    /// It was stopped, and its settings are as before.
+    Restored,
+    /// Its settings could not be restored.
+    Failed {
+        /// Why.
+        error: Error,
+    },
+}
+
+/// Restores the tracer settings that a killed run left. Returns `None` when there was nothing to
+/// restore. A run that is still active is left alone.
 #[must_use]
-pub fn restore_tracer_settings(host: &Host, store: &Store) -> Option<String> {
+pub fn restore_tracer_settings(host: &Host, store: &Store) -> Option<TracerRecovery> {
     match recover(host, store) {
-        Ok(true) => Some(
-            "a killed measurement left a kernel tracer running; cpushield stopped it and restored \
-             its settings"
-                .to_owned(),
-        ),
+        Ok(true) => Some(TracerRecovery::Restored),
         Ok(false) => None,
         // Only root can have left settings.
         Err(error) if error.is_denied() => None,
-        Err(error) => {
-            Some(format!("could not restore the tracer settings of a killed measurement: {error}"))
-        }
+        Err(error) => Some(TracerRecovery::Failed { error }),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::choose::{CpuChoice, choose};
 use super::groups::{CpuGroup, groups, named};
 use super::sites::boot_cpu;
-use crate::policy::{ShareLevel, ShieldRequest};
+use crate::policy::{ShareLevel, ShieldRequest, Siblings};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
@@ -65,7 +65,8 @@ pub fn list_candidates(machine: &Machine, request: &ShieldRequest) -> Vec<CpuCan
 
 /// The cores without the boot CPU, highest first.
 fn list_other_cores(machine: &Machine, request: &ShieldRequest) -> Vec<CpuSet> {
-    let by = if request.half_core { CpuGroup::Thread } else { CpuGroup::Core };
+    let by =
+        if request.siblings == Some(Siblings::Share) { CpuGroup::Thread } else { CpuGroup::Core };
     let mut cores = groups(&machine.topology, by);
     cores.retain(|core| !boot_cpu(machine).is_some_and(|boot| core.contains(boot)));
     cores.reverse();

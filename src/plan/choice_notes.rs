@@ -1,6 +1,7 @@
 //! What the user should know about the choice of CPUs: its reasons and its warnings. Pure.
 
 use super::groups::{CpuGroup, groups, named, touched_groups};
+use crate::policy::Siblings;
 use crate::survey::{CoreKind, Machine};
 use cpushield_linux::CpuSet;
 
@@ -19,10 +20,38 @@ impl ChoiceNotes {
     pub(super) fn warn_of_half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
         self.warnings.push(format!(
             "{} shares a core with {}, a housekeeping CPU whose work slows it down \
-             (accepted by --half-core)",
+             (accepted by --siblings share)",
             named(cpus),
             named(siblings)
         ));
+    }
+
+    pub(super) fn warn_of_busy_siblings(&mut self, core: &CpuSet) {
+        self.warnings.push(format!(
+            "{} are SMT siblings of one core: two programs there slow each other down; to keep one \
+             idle: --siblings idle",
+            named(core)
+        ));
+    }
+
+    /// Says which siblings programs run on, and what the others do.
+    pub(super) fn explain_idle_siblings(
+        &mut self,
+        work: &CpuSet,
+        idle: &CpuSet,
+        siblings: Option<Siblings>,
+    ) {
+        if idle.is_empty() {
+            return;
+        }
+        let what = match (siblings, idle.len()) {
+            (Some(Siblings::Offline), 1) => "its SMT sibling is taken offline",
+            (Some(Siblings::Offline), _) => "SMT siblings are taken offline",
+            (_, 1) => "its SMT sibling stays idle",
+            (_, _) => "SMT siblings stay idle",
+        };
+        let (work, idle) = (named(work), named(idle));
+        self.why.push(format!("Whole cores: work runs on {work}; {what}: {idle}."));
     }
 
     /// Names the CPUs that share the level-2 cache of the shield.

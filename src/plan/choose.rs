@@ -2,17 +2,18 @@
 //! sentence.
 //!
 //! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
-//! housekeeping CPU; cores are taken whole, their extra siblings idle; CPUs prepared at boot
-//! (`nohz_full=`) first; big cores first; away from interrupts that cannot be moved; inside one
-//! NUMA node; whole level-2 clusters; the highest number.
+//! housekeeping CPU; cores are taken whole, their extra siblings idle (`siblings`); CPUs prepared
+//! at boot (`nohz_full=`) first; big cores first; away from interrupts that cannot be moved; inside
+//! one NUMA node; whole level-2 clusters; the highest number.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::{CpuGroup, groups, named, union_of};
+use super::groups::named;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
+use super::siblings::{SplitCpus, split_list};
 use super::sites::{boot_cpu, choose_mems, exhausted_node};
 use crate::documents::plan::{ActiveShields, Shield};
-use crate::policy::ShieldRequest;
+use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
@@ -52,8 +53,8 @@ pub fn choose_with_others(
     }
     check_others(online, request, live)?;
     let mut notes = ChoiceNotes::default();
-    let (cpus, idle_siblings) = match &request.cpus {
-        Some(list) => (check_list(machine, request, list, &mut notes)?, CpuSet::new()),
+    let SplitCpus { cpus, idle } = match &request.cpus {
+        Some(list) => check_list(machine, request, (list, live), &mut notes)?,
         None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
         None => choose_by_topology(machine, request, &live.cpus(), &mut notes)?,
     };
@@ -67,7 +68,11 @@ pub fn choose_with_others(
         housekeeping,
         mems,
         cpus,
-        idle_siblings,
+        offline_siblings: match request.siblings {
+            Some(Siblings::Offline) => idle.clone(),
+            _ => CpuSet::new(),
+        },
+        idle_siblings: idle,
         workload: request.workload,
         balanced: request.balance,
     };
@@ -152,13 +157,13 @@ pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal>
     Ok(())
 }
 
-/// Returns the user's list, if it is safe to shield.
+/// Returns the user's list and the siblings that join it, if they are safe to shield.
 fn check_list(
     machine: &Machine,
     request: &ShieldRequest,
-    list: &CpuSet,
+    (list, live): (&CpuSet, &ActiveShields),
     notes: &mut ChoiceNotes,
-) -> Result<CpuSet, PlanRefusal> {
+) -> Result<SplitCpus, PlanRefusal> {
     let topology = &machine.topology;
     if list.is_empty() {
         return Err(PlanRefusal::EmptyList);
@@ -170,45 +175,17 @@ fn check_list(
         return Err(PlanRefusal::AllCpus { online: list.clone() });
     }
     notes.why.push(format!("{}: as given with --cpus.", named(list)));
-    check_whole_cores(machine, request, list, notes)?;
-    if let Some((node, cpus)) = exhausted_node(machine, list) {
+    let split = split_list(machine, request, list, live, notes)?;
+    if let Some((node, cpus)) = exhausted_node(machine, &split.cpus) {
         return Err(PlanRefusal::WholeNode { node, cpus });
     }
-    if let Some(boot) = boot_cpu(machine).filter(|cpu| list.contains(*cpu)) {
+    if let Some(boot) = boot_cpu(machine).filter(|cpu| split.cpus.contains(*cpu)) {
         notes.warnings.push(format!(
             "CPU {boot} is the boot CPU: firmware, timers and some drivers use it regardless of \
              configuration; choose another CPU if possible"
         ));
     }
-    Ok(list.clone())
-}
-
-/// Refuses half a core, unless the request accepts it.
-fn check_whole_cores(
-    machine: &Machine,
-    request: &ShieldRequest,
-    list: &CpuSet,
-    notes: &mut ChoiceNotes,
-) -> Result<(), PlanRefusal> {
-    let cores = groups(&machine.topology, CpuGroup::Core);
-    for core in cores.iter().filter(|core| core.len() > 1 && core.is_subset(list)) {
-        notes.warnings.push(format!(
-            "{} are SMT siblings of one core: two programs there slow each other down; leave one of \
-             them idle",
-            named(core)
-        ));
-    }
-    let cut = union_of(cores.iter().filter(|core| core.intersects(list) && !core.is_subset(list)));
-    if cut.is_empty() {
-        return Ok(());
-    }
-    let (cpus, siblings) = (cut.intersection(list), cut.difference(list));
-    if !request.half_core {
-        let whole = Some(list.union(&cut)).filter(|whole| *whole != machine.topology.online);
-        return Err(PlanRefusal::HalfCore { cpus, siblings, whole });
-    }
-    notes.warn_of_half_core(&cpus, &siblings);
-    Ok(())
+    Ok(split)
 }
 
 #[cfg(test)]
@@ -287,15 +264,13 @@ mod tests {
         let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &["0,4", "1,5", "2,6", "3,7"], &["0-7"]);
         assert_eq!(chosen(&smt, &request()), "3,7 idle 7");
         assert_eq!(chosen(&smt, &count(2)), "2-3,6-7 idle 6-7");
-        assert_eq!(chosen(&smt, &ShieldRequest { half_core: true, ..request() }), "7");
-        assert_eq!(chosen(&smt, &list("3,7")), "3,7");
-        let half = choose(&smt, &list("3")).unwrap_err();
-        assert_eq!(
-            half,
-            PlanRefusal::HalfCore { cpus: set("3"), siblings: set("7"), whole: Some(set("3,7")) }
-        );
-        assert_eq!(half.hints()[0], "take the whole core: --cpus 3,7");
-        assert_eq!(chosen(&smt, &ShieldRequest { half_core: true, ..list("3") }), "3");
+        let by = |siblings, n| ShieldRequest { siblings: Some(siblings), ..count(n) };
+        assert_eq!(chosen(&smt, &by(Siblings::Idle, 2)), "2-3,6-7 idle 6-7");
+        assert_eq!(chosen(&smt, &by(Siblings::Share, 1)), "7");
+        assert_eq!(chosen(&smt, &by(Siblings::Use, 2)), "3,7");
+        assert_eq!(chosen(&smt, &by(Siblings::Use, 3)), "2-3,6-7");
+        let offline = choose(&smt, &by(Siblings::Offline, 1)).unwrap().shield;
+        assert_eq!((offline.cpus, offline.offline_siblings), (set("3,7"), set("7")));
         let one_core = machine(&["0-1"], &["0-1"], &["0-1"]);
         assert!(matches!(
             choose(&one_core, &request()),

@@ -9,6 +9,7 @@ pub(crate) mod fake;
 mod free_cpus;
 mod groups;
 mod missing;
+mod offline;
 mod operators;
 mod parse;
 mod pick;
@@ -17,6 +18,8 @@ mod policy_plans;
 mod properties;
 mod readiness;
 mod refused;
+mod sibling_refusal;
+mod siblings;
 mod sites;
 
 pub use crate::documents::plan::*;
@@ -30,6 +33,7 @@ pub use parse::PlanError;
 pub use policy_plans::{PlannedShield, PolicyRefusal, WantedShield, plan_policy};
 pub use readiness::Readiness;
 pub use refused::PlanRefusal;
+pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 
 use crate::change::Change;
 use crate::policy::{DisturbanceConsent, ShieldRequest, is_shield_name};
@@ -72,6 +76,7 @@ pub fn plan_choice(
     live: &ActiveShields,
 ) -> Result<Plan, PlanRefusal> {
     let CpuChoice { shield, why, warnings } = choice.together_with(machine, live)?;
+    offline::check_offline(machine, &shield, request, live)?;
     if request.tunables.get("cpuset") != Some(&false) {
         check_partitions(machine, &shield)?;
     }
@@ -123,6 +128,8 @@ pub fn plan_version(
         workload: shield.workload,
         tunables: steps.chain(off).collect(),
         operators,
+        // What was in force before comes back, whatever that takes.
+        disturbance: DisturbanceConsent::Given,
         ..ShieldRequest::default()
     };
     plan_choice(machine, &request, CpuChoice { shield, why, warnings }, live)
@@ -155,8 +162,8 @@ fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusa
     }
 }
 
-/// What the changes of a tunable cost other active shields; `None` if nothing, because they are made
-/// already, for example.
+/// What the changes of a tunable cost other active shields; `None` if nothing, because they are
+/// made already, for example.
 fn disturbance(
     tunable: &dyn Tunable,
     wants: &WantedChanges,

@@ -73,6 +73,12 @@ fn check_shield(shield: &Shield) -> Result<(), String> {
     if !shield.idle_siblings.is_subset(&shield.cpus) {
         return Err("the idle siblings are not all shielded".to_owned());
     }
+    if !shield.offline_siblings.is_subset(&shield.idle_siblings) {
+        return Err("the offline siblings are not all idle".to_owned());
+    }
+    if shield.idle_siblings == shield.cpus {
+        return Err("expected a shielded CPU that runs programs, found only idle ones".to_owned());
+    }
     Ok(())
 }
 

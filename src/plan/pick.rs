@@ -3,11 +3,12 @@
 use super::choice_notes::ChoiceNotes;
 use super::groups::{CpuGroup, groups, named, touched_groups, union_of};
 use super::refused::PlanRefusal;
+use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
     boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot, exhausted_node,
     weakness,
 };
-use crate::policy::{ShareLevel, ShieldRequest};
+use crate::policy::{ShareLevel, ShieldRequest, Siblings};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use std::cmp::Reverse;
@@ -28,19 +29,20 @@ struct CpuPicker<'a> {
     prepared: CpuSet,
 }
 
-/// Chooses CPUs by topology. Also returns the siblings among them that stay idle.
+/// Chooses CPUs by topology.
 pub(super) fn choose_by_topology(
     machine: &Machine,
     request: &ShieldRequest,
     taken: &CpuSet,
     notes: &mut ChoiceNotes,
-) -> Result<(CpuSet, CpuSet), PlanRefusal> {
+) -> Result<SplitCpus, PlanRefusal> {
+    let has_halves = request.siblings == Some(Siblings::Share);
     let picker = CpuPicker {
         machine,
         request,
         cores: groups(
             &machine.topology,
-            if request.half_core { CpuGroup::Thread } else { CpuGroup::Core },
+            if has_halves { CpuGroup::Thread } else { CpuGroup::Core },
         ),
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
@@ -58,17 +60,17 @@ pub(super) fn choose_by_topology(
     }
     let count = request.count.unwrap_or(1).max(1);
     let taken = match request.count {
-        None if request.share.is_none() && !request.half_core => picker.take_one(&units, notes),
+        None if request.share.is_none() && !has_halves => picker.take_one(&units, notes),
         _ => picker.take_from_one_node(&units, count, notes),
     };
     let cpus = union_of(taken.iter());
     let work = picker.working_cpus(&cpus);
     if work.len() < count {
-        let halves = !request.half_core && picker.cores.iter().any(|core| core.len() > 1);
+        let halves = !has_halves && picker.cores.iter().any(|core| core.len() > 1);
         return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
     }
     picker.explain(&units, &cpus, &work, notes);
-    Ok((cpus.clone(), cpus.difference(&work)))
+    Ok(SplitCpus { idle: cpus.difference(&work), cpus })
 }
 
 fn cache_level(share: ShareLevel) -> u32 {
@@ -157,9 +159,14 @@ impl CpuPicker<'_> {
         (unprepared, weakness(self.machine, unit), count_immovable_irqs(self.machine, unit))
     }
 
-    /// The first sibling of each core. The other siblings stay idle.
+    /// The CPUs that programs run on: the first sibling of each core, or all of them.
     fn working_cpus(&self, cpus: &CpuSet) -> CpuSet {
-        self.cores.iter().filter_map(|core| core.intersection(cpus).first()).collect()
+        match self.request.siblings {
+            Some(Siblings::Use) => cpus.clone(),
+            Some(Siblings::Idle | Siblings::Offline | Siblings::Share) | None => {
+                working_siblings(&self.cores, cpus)
+            }
+        }
     }
 
     /// One small level-2 cluster of the best rank, or else the best core.
@@ -170,7 +177,7 @@ impl CpuPicker<'_> {
         let mut same = units.iter().filter(|unit| self.rank(unit) == rank);
         let cluster = same.find_map(|unit| {
             let cluster = touched_groups(&self.clusters, unit);
-            let cores = self.working_cpus(&cluster).len();
+            let cores = working_siblings(&self.cores, &cluster).len();
             let small = cores <= CLUSTER_CORES || cluster.len() * 4 <= online;
             let free = cluster == union_of(units.iter().filter(|u| u.is_subset(&cluster)));
             let fits = small && free && cluster.len() * 2 <= online;
@@ -293,12 +300,13 @@ impl CpuPicker<'_> {
                 named(cpus)
             ));
         }
-        if !idle.is_empty() {
-            let (work, siblings) = (named(work), named(&idle));
-            let stay = if idle.len() == 1 { "its SMT sibling stays" } else { "SMT siblings stay" };
-            notes.add_reason(format!("Whole cores: work runs on {work}; {stay} idle: {siblings}."));
+        notes.explain_idle_siblings(work, &idle, self.request.siblings);
+        if self.request.siblings == Some(Siblings::Use) {
+            for core in self.cores.iter().filter(|core| core.len() > 1 && core.is_subset(work)) {
+                notes.warn_of_busy_siblings(core);
+            }
         }
-        if self.request.half_core {
+        if self.request.siblings == Some(Siblings::Share) {
             let others = touched_groups(&groups(topology, CpuGroup::Core), cpus).difference(cpus);
             if !others.is_empty() {
                 notes.warn_of_half_core(cpus, &others);

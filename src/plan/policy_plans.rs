@@ -173,6 +173,7 @@ fn assume_applied(machine: &mut Machine, plan: &Plan) {
             }
             Change::Affinity { task, cpus, .. } => machine.assume_affinity(*task, cpus),
             Change::Slice { unit, cpus, .. } => machine.assume_slice(unit, cpus),
+            Change::OfflineSibling { cpu, .. } => machine.assume_offline(*cpu),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use super::groups::{CpuGroup, groups};
 use super::{CpuChoice, PlanRefusal, choose};
-use crate::policy::{ShareLevel, ShieldRequest};
+use crate::policy::{ShareLevel, ShieldRequest, Siblings};
 use crate::survey::{Cache, CoreKind, Cpu, Irq, IrqMovability, Machine, Node};
 use cpushield_linux::CpuSet;
 use proptest::prelude::*;
@@ -122,9 +122,15 @@ fn requests() -> impl Strategy<Value = ShieldRequest> {
     ]));
     let count = prop::option::of(0usize..8);
     let node = prop::option::weighted(0.3, 0usize..4);
-    (list, count, node, share, any::<bool>()).prop_map(|(list, count, node, share, half_core)| {
+    let siblings = prop::option::of(prop::sample::select(vec![
+        Siblings::Idle,
+        Siblings::Offline,
+        Siblings::Use,
+        Siblings::Share,
+    ]));
+    (list, count, node, share, siblings).prop_map(|(list, count, node, share, siblings)| {
         let cpus = list.map(|list| list.into_iter().collect());
-        ShieldRequest { cpus, count, node, share, half_core, ..ShieldRequest::default() }
+        ShieldRequest { cpus, count, node, share, siblings, ..ShieldRequest::default() }
     })
 }
 
@@ -145,13 +151,23 @@ fn check(
     }
     for core in groups(topology, CpuGroup::Core) {
         let cut = core.intersects(&shield.cpus) && !core.is_subset(&shield.cpus);
-        prop_assert!(!cut || request.half_core, "half of core {core}");
+        prop_assert!(!cut || request.siblings == Some(Siblings::Share), "half of core {core}");
+        let work = core.intersection(&shield.cpus).difference(&shield.idle_siblings);
+        let one = matches!(request.siblings, Some(Siblings::Idle | Siblings::Offline));
+        prop_assert!(!one || work.len() <= 1, "both siblings of core {core}");
     }
+    let offline = match request.siblings {
+        Some(Siblings::Offline) => &shield.idle_siblings,
+        _ => &CpuSet::new(),
+    };
+    prop_assert_eq!(&shield.offline_siblings, offline);
+    let no_idle = matches!(request.siblings, Some(Siblings::Use | Siblings::Share));
+    prop_assert!(!no_idle || shield.idle_siblings.is_empty());
     prop_assert!(shield.idle_siblings.is_subset(&shield.cpus));
     prop_assert!(shield.idle_siblings != shield.cpus);
     prop_assert!(!shield.mems.is_empty());
     if let Some(list) = &request.cpus {
-        prop_assert_eq!(list, &shield.cpus);
+        prop_assert!(list.is_subset(&shield.cpus));
         return Ok(());
     }
     prop_assert!(!shield.cpus.contains(topology.online.first().unwrap()));
@@ -160,6 +176,7 @@ fn check(
     }
     let work = shield.cpus.len() - shield.idle_siblings.len();
     match (request.count, request.share) {
+        (Some(count), _) if request.siblings == Some(Siblings::Use) => prop_assert!(work >= count),
         (Some(count), None | Some(ShareLevel::Core)) => prop_assert_eq!(work, count.max(1)),
         (Some(count), Some(_)) => prop_assert!(work >= count),
         (None, _) => {}
@@ -211,7 +228,7 @@ proptest! {
         if let Ok(choice) = choose(&machine, &request) {
             let list = ShieldRequest {
                 cpus: Some(choice.shield.cpus),
-                half_core: request.half_core,
+                siblings: request.siblings,
                 ..ShieldRequest::default()
             };
             prop_assert!(choose(&machine, &list).is_ok());

@@ -1,5 +1,6 @@
 //! [`PlanRefusal`]: why a request cannot be planned, with hints.
 
+use super::sibling_refusal::SiblingRefusal;
 use crate::policy::SHIELD_NAME;
 use cpushield_linux::CpuSet;
 use std::fmt;
@@ -35,15 +36,8 @@ pub enum PlanRefusal {
         /// Every online CPU.
         online: CpuSet,
     },
-    /// SMT siblings of requested CPUs would stay housekeeping CPUs.
-    HalfCore {
-        /// The requested CPUs whose core is cut.
-        cpus: CpuSet,
-        /// Their siblings outside the request.
-        siblings: CpuSet,
-        /// The request extended to whole cores; `None` if that would take every CPU.
-        whole: Option<CpuSet>,
-    },
+    /// The SMT siblings cannot be used as requested.
+    Siblings(SiblingRefusal),
     /// A NUMA node would keep no housekeeping CPU.
     WholeNode {
         /// The node.
@@ -165,10 +159,7 @@ impl fmt::Display for PlanRefusal {
                 f,
                 "cannot shield all CPUs ({online}): interrupts and other programs need at least one"
             ),
-            PlanRefusal::HalfCore { cpus, siblings, .. } => write!(
-                f,
-                "CPU {cpus} shares its core with CPU {siblings}, which would stay a housekeeping CPU"
-            ),
+            PlanRefusal::Siblings(refusal) => refusal.fmt(f),
             PlanRefusal::WholeNode { node, cpus } => write!(
                 f,
                 "node {node} would keep no housekeeping CPU; the request takes all its CPUs ({cpus})"
@@ -214,10 +205,10 @@ impl PlanRefusal {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
+            PlanRefusal::Siblings(refusal) => refusal.is_usage(),
             PlanRefusal::EmptyList
             | PlanRefusal::NoSuchCpu { .. }
             | PlanRefusal::AllCpus { .. }
-            | PlanRefusal::HalfCore { .. }
             | PlanRefusal::WholeNode { .. }
             | PlanRefusal::NoSuchNode { .. }
             | PlanRefusal::NoSuchDevice { .. }
@@ -241,12 +232,7 @@ impl PlanRefusal {
     #[must_use]
     pub fn hints(&self) -> Vec<String> {
         match self {
-            PlanRefusal::HalfCore { whole, .. } => {
-                let half = "or shield half of the core: --half-core".to_owned();
-                let whole =
-                    whole.as_ref().map(|cpus| format!("take the whole core: --cpus {cpus}"));
-                whole.into_iter().chain([half]).collect()
-            }
+            PlanRefusal::Siblings(refusal) => refusal.hints(),
             PlanRefusal::Offline { cpus } => {
                 let cpu = cpus.first().unwrap_or_default();
                 vec![format!("bring it online: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
@@ -270,7 +256,7 @@ impl PlanRefusal {
                 vec!["take a shield down: cpushield status lists them".to_owned()]
             }
             PlanRefusal::TooMany { halves: true, .. } => {
-                vec!["shield single SMT siblings: --half-core".to_owned()]
+                vec!["shield single SMT siblings: --siblings share".to_owned()]
             }
             PlanRefusal::NoSuchTunable { near, .. } => {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));

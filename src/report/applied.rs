@@ -43,7 +43,8 @@ fn result_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
         let note = step.done.note.as_ref()?;
         Some(format!("{}: {note}", step.subject))
     });
-    blocks.extend(short_section("Note", applied.notes.iter().cloned().chain(notes).collect()));
+    let own = applied.notes.iter().map(ToString::to_string);
+    blocks.extend(short_section("Note", own.chain(notes).collect()));
     blocks.extend(refusals(&applied.steps));
     blocks.extend(boot_advice(plan));
     blocks
@@ -173,7 +174,8 @@ pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
             "nothing to undo: the machine has rebooted since {what} was shielded, which removed \
              every change"
         ))];
-        blocks.extend(short_section("Note", undone.notes.iter().cloned().chain(kept).collect()));
+        let own = undone.notes.iter().map(ToString::to_string);
+        blocks.extend(short_section("Note", own.chain(kept).collect()));
         return blocks;
     }
     let Some(shield) = &undone.shield else {
@@ -195,7 +197,7 @@ pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let notes = undone.steps.iter().filter_map(|step| step.note.clone());
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
-        ("Note", undone.notes.iter().cloned().chain(notes).collect()),
+        ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),
         ("In the shield until now, continue on ordinary CPUs", left_programs(undone)),
         ("Changed since by another process, left as they are", drifted_lines(undone)),
         ("Gone, so there is nothing to restore", gone.map(describe_step).collect()),

@@ -191,6 +191,7 @@ mod tests {
             name: "cpushield".to_owned(),
             cpus: "3".parse().unwrap(),
             idle_siblings: "".parse().unwrap(),
+            offline_siblings: "".parse().unwrap(),
             housekeeping: "0-2".parse().unwrap(),
             mems: "0".parse().unwrap(),
             workload: Workload::default(),

@@ -6,6 +6,8 @@ use super::order::{PRIORITY_MAX, order};
 use super::record::{AddedThread, OpenRecord};
 use super::spread::ThreadSpread;
 use super::{RunError, ShieldPlacement, limits, raise, record};
+use crate::documents::process_note::ProcessNote;
+use crate::with_text;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
 use serde::Serialize;
 
@@ -33,7 +35,8 @@ pub struct MovedProcess {
     /// The CPUs they may run on now.
     pub cpus: CpuSet,
     /// Notes.
-    pub notes: Vec<String>,
+    #[serde(with = "with_text::list")]
+    pub notes: Vec<ProcessNote>,
 }
 
 /// Moves a process into the shield, or a single thread where cgroups are of version 1.
@@ -127,7 +130,7 @@ fn move_in(
     task: &Task,
     cpus: &CpuSet,
     mut spread: Option<&mut ThreadSpread>,
-) -> Result<(usize, Vec<String>), RunError> {
+) -> Result<(usize, Vec<ProcessNote>), RunError> {
     let mut notes = Vec::new();
     for _ in 0..ROUNDS_MAX {
         let added = &open.record.added;
@@ -223,7 +226,7 @@ fn raise_kernel_threads(
     task: &Task,
     threads: &[Task],
     cpus: &CpuSet,
-) -> Result<Vec<String>, RunError> {
+) -> Result<Vec<ProcessNote>, RunError> {
     let mut highest = SchedPolicy::Other { nice: 0 };
     for thread in threads {
         let policy = host.scheduling(thread.id.tid)?;
@@ -249,7 +252,7 @@ fn raise_kernel_threads(
         };
         host.set_scheduling(thread.id.tid, lowered)?;
     }
-    Ok(order.sentences(highest))
+    Ok(order.notes(highest))
 }
 
 #[cfg(test)]

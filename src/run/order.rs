@@ -9,6 +9,7 @@
 //! The kernel's own advice is `rcutree.kthread_prio` above the program
 //! (Documentation/admin-guide/kernel-parameters.txt); this is the same at run time, for one CPU.
 
+use crate::documents::process_note::ProcessNote;
 use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
 
 /// The highest priority for a program: the kernel threads need a higher one, and 99 is the maximum.
@@ -81,31 +82,23 @@ pub fn order(asked: SchedPolicy, cpus: &CpuSet, threads: &[KernelThread]) -> Sta
 }
 
 impl StartRequirements {
-    /// Describes the requirements in sentences; none for an ordinary program.
+    /// What the user should know about the requirements; nothing for an ordinary program.
     #[must_use]
-    pub fn sentences(&self, asked: SchedPolicy) -> Vec<String> {
-        let mut sentences = Vec::new();
+    pub fn notes(&self, asked: SchedPolicy) -> Vec<ProcessNote> {
+        let mut notes = Vec::new();
         if self.policy != asked {
-            sentences.push(format!(
-                "{asked} is lowered to {}: the kernel hangs when a program that never sleeps has a \
-                 higher priority than its threads",
-                self.policy
-            ));
+            notes.push(ProcessNote::PriorityLowered { asked, given: self.policy });
         }
         if let Some((_, policy)) = self.raise.first() {
-            let raised = names(self.raise.iter().map(|(thread, _)| thread));
-            sentences.push(format!("raised to {policy} until it ends: {raised}"));
+            let threads = self.raise.iter().map(|(thread, _)| thread.comm.clone()).collect();
+            notes.push(ProcessNote::KernelThreadsRaised { threads, policy: *policy });
         }
         if !self.waiting.is_empty() {
-            let waiting = names(self.waiting.iter());
-            sentences.push(format!("must wait while it does not sleep: {waiting}"));
+            let threads = self.waiting.iter().map(|thread| thread.comm.clone()).collect();
+            notes.push(ProcessNote::InterruptThreadsWait { threads });
         }
-        sentences
+        notes
     }
-}
-
-fn names<'a>(threads: impl Iterator<Item = &'a KernelThread>) -> String {
-    threads.map(|thread| thread.comm.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

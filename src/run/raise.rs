@@ -8,6 +8,7 @@
 use super::order::{KernelThread, StartRequirements, is_vital};
 use super::record::{OpenRecord, PriorityNeed, RaisedThread};
 use super::{RunError, ShieldPlacement};
+use crate::documents::process_note::ProcessNote;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, Task, TaskId};
 
 /// The result of lowering raised threads.
@@ -16,9 +17,9 @@ pub struct RaisedThreads {
     /// Threads with their original policy.
     pub restored: Vec<String>,
     /// Threads that stay raised, and for which task.
-    pub kept: Vec<String>,
+    pub kept: Vec<ProcessNote>,
     /// Threads that another process changed: left alone.
-    pub drifted: Vec<String>,
+    pub drifted: Vec<ProcessNote>,
 }
 
 /// Finds the kernel threads that matter for programs on these CPUs.
@@ -136,7 +137,8 @@ pub fn lower_unneeded(
             // The thread has ended.
             Err(error) if error.is_absent() => {}
             Err(error) => {
-                lowered.kept.push(format!("{}: {}", original.comm, error.reason()));
+                let (comm, answer) = (original.comm.clone(), error.reason());
+                lowered.kept.push(ProcessNote::NotLowered { comm, answer });
                 left.push(original);
             }
         }
@@ -186,7 +188,7 @@ fn lower_thread(
     }
     let now = host.scheduling(raised.task.tid)?;
     if now != raised.given && now != raised.original {
-        lowered.drifted.push(format!("{comm}: {now}"));
+        lowered.drifted.push(ProcessNote::RaisedThreadChanged { comm, policy: now });
         return Ok(None);
     }
     let by_record = needs.iter().filter(|need| need.cpus.intersects(&raised.cpus));
@@ -205,7 +207,7 @@ fn lower_thread(
     };
     host.set_scheduling(raised.task.tid, wanted)?;
     raised.given = wanted;
-    lowered.kept.push(format!("{comm}, for task {tid} of priority {priority}"));
+    lowered.kept.push(ProcessNote::StaysRaised { comm, tid, priority });
     Ok(Some(raised))
 }
 
@@ -215,7 +217,7 @@ pub struct DemotedPrograms {
     /// Demoted programs.
     pub done: Vec<String>,
     /// Programs that could not be demoted, and why.
-    pub failed: Vec<String>,
+    pub failed: Vec<ProcessNote>,
 }
 
 /// Makes every real-time program of the shield an ordinary one, so that no kernel thread needs to
@@ -245,7 +247,8 @@ pub fn demote_programs(
             Ok(()) => demoted.done.push(format!("{comm} ({tid}, {policy})")),
             Err(error) if error.is_absent() => {}
             Err(error) => {
-                demoted.failed.push(format!("{comm} ({tid}) keeps {policy}: {}", error.reason()));
+                let answer = error.reason();
+                demoted.failed.push(ProcessNote::KeepsPolicy { comm, tid, policy, answer });
             }
         }
     }

@@ -6,6 +6,8 @@ use super::order::PRIORITY_MAX;
 use super::record::{AddedThread, OpenRecord};
 use super::{RunError, ShieldPlacement, raise, record};
 use crate::apply::{self, UnfinishedWork};
+use crate::documents::process_note::ProcessNote;
+use crate::with_text;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -107,7 +109,7 @@ fn move_started(
         let policy = host.scheduling(thread.id.tid)?;
         if policy.rt_priority() > 0 || matches!(policy, SchedPolicy::Deadline { .. }) {
             host.set_scheduling(thread.id.tid, SchedPolicy::Other { nice: 0 })?;
-            notes.push(format!("{} had {policy}, now SCHED_OTHER", thread.id.tid));
+            notes.push(ProcessNote::MadeOrdinary { tid: thread.id.tid, policy });
         }
     }
     if let Some(shield) = &place.group {
@@ -129,7 +131,7 @@ pub(super) fn move_out(
     open: &mut OpenRecord<'_>,
     place: &ShieldPlacement,
     task: &Task,
-) -> Result<(usize, Vec<String>), RunError> {
+) -> Result<(usize, Vec<ProcessNote>), RunError> {
     let entries: Vec<AddedThread> =
         open.record.added.iter().filter(|added| belongs_to(added, task)).cloned().collect();
     let mut notes = Vec::new();
@@ -209,13 +211,13 @@ fn move_back(
     place: &ShieldPlacement,
     added: &AddedThread,
     task: &Task,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<ProcessNote>,
 ) -> Result<(), RunError> {
     let (Some(shield), Some(group)) = (&place.group, &added.group) else { return Ok(()) };
     let now = cgroup_of(host, shield, place.v2, task)?;
     if !place.contains_group(&now) {
         if now != *group {
-            notes.push(format!("another process moved it to {now}, so it stays there"));
+            notes.push(ProcessNote::GroupChanged { group: now });
         }
         return Ok(());
     }
@@ -224,7 +226,7 @@ fn move_back(
     match host.write(&format!("{group}/{list}"), &tid) {
         Err(error) if error.is_absent() && !host.exists(group) => {
             let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
-            notes.push(format!("{group} no longer exists, so it is in the root group"));
+            notes.push(ProcessNote::GroupGone { group: group.clone() });
             host.write(&format!("{mount}/{list}"), &tid)?;
             Ok(())
         }
@@ -276,7 +278,7 @@ fn restore_thread(
     added: &AddedThread,
     thread: &Task,
     requests: &ReleaseRequest<'_>,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<ProcessNote>,
 ) -> Result<bool, RunError> {
     let tid = thread.id.tid;
     let now = host.affinity(tid)?;
@@ -287,16 +289,13 @@ fn restore_thread(
     if ours {
         requests.set_affinity(host, thread.id, &added.affinity)?;
     } else {
-        notes.push(format!(
-            "another process moved {} ({tid}) to CPU {now}, so it stays there",
-            added.comm
-        ));
+        notes.push(ProcessNote::AffinityChanged { comm: added.comm.clone(), tid, cpus: now });
     }
     if let Some(policy) = added.lowered_from.filter(|_| added.task == thread.id) {
         if host.scheduling(tid)?.rt_priority() == PRIORITY_MAX {
             host.set_scheduling(tid, policy)?;
         } else {
-            notes.push(format!("another process changed the policy of {} ({tid})", added.comm));
+            notes.push(ProcessNote::PolicyChanged { comm: added.comm.clone(), tid });
         }
     }
     Ok(ours)
@@ -313,7 +312,8 @@ pub struct ReleasedPrograms {
     /// Kernel threads that have their original policy again.
     pub restored: Vec<String>,
     /// What could not be restored, and why.
-    pub notes: Vec<String>,
+    #[serde(with = "with_text::list")]
+    pub notes: Vec<ProcessNote>,
 }
 
 /// Moves all programs out of a shield, the named one or the only one, and restores the kernel's
@@ -355,7 +355,10 @@ pub fn release(
                         notes,
                     });
                 }
-                Err(error) => released.notes.push(format!("{} ({pid}): {error}", task.comm)),
+                Err(error) => {
+                    let (comm, error) = (task.comm, error.to_string());
+                    released.notes.push(ProcessNote::NotMovedBack { comm, tid: pid, error });
+                }
             }
         }
         let before = crate::apply::lived_before(host, store).map_err(RunError::Journal)?;
@@ -368,7 +371,6 @@ pub fn release(
     open.record.added.retain(|added| host.is_same_task(added.task));
     let lowered = raise::lower_unneeded(host, &mut open, None)?;
     released.restored = lowered.restored;
-    released.notes.extend(lowered.kept.iter().map(|kept| format!("still raised: {kept}")));
-    released.notes.extend(lowered.drifted.iter().map(|d| format!("left unchanged: {d}")));
+    released.notes.extend(lowered.kept.into_iter().chain(lowered.drifted));
     Ok(released)
 }

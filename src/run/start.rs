@@ -213,11 +213,8 @@ pub fn supervise(
         .and_then(|mut open| raise::lower_unneeded(host, &mut open, Some(parent)));
     match lowered {
         Ok(lowered) => {
-            for kept in &lowered.kept {
-                report(format!("still raised: {kept}"));
-            }
-            for drifted in &lowered.drifted {
-                report(format!("left unchanged, because another process changed it: {drifted}"));
+            for note in lowered.kept.iter().chain(&lowered.drifted) {
+                report(note.to_string());
             }
         }
         // Threads that are still raised are on record, and the next run or undo lowers them.

@@ -58,6 +58,9 @@ pub struct ShieldSummary {
     pub housekeeping: CpuSet,
     /// Siblings that stay idle.
     pub idle_siblings: CpuSet,
+    /// Those among them that the shield has taken offline.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub offline_siblings: CpuSet,
     /// Settings that changed since apply.
     pub drift: Vec<Drift>,
     /// One entry for each shielded CPU.
@@ -329,6 +332,7 @@ impl StatusReader<'_> {
             group: place.group,
             housekeeping: shield.housekeeping.clone(),
             idle_siblings: shield.idle_siblings.clone(),
+            offline_siblings: shield.offline_siblings.clone(),
             drift: Vec::new(),
             raised: raised.into_iter().filter(|it| it.cpus.intersects(&shield.cpus)).collect(),
             operators: None,

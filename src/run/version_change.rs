@@ -4,6 +4,7 @@
 use super::added::find_task;
 use super::{RunError, ShieldPlacement};
 use crate::documents::plan::Plan;
+use crate::documents::process_note::ProcessNote;
 use cpushield_linux::{CpuSet, Host, Task};
 use std::fmt;
 
@@ -100,7 +101,7 @@ impl VersionChange {
     /// Gives each thread its CPUs, after the new version was applied. Kernels before 6.2 forget the
     /// affinities of threads when their cpuset changes. Returns notes about what was refused.
     #[must_use]
-    pub fn place_threads(&self, host: &Host) -> Vec<String> {
+    pub fn place_threads(&self, host: &Host) -> Vec<ProcessNote> {
         let mut notes = Vec::new();
         for (task, wanted) in &self.threads {
             let now = host.affinity(task.id.tid);
@@ -109,7 +110,11 @@ impl VersionChange {
             }
             match host.set_affinity(task.id.tid, wanted) {
                 Err(error) if !error.is_absent() => {
-                    notes.push(format!("{} ({}): {}", task.comm, task.id.tid, error.reason()));
+                    notes.push(ProcessNote::AffinityRefused {
+                        comm: task.comm.clone(),
+                        tid: task.id.tid,
+                        answer: error.reason(),
+                    });
                 }
                 Ok(()) | Err(_) => {}
             }

@@ -1,6 +1,6 @@
 //! A surveyed machine as it would be with other values of some settings. Pure.
 
-use super::{CpusetGroup, Irq, Machine, TunableReading};
+use super::{Cpu, CpusetGroup, Irq, Machine, TunableReading};
 use cpushield_linux::{CpuSet, TaskId};
 
 impl Machine {
@@ -28,6 +28,46 @@ impl Machine {
         let is_of_unit = |path: &str| path.rsplit('/').next() == Some(unit);
         let groups = self.cgroup.groups.iter_mut().filter(|group| is_of_unit(&group.path));
         groups.for_each(|group| assume_group_cpus(group, cpus));
+    }
+
+    /// The machine as the survey would show it if this CPU were offline.
+    pub fn assume_offline(&mut self, cpu: usize) {
+        let topology = &mut self.topology;
+        topology.online.remove(cpu);
+        topology.offline.insert(cpu);
+        topology.cpus.retain(|known| known.cpu != cpu);
+        for known in &mut topology.cpus {
+            known.siblings.remove(cpu);
+            known.package_cpus.remove(cpu);
+            known.caches.iter_mut().for_each(|cache| cache.shared.remove(cpu));
+        }
+        topology.nodes.iter_mut().for_each(|node| node.cpus.remove(cpu));
+    }
+
+    /// The machine as the survey would show it if this CPU were online again. It shares what this
+    /// sibling has: the core, caches, the package and the node.
+    pub fn assume_online(&mut self, cpu: usize, sibling: usize) {
+        let topology = &mut self.topology;
+        topology.online.insert(cpu);
+        topology.offline.remove(cpu);
+        topology.smt_active = topology.smt_active.map(|_| true);
+        let with_cpu = |cpus: &mut CpuSet| {
+            if cpus.contains(sibling) {
+                cpus.insert(cpu);
+            }
+        };
+        for known in &mut topology.cpus {
+            with_cpu(&mut known.siblings);
+            with_cpu(&mut known.package_cpus);
+            known.caches.iter_mut().for_each(|cache| with_cpu(&mut cache.shared));
+        }
+        topology.nodes.iter_mut().for_each(|node| with_cpu(&mut node.cpus));
+        if let Some(twin) = topology.cpu(sibling).cloned() {
+            topology.cpus.push(Cpu { cpu, ..twin });
+            topology.cpus.sort_by_key(|known| known.cpu);
+        }
+        let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+        self.settings.insert(online, TunableReading::Value("1".to_owned()));
     }
 
     /// The machine as the survey would show it if this task had this affinity.

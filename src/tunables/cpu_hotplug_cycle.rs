@@ -39,8 +39,8 @@ the CPU, and its settings for frequency, idle states and machine-check threshold
 read before and restored immediately after. Failures are reported, and undo tries again.
 
 Cost: all CPUs stop for a moment, those of other shields too (stop_machine). So this step is not
-performed while another shield is active, unless `--disturb` accepts that. Programs pinned to that CPU alone are moved; undo restores their
-affinity. Counters that `perf` keeps on that CPU alone end.
+performed while another shield is active, unless `--disturb` accepts that. Programs pinned to that
+CPU alone are moved; undo restores their affinity. Counters that `perf` keeps on that CPU alone end.
 
 Source: takedown_cpu() and stop_machine_cpuslocked() in kernel/cpu.c, timers_dead_cpu() in
 kernel/time/timer.c, cpuset_hotplug_update_tasks() in
@@ -105,7 +105,7 @@ impl Tunable for CpuHotplugCycle {
             return WantedChanges::Nothing(InapplicableReason::CpusetNotV2);
         }
         let mut wanted = Vec::new();
-        for cpu in shield.cpus.iter() {
+        for cpu in shield.online_cpus().iter() {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
             if setting(machine, &path) == Some("1") {
                 let reason = "timers and work that were left on it move to other CPUs";

@@ -67,7 +67,8 @@ impl Tunable for FairServer {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let wanted = shield.cpus.iter().filter_map(|cpu| {
+        let cpus = shield.online_cpus();
+        let wanted = cpus.iter().filter_map(|cpu| {
             let path = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
             let now = setting(machine, &path)?.to_owned();
             let reason = "its timer fires on a busy CPU every second or more often";

@@ -15,6 +15,7 @@ mod kthreads;
 mod leftovers;
 mod mce_check_interval;
 mod numa_balancing;
+mod offline_siblings;
 mod packet_steering;
 mod power;
 mod rcu_normal;
@@ -33,6 +34,7 @@ mod writeback_interval;
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
 pub use leftovers::Leftovers;
+pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
 pub use remedy::{RemedyAnswer, remedy};
 pub use want::WantedChange;
 
@@ -166,6 +168,7 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &writeback_interval::WRITEBACK_INTERVAL,
     &power::CpuIdle,
     &power::CpuGovernor,
+    &offline_siblings::OfflineSiblings,
     &boot::NohzFull,
     &boot::RcuNocbs,
     &boot::ClocksourceWatchdog,

@@ -20,7 +20,8 @@ active.
 A write that changes the value patches the kernel's code, so it is left out while another shield is
 active, unless `--disturb` accepts that.
 
-Source: set_numabalancing_state() in kernel/sched/core.c, task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysctl/kernel.rst.",
+Source: set_numabalancing_state() in kernel/sched/core.c, task_numa_work() in
+kernel/sched/fair.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/numa_balancing"],
     value: "0",
     compare: ValueComparison::Text,

@@ -119,7 +119,8 @@ fn set_per_cpu_file(
     value: &str,
     reason: &str,
 ) -> WantedChanges {
-    let wanted = shield.cpus.iter().filter_map(|cpu| {
+    let cpus = shield.online_cpus();
+    let wanted = cpus.iter().filter_map(|cpu| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
         let now = setting(machine, &path)?.to_owned();
         Some(WantedChange::write(Some(now), &path, value, ValueComparison::Text, reason))

@@ -139,7 +139,7 @@ fn a_tunable_is_in_force_after_its_changes() {
             let name = tunable.name();
             let was = in_force(&before, &plan.shield, *tunable);
             let on_v1 = name == "cpu-hotplug-cycle" && mode != CgroupMode::V2;
-            let gone = on_v1 || name == "rt-throttling";
+            let gone = on_v1 || ["rt-throttling", "offline-siblings"].contains(&name);
             assert_eq!(matches!(was, InForce::NotApplicable(_)), gone, "{name}: {was:?}");
             let force = in_force(&done, &plan.shield, *tunable);
             let left = matches!(force, InForce::NotInForce(_));

@@ -21,7 +21,8 @@ that one is busy. So this is off for `cyclic` workloads unless requested. CPUs t
 A write that changes the value patches the kernel's code, so it is left out while another shield is
 active, unless `--disturb` accepts that.
 
-Source: timers_update_migration() in kernel/time/timer.c, get_nohz_timer_target() in kernel/sched/core.c and kernel/time/timer_migration.c (6.12);
+Source: timers_update_migration() in kernel/time/timer.c, get_nohz_timer_target() in
+kernel/sched/core.c and kernel/time/timer_migration.c (6.12);
 Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/timer_migration"],
     value: "1",

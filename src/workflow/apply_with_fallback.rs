@@ -40,10 +40,9 @@ pub fn apply_or_fall_back(
     let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
-    let live = apply::active_plans(host, store).unwrap_or_default();
-    let (old, live): (Vec<Plan>, Vec<Plan>) =
-        live.into_iter().partition(|plan| plan.shield.name == first.shield.name);
-    let live = ActiveShields::new(&live).replacing(old.first());
+    let mut live = apply::active_plans(host, store).unwrap_or_default();
+    let old = live.extract_if(.., |plan| plan.shield.name == first.shield.name).next();
+    let live = ActiveShields::new(&live).replacing(old.as_ref());
     let fallback = match origin.choice {
         Some(choice) => plan_choice(&machine, origin.request, choice.clone(), &live),
         None => plan_with_others(&machine, origin.request, &live),

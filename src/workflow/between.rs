@@ -20,6 +20,7 @@ use crate::experiment::search::{
 use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermission, RowIsolation};
 use crate::failure::Failure;
 use crate::plan::plan;
+use crate::policy::Siblings;
 use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host, write_document};
 use std::collections::{BTreeMap, BTreeSet};
@@ -387,7 +388,7 @@ fn list_active_tunables(
         span_ns: measurement.span_ns,
         warmup_ns: measurement.warmup_ns,
         workload: measurement.workload,
-        half_core: true,
+        siblings: Some(Siblings::Share),
         rows: Vec::new(),
         columns: Vec::new(),
         places: Vec::new(),
@@ -441,7 +442,7 @@ fn make_matrix(
     table.insert("time".to_owned(), Value::from(format!("{}ns", measurement.span_ns)));
     table.insert("warmup".to_owned(), Value::from(format!("{}ns", measurement.warmup_ns)));
     table.insert("workload".to_owned(), Value::from(measurement.workload.to_string()));
-    table.insert("half_core".to_owned(), Value::from(true));
+    table.insert("siblings".to_owned(), Value::from("share"));
     table.insert("row".to_owned(), Value::Array(rows.into()));
     table.insert("column".to_owned(), Value::Array(columns.collect()));
     let text = table.to_string();

@@ -4,7 +4,7 @@
 use super::WorkContext;
 use super::apply_with_fallback::{ApplyFunction, PlanOrigin, apply_or_fall_back};
 use super::machine_survey::survey_shielded;
-use crate::apply::{self, AppliedPlan, ApplyProgress};
+use crate::apply::{self, AppliedPlan, ApplyProgress, ShieldNote};
 use crate::failure::Failure;
 use crate::plan::{Plan, SkipKind, missing};
 use crate::run::{self, RunError, VersionChange};
@@ -49,8 +49,13 @@ pub(super) fn change_shield(
     let change = check_programs(work, (old, &new), programs)?;
     let replace: ApplyFunction = apply::replace;
     let (mut applied, plan) = apply_or_fall_back((host, store), replace, new, origin, progress)?;
-    applied.notes.insert(0, describe_change(old, &plan));
-    applied.notes.extend(change.place_threads(host));
+    applied.notes.insert(0, note_of_change(old, &plan));
+    applied.notes.extend(change.place_threads(host).into_iter().map(ShieldNote::from));
+    let returned = old.shield.offline_siblings.difference(&plan.shield.offline_siblings);
+    if returned.intersects(&plan.shield.cpus) {
+        // While the plan was made, the files of these CPUs did not exist.
+        applied.steps.extend(repair(work, &plan)?.steps);
+    }
     Ok((applied, plan))
 }
 
@@ -86,27 +91,21 @@ fn repair(work: &WorkContext<'_>, plan: &Plan) -> Result<AppliedPlan, Failure> {
         notes: Vec::new(),
     };
     if lacking.is_empty() {
-        applied.notes.push(format!("shield {name} is in force already; nothing was changed"));
+        applied.notes.push(ShieldNote::Unchanged { shield: name.clone() });
         return Ok(applied);
     }
     let amended = apply::amend(host, store, name, &lacking)?;
-    applied.notes.push(format!("shield {name} was in force, but lacked some of its settings"));
-    applied.notes.extend(amended.halted);
+    applied.notes.push(ShieldNote::Repaired { shield: name.clone() });
+    applied.notes.extend(amended.halted.map(|why| ShieldNote::RepairHalted { why }));
     applied.steps = amended.steps;
     Ok(applied)
 }
 
 /// What the new version has that the old one has not, and the reverse.
-fn describe_change(old: &Plan, new: &Plan) -> String {
+fn note_of_change(old: &Plan, new: &Plan) -> ShieldNote {
     let (old, new) = (&old.shield, &new.shield);
-    let (added, removed) = (new.cpus.difference(&old.cpus), old.cpus.difference(&new.cpus));
-    let what = match (added.is_empty(), removed.is_empty()) {
-        (false, false) => format!("CPU {added} was added, CPU {removed} was released"),
-        (false, true) => format!("CPU {added} was added"),
-        (true, false) => format!("CPU {removed} was released"),
-        (true, true) => "its CPUs are the same".to_owned(),
-    };
-    format!("shield {} was changed: {what}", new.name)
+    let (added, released) = (new.cpus.difference(&old.cpus), old.cpus.difference(&new.cpus));
+    ShieldNote::Changed { shield: new.name.clone(), added, released }
 }
 
 /// Whether two plans are for the same CPUs and the same tunables.
@@ -114,6 +113,7 @@ pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
     let (a, b) = (&old.shield, &new.shield);
     a.cpus == b.cpus
         && a.idle_siblings == b.idle_siblings
+        && a.offline_siblings == b.offline_siblings
         && a.mems == b.mems
         && a.workload == b.workload
         && a.balanced == b.balanced

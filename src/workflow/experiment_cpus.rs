@@ -62,7 +62,7 @@ pub(super) fn offer_candidates(machine: &Machine, matrix: &Matrix) -> Vec<CpuCan
         return Vec::new();
     }
     let request = ShieldRequest {
-        half_core: matrix.half_core,
+        siblings: matrix.siblings,
         workload: matrix.workload,
         ..ShieldRequest::default()
     };

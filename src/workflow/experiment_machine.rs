@@ -53,7 +53,7 @@ pub fn request_for_row(
     ShieldRequest {
         name: EXPERIMENT_SHIELD.to_owned(),
         cpus,
-        half_core: matrix.half_core,
+        siblings: matrix.siblings,
         workload: matrix.workload,
         tunables: row.tunables.clone(),
         ..ShieldRequest::default()

@@ -244,7 +244,7 @@ mod tests {
                 .unwrap();
         assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
         for key in
-            ["cpus", "count", "share", "near", "node", "half_core", "balance", "workload", "limits"]
+            ["cpus", "count", "share", "near", "node", "siblings", "balance", "workload", "limits"]
         {
             assert!(keys.lines().any(|line| line.starts_with(&format!("  `{key}` "))), "{text}");
         }

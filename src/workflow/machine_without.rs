@@ -6,7 +6,8 @@ use crate::apply::{self, JournalLoadError, OriginalState};
 use crate::change::Change;
 use crate::plan::{Plan, Shield};
 use crate::survey::Machine;
-use cpushield_linux::{Host, Store};
+use cpushield_linux::{CpuSet, Host, Store};
+use std::collections::BTreeMap;
 
 /// Surveys the machine, and reverts what the shield of this plan has changed in the document.
 ///
@@ -61,7 +62,24 @@ fn revert(machine: &mut Machine, shield: &Shield, change: &Change, state: &Origi
                 }
             }
         }
+        (Change::OfflineSibling { cpu, sibling }, OriginalState::Files { files }) => {
+            return_cpu(machine, *cpu, *sibling, files);
+        }
         _ => {}
+    }
+}
+
+/// Adds a CPU that the shield has taken offline.
+fn return_cpu(machine: &mut Machine, cpu: usize, sibling: usize, files: &BTreeMap<String, String>) {
+    if machine.topology.online.contains(cpu) {
+        return;
+    }
+    machine.assume_online(cpu, sibling);
+    for (path, text) in files {
+        let list = path.ends_with("/smp_affinity_list").then(|| text.parse::<CpuSet>().ok());
+        if list.flatten().is_some_and(|cpus| cpus == CpuSet::single(cpu)) {
+            machine.assume_file(path, text);
+        }
     }
 }
 

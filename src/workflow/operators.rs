@@ -4,6 +4,7 @@
 use super::WorkContext;
 use super::run_program::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
+use crate::documents::process_note::ProcessNote;
 use crate::failure::Failure;
 use crate::policy::ShieldOperators;
 use crate::run::{
@@ -89,7 +90,7 @@ fn enter_as_operator(
             let lock_memory = request.lock_memory;
             ask(host, &OperatorRequest::Enter { shield, priority, lock_memory }, &public)?
                 .iter()
-                .for_each(|note| ui.status(note));
+                .for_each(|note| ui.status(&note.to_string()));
         }
     }
     let cpus = CpuSet::single(choice.cpu);
@@ -150,7 +151,7 @@ fn ask(
     host: &Host,
     request: &OperatorRequest,
     public: &PublicShield,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<ProcessNote>, Failure> {
     let line = request.line();
     let answer = match host.ask_at_socket(OPERATOR_SOCKET, &line, OPERATOR_TIMEOUT) {
         // Without the socket of systemd, sudo may permit the helper.

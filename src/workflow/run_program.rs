@@ -122,8 +122,8 @@ fn prepare(
         _ => run::threads(host, &cpus)?,
     };
     let order = run::order(ceiling, &cpus, &threads);
-    for sentence in order.sentences(ceiling) {
-        ui.status(&sentence);
+    for note in order.notes(ceiling) {
+        ui.status(&note.to_string());
     }
     if ceiling.rt_priority() > 0 {
         run::limits(host, &cpus).iter().for_each(|sentence| ui.status(sentence));

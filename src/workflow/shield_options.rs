@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
     DEFAULT_PATH, DisturbanceConsent, OperatorName, OperatorPolicy, PolicyFile, PolicyLimits,
-    ShareLevel, ShieldOperators, ShieldRequest, VerifyLimits, Workload, line_of,
+    ShareLevel, ShieldOperators, ShieldRequest, Siblings, VerifyLimits, Workload, line_of,
 };
 use crate::quote::quote_for_shell;
 use crate::registry::nearest;
@@ -35,8 +35,8 @@ pub struct ShieldOptions {
     pub node: Option<usize>,
     /// What housekeeping CPUs may not share with them.
     pub share: Option<ShareLevel>,
-    /// Whether one SMT sibling of a core may be shielded.
-    pub half_core: bool,
+    /// What runs on the SMT siblings.
+    pub siblings: Option<Siblings>,
     /// See [`ShieldRequest::balance`].
     pub balance: bool,
     /// The kind of workload.
@@ -112,7 +112,7 @@ impl ShieldOptions {
         request.near = self.near.clone().or(request.near.take());
         request.node = self.node.or(request.node);
         request.share = self.share.or(request.share);
-        request.half_core |= self.half_core;
+        request.siblings = self.siblings.or(request.siblings);
         request.balance |= self.balance;
         request.disturbance = self.disturbance;
         request.workload = self.workload.unwrap_or(request.workload);

@@ -3,6 +3,7 @@
 //! process is changing.
 
 use super::WorkContext;
+use super::take_down::note_of_tracer;
 use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
 use crate::latency;
@@ -120,8 +121,8 @@ pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Fail
 /// # Errors
 /// `/proc` cannot be read.
 pub fn read_status(work: &WorkContext<'_>) -> Result<ShieldStatus, Failure> {
-    if let Some(note) = latency::restore_tracer_settings(&work.host, &work.store) {
-        work.ui.status(&note);
+    if let Some(recovery) = latency::restore_tracer_settings(&work.host, &work.store) {
+        work.ui.status(&note_of_tracer(recovery).to_string());
     }
     Ok(run::status(&work.host, &work.store, work.shield.as_deref())?)
 }

@@ -2,8 +2,10 @@
 
 use super::WorkContext;
 use super::shield_options::policy_shields;
-use crate::apply::{self, UndoError, UndoneShield, undo};
+use crate::apply::{self, ShieldNote, UndoError, UndoneShield, undo};
 use crate::failure::Failure;
+use crate::latency::TracerRecovery;
+use crate::run::ReleasedPrograms;
 use crate::{latency, run};
 use cpushield_linux::{sched, tracefs};
 
@@ -84,7 +86,7 @@ pub(super) fn take_down_named(
 ) -> Result<UndoneShield, Failure> {
     let WorkContext { host, store, .. } = work;
     let _hurry = sched::boost_priority();
-    let tracer_note = latency::restore_tracer_settings(host, store);
+    let tracer_recovery = latency::restore_tracer_settings(host, store);
     let swept = tracefs::remove_stale_instances(host);
     let programs = run::programs_in_shield(host, store, name);
     let released = run::release(host, store, name);
@@ -95,30 +97,45 @@ pub(super) fn take_down_named(
         result => result?,
     };
     undone.left = run::still_running(host, &programs);
-    undone.notes.extend(tracer_note);
+    undone.notes.extend(tracer_recovery.map(note_of_tracer));
     match released {
         Ok(released) => {
             // The notes name those.
             let is_back = |pid: i32| released.back.iter().any(|moved| moved.tid == pid);
             undone.left.retain(|program| !is_back(program.pid));
-            undone.notes.extend(released.back.iter().map(|moved| {
-                format!("{} ({}) is back in its previous place", moved.comm, moved.tid)
-            }));
-            undone.notes.extend(
-                released
-                    .disarmed
-                    .iter()
-                    .map(|program| format!("{program} continues as an ordinary program")),
-            );
-            undone.notes.extend(released.notes);
+            undone.notes.extend(notes_of_programs(released));
         }
-        Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
+        Err(error) => {
+            let error = error.to_string();
+            undone.notes.push(ShieldNote::ProgramsNotReleased { error });
+        }
     }
     if swept > 0 {
-        undone.notes.push(format!("removed the traces of killed watches: {swept}"));
+        undone.notes.push(ShieldNote::TracesRemoved { traces: swept });
     }
     if unrestored == UnrestoredChanges::Forget && !undone.is_complete() {
         undone.journal = apply::forget(store)?;
     }
     Ok(undone)
+}
+
+/// What happened to programs that were in the shield.
+fn notes_of_programs(released: ReleasedPrograms) -> impl Iterator<Item = ShieldNote> {
+    let back = released.back.into_iter().flat_map(|moved| {
+        let note = ShieldNote::ProgramMovedBack { comm: moved.comm, tid: moved.tid };
+        std::iter::once(note).chain(moved.notes.into_iter().map(ShieldNote::from))
+    });
+    let disarmed = released.disarmed.into_iter();
+    let disarmed = disarmed.map(|program| ShieldNote::ProgramMadeOrdinary { program });
+    back.chain(disarmed).chain(released.notes.into_iter().map(ShieldNote::from))
+}
+
+/// What happened to a kernel tracer that a killed measurement had left.
+pub(super) fn note_of_tracer(recovery: TracerRecovery) -> ShieldNote {
+    match recovery {
+        TracerRecovery::Restored => ShieldNote::TracerStopped,
+        TracerRecovery::Failed { error } => {
+            ShieldNote::TracerNotRestored { error: error.to_string() }
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::observe;
 use crate::plan::{Plan, Shield, plan};
-use crate::policy::{DisturbanceConsent, ShieldRequest, VerifyLimits};
+use crate::policy::{DisturbanceConsent, ShieldRequest, Siblings, VerifyLimits};
 use crate::run::RunError;
 use crate::survey::{Machine, survey};
 use crate::trace::recording::TraceRecording;
@@ -457,9 +457,16 @@ pub fn find_remedy_target(
         Some(plan) if cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
         _ => {
             let cpus = Some(cpus.clone());
-            plan(&machine, &ShieldRequest { cpus, half_core: true, ..ShieldRequest::default() })
-                .ok()?
-                .shield
+            plan(
+                &machine,
+                &ShieldRequest {
+                    cpus,
+                    siblings: Some(Siblings::Share),
+                    ..ShieldRequest::default()
+                },
+            )
+            .ok()?
+            .shield
         }
     };
     Some((machine, shield))

@@ -9,6 +9,7 @@ use cpushield::boot::{BootError, InitSystem, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
 use cpushield::cli::request::RequestArgs;
+use cpushield::policy::Siblings;
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
@@ -153,11 +154,11 @@ fn undo_and_boot_undo_keep_the_enabled_shield() {
 fn the_boot_command_repeats_the_request() {
     let wish = RequestArgs {
         cpus: Some("2-3".to_owned()),
-        half_core: true,
+        siblings: Some(Siblings::Share),
         policy: Some("/etc/mill.toml".to_owned()),
         ..RequestArgs::default()
     };
-    let said = ["apply", "--cpus", "2-3", "--policy", "/etc/mill.toml", "--half-core"];
+    let said = ["apply", "--cpus", "2-3", "--siblings", "share", "--policy", "/etc/mill.toml"];
     assert_eq!(apply_arguments(&wish), said);
     let cli = Cli::try_parse_from(["cpushield"].into_iter().chain(said)).unwrap();
     assert!(matches!(cli.command, cpushield::cli::CliCommand::Apply(_)));

@@ -233,7 +233,7 @@ fn a_program_that_ends_meanwhile_does_not_prevent_releasing_others() {
     assert_eq!(released.disarmed, ["third (303, SCHED_FIFO 50)"]);
     assert_eq!(released.back.iter().map(|moved| moved.tid).collect::<Vec<_>>(), [202]);
     let why = "stubborn (302) keeps SCHED_FIFO 50: EPERM: Operation not permitted";
-    assert_eq!(released.notes, [why]);
+    assert_eq!(released.notes.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);
 }
 
 #[test]

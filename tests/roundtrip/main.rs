@@ -11,6 +11,7 @@ mod fair_server;
 mod hogs;
 mod journals;
 mod many_shields;
+mod offline;
 mod operators;
 mod standing;
 mod status;
@@ -28,7 +29,12 @@ use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use trees::{machines, v2, v2_plan};
+use trees::{machines, machines_with_offline_sibling, v2, v2_plan};
+
+/// The synthetic machines, also those on which a CPU goes offline.
+fn all_machines() -> impl Iterator<Item = (&'static str, Tree, Plan)> {
+    machines().into_iter().chain(machines_with_offline_sibling())
+}
 
 /// How many writes an undisturbed apply and an undisturbed undo need.
 fn writes(tree: &Tree, plan: &Plan) -> (usize, usize) {
@@ -42,7 +48,7 @@ fn writes(tree: &Tree, plan: &Plan) -> (usize, usize) {
 
 #[test]
 fn apply_then_undo_restores_every_byte() {
-    for (name, tree, plan) in machines() {
+    for (name, tree, plan) in all_machines() {
         let bench = Bench::of(&tree);
         let before = bench.tree();
         let applied = bench.apply(&bench.host(), &plan).unwrap();
@@ -62,7 +68,7 @@ fn apply_then_undo_restores_every_byte() {
 
 #[test]
 fn undo_restores_every_byte_whichever_write_is_refused() {
-    for (name, tree, plan) in machines() {
+    for (name, tree, plan) in all_machines() {
         let (count, _) = writes(&tree, &plan);
         for at in 0..count {
             let when = format!("{name}: write {at} refused");
@@ -88,7 +94,7 @@ fn undo_restores_every_byte_whichever_write_is_refused() {
 
 #[test]
 fn undo_restores_every_byte_after_a_kill_before_any_write_of_apply() {
-    for (name, tree, plan) in machines() {
+    for (name, tree, plan) in all_machines() {
         let (count, _) = writes(&tree, &plan);
         for at in 0..count {
             let when = format!("{name}: killed at write {at}");
@@ -108,7 +114,7 @@ fn undo_restores_every_byte_after_a_kill_before_any_write_of_apply() {
 
 #[test]
 fn the_next_undo_completes_an_undo_killed_before_any_write() {
-    for (name, tree, plan) in machines() {
+    for (name, tree, plan) in all_machines() {
         let (_, count) = writes(&tree, &plan);
         for at in 0..count {
             let when = format!("{name}: undo killed at write {at}");
@@ -329,6 +335,7 @@ fn the_commands_of_a_dry_run_do_what_apply_does() {
                 | Change::GiveToGroup { .. }
                 | Change::MoveTasks { .. }
                 | Change::KeepAffinities
+                | Change::OfflineSibling { .. }
                 | Change::BanFromIrqbalance { .. } => {}
             }
         }

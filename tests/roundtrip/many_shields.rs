@@ -4,7 +4,7 @@
 use crate::bench::{Bench, Tree, same};
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
-use cpushield::policy::ShieldRequest;
+use cpushield::policy::{ShieldRequest, Siblings};
 use cpushield::run;
 use cpushield::survey::survey;
 use cpushield::tunables;
@@ -67,7 +67,7 @@ pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> O
         name: name.to_owned(),
         cpus: cpus.cloned(),
         count: cpus.is_none().then_some(1),
-        half_core: true,
+        siblings: Some(Siblings::Share),
         ..ShieldRequest::default()
     };
     plan_with_others(&machine, &request, &ActiveShields::new(&live)).ok()

@@ -7,7 +7,7 @@ use crate::trees::{self, Task};
 use cpushield::apply::{self, PublicState};
 use cpushield::change::Change;
 use cpushield::plan::{ActiveShields, Plan, PlanRefusal, plan_with_others};
-use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators, ShieldRequest};
+use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators, ShieldRequest, Siblings};
 use cpushield::run::{self, OPERATOR_COMMAND, OperatorAnswer, OperatorRefusal, OperatorRequest};
 use cpushield::survey::survey;
 use cpushield::tunables;
@@ -37,7 +37,7 @@ fn plan(bench: &Bench, name: &str, cpu: usize, gid: u32) -> Result<Plan, PlanRef
     let request = ShieldRequest {
         name: name.to_owned(),
         cpus: Some([cpu].into_iter().collect()),
-        half_core: true,
+        siblings: Some(Siblings::Share),
         operators: Some(operators(gid)),
         ..ShieldRequest::default()
     };

@@ -188,6 +188,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
             name: "cpushield".to_owned(),
             cpus: CpuSet::single(3),
             idle_siblings: CpuSet::new(),
+            offline_siblings: CpuSet::new(),
             housekeeping: "0-2".parse().unwrap(),
             mems: CpuSet::single(0),
             workload: Workload::Polling,
@@ -283,6 +284,36 @@ fn v1_plan() -> Plan {
     plan(shield, wished())
 }
 
+/// The same plan for CPU 2 too, and CPU 3 goes offline at the end.
+fn with_offline_sibling(mut plan: Plan, files: &[(&str, &str)]) -> Plan {
+    plan.steps.retain(|step| !matches!(step.change, Change::CycleCpu { .. }));
+    for step in &mut plan.steps {
+        match &mut step.change {
+            Change::Write { path, value, .. } => {
+                if let Some((_, new)) = files.iter().find(|(file, _)| path.ends_with(file)) {
+                    (*new).clone_into(value);
+                } else if value == "7" {
+                    "3".clone_into(value);
+                } else if value == "0-2" {
+                    "0-1".clone_into(value);
+                }
+            }
+            Change::Affinity { cpus, .. } => *cpus = "0-1".parse().unwrap(),
+            _ => {}
+        }
+    }
+    plan.steps.push(step(Change::OfflineSibling { cpu: 3, sibling: 2 }, true));
+    let one = CpuSet::single(3);
+    plan.shield = Shield {
+        cpus: "2-3".parse().unwrap(),
+        housekeeping: "0-1".parse().unwrap(),
+        idle_siblings: one.clone(),
+        offline_siblings: one,
+        ..plan.shield
+    };
+    plan
+}
+
 /// Every machine with its plan.
 pub fn machines() -> Vec<(&'static str, Tree, Plan)> {
     vec![
@@ -290,5 +321,16 @@ pub fn machines() -> Vec<(&'static str, Tree, Plan)> {
         ("v2 since 6.2", remembering(), v2_plan()),
         ("systemd", systemd(), systemd_plan()),
         ("v1", v1(), v1_plan()),
+    ]
+}
+
+/// Machines on which CPU 3 is offline while the shield is active.
+pub fn machines_with_offline_sibling() -> Vec<(&'static str, Tree, Plan)> {
+    let v2_files = [("/cpushield/cpuset.cpus", "2-3"), ("cpuset.cpus.exclusive", "2-3")];
+    let v1_files = [("/cpushield/cpuset.cpus", "2")];
+    vec![
+        ("v2, offline", v2(), with_offline_sibling(v2_plan(), &v2_files)),
+        ("v2 since 6.2, offline", remembering(), with_offline_sibling(v2_plan(), &v2_files)),
+        ("v1, offline", v1(), with_offline_sibling(v1_plan(), &v1_files)),
     ]
 }

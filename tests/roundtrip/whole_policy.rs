@@ -33,8 +33,8 @@ impl PolicyBench {
         let bench = PolicyBench { bench: machine.bench(), ui };
         // The kernel has one function for the mask and the list of an interrupt
         // (`write_irq_affinity()`, kernel/irq/proc.c, 6.12). A recording shows its answer for the
-        // mask only.
-        // The masks of managed interrupts are restored by the kernel itself after a CPU was offline.
+        // mask only. The kernel itself restores the masks of managed interrupts after a CPU was
+        // offline.
         let unmanaged = |line: &&str| line.ends_with("EIO") || line.contains("/irq/0/");
         for line in bench.errors().lines().filter(unmanaged) {
             bench.add_error(&line.replace("/smp_affinity\t", "/smp_affinity_list\t"));
@@ -65,7 +65,7 @@ impl PolicyBench {
                 Ok(cpus) => format!("cpus = \"{cpus}\""),
                 Err(count) => format!("count = {count}"),
             };
-            text.push_str(&format!("[shield.{name}]\n{cpus}\nhalf_core = true\n"));
+            text.push_str(&format!("[shield.{name}]\n{cpus}\nsiblings = \"share\"\n"));
         }
         fs::write(self.bench.scratch.0.join("policy.toml"), text).unwrap();
     }

@@ -225,3 +225,13 @@ needs() {
         }
     done
 }
+# kill_times TIME…: the times at which a scenario kills a command: all, or as many of them, evenly spread, as the kernel
+# parameter `cpushield.kills` says.
+kill_times() {
+    local most n
+    most=$(sed -n "s/.*cpushield\.kills=\([0-9]*\).*/\1/p" /proc/cmdline)
+    most=${most:-$#}
+    for n in $(seq 0 $((most - 1))); do
+        eval "echo \${$((1 + n * $# / most))}"
+    done
+}

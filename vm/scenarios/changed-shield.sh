@@ -1,10 +1,12 @@
 # An active shield changes: it grows, shrinks and moves, and switches protections off and on. After each change, and after
 # a kill at any moment, the machine is as if only that version had ever been applied. No program enters a CPU that stays.
-# guest: 6.12-rt --timeout 500
-# guest: 6.1-rt --cgroup v1 --timeout 500
-# guest, slow: 6.1-rt --timeout 500
-# guest, slow: 6.12-rt --systemd --timeout 500
-# guest, slow: sid-rt --timeout 500
+# `cpushield.kills` is how often a change is killed.
+# guest: 6.12-rt --timeout 900 --append cpushield.kills=4
+# guest: 6.1-rt --cgroup v1 --timeout 900 --append cpushield.kills=4
+# guest, slow: 6.1-rt --timeout 1200
+# guest, slow: 6.12-rt --timeout 1200
+# guest, slow: 6.12-rt --systemd --timeout 1200
+# guest, slow: sid-rt --timeout 1200
 . /host/lib.sh
 needs apply undo run status
 list() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
@@ -111,7 +113,7 @@ wait $pinned 2>/dev/null
 status "undo" 0 cpushield undo
 as_before "as before" /tmp/before
 
-for hundredths in 02 05 08 12 18 26 38 55 80; do
+for hundredths in $(kill_times 02 05 08 12 18 26 38 55 80); do
     status "the shield" 0 cpushield apply --cpus 3
     cpushield apply --cpus 2 >/tmp/apply 2>&1 &
     job=$!

@@ -1,9 +1,11 @@
 # Two shields: they are made, listed and undone in any order and killed at any moment, and after each undo the machine
 # is as if only the other one had ever been applied. No program enters either of them.
-# guest: 6.12-rt --timeout 400
-# guest: 6.1-rt --cgroup v1 --timeout 400
-# guest, slow: 6.12-rt --systemd --timeout 400
-# guest, slow: sid-rt --timeout 400
+# `cpushield.kills` is how often an apply, and an undo, is killed.
+# guest: 6.12-rt --timeout 900 --append cpushield.kills=3
+# guest: 6.1-rt --cgroup v1 --timeout 900 --append cpushield.kills=3
+# guest, slow: 6.12-rt --timeout 1200
+# guest, slow: 6.12-rt --systemd --timeout 1200
+# guest, slow: sid-rt --timeout 1200
 . /host/lib.sh
 needs apply undo run status
 list() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
@@ -70,8 +72,9 @@ for first in a b; do
     as_before "undo of $first, then $other: as before" /tmp/before
 done
 
+kills=$(kill_times 02 05 08 12 18 26 38 55)
 status "shield a" 0 cpushield apply --shield a --cpus 3
-for hundredths in 02 05 08 12 18 26 38 55; do
+for hundredths in $kills; do
     cpushield apply --shield b --cpus 2 >/tmp/apply 2>&1 &
     job=$!
     sleep 0.$hundredths
@@ -82,7 +85,7 @@ for hundredths in 02 05 08 12 18 26 38 55; do
     code=$?
     as_before "apply of b killed after 0.$hundredths s (ended $ended), undo ended $code: only a" /tmp/only-a
 done
-for hundredths in 02 05 08 12 18 26 38 55; do
+for hundredths in $kills; do
     cpushield apply --shield b --cpus 2 >/tmp/apply 2>&1 || not_ok "b joins: $(cat /tmp/apply)"
     cpushield undo --shield b >/tmp/undo 2>&1 &
     job=$!

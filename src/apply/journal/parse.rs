@@ -5,6 +5,7 @@ use super::{
     ApplyJournal, JoinKind, JournalHeader, JournalLine, SCHEMA, ShieldJoin, replaced_name,
 };
 use crate::documents::plan::Plan;
+use serde::Serialize;
 use std::fmt;
 
 /// The first line of a journal, readable for every version and whatever follows.
@@ -33,7 +34,7 @@ impl JournalOrigin {
 }
 
 /// An unreadable line after `begin`, which is ignored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DroppedLine {
     /// The line, from 1.
     pub line: usize,

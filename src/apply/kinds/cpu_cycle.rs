@@ -1,28 +1,20 @@
 //! Takes a CPU offline and online again. The side effects of that are read before and restored
 //! after (`hotplug_side_effects`). What cannot be restored is reported, and undo tries again.
 
+use super::super::cpu_power::{bring_online, online_file, write_until_online};
 use super::super::hotplug_side_effects::{
-    UnrestoredFile, cpuset_to_be_emptied, read_side_effects, restore_side_effects,
+    cpuset_to_be_emptied, describe_unrestored, read_side_effects, restore_side_effects,
 };
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
 use cpushield_linux::{CpuSet, Host, Result};
-use std::time::Duration;
-
-/// How often to try to bring a CPU online, and the pause between tries.
-const TRIES: usize = 20;
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The result when the CPU is online and every side effect restored.
 const BACK: &str = "1";
 /// The result when it is online and some files could not be restored; they follow, a line each.
 const BACK_EXCEPT: &str = "1 but for\n";
-
-fn online_file(cpu: usize) -> String {
-    format!("/sys/devices/system/cpu/cpu{cpu}/online")
-}
 
 /// A CPU to take offline and online.
 pub struct CpuCycle {
@@ -126,48 +118,7 @@ impl ChangeKind for CpuCycle {
     }
 }
 
-/// Describes the files that could not be restored.
-fn describe_unrestored(failed: &[UnrestoredFile]) -> String {
-    let first = failed.first().map(|file| format!("{} was not restored: {}", file.path, file.why));
-    let more = match failed.len() {
-        0 | 1 => String::new(),
-        n => format!(", and {} more files", n - 1),
-    };
-    first.unwrap_or_default() + &more
-}
-
-/// Tries to bring a CPU online; returns the reason when it stays offline.
-fn write_until_online(host: &Host, path: &str) -> Result<Option<String>> {
-    let mut reason = None;
-    for n in 0..TRIES {
-        match host.write(path, "1") {
-            Err(error) if error.is_stop() => return Err(error),
-            Err(error) => reason = Some(error.reason()),
-            Ok(()) => reason = Some("it stays offline".to_owned()),
-        }
-        if host.read_line(path)? == "1" {
-            return Ok(None);
-        }
-        if host.is_live() && n + 1 < TRIES {
-            std::thread::sleep(PAUSE);
-        }
-    }
-    Ok(reason)
-}
-
 /// Whether the CPU came online again; if it is offline now, another process took it offline.
 fn is_finished(done: Option<&StepDone>) -> bool {
     done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some(BACK))
-}
-
-/// Brings a CPU online that was left offline; returns the reason when it stays offline.
-fn bring_online(host: &Host, cpu: usize) -> Result<Option<String>> {
-    let path = online_file(cpu);
-    match host.read_line(&path) {
-        Ok(text) if text == "0" => {}
-        // The CPU is online, or has no such file.
-        Ok(_) | Err(_) => return Ok(None),
-    }
-    let reason = write_until_online(host, &path)?;
-    Ok(reason.map(|reason| format!("CPU {cpu} did not come online: {reason}")))
 }

@@ -3,6 +3,7 @@
 
 mod affinity;
 mod cpu_cycle;
+mod cpu_offline;
 mod give_to_group;
 mod irqbalance_ban;
 mod keep_affinities;
@@ -39,5 +40,8 @@ pub fn kind_of(change: &Change) -> Box<dyn ChangeKind + '_> {
             Box::new(give_to_group::GroupAccess { path, gid: *gid })
         }
         Change::CycleCpu { cpu } => Box::new(cpu_cycle::CpuCycle { cpu: *cpu }),
+        Change::OfflineSibling { cpu, sibling } => {
+            Box::new(cpu_offline::SiblingOffline { cpu: *cpu, sibling: *sibling })
+        }
     }
 }

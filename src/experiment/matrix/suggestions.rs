@@ -7,16 +7,7 @@ use std::ops::Range;
 
 /// The keys of the file, of a row and of a column.
 const ROOT_KEYS: &[&str] = &[
-    "name",
-    "cpus",
-    "repeats",
-    "boots",
-    "time",
-    "warmup",
-    "workload",
-    "half_core",
-    "row",
-    "column",
+    "name", "cpus", "repeats", "boots", "time", "warmup", "workload", "siblings", "row", "column",
 ];
 const ROW_KEYS: &[&str] = &["name", "cpus", "shield", "tunables", "boot", "allow_unknown"];
 const COLUMN_KEYS: &[&str] = &["name", "instrument", "threads", "other", "over", "load"];

@@ -1,7 +1,9 @@
 //! What an operator asks, and the answers: one JSON line each. There is no process in a request:
 //! who asks is known to the kernel, and nobody asks for another process. Pure.
 
+use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, is_shield_name};
+use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -74,7 +76,8 @@ pub struct EnteredShield {
     /// How much memory it may lock, if it asked for that.
     pub locked_memory: Option<MemoryLimit>,
     /// Notes.
-    pub notes: Vec<String>,
+    #[serde(with = "with_text::list")]
+    pub notes: Vec<ProcessNote>,
 }
 
 /// Why a request is refused.

@@ -9,6 +9,7 @@
 use super::request::{EnteredShield, OperatorAnswer, OperatorRefusal, OperatorRequest};
 use super::request::{OPERATOR_TIMEOUT, REQUEST_BYTES_MAX};
 use crate::documents::plan::Plan;
+use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, OperatorLimits};
 use crate::run::added::{CpuAssignment, add};
 use crate::run::order::order;
@@ -212,7 +213,7 @@ impl ShieldEntry<'_> {
         place: &ShieldPlacement,
         priority: Option<u32>,
         locked_memory: Option<MemoryLimit>,
-    ) -> Result<Vec<String>, RunError> {
+    ) -> Result<Vec<ProcessNote>, RunError> {
         let pid = self.asker.peer.pid;
         if let Some(limit) = locked_memory {
             let bytes = match limit {
@@ -232,7 +233,7 @@ impl ShieldEntry<'_> {
         }
         open.save()?;
         self.host.set_scheduling(pid, order.policy)?;
-        Ok(order.sentences(wanted))
+        Ok(order.notes(wanted))
     }
 
     fn leave(&self) -> Result<OperatorAnswer, OperatorRefusal> {

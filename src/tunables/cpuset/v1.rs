@@ -19,7 +19,9 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
         cpus: &shield.housekeeping,
     };
     wanted.extend(housekeeping.wants(machine, &machine.cgroup.mems));
-    let shielded = V1Cpuset { dir: &shield_dir, title: "the shield", cpus: &shield.cpus };
+    // The kernel would remove a CPU that goes offline.
+    let cpus = &shield.online_cpus();
+    let shielded = V1Cpuset { dir: &shield_dir, title: "the shield", cpus };
     wanted.extend(shielded.wants(machine, &shield.mems));
     let exclusive =
         group_of(machine, &shield_dir).map(|group| u8::from(group.exclusive).to_string());

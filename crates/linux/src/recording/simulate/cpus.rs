@@ -81,6 +81,9 @@ impl Host {
         let (Some(cpu), Some(mut online)) = (number, self.list_in(ONLINE)) else {
             return self.set_text(path, &format!("{value}\n"));
         };
+        if self.text(path).is_some_and(|now| now.trim() == value) {
+            return Ok(());
+        }
         match value {
             "0" => online.remove(cpu),
             "1" => online.insert(cpu),
@@ -91,7 +94,16 @@ impl Host {
         }
         self.set_text(path, &format!("{value}\n"))?;
         self.set_text(ONLINE, &format!("{online}\n"))?;
-        if value == "0" { self.remove_offline_cpus(&online) } else { self.add_online_cpu(cpu) }
+        match value {
+            "0" => {
+                self.remove_from_topology(cpu)?;
+                self.remove_offline_cpus(&online)
+            }
+            _ => {
+                self.return_to_topology(cpu)?;
+                self.add_online_cpu(cpu)
+            }
+        }
     }
 
     /// A CPU that comes online joins the default group of resctrl, and network drivers spread their
@@ -163,7 +175,7 @@ impl Host {
         self.remove_from_cpusets("/sys/fs/cgroup/cpuset", online)
     }
 
-    fn names(&self, dir: &str) -> Vec<String> {
+    pub(super) fn names(&self, dir: &str) -> Vec<String> {
         let entries = fs::read_dir(self.local_path(dir)).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }

@@ -10,6 +10,7 @@ mod groups;
 mod programs;
 mod systemd;
 mod tasks;
+mod topology;
 
 pub use faults::InjectedFault;
 pub use programs::FakePrograms;

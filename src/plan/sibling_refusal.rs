@@ -1,0 +1,139 @@
+//! [`SiblingRefusal`]: why the SMT siblings of a shield cannot be used as requested, with hints.
+
+use cpushield_linux::CpuSet;
+use std::fmt;
+
+/// Why the SMT siblings of a shield cannot be used as requested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SiblingRefusal {
+    /// Programs are to run on all siblings, but the list has only some of a core.
+    HalfCore {
+        /// The requested CPUs whose core is cut.
+        cpus: CpuSet,
+        /// Their siblings outside the list.
+        siblings: CpuSet,
+        /// The request extended to whole cores; `None` if that would take every CPU.
+        whole: Option<CpuSet>,
+    },
+    /// A sibling of requested CPUs cannot join the shield and stay idle.
+    Taken {
+        /// The requested CPUs whose core is cut.
+        cpus: CpuSet,
+        /// Their siblings outside the list.
+        siblings: CpuSet,
+        /// What needs one of them.
+        holder: SiblingHolder,
+    },
+    /// The siblings are to be offline, but the tunable that takes them offline is switched off.
+    SwitchedOff {
+        /// The siblings.
+        cpus: CpuSet,
+    },
+    /// Siblings that are to be offline have no switch to take them offline.
+    StayOnline {
+        /// These siblings.
+        cpus: CpuSet,
+    },
+    /// Taking siblings offline would stop the CPUs of active shields.
+    StopsShields {
+        /// The siblings.
+        cpus: CpuSet,
+        /// The active shields.
+        shields: Vec<String>,
+    },
+}
+
+/// Why an SMT sibling cannot stay idle in a shield.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SiblingHolder {
+    /// It is the boot CPU.
+    BootCpu,
+    /// It is in an active shield.
+    Shield {
+        /// The name of that shield.
+        name: String,
+    },
+}
+
+impl fmt::Display for SiblingHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SiblingHolder::BootCpu => f.write_str("is the boot CPU and cannot stay idle"),
+            SiblingHolder::Shield { name } => write!(f, "is in shield {name}"),
+        }
+    }
+}
+
+impl fmt::Display for SiblingRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SiblingRefusal::HalfCore { cpus, siblings, .. } => write!(
+                f,
+                "CPU {cpus} shares its core with CPU {siblings}, which the list lacks; to run \
+                 programs on all siblings, the shield needs whole cores"
+            ),
+            SiblingRefusal::Taken { cpus, siblings, holder } => {
+                write!(f, "CPU {cpus} shares its core with CPU {siblings}, which {holder}")
+            }
+            SiblingRefusal::SwitchedOff { cpus } => write!(
+                f,
+                "--siblings offline takes CPU {cpus} offline, but the tunable offline-siblings is \
+                 switched off"
+            ),
+            SiblingRefusal::StayOnline { cpus } => {
+                write!(f, "CPU {cpus} cannot be taken offline: this machine has no switch for that")
+            }
+            SiblingRefusal::StopsShields { cpus, shields } => write!(
+                f,
+                "taking CPU {cpus} offline would stop all CPUs for a moment, also those of shield \
+                 {}",
+                shields.join(", ")
+            ),
+        }
+    }
+}
+
+impl SiblingRefusal {
+    /// Whether the request is wrong, so that another request may succeed. Otherwise the machine
+    /// lacks something.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            SiblingRefusal::HalfCore { .. }
+            | SiblingRefusal::Taken { .. }
+            | SiblingRefusal::SwitchedOff { .. } => true,
+            SiblingRefusal::StayOnline { .. } | SiblingRefusal::StopsShields { .. } => false,
+        }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn hints(&self) -> Vec<String> {
+        let leave_idle = "leave the siblings online and idle: --siblings idle".to_owned();
+        match self {
+            SiblingRefusal::HalfCore { whole, .. } => {
+                let whole = whole
+                    .as_ref()
+                    .map(|cpus| format!("take the whole core: --siblings use --cpus {cpus}"));
+                let others = [
+                    "or keep the sibling idle: --siblings idle".to_owned(),
+                    "or share the core with housekeeping CPUs: --siblings share".to_owned(),
+                ];
+                whole.into_iter().chain(others).collect()
+            }
+            SiblingRefusal::Taken { .. } => vec![
+                "share the core with it: --siblings share".to_owned(),
+                "or choose CPUs of another core".to_owned(),
+            ],
+            SiblingRefusal::SwitchedOff { .. } | SiblingRefusal::StayOnline { .. } => {
+                vec![leave_idle]
+            }
+            SiblingRefusal::StopsShields { shields, .. } => {
+                let first = shields.first().cloned().unwrap_or_default();
+                let undo =
+                    format!("or take the other shield down first: cpushield undo --shield {first}");
+                vec![leave_idle, "or accept that: --disturb".to_owned(), undo]
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `offline-siblings`: takes the idle SMT siblings of a shield offline. Pure.
+
+use super::want::setting;
+use super::{Tunable, WantedChange, WantedChanges};
+use crate::causes::Cause;
+use crate::change::{Change, Risk};
+use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::plan::Shield;
+use crate::survey::Machine;
+
+/// The name of the tunable.
+pub const NAME: &str = "offline-siblings";
+
+#[derive(Debug)]
+pub(super) struct OfflineSiblings;
+
+const PAGE: &str = "\
+The SMT siblings of a core share its execution units, caches and buffers. An idle sibling still
+wakes up for its tick, its bound kernel threads and IPIs, and while it runs, the program on the
+other sibling is slower. No trace shows that as an interruption. An offline sibling runs nothing
+until it is online again.
+
+`--siblings offline` requests this. It is the last step of apply and the first one of undo: all
+other steps are made while the CPU is online. The CPU stays in the shield, so no other program
+gets it if another process brings it online; `status` then shows the difference.
+
+Going offline has side effects, the same as those of `cpu-hotplug-cycle`. They are read right
+before. Masks of interrupts and queues that a driver spreads again are restored at once. What only
+an online CPU can have is restored when it is online again: its resctrl group, its place in v1
+cpusets, the settings of its frequency, idle states and machine-check thresholds. Affinities come
+last. On cgroup v1 the cpuset of the shield does not have the CPU, because the kernel would remove
+it.
+
+Cost: all CPUs stop for a moment when the CPU goes offline. So it is refused while another shield
+is active, unless `--disturb` accepts that. Counters that `perf` keeps on that CPU alone end. A CPU
+without `online` file (the boot CPU) stays online.
+
+Source: takedown_cpu() in kernel/cpu.c, cpuset_hotplug_update_tasks() in kernel/cgroup/cpuset.c,
+resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/ (6.12);
+Documentation/core-api/cpu_hotplug.rst; cpu(1) of RedHawk Linux, which does the same.";
+
+/// Whether a CPU has no switch to take it offline.
+#[must_use]
+pub fn lacks_switch(machine: &Machine, cpu: usize) -> bool {
+    setting(machine, &online_file(cpu)).is_none()
+}
+
+fn online_file(cpu: usize) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/online")
+}
+
+impl Tunable for OfflineSiblings {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "take the idle SMT siblings of the shield offline (`--siblings offline`)"
+    }
+
+    fn page(&self) -> &'static str {
+        PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["/sys/devices/system/cpu/cpu*/online"]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Medium
+    }
+
+    fn disturbs_others(&self) -> Option<&'static str> {
+        Some("it stops all CPUs for an unknown time, once for each CPU that goes offline")
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
+        if shield.offline_siblings.is_empty() {
+            return WantedChanges::Nothing(InapplicableReason::SiblingsStayOnline);
+        }
+        let working = shield.cpus.difference(&shield.idle_siblings);
+        let wanted = shield.offline_siblings.iter().filter_map(|cpu| {
+            // A CPU that is offline already has no siblings.
+            let siblings = &machine.topology.cpu(cpu)?.siblings;
+            let sibling = siblings.intersection(&working).first()?;
+            let change = Change::OfflineSibling { cpu, sibling };
+            let reason = "the other sibling of the core has the core alone";
+            let now = setting(machine, &online_file(cpu)).map(str::to_owned);
+            let is_offline = now.as_deref() == Some("0");
+            let wanted = WantedChange { now, ..WantedChange::new(change, reason) };
+            Some(wanted.already_if(is_offline).required())
+        });
+        WantedChanges::Changes(wanted.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fake::{machine, set};
+    use crate::plan::{ActiveShields, Plan, PlanRefusal, SiblingRefusal, plan, plan_with_others};
+    use crate::policy::{ShieldRequest, Siblings};
+    use crate::survey::TunableReading;
+
+    fn smt() -> Machine {
+        let cores = ["0,4", "1,5", "2,6", "3,7"];
+        let mut machine = machine(&cores, &cores, &["0-7"]);
+        for cpu in 1..8 {
+            machine.settings.insert(online_file(cpu), TunableReading::Value("1".to_owned()));
+        }
+        machine
+    }
+
+    fn request(name: &str, cpus: &str) -> ShieldRequest {
+        ShieldRequest {
+            name: name.to_owned(),
+            cpus: Some(set(cpus)),
+            siblings: Some(Siblings::Offline),
+            ..ShieldRequest::default()
+        }
+    }
+
+    fn offline(plan: &Plan) -> Vec<&Change> {
+        let changes = plan.steps.iter().map(|step| &step.change);
+        changes.filter(|change| matches!(change, Change::OfflineSibling { .. })).collect()
+    }
+
+    #[test]
+    fn the_idle_siblings_go_offline_last_and_only_on_request() {
+        let planned = plan(&smt(), &request("a", "2-3")).unwrap();
+        let six = Change::OfflineSibling { cpu: 6, sibling: 2 };
+        let seven = Change::OfflineSibling { cpu: 7, sibling: 3 };
+        assert_eq!(offline(&planned), [&six, &seven]);
+        assert_eq!(planned.steps.last().map(|step| &step.change), Some(&seven));
+        assert!(planned.steps.iter().filter(|step| step.tunable == NAME).all(|it| it.required));
+        let idle = ShieldRequest { siblings: None, ..request("a", "2-3") };
+        assert_eq!(offline(&plan(&smt(), &idle).unwrap()), Vec::<&Change>::new());
+    }
+
+    #[test]
+    fn what_cannot_go_offline_is_refused() {
+        let mut fixed = smt();
+        fixed.settings.remove(&online_file(7));
+        let refused = plan(&fixed, &request("a", "3")).unwrap_err();
+        assert_eq!(refused, PlanRefusal::Siblings(SiblingRefusal::StayOnline { cpus: set("7") }));
+        let mut off = request("a", "3");
+        off.tunables.insert(NAME.to_owned(), false);
+        let refused = plan(&smt(), &off).unwrap_err();
+        assert_eq!(refused, PlanRefusal::Siblings(SiblingRefusal::SwitchedOff { cpus: set("7") }));
+        assert!(refused.is_usage());
+    }
+
+    #[test]
+    fn all_cpus_stop_so_it_is_refused_while_another_shield_is_active() {
+        let old = plan(&smt(), &request("a", "3")).unwrap();
+        let idle = ShieldRequest { siblings: None, ..request("b", "2") };
+        let other = ActiveShields::new(&[plan(&smt(), &idle).unwrap()]);
+        let refused = plan_with_others(&smt(), &request("a", "3"), &other).unwrap_err();
+        let shields = vec!["b".to_owned()];
+        assert_eq!(
+            refused,
+            PlanRefusal::Siblings(SiblingRefusal::StopsShields { cpus: set("7"), shields })
+        );
+        // What is offline already stays so.
+        let other = other.replacing(Some(&old));
+        let again = plan_with_others(&smt(), &request("a", "3"), &other).unwrap();
+        assert_eq!(again.shield.offline_siblings, set("7"));
+        let more = plan_with_others(&smt(), &request("a", "1,3"), &other).unwrap_err();
+        let shields = vec!["b".to_owned()];
+        assert_eq!(
+            more,
+            PlanRefusal::Siblings(SiblingRefusal::StopsShields { cpus: set("5"), shields })
+        );
+    }
+}
