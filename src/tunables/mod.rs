@@ -46,6 +46,7 @@ use crate::documents::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
 use crate::registry;
 use crate::survey::{CpusetGroup, Machine};
+use std::collections::BTreeSet;
 
 /// One setting of the kernel or the machine.
 pub trait Tunable: Sync {
@@ -174,10 +175,11 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &boot::ClocksourceWatchdog,
 ];
 
-/// The files that the survey must read for the tunables.
+/// The files that the survey must read for the tunables, each of them once.
 #[must_use]
 pub fn reads() -> Vec<&'static str> {
-    TUNABLES.iter().flat_map(|tunable| tunable.reads()).copied().collect()
+    let files: BTreeSet<_> = TUNABLES.iter().flat_map(|tunable| tunable.reads()).copied().collect();
+    files.into_iter().collect()
 }
 
 /// The tunable of this name.
