@@ -33,7 +33,7 @@ pub fn collect_material(
     Ok((material, documents))
 }
 
-/// The documents of this machine and its active shields, or the one that is chosen, with doubts about them.
+/// The documents of this machine and of its active shields, or of the chosen one, with doubts.
 fn current_documents(work: &WorkContext<'_>) -> (Vec<NamedDocument>, Vec<String>) {
     let WorkContext { host, store, .. } = work;
     let machine = survey_machine(host, store);
