@@ -209,6 +209,9 @@ impl From<crate::compare::CompareError> for Failure {
                 failure.hint("a repetition needs a new run: remove one of the two")
             }
             CompareError::Instruments { .. } => failure.hint("compare runs of the same instrument"),
+            CompareError::Shields { .. } => {
+                failure.hint("make a group of each shield: a=a1.json,a2.json b=b1.json,b2.json")
+            }
             CompareError::Nothing { .. } => {
                 failure.hint("measure both with the same --thread periods")
             }

@@ -30,6 +30,9 @@ pub struct Comparison {
 pub struct RunGroup {
     /// Its name, as given.
     pub name: String,
+    /// The shield of its runs; `None` without one, and in documents of older versions.
+    #[serde(default)]
+    pub shield: Option<String>,
     /// Its runs in the order given.
     pub runs: Vec<MeasuredRun>,
 }

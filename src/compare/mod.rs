@@ -78,6 +78,15 @@ pub enum CompareError {
         /// The second run, with its instrument.
         other: (String, String),
     },
+    /// Two runs of one group are of different shields.
+    Shields {
+        /// The group.
+        group: String,
+        /// The first run, with its shield.
+        one: (String, String),
+        /// The second run, with its shield.
+        other: (String, String),
+    },
     /// Two groups have no figure in common.
     Nothing {
         /// The base.
@@ -106,6 +115,11 @@ impl fmt::Display for CompareError {
             CompareError::Instruments { one, other } => write!(
                 f,
                 "not comparable: {} measured {}, {} measured {}",
+                one.0, one.1, other.0, other.1
+            ),
+            CompareError::Shields { group, one, other } => write!(
+                f,
+                "group {group} mixes shields: {} is of shield {}, {} of shield {}",
                 one.0, one.1, other.0, other.1
             ),
             CompareError::Nothing { base, other } => {
@@ -164,8 +178,24 @@ fn check(groups: &[GivenGroup]) -> Result<(), CompareError> {
         if groups.iter().skip(n + 1).any(|other| other.name == group.name) {
             return Err(CompareError::Name { name: group.name.clone() });
         }
+        check_shields(group)?;
     }
     Ok(())
+}
+
+/// Checks that no two runs of a group name different shields. A run without a name, such as one of
+/// an older version, may be of any.
+fn check_shields(group: &GivenGroup) -> Result<(), CompareError> {
+    let mut named = group.runs.iter().filter_map(|run| Some((run.name.clone(), run.shield()?)));
+    let Some((run, shield)) = named.next() else { return Ok(()) };
+    match named.find(|(_, other)| *other != shield) {
+        None => Ok(()),
+        Some((other_run, other)) => Err(CompareError::Shields {
+            group: group.name.clone(),
+            one: (run, shield.to_owned()),
+            other: (other_run, other.to_owned()),
+        }),
+    }
 }
 
 fn pair(base: &GivenGroup, other: &GivenGroup) -> Result<GroupPair, CompareError> {
@@ -198,7 +228,8 @@ fn describe_group(group: &GivenGroup) -> RunGroup {
         span_ns: run.span_ns(),
         doubts: run.doubts(),
     });
-    RunGroup { name: group.name.clone(), runs: runs.collect() }
+    let shield = group.runs.iter().find_map(GivenRun::shield).map(str::to_owned);
+    RunGroup { name: group.name.clone(), shield, runs: runs.collect() }
 }
 
 impl GivenRun {
@@ -213,6 +244,14 @@ impl GivenRun {
         match &self.measured {
             MeasuredDocument::Latency(_) => None,
             MeasuredDocument::Verify(evidence, _) => Some(evidence),
+        }
+    }
+
+    /// The shield that contains all its CPUs; `None` without one, or where that is not recorded.
+    fn shield(&self) -> Option<&str> {
+        match &self.measured {
+            MeasuredDocument::Latency(latency) => latency.isolation.shield.as_deref(),
+            MeasuredDocument::Verify(evidence, _) => evidence.shield.as_deref(),
         }
     }
 

@@ -314,3 +314,26 @@ fn noise_and_throughput_are_compared_too() {
     assert_eq!((price.subject.as_str(), price.unit.as_str()), ("messages", "messages/s"));
     assert_eq!((price.finding.answer, price.is_better()), (FindingAnswer::Differs, Some(false)));
 }
+
+#[test]
+fn runs_of_two_shields_are_never_one_group_and_each_group_names_its_shield() {
+    let (mut before, mut after) = clear();
+    let name = |group: &mut GivenGroup, n: usize, shield: &str| {
+        latency_in(group, n).isolation.shield = Some(shield.to_owned());
+    };
+    name(&mut before, 1, "a");
+    name(&mut after, 0, "b");
+    let compared = compare(&[before.clone(), after.clone()]).unwrap();
+    let shields = compared.groups.iter().map(|group| group.shield.as_deref());
+    assert_eq!(shields.collect::<Vec<_>>(), [Some("a"), Some("b")]);
+    name(&mut before, 4, "b");
+    let named = |n: usize, shield: &str| (format!("before{n}"), shield.to_owned());
+    assert_eq!(
+        compare(&[before, after]),
+        Err(CompareError::Shields {
+            group: "before".to_owned(),
+            one: named(1, "a"),
+            other: named(4, "b"),
+        })
+    );
+}

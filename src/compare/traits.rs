@@ -30,12 +30,10 @@ impl GivenRun {
         let mut traits = self.latency().map(latency_traits).unwrap_or_default();
         traits.extend(self.evidence().into_iter().flat_map(evidence_traits));
         // The name alone says nothing about the shield, so only two names are a difference.
-        let measured = self.latency().and_then(|latency| latency.isolation.shield.as_ref());
-        let name = measured.or(self.evidence().and_then(|evidence| evidence.shield.as_ref()));
-        traits.extend(name.map(|name| RunTrait {
+        traits.extend(self.shield().map(|name| RunTrait {
             realm: DifferenceScope::Setting,
             what: "shield name",
-            value: name.clone(),
+            value: name.to_owned(),
         }));
         traits.push(RunTrait {
             realm: DifferenceScope::Method,

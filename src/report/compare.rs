@@ -103,9 +103,12 @@ fn describe_runs(comparison: &Comparison, pair: &GroupPair) -> String {
     };
     let [base, other] = [&pair.base, &pair.other].map(|name| {
         let group = comparison.groups.iter().find(|group| group.name == *name);
-        many(group.map_or(0, |group| group.runs.len()), "run")
+        let runs = many(group.map_or(0, |group| group.runs.len()), "run");
+        let shield = group.and_then(|group| group.shield.as_ref());
+        let shield = shield.map_or_else(String::new, |shield| format!(" (shield {shield})"));
+        format!("{runs} of {name}{shield}")
     });
-    format!("{base} of {}, {other} of {}{order}", pair.base, pair.other)
+    format!("{base}, {other}{order}")
 }
 
 /// The figures by subject, with the spread of the runs below each figure and the confidence

@@ -52,6 +52,17 @@ impl<'a> WorkContext<'a> {
     pub fn active(&self) -> Result<Option<Plan>, RunError> {
         run::active(&self.host, &self.store, self.shield.as_deref())
     }
+
+    /// The plans of the active shields that the command may be about: the named one, or all.
+    ///
+    /// # Errors
+    /// As [`run::all_active`], or no active shield has the name.
+    pub fn chosen(&self) -> Result<Vec<Plan>, RunError> {
+        match self.shield {
+            Some(_) => Ok(self.active()?.into_iter().collect()),
+            None => run::all_active(&self.host, &self.store),
+        }
+    }
 }
 
 /// The state directory: the given one, or the machine's own. A recorded machine has its own, so

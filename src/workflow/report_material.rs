@@ -1,4 +1,4 @@
-//! Collects the material of a report: saved documents, or this machine and its active shield.
+//! Collects the material of a report: saved documents, or this machine and its active shields.
 
 use super::WorkContext;
 use super::machine_survey::survey_machine;
@@ -33,15 +33,15 @@ pub fn collect_material(
     Ok((material, documents))
 }
 
-/// The documents of this machine and its active shield, with doubts about them.
+/// The documents of this machine and of its active shields, or of the chosen one, with doubts.
 fn current_documents(work: &WorkContext<'_>) -> (Vec<NamedDocument>, Vec<String>) {
     let WorkContext { host, store, .. } = work;
     let machine = survey_machine(host, store);
     let mut found = vec![("now", SavedDocument::Machine(Box::new(machine)))];
     let mut doubts = Vec::new();
-    match work.active() {
-        Ok(Some(plan)) => found.push(("shield", SavedDocument::Plan(Box::new(plan)))),
-        Ok(None) => {}
+    match work.chosen() {
+        Ok(plans) => found
+            .extend(plans.into_iter().map(|plan| ("shield", SavedDocument::Plan(Box::new(plan))))),
         // Without root the journal cannot be read. The report shows everything else.
         Err(error) => {
             let why = Failure::from(error).message.replace('\n', ";");
@@ -77,7 +77,8 @@ fn sort_documents(
             }
             SavedDocument::Verdict(verify) => {
                 let (evidence, verdict) = (verify.evidence, Some(verify.verdict));
-                let watch = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
+                let (origin, shield) = (WatchCommand::Verify, evidence.shield.clone());
+                let watch = WatchWithVerdict { origin, shield, evidence, verdict };
                 material.observations.push(LabelledDocument::new(label, watch));
             }
             SavedDocument::Latency(latency) => {

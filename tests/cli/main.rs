@@ -71,6 +71,14 @@ impl Scratch {
         let leaks = [("tick", "", 4_000), ("irq", "eth0", 77), ("user-task", "ruby", 3)];
         scratch.put("leaks.json", &verified(2, &leaks));
         scratch.put("holds.json", &verified(2, &[]));
+        for (name, cpu, leaks) in [("b", 3, &leaks[..1]), ("a", 2, &[])] {
+            let mut document = verified(cpu, leaks);
+            document["evidence"]["shield"] = Value::from(name);
+            scratch.put(&format!("verify-{name}.json"), &document);
+            let mut document = latency(&[cpu], 60, 1_000, 10_000);
+            document["isolation"]["shield"] = Value::from(name);
+            scratch.put(&format!("latency-{name}.json"), &document);
+        }
         scratch.put("lathe.json", &experiment("QEMU TCG CPU version 2.5+"));
         scratch.put("elsewhere.json", &experiment("Another CPU"));
         scratch

@@ -7,11 +7,13 @@ use cpushield::apply;
 use cpushield::change::Change;
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::plan::Plan;
+use cpushield::report::page;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::apply_policy::{AppliedPolicy, ShieldEffect, apply_policy};
 use cpushield::workflow::apply_shield::ProgramsInTheWay;
 use cpushield::workflow::policy_shields::plan_policy_shields;
+use cpushield::workflow::report_material::collect_material;
 use cpushield::workflow::shield_options::PolicyOptions;
 use cpushield::workflow::take_down::{UnrestoredChanges, take_all_down};
 use cpushield_linux::{CpuSet, Host, InjectedFault};
@@ -357,4 +359,29 @@ fn a_conflict_is_refused_before_any_write() {
     let others: Vec<&str> = applied.others.iter().map(|shield| shield.name.as_str()).collect();
     assert_eq!(others, ["x"]);
     assert_eq!(bench.active().len(), 2);
+}
+
+#[test]
+fn a_report_of_a_machine_with_several_shields_is_about_each_of_them() {
+    let machine = &machines(2)[0];
+    let [a, b] = [&machine.cpus[0], &machine.cpus[1]];
+    let case = Case { before: Vec::new(), policy: vec![("b", Ok(b)), ("a", Ok(a))] };
+    let bench = case.prepare(machine);
+    bench.apply(bench.bench.host()).0.unwrap();
+    let mut work = bench.work(bench.bench.host());
+    let (material, documents) = collect_material(&work, &[]).unwrap();
+    assert_eq!((material.doubts.len(), documents.len()), (0, 3));
+    assert_eq!(material.shields(), [Some("a"), Some("b")]);
+    // Each has the outcomes of its own changes.
+    assert!(material.settings.iter().all(|shield| !shield.document.outcomes.is_empty()));
+    let titles = |material| -> Vec<String> {
+        let sections = page::report(material).sections.into_iter();
+        sections.map(|section| section.title).filter(|title| title.contains("Shield ")).collect()
+    };
+    assert_eq!(titles(&material), ["Shield a", "Shield b"]);
+    work.shield = Some("b".to_owned());
+    let (material, _) = collect_material(&work, &[]).unwrap();
+    assert_eq!(material.shields(), [Some("b")]);
+    assert_eq!(titles(&material), Vec::<String>::new());
+    bench.undo_all("a report");
 }

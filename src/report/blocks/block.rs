@@ -22,9 +22,9 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     /// The anchor of the section.
-    pub id: &'static str,
+    pub id: String,
     /// The heading.
-    pub title: &'static str,
+    pub title: String,
     /// The content.
     pub blocks: Vec<ReportBlock>,
 }

@@ -12,7 +12,7 @@ pub fn markdown(report: &Report) -> String {
         text.push_str(&format!("{}\n\n", facts.join(" · ")));
     }
     for section in &report.sections {
-        text.push_str(&format!("## {}\n\n", section.title));
+        text.push_str(&format!("## {}\n\n", plain(&section.title)));
         section.blocks.iter().for_each(|block| text.push_str(&self::block(block)));
     }
     text.push_str(&format!("Made by {}.\n", plain(&report.made)));

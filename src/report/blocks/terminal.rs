@@ -41,8 +41,8 @@ pub fn terminal(
         text.push_str(&format!("{}\n", report.facts.join(", ")));
     }
     for section in &report.sections {
-        let rule = "=".repeat(columns_of(section.title));
-        text.push_str(&format!("\n{}\n{rule}\n", (style.paint)(TextTone::Head, section.title)));
+        let rule = "=".repeat(columns_of(&section.title));
+        text.push_str(&format!("\n{}\n{rule}\n", (style.paint)(TextTone::Head, &section.title)));
         section.blocks.iter().for_each(|block| text.push_str(&style.block(block)));
     }
     match characters {

@@ -12,6 +12,7 @@ use crate::report::try_report::TryReport;
 use crate::report::verdict::WatchedRun;
 use crate::run::Drift;
 use crate::survey::Machine;
+use std::collections::BTreeSet;
 
 /// A document with its name.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +81,9 @@ pub enum WatchCommand {
 pub struct WatchWithVerdict {
     /// The command that observed.
     pub origin: WatchCommand,
+    /// The shield of the observation; `None` without one. What `try` observes before its shield
+    /// belongs to that shield too.
+    pub shield: Option<String>,
     /// What was observed.
     pub evidence: Evidence,
     /// The verdict; `None` when the evidence was not judged.
@@ -126,10 +130,43 @@ impl ReportMaterial {
         self.machines.iter().map(|machine| guest(&machine.document)).chain(settings).flatten()
     }
 
+    /// The names of the shields of all documents, in order; `None` comes last, for documents of no
+    /// shield.
+    #[must_use]
+    pub fn shields(&self) -> Vec<Option<&str>> {
+        let settings = self.settings.iter().map(shield_of_settings);
+        let watched = self.observations.iter().map(shield_of_watch);
+        let measured = self.latencies.iter().map(shield_of_latency);
+        let fixed = self.fixes.iter().map(shield_of_fix);
+        let all = settings.chain(watched).chain(measured).chain(fixed);
+        let (named, others): (BTreeSet<_>, BTreeSet<_>) = all.partition(Option::is_some);
+        named.into_iter().chain(others).collect()
+    }
+
+    /// Whether documents are of different shields.
+    #[must_use]
+    pub fn has_several_shields(&self) -> bool {
+        self.shields().into_iter().flatten().count() > 1
+    }
+
+    /// The documents of a shield, or of none.
+    #[must_use]
+    pub fn of_shield(&self, name: Option<&str>) -> ReportMaterial {
+        ReportMaterial {
+            settings: only(&self.settings, |it| shield_of_settings(it) == name),
+            observations: only(&self.observations, |it| shield_of_watch(it) == name),
+            latencies: only(&self.latencies, |it| shield_of_latency(it) == name),
+            fixes: only(&self.fixes, |it| shield_of_fix(it) == name),
+            live: self.live,
+            ..ReportMaterial::default()
+        }
+    }
+
     /// Adds the documents of `try`: an undone plan, an observation before it and one under it.
     pub fn add_attempt(&mut self, label: &str, attempt: TryReport) {
         let TryReport { plan, before, shielded, verdict, left, .. } = attempt;
         let (undone, origin) = (left.is_empty(), WatchCommand::Attempt);
+        let shield = Some(plan.shield.name.clone());
         self.settings.push(LabelledDocument::new(
             label,
             PlanWithOutcome { undone, ..PlanWithOutcome::planned(plan) },
@@ -137,9 +174,10 @@ impl ReportMaterial {
         let prefix = if label.is_empty() { String::new() } else { format!("{label}: ") };
         self.observations.push(LabelledDocument::new(
             format!("{prefix}before"),
-            WatchWithVerdict { origin, evidence: before, verdict: None },
+            WatchWithVerdict { origin, shield: shield.clone(), evidence: before, verdict: None },
         ));
-        let observation = WatchWithVerdict { origin, evidence: shielded, verdict: Some(verdict) };
+        let verdict = Some(verdict);
+        let observation = WatchWithVerdict { origin, shield, evidence: shielded, verdict };
         self.observations.push(LabelledDocument::new(format!("{prefix}shielded"), observation));
         let not_restored = left.into_iter().map(|what| format!("{label}: not restored: {what}"));
         self.doubts.extend(not_restored);
@@ -155,11 +193,36 @@ impl ReportMaterial {
                 _ => continue,
             };
             let (evidence, verdict) = (round.evidence.clone(), Some(round.verdict.clone()));
-            let observation = WatchWithVerdict { origin: WatchCommand::Fix, evidence, verdict };
+            let (origin, shield) = (WatchCommand::Fix, evidence.shield.clone());
+            let observation = WatchWithVerdict { origin, shield, evidence, verdict };
             self.observations.push(LabelledDocument::new(format!("{label}: {when}"), observation));
         }
         self.fixes.push(LabelledDocument::new(label, fixed));
     }
+}
+
+/// The documents for which this holds.
+fn only<T: Clone>(
+    all: &[LabelledDocument<T>],
+    holds: impl Fn(&LabelledDocument<T>) -> bool,
+) -> Vec<LabelledDocument<T>> {
+    all.iter().filter(|document| holds(document)).cloned().collect()
+}
+
+fn shield_of_settings(settings: &LabelledDocument<PlanWithOutcome>) -> Option<&str> {
+    Some(&settings.document.plan.shield.name)
+}
+
+fn shield_of_watch(watch: &LabelledDocument<WatchWithVerdict>) -> Option<&str> {
+    watch.document.shield.as_deref()
+}
+
+fn shield_of_latency(latency: &LabelledDocument<LatencyMeasurement>) -> Option<&str> {
+    latency.document.isolation.shield.as_deref()
+}
+
+fn shield_of_fix(fix: &LabelledDocument<FixReport>) -> Option<&str> {
+    fix.document.rounds.first()?.evidence.shield.as_deref()
 }
 
 /// The hypervisor; `None` on bare metal.

@@ -11,33 +11,108 @@ mod settings;
 mod threads;
 mod topology;
 
+use crate::plan::Shield;
 use crate::report::blocks::{Report, ReportBlock, Section};
 use crate::report::moment::day;
 use crate::report::page::material::{LabelledDocument, ReportMaterial};
 use crate::report::{compare, experiment, option_search};
+use std::collections::BTreeMap;
 
 /// The report on these documents.
 #[must_use]
 pub fn report(material: &ReportMaterial) -> Report {
-    let sections = [
-        ("glance", "At a glance", glance::blocks(material)),
-        ("topology", "Where the shield is", topology::blocks(material)),
-        ("interruptions", "What interrupts", noise::blocks(material)),
-        ("latency", "Latencies", latency::blocks(material)),
-        ("comparison", "Significant differences", comparisons(material)),
-        ("experiment", "Configurations side by side", experiments(material)),
-        ("search", "Which options matter", searches(material)),
-        ("remains", "What remains, and how to remove it", remains::blocks(material)),
-        ("settings", "What was changed", settings::blocks(material)),
-        ("machine", "The machine", machine::blocks(material)),
-        ("repeat", "How to repeat it", repeat::blocks(material)),
-    ];
-    let filled = sections.into_iter().filter(|(_, _, blocks)| !blocks.is_empty());
+    let sections = match material.has_several_shields() {
+        true => sections_of_shields(material),
+        false => vec![
+            section("glance", "At a glance", glance::blocks(material)),
+            section("topology", WHERE, topology::blocks(material)),
+            section("interruptions", INTERRUPTS, noise::blocks(material)),
+            section("latency", "Latencies", latency::blocks(material)),
+            section("comparison", DIFFERENCES, comparisons(material)),
+            section("experiment", CONFIGURATIONS, experiments(material)),
+            section("search", OPTIONS, searches(material)),
+            section("remains", REMAINS, remains::blocks(material)),
+            section("settings", "What was changed", settings::blocks(material)),
+            section("machine", "The machine", machine::blocks(material)),
+            section("repeat", "How to repeat it", repeat::blocks(material)),
+        ],
+    };
     Report {
         title: material.title.clone().unwrap_or_else(|| title(material)),
         facts: facts(material),
-        sections: filled.map(|(id, title, blocks)| Section { id, title, blocks }).collect(),
+        sections: sections.into_iter().filter(|section| !section.blocks.is_empty()).collect(),
         made: format!("cpushield {}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+const WHERE: &str = "Where the shield is";
+const INTERRUPTS: &str = "What interrupts";
+const DIFFERENCES: &str = "Significant differences";
+const CONFIGURATIONS: &str = "Configurations side by side";
+const OPTIONS: &str = "Which options matter";
+const REMAINS: &str = "What remains, and how to remove it";
+
+fn section(id: &str, title: &str, blocks: Vec<ReportBlock>) -> Section {
+    Section { id: id.to_owned(), title: title.to_owned(), blocks }
+}
+
+/// A section for each shield, in order of name, then one for the documents of no shield. What is
+/// about the machine or compares documents on its own comes before and after them.
+fn sections_of_shields(material: &ReportMaterial) -> Vec<Section> {
+    let doubts = ReportMaterial { doubts: material.doubts.clone(), ..ReportMaterial::default() };
+    let mut sections = vec![
+        section("glance", "At a glance", glance::blocks(&doubts)),
+        section("topology", "Where the shields are", topology::blocks(material)),
+    ];
+    for (n, shield) in material.shields().into_iter().enumerate() {
+        let (title, suffix) = match shield {
+            Some(name) => (format!("Shield {name}"), format!("shield {name}")),
+            None => ("No shield".to_owned(), "no shield".to_owned()),
+        };
+        let mut blocks = shield_blocks(&material.of_shield(shield));
+        for block in &mut blocks {
+            if let ReportBlock::Picture(picture) = block {
+                picture.title = format!("{} ({suffix})", picture.title);
+            }
+        }
+        sections.push(section(&format!("shield-{}", n + 1), &title, blocks));
+    }
+    number_pictures(&mut sections);
+    sections.extend([
+        section("comparison", DIFFERENCES, comparisons(material)),
+        section("experiment", CONFIGURATIONS, experiments(material)),
+        section("search", OPTIONS, searches(material)),
+        section("machine", "The machine", machine::blocks(material)),
+        section("repeat", "How to repeat it", repeat::blocks(material)),
+    ]);
+    sections
+}
+
+/// The documents of one shield: what would be sections if it were the only one.
+fn shield_blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
+    let parts = [
+        ("At a glance", glance::blocks(material)),
+        (INTERRUPTS, noise::blocks(material)),
+        ("Latencies", latency::blocks(material)),
+        (REMAINS, remains::blocks(material)),
+        ("What was changed", settings::blocks(material)),
+    ];
+    let filled = parts.into_iter().filter(|(_, blocks)| !blocks.is_empty());
+    let titled = filled.flat_map(|(title, blocks)| {
+        std::iter::once(ReportBlock::Heading(title.to_owned())).chain(blocks)
+    });
+    titled.collect()
+}
+
+/// Gives each picture its own name: the second of a kind is `noise-2`.
+fn number_pictures(sections: &mut [Section]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for block in sections.iter_mut().flat_map(|section| &mut section.blocks) {
+        let ReportBlock::Picture(picture) = block else { continue };
+        let kind = picture.id.split('-').next().unwrap_or_default().to_owned();
+        let count = counts.entry(kind.clone()).or_default();
+        *count += 1;
+        picture.id = if *count == 1 { kind } else { format!("{kind}-{count}") };
     }
 }
 
@@ -70,17 +145,25 @@ fn searches(material: &ReportMaterial) -> Vec<ReportBlock> {
 const LIST_MAX: usize = 24;
 
 fn title(material: &ReportMaterial) -> String {
+    let names: Vec<&str> = material.shields().into_iter().flatten().collect();
+    if names.len() > 1 {
+        return format!("Shields {}", names.join(", "));
+    }
     if let Some(settings) = material.settings.last() {
-        let cpus = &settings.document.plan.shield.cpus;
+        let Shield { name, cpus, .. } = &settings.document.plan.shield;
         let list = cpus.to_string();
         return match list.len() > LIST_MAX {
-            true => format!("A shield on {} CPUs", cpus.len()),
-            false => format!("A shield on CPU {list}"),
+            true => format!("Shield {name} on {} CPUs", cpus.len()),
+            false => format!("Shield {name} on CPU {list}"),
         };
     }
+    let shield = names.first();
     match (material.observations.is_empty(), material.latencies.is_empty()) {
-        (false, true) => "What interrupts these CPUs".to_owned(),
-        (_, false) => "Latencies".to_owned(),
+        (false, true) => match shield {
+            Some(name) => format!("What interrupts the CPUs of shield {name}"),
+            None => "What interrupts these CPUs".to_owned(),
+        },
+        (_, false) => shield.map_or("Latencies".to_owned(), |it| format!("Latencies: shield {it}")),
         (true, true) if !material.searches.is_empty() && material.machines.is_empty() => {
             "Which options matter".to_owned()
         }

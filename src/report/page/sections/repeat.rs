@@ -3,6 +3,7 @@
 
 use crate::documents::evidence::{Evidence, WatchedWorkload};
 use crate::latency::LatencyMeasurement;
+use crate::plan::Shield;
 use crate::quote::quote_for_shell;
 use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{
@@ -46,45 +47,35 @@ fn recipe(material: &ReportMaterial) -> Vec<String> {
         let file = recipe.save("machine", &machine.label);
         recipe.lines.push(format!("cpushield survey --json > {file}"));
     }
-    let kept = material.settings.iter().find(|settings| !settings.document.undone);
-    let shield = kept.or(material.settings.first()).map(|settings| &settings.document.plan.shield);
-    let (before, shielded) = measurements(material, shield.is_some());
-    for measurement in before {
-        recipe.measure(&measurement);
-    }
-    for tried in material.settings.iter().filter(|settings| settings.document.undone) {
-        let attempt = try_command(tried, material);
-        let file = recipe.save("try", &tried.label);
-        recipe.lines.push(format!("{attempt} --json > {file}"));
-    }
-    let needed = kept.is_some() || !shielded.is_empty();
-    let applied = needed && (!shielded.is_empty() || material.live || was_applied(kept));
-    if let Some(shield) = shield.filter(|_| needed) {
-        let label = kept.map_or("shield", |settings| settings.label.as_str());
-        let file = recipe.save("plan", label);
-        let workload = shield.workload;
-        let line = format!("cpushield plan --cpus {} --workload {workload}", shield.cpus);
-        recipe.lines.push(format!("{line} -o {file}"));
-        if applied {
-            recipe.lines.push(format!("cpushield apply {file}"));
+    let mut shields = material.shields();
+    // What was measured without a shield comes first.
+    shields.sort_unstable();
+    let undone: Vec<String> = match material.has_several_shields() {
+        false => recipe.shield(material).into_iter().collect(),
+        true => {
+            let parts = shields.into_iter().map(|name| material.of_shield(name));
+            parts.filter_map(|part| recipe.shield(&part)).collect()
         }
-    }
-    for measurement in shielded {
-        recipe.measure(&measurement);
-    }
+    };
     if !recipe.lines.is_empty() {
         let report = recipe.report(material);
         recipe.lines.push(report);
     }
-    if applied && shield.is_some() {
-        recipe.lines.push("cpushield undo".to_owned());
-    }
+    recipe.lines.extend(undone.into_iter().rev());
     recipe.lines
 }
 
 /// Whether the settings are those of an active shield and not of a plan that was not applied.
 fn was_applied(settings: Option<&LabelledDocument<PlanWithOutcome>>) -> bool {
     settings.is_some_and(|settings| !settings.document.outcomes.is_empty())
+}
+
+/// The option that names a shield; empty for the name that a shield has by default.
+fn name_option(shield: &Shield) -> String {
+    match shield.name.as_str() {
+        "cpushield" => String::new(),
+        name => format!(" --shield {}", quoted(name)),
+    }
 }
 
 /// The lines so far, and the files that they write.
@@ -123,6 +114,40 @@ impl RecipeWriter {
             names.find(|name| self.files.iter().all(|(_, known)| known != name)).unwrap_or(stem);
         self.files.push((label.to_owned(), name.clone()));
         name
+    }
+
+    /// Adds the commands for the documents of one shield. Returns the command that undoes it.
+    fn shield(&mut self, material: &ReportMaterial) -> Option<String> {
+        let kept = material.settings.iter().find(|settings| !settings.document.undone);
+        let shield =
+            kept.or(material.settings.first()).map(|settings| &settings.document.plan.shield);
+        let (before, shielded) = measurements(material, shield.is_some());
+        for measurement in before {
+            self.measure(&measurement);
+        }
+        for tried in material.settings.iter().filter(|settings| settings.document.undone) {
+            let attempt = try_command(tried, material);
+            let file = self.save("try", &tried.label);
+            self.lines.push(format!("{attempt} --json > {file}"));
+        }
+        let needed = kept.is_some() || !shielded.is_empty();
+        let applied = needed && (!shielded.is_empty() || material.live || was_applied(kept));
+        if let Some(shield) = shield.filter(|_| needed) {
+            let label = kept.map_or("shield", |settings| settings.label.as_str());
+            let file = self.save("plan", label);
+            let workload = shield.workload;
+            let name = name_option(shield);
+            let line = format!("cpushield plan --cpus {} --workload {workload}{name}", shield.cpus);
+            self.lines.push(format!("{line} -o {file}"));
+            if applied {
+                self.lines.push(format!("cpushield apply {file}"));
+            }
+        }
+        for measurement in shielded {
+            self.measure(&measurement);
+        }
+        let shield = shield.filter(|_| applied)?;
+        Some(format!("cpushield undo{}", name_option(shield)))
     }
 
     fn measure(&mut self, measurement: &MeasuringCommand<'_>) {

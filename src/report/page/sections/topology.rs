@@ -1,6 +1,6 @@
 //! Where the shield is: the map of the CPUs and the role of each.
 
-use crate::plan::Shield;
+use crate::plan::{Plan, Shield};
 use crate::report::applied::shield_line;
 use crate::report::blocks::{
     Cluster, Core, CpuMap, Drawing, MapRole, NodeGroup, Package, Picture, ReportBlock, Table,
@@ -9,32 +9,45 @@ use crate::report::blocks::{
 use crate::report::page::material::ReportMaterial;
 use crate::survey::{CoreKind, Cpu, Machine, Topology};
 use cpushield_linux::CpuSet;
+use std::collections::BTreeMap;
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let several = material.machines.len() > 1;
     let mut blocks = Vec::new();
-    let shield = material.settings.last().map(|settings| &settings.document.plan);
+    let plans = plans(material);
+    let shields: Vec<&Shield> = plans.iter().map(|plan| &plan.shield).collect();
     for (n, machine) in material.machines.iter().enumerate() {
         if several {
             blocks.push(ReportBlock::Heading(machine.label.clone()));
         }
-        let picture = picture(&machine.document, shield.map(|plan| &plan.shield), n);
+        let picture = picture(&machine.document, &shields, n);
         blocks.push(ReportBlock::Picture(Box::new(picture)));
     }
-    if let Some(plan) = shield {
+    for plan in &plans {
         if material.machines.is_empty() {
             blocks.push(ReportBlock::Text(shield_line(&plan.shield).text()));
         }
         if !plan.why.is_empty() {
-            blocks.push(ReportBlock::Heading("Why these CPUs".to_owned()));
+            let why = match plans.len() {
+                1 => "Why these CPUs".to_owned(),
+                _ => format!("Why CPU {} for shield {}", plan.shield.cpus, plan.shield.name),
+            };
+            blocks.push(ReportBlock::Heading(why));
             blocks.push(ReportBlock::List(plan.why.clone()));
         }
     }
     blocks
 }
 
-fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
+/// The last plan of each shield, in order of name.
+fn plans(material: &ReportMaterial) -> Vec<&Plan> {
+    let plans = material.settings.iter().map(|settings| &settings.document.plan);
+    let named: BTreeMap<&str, &Plan> = plans.map(|plan| (&*plan.shield.name, plan)).collect();
+    named.into_values().collect()
+}
+
+fn picture(machine: &Machine, shields: &[&Shield], n: usize) -> Picture {
     let topology = &machine.topology;
     let roles = [
         MapRole::Shielded,
@@ -49,7 +62,7 @@ fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
         let online = topology.cpus.iter().map(|cpu| cpu.cpu);
         let cpus: CpuSet = match listed {
             MapRole::Offline => topology.offline.clone(),
-            _ => online.filter(|cpu| role(machine, shield, *cpu) == listed).collect(),
+            _ => online.filter(|cpu| role(machine, shields, *cpu) == listed).collect(),
         };
         if !cpus.is_empty() {
             parts.push(format!("CPU {cpus} {}", listed.word()));
@@ -62,19 +75,21 @@ fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
         how: "Each CPU is inside the core, the caches and the NUMA node that it shares with its \
               neighbours. What a shielded CPU shares with others can still delay it a little."
             .to_owned(),
-        drawing: Drawing::Map(map(topology, &|cpu| role(machine, shield, cpu))),
-        table: table(topology, &|cpu| role(machine, shield, cpu)),
+        drawing: Drawing::Map(map(topology, &|cpu| role(machine, shields, cpu))),
+        table: table(topology, &|cpu| role(machine, shields, cpu)),
     }
 }
 
-fn role(machine: &Machine, shield: Option<&Shield>, cpu: usize) -> MapRole {
+fn role(machine: &Machine, shields: &[&Shield], cpu: usize) -> MapRole {
     let isolated = machine.isolation.isolated.as_ref().is_some_and(|set| set.contains(cpu));
-    match shield {
-        Some(shield) if shield.idle_siblings.contains(cpu) => MapRole::Idle,
-        Some(shield) if shield.cpus.contains(cpu) => MapRole::Shielded,
-        _ if isolated => MapRole::Isolated,
-        Some(_) => MapRole::Housekeeping,
-        None => MapRole::Used,
+    if shields.iter().any(|shield| shield.idle_siblings.contains(cpu)) {
+        return MapRole::Idle;
+    }
+    match shields.iter().any(|shield| shield.cpus.contains(cpu)) {
+        true => MapRole::Shielded,
+        false if isolated => MapRole::Isolated,
+        false if shields.is_empty() => MapRole::Used,
+        false => MapRole::Housekeeping,
     }
 }
 
