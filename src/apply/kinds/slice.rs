@@ -3,6 +3,7 @@
 
 use super::super::groups::{group_using_cpusets, remove_below};
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::memory_moves::{cpus_of_change, cpus_of_removal};
 use super::super::moves::MovedOut;
 use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
@@ -96,6 +97,17 @@ impl ChangeKind for ShieldSlice<'_> {
     ) -> Result<RevertedChange> {
         let OriginalState::Files { files } = was else { return Ok(NOTHING) };
         restore(host, self.unit, files, done)
+    }
+
+    fn waits_for(&self, host: &Host) -> Option<CpuSet> {
+        let path = format!("{}/cpuset.mems", dir(self.unit));
+        let now = host.read_line(&path).ok()?;
+        let is_same = ValueComparison::List.same(&now, &self.mems.to_string());
+        (!is_same).then(|| cpus_of_change(host, &path)).flatten()
+    }
+
+    fn waits_for_revert(&self, host: &Host, was: &OriginalState) -> Option<CpuSet> {
+        (*was != OriginalState::Present).then(|| cpus_of_removal(host, &dir(self.unit))).flatten()
     }
 
     fn sets_cpuset(&self) -> bool {
