@@ -230,6 +230,18 @@ impl Change {
         }
     }
 
+    /// The memory nodes that it gives to a group or a slice.
+    #[must_use]
+    pub fn shield_mems(&self) -> Option<CpuSet> {
+        match self {
+            Change::Write { path, value, .. } if path.ends_with("/cpuset.mems") => {
+                value.parse().ok()
+            }
+            Change::Slice { mems, .. } if !mems.is_empty() => Some(mems.clone()),
+            _ => None,
+        }
+    }
+
     /// What is changed, for display: a file, a task, a CPU.
     #[must_use]
     pub fn subject(&self) -> String {
