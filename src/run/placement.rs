@@ -34,7 +34,7 @@ const DEPTH_MAX: usize = 8;
 ///
 /// # Errors
 /// The write would never return.
-pub(super) fn check_move(host: &Host, group: &str) -> Result<(), RunError> {
+pub fn check_move(host: &Host, group: &str) -> Result<(), RunError> {
     match apply::refuse_move(host, group)? {
         None => Ok(()),
         Some(why) => Err(RunError::Unsafe {

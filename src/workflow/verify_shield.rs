@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::observe;
 use crate::plan::{Plan, Shield, plan};
 use crate::policy::{DisturbanceConsent, ShieldRequest, Siblings, VerifyLimits};
-use crate::run::RunError;
+use crate::run::{RunError, check_move};
 use crate::survey::{Machine, survey};
 use crate::trace::recording::TraceRecording;
 use crate::tunables::{self, RemedyAnswer};
@@ -190,6 +190,9 @@ impl<'a> VerifySession<'a> {
         let threshold_ns =
             limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
         let cgroup = target.group(host, request.cgroup.as_ref())?;
+        if request.program == WatchedProgram::Sampler {
+            cgroup.as_deref().map_or(Ok(()), |group| check_move(host, group))?;
+        }
         let evidence = verify::watch(
             host,
             &WatchOrder {
