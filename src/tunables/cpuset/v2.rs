@@ -135,3 +135,44 @@ fn set_mems(machine: &Machine, shield: &Shield, dir: &str) -> Option<WantedChang
     (!mems.is_empty())
         .then(|| WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, reason))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::fake::set;
+    use crate::survey::{CgroupMode, Machine};
+    use crate::tunables::tests::{busy, shell};
+
+    #[test]
+    fn the_group_gets_the_memory_nodes_of_its_cpus_before_it_is_a_partition() {
+        let mut m = busy(CgroupMode::V2);
+        let is_about = |line: &String| line.contains("mems") || line.contains("AllowedMemoryNodes");
+        let mems = |m: &Machine| -> Vec<String> {
+            shell(m, "cpuset").into_iter().filter(is_about).collect()
+        };
+        assert_eq!(mems(&m), ["echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems"]);
+        let lines = shell(&m, "cpuset");
+        let place = |word: &str| lines.iter().position(|line| line.contains(word)).unwrap();
+        assert!(place("cpuset.mems") < place("partition"), "{lines:#?}");
+        m.cgroup.systemd = true;
+        assert_eq!(
+            mems(&m),
+            [
+                "systemctl set-property --runtime cpushield.slice AllowedCPUs=3 AllowedMemoryNodes=1 \
+              && systemctl start cpushield.slice"
+            ]
+        );
+        // Memory of the CPU's node that cpusets may not use: every usable node.
+        m.topology.nodes[1].memory_kib = Some(0);
+        assert!(mems(&m)[0].contains("AllowedMemoryNodes=0-1"), "{:?}", mems(&m));
+        // One memory node: the group inherits it.
+        m.cgroup.mems = set("0");
+        assert_eq!(mems(&m), Vec::<String>::new());
+        m.cgroup.systemd = false;
+        assert_eq!(mems(&m), Vec::<String>::new());
+        // The root's list is not known: the nodes with memory count.
+        m.cgroup.mems = set("");
+        assert_eq!(mems(&m), Vec::<String>::new());
+        m.topology.nodes[1].memory_kib = None;
+        assert_eq!(mems(&m), ["echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems"]);
+    }
+}
