@@ -71,7 +71,8 @@ pub enum Change {
         unit: String,
         /// `AllowedCPUs=` and `AllowedMemoryNodes=` of the slice.
         cpus: CpuSet,
-        /// Memory nodes of the slice.
+        /// Memory nodes of the slice; empty on a machine with one memory node, where the slice
+        /// keeps those of its parent.
         mems: CpuSet,
     },
     /// Let the members of a group write the list of tasks of a cgroup (v1). Its owner stays.
@@ -229,6 +230,18 @@ impl Change {
         }
     }
 
+    /// The memory nodes that it gives to a group or a slice.
+    #[must_use]
+    pub fn shield_mems(&self) -> Option<CpuSet> {
+        match self {
+            Change::Write { path, value, .. } if path.ends_with("/cpuset.mems") => {
+                value.parse().ok()
+            }
+            Change::Slice { mems, .. } if !mems.is_empty() => Some(mems.clone()),
+            _ => None,
+        }
+    }
+
     /// What is changed, for display: a file, a task, a CPU.
     #[must_use]
     pub fn subject(&self) -> String {
@@ -316,6 +329,7 @@ impl Change {
             Change::MoveTasks { .. } => "moved".to_owned(),
             Change::KeepAffinities => "saved".to_owned(),
             Change::BanFromIrqbalance { cpus } => format!("avoids CPU {cpus}"),
+            Change::Slice { cpus, mems, .. } if mems.is_empty() => format!("CPU {cpus}"),
             Change::Slice { cpus, mems, .. } => format!("CPU {cpus}, memory {mems}"),
             Change::GiveToGroup { gid, .. } => format!("group {gid}"),
             Change::CycleCpu { .. } => "done".to_owned(),
@@ -351,10 +365,12 @@ impl Change {
             Change::BanFromIrqbalance { cpus } => format!(
                 "printf 'settings cpus {cpus}' | socat - UNIX:$(echo /run/irqbalance/*.sock)"
             ),
-            Change::Slice { unit, cpus, mems } => format!(
-                "systemctl set-property --runtime {unit} AllowedCPUs={cpus} AllowedMemoryNodes={mems} \
-                 && systemctl start {unit}"
-            ),
+            Change::Slice { unit, cpus, mems } => {
+                let properties = slice_properties(cpus, mems).join(" ");
+                format!(
+                    "systemctl set-property --runtime {unit} {properties} && systemctl start {unit}"
+                )
+            }
             Change::GiveToGroup { path, gid } => {
                 let path = quote_for_shell(path);
                 format!("chgrp {gid} {path} && chmod g+w {path}")
@@ -368,6 +384,15 @@ impl Change {
             }
         }
     }
+}
+
+/// The properties of the shield's slice, as `systemctl set-property` takes them
+/// (systemd.resource-control(5), v257). Without memory nodes the slice has those of its parent.
+#[must_use]
+pub fn slice_properties(cpus: &CpuSet, mems: &CpuSet) -> Vec<String> {
+    let cpus = format!("AllowedCPUs={cpus}");
+    let mems = (!mems.is_empty()).then(|| format!("AllowedMemoryNodes={mems}"));
+    [cpus].into_iter().chain(mems).collect()
 }
 
 /// The `chrt` command that sets a scheduling policy.

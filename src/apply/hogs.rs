@@ -121,7 +121,10 @@ impl RtHogs {
     }
 
     /// Returns why a wait for a thread on one of these CPUs would never end.
-    fn endless_wait(&mut self, host: &Host, cpus: Option<CpuSet>) -> Result<Option<String>> {
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn endless_wait(&mut self, host: &Host, cpus: Option<CpuSet>) -> Result<Option<String>> {
         let Some(cpus) = cpus else { return Ok(None) };
         let mut hogs = self.find(host)?.iter().filter(|hog| cpus.contains(hog.task.cpu));
         let starves = hogs.find(|hog| !is_served(host, hog.task.cpu));

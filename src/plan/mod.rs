@@ -38,7 +38,7 @@ pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 use crate::change::Change;
 use crate::policy::{DisturbanceConsent, ShieldRequest, is_shield_name};
 use crate::registry::nearest;
-use crate::survey::Machine;
+use crate::survey::{CgroupMode, Machine};
 use crate::tunables::{
     TUNABLES, Tunable, WantedChange, WantedChanges, foreign_partition, leftovers,
 };
@@ -102,6 +102,7 @@ pub fn plan_choice(
     }
     operators::add_operators(&mut plan, machine, request.operators.as_ref())?;
     plan.check_conflicts(live)?;
+    plan.warn_of_moved_memory(machine, live);
     plan.warn_of_new_kthreads(machine);
     plan.warn_of_leftovers(machine, request);
     Ok(plan)
@@ -279,6 +280,20 @@ impl Plan {
             "the shield is open, because cpuset is switched off: {access} onto CPU {cpus}, and \
              programs that are there stay"
         ));
+    }
+
+    /// Warns that the new version of a shield moves the memory of its programs. On cgroup v1 pages
+    /// stay where they are.
+    fn warn_of_moved_memory(&mut self, machine: &Machine, live: &ActiveShields) {
+        let new = self.steps.iter().find_map(|step| step.change.shield_mems());
+        let old = live.replaced.iter().find_map(Change::shield_mems);
+        let (Some(old), Some(new)) = (old, new) else { return };
+        if machine.cgroup.mode == CgroupMode::V2 && !old.is_subset(&new) {
+            self.warnings.push(format!(
+                "the shield's memory nodes change from {old} to {new}: the kernel moves the pages \
+                 of the programs in it (since 5.15), which delays them; some pages may stay behind"
+            ));
+        }
     }
 
     /// Warns of kernel threads that are created later. They may run on all CPUs except those of
@@ -463,6 +478,30 @@ mod tests {
         let off = plan_with_others(&machine, &off, &live).unwrap();
         let skipped = off.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
         assert_eq!(skipped.kind, SkipKind::SwitchedOff);
+    }
+
+    #[test]
+    fn a_change_of_memory_nodes_says_that_pages_move() {
+        let mut machine = fake::machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        machine.cgroup.mode = CgroupMode::V2;
+        machine.cgroup.mount = Some("/sys/fs/cgroup".to_owned());
+        let request =
+            |cpus| ShieldRequest { cpus: Some(fake::set(cpus)), ..ShieldRequest::default() };
+        for (systemd, mode, before, after, is_warned) in [
+            (false, CgroupMode::V2, "3", "1", true),
+            (true, CgroupMode::V2, "3", "1", true),
+            (false, CgroupMode::V2, "1,3", "1", true),
+            (false, CgroupMode::V2, "3", "1,3", false),
+            (false, CgroupMode::V2, "3", "2", false),
+            (false, CgroupMode::V1, "3", "1", false),
+        ] {
+            (machine.cgroup.mode, machine.cgroup.systemd) = (mode, systemd);
+            let old = plan(&machine, &request(before)).unwrap();
+            let live = ActiveShields::default().replacing(Some(&old));
+            let warnings = plan_with_others(&machine, &request(after), &live).unwrap().warnings;
+            let warned = warnings.iter().any(|warning| warning.contains("memory nodes change"));
+            assert_eq!(warned, is_warned, "{before} to {after}: {warnings:?}");
+        }
     }
 
     #[test]

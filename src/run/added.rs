@@ -3,6 +3,7 @@
 
 use super::confine::confine;
 use super::order::{PRIORITY_MAX, order};
+use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
 use super::spread::ThreadSpread;
 use super::{RunError, ShieldPlacement, limits, raise, record};
@@ -143,6 +144,7 @@ fn move_in(
         record_originals(host, open, place, &fresh, cpus)?;
         notes.extend(raise_kernel_threads(host, open, task, &fresh, cpus)?);
         if let Some(group) = place.entry_group(host)? {
+            check_move(host, &group)?;
             let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
             host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
         }

@@ -1,6 +1,7 @@
 //! [`ShieldPlacement`]: the cgroup and the CPUs for programs of a shield.
 
 use super::RunError;
+use crate::apply;
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
@@ -27,6 +28,23 @@ const PROGRAMS: &str = "programs";
 
 /// The maximum depth of groups in the shield's group.
 const DEPTH_MAX: usize = 8;
+
+/// Checks that a program can enter a group of the shield, or leave it. On a machine with several
+/// memory nodes its pages move too, which may wait for a thread on a busy CPU.
+///
+/// # Errors
+/// The write would never return.
+pub fn check_move(host: &Host, group: &str) -> Result<(), RunError> {
+    match apply::refuse_move(host, group)? {
+        None => Ok(()),
+        Some(why) => Err(RunError::Unsafe {
+            why: format!("cannot move a program into {group} or out of it: {why}"),
+            instead: "stop that task first: memory moves with a program to other nodes, and that \
+                      needs a kernel thread on every CPU"
+                .to_owned(),
+        }),
+    }
+}
 
 /// The CPU of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 
 use super::added::{MovedProcess, belongs_to, cgroup_of, find_task, threads_of};
 use super::order::PRIORITY_MAX;
+use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
 use super::{RunError, ShieldPlacement, raise, record};
 use crate::apply::{self, UnfinishedWork};
@@ -113,6 +114,7 @@ fn move_started(
         }
     }
     if let Some(shield) = &place.group {
+        check_move(host, shield)?;
         let group = find_destination(host, shield, place.v2, task, destination)?;
         let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
         host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
@@ -221,6 +223,7 @@ fn move_back(
         }
         return Ok(());
     }
+    check_move(host, shield)?;
     let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
     let tid = task.id.tid.to_string();
     match host.write(&format!("{group}/{list}"), &tid) {

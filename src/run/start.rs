@@ -1,7 +1,7 @@
 //! Starts a program in the shield: executes it directly, or as a parent that waits for it.
 
 use super::order::StartRequirements;
-use super::placement::ShieldPlacement;
+use super::placement::{ShieldPlacement, check_move};
 use super::spread::ThreadSpread;
 use super::user::RunUser;
 use super::{RunError, raise, record};
@@ -96,6 +96,7 @@ fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
         })?;
     }
     if let Some(group) = start.place.entry_group(host)? {
+        check_move(host, &group)?;
         host.write(&format!("{group}/cgroup.procs"), &std::process::id().to_string())?;
     }
     // Number 0 is the caller, whatever its number in another PID namespace.

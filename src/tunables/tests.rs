@@ -84,8 +84,11 @@ pub(super) fn after(mut m: Machine, plan: &Plan) -> Machine {
             Change::Write { path, value, .. } => written(&mut m, path, value),
             Change::MakeDir { path } if path.contains("/tracing/") => {}
             Change::MakeDir { path } => drop(group(&mut m, path)),
-            Change::Slice { unit, cpus, .. } => {
-                group(&mut m, &format!("/sys/fs/cgroup/{unit}")).cpus = cpus.clone();
+            Change::Slice { unit, cpus, mems } => {
+                let dir = format!("/sys/fs/cgroup/{unit}");
+                group(&mut m, &dir).cpus = cpus.clone();
+                let mems = TunableReading::Value(mems.to_string());
+                m.settings.insert(format!("{dir}/cpuset.mems"), mems);
             }
             Change::Affinity { task, cpus, .. } => {
                 let placed = m.tasks.iter_mut().find(|placed| placed.task.id == *task).unwrap();
@@ -171,7 +174,7 @@ pub(super) fn shield(m: &Machine) -> Shield {
     plan(m, &ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() }).unwrap().shield
 }
 
-fn shell(m: &Machine, tunable: &str) -> Vec<String> {
+pub(super) fn shell(m: &Machine, tunable: &str) -> Vec<String> {
     let mut request = request();
     request.tunables.retain(|name, _| name == tunable);
     let plan = plan(m, &request).unwrap();
@@ -286,6 +289,7 @@ fn a_v2_partition_takes_its_cpus_from_sibling_groups() {
             "echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control",
             "mkdir /sys/fs/cgroup/cpushield",
             "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus",
+            "echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems",
             "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus.exclusive",
             "echo isolated > /sys/fs/cgroup/cpushield/cpuset.cpus.partition",
         ]

@@ -21,7 +21,7 @@ use crate::latency::{
 use crate::plan::{Plan, plan};
 use crate::policy::{LatencyLimits, ShieldRequest};
 use crate::report::table;
-use crate::run::ShieldPlacement;
+use crate::run::{ShieldPlacement, check_move};
 use crate::survey::survey;
 use crate::tunables;
 use cpushield_linux::{CpuSet, SchedPolicy, signal};
@@ -174,6 +174,10 @@ impl LiveExperimentMachine<'_> {
         let bar = self.work.ui.bar();
         let worst = Cell::new(None::<u64>);
         let group = place.as_ref().and_then(|place| place.group.clone());
+        if let Some(group) = group.as_deref() {
+            check_move(&self.work.host, group)
+                .map_err(|error| MachineTrouble::Cell(error.to_string()))?;
+        }
         let guard = place.map(|place| {
             latency::ShieldMonitor::new(
                 &self.work.host,

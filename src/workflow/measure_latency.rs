@@ -16,7 +16,7 @@ use crate::latency::{
 use crate::load;
 use crate::policy::{DisturbanceConsent, LatencyLimits};
 use crate::report::table;
-use crate::run::ShieldPlacement;
+use crate::run::{ShieldPlacement, check_move};
 use crate::tunables;
 use crate::ui::Ui;
 use cpushield_linux::latency_stats::LIMITS;
@@ -268,6 +268,7 @@ fn find_target(
     let shielded = watch.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
     let load = request.load.request(work, &watch.cpus, &shielded)?;
     let cgroup = watch.group(host, request.cgroup.as_ref())?;
+    cgroup.as_deref().map_or(Ok(()), |group| check_move(host, group))?;
     let guard = watch
         .own_shield()
         .cloned()

@@ -17,7 +17,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::latency::LatencyMeasurement;
 use crate::load::LoadGenerator;
 use crate::policy::{LatencyLimits, VerifyLimits};
-use crate::run::ShieldPlacement;
+use crate::run::{ShieldPlacement, check_move};
 use crate::tunables::RemedyAnswer;
 use crate::verify::{WatchOrder, WatchProgress, judge, watch};
 use cpushield_linux::{CpuSet, signal};
@@ -83,6 +83,9 @@ impl<'a> LiveSearchMachine<'a> {
         let load = load
             .request(self.work, &self.cpus.measured, &shielded)
             .map_err(|failure| MachineTrouble::Cell(failure.message))?;
+        if let Some(group) = place.as_ref().and_then(|place| place.group.as_deref()) {
+            check_move(host, group).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
+        }
         let mut load =
             LoadGenerator::start(&load).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         load.begin();

@@ -15,7 +15,7 @@ use crate::policy::ShieldRequest;
 use crate::policy::VerifyLimits;
 use crate::report::price::{LoadPrice, PriceWindow};
 use crate::report::try_report::{SCHEMA, TryReport};
-use crate::run::ShieldPlacement;
+use crate::run::{ShieldPlacement, check_move};
 use crate::survey::{Machine, differences, survey, survey_with_shield};
 use crate::tunables;
 use crate::verify::{WatchOrder, WatchProgress, judge, watch};
@@ -195,6 +195,7 @@ fn watch_cpus(
     cgroup: Option<String>,
     what: &str,
 ) -> Result<Evidence, Failure> {
+    cgroup.as_deref().map_or(Ok(()), |group| check_move(&stage.work.host, group))?;
     let bar = stage.work.ui.bar();
     let evidence = watch(
         &stage.work.host,

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::observe;
 use crate::plan::{Plan, Shield, plan};
 use crate::policy::{DisturbanceConsent, ShieldRequest, Siblings, VerifyLimits};
-use crate::run::RunError;
+use crate::run::{RunError, check_move};
 use crate::survey::{Machine, survey};
 use crate::trace::recording::TraceRecording;
 use crate::tunables::{self, RemedyAnswer};
@@ -177,6 +177,16 @@ impl<'a> VerifySession<'a> {
         Ok(VerifyResult { evidence, verdict, recording, known })
     }
 
+    /// The group of the CPUs, which the gap sampler can enter.
+    fn find_group(&self) -> Result<Option<String>, Failure> {
+        let VerifySession { work, request, target, .. } = self;
+        let cgroup = target.group(&work.host, request.cgroup.as_ref())?;
+        if let (Some(group), WatchedProgram::Sampler) = (&cgroup, &request.program) {
+            check_move(&work.host, group)?;
+        }
+        Ok(cgroup)
+    }
+
     /// Watches the CPUs, with the given program or the gap sampler.
     fn watch(&self) -> Result<(Evidence, Option<TraceRecording>), Failure> {
         let VerifySession { work, request, target, .. } = self;
@@ -189,7 +199,7 @@ impl<'a> VerifySession<'a> {
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
             limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
-        let cgroup = target.group(host, request.cgroup.as_ref())?;
+        let cgroup = self.find_group()?;
         let evidence = verify::watch(
             host,
             &WatchOrder {

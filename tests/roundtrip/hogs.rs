@@ -160,6 +160,66 @@ fn steps_that_would_block_are_left_reported_and_completed_by_a_later_undo() {
     same(&before, &bench.tree(), "completed later");
 }
 
+/// The machine with two memory nodes, and a shield with the memory of node 1 in which `spin` runs.
+fn busy_on_own_node() -> (Bench, Tree) {
+    let mut tree = busy("0");
+    let mut put = |path: &str, text: &str| {
+        tree.insert(path.trim_start_matches('/').into(), Some(text.as_bytes().to_vec()));
+    };
+    put(RT_RUNTIME, "-1\n");
+    put("/sys/fs/cgroup/cpuset.mems.effective", "0-1\n");
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    set_state(&bench, ") R", ") S");
+    let mut plan = trees::v2_plan();
+    let mems = Change::Write {
+        path: format!("{GROUP}/cpuset.mems"),
+        value: "1".to_owned(),
+        compare: ValueComparison::List,
+    };
+    plan.steps.insert(4, trees::step(mems, false));
+    plan.steps.truncate(7);
+    bench.apply(&bench.host(), &plan).unwrap();
+    bench.host().write(&format!("{GROUP}/cgroup.procs"), &SPIN.to_string()).unwrap();
+    set_state(&bench, ") S", ") R");
+    (bench, before)
+}
+
+const GROUP: &str = "/sys/fs/cgroup/cpushield";
+
+#[test]
+fn a_program_whose_memory_would_move_waits_for_a_busy_cpu_and_is_refused() {
+    let (bench, _) = busy_on_own_node();
+    let host = bench.host();
+    let refused = apply::refuse_move(&host, &format!("{GROUP}/programs")).unwrap().unwrap();
+    assert!(refused.contains("busy with spin (300, SCHED_FIFO 50)"), "{refused}");
+    assert_eq!(apply::refuse_move(&host, "/sys/fs/cgroup/mine").unwrap(), None);
+    host.write(&format!("{GROUP}/cpuset.mems"), "0-1").unwrap();
+    assert_eq!(apply::refuse_move(&host, GROUP).unwrap(), None);
+}
+
+#[test]
+fn a_group_with_its_own_memory_is_left_by_an_undo_until_the_busy_program_ends() {
+    let (bench, mut before) = busy_on_own_node();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
+    let failed: Vec<_> = undone.failed().map(|step| step.subject.as_str()).collect();
+    // The CPUs of the group stay shielded, so affinities with them cannot come back yet.
+    let control = "/sys/fs/cgroup/cgroup.subtree_control";
+    assert_eq!(failed, ["affinities of all tasks", control, GROUP]);
+    assert!(bench.tree().contains_key(std::path::Path::new(GROUP.trim_start_matches('/'))));
+    set_state(&bench, ") R", ") S");
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    set_state(&bench, ") S", ") R");
+    // Where undo puts a program of the group: among those of the root.
+    let mut after = bench.tree();
+    for tree in [&mut before, &mut after] {
+        tree.remove(std::path::Path::new("sys/fs/cgroup/cgroup.procs"));
+        tree.retain(|path, _| !path.starts_with(format!("proc/{SPIN}")));
+    }
+    same(&before, &after, "undone after the program");
+}
+
 #[test]
 fn nothing_starts_while_rcu_cannot_complete() {
     let bench = Bench::of(&busy("50000000"));

@@ -24,7 +24,7 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn bench(&self) -> Bench {
-        Bench::of_recording(&self.root)
+        bench_of(&self.root)
     }
 
     /// A machine with these shields, applied in this order.
@@ -48,6 +48,35 @@ impl Recorded {
     }
 }
 
+/// A copy of a recorded machine, booted without `isolcpus=`: not every kernel makes partitions of
+/// its CPUs.
+pub(crate) fn bench_of(root: &Path) -> Bench {
+    let bench = Bench::of_recording(root);
+    let cmdline = fs::read_to_string(root.join("proc/cmdline")).unwrap_or_default();
+    if !cmdline.contains("isolcpus=") {
+        return bench;
+    }
+    for file in ["sys/devices/system/cpu/isolated", "sys/fs/cgroup/cpuset.cpus.isolated"] {
+        let file = bench.scratch.0.join("root").join(file);
+        if file.is_file() {
+            fs::write(file, "\n").unwrap();
+        }
+    }
+    let online: CpuSet = fs::read_to_string(root.join("sys/devices/system/cpu/online"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let host = bench.host();
+    for task in host.tasks().unwrap().into_iter().filter(|task| !task.kthread) {
+        // isolcpus= has kept it off the isolated CPUs.
+        if host.affinity(task.id.tid).is_ok_and(|cpus| cpus.len() > online.len() / 2) {
+            host.set_affinity(task.id.tid, &online).unwrap();
+        }
+    }
+    bench
+}
+
 /// The plan of a shield that joins those that are active, or replaces the one of its name.
 pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan> {
     let host = bench.host();
@@ -61,7 +90,6 @@ pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> O
         remove_shield(&mut machine, &host, &bench.store(), old).unwrap();
     }
     live.retain(|plan| plan.shield.name != name);
-    // Recordings with isolcpus= cannot have partitions on every kernel.
     machine.isolation.isolcpus_domain = CpuSet::new();
     let request = ShieldRequest {
         name: name.to_owned(),
@@ -73,26 +101,28 @@ pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> O
     plan_with_others(&machine, &request, &ActiveShields::new(&live)).ok()
 }
 
-/// The recorded machines that can have at least this many shields, without `isolcpus=`.
+/// CPUs of both nodes of a machine with four CPUs in each.
+const TWO_NODES: [usize; 3] = [7, 3, 6];
+
+/// The recorded machines that can have at least this many shields.
 pub(crate) fn machines(least: usize) -> Vec<Recorded> {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
     let mut found = Vec::new();
     for entry in fs::read_dir(machines).unwrap() {
         let root = entry.unwrap().path().join("root");
         let name = root.display().to_string();
-        if !root.is_dir()
-            || fs::read_to_string(root.join("proc/cmdline"))
-                .unwrap_or_default()
-                .contains("isolcpus=")
-        {
+        if !root.is_dir() {
             continue;
         }
-        let bench = Bench::of_recording(&root);
+        let bench = bench_of(&root);
         let mut cpus = Vec::new();
         for name in NAMES {
             let Some(plan) = plan_shield(&bench, name, None) else { break };
             bench.apply(&bench.host(), &plan).unwrap();
             cpus.push(plan.shield.cpus);
+        }
+        if root.join("sys/devices/system/node/node1").is_dir() {
+            cpus = TWO_NODES.map(CpuSet::single).to_vec();
         }
         if cpus.len() >= least {
             found.push(Recorded { name, root, cpus });

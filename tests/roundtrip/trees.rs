@@ -251,7 +251,7 @@ fn systemd_plan() -> Plan {
     let slice = Change::Slice {
         unit: "cpushield.slice".to_owned(),
         cpus: CpuSet::single(3),
-        mems: CpuSet::single(0),
+        mems: CpuSet::new(),
     };
     let shield = vec![
         Change::KeepAffinities,
@@ -314,14 +314,54 @@ fn with_offline_sibling(mut plan: Plan, files: &[(&str, &str)]) -> Plan {
     plan
 }
 
+/// The same machine with two memory nodes, and the same shield with its own memory.
+fn with_two_nodes(mut tree: Tree, mut plan: Plan) -> (Tree, Plan) {
+    let root = V2.trim_start_matches('/');
+    tree.insert(format!("{root}/cpuset.mems.effective").into(), Some(b"0-1\n".to_vec()));
+    for (path, text) in &mut tree {
+        if path.starts_with(V1.trim_start_matches('/')) && path.ends_with("cpuset.mems") {
+            *text = Some(b"0-1\n".to_vec());
+        }
+    }
+    plan.shield.mems = CpuSet::single(1);
+    let mut own = None;
+    for (at, step) in plan.steps.iter_mut().enumerate() {
+        match &mut step.change {
+            Change::Write { path, value, .. } if path.ends_with("cpushield/cpuset.mems") => {
+                "1".clone_into(value);
+            }
+            Change::Write { path, .. } if path.ends_with("/cgroup/cpushield/cpuset.cpus") => {
+                own = Some(at + 1);
+            }
+            Change::Slice { mems, .. } => *mems = CpuSet::single(1),
+            _ => {}
+        }
+    }
+    if let Some(at) = own {
+        let mems = write(&format!("{V2}/cpushield/cpuset.mems"), "1", ValueComparison::List);
+        plan.steps.insert(at, step(mems, false));
+    }
+    (tree, plan)
+}
+
 /// Every machine with its plan.
 pub fn machines() -> Vec<(&'static str, Tree, Plan)> {
-    vec![
+    let one_node = [
         ("v2", v2(), v2_plan()),
         ("v2 since 6.2", remembering(), v2_plan()),
         ("systemd", systemd(), systemd_plan()),
         ("v1", v1(), v1_plan()),
-    ]
+    ];
+    let two_nodes = [
+        ("v2, two nodes", v2(), v2_plan()),
+        ("systemd, two nodes", systemd(), systemd_plan()),
+        ("v1, two nodes", v1(), v1_plan()),
+    ];
+    let two_nodes = two_nodes.into_iter().map(|(name, tree, plan)| {
+        let (tree, plan) = with_two_nodes(tree, plan);
+        (name, tree, plan)
+    });
+    one_node.into_iter().chain(two_nodes).collect()
 }
 
 /// Machines on which CPU 3 is offline while the shield is active.

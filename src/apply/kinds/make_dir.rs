@@ -4,11 +4,12 @@ use super::super::groups::remove_below;
 use super::super::kind::{
     ChangeKind, DriftedValue, NOTHING, PerformedChange, RevertedChange, ShieldChanges,
 };
+use super::super::memory_moves::cpus_of_removal;
 use super::super::moves::MovedOut;
 use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::Outcome;
-use cpushield_linux::{Host, Result};
+use cpushield_linux::{CpuSet, Host, Result};
 
 /// A directory to create.
 pub struct NewDirectory<'a> {
@@ -42,6 +43,10 @@ impl ChangeKind for NewDirectory<'_> {
             OriginalState::Missing => remove_group(host, self.path),
             _ => Ok(NOTHING),
         }
+    }
+
+    fn waits_for_revert(&self, host: &Host, was: &OriginalState) -> Option<CpuSet> {
+        (*was == OriginalState::Missing).then(|| cpus_of_removal(host, self.path)).flatten()
     }
 
     fn moves_tasks(&self) -> bool {

@@ -3,10 +3,11 @@
 
 use super::super::groups::{group_using_cpusets, remove_below};
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::memory_moves::{cpus_of_change, cpus_of_removal};
 use super::super::moves::MovedOut;
 use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
-use crate::change::{Outcome, RefusalKind, ValueComparison};
+use crate::change::{Outcome, RefusalKind, ValueComparison, slice_properties};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 
@@ -59,17 +60,24 @@ impl ChangeKind for ShieldSlice<'_> {
                 dir(unit)
             )));
         }
-        let (cpus_set, mems_set) =
-            (format!("AllowedCPUs={cpus}"), format!("AllowedMemoryNodes={mems}"));
+        let properties = slice_properties(cpus, mems);
+        let request = ["set-property", "--runtime", unit].into_iter();
+        let request: Vec<&str> = request.chain(properties.iter().map(String::as_str)).collect();
         // An active shield has the slice. Stopping it would kill its programs.
         let is_in_use = host.exists(&dir(unit));
-        host.systemctl(&["set-property", "--runtime", unit, &cpus_set, &mems_set])?;
+        host.systemctl(&request)?;
         let started = host.systemctl(&["start", unit]).and_then(|()| {
             let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
             Ok((!ValueComparison::List.same(&shown, &cpus.to_string())).then_some(shown))
         });
         let reason = match started {
-            Ok(None) => return Ok(PerformedChange::with_outcome(Outcome::Changed)),
+            Ok(None) => {
+                let note = self.note_of_mems(host);
+                return Ok(PerformedChange {
+                    note,
+                    ..PerformedChange::with_outcome(Outcome::Changed)
+                });
+            }
             Err(error) if error.is_stop() => return Err(error),
             Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
             Err(error) => error.reason(),
@@ -91,6 +99,17 @@ impl ChangeKind for ShieldSlice<'_> {
         restore(host, self.unit, files, done)
     }
 
+    fn waits_for(&self, host: &Host) -> Option<CpuSet> {
+        let path = format!("{}/cpuset.mems", dir(self.unit));
+        let now = host.read_line(&path).ok()?;
+        let is_same = ValueComparison::List.same(&now, &self.mems.to_string());
+        (!is_same).then(|| cpus_of_change(host, &path)).flatten()
+    }
+
+    fn waits_for_revert(&self, host: &Host, was: &OriginalState) -> Option<CpuSet> {
+        (*was != OriginalState::Present).then(|| cpus_of_removal(host, &dir(self.unit))).flatten()
+    }
+
     fn sets_cpuset(&self) -> bool {
         true
     }
@@ -101,6 +120,17 @@ impl ChangeKind for ShieldSlice<'_> {
 
     fn hint(&self, _: RefusalKind) -> Option<&'static str> {
         Some("`systemctl status cpushield.slice` may show the cause")
+    }
+}
+
+impl ShieldSlice<'_> {
+    /// The memory nodes that the slice has, if they are not those that it should have. The shield
+    /// stays: its programs then only have slower memory.
+    fn note_of_mems(&self, host: &Host) -> Option<String> {
+        let wanted = self.mems.to_string();
+        let shown = host.read_line(&format!("{}/cpuset.mems", dir(self.unit))).ok()?;
+        let differs = !self.mems.is_empty() && !ValueComparison::List.same(&shown, &wanted);
+        differs.then(|| format!("systemd gave it the memory nodes {shown:?} instead of {wanted:?}"))
     }
 }
 

@@ -7,6 +7,7 @@ use super::super::kind::{
     ChangeKind, DriftedValue, NOTHING, PerformedChange, RestoringUndo, RevertedChange,
     ShieldChanges,
 };
+use super::super::memory_moves::{cpus_of_change, cpus_of_disabling};
 use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
 use super::super::unbound::{self, shown_by};
@@ -63,15 +64,22 @@ impl ChangeKind for FileWrite<'_> {
     }
 
     fn waits_for(&self, host: &Host) -> Option<CpuSet> {
+        let replaced = || value_to_replace(host, self.path, self.value, self.compare);
+        if let Some(cpus) = cpus_of_change(host, self.path) {
+            return replaced().map(|_| cpus);
+        }
         if !waits_for_threads(self.path) {
             return None;
         }
-        value_to_replace(host, self.path, self.value, self.compare)
-            .and_then(|now| cpus_to_wait_for(host, self.path, &now, self.value))
+        replaced().and_then(|now| cpus_to_wait_for(host, self.path, &now, self.value))
     }
 
     fn waits_for_revert(&self, host: &Host, was: &OriginalState) -> Option<CpuSet> {
         let OriginalState::Text { text } = was else { return None };
+        if let Some(cpus) = cpus_of_disabling(host, self.path) {
+            let now = host.read_line(self.path).ok()?;
+            return (!self.compare.is_original(&now, text)).then_some(cpus);
+        }
         if !waits_for_threads(self.path) {
             return None;
         }

@@ -31,6 +31,13 @@ cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
 `cpushield_housekeeping`, into which every program of the root is moved; load balancing of the
 root is switched off, because its domain would span the shield.
 
+On a machine with several memory nodes, programs of the shield get memory only from the nodes of
+its CPUs (`cpuset.mems`; on a slice AllowedMemoryNodes=). If those nodes have no memory that
+cpusets may use, they get all usable nodes, and a warning says so. The nodes are set while the
+group is empty. On cgroup v2 the kernel moves the pages of a program that enters the group or
+leaves it, and of the programs in it if the nodes change (since 5.15). Some pages may stay behind.
+While it does that, it may also run a kernel thread on each CPU once.
+
 With `--balance` the partition is a `root` one (v1: with load balancing): other programs still
 cannot enter, and the scheduler moves the programs of the shield among its CPUs. That costs them
 interruptions, which `verify` names.
@@ -48,6 +55,8 @@ their cpuset while the shield is active.
 
 Source: kernel/cgroup/cpuset.c, validate_partition() (6.12); commits 4a74e418881f (6.7) and
 216217ebee16 (6.18, 6.17.3) about isolcpus=, tried on 6.1, 6.12.107 and 7.2.13;
+cpuset_attach(), cpuset_migrate_mm() (6.12) and commit ee9707e8593d (5.15) about moved pages;
+lru_cache_disable(), mm/swap.c (6.12) about the kernel threads;
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; systemd.resource-control(5).";
 
 impl Tunable for Cpuset {
@@ -67,6 +76,7 @@ impl Tunable for Cpuset {
         &[
             "/sys/fs/cgroup/cgroup.subtree_control",
             "/sys/fs/cgroup/cpushield*/cpuset.cpus.exclusive",
+            "/sys/fs/cgroup/cpushield*/cpuset.mems",
             "/sys/fs/cgroup/cpuset/cpuset.sched_load_balance",
             "/sys/fs/cgroup/cpuset/cpushield*/cpuset.sched_load_balance",
             "/sys/fs/cgroup/cpuset/cpushield*/cpuset.mems",

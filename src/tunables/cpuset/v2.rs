@@ -1,4 +1,10 @@
 //! The shield as a cgroup v2 partition, made by us or by systemd. Pure.
+//!
+//! The group gets the memory nodes of its CPUs. They are set before the partition exists, so before
+//! a program can enter: an empty group has no pages that the kernel would move. A machine with one
+//! memory node needs no such write, because the group inherits that node from its parent. On other
+//! machines the nodes are always written, even all of them: a change of the shield then replaces
+//! the value of its old version.
 
 use super::super::WantedChange;
 use super::super::want::setting;
@@ -6,6 +12,10 @@ use super::{group_of, overlapping};
 use crate::change::{Change, ValueComparison};
 use crate::documents::plan::Shield;
 use crate::survey::{CpusetGroup, Machine};
+use cpushield_linux::CpuSet;
+
+/// The file with the memory nodes of a group.
+const MEMS: &str = "cpuset.mems";
 
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let mut wanted = shrink_siblings(machine, shield, mount);
@@ -19,6 +29,7 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
         wanted.push(make_slice(machine, shield, group));
     } else {
         wanted.extend(make_group(machine, shield, mount, &dir, group));
+        wanted.extend(set_mems(machine, shield, &dir));
     }
     let cpus = shield.cpus.to_string();
     let path = format!("{dir}/cpuset.cpus.exclusive");
@@ -65,10 +76,14 @@ fn make_slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -
     let change = Change::Slice {
         unit: format!("{}.slice", shield.group()),
         cpus: shield.cpus.clone(),
-        mems: machine.cgroup.mems.clone(),
+        mems: written_mems(machine, shield),
     };
     let reason = "systemd owns the cgroup tree; a slice keeps it from removing the shield";
-    let already = group.is_some_and(|group| group.cpus == shield.cpus);
+    let already = group.is_some_and(|group| {
+        let mems = written_mems(machine, shield);
+        let now = setting(machine, &format!("{}/{MEMS}", group.path)).unwrap_or_default();
+        group.cpus == shield.cpus && ValueComparison::List.already(now, &mems.to_string())
+    });
     WantedChange::new(change, reason).already_if(already).required()
 }
 
@@ -91,4 +106,73 @@ fn make_group(
     let cpus =
         WantedChange::write(now, &path, &list, ValueComparison::List, "the CPUs of the shield");
     [enable.required(), make.already_if(group.is_some()).required(), cpus.required()]
+}
+
+/// The memory nodes that the group gets; none on a machine with one memory node.
+fn written_mems(machine: &Machine, shield: &Shield) -> CpuSet {
+    match has_memory_nodes(machine) {
+        true => shield.mems.clone(),
+        false => CpuSet::new(),
+    }
+}
+
+/// Whether cpusets can have different memory nodes here. Without the root's list, the nodes that
+/// have memory count.
+fn has_memory_nodes(machine: &Machine) -> bool {
+    let with_memory = machine.topology.nodes.iter().filter(|node| node.memory_kib != Some(0));
+    match machine.cgroup.mems.len() {
+        0 => with_memory.count() > 1,
+        usable => usable > 1,
+    }
+}
+
+/// Not required: without it, programs only have slower memory.
+fn set_mems(machine: &Machine, shield: &Shield, dir: &str) -> Option<WantedChange> {
+    let mems = written_mems(machine, shield);
+    let path = format!("{dir}/{MEMS}");
+    let now = setting(machine, &path).map(str::to_owned);
+    let reason = "the memory nodes of its CPUs; it has no program yet, so no page is moved";
+    (!mems.is_empty())
+        .then(|| WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::fake::set;
+    use crate::survey::{CgroupMode, Machine};
+    use crate::tunables::tests::{busy, shell};
+
+    #[test]
+    fn the_group_gets_the_memory_nodes_of_its_cpus_before_it_is_a_partition() {
+        let mut m = busy(CgroupMode::V2);
+        let is_about = |line: &String| line.contains("mems") || line.contains("AllowedMemoryNodes");
+        let mems = |m: &Machine| -> Vec<String> {
+            shell(m, "cpuset").into_iter().filter(is_about).collect()
+        };
+        assert_eq!(mems(&m), ["echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems"]);
+        let lines = shell(&m, "cpuset");
+        let place = |word: &str| lines.iter().position(|line| line.contains(word)).unwrap();
+        assert!(place("cpuset.mems") < place("partition"), "{lines:#?}");
+        m.cgroup.systemd = true;
+        assert_eq!(
+            mems(&m),
+            [
+                "systemctl set-property --runtime cpushield.slice AllowedCPUs=3 AllowedMemoryNodes=1 \
+              && systemctl start cpushield.slice"
+            ]
+        );
+        // Memory of the CPU's node that cpusets may not use: every usable node.
+        m.topology.nodes[1].memory_kib = Some(0);
+        assert!(mems(&m)[0].contains("AllowedMemoryNodes=0-1"), "{:?}", mems(&m));
+        // One memory node: the group inherits it.
+        m.cgroup.mems = set("0");
+        assert_eq!(mems(&m), Vec::<String>::new());
+        m.cgroup.systemd = false;
+        assert_eq!(mems(&m), Vec::<String>::new());
+        // The root's list is not known: the nodes with memory count.
+        m.cgroup.mems = set("");
+        assert_eq!(mems(&m), Vec::<String>::new());
+        m.topology.nodes[1].memory_kib = None;
+        assert_eq!(mems(&m), ["echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems"]);
+    }
 }

@@ -293,6 +293,24 @@ impl Host {
         Ok(())
     }
 
+    /// Sets the memory nodes of a cpuset. Nodes that the machine has not are EINVAL
+    /// (`update_nodemask()`, kernel/cgroup/cpuset.c, 6.12), and on v1 those that the parent has not
+    /// are EACCES (`validate_change()`). Pages are not simulated.
+    pub(super) fn simulate_group_mems(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+        let refused = |errno| Err(Error::os(Operation::Write, path, errno));
+        let Ok(nodes) = value.parse::<CpuSet>() else { return refused(libc::EINVAL) };
+        let top = self.hierarchy_of(dir);
+        let parent = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let (usable, errno) = match self.is_v2(&top) {
+            true => (format!("{top}/cpuset.mems.effective"), libc::EINVAL),
+            false => (format!("{parent}/{}mems", self.prefix(parent)), libc::EACCES),
+        };
+        match self.list_in(&usable).filter(|usable| !usable.is_empty()) {
+            Some(usable) if !nodes.is_subset(&usable) => refused(errno),
+            _ => self.set_text(path, &format!("{value}\n")),
+        }
+    }
+
     pub(super) fn force_members(&self, group: &str, cpus: &CpuSet) -> Result<()> {
         let list = ["tasks", "cgroup.procs"].map(|list| format!("{group}/{list}"));
         let Some(text) = list.iter().find_map(|list| self.text(list)) else { return Ok(()) };

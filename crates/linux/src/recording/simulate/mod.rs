@@ -63,6 +63,7 @@ impl Host {
             "cgroup.subtree_control" => self.simulate_subtree(dir, value),
             "cpuset.cpus.partition" => self.simulate_partition(dir, value),
             "cpuset.cpus" | "cpus" => self.simulate_group_cpus(dir, path, value),
+            "cpuset.mems" | "mems" => self.simulate_group_mems(dir, path, value),
             "cpumask" if path == groups::UNBOUND => self.simulate_unbound(value),
             "cpus_list" if dir.starts_with(cpus::RESCTRL) => {
                 self.simulate_resctrl(dir, path, value)
