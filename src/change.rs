@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// One change of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Change {
     /// Write a value to a kernel file that exists.
@@ -181,6 +182,7 @@ pub enum Outcome {
 
 /// The harm that a change can do while it is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Risk {
     /// No harm.

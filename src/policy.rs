@@ -28,6 +28,7 @@ pub const DEFAULT_PATH: &str = "/etc/cpushield/policy.toml";
 
 /// The kind of program that will run in the shield.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// Never enters the kernel: packet processing, busy loops.
@@ -63,6 +64,7 @@ pub enum ShareLevel {
 
 /// What runs on the SMT siblings of a shield's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Siblings {
     /// Shield whole cores; programs run on one sibling of each core, the others stay idle.

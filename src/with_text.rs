@@ -118,3 +118,19 @@ pub mod list {
         Ok(values.into_iter().map(|with_text| with_text.value).collect())
     }
 }
+
+/// Checks that each value is saved with a tag of its own and its sentence, and is read again.
+#[cfg(test)]
+pub(crate) fn check_saved<T>(tag: &str, values: &[T])
+where
+    T: Serialize + serde::de::DeserializeOwned + Display + PartialEq + std::fmt::Debug,
+{
+    let mut tags = std::collections::BTreeSet::new();
+    for value in values {
+        let saved = serialize(value, serde_json::value::Serializer).unwrap();
+        assert_eq!(saved["text"], value.to_string());
+        assert!(tags.insert(saved[tag].as_str().unwrap().to_owned()), "twice: {saved}");
+        let read: T = deserialize(saved).unwrap();
+        assert_eq!(read, *value);
+    }
+}

@@ -43,7 +43,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("cpu_selection", &[]),
     ("policy", &["cpu_selection"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
-    ("plan", &["causes", "change", "documents", "policy", "registry", "survey", "tunables"]),
+    ("plan", &[
+        "causes", "change", "documents", "policy", "registry", "survey", "tunables", "with_text",
+    ]),
     ("apply", &["change", "documents", "policy", "with_text"]),
     ("run", &["apply", "change", "documents", "policy", "with_text"]),
     ("latency", &[

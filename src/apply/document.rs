@@ -3,6 +3,7 @@
 use super::hogs::BlockedBy;
 use super::journal::JournalError;
 use super::shield_note::ShieldNote;
+use super::step_note::StepNote;
 use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Refusal, RefusalKind};
 use crate::documents::plan::Shield;
@@ -97,7 +98,8 @@ pub struct UndoneStep {
     #[serde(flatten)]
     pub fate: ChangeFate,
     /// A note.
-    pub note: Option<String>,
+    #[serde(with = "crate::with_text::option")]
+    pub note: Option<StepNote>,
 }
 
 impl UndoneShield {

@@ -2,6 +2,7 @@
 //! before, and written where they differ afterwards. Affinities of tasks have their own step. Perf
 //! events that count on that CPU end, and only their owners can start them again.
 
+use super::step_note::{self, StepNote};
 use crate::change::{ValueComparison, chosen_word};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
@@ -150,12 +151,17 @@ pub(super) struct UnrestoredFile {
 
 /// Describes the files that could not be restored.
 pub(super) fn describe_unrestored(failed: &[UnrestoredFile]) -> String {
-    let first = failed.first().map(|file| format!("{} was not restored: {}", file.path, file.why));
-    let more = match failed.len() {
-        0 | 1 => String::new(),
-        n => format!(", and {} more files", n - 1),
-    };
-    first.unwrap_or_default() + &more
+    let first = failed.first();
+    first.map_or_else(String::new, |first| {
+        step_note::describe_unrestored(&first.path, &first.why, failed.len() - 1)
+    })
+}
+
+/// The note of apply about files that could not be restored; `None` if there are none.
+pub(super) fn note_unrestored(failed: &[UnrestoredFile]) -> Option<StepNote> {
+    let first = failed.first()?;
+    let (path, why) = (first.path.clone(), first.why.clone());
+    Some(StepNote::FilesNotRestored { path, why, more: failed.len() - 1 })
 }
 
 /// The files that can be restored while the CPU is offline.
@@ -179,6 +185,14 @@ pub(super) fn files_to_restore(
         (path.clone(), kept.unwrap_or_else(|| text.clone()))
     });
     texts.collect()
+}
+
+/// Whether the file names only CPUs that are offline now. A step that brings one of them online
+/// restores it: it has read the same text while that CPU was online.
+pub(super) fn waits_for_other_cpu(host: &Host, path: &str, text: &str) -> bool {
+    let online = host.online_cpus().ok();
+    let cpus = text.parse::<CpuSet>().ok().filter(|_| is_irq(path));
+    cpus.zip(online).is_some_and(|(cpus, online)| !cpus.intersects(&online))
 }
 
 /// Whether a file can have this text only while the CPU is online.

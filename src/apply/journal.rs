@@ -16,6 +16,7 @@ pub use active_shields::{
 pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
 use super::original::OriginalState;
+use super::step_note::StepNote;
 use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use crate::change::{Change, Outcome};
@@ -128,7 +129,8 @@ pub struct StepFate {
     /// The fate of its change.
     pub fate: ChangeFate,
     /// A note.
-    pub note: Option<String>,
+    #[serde(with = "crate::with_text::option")]
+    pub note: Option<StepNote>,
 }
 
 /// One line of the file.

@@ -2,6 +2,7 @@
 //! in `kinds`. A kind reads and writes the machine; it does not read or write the journal.
 
 use super::original::OriginalState;
+use super::step_note::StepNote;
 use super::step_result::{ChangeFate, MovedTasks, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
@@ -181,7 +182,7 @@ pub struct PerformedChange {
     /// The value that was read back.
     pub left: Option<String>,
     /// A note.
-    pub note: Option<String>,
+    pub note: Option<StepNote>,
     /// Tasks moved.
     pub moved: Option<MovedTasks>,
     /// Why the machine is worse than before, so that everything must be undone.
@@ -236,7 +237,7 @@ pub struct RevertedChange {
     /// The fate of the change; `None` when it had changed nothing.
     pub fate: Option<ChangeFate>,
     /// A note.
-    pub note: Option<String>,
+    pub note: Option<StepNote>,
 }
 
 impl From<ChangeFate> for RevertedChange {

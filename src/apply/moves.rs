@@ -1,6 +1,7 @@
 //! Moves every task of one cgroup into another, repeatedly until no movable task is left, as tasks
 //! fork meanwhile. Bound kernel threads stay; they are counted and are not a failure.
 
+use super::step_note::StepNote;
 use super::step_result::{MovedTasks, StayedTasks};
 use crate::change::{Refusal, RefusalKind};
 use cpushield_linux::{Error, Host, Result, TaskId};
@@ -76,19 +77,9 @@ impl MovedOut {
 
     /// The note of an undo; `None` when none was moved.
     #[must_use]
-    pub fn note(&self, to: &str) -> Option<String> {
-        let tasks = match self.count {
-            0 => return None,
-            1 => "1 task of the group is".to_owned(),
-            n => format!("{n} tasks of the group are"),
-        };
-        let names = self.names.join(", ");
-        let more = match self.count.saturating_sub(self.names.len()) {
-            _ if names.is_empty() => String::new(),
-            0 => format!(": {names}"),
-            n => format!(": {names} and {n} more"),
-        };
-        Some(format!("{tasks} now in {to}{more}"))
+    pub fn note(&self, to: &str) -> Option<StepNote> {
+        let (count, names) = (self.count, self.names.clone());
+        (count > 0).then(|| StepNote::TasksMoved { to: to.to_owned(), count, names })
     }
 }
 

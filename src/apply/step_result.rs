@@ -1,5 +1,6 @@
 //! What apply and undo did with one step, as the journal stores it: [`StepDone`], [`ChangeFate`].
 
+use super::step_note::StepNote;
 use crate::change::{Outcome, Refusal};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,8 @@ pub struct StepDone {
     /// The value that was read back; `None` where there is none.
     pub left: Option<String>,
     /// A note, about a fallback for example.
-    pub note: Option<String>,
+    #[serde(with = "crate::with_text::option")]
+    pub note: Option<StepNote>,
     /// Tasks that were moved.
     pub moved: Option<MovedTasks>,
 }

@@ -10,7 +10,7 @@ pub use super::init_files::{
 
 use super::document::{Enabled, InitSystem};
 use super::error::BootError;
-use super::init_files::{BAN, OPERATORS, SHIELD};
+use super::init_files::{BAN, SHIELD, socket_units};
 use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
 
@@ -63,23 +63,23 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
         });
     };
     let files = files(init, call);
-    let helper = call.helper.as_ref().filter(|_| init == InitSystem::Systemd);
-    let for_operators = helper.map(|helper| operator_files(call, helper));
-    let for_operators: Vec<InitFile> = for_operators.into_iter().flatten().collect();
+    let helpers = call.helpers.iter().filter(|_| init == InitSystem::Systemd);
+    let for_operators: Vec<InitFile> =
+        helpers.flat_map(|helper| operator_files(call, helper)).collect();
     for file in files.iter().chain(&for_operators) {
         check_not_foreign(host, &file.path)?;
     }
     if let Ok(Some(earlier)) = installed(store) {
-        remove_helper(host, &earlier)?;
+        remove_helpers(host, &earlier)?;
     }
     let [path, ban_path] = files.each_ref().map(|file| file.path.clone());
-    let operator_paths = for_operators.iter().map(|file| file.path.clone()).collect();
+    let operator_paths: Vec<String> = for_operators.iter().map(|file| file.path.clone()).collect();
     let (words, policy) = (call.words.clone(), call.policy.clone());
     let enabled = Enabled { init, path, ban_path: Some(ban_path), words, policy, operator_paths };
     let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;
     let written =
-        write_and_enable(host, init, &files).and_then(|()| write_helper(host, &for_operators));
+        write_and_enable(host, init, &files).and_then(|()| write_helpers(host, &for_operators));
     match written {
         Ok(()) => Ok(enabled),
         Err(BootError::Killed) => Err(BootError::Killed),
@@ -101,7 +101,7 @@ fn write_and_enable(host: &Host, init: InitSystem, files: &[InitFile]) -> Result
         match init {
             InitSystem::Systemd => host.systemctl(&["enable", &format!("{service}.service")])?,
             InitSystem::Openrc => {
-                let level = if *service == SHIELD { openrc_runlevel(host) } else { "default" };
+                let level = if service == SHIELD { openrc_runlevel(host) } else { "default" };
                 drop(host.run_program(&["rc-update", "add", service, level])?);
             }
             InitSystem::Sysv => drop(host.run_program(&["update-rc.d", service, "defaults"])?),
@@ -110,23 +110,21 @@ fn write_and_enable(host: &Host, init: InitSystem, files: &[InitFile]) -> Result
     Ok(())
 }
 
-/// Writes the units of the helper for operators, and opens its socket.
-fn write_helper(host: &Host, files: &[InitFile]) -> Result<(), BootError> {
+/// Writes the units of the helpers for operators, and opens their sockets.
+fn write_helpers(host: &Host, files: &[InitFile]) -> Result<(), BootError> {
     for InitFile { path, text, mode, .. } in files {
         let attributes = FileAttributes { mode: *mode, owner: None };
         host.replace_file(path, text.as_bytes(), attributes)?;
     }
-    if !files.is_empty() {
-        host.systemctl(&["enable", "--now", &format!("{OPERATORS}.socket")])?;
-    }
-    Ok(())
+    let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+    Ok(socket_units(&paths).try_for_each(|unit| host.systemctl(&["enable", "--now", unit]))?)
 }
 
-/// Closes the socket for operators, and removes its units.
-fn remove_helper(host: &Host, enabled: &Enabled) -> Result<(), BootError> {
-    if !enabled.operator_paths.is_empty() {
+/// Closes the sockets for operators, and removes their units.
+fn remove_helpers(host: &Host, enabled: &Enabled) -> Result<(), BootError> {
+    for unit in socket_units(&enabled.operator_paths) {
         // A failure is fine: the unit was never enabled, or is gone.
-        drop(host.systemctl(&["disable", "--now", &format!("{OPERATORS}.socket")]));
+        drop(host.systemctl(&["disable", "--now", unit]));
     }
     for path in &enabled.operator_paths {
         check_not_foreign(host, path)?;
@@ -192,7 +190,7 @@ fn uninstall(
     for (_, path) in files.iter().flatten() {
         check_not_foreign(host, path)?;
     }
-    remove_helper(host, enabled)?;
+    remove_helpers(host, enabled)?;
     for (service, path) in files.into_iter().flatten() {
         match enabled.init {
             // A failure is fine: the unit was never enabled, or is gone. systemd finds the links of

@@ -28,20 +28,23 @@ pub struct StartCommand {
     pub undo_words: Vec<String>,
     /// The policy file of which every shield is applied; `None` for one shield.
     pub policy: Option<String>,
-    /// The helper that its operators need. Only systemd offers it.
-    pub helper: Option<OperatorHelper>,
+    /// The helpers that operators need, one for each shield. Only systemd offers them.
+    pub helpers: Vec<OperatorHelper>,
 }
 
-/// The socket at which operators ask, and the service that answers one request.
-pub const OPERATORS: &str = "cpushield-operators";
+/// The start of the names of the units for operators; the name of the shield follows.
+const OPERATORS: &str = "cpushield-operators-";
 
-/// The helper for operators.
+/// The helper for the operators of a shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorHelper {
-    /// Its internal subcommand.
-    pub command: &'static str,
+    /// The shield. Its name has only lowercase letters, digits and underscores, so it can be a part
+    /// of a path and of the name of a unit.
+    pub shield: String,
+    /// The internal subcommand, and the option that confines it to a shield.
+    pub command: [&'static str; 2],
     /// Its socket.
-    pub socket: &'static str,
+    pub socket: String,
     /// The only group that may connect; `None` if every user may. The helper decides in any case.
     pub gid: Option<u32>,
 }
@@ -50,7 +53,7 @@ pub struct OperatorHelper {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitFile {
     /// The service, without the suffix of a unit.
-    pub service: &'static str,
+    pub service: String,
     /// The path.
     pub path: String,
     /// The content.
@@ -79,13 +82,15 @@ impl StartCommand {
     }
 
     fn ban_line(&self, quote: fn(&str) -> String) -> String {
-        self.internal_line(quote, BAN_COMMAND)
+        self.internal_line(quote, &[BAN_COMMAND])
     }
 
-    fn internal_line(&self, quote: fn(&str) -> String, command: &str) -> String {
+    fn internal_line(&self, quote: fn(&str) -> String, command: &[&str]) -> String {
         // The name of an internal subcommand comes first.
-        let words = [self.program.as_str(), command, "--quiet", "--state", self.state.as_str()];
-        words.map(quote).join(" ")
+        let head = [self.program.as_str()];
+        let tail = ["--quiet", "--state", self.state.as_str()];
+        let words = head.iter().chain(command).chain(&tail).map(|word| quote(word));
+        words.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -102,7 +107,7 @@ pub fn files(init: InitSystem, call: &StartCommand) -> [InitFile; 2] {
         InitSystem::Sysv => [sysv(call), ban_sysv(call)],
     };
     [(SHIELD, shield), (BAN, ban)].map(|(service, text)| InitFile {
-        service,
+        service: service.to_owned(),
         path: format!("{dir}/{service}{suffix}"),
         text,
         mode,
@@ -160,26 +165,36 @@ fn ban_unit(call: &StartCommand) -> String {
     )
 }
 
-/// The units of the helper for operators: its service and its socket. Only systemd has them.
+/// The units of the helper for the operators of a shield: its service and its socket. Only systemd
+/// has them.
 #[must_use]
 pub fn operator_files(call: &StartCommand, helper: &OperatorHelper) -> [InitFile; 2] {
+    let service = format!("{OPERATORS}{}", helper.shield);
     let file = |suffix: &str, text: String| InitFile {
-        service: OPERATORS,
-        path: format!("/etc/systemd/system/{OPERATORS}{suffix}"),
+        service: service.clone(),
+        path: format!("/etc/systemd/system/{service}{suffix}"),
         text,
         mode: 0o644,
     };
     [file("@.service", operator_service(call, helper)), file(".socket", operator_socket(helper))]
 }
 
+/// The units of sockets among files of units.
+pub fn socket_units(paths: &[String]) -> impl Iterator<Item = &str> {
+    let names = paths.iter().filter_map(|path| path.rsplit('/').next());
+    names.filter(|name| name.ends_with(".socket"))
+}
+
 /// The service has a process for each request, which ends with it. The capabilities are those to
 /// move a process to CPUs, to schedule it and to raise its limits.
 fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
-    let (line, path) = (call.internal_line(quote_for_unit, helper.command), condition_path(call));
+    let OperatorHelper { shield, command: [command, option], .. } = helper;
+    let (line, path) =
+        (call.internal_line(quote_for_unit, &[command, option, shield]), condition_path(call));
     let state = quote_for_unit(&call.state);
     format!(
         "{MARK}[Unit]\n\
-         Description=cpushield: answer a request of an operator\n\
+         Description=cpushield: answer a request of an operator of shield {shield}\n\
          ConditionFileIsExecutable={path}\n\
          CollectMode=inactive-or-failed\n\n\
          [Service]\n\
@@ -205,16 +220,18 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
 }
 
 /// A flood of connections closes connections, and never the socket: the trigger limit, which would
-/// fail the socket, is off. It has no group of its own if single users may ask.
+/// fail the socket, is off. A user has half of the connections at most, where systemd counts them
+/// by user (older versions count only those of a network by their source). The socket has no group
+/// of its own if single users may ask.
 fn operator_socket(helper: &OperatorHelper) -> String {
-    let socket = helper.socket;
+    let OperatorHelper { shield, socket, .. } = helper;
     let access = match helper.gid {
         Some(gid) => format!("SocketGroup={gid}\nSocketMode=0660\n"),
         None => "SocketMode=0666\n".to_owned(),
     };
     format!(
         "{MARK}[Unit]\n\
-         Description=cpushield: requests of operators\n\n\
+         Description=cpushield: requests of operators of shield {shield}\n\n\
          [Socket]\n\
          ListenStream={socket}\n\
          SocketUser=root\n\
@@ -223,6 +240,7 @@ fn operator_socket(helper: &OperatorHelper) -> String {
          RemoveOnStop=yes\n\
          Accept=yes\n\
          MaxConnections=16\n\
+         MaxConnectionsPerSource=8\n\
          TriggerLimitIntervalSec=0\n\n\
          [Install]\n\
          WantedBy=sockets.target\n"

@@ -8,8 +8,11 @@ use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
+use std::collections::BTreeSet;
 use std::fmt;
 
+/// Words by which boot loaders name the files of the kernel.
+const FILES: [&str; 2] = ["BOOT_IMAGE", "initrd"];
 /// Parameters whose values are CPU lists: equal sets are equal values.
 const LISTS: &[&str] = &["nohz_full", "rcu_nocbs", "irqaffinity", "workqueue.unbound_cpus"];
 
@@ -281,6 +284,12 @@ fn parse_isolcpus((name, value): (&str, Option<&str>)) -> Option<cmdline::Isolcp
 #[must_use]
 pub fn name_of(word: &str) -> &str {
     split(word).0
+}
+
+/// The words of a command line, without those that name the files of its kernel.
+#[must_use]
+pub fn words_without_files(line: &str) -> BTreeSet<&str> {
+    line.split_whitespace().filter(|word| !FILES.contains(&name_of(word))).collect()
 }
 
 /// Whether a word sets the same parameter as another one to another value.

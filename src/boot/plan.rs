@@ -154,24 +154,26 @@ fn list_changes(
     menu.map_or_else(Vec::new, |(loader, found)| find_changes(*loader, found, versions, parameters))
 }
 
-/// Plans exactly these words for the running kernel: parameters that the user wrote, not the ones
-/// that this tool would choose.
+/// Plans exactly these words for one kernel, by default the running one: parameters that the user
+/// wrote, not the ones that this tool would choose.
 ///
 /// # Errors
-/// The words cannot be written, contradict parameters that the kernel already has, or the running
-/// kernel is in no menu.
+/// The words cannot be written, contradict parameters that the kernel already has, or the kernel
+/// is not in the menu.
 pub fn for_words(
     host: &Host,
+    release: Option<&str>,
     words: &[String],
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<BootPlan, BootError> {
-    let version = host.read_line("/proc/sys/kernel/osrelease")?;
+    let running = host.read_line("/proc/sys/kernel/osrelease")?;
+    let version = release.unwrap_or(&running).to_owned();
     let booted = host.read_line("/proc/cmdline")?;
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let entries = kernels::first_entries(found);
     let target = entries.iter().find(|entry| entry.version == version).copied();
-    if target.is_none() && menu.is_some() {
+    if target.is_none() && (menu.is_some() || version != running) {
         let known = entries.iter().map(|entry| entry.version.clone()).collect();
         return Err(BootError::NoKernel { asked: version, known });
     }
@@ -330,8 +332,8 @@ fn choose_shield(
         || request.node.is_some();
     let (shield, origin, why) = if requested {
         let choice = choose(machine, request)?;
-        let why = choice.why.into_iter().map(|sentence| BootReason::CpusRequested { sentence });
-        (choice.shield, CpuOrigin::Requested, why.collect())
+        let why = choice.why.into_iter().map(BootReason::Choice).collect();
+        (choice.shield, CpuOrigin::Requested, why)
     } else if isolate {
         let shield = choose(machine, request)?.shield;
         let why = BootReason::IsolatedCore { cpus: shield.cpus.clone() };

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 /// How a value read back is compared with the value written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueComparison {
     /// The same text, without the white space around it.

@@ -31,7 +31,11 @@ enum InternalCommand {
     Ban,
     /// Answer a request of an operator on standard input
     #[command(name = NAMES.operator)]
-    Operator,
+    Operator {
+        /// The only shield for which it answers
+        #[arg(long, value_name = "NAME")]
+        only_shield: Option<String>,
+    },
     /// Keep CPUs modestly busy
     #[command(name = NAMES.gentle_load)]
     Load,
@@ -64,7 +68,9 @@ pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
         InternalCommand::Ban => {
             return internal::ban_from_irqbalance(&inner.global.open_live(ui)?);
         }
-        InternalCommand::Operator => internal::answer_operator(&inner.global.open_live(ui)?),
+        InternalCommand::Operator { only_shield } => {
+            internal::answer_operator(&inner.global.open_live(ui)?, only_shield.clone());
+        }
         InternalCommand::Load => internal::serve(WorkerRole::GentleLoad),
         InternalCommand::Work => internal::serve(WorkerRole::Load),
         InternalCommand::Sample => internal::serve(WorkerRole::Sampler),

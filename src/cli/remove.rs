@@ -10,6 +10,9 @@ use crate::workflow::membership::remove_processes;
 ///
 /// A process that `add` moved returns to its previous cgroup and CPUs. A program that `run` started
 /// moves to the cgroup of this command, as an ordinary program on the housekeeping CPUs.
+///
+/// Operators of a shield can move their own processes out (cgroup v2). A program that `run` started
+/// then moves to the cgroup of its nearest ancestor outside the shield.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
     /// The active shield

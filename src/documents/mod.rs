@@ -3,6 +3,7 @@
 
 pub mod evidence;
 pub mod inapplicable;
+pub mod leftovers;
 pub mod plan;
 pub mod policy_plans;
 pub mod process_note;

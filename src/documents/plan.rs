@@ -2,6 +2,22 @@
 //! value, the change, the reason and the risk. A plan can be saved, reviewed, edited and applied
 //! later.
 
+mod boot_advice;
+mod choice_reason;
+mod choice_warning;
+mod cpuset_warning;
+mod disturbance;
+mod skip_reason;
+mod warning;
+
+pub use boot_advice::{BootAdvice, BootAdviceReason};
+pub use choice_reason::ChoiceReason;
+pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
+pub use cpuset_warning::CpusetWarning;
+pub use disturbance::{Disturbance, InterruptedShield, MachineWideEffect};
+pub use skip_reason::{OffReason, SkipReason};
+pub use warning::PlanWarning;
+
 use crate::causes::Cause;
 use crate::change::{Change, EffectTime, Risk};
 use crate::policy::{ShieldOperators, Workload};
@@ -15,6 +31,7 @@ pub const SCHEMA: u32 = 1;
 
 /// A shield and the steps that make it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// [`SCHEMA`].
@@ -25,8 +42,13 @@ pub struct Plan {
     pub kernel: Option<String>,
     /// The shield.
     pub shield: Shield,
-    /// The choice of CPUs, explained in sentences.
-    pub why: Vec<String>,
+    /// Why these CPUs were chosen.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<ChoiceReason>>")
+    )]
+    pub why: Vec<ChoiceReason>,
     /// The steps, in order.
     pub steps: Vec<Step>,
     /// Number of changes that the machine already has, by tunable.
@@ -38,14 +60,26 @@ pub struct Plan {
     /// What remains after the plan is applied, with the boot parameter that would remove it.
     pub boot: Vec<BootAdvice>,
     /// Warnings with advice.
-    pub warnings: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<PlanWarning>>")
+    )]
+    pub warnings: Vec<PlanWarning>,
     /// Users other than root that may enter the shield; `None` if only root may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operators: Option<ShieldOperators>,
 }
 
+/// `CPU 3`, `CPUs 2-3`.
+#[must_use]
+pub fn named(cpus: &CpuSet) -> String {
+    if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
+}
+
 /// The CPUs of a shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Shield {
     /// Its name.
@@ -114,6 +148,7 @@ impl ActiveShields {
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// The tunable that wants it.
@@ -124,6 +159,7 @@ pub struct Step {
     pub now: Option<String>,
     /// The reason.
     #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<StepReason>"))]
     pub reason: StepReason,
     /// The risk.
     pub risk: Risk,
@@ -137,44 +173,35 @@ pub struct Step {
 
 /// A tunable that does nothing here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SkippedTunable {
     /// The tunable.
     pub tunable: String,
-    /// The kind of reason.
-    pub kind: SkipKind,
     /// The reason.
-    pub reason: String,
-}
-
-/// The kind of reason why a tunable does nothing, which decides how it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SkipKind {
-    /// The user switched it off.
-    SwitchedOff,
-    /// It is only used when the user names it.
-    OnlyWhenAsked,
-    /// It does not apply to this machine.
-    NotApplicable,
-    /// It would interrupt other active shields.
-    SparesOthers,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SkipReason>"))]
+    pub reason: SkipReason,
 }
 
 /// Something that stays on the shielded CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Immovable {
     /// The interrupt or thread.
     #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ImmovableThing>"))]
     pub what: ImmovableThing,
     /// The reason.
     #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ImmovableReason>"))]
     pub reason: ImmovableReason,
 }
 
 /// An interrupt or a thread that stays on the shielded CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ImmovableThing {
     /// An interrupt.
@@ -203,6 +230,7 @@ impl fmt::Display for ImmovableThing {
 
 /// Why an interrupt or a thread cannot be moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ImmovableReason {
     /// The kernel refuses to move an interrupt.
@@ -263,6 +291,7 @@ impl fmt::Display for RefusedIrq {
 
 /// Why a step is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum StepReason {
     /// An interrupt may interrupt the shield.
@@ -301,18 +330,6 @@ impl fmt::Display for StepReason {
             StepReason::Tunable { why } => f.write_str(why),
         }
     }
-}
-
-/// A boot parameter that would remove what remains.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BootAdvice {
-    /// The parameter, for example `nohz_full=3 rcu_nocbs=3`.
-    pub parameter: String,
-    /// Causes of interruptions that it removes.
-    pub removes: Vec<Cause>,
-    /// The reason.
-    pub reason: String,
 }
 
 impl Plan {

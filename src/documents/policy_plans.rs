@@ -8,6 +8,7 @@ pub const SCHEMA: u32 = 1;
 
 /// The plans for all shields of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyPlans {
     /// [`SCHEMA`].
     pub schema: u32,

@@ -19,6 +19,7 @@ const SCHEMA: u32 = 1;
 
 /// A policy that was made of the setup of another tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImportedPolicy {
     /// The version of the document's format.
     pub schema: u32,
@@ -32,6 +33,7 @@ pub struct ImportedPolicy {
 
 /// A shield of an imported policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImportedShield {
     /// Its name in the policy.
     pub name: String,

@@ -88,8 +88,6 @@ pub enum DifferenceRole {
     NeedsReboot,
     /// It is not in the running boot, and `experiment` only adds words to a boot.
     NotRemovable,
-    /// The other kernel is in the boot menu, but `experiment` boots the running kernel only.
-    OtherKernel,
     /// One of the kernels is not in the boot menu, so no boot can try it.
     KernelNotInstalled,
     /// The boot menu could not be read. The other kernel has to be booted by hand, if there is one.
@@ -109,10 +107,6 @@ impl fmt::Display for DifferenceRole {
             DifferenceRole::NotRemovable => {
                 "not tried: the running boot has it, and experiment only adds parameters; boot \
                  without it and repeat"
-            }
-            DifferenceRole::OtherKernel => {
-                "not tried: both kernels are in the boot menu, and experiment boots only the \
-                 running one; boot the other one and measure again"
             }
             DifferenceRole::BootMenuUnknown => {
                 "not tried: the boot menu could not be read; boot the other kernel and measure \

@@ -118,6 +118,9 @@ pub struct ExperimentRow {
     pub shield: bool,
     /// Tunables that are forced on or off.
     pub tunables: BTreeMap<String, bool>,
+    /// Its kernel, by its release; `None` is the one of the boot in which the experiment began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// Its kernel parameters, together with those of every row.
     pub boot: Vec<String>,
     /// Whether its CPUs were isolated.

@@ -207,6 +207,7 @@ impl ExperimentJournal {
     pub fn parse_matrix(&self) -> Result<Matrix, MatrixError> {
         let mut matrix = Matrix::parse(&self.matrix, &self.file)?;
         matrix.assign_cpus(&self.row_cpus);
+        matrix.set_original_kernel(self.setup.kernel.as_deref());
         Ok(matrix)
     }
 }

@@ -70,7 +70,8 @@ fn compare_rows(
 
 /// Runs of one boot are not independent if the other row needs another boot.
 fn choose_unit(experiment: &Experiment, one: usize, other: usize) -> ComparedUnit {
-    let [one, other] = [one, other].map(|row| experiment.rows.get(row).map(|row| &row.boot));
+    let [one, other] =
+        [one, other].map(|row| experiment.rows.get(row).map(ExperimentRow::needed_boot));
     if one == other { ComparedUnit::Repetition } else { ComparedUnit::Boot }
 }
 
@@ -177,7 +178,8 @@ fn list_options(row: &ExperimentRow) -> BTreeSet<String> {
         false => format!("{name} off"),
     });
     let shield = row.shield.then(|| "shield".to_owned());
-    shield.into_iter().chain(tunables).chain(row.boot.iter().cloned()).collect()
+    let kernel = row.kernel.iter().map(|kernel| format!("kernel {kernel}"));
+    shield.into_iter().chain(tunables).chain(kernel).chain(row.boot.iter().cloned()).collect()
 }
 
 fn measure_same_cpus(experiment: &Experiment, one: usize, other: usize) -> bool {
@@ -239,6 +241,7 @@ mod tests {
                 .clone()
                 .filter_map(|word| Some((word.strip_prefix("no-")?.to_owned(), false)))
                 .collect(),
+            kernel: None,
             boot: words.filter(|word| word.contains('=')).map(str::to_owned).collect(),
             isolation: RowIsolation::Unchecked,
             missing: None,

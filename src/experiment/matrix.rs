@@ -111,6 +111,7 @@ struct RowText {
     shield: bool,
     #[serde(default)]
     tunables: BTreeMap<Spanned<String>, bool>,
+    kernel: Option<Spanned<String>>,
     #[serde(default)]
     boot: Vec<Spanned<String>>,
     #[serde(default)]
@@ -175,10 +176,17 @@ impl Matrix {
         }
     }
 
-    /// Whether a row has kernel parameters, so that it needs a reboot.
+    /// Forgets the kernel of each row that needs the one of the original boot.
+    pub fn set_original_kernel(&mut self, release: Option<&str>) {
+        for row in &mut self.rows {
+            row.set_original_kernel(release);
+        }
+    }
+
+    /// Whether a row has a kernel of its own or kernel parameters, so that it needs a reboot.
     #[must_use]
     pub fn has_boots(&self) -> bool {
-        self.rows.iter().any(|row| !row.boot.is_empty())
+        self.rows.iter().any(|row| !row.needed_boot().is_original())
     }
 }
 
@@ -382,10 +390,23 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
         cpus: CpuSet::new(),
         shield: text.shield,
         tunables: text.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on)).collect(),
+        kernel: text.kernel.as_ref().map(check_kernel).transpose()?,
         boot: text.boot.iter().map(|word| word.get_ref().clone()).collect(),
         isolation: RowIsolation::Unchecked,
         missing: None,
     })
+}
+
+/// Checks the release of a kernel. The boot menu decides later whether it is installed.
+fn check_kernel(release: &Spanned<String>) -> Result<String, MatrixFault> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+~-".contains(c);
+    match release.get_ref() {
+        text if !text.is_empty() && text.chars().all(is_plain) => Ok(text.clone()),
+        _ => Err(fault_at(
+            release,
+            "expected the release of an installed kernel, as `ls /lib/modules` shows it".to_owned(),
+        )),
+    }
 }
 
 /// Checks a kernel parameter. Names of modules are checked when the boot is prepared.
@@ -510,6 +531,7 @@ instrument = "spin"
             cpus: CpuSet::new(),
             shield: true,
             tunables: BTreeMap::new(),
+            kernel: None,
             boot: Vec::new(),
             isolation: RowIsolation::Unchecked,
             missing: None,
@@ -546,6 +568,7 @@ instrument = "spin"
                     ..shielded_row("shield, no watchdog")
                 },
                 ExperimentRow {
+                    kernel: None,
                     boot: vec!["nohz_full={cpus}".to_owned(), "nohlt".to_owned()],
                     ..shielded_row("nohz_full")
                 },
@@ -609,6 +632,11 @@ instrument = "spin"
                 "m.toml:3:9: \"isolcpus=mangaed_irq,{cpus}\" has the unknown flag mangaed_irq",
             ),
             (format!("{row}boot = \"nohlt\"\n{column}"), "m.toml:3:8: "),
+            (
+                format!("{row}kernel = \"6.*\"\n{column}"),
+                "m.toml:3:10: expected the release of an installed kernel",
+            ),
+            (format!("{row}kernel = \"\"\n{column}"), "m.toml:3:10: expected the release"),
             (format!("{row}boot = [1]\n{column}"), "m.toml:3:9: "),
         ] {
             let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();

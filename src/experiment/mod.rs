@@ -9,6 +9,7 @@ mod judge;
 pub mod matrix;
 mod reason;
 mod results;
+mod row_boot;
 mod row_isolation;
 pub mod run;
 pub mod schedule;
@@ -22,6 +23,7 @@ pub use reason::{
     BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, MissingReason,
 };
 pub use results::collect_results;
+pub use row_boot::RowBoot;
 pub use row_isolation::RowIsolation;
 pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, run_remaining, stop};
 pub use schedule::{

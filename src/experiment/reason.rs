@@ -84,6 +84,11 @@ pub enum BootMismatch {
         /// Which.
         parameters: Vec<String>,
     },
+    /// It is another kernel.
+    OtherKernel {
+        /// Its release.
+        release: String,
+    },
     /// The kernel does not use a parameter.
     NotInForce {
         /// Which.
@@ -101,6 +106,9 @@ impl fmt::Display for BootMismatch {
             }
             BootMismatch::Added { parameters } => {
                 write!(f, "this boot also has {}", parameters.join(" "))
+            }
+            BootMismatch::OtherKernel { release } => {
+                write!(f, "this boot has kernel {release}")
             }
             BootMismatch::NotInForce { parameter, shows } => {
                 write!(f, "{parameter} is not in force: the kernel shows {shows}")

@@ -145,6 +145,7 @@ mod tests {
             cpus: CpuSet::single(3),
             shield,
             tunables: BTreeMap::new(),
+            kernel: None,
             boot: boot.iter().map(|word| (*word).to_owned()).collect(),
             isolation: RowIsolation::Unchecked,
             missing: None,

@@ -6,7 +6,7 @@
 //! measurement before it starts, so nothing is tried forever.
 
 use super::journal::{BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
-use super::{BootMismatch, MeasurementStep, MissingReason, Schedule};
+use super::{BootMismatch, MeasurementStep, MissingReason, RowBoot, Schedule};
 use serde::Serialize;
 
 /// How often the machine reboots for a step, and how often a step is measured.
@@ -48,15 +48,12 @@ pub trait ExperimentMachine {
     /// It cannot be undone.
     fn undo_shield(&mut self) -> Result<(), Self::Error>;
 
-    /// Compares the current boot with the original one plus these parameters. Returns how they
-    /// differ; `None` when the parameters are in force and there are no others.
+    /// Compares the current boot with the original one as changed by `boot`. Returns how they
+    /// differ; `None` when it is that kernel, its parameters are in force, and there are no others.
     ///
     /// # Errors
     /// The kernel's parameters cannot be read.
-    fn find_boot_mismatch(
-        &mut self,
-        parameters: &[String],
-    ) -> Result<Option<BootMismatch>, Self::Error>;
+    fn find_boot_mismatch(&mut self, boot: &RowBoot) -> Result<Option<BootMismatch>, Self::Error>;
 
     /// Makes each boot resume the experiment.
     ///
@@ -70,11 +67,11 @@ pub trait ExperimentMachine {
     /// A file cannot be removed.
     fn disable_resume_at_boot(&mut self) -> Result<(), Self::Error>;
 
-    /// Makes the next boot, and only that one, have these parameters.
+    /// Makes the next boot, and only that one, be of this kind.
     ///
     /// # Errors
-    /// The boot loader's files cannot be written, or it cannot pass these parameters.
-    fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Self::Error>>;
+    /// The boot loader's files cannot be written, or it cannot boot this.
+    fn prepare_boot(&mut self, boot: &RowBoot) -> Result<(), MachineTrouble<Self::Error>>;
 
     /// Restores every boot file.
     ///
@@ -177,8 +174,8 @@ pub fn stop<M: ExperimentMachine>(
 ) -> Result<bool, M::Error> {
     machine.undo_shield()?;
     machine.restore_boot_files()?;
-    let needs_reboot =
-        journal.boot_state != BootState::Original && machine.find_boot_mismatch(&[])?.is_some();
+    let needs_reboot = journal.boot_state != BootState::Original
+        && machine.find_boot_mismatch(&RowBoot::default())?.is_some();
     journal.phase = ExperimentPhase::Stopped;
     journal.ended_s = Some(now_s);
     store.save(journal)?;
@@ -210,9 +207,9 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         }
     }
 
-    /// The parameters of a kind of boot.
-    fn parameters(&self, boot: usize) -> &[String] {
-        self.schedule.boots.get(boot).map(Vec::as_slice).unwrap_or_default()
+    /// What a kind of boot changes.
+    fn row_boot(&self, boot: usize) -> RowBoot {
+        self.schedule.boots.get(boot).cloned().unwrap_or_default()
     }
 
     /// The first step without an end among these, with its number.
@@ -248,10 +245,10 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
                 self.save()?;
             }
         }
-        self.machine.find_boot_mismatch(&[])
+        self.machine.find_boot_mismatch(&RowBoot::default())
     }
 
-    /// Checks the boot after a reboot into the parameters of `to`. `prepared` is that of
+    /// Checks the boot after a reboot into the boot `to`. `prepared` is that of
     /// [`BootState::Rebooting`]. Returns why the experiment cannot continue; `None` when it can.
     fn arrive(
         &mut self,
@@ -259,10 +256,9 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         prepared: bool,
         now: String,
     ) -> Result<Option<BootMismatch>, M::Error> {
-        let parameters = self.parameters(to).to_vec();
         let mut boot = to;
-        if let Some(mismatch) = self.machine.find_boot_mismatch(&parameters)? {
-            let is_original = self.machine.find_boot_mismatch(&[])?.is_none();
+        if let Some(mismatch) = self.machine.find_boot_mismatch(&self.row_boot(to))? {
+            let is_original = self.machine.find_boot_mismatch(&RowBoot::default())?.is_none();
             if !prepared && !is_original {
                 return Ok(Some(mismatch));
             }
@@ -343,7 +339,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         Ok(None)
     }
 
-    /// Reboots into the parameters of a step.
+    /// Reboots into the boot that a step needs.
     fn boot_for_step(
         &mut self,
         n: usize,
@@ -370,8 +366,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         self.machine.enable_resume_at_boot()?;
         self.machine.restore_boot_files()?;
         if to != 0 {
-            let parameters = self.parameters(to).to_vec();
-            match self.machine.prepare_boot(&parameters) {
+            match self.machine.prepare_boot(&self.row_boot(to)) {
                 Ok(()) => {}
                 Err(MachineTrouble::Machine(error)) => return Err(error),
                 Err(MachineTrouble::Stopped) => return Ok(Some(ExperimentEnd::Interrupted)),

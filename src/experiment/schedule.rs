@@ -4,7 +4,8 @@
 //! cache) affects all of them equally. Rows with the same kernel parameters follow each other.
 //! Boots also run forward and backward: where the direction changes, no reboot is needed.
 
-use super::{ExperimentRow, Matrix};
+use super::row_boot::find_or_add;
+use super::{ExperimentRow, Matrix, RowBoot};
 use crate::plan::CpuCandidate;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -44,8 +45,8 @@ pub struct DryRunRow {
 /// The time between two reboots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BootPeriod {
-    /// Parameters of the experiment that the machine is booted with.
-    pub boot: Vec<String>,
+    /// What the experiment changes in the boot.
+    pub boot: RowBoot,
     /// The rows in the order they are measured, from 1; each with all columns.
     pub rows: Vec<usize>,
 }
@@ -109,8 +110,8 @@ pub struct MeasurementStep {
 /// Every measurement of an experiment, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// The kernel parameters of each kind of boot; the first one adds none.
-    pub boots: Vec<Vec<String>>,
+    /// Each kind of boot; the first one is the original.
+    pub boots: Vec<RowBoot>,
     /// The measurements.
     pub steps: Vec<MeasurementStep>,
 }
@@ -129,22 +130,19 @@ impl RebootPermission {
     /// Whether a row can be measured.
     #[must_use]
     pub fn allows(self, row: &ExperimentRow) -> bool {
-        self == RebootPermission::Granted || row.boot.is_empty()
+        self == RebootPermission::Granted || row.needed_boot().is_original()
     }
 }
 
 /// Makes the schedule of a matrix.
 #[must_use]
 pub fn make_schedule(matrix: &Matrix, permission: RebootPermission) -> Schedule {
-    let mut boots = vec![Vec::new()];
+    let mut boots = vec![RowBoot::default()];
     // The rows of each boot.
     let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
     for (index, row) in matrix.rows.iter().enumerate().filter(|(_, row)| permission.allows(row)) {
-        let boot = boots.iter().position(|known| *known == row.boot).unwrap_or_else(|| {
-            boots.push(row.boot.clone());
-            rows.push(Vec::new());
-            boots.len() - 1
-        });
+        let boot = find_or_add(&mut boots, row.needed_boot());
+        rows.resize(boots.len(), Vec::new());
         if let Some(rows) = rows.get_mut(boot) {
             rows.push(index);
         }
@@ -243,7 +241,8 @@ mod tests {
         let booted = matrix(&["-", "nohz_full=3", "-", "nohlt"], 1, 4, 2);
         let all = make_schedule(&booted, Granted);
         assert_eq!(row_letters(&all), "ACCABBDDDDBBACCA");
-        assert_eq!(all.boots, [vec![], vec!["nohz_full=3".to_owned()], vec!["nohlt".to_owned()]]);
+        let boots: Vec<String> = all.boots.iter().map(ToString::to_string).collect();
+        assert_eq!(boots, ["", "nohz_full=3", "nohlt"]);
         assert_eq!(all.reboots(), 4, "forward, and backward the same way");
         assert_eq!(row_letters(&make_schedule(&booted, Denied)), "ACCAACCA");
         let plan = describe_dry_run(&booted, &all, Vec::new());
@@ -279,7 +278,7 @@ mod tests {
             prop_assert_eq!(seen.len(), all.steps.len());
             prop_assert_eq!(seen.len(), words.len() * columns * repeats);
             for step in &all.steps {
-                prop_assert_eq!(&all.boots[step.boot], &matrix.rows[step.row].boot);
+                prop_assert_eq!(&all.boots[step.boot], &matrix.rows[step.row].needed_boot());
             }
             // Each kind of boot is entered at most once per visit.
             prop_assert!(all.reboots() <= boots * all.boots.len());

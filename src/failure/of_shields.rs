@@ -142,6 +142,10 @@ impl From<crate::run::RunError> for Failure {
             RunError::Unknown { .. } => {
                 Failure::usage(message).hint("or use numbers, for example 1000:1000")
             }
+            RunError::NoMove { .. } => Failure::machine(message).hint(
+                "stop that task first: memory moves with a program to other nodes, and that needs \
+                 a kernel thread on every CPU",
+            ),
             RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
             RunError::Scheduling { hints, .. } => {
                 Failure { kind: FailureKind::Machine, message, hints }

@@ -1,11 +1,14 @@
 //! Lists the sets of CPUs that are worth trying, by topology. Pure. Which set is best only a
 //! measurement shows.
 
+use super::candidate_reason::CandidateReason;
 use super::choose::{CpuChoice, choose};
-use super::groups::{CpuGroup, groups, named};
+use super::groups::{CpuGroup, groups};
 use super::sites::boot_cpu;
+use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
 use crate::survey::Machine;
+use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 
@@ -17,10 +20,24 @@ const CANDIDATES_MAX: usize = 8;
 pub struct CpuCandidate {
     /// The CPUs, with the siblings that stay idle.
     pub cpus: CpuSet,
-    /// Why it is worth trying, in sentences.
-    pub why: Vec<String>,
+    /// Why it is worth trying.
+    #[serde(serialize_with = "with_text::serialize")]
+    pub reason: CandidateReason,
+    /// Why the rules choose these CPUs.
+    #[serde(serialize_with = "with_text::list::serialize")]
+    pub why: Vec<ChoiceReason>,
     /// What speaks against it.
-    pub warnings: Vec<String>,
+    #[serde(serialize_with = "with_text::list::serialize")]
+    pub warnings: Vec<ChoiceWarning>,
+}
+
+impl CpuCandidate {
+    /// Its reasons in sentences.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let sentences = self.why.iter().map(ToString::to_string);
+        [self.reason.to_string()].into_iter().chain(sentences).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Lists the sets of CPUs to try, the recommended one first. `request` gives the workload and
@@ -31,31 +48,31 @@ pub fn list_candidates(machine: &Machine, request: &ShieldRequest) -> Vec<CpuCan
     let base = ShieldRequest { cpus: None, count: None, share: None, ..request.clone() };
     let rest = machine.topology.online.len().saturating_sub(1);
     let mut requests = vec![
-        (base.clone(), "This is the choice of cpushield plan."),
-        (ShieldRequest { count: Some(1), ..base.clone() }, "One CPU leaves the most to the rest."),
+        (base.clone(), CandidateReason::Recommended),
+        (ShieldRequest { count: Some(1), ..base.clone() }, CandidateReason::OneCpu),
         (
             ShieldRequest { share: Some(ShareLevel::L2), ..base.clone() },
-            "A whole level-2 cache is not shared with housekeeping CPUs.",
+            CandidateReason::WholeLevel2,
         ),
         (
             ShieldRequest { share: Some(ShareLevel::L3), ..base.clone() },
-            "A whole level-3 cache is not shared with housekeeping CPUs.",
+            CandidateReason::WholeLevel3,
         ),
-        (ShieldRequest { count: Some(2), ..base.clone() }, "Two CPUs can run two programs."),
+        (ShieldRequest { count: Some(2), ..base.clone() }, CandidateReason::TwoCpus),
     ];
     // The source of this recipe: the LinuxCNC wiki, isolcpus=1,2,3 on a quad core.
     if (3..8).contains(&rest) {
         let all = ShieldRequest { count: Some(rest), ..base.clone() };
-        requests.push((all, "All CPUs except one leave the rest of the machine a single CPU."));
+        requests.push((all, CandidateReason::AllExceptOne));
     }
     let others = list_other_cores(machine, &base);
     requests.extend(others.into_iter().map(|core| {
         let request = ShieldRequest { cpus: Some(core), ..base.clone() };
-        (request, "Another core may be quieter: firmware and devices differ by core.")
+        (request, CandidateReason::OtherCore)
     }));
     for (request, reason) in requests {
         let Ok(choice) = choose(machine, &request) else { continue };
-        let candidate = make_candidate(choice, request.cpus.is_some(), reason);
+        let candidate = make_candidate(choice, reason);
         if found.len() < CANDIDATES_MAX && !found.iter().any(|one| one.cpus == candidate.cpus) {
             found.push(candidate);
         }
@@ -73,16 +90,11 @@ fn list_other_cores(machine: &Machine, request: &ShieldRequest) -> Vec<CpuSet> {
     cores
 }
 
-fn make_candidate(choice: CpuChoice, is_listed: bool, reason: &str) -> CpuCandidate {
-    let cpus = choice.shield.cpus;
-    // The first reason of a list is that the user gave it, which is not so here.
-    let given = format!("{}: as given with --cpus.", named(&cpus));
-    let reasons = choice.why.into_iter().filter(|why| !is_listed || *why != given);
-    CpuCandidate {
-        why: [reason.to_owned()].into_iter().chain(reasons).collect(),
-        warnings: choice.warnings,
-        cpus,
-    }
+fn make_candidate(choice: CpuChoice, reason: CandidateReason) -> CpuCandidate {
+    let mut why = choice.why;
+    // The user has not given this list.
+    why.retain(|why| !matches!(why, ChoiceReason::Listed { .. }));
+    CpuCandidate { cpus: choice.shield.cpus, reason, why, warnings: choice.warnings }
 }
 
 #[cfg(test)]
@@ -108,10 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_has_its_reasons_and_no_claim_that_the_user_gave_it() {
+    fn no_candidate_claims_that_the_user_gave_it() {
         let all = list_candidates(&plain(4), &ShieldRequest::default());
-        assert!(all.iter().all(|candidate| !candidate.why.is_empty()));
-        let sentences = all.iter().flat_map(|candidate| &candidate.why);
-        assert!(sentences.clone().all(|why| !why.contains("--cpus")), "{all:?}");
+        assert!(all.iter().any(|candidate| candidate.reason == CandidateReason::OtherCore));
+        let mut reasons = all.iter().flat_map(|candidate| &candidate.why);
+        assert!(!reasons.any(|why| matches!(why, ChoiceReason::Listed { .. })), "{all:?}");
     }
 }

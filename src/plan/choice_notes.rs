@@ -1,37 +1,30 @@
 //! What the user should know about the choice of CPUs: its reasons and its warnings. Pure.
 
-use super::groups::{CpuGroup, groups, named, touched_groups};
+use super::groups::{CpuGroup, groups, touched_groups};
+use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::Siblings;
 use crate::survey::{CoreKind, Machine};
 use cpushield_linux::CpuSet;
 
-/// Sentences about the choice, for the user.
+/// Reasons and warnings of a choice.
 #[derive(Debug, Default)]
 pub(super) struct ChoiceNotes {
-    pub(super) why: Vec<String>,
-    pub(super) warnings: Vec<String>,
+    pub(super) why: Vec<ChoiceReason>,
+    pub(super) warnings: Vec<ChoiceWarning>,
 }
 
 impl ChoiceNotes {
-    pub(super) fn add_reason(&mut self, sentence: String) {
-        self.why.push(sentence);
+    pub(super) fn add_reason(&mut self, reason: ChoiceReason) {
+        self.why.push(reason);
     }
 
     pub(super) fn warn_of_half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
-        self.warnings.push(format!(
-            "{} shares a core with {}, a housekeeping CPU whose work slows it down \
-             (accepted by --siblings share)",
-            named(cpus),
-            named(siblings)
-        ));
+        let (cpus, siblings) = (cpus.clone(), siblings.clone());
+        self.warnings.push(ChoiceWarning::CoreShared { cpus, siblings });
     }
 
     pub(super) fn warn_of_busy_siblings(&mut self, core: &CpuSet) {
-        self.warnings.push(format!(
-            "{} are SMT siblings of one core: two programs there slow each other down; to keep one \
-             idle: --siblings idle",
-            named(core)
-        ));
+        self.warnings.push(ChoiceWarning::SiblingsBusy { core: core.clone() });
     }
 
     /// Says which siblings programs run on, and what the others do.
@@ -44,14 +37,9 @@ impl ChoiceNotes {
         if idle.is_empty() {
             return;
         }
-        let what = match (siblings, idle.len()) {
-            (Some(Siblings::Offline), 1) => "its SMT sibling is taken offline",
-            (Some(Siblings::Offline), _) => "SMT siblings are taken offline",
-            (_, 1) => "its SMT sibling stays idle",
-            (_, _) => "SMT siblings stay idle",
-        };
-        let (work, idle) = (named(work), named(idle));
-        self.why.push(format!("Whole cores: work runs on {work}; {what}: {idle}."));
+        let (work, idle) = (work.clone(), idle.clone());
+        let offline = siblings == Some(Siblings::Offline);
+        self.why.push(ChoiceReason::WholeCores { work, idle, offline });
     }
 
     /// Names the CPUs that share the level-2 cache of the shield.
@@ -64,24 +52,11 @@ impl ChoiceNotes {
         }
         let clusters = groups(&machine.topology, CpuGroup::L2);
         if clusters.len() == 1 {
-            self.why.push(
-                "All CPUs share one L2 cache, so the shield cannot have its own: memory \
-                 accesses of housekeeping CPUs can slow it down."
-                    .to_owned(),
-            );
+            self.why.push(ChoiceReason::OneCache);
         } else if cluster == machine.topology.online {
-            self.why.push(format!(
-                "The shield has a CPU of every L2 cache ({} of them), so each cache is shared with \
-                 other CPUs, whose memory accesses can slow the shield down.",
-                clusters.len()
-            ));
+            self.why.push(ChoiceReason::EveryCache { caches: clusters.len() });
         } else {
-            self.warnings.push(format!(
-                "{} shares an L2 cache with {}, which is not shielded; for the lowest latency, take \
-                 the whole cluster: --cpus {cluster}",
-                named(cpus),
-                named(&others)
-            ));
+            self.warnings.push(ChoiceWarning::CacheShared { cpus: cpus.clone(), others, cluster });
         }
     }
 
@@ -92,14 +67,8 @@ impl ChoiceNotes {
         if performance.is_empty() || efficiency.is_empty() {
             return;
         }
-        let source = machine.topology.kind_source;
-        let source = source.map(|source| format!(" (known by {source})")).unwrap_or_default();
-        self.warnings.push(format!(
-            "performance cores ({}) and efficiency cores ({}) in one shield{source}: the same \
-             work takes longer on the latter",
-            named(&performance),
-            named(&efficiency)
-        ));
+        let source = machine.topology.kind_source.map(|source| source.to_string());
+        self.warnings.push(ChoiceWarning::CoreKindsMixed { performance, efficiency, source });
     }
 }
 

@@ -1,5 +1,5 @@
 //! Chooses CPUs by the user's list or by topology. Pure. Each rule that decides something adds a
-//! sentence.
+//! reason.
 //!
 //! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
 //! housekeeping CPU; cores are taken whole, their extra siblings idle (`siblings`); CPUs prepared
@@ -7,12 +7,11 @@
 //! one NUMA node; whole level-2 clusters; the highest number.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::named;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, split_list};
 use super::sites::{boot_cpu, choose_mems, exhausted_node};
-use crate::documents::plan::{ActiveShields, Shield};
+use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning, Shield};
 use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -22,10 +21,10 @@ use cpushield_linux::CpuSet;
 pub struct CpuChoice {
     /// The shield.
     pub shield: Shield,
-    /// The choice, explained in sentences.
-    pub why: Vec<String>,
-    /// Warnings for the user.
-    pub warnings: Vec<String>,
+    /// Why they were chosen.
+    pub why: Vec<ChoiceReason>,
+    /// What speaks against the choice.
+    pub warnings: Vec<ChoiceWarning>,
 }
 
 /// Chooses the CPUs of a shield on a machine without shields.
@@ -174,17 +173,13 @@ fn check_list(
     } else if *list == topology.online {
         return Err(PlanRefusal::AllCpus { online: list.clone() });
     }
-    notes.why.push(format!("{}: as given with --cpus.", named(list)));
+    notes.why.push(ChoiceReason::Listed { cpus: list.clone() });
     let split = split_list(machine, request, list, live, notes)?;
     if let Some((node, cpus)) = exhausted_node(machine, &split.cpus) {
         return Err(PlanRefusal::WholeNode { node, cpus });
     }
-    if let Some(boot) = boot_cpu(machine).filter(|cpu| split.cpus.contains(*cpu)) {
-        notes.warnings.push(format!(
-            "CPU {boot} is the boot CPU: firmware, timers and some drivers use it regardless of \
-             configuration; choose another CPU if possible"
-        ));
-    }
+    let boot_cpu = boot_cpu(machine).filter(|cpu| split.cpus.contains(*cpu));
+    notes.warnings.extend(boot_cpu.map(|cpu| ChoiceWarning::BootCpu { cpu }));
     Ok(split)
 }
 
@@ -192,6 +187,7 @@ fn check_list(
 mod tests {
     use super::super::fake::{irq, machine, plain, set};
     use super::*;
+    use crate::documents::plan::RemoteMemoryReason;
     use crate::policy::ShareLevel;
     use crate::survey::{CoreKind, IrqMovability, KindSource};
 
@@ -240,11 +236,12 @@ mod tests {
             "2-3"
         );
         let alone = choose(&j1900, &list("3")).unwrap();
-        assert!(alone.warnings[0].contains("--cpus 2-3"), "{:?}", alone.warnings);
+        let (cpus, others, cluster) = (set("3"), set("2"), set("2-3"));
+        assert_eq!(alone.warnings, [ChoiceWarning::CacheShared { cpus, others, cluster }]);
         let two = machine(&["0", "1"], &["0-1"], &["0-1"]);
         let two = choose(&two, &request()).unwrap();
         assert_eq!(two.shield.cpus, set("1"));
-        assert!(two.why.iter().any(|why| why.contains("share one L2")), "{:?}", two.why);
+        assert!(two.why.contains(&ChoiceReason::OneCache), "{:?}", two.why);
     }
 
     #[test]
@@ -288,7 +285,7 @@ mod tests {
         assert_eq!(chosen(&four, &list("3-4")), "CPU 4 is offline");
         assert!(chosen(&four, &list("0-3")).starts_with("cannot shield all CPUs (0-3)"));
         let boot = choose(&four, &list("0")).unwrap();
-        assert!(boot.warnings[0].contains("boot CPU"));
+        assert_eq!(boot.warnings, [ChoiceWarning::BootCpu { cpu: 0 }]);
         let two_nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
         assert!(matches!(
             choose(&two_nodes, &list("2-3")),
@@ -343,13 +340,15 @@ mod tests {
     #[test]
     fn one_shared_cache_is_reported_only_if_there_is_one() {
         let said = |machine: &Machine, cpus: &str| {
-            choose(machine, &list(cpus)).unwrap().why.into_iter().find(|why| why.contains("L2"))
+            let about_cache = |why: &ChoiceReason| {
+                matches!(why, ChoiceReason::OneCache | ChoiceReason::EveryCache { .. })
+            };
+            choose(machine, &list(cpus)).unwrap().why.into_iter().find(about_cache)
         };
         let pairs = machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &["0-3"]);
-        let each = said(&pairs, "1,3").unwrap();
-        assert!(each.starts_with("The shield has a CPU of every L2 cache (2 of them)"), "{each}");
+        assert_eq!(said(&pairs, "1,3"), Some(ChoiceReason::EveryCache { caches: 2 }));
         let one = machine(&["0", "1"], &["0-1"], &["0-1"]);
-        assert!(said(&one, "1").unwrap().starts_with("All CPUs share one L2 cache"));
+        assert_eq!(said(&one, "1"), Some(ChoiceReason::OneCache));
     }
 
     #[test]
@@ -362,12 +361,11 @@ mod tests {
         }
         hybrid.topology.kind_source = Some(KindSource::Capacity);
         let warned = |cpus: &str| choose(&hybrid, &list(cpus)).unwrap().warnings;
-        assert_eq!(
-            warned("2-3"),
-            ["performance cores (CPU 2) and efficiency cores (CPU 3) in one shield (known by \
-                 capacity): the same work takes longer on the latter"]
-        );
-        assert_eq!(warned("3"), Vec::<String>::new());
+        let (performance, efficiency) = (set("2"), set("3"));
+        let source = Some("capacity".to_owned());
+        let mixed = ChoiceWarning::CoreKindsMixed { performance, efficiency, source };
+        assert_eq!(warned("2-3"), [mixed]);
+        assert_eq!(warned("3"), []);
     }
 
     #[test]
@@ -377,18 +375,16 @@ mod tests {
             m.topology.nodes[1].memory_kib = node1;
             m.cgroup.mems = set(usable);
             let CpuChoice { shield, warnings, .. } = choose(&m, &list("3")).unwrap();
-            (shield.mems.to_string(), warnings.join("\n"))
+            (shield.mems.to_string(), warnings)
         };
-        assert_eq!(with(Some(1 << 20), "0-1"), ("1".to_owned(), String::new()));
-        let (mems, why) = with(Some(0), "0");
-        assert_eq!(mems, "0");
-        assert!(why.starts_with("node 1 of the shield has no memory; it uses node 0"), "{why}");
-        let (mems, why) = with(Some(1 << 20), "0");
-        assert_eq!(mems, "0");
-        assert!(
-            why.starts_with("cpusets here may not use node 1 of the shield; it uses node 0"),
-            "{why}"
-        );
+        let remote =
+            |why| ("0".to_owned(), vec![ChoiceWarning::RemoteMemory { mems: set("0"), why }]);
+        assert_eq!(with(Some(1 << 20), "0-1"), ("1".to_owned(), vec![]));
+        let nodes = set("1");
+        let why = RemoteMemoryReason::NoMemory { nodes: nodes.clone() };
+        assert_eq!(with(Some(0), "0"), remote(why));
+        let why = RemoteMemoryReason::NotAllowed { nodes };
+        assert_eq!(with(Some(1 << 20), "0"), remote(why));
         // A machine that shows no nodes has one, so there is nothing to warn about.
         let mut bare = plain(2);
         bare.topology.nodes.clear();

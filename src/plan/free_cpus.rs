@@ -11,6 +11,7 @@ const SCHEMA: u32 = 1;
 
 /// The CPUs that are in no shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FreeCpus {
     /// The version of the document's format.
     pub schema: u32,
@@ -26,6 +27,7 @@ pub struct FreeCpus {
 
 /// Free CPUs that share a node and a last-level cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FreeGroup {
     /// The NUMA node; `None` when the machine shows none.
     pub node: Option<usize>,
@@ -37,6 +39,7 @@ pub struct FreeGroup {
 
 /// CPUs, and what has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuHolding {
     /// The CPUs.
     pub cpus: CpuSet,
@@ -47,6 +50,7 @@ pub struct CpuHolding {
 
 /// What has CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "holder", rename_all = "kebab-case")]
 pub enum CpuHolder {
     /// An active shield.

@@ -66,9 +66,3 @@ pub fn union_of<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> CpuSet {
 pub fn touched_groups(groups: &[CpuSet], cpus: &CpuSet) -> CpuSet {
     union_of(groups.iter().filter(|group| group.intersects(cpus)))
 }
-
-/// `CPU 3`, `CPUs 2-3`.
-#[must_use]
-pub fn named(cpus: &CpuSet) -> String {
-    if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
-}

@@ -1,7 +1,7 @@
 //! [`missing`]: the steps that an active shield lacks, because another process changed a setting,
 //! because something new appeared, or because a leak needs more. Pure.
 
-use super::{Plan, SkipKind, Step, step};
+use super::{Plan, SkipReason, Step, step};
 use crate::change::{Change, EffectTime, Outcome, Risk};
 use crate::survey::Machine;
 use crate::tunables::{TUNABLES, Tunable, WantedChanges};
@@ -75,7 +75,7 @@ impl Plan {
     /// Whether the user disabled a tunable.
     fn is_off(&self, tunable: &dyn Tunable) -> bool {
         self.skipped.iter().any(|skipped| {
-            skipped.tunable == tunable.name() && skipped.kind == SkipKind::SwitchedOff
+            skipped.tunable == tunable.name() && skipped.reason == SkipReason::SwitchedOff
         })
     }
 

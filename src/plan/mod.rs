@@ -1,6 +1,7 @@
 //! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects the changes
 //! that tunables want. Pure: it reads no machine and writes nothing.
 
+mod candidate_reason;
 mod candidates;
 mod choice_notes;
 mod choose;
@@ -23,11 +24,11 @@ mod siblings;
 mod sites;
 
 pub use crate::documents::plan::*;
+pub use candidate_reason::CandidateReason;
 pub use candidates::{CpuCandidate, list_candidates};
 use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
 pub use free_cpus::{CpuHolder, CpuHolding, FreeCpus, FreeGroup, find_free_cpus};
-pub use groups::named;
 pub use missing::{missing, wanted_now};
 pub use parse::PlanError;
 pub use policy_plans::{PlannedShield, PolicyRefusal, WantedShield, plan_policy};
@@ -91,7 +92,7 @@ pub fn plan_choice(
         skipped: Vec::new(),
         immovable: Vec::new(),
         boot: Vec::new(),
-        warnings,
+        warnings: warnings.into_iter().map(PlanWarning::from).collect(),
         operators: request.operators.clone(),
     };
     for tunable in TUNABLES {
@@ -119,8 +120,13 @@ pub fn plan_version(
     live: &ActiveShields,
 ) -> Result<Plan, PlanRefusal> {
     let Plan { shield, why, warnings, operators, .. } = before.clone();
+    let warnings = warnings.into_iter().filter_map(|warning| match warning {
+        PlanWarning::Choice(choice) => Some(choice),
+        _ => None,
+    });
+    let warnings = warnings.collect();
     let steps = before.steps.iter().map(|step| (step.tunable.clone(), true));
-    let off = before.skipped.iter().filter(|skipped| skipped.kind == SkipKind::SwitchedOff);
+    let off = before.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SwitchedOff);
     let off = off.map(|skipped| (skipped.tunable.clone(), false));
     let request = ShieldRequest {
         name: shield.name.clone(),
@@ -169,15 +175,14 @@ fn disturbance(
     tunable: &dyn Tunable,
     wants: &WantedChanges,
     live: &ActiveShields,
-) -> Option<String> {
-    let what = tunable.disturbs_others()?;
+) -> Option<Disturbance> {
+    let effect = tunable.disturbs_others()?;
     let WantedChanges::Changes(wanted) = wants else { return None };
     let is_new = |it: &WantedChange| !it.already && !live.replaced.contains(&it.change);
     if live.shields.is_empty() || !wanted.iter().any(is_new) {
         return None;
     }
-    let others = live.shields.iter().map(|it| format!("shield {} (CPU {})", it.name, it.cpus));
-    Some(format!("{what}; so it interrupts {}", others.collect::<Vec<_>>().join(", ")))
+    Some(Disturbance::new(effect, &live.shields))
 }
 
 /// Makes a step from a change that a tunable wants.
@@ -195,9 +200,9 @@ fn step(tunable: &dyn Tunable, wanted: WantedChange) -> Step {
 }
 
 impl Plan {
-    fn skip(&mut self, tunable: &dyn Tunable, kind: SkipKind, reason: &str) {
+    fn skip(&mut self, tunable: &dyn Tunable, reason: SkipReason) {
         let tunable = tunable.name().to_owned();
-        self.skipped.push(SkippedTunable { tunable, kind, reason: reason.to_owned() });
+        self.skipped.push(SkippedTunable { tunable, reason });
     }
 
     /// Adds the changes of one tunable, or says why it has none.
@@ -211,36 +216,38 @@ impl Plan {
         let asked = request.tunables.get(name).copied();
         let wants = match (asked, tunable.optional(request.workload)) {
             (Some(false), _) => {
-                return self.skip(tunable, SkipKind::SwitchedOff, "switched off by the request");
+                return self.skip(tunable, SkipReason::SwitchedOff);
             }
             (None, Some(why)) => {
-                return self.skip(
-                    tunable,
-                    SkipKind::OnlyWhenAsked,
-                    &format!("{why} (--on {name})"),
-                );
+                let reason = SkipReason::OnRequest { tunable: name.to_owned(), why };
+                return self.skip(tunable, reason);
             }
             (Some(true), _) => tunable.wants_on_request(machine, &self.shield),
             (None, None) => tunable.wants(machine, &self.shield),
         };
-        if let Some(cost) = disturbance(tunable, &wants, live) {
+        if let Some(disturbance) = disturbance(tunable, &wants, live) {
             match request.disturbance {
-                DisturbanceConsent::Given => self.warnings.push(format!("{name}: {cost}")),
+                DisturbanceConsent::Given => {
+                    let tunable = name.to_owned();
+                    self.warnings.push(PlanWarning::InterruptsShields { tunable, disturbance });
+                }
                 DisturbanceConsent::NotGiven => {
-                    let reason = format!("{cost}; --disturb accepts that");
                     if asked == Some(true) {
-                        let warning = format!("{name} was requested, but is left out: {reason}");
-                        self.warnings.push(warning);
+                        let (tunable, disturbance) = (name.to_owned(), disturbance.clone());
+                        self.warnings.push(PlanWarning::LeftOut { tunable, disturbance });
                     }
-                    return self.skip(tunable, SkipKind::SparesOthers, &reason);
+                    return self.skip(tunable, SkipReason::SparesShields { disturbance });
                 }
             }
         }
+        let inapplicable = match &wants {
+            WantedChanges::Nothing(reason) if asked == Some(true) => Some(reason.clone()),
+            _ => None,
+        };
         self.add((machine, live), tunable, wants);
-        let skipped = self.skipped.last().filter(|last| last.tunable == name);
-        if let (Some(true), Some(skipped)) = (asked, skipped) {
-            let warning = format!("{name} was requested, but does nothing: {}", skipped.reason);
-            self.warnings.push(warning);
+        if let Some(reason) = inapplicable {
+            let tunable = name.to_owned();
+            self.warnings.push(PlanWarning::RequestInapplicable { tunable, reason });
         }
     }
 
@@ -269,17 +276,9 @@ impl Plan {
 
     /// Warns that without the tunable `cpuset` no program is moved away or kept out.
     fn warn_of_open_shield(&mut self, machine: &Machine) {
-        let cpus = &self.shield.cpus;
-        // CPUs without load balancing only get programs that move there themselves.
-        let access = if cpus.is_subset(&machine.isolation.isolcpus_domain) {
-            "any program can move itself"
-        } else {
-            "the scheduler may put any program"
-        };
-        self.warnings.push(format!(
-            "the shield is open, because cpuset is switched off: {access} onto CPU {cpus}, and \
-             programs that are there stay"
-        ));
+        let cpus = self.shield.cpus.clone();
+        let scheduled = !cpus.is_subset(&machine.isolation.isolcpus_domain);
+        self.warnings.push(CpusetWarning::ShieldOpen { cpus, scheduled }.into());
     }
 
     /// Warns that the new version of a shield moves the memory of its programs. On cgroup v1 pages
@@ -287,12 +286,9 @@ impl Plan {
     fn warn_of_moved_memory(&mut self, machine: &Machine, live: &ActiveShields) {
         let new = self.steps.iter().find_map(|step| step.change.shield_mems());
         let old = live.replaced.iter().find_map(Change::shield_mems);
-        let (Some(old), Some(new)) = (old, new) else { return };
-        if machine.cgroup.mode == CgroupMode::V2 && !old.is_subset(&new) {
-            self.warnings.push(format!(
-                "the shield's memory nodes change from {old} to {new}: the kernel moves the pages \
-                 of the programs in it (since 5.15), which delays them; some pages may stay behind"
-            ));
+        let (Some(from), Some(to)) = (old, new) else { return };
+        if machine.cgroup.mode == CgroupMode::V2 && !from.is_subset(&to) {
+            self.warnings.push(PlanWarning::MemoryMoves { from, to });
         }
     }
 
@@ -309,10 +305,7 @@ impl Plan {
             _ => false,
         });
         if !cpus.is_empty() && !has_cpuset {
-            self.warnings.push(format!(
-                "kernel threads that are created later may run on CPU {cpus}: without a cpuset, \
-                 only nohz_full={cpus} at boot keeps them away; `cpushield status` shows them"
-            ));
+            self.warnings.push(PlanWarning::NewKthreads { cpus });
         }
     }
 
@@ -321,7 +314,7 @@ impl Plan {
     fn warn_of_leftovers(&mut self, machine: &Machine, request: &ShieldRequest) {
         if !request.tunables.contains_key("cpu-hotplug-cycle") {
             let leftovers = leftovers(machine, &self.shield);
-            self.warnings.extend(leftovers.map(|leftovers| leftovers.to_string()));
+            self.warnings.extend(leftovers.map(PlanWarning::Leftovers));
         }
     }
 
@@ -333,16 +326,15 @@ impl Plan {
         wants: WantedChanges,
     ) {
         match wants {
-            WantedChanges::Nothing(reason) => {
-                match tunable.wants_on_request(machine, &self.shield) {
+            WantedChanges::Nothing(why) => {
+                let reason = match tunable.wants_on_request(machine, &self.shield) {
                     WantedChanges::Changes(_) => {
-                        let reason = format!("{reason} (--on {})", tunable.name());
-                        self.skip(tunable, SkipKind::OnlyWhenAsked, &reason);
+                        let tunable = tunable.name().to_owned();
+                        SkipReason::InapplicableByDefault { tunable, why }
                     }
-                    WantedChanges::Nothing(_) => {
-                        self.skip(tunable, SkipKind::NotApplicable, &reason.to_string());
-                    }
-                }
+                    WantedChanges::Nothing(_) => SkipReason::Inapplicable { why },
+                };
+                self.skip(tunable, reason);
             }
             WantedChanges::Changes(wanted) => {
                 // What an active shield has changed must stay as long as this one is active.
@@ -371,6 +363,8 @@ impl Plan {
 mod tests {
     use super::fake::{irq, plain, thread};
     use super::*;
+    use crate::documents::inapplicable::InapplicableReason;
+    use crate::documents::leftovers::Leftovers;
     use crate::survey::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
 
     fn four() -> Machine {
@@ -433,7 +427,7 @@ mod tests {
             let cpus = Some("3".parse().unwrap());
             let plan = plan(machine, &ShieldRequest { cpus, tunables, ..ShieldRequest::default() })
                 .unwrap();
-            plan.warnings.iter().any(|text| text.contains("created later may run on CPU 3"))
+            plan.warnings.contains(&PlanWarning::NewKthreads { cpus: fake::set("3") })
         };
         assert!(!warned(&four(), &[]));
         assert!(warned(&four(), &[("cpuset", false)]));
@@ -463,11 +457,13 @@ mod tests {
         let live = ActiveShields::new(std::slice::from_ref(&other));
         let spared = plan_with_others(&machine, &request("b", "2", no), &live).unwrap();
         let skipped = spared.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
-        assert_eq!((cycles(&spared), skipped.kind), (false, SkipKind::SparesOthers));
-        assert!(skipped.reason.contains("shield a (CPU 3)"), "{}", skipped.reason);
+        let disturbance = Disturbance::new(MachineWideEffect::CyclesCpus, &live.shields);
+        let expected = SkipReason::SparesShields { disturbance: disturbance.clone() };
+        assert_eq!((cycles(&spared), &skipped.reason), (false, &expected));
         let given = plan_with_others(&machine, &request("b", "2", yes), &live).unwrap();
-        let warned = given.warnings.iter().any(|it| it.contains("interrupts shield a (CPU 3)"));
-        assert!(cycles(&given) && warned, "{:?}", given.warnings);
+        let tunable = "cpu-hotplug-cycle".to_owned();
+        let warned = PlanWarning::InterruptsShields { tunable, disturbance };
+        assert!(cycles(&given) && given.warnings.contains(&warned), "{:?}", given.warnings);
         // What the version before has done interrupts nothing again.
         let again = live.clone().replacing(Some(&given));
         let again = plan_with_others(&machine, &request("b", "2", no), &again).unwrap();
@@ -477,7 +473,7 @@ mod tests {
         off.tunables.insert("cpu-hotplug-cycle".to_owned(), false);
         let off = plan_with_others(&machine, &off, &live).unwrap();
         let skipped = off.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
-        assert_eq!(skipped.kind, SkipKind::SwitchedOff);
+        assert_eq!(skipped.reason, SkipReason::SwitchedOff);
     }
 
     #[test]
@@ -487,6 +483,7 @@ mod tests {
         machine.cgroup.mount = Some("/sys/fs/cgroup".to_owned());
         let request =
             |cpus| ShieldRequest { cpus: Some(fake::set(cpus)), ..ShieldRequest::default() };
+        let is_move = |warning: &PlanWarning| matches!(warning, PlanWarning::MemoryMoves { .. });
         for (systemd, mode, before, after, is_warned) in [
             (false, CgroupMode::V2, "3", "1", true),
             (true, CgroupMode::V2, "3", "1", true),
@@ -499,8 +496,11 @@ mod tests {
             let old = plan(&machine, &request(before)).unwrap();
             let live = ActiveShields::default().replacing(Some(&old));
             let warnings = plan_with_others(&machine, &request(after), &live).unwrap().warnings;
-            let warned = warnings.iter().any(|warning| warning.contains("memory nodes change"));
-            assert_eq!(warned, is_warned, "{before} to {after}: {warnings:?}");
+            assert_eq!(
+                warnings.iter().any(is_move),
+                is_warned,
+                "{before} to {after}: {warnings:?}"
+            );
         }
     }
 
@@ -535,31 +535,34 @@ mod tests {
                 ..ShieldRequest::default()
             };
             let plan = plan(machine, &request).unwrap();
-            plan.warnings.into_iter().find(|text| text.starts_with("timers and delayed work items"))
+            plan.warnings.into_iter().find_map(|warning| match warning {
+                PlanWarning::Leftovers(leftovers) => Some(leftovers),
+                _ => None,
+            })
         };
         let mut machine = four();
         let online = "/sys/devices/system/cpu/cpu3/online".to_owned();
         machine.settings.insert(online, TunableReading::Value("1".to_owned()));
-        let warning = warned(&machine, false).unwrap();
-        assert!(warning.contains("/proc/timer_list was not read"), "{warning}");
+        let cpus = fake::set("3");
+        let unread = Leftovers { cpus: cpus.clone(), seen: None, obstacle: None };
+        assert_eq!(warned(&machine, false), Some(unread));
         let text = "cpu: 1\n #0: <1>, other, S:01\ncpu: 3\n #0: <2>, tick_nohz_handler, S:01\n \
                     #1: <3>, psi_timer, S:01\n #2: <4>, psi_timer, S:01\n #3: <5>, perf, S:01\n";
         machine.timers = Some(cpushield_linux::text::timer_list::parse(text));
-        let warning = warned(&machine, false).unwrap();
-        assert!(warning.contains("Seen: perf, psi_timer (2). "), "{warning}");
-        assert!(warning.contains("No kernel file shows delayed work items"), "{warning}");
-        assert!(
-            warning.contains("`--on cpu-hotplug-cycle`") && warning.contains("all CPUs stop"),
-            "{warning}"
-        );
+        let seen = [("perf", 1), ("psi_timer", 2)].map(|(name, count)| (name.to_owned(), count));
+        let read = Leftovers { seen: Some(BTreeMap::from(seen)), cpus, obstacle: None };
+        assert_eq!(warned(&machine, false), Some(read.clone()));
+        let expected = "timers and delayed work items that were armed on CPU 3 re-arm there. Seen: \
+                        perf, psi_timer (2). No kernel file shows delayed work items and timers of \
+                        the timer wheel. `--on cpu-hotplug-cycle` moves all of them: it takes the \
+                        CPU offline and online. Cost: all CPUs stop during that (stop_machine), \
+                        for an unknown time";
+        assert_eq!(read.to_string(), expected);
         assert_eq!(warned(&machine, true), None);
         // If the cycle is impossible, the reason is given. A CPU that does not tick needs none.
         machine.cgroup.mode = CgroupMode::V1;
-        let warning = warned(&machine, false).unwrap();
-        assert!(
-            warning.contains("Nothing can move them on this machine: a v1 cpuset"),
-            "{warning}"
-        );
+        let obstacle = Some(InapplicableReason::CpusetNotV2);
+        assert_eq!(warned(&machine, false), Some(Leftovers { obstacle, ..read }));
         machine.isolation.nohz_full = Some("3".parse().unwrap());
         assert_eq!(warned(&machine, false), None);
     }
@@ -571,15 +574,18 @@ mod tests {
             let cpus = Some("3".parse().unwrap());
             let plan = plan(machine, &ShieldRequest { cpus, tunables, ..ShieldRequest::default() })
                 .unwrap();
-            plan.warnings.into_iter().find(|text| text.starts_with("the shield is open"))
+            plan.warnings.into_iter().find_map(|warning| match warning {
+                PlanWarning::Cpuset(CpusetWarning::ShieldOpen { cpus, scheduled }) => {
+                    Some((cpus.to_string(), scheduled))
+                }
+                _ => None,
+            })
         };
         let mut machine = four();
         assert_eq!(warned(&machine, false), None);
-        let warning = warned(&machine, true).unwrap();
-        assert!(warning.contains("the scheduler may put any program onto CPU 3"), "{warning}");
+        assert_eq!(warned(&machine, true), Some(("3".to_owned(), true)));
         machine.isolation.isolcpus_domain = "3".parse().unwrap();
-        let warning = warned(&machine, true).unwrap();
-        assert!(warning.contains("any program can move itself onto CPU 3"), "{warning}");
+        assert_eq!(warned(&machine, true), Some(("3".to_owned(), false)));
     }
 
     #[test]
@@ -590,12 +596,9 @@ mod tests {
         assert!(planned.steps.iter().all(|step| step.tunable != "kthreads"));
         request.tunables.insert("irqbalance".to_owned(), true);
         let planned = plan(&four(), &request).unwrap();
-        let expected = "irqbalance was requested, but does nothing: irqbalance is not running";
-        assert!(
-            planned.warnings.iter().any(|warning| warning == expected),
-            "{:?}",
-            planned.warnings
-        );
+        let (tunable, reason) = ("irqbalance".to_owned(), InapplicableReason::NoIrqbalance);
+        let expected = PlanWarning::RequestInapplicable { tunable, reason };
+        assert!(planned.warnings.contains(&expected), "{:?}", planned.warnings);
         request.tunables.insert("kthread".to_owned(), false);
         let refused = plan(&four(), &request).unwrap_err();
         assert_eq!(refused.hints()[0], "did you mean kthreads?");

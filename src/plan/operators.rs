@@ -6,7 +6,7 @@
 
 use super::{PlanRefusal, Step};
 use crate::change::{Change, EffectTime, Risk};
-use crate::documents::plan::{Plan, StepReason};
+use crate::documents::plan::{Plan, PlanWarning, StepReason};
 use crate::policy::ShieldOperators;
 use crate::survey::{CgroupMode, Machine};
 use crate::tunables::HOUSEKEEPING_GROUP;
@@ -35,11 +35,7 @@ pub(super) fn add_operators(
         return Err(PlanRefusal::Operators { why });
     };
     if operators.limits.priority.is_some() || operators.limits.locked_memory.is_some() {
-        plan.warnings.push(
-            "on cgroup v1 the priority and the locked memory of operators are those of their \
-             login (limits.conf(5)); the policy does not set them"
-                .to_owned(),
-        );
+        plan.warnings.push(PlanWarning::OperatorLimits);
     }
     let above = group.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
     let places = [

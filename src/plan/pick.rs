@@ -1,13 +1,14 @@
 //! Chooses CPUs by topology: ranks units (cores, or whole caches) and takes the best. Pure.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::{CpuGroup, groups, named, touched_groups, union_of};
+use super::groups::{CpuGroup, groups, touched_groups, union_of};
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
     boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot, exhausted_node,
     weakness,
 };
+use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -118,20 +119,18 @@ impl CpuPicker<'_> {
             };
             let local = device.local.intersection(&topology.online);
             if local.is_empty() || local == topology.online {
-                notes.add_reason(format!("Every CPU is equally near {name}."));
+                notes.add_reason(ChoiceReason::EquallyNear { device: name.clone() });
             } else {
-                notes.add_reason(format!("Near {name}: {}.", named(&local)));
                 allowed = allowed.intersection(&local);
+                let device = name.clone();
+                notes.add_reason(ChoiceReason::NearDevice { device, cpus: local });
                 place.push_str(&format!(" near {name}"));
             }
         }
         let held = cpus_of_other_cpusets(self.machine, "cpushield").intersection(&allowed);
         if !held.is_empty() {
-            notes.add_reason(format!(
-                "In an exclusive cpuset of another program: {}.",
-                named(&held)
-            ));
             allowed = allowed.difference(&held);
+            notes.add_reason(ChoiceReason::HeldByCpuset { cpus: held });
         }
         Ok((allowed, place))
     }
@@ -185,11 +184,7 @@ impl CpuPicker<'_> {
         });
         match cluster {
             Some(cluster) if cluster.len() > best.len() => {
-                notes.add_reason(format!(
-                    "{} share an L2 cache with no other CPU, so a program alone there has the \
-                     whole cache.",
-                    named(&cluster)
-                ));
+                notes.add_reason(ChoiceReason::OwnCache { cpus: cluster.clone() });
                 vec![cluster]
             }
             Some(cluster) => vec![cluster],
@@ -220,10 +215,7 @@ impl CpuPicker<'_> {
         }
         let taken = self.take_units(units.to_vec(), count);
         if order.len() > 1 && self.working_cpus(&union_of(taken.iter())).len() >= count {
-            notes.warnings.push(
-                "no single NUMA node has enough free CPUs; access to memory of another node is slower"
-                    .to_owned(),
-            );
+            notes.warnings.push(ChoiceWarning::SeveralNodes);
         }
         taken
     }
@@ -276,29 +268,24 @@ impl CpuPicker<'_> {
     fn explain(&self, units: &[CpuSet], cpus: &CpuSet, work: &CpuSet, notes: &mut ChoiceNotes) {
         let topology = &self.machine.topology;
         let idle = cpus.difference(work);
-        if let Some(boot) = boot_cpu(self.machine) {
-            notes.add_reason(format!("CPU {boot} is the boot CPU and stays a housekeeping CPU."));
+        if let Some(cpu) = boot_cpu(self.machine) {
+            notes.add_reason(ChoiceReason::BootCpuKept { cpu });
         }
         if !self.prepared.is_empty() {
-            let no = if cpus.is_subset(&self.prepared) { "" } else { "not " };
-            let prepared = named(&self.prepared);
-            let doubt = match self.machine.isolated_somehow().is_empty() {
-                true => "",
-                false => " as the kernel shows it; the command line is not known",
-            };
-            notes.add_reason(format!("{} {no}prepared at boot ({prepared}){doubt}.", named(cpus)));
+            notes.add_reason(ChoiceReason::PreparedAtBoot {
+                cpus: cpus.clone(),
+                prepared: self.prepared.clone(),
+                from_command_line: self.machine.isolated_somehow().is_empty(),
+            });
         }
         if weakness(self.machine, cpus) == 0
             && units.iter().any(|unit| weakness(self.machine, unit) > 0)
         {
-            notes.add_reason(format!("{}: the fastest kind of core in this machine.", named(cpus)));
+            notes.add_reason(ChoiceReason::FastestKind { cpus: cpus.clone() });
         }
         let immovable = count_immovable_irqs(self.machine, cpus);
         if units.iter().any(|unit| count_immovable_irqs(self.machine, unit) > immovable) {
-            notes.add_reason(format!(
-                "{}: fewer immovable interrupts are handled there than elsewhere.",
-                named(cpus)
-            ));
+            notes.add_reason(ChoiceReason::FewerImmovableIrqs { cpus: cpus.clone() });
         }
         notes.explain_idle_siblings(work, &idle, self.request.siblings);
         if self.request.siblings == Some(Siblings::Use) {
@@ -315,13 +302,10 @@ impl CpuPicker<'_> {
         let touched = topology.nodes.iter().filter(|node| node.cpus.intersects(cpus));
         let nodes: Vec<usize> = touched.map(|node| node.node).collect();
         if let ([node], true) = (nodes.as_slice(), topology.nodes.len() > 1) {
-            notes.add_reason(format!("All in node {node}, which also keeps a housekeeping CPU."));
+            notes.add_reason(ChoiceReason::OneNode { node: *node });
         }
         if cpus.last() == topology.online.last() && work.len() == 1 {
-            notes.add_reason(format!(
-                "Several CPUs are equally suitable; chose the highest: {}.",
-                named(work)
-            ));
+            notes.add_reason(ChoiceReason::HighestNumber { cpus: work.clone() });
         }
     }
 }

@@ -200,7 +200,7 @@ mod tests {
             };
             let CpuChoice { shield, warnings, .. } = choose(&plain(4), &request).unwrap();
             assert_eq!((shield.cpus, shield.idle_siblings), (set("2-3"), CpuSet::new()));
-            assert_eq!(warnings, Vec::<String>::new(), "{siblings:?}");
+            assert_eq!(warnings, [], "{siblings:?}");
         }
     }
 }

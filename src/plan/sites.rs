@@ -1,5 +1,6 @@
 //! Facts about single CPUs and nodes that the choice needs. Pure.
 
+use crate::documents::plan::{ChoiceWarning, RemoteMemoryReason};
 use crate::survey::{CoreKind, Irq, IrqMovability, Machine};
 use cpushield_linux::CpuSet;
 
@@ -19,7 +20,7 @@ pub(super) fn exhausted_node(machine: &Machine, cpus: &CpuSet) -> Option<(usize,
 
 /// Chooses the memory nodes: those of the CPUs, or other nodes and a warning if these have no
 /// usable memory.
-pub(super) fn choose_mems(machine: &Machine, cpus: &CpuSet) -> (CpuSet, Option<String>) {
+pub(super) fn choose_mems(machine: &Machine, cpus: &CpuSet) -> (CpuSet, Option<ChoiceWarning>) {
     let nodes = &machine.topology.nodes;
     let shielded = nodes.iter().filter(|node| node.cpus.intersects(cpus));
     let own: CpuSet = shielded.clone().map(|node| node.node).collect();
@@ -39,13 +40,11 @@ pub(super) fn choose_mems(machine: &Machine, cpus: &CpuSet) -> (CpuSet, Option<S
     let why = match (own.is_empty(), local.is_empty()) {
         // A kernel without NUMA has only node 0.
         (true, _) if nodes.is_empty() => return (mems, None),
-        (true, _) => format!("no node is known for CPU {cpus}; the shield uses node {mems}"),
-        (false, true) => format!("node {own} of the shield has no memory; it uses node {mems}"),
-        (false, false) => {
-            format!("cpusets here may not use node {local} of the shield; it uses node {mems}")
-        }
+        (true, _) => RemoteMemoryReason::NodeUnknown { cpus: cpus.clone() },
+        (false, true) => RemoteMemoryReason::NoMemory { nodes: own },
+        (false, false) => RemoteMemoryReason::NotAllowed { nodes: local },
     };
-    (mems, Some(format!("{why}, whose memory is slower from there")))
+    (mems.clone(), Some(ChoiceWarning::RemoteMemory { mems, why }))
 }
 
 /// Counts the immovable interrupts that are handled on these CPUs.

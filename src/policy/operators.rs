@@ -26,6 +26,7 @@ pub struct OperatorPolicy {
 
 /// What operators may set for their programs in the shield.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperatorLimits {
     /// The highest `SCHED_FIFO` priority; `None` permits no real-time priority.
@@ -36,6 +37,7 @@ pub struct OperatorLimits {
 
 /// How much memory a program may lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryLimit {
     /// Any amount.
@@ -46,6 +48,7 @@ pub enum MemoryLimit {
 
 /// A user or group, by its name and its number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperatorName {
     /// The name in the policy.
@@ -56,6 +59,7 @@ pub struct OperatorName {
 
 /// The operators of a shield, with the numbers of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShieldOperators {
     /// Users that may enter the shield.

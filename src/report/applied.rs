@@ -194,7 +194,7 @@ pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let restored = many(restored, "change");
     let mut blocks =
         vec![line(format!("CPU {} is no longer shielded: {restored} undone{tasks}", shield.cpus))];
-    let notes = undone.steps.iter().filter_map(|step| step.note.clone());
+    let notes = undone.steps.iter().filter_map(|step| Some(step.note.as_ref()?.to_string()));
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),

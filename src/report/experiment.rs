@@ -74,8 +74,11 @@ pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
     }));
     lines.push(TextLine::new("Order of the rows, each with all columns"));
     for boot in &dry_run.boot_periods {
-        let parameters =
-            if boot.boot.is_empty() { "as booted now".to_owned() } else { boot.boot.join(" ") };
+        let parameters = if boot.boot.is_original() {
+            "as booted now".to_owned()
+        } else {
+            boot.boot.to_string()
+        };
         let rows: Vec<String> = boot.rows.iter().map(usize::to_string).collect();
         lines.push(TextLine::new(format!("{parameters}: {}", rows.join(" "))).below());
     }
@@ -99,8 +102,7 @@ fn describe_candidates(dry_run: &DryRun) -> Vec<TextLine> {
     let head = "CPUs to try, each in a row of its own (a row without cpus has the first)";
     let mut lines = vec![TextLine::new(head)];
     lines.extend(candidates.iter().map(|candidate| {
-        let why = candidate.why.join(" ");
-        TextLine::new(format!("cpus = \"{}\"  {why}", candidate.cpus)).below()
+        TextLine::new(format!("cpus = \"{}\"  {}", candidate.cpus, candidate.explain())).below()
     }));
     lines
 }

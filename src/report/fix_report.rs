@@ -125,7 +125,9 @@ impl AppliedFix {
     #[must_use]
     pub fn from_step(step: &AppliedStep) -> AppliedFix {
         let (result, why) = match &step.done.outcome {
-            Outcome::Changed => (FixOutcome::Changed, step.done.note.clone()),
+            Outcome::Changed => {
+                (FixOutcome::Changed, step.done.note.as_ref().map(ToString::to_string))
+            }
             Outcome::AlreadySo => (FixOutcome::AlreadySo, None),
             Outcome::Refused { reason, .. } => (FixOutcome::Refused, Some(reason.clone())),
             Outcome::Absent => (FixOutcome::Absent, None),

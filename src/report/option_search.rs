@@ -228,6 +228,9 @@ fn row_text(row: &ExperimentRow) -> String {
         let tunables = row.tunables.iter().map(|(name, on)| format!("{name} = {on}"));
         lines.push(format!("tunables = {{ {} }}", tunables.collect::<Vec<_>>().join(", ")));
     }
+    if let Some(kernel) = &row.kernel {
+        lines.push(format!("kernel = {kernel:?}"));
+    }
     if !row.boot.is_empty() {
         let words = row.boot.iter().map(|word| format!("{word:?}"));
         lines.push(format!("boot = [{}]", words.collect::<Vec<_>>().join(", ")));

@@ -4,7 +4,7 @@ use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextL
 use super::table::many;
 use crate::change::{Change, Risk};
 use crate::documents::policy_plans::PolicyPlans;
-use crate::plan::{Immovable, Plan, Shield, SkipKind, SkippedTunable, Step, StepReason, named};
+use crate::plan::{Immovable, Plan, Shield, SkipReason, SkippedTunable, Step, StepReason, named};
 use std::collections::BTreeMap;
 
 /// Names that one line lists; the others are counted.
@@ -58,7 +58,7 @@ fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let shield = &plan.shield;
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
     let shield = TextLine::new(format!("Shield: {cpus}. Housekeeping: {rest}."));
-    let why = plan.why.iter().map(|why| TextLine::new(why).below());
+    let why = plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
     let operators = plan.operators.iter();
     let operators = operators.map(|it| TextLine::new(format!("Operators: {it}.")));
     let lines = [shield].into_iter().chain(why).chain(operators).collect();
@@ -75,7 +75,7 @@ fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
 pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
     let rows = plan.boot.iter().map(|advice| {
         let removes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
-        let reason = TableCell::new(&advice.reason);
+        let reason = TableCell::new(advice.reason.to_string());
         vec![TableCell::code(&advice.parameter), TableCell::new(removes.join(", ")), reason]
     });
     let mut columns = ["parameter", "removes"].map(TableColumn::words).to_vec();
@@ -86,12 +86,15 @@ pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
 /// The tunables that do not apply to this machine, and in one line those that are off by default.
 pub fn skipped(plan: &Plan) -> Vec<ReportBlock> {
     let (off, used): (Vec<&SkippedTunable>, Vec<_>) =
-        plan.skipped.iter().partition(|skipped| skipped.kind == SkipKind::OnlyWhenAsked);
-    let (spared, not_applicable): (Vec<&SkippedTunable>, Vec<_>) =
-        used.into_iter().partition(|skipped| skipped.kind == SkipKind::SparesOthers);
+        plan.skipped.iter().partition(|skipped| skipped.reason.is_off_by_default());
+    let (spared, not_applicable): (Vec<&SkippedTunable>, Vec<_>) = used
+        .into_iter()
+        .partition(|skipped| matches!(skipped.reason, SkipReason::SparesShields { .. }));
     let tables = [("Left out for other shields", spared), ("Not applicable here", not_applicable)];
     let tables = tables.into_iter().filter_map(|(title, skipped)| {
-        let rows = skipped.iter().map(|s| [&s.tunable, &s.reason].map(TableCell::new).to_vec());
+        let rows = skipped
+            .iter()
+            .map(|s| vec![TableCell::new(&s.tunable), TableCell::new(s.reason.to_string())]);
         let columns = ["tunable", "why it is not used"].map(TableColumn::words).to_vec();
         let table = Table::new(title, columns, rows.collect());
         table.with_head(TableHead::Caption).into_block()
@@ -104,7 +107,8 @@ pub fn skipped(plan: &Plan) -> Vec<ReportBlock> {
 
 /// What the user must know before applying the plan.
 pub fn warnings(plan: &Plan) -> Option<ReportBlock> {
-    let (title, items) = ("Warnings of the plan".to_owned(), plan.warnings.clone());
+    let title = "Warnings of the plan".to_owned();
+    let items: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
     (!items.is_empty()).then_some(ReportBlock::Doubts { title, items })
 }
 

@@ -54,7 +54,7 @@ impl TryReport {
     /// The blocks of `cpushield try`.
     #[must_use]
     pub fn blocks(&self) -> Vec<ReportBlock> {
-        let why = self.plan.why.iter().map(|why| TextLine::new(why).below());
+        let why = self.plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
         let shield = [shield_line(&self.plan.shield)].into_iter().chain(why).collect();
         let changes = ReportBlock::Lines(vec![self.changes()]);
         let mut blocks = vec![ReportBlock::Lines(shield), ReportBlock::Space, changes];
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::causes::Culprit;
     use crate::documents::evidence::{InterruptionCount, WitnessKind};
-    use crate::plan::Shield;
+    use crate::plan::{ChoiceReason, Shield};
     use crate::policy::{VerifyLimits, Workload};
     use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::tunables::RemedyAnswer;
@@ -202,7 +202,7 @@ mod tests {
             boot_id: None,
             kernel: None,
             shield,
-            why: vec!["CPU 3 has a core of its own".to_owned()],
+            why: vec![ChoiceReason::BootCpuKept { cpu: 0 }],
             steps: Vec::new(),
             already: BTreeMap::new(),
             skipped: Vec::new(),
@@ -251,7 +251,7 @@ mod tests {
         };
         let expected = "\
 Shielded: CPU 3. Housekeeping: CPU 0-2.
-  CPU 3 has a core of its own
+  CPU 0 is the boot CPU and stays a housekeeping CPU.
 
 Changed 2 settings (1 refused by the kernel): irq-affinity 2
 

@@ -10,7 +10,7 @@ use super::{RunError, ShieldPlacement, limits, raise, record};
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How often to check a process again for threads that were created while it was moved.
 const ROUNDS_MAX: usize = 10;
@@ -25,7 +25,7 @@ pub enum CpuAssignment {
 }
 
 /// A process or thread that was moved into or out of the shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovedProcess {
     /// The number of the process or thread.
     pub tid: i32,

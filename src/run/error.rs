@@ -46,6 +46,13 @@ pub enum RunError {
         /// The file that was searched.
         file: &'static str,
     },
+    /// A program cannot be moved now, because the write would never return.
+    NoMove {
+        /// The group that it should enter or leave.
+        group: String,
+        /// The task that is in the way.
+        why: String,
+    },
     /// A real-time request that would be unsafe.
     Unsafe {
         /// What is wrong with it.
@@ -127,6 +134,9 @@ impl fmt::Display for RunError {
             }
             RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
             RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),
+            RunError::NoMove { group, why } => {
+                write!(f, "cannot move a program into {group} or out of it: {why}")
+            }
             RunError::Unsafe { why, .. } => f.write_str(why),
             RunError::Scheduling { policy, error, .. } => {
                 write!(f, "the kernel refused {policy}\n  cause: {}", error.reason())

@@ -37,12 +37,7 @@ const DEPTH_MAX: usize = 8;
 pub fn check_move(host: &Host, group: &str) -> Result<(), RunError> {
     match apply::refuse_move(host, group)? {
         None => Ok(()),
-        Some(why) => Err(RunError::Unsafe {
-            why: format!("cannot move a program into {group} or out of it: {why}"),
-            instead: "stop that task first: memory moves with a program to other nodes, and that \
-                      needs a kernel thread on every CPU"
-                .to_owned(),
-        }),
+        Some(why) => Err(RunError::NoMove { group: group.to_owned(), why }),
     }
 }
 
@@ -143,6 +138,12 @@ impl ShieldPlacement {
             host.make_dir(&below)?;
         }
         Ok(Some(below))
+    }
+
+    /// The group of a unit of systemd below its group; `None` for the groups of programs.
+    pub(super) fn unit_of<'a>(&self, dir: &'a str) -> Option<&'a str> {
+        let below = dir.strip_prefix(self.group.as_ref()?.as_str())?.strip_prefix('/')?;
+        (below != PROGRAMS).then_some(below)
     }
 
     /// Whether a directory is that of its group, or of a group below it.

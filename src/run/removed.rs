@@ -13,6 +13,17 @@ use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// A process or thread to move out of the shield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Removal {
+    /// Its number.
+    pub tid: i32,
+    /// When it was started; `None` for the task that has the number now, whichever it is.
+    pub started: Option<u64>,
+    /// Where it goes if it was started in the shield.
+    pub destination: Destination,
+}
+
 /// Where a program goes that was started in the shield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Destination {
@@ -34,25 +45,30 @@ pub fn remove(
     place: &ShieldPlacement,
     tid: i32,
 ) -> Result<MovedProcess, RunError> {
-    remove_to(host, store, place, tid, Destination::Caller)
+    let removal = Removal { tid, started: None, destination: Destination::Caller };
+    remove_to(host, store, place, removal)
 }
 
-/// The same, with another place for a program that was started in the shield.
+/// The same for any removal.
 pub(super) fn remove_to(
     host: &Host,
     store: &Store,
     place: &ShieldPlacement,
-    tid: i32,
-    destination: Destination,
+    removal: Removal,
 ) -> Result<MovedProcess, RunError> {
+    let Removal { tid, started, destination } = removal;
+    // The wait for the lock comes first: meanwhile the number may get another task.
+    let mut open = record::open(host, store)?;
+    let absent = || RunError::Task { tid, why: "does not exist".to_owned(), hint: None };
     let task = match find_task(host, tid) {
-        Err(error) if error.is_absent() => {
-            let (why, hint) = ("does not exist".to_owned(), None);
-            return Err(RunError::Task { tid, why, hint });
-        }
+        Err(error) if error.is_absent() => return Err(absent()),
         found => found?,
     };
-    let mut open = record::open(host, store)?;
+    if started.is_some_and(|started| started != task.id.started) {
+        return Err(absent());
+    }
+    // An entry of an ended task has the place of another program.
+    open.record.added.retain(|added| host.is_same_task(added.task));
     if open.record.added.iter().any(|added| belongs_to(added, &task)) {
         let (threads, notes) = move_out(host, &mut open, place, &task)?;
         let cpus = host.affinity(tid)?;

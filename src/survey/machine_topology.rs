@@ -115,6 +115,7 @@ impl fmt::Display for KindSource {
 
 /// One cache of a CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cache {
     /// 2, 3, …
     pub level: u32,

@@ -5,7 +5,7 @@ use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{EffectTime, Risk};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::{BootAdvice, Shield};
+use crate::documents::plan::{BootAdvice, BootAdviceReason, PlanWarning, Shield};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
@@ -67,9 +67,13 @@ pub(super) fn preparable(shield: &Shield) -> CpuSet {
 }
 
 /// Advises a boot parameter for these CPUs.
-fn advise(name: &str, cpus: &CpuSet, removes: &[Cause], reason: &str) -> UnresolvedCause {
+fn advise(
+    name: &str,
+    cpus: &CpuSet,
+    removes: &[Cause],
+    reason: BootAdviceReason,
+) -> UnresolvedCause {
     let parameter = format!("{name}={cpus}");
-    let reason = reason.to_owned();
     let boot = vec![BootAdvice { parameter, removes: removes.to_vec(), reason }];
     UnresolvedCause { boot, ..UnresolvedCause::default() }
 }
@@ -131,24 +135,11 @@ impl Tunable for NohzFull {
                 "nohz_full",
                 &nohz_full.union(&preparable(shield)),
                 &[Cause::Tick, Cause::Softirq, Cause::Kthread],
-                match can_stop {
-                    Some(_) => {
-                        "the tick then stops while only one task runs there; name every CPU that \
-                         may ever be shielded, but not the boot CPU"
-                    }
-                    None => {
-                        "the tick then stops while only one task runs there, if the kernel was \
-                         built with CONFIG_NO_HZ_FULL, which is unknown; name every CPU that may \
-                         ever be shielded, but not the boot CPU"
-                    }
-                },
+                BootAdviceReason::TickStops { known: can_stop.is_some() },
             );
         }
         if missing.contains(BOOT_CPU) {
-            remains.warnings.push(format!(
-                "the tick of CPU {BOOT_CPU} cannot be stopped, because it keeps the time of all \
-                 others: shield other CPUs if the tick matters"
-            ));
+            remains.warnings.push(PlanWarning::TickOfBootCpu { cpu: BOOT_CPU });
         }
         remains
     }
@@ -209,7 +200,7 @@ impl Tunable for RcuNocbs {
             return UnresolvedCause::default();
         }
         let all = offloaded.union(&preparable(shield));
-        let reason = "RCU callbacks then run in threads on the housekeeping CPUs";
+        let reason = BootAdviceReason::CallbacksElsewhere;
         advise("rcu_nocbs", &all, &[Cause::Softirq, Cause::Kthread], reason)
     }
 }

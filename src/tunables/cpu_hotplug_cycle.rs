@@ -1,12 +1,13 @@
 //! `cpu-hotplug-cycle`: moves timers and work that were left on the CPUs elsewhere. Pure.
 
-use super::leftovers::Leftovers;
+use super::leftovers;
 use super::want::setting;
 use super::{RemedyAnswer, Tunable, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::Shield;
+use crate::documents::leftovers::Leftovers;
+use crate::documents::plan::{MachineWideEffect, Shield};
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::{CgroupMode, Machine};
 
@@ -52,11 +53,11 @@ pub(super) fn find_leftovers(machine: &Machine, shield: &Shield) -> Option<Lefto
     if is_tickless(machine, shield) {
         return None;
     }
-    let cycle = match CpuHotplugCycle.wants_on_request(machine, shield) {
-        WantedChanges::Changes(_) => Ok(()),
-        WantedChanges::Nothing(why) => Err(why),
+    let obstacle = match CpuHotplugCycle.wants_on_request(machine, shield) {
+        WantedChanges::Changes(_) => None,
+        WantedChanges::Nothing(why) => Some(why),
     };
-    Some(Leftovers::new(machine, shield, cycle))
+    Some(leftovers::collect(machine, shield, obstacle))
 }
 
 /// Whether the tick can stop on every CPU of the shield.
@@ -89,8 +90,8 @@ impl Tunable for CpuHotplugCycle {
         Risk::Medium
     }
 
-    fn disturbs_others(&self) -> Option<&'static str> {
-        Some("it stops all CPUs for an unknown time, once for each CPU that it cycles")
+    fn disturbs_others(&self) -> Option<MachineWideEffect> {
+        Some(MachineWideEffect::CyclesCpus)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

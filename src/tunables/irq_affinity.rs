@@ -8,8 +8,8 @@ use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{
-    BootAdvice, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Shield, Step,
-    StepReason,
+    BootAdvice, BootAdviceReason, Immovable, ImmovableReason, ImmovableThing, Plan, PlanWarning,
+    RefusedIrq, Shield, Step, StepReason,
 };
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::{Irq, IrqMovability, Machine};
@@ -139,7 +139,7 @@ impl Tunable for IrqAffinity {
             remains.boot.push(BootAdvice {
                 parameter: managed_irq(machine, shield),
                 removes: vec![Cause::Irq],
-                reason: "managed interrupts that also serve other CPUs then go to those".to_owned(),
+                reason: BootAdviceReason::ManagedIrqsElsewhere,
             });
         }
         remains
@@ -218,16 +218,11 @@ pub(super) fn complete_survey(machine: &mut Machine, plan: &Plan, outcomes: &[(S
 }
 
 /// Warns when the survey was not allowed to try to move interrupts.
-fn warn_untried(machine: &Machine, shield: &Shield) -> Option<String> {
+fn warn_untried(machine: &Machine, shield: &Shield) -> Option<PlanWarning> {
     let on_shield = machine.irqs.iter().filter(|irq| affinity_on_shield(irq, shield).is_some());
     let denied = on_shield.filter(|irq| matches!(irq.movable, IrqMovability::Denied(_)));
     let count = denied.count();
-    (count > 0).then(|| {
-        format!(
-            "a normal user cannot test whether interrupts can be moved: the kernel may refuse some \
-             of {count}; run as root to see which"
-        )
-    })
+    (count > 0).then_some(PlanWarning::IrqsUntried { count })
 }
 
 /// Whether an interrupt is a message of a device, as managed interrupts are: the kernel spreads the

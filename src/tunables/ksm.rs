@@ -4,6 +4,7 @@ use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 
 pub(super) const KSM: FileSetting = FileSetting {
@@ -32,11 +33,9 @@ Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     applies: anywhere,
 };
 
-fn for_guests(workload: Workload) -> Option<&'static str> {
+fn for_guests(workload: Workload) -> Option<OffReason> {
     match workload {
         Workload::Vm => None,
-        Workload::Polling | Workload::Cyclic => {
-            Some("it affects only memory that a program marked as mergeable")
-        }
+        Workload::Polling | Workload::Cyclic => Some(OffReason::OnlyMergeable),
     }
 }

@@ -33,7 +33,6 @@ mod writeback_interval;
 
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
-pub use leftovers::Leftovers;
 pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
 pub use remedy::{RemedyAnswer, remedy};
 pub use want::WantedChange;
@@ -42,7 +41,10 @@ use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::{BootAdvice, Immovable, Plan, Shield, Step};
+use crate::documents::leftovers::Leftovers;
+use crate::documents::plan::{
+    BootAdvice, Immovable, MachineWideEffect, OffReason, Plan, PlanWarning, Shield, Step,
+};
 use crate::policy::Workload;
 use crate::registry;
 use crate::survey::{CpusetGroup, Machine};
@@ -72,12 +74,12 @@ pub trait Tunable: Sync {
         EffectTime::Runtime
     }
     /// Why it is applied only when the user requests it by name; `None` when it always is.
-    fn optional(&self, _workload: Workload) -> Option<&'static str> {
+    fn optional(&self, _workload: Workload) -> Option<OffReason> {
         None
     }
     /// What it does once to all CPUs, those of other shields included; `None` if nothing that stops
     /// them or patches the kernel's code.
-    fn disturbs_others(&self) -> Option<&'static str> {
+    fn disturbs_others(&self) -> Option<MachineWideEffect> {
         None
     }
     /// The changes that it wants on this machine for this shield.
@@ -128,7 +130,7 @@ pub struct UnresolvedCause {
     /// Boot parameters that would remove them.
     pub boot: Vec<BootAdvice>,
     /// Warnings with advice.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<PlanWarning>,
 }
 
 /// Whether a tunable is in force.

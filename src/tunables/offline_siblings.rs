@@ -5,7 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::Shield;
+use crate::documents::plan::{MachineWideEffect, Shield};
 use crate::survey::Machine;
 
 /// The name of the tunable.
@@ -74,8 +74,8 @@ impl Tunable for OfflineSiblings {
         Risk::Medium
     }
 
-    fn disturbs_others(&self) -> Option<&'static str> {
-        Some("it stops all CPUs for an unknown time, once for each CPU that goes offline")
+    fn disturbs_others(&self) -> Option<MachineWideEffect> {
+        Some(MachineWideEffect::TakesCpusOffline)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -6,7 +6,7 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::Shield;
+use crate::documents::plan::{OffReason, Shield};
 use crate::policy::Workload;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -114,8 +114,8 @@ impl Tunable for Xps {
         Risk::Low
     }
 
-    fn optional(&self, _workload: Workload) -> Option<&'static str> {
-        Some("it sends no work to other CPUs")
+    fn optional(&self, _workload: Workload) -> Option<OffReason> {
+        Some(OffReason::SendsNoWork)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -5,7 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::Shield;
+use crate::documents::plan::{OffReason, Shield};
 use crate::policy::Workload;
 use crate::survey::Machine;
 
@@ -62,8 +62,8 @@ impl Tunable for CpuIdle {
         Risk::Low
     }
 
-    fn optional(&self, _workload: Workload) -> Option<&'static str> {
-        Some("it costs power and removes no interruption")
+    fn optional(&self, _workload: Workload) -> Option<OffReason> {
+        Some(OffReason::OnlyCostsPower)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
@@ -100,8 +100,8 @@ impl Tunable for CpuGovernor {
         Risk::Low
     }
 
-    fn optional(&self, _workload: Workload) -> Option<&'static str> {
-        Some("it costs power")
+    fn optional(&self, _workload: Workload) -> Option<OffReason> {
+        Some(OffReason::CostsPower)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

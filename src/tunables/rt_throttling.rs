@@ -5,6 +5,7 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 use crate::survey::Machine;
 
@@ -38,10 +39,10 @@ Documentation/scheduler/sched-rt-group.rst.",
     applies: has_throttling,
 };
 
-fn for_cyclic(workload: Workload) -> Option<&'static str> {
+fn for_cyclic(workload: Workload) -> Option<OffReason> {
     match workload {
         Workload::Cyclic => None,
-        Workload::Polling | Workload::Vm => Some("it affects only real-time tasks"),
+        Workload::Polling | Workload::Vm => Some(OffReason::OnlyRealtime),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::Shield;
+use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
 use crate::policy::Workload;
 use crate::survey::{Machine, TunableReading};
 
@@ -26,20 +26,19 @@ pub(super) struct FileSetting {
     pub(super) culprits: &'static [CulpritPattern],
     pub(super) risk: Risk,
     /// Why it is off unless requested; `None` when it is on.
-    pub(super) optional: fn(Workload) -> Option<&'static str>,
+    pub(super) optional: fn(Workload) -> Option<OffReason>,
     /// See [`Tunable::disturbs_others`].
-    pub(super) disturbs: Option<&'static str>,
+    pub(super) disturbs: Option<MachineWideEffect>,
     /// Whether it applies to this machine, or else why not.
     pub(super) applies: fn(&Machine) -> Result<(), InapplicableReason>,
 }
 
 /// For settings that are a static key: changing one patches the kernel's code, which interrupts
 /// every CPU (`text_poke_sync()`, arch/x86/kernel/alternative.c, 6.12).
-pub(super) const PATCHES: Option<&str> =
-    Some("it patches the kernel's code, which interrupts every CPU a few times");
+pub(super) const PATCHES: Option<MachineWideEffect> = Some(MachineWideEffect::PatchesKernel);
 
 /// For settings that suit every workload.
-pub(super) fn always(_workload: Workload) -> Option<&'static str> {
+pub(super) fn always(_workload: Workload) -> Option<OffReason> {
     None
 }
 
@@ -77,11 +76,11 @@ impl Tunable for FileSetting {
         self.risk
     }
 
-    fn optional(&self, workload: Workload) -> Option<&'static str> {
+    fn optional(&self, workload: Workload) -> Option<OffReason> {
         (self.optional)(workload)
     }
 
-    fn disturbs_others(&self) -> Option<&'static str> {
+    fn disturbs_others(&self) -> Option<MachineWideEffect> {
         self.disturbs
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::change::{Change, EffectTime, Outcome, RefusalKind};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::plan::{ChoiceWarning, CpusetWarning};
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::plan::fake::{irq, machine, plain, set, thread};
 use crate::plan::{ImmovableReason, Plan, RefusedIrq, Step, plan};
@@ -238,7 +239,7 @@ fn boot_advice_leaves_the_boot_cpu_out() {
     let boot = |m: &Machine| -> (Vec<String>, bool) {
         let plan =
             plan(m, &ShieldRequest { cpus: Some(set("0-2")), ..ShieldRequest::default() }).unwrap();
-        let is_warned = plan.warnings.iter().any(|it| it.starts_with("the tick of CPU 0 cannot"));
+        let is_warned = plan.warnings.contains(&PlanWarning::TickOfBootCpu { cpu: 0 });
         (plan.boot.into_iter().map(|advice| advice.parameter).collect(), is_warned)
     };
     let words = ["isolcpus=managed_irq,1-2", "nohz_full=1-2", "rcu_nocbs=1-2"];
@@ -249,7 +250,11 @@ fn boot_advice_leaves_the_boot_cpu_out() {
     assert_eq!(boot(&m), (Vec::new(), true));
     let others =
         plan(&m, &ShieldRequest { cpus: Some(set("2")), ..ShieldRequest::default() }).unwrap();
-    assert!(!others.warnings.iter().any(|it| it.contains("CPU 0")), "{:?}", others.warnings);
+    let is_boot = |warning: &PlanWarning| {
+        let choice = matches!(warning, PlanWarning::Choice(ChoiceWarning::BootCpu { .. }));
+        choice || matches!(warning, PlanWarning::TickOfBootCpu { .. })
+    };
+    assert!(!others.warnings.iter().any(is_boot), "{:?}", others.warnings);
 }
 
 #[test]
@@ -259,14 +264,9 @@ fn a_plan_of_a_normal_user_warns_about_untried_interrupts() {
     m.irqs = vec![irq(30, "nvme0q4", "3", denied()), irq(31, "nvme0q3", "2", denied())];
     let warned = |m: &Machine| {
         let warnings = plan(m, &request()).unwrap().warnings;
-        warnings.into_iter().find(|warning| warning.starts_with("a normal user cannot"))
+        warnings.into_iter().find(|it| matches!(it, PlanWarning::IrqsUntried { .. }))
     };
-    let answer_text = warned(&m).unwrap();
-    assert!(
-        answer_text.contains("whether interrupts can be moved")
-            && answer_text.contains("some of 1;"),
-        "{answer_text}"
-    );
+    assert_eq!(warned(&m), Some(PlanWarning::IrqsUntried { count: 1 }));
     m.irqs[0].movable = IrqMovability::Yes;
     assert_eq!(warned(&m), None);
 }
@@ -311,7 +311,9 @@ fn v1_cpusets_shrink_from_the_deepest_up_and_the_root_is_emptied_last() {
     assert_eq!(lines[7], "echo 1 > /sys/fs/cgroup/cpuset/cpushield/cpuset.mems");
     assert!(lines.last().unwrap().contains("tasks"), "{lines:#?}");
     let warnings = plan(&m, &request()).unwrap().warnings;
-    assert!(warnings.iter().any(|warning| warning.contains("docker/b")), "{warnings:?}");
+    let path = "/sys/fs/cgroup/cpuset/docker/b".to_owned();
+    let stuck = CpusetWarning::CpusetKeepsCpus { path, cpus: set("3") };
+    assert!(warnings.contains(&PlanWarning::Cpuset(stuck)), "{warnings:?}");
 }
 
 #[test]
@@ -319,14 +321,17 @@ fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     let mut m = busy(CgroupMode::V2);
     m.isolation.isolcpus_domain = set("3");
     let asks = |m: &Machine| shell(m, "cpuset").last().unwrap().contains("echo isolated");
-    let warned = |m: &Machine| plan(m, &request()).unwrap().warnings.join("\n");
+    let warned = |m: &Machine, warning: CpusetWarning| {
+        plan(m, &request()).unwrap().warnings.contains(&PlanWarning::Cpuset(warning))
+    };
+    let doubtful = CpusetWarning::PartitionDoubtful { cpus: set("3") };
     for (version, is_warned) in [((6, 1), false), ((6, 12), true), ((6, 18), false)] {
         m.kernel.version = Some(version);
         assert!(asks(&m), "{version:?}");
-        assert_eq!(warned(&m).contains("If this one refuses"), is_warned, "{version:?}");
+        assert_eq!(warned(&m, doubtful.clone()), is_warned, "{version:?}");
     }
     m.kernel.version = None;
-    assert!(asks(&m) && warned(&m).contains("If this one refuses"));
+    assert!(asks(&m) && warned(&m, doubtful));
     // The next survey knows from the plan whether the active shield has a partition.
     let with = plan(&m, &request()).unwrap();
     let mut surveyed = m.clone();
@@ -334,11 +339,8 @@ fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     assert_eq!(surveyed.cgroup.no_partition, None);
     m.cgroup.no_partition = Some("the kernel says so".to_owned());
     let without = plan(&m, &request()).unwrap();
-    assert!(
-        warned(&m).contains("cannot make it a partition (the kernel says so)"),
-        "{}",
-        warned(&m)
-    );
+    let answer = Some("the kernel says so".to_owned());
+    assert!(warned(&m, CpusetWarning::PartitionRefused { cpus: set("3"), answer }));
     complete_survey(&mut surveyed, &without, &[]);
     assert!(surveyed.cgroup.no_partition.is_some());
     // Other CPUs of the same machine are not affected.
@@ -355,9 +357,14 @@ fn without_a_partition_a_warning_is_given_and_programs_are_moved_one_by_one() {
     m.tasks.push(thread(601, "mine", false, false, "3"));
     let moved = |m: &Machine| shell(m, "cpuset").concat();
     assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));
-    let warnings = plan(&m, &request()).unwrap().warnings.join("\n");
-    assert!(warnings.contains("boot without isolcpus="), "{warnings}");
-    assert!(warnings.contains("1 thread(s) are pinned to CPU 3 alone"), "{warnings}");
+    let warnings = plan(&m, &request()).unwrap().warnings;
+    let answer = m.cgroup.no_partition.clone();
+    for warning in [
+        CpusetWarning::PartitionRefused { cpus: set("3"), answer },
+        CpusetWarning::ThreadsPinned { count: 1, cpus: set("3") },
+    ] {
+        assert!(warnings.contains(&PlanWarning::Cpuset(warning)), "{warnings:?}");
+    }
     m.isolation.isolcpus_domain = CpuSet::new();
     m.cgroup.mode = CgroupMode::None;
     assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));

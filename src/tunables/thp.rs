@@ -4,6 +4,7 @@ use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 
 pub(super) const THP: FileSetting = FileSetting {
@@ -35,6 +36,6 @@ Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
     applies: anywhere,
 };
 
-fn on_request(_workload: Workload) -> Option<&'static str> {
-    Some("huge pages are good for most programs")
+fn on_request(_workload: Workload) -> Option<OffReason> {
+    Some(OffReason::HugePagesHelp)
 }

@@ -3,6 +3,7 @@
 use super::setting::{FileSetting, PATCHES, anywhere};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 
 pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
@@ -36,12 +37,10 @@ Documentation/admin-guide/sysctl/kernel.rst.",
     applies: anywhere,
 };
 
-fn not_for_cyclic(workload: Workload) -> Option<&'static str> {
+fn not_for_cyclic(workload: Workload) -> Option<OffReason> {
     match workload {
         Workload::Polling | Workload::Vm => None,
-        Workload::Cyclic => {
-            Some("the timers that wake a cyclic workload on a nohz_full CPU would fire elsewhere")
-        }
+        Workload::Cyclic => Some(OffReason::CyclicTimers),
     }
 }
 

@@ -4,6 +4,7 @@ use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 
 pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
@@ -34,6 +35,6 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysc
     applies: anywhere,
 };
 
-fn on_request(_workload: Workload) -> Option<&'static str> {
-    Some("writeback runs on the housekeeping CPUs anyway")
+fn on_request(_workload: Workload) -> Option<OffReason> {
+    Some(OffReason::WritebackElsewhere)
 }

@@ -15,7 +15,7 @@ use crate::apply::{
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
-use crate::plan::{ActiveShields, FreeCpus, Plan, find_free_cpus, plan_with_others};
+use crate::plan::{ActiveShields, ChoiceReason, FreeCpus, Plan, find_free_cpus, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::{CpuSet, sched};
@@ -150,10 +150,10 @@ pub fn plan_options(
 
 /// Says in a plan what it changes about the active shield of its name.
 pub(super) fn explain_change(plan: &mut Plan, old: &Plan) {
-    let (name, cpus) = (&old.shield.name, &old.shield.cpus);
+    let (shield, cpus) = (old.shield.name.clone(), old.shield.cpus.clone());
     plan.why.push(match is_same_version(old, plan) {
-        true => format!("Shield {name} is in force and has CPU {cpus} already."),
-        false => format!("Shield {name} is in force on CPU {cpus}; this plan replaces it."),
+        true => ChoiceReason::SameVersion { shield, cpus },
+        false => ChoiceReason::NewVersion { shield, cpus },
     });
 }
 

@@ -10,7 +10,7 @@ use super::run_experiment::{
     ExperimentResults, check_and_begin, claim_experiment, describe_setup, now_s, run_schedule,
 };
 use super::{WorkContext, runs_as_root};
-use crate::boot::loaders;
+use crate::boot::{line, loaders};
 use crate::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
@@ -27,8 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
 use toml::{Table, Value};
 
-/// Words that name files instead of settings.
-const FILES: [&str; 2] = ["BOOT_IMAGE", "initrd"];
 /// The name of a matrix that is made from documents.
 const NAME: &str = "between";
 
@@ -148,7 +146,7 @@ fn make_search(
 ) -> Result<BetweenSearch, Failure> {
     let BetweenRequest { good, bad, goal, reboot } = request;
     let mut found = FoundDifferences::default();
-    found.compare_kernels(good, bad, menu);
+    found.compare_kernels(good, bad, menu, *reboot);
     found.compare_parameters(good, bad, machine, *reboot);
     let other_machine = find_other_machine(machine, &[good, bad]);
     let measurement = good.measurement.as_ref().or(bad.measurement.as_ref());
@@ -164,6 +162,7 @@ fn make_search(
         isolation: RowIsolation::default(),
         shield: [good, bad].iter().any(|end| end.shielded != Some(false)),
         tunables,
+        kernel: None,
         boot: Vec::new(),
         missing: None,
     };
@@ -227,18 +226,24 @@ impl FoundDifferences {
         good: &MeasuredEnd,
         bad: &MeasuredEnd,
         menu: Option<&BTreeSet<String>>,
+        reboot: RebootPermission,
     ) {
         if let (Some(one), Some(other)) = (&good.kernel, &bad.kernel)
             && one != other
         {
             let values = (Some(one.clone()), Some(other.clone()));
-            let role = match menu {
-                None => DifferenceRole::BootMenuUnknown,
-                Some(menu) if menu.contains(one) && menu.contains(other) => {
-                    DifferenceRole::OtherKernel
+            let role = match (menu, reboot) {
+                (None, _) => DifferenceRole::BootMenuUnknown,
+                (Some(menu), _) if !(menu.contains(one) && menu.contains(other)) => {
+                    DifferenceRole::KernelNotInstalled
                 }
-                Some(_) => DifferenceRole::KernelNotInstalled,
+                (Some(_), RebootPermission::Denied) => DifferenceRole::NeedsReboot,
+                (Some(_), RebootPermission::Granted) => DifferenceRole::Tried,
             };
+            if role == DifferenceRole::Tried {
+                let (release, instead_of) = (other.clone(), one.clone());
+                self.options.push(SearchOption::Kernel { release, instead_of });
+            }
             self.add(DifferenceSubject::Kernel, values, role);
         }
     }
@@ -399,6 +404,7 @@ fn list_active_tunables(
         isolation: RowIsolation::default(),
         shield: true,
         tunables,
+        kernel: None,
         boot: Vec::new(),
         missing: None,
     };
@@ -417,10 +423,8 @@ fn on_or_off(on: bool) -> String {
 
 /// The words of a command line by their names, without files.
 fn words_by_name(cmdline: &str) -> BTreeMap<String, String> {
-    let words = cmdline.split_whitespace();
-    let named = words.map(|word| (word.split('=').next().unwrap_or(word), word));
-    let named = named.filter(|(name, _)| !FILES.contains(name));
-    named.map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
+    let words = line::words_without_files(cmdline).into_iter();
+    words.map(|word| (line::name_of(word).to_owned(), word.to_owned())).collect()
 }
 
 /// The matrix that repeats a measurement, with both ends as its rows, and its text.
@@ -453,12 +457,14 @@ fn make_matrix(
 fn row_table(row: &ExperimentRow) -> Table {
     let tunables = row.tunables.iter().map(|(name, on)| (name.clone(), Value::from(*on)));
     let boot = row.boot.iter().map(|word| Value::from(word.as_str()));
-    Table::from_iter([
+    let kernel = row.kernel.as_deref().map(|kernel| ("kernel".to_owned(), Value::from(kernel)));
+    let rest = Table::from_iter([
         ("name".to_owned(), Value::from(row.name.as_str())),
         ("shield".to_owned(), Value::from(row.shield)),
         ("tunables".to_owned(), Value::Table(tunables.collect())),
         ("boot".to_owned(), Value::Array(boot.collect())),
-    ])
+    ]);
+    rest.into_iter().chain(kernel).collect()
 }
 
 fn column_table(column: &ExperimentColumn) -> Table {
@@ -583,7 +589,7 @@ mod tests {
         };
         let (request, matrix) = compare(good.clone(), bad.clone(), RebootPermission::Denied);
         let mut wanted = vec![
-            ("kernel".to_owned(), DifferenceRole::OtherKernel),
+            ("kernel".to_owned(), DifferenceRole::NeedsReboot),
             ("kernel parameter nohlt".to_owned(), DifferenceRole::NeedsReboot),
             ("kernel parameter nohz_full".to_owned(), DifferenceRole::NeedsReboot),
             ("turbo".to_owned(), DifferenceRole::Suspect),
@@ -591,19 +597,23 @@ mod tests {
         assert_eq!(roles(&request), wanted);
         assert_eq!(matrix, Err(ListedReason::NothingToSet));
         let (request, matrix) = compare(good.clone(), bad.clone(), RebootPermission::Granted);
-        wanted[1].1 = DifferenceRole::Tried;
-        wanted[2].1 = DifferenceRole::Tried;
+        wanted[..3].iter_mut().for_each(|(_, role)| *role = DifferenceRole::Tried);
         assert_eq!(roles(&request), wanted);
-        assert_eq!(options(&request), ["nohlt", "nohz_full=3 instead of nohz_full=2"]);
+        assert_eq!(
+            options(&request),
+            ["kernel 6.12 instead of 6.1", "nohlt", "nohz_full=3 instead of nohz_full=2"]
+        );
         let matrix = Matrix::parse(&matrix.unwrap(), "m").unwrap();
         let boots: Vec<String> = matrix.rows.iter().map(|row| row.boot.join(" ")).collect();
         assert_eq!(boots, ["nohz_full=2", "nohlt nohz_full=3"]);
+        let kernels: Vec<_> = matrix.rows.iter().map(|row| row.kernel.as_deref()).collect();
+        assert_eq!(kernels, [Some("6.1"), Some("6.12")]);
         for (menu, role) in [
             (Some(BTreeSet::from(["6.12".to_owned()])), DifferenceRole::KernelNotInstalled),
             (None, DifferenceRole::BootMenuUnknown),
         ] {
             let mut found = FoundDifferences::default();
-            found.compare_kernels(&good, &bad, menu.as_ref());
+            found.compare_kernels(&good, &bad, menu.as_ref(), RebootPermission::Granted);
             assert_eq!(found.differences[0].role, role);
         }
         let elsewhere = MeasuredEnd { processor: Some("Model B".to_owned()), ..bad };

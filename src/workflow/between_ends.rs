@@ -9,7 +9,7 @@ use crate::documents::evidence::VerifyDocument;
 use crate::experiment::{Experiment, ExperimentColumn};
 use crate::failure::Failure;
 use crate::latency::LatencyMeasurement;
-use crate::plan::{Plan, SkipKind};
+use crate::plan::{Plan, SkipReason};
 use crate::policy::Workload;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -211,7 +211,7 @@ impl MeasuredEnd {
             return Err(Failure::usage(message).hint(hint));
         };
         let setup = &experiment.setup;
-        self.kernel.clone_from(&setup.kernel);
+        self.kernel = row.kernel.clone().or_else(|| setup.kernel.clone());
         self.processor.clone_from(&setup.processor);
         let words = setup.cmdline.iter().chain(&row.boot).map(String::as_str);
         self.cmdline = Some(words.collect::<Vec<&str>>().join(" "));
@@ -233,7 +233,7 @@ impl MeasuredEnd {
         self.shielded = Some(true);
         let on = plan.steps.iter().map(|step| &step.tunable).chain(plan.already.keys());
         self.tunables.extend(on.map(|name| (name.clone(), true)));
-        let off = plan.skipped.iter().filter(|it| it.kind == SkipKind::SwitchedOff);
+        let off = plan.skipped.iter().filter(|it| it.reason == SkipReason::SwitchedOff);
         self.tunables.extend(off.map(|it| (it.tunable.clone(), false)));
     }
 
@@ -280,6 +280,7 @@ mod tests {
 
     fn experiment() -> Value {
         let row = |name: &str, shield, boot: &[&str]| ExperimentRow {
+            kernel: None,
             name: name.to_owned(),
             cpus: CpuSet::single(3),
             isolation: RowIsolation::default(),

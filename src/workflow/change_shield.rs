@@ -6,7 +6,7 @@ use super::apply_with_fallback::{ApplyFunction, PlanOrigin, apply_or_fall_back};
 use super::machine_survey::survey_shielded;
 use crate::apply::{self, AppliedPlan, ApplyProgress, ShieldNote};
 use crate::failure::Failure;
-use crate::plan::{Plan, SkipKind, missing};
+use crate::plan::{Plan, SkipReason, missing};
 use crate::run::{self, RunError, VersionChange};
 use std::collections::BTreeSet;
 
@@ -124,7 +124,8 @@ pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
 
 /// Whether a plan has steps of a tunable that the old one left out for the sake of other shields.
 fn adds_disturbance(old: &Plan, new: &Plan) -> bool {
-    let spared = old.skipped.iter().filter(|it| it.kind == SkipKind::SparesOthers);
+    let is_spared = |reason: &SkipReason| matches!(reason, SkipReason::SparesShields { .. });
+    let spared = old.skipped.iter().filter(|it| is_spared(&it.reason));
     let mut names = spared.map(|it| it.tunable.as_str());
     names.any(|name| new.steps.iter().any(|step| step.tunable == name))
 }
@@ -132,10 +133,10 @@ fn adds_disturbance(old: &Plan, new: &Plan) -> bool {
 /// The tunables that a plan does not use, because the user switched them off or did not ask for
 /// them.
 fn unused_tunables(plan: &Plan) -> BTreeSet<&str> {
-    let skipped = plan.skipped.iter().filter(|it| match it.kind {
-        SkipKind::SwitchedOff | SkipKind::OnlyWhenAsked => true,
-        SkipKind::NotApplicable | SkipKind::SparesOthers => false,
-    });
+    let skipped = plan
+        .skipped
+        .iter()
+        .filter(|it| it.reason == SkipReason::SwitchedOff || it.reason.is_off_by_default());
     let names = skipped.map(|it| it.tunable.as_str());
     names.filter(|name| !plan.steps.iter().any(|step| step.tunable == *name)).collect()
 }

@@ -13,9 +13,9 @@ use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand};
 use crate::change::Change;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
-use crate::policy::{DEFAULT_PATH, DisturbanceConsent, ShieldOperators};
+use crate::policy::{DEFAULT_PATH, DisturbanceConsent};
 use crate::report::enabled_line;
-use crate::run::{OPERATOR_COMMAND, OPERATOR_SOCKET};
+use crate::run::{OPERATOR_COMMAND, OPERATOR_SHIELD, operator_socket};
 use cpushield_linux::{Store, sched};
 use serde::Serialize;
 use std::path::{Path, absolute};
@@ -164,12 +164,12 @@ struct BootCommand {
 impl BootCommand {
     /// Installs it. The shields are active if they were applied now.
     fn install(self, work: &WorkContext<'_>, when: ApplyTime) -> Result<Enabled, Failure> {
-        let helper = operator_helper(&self.plans);
+        let helpers = operator_helpers(&self.plans);
         let state = absolute_path(&work.state_dir);
         let program = work.host.read_link("/proc/self/exe")?;
         let BootCommand { words, undo_words, policy, plans } = self;
-        let (has_helper, own) = (helper.is_some(), program.clone());
-        let call = StartCommand { program, state, words, undo_words, policy, helper };
+        let (has_helpers, own) = (!helpers.is_empty(), program.clone());
+        let call = StartCommand { program, state, words, undo_words, policy, helpers };
         let enabled = match early::install(&work.host, &work.store, &call) {
             Err(error) if when == ApplyTime::NowToo => {
                 let hint = "the shield is active, but only until the next boot";
@@ -180,7 +180,7 @@ impl BootCommand {
         if when == ApplyTime::NowToo {
             early::start(&work.host, &enabled)?;
         }
-        if has_helper && enabled.operator_paths.is_empty() {
+        if has_helpers && enabled.operator_paths.is_empty() {
             let operators = plans.iter().filter_map(|plan| plan.operators.as_ref());
             work.ui.status(&explain_sudoers(operators, &own));
         }
@@ -188,20 +188,25 @@ impl BootCommand {
     }
 }
 
-/// The helper that the operators of shields need. On cgroup v1 they need none: they may write the
+/// The helpers that the operators of shields need. On cgroup v1 they need none: they may write the
 /// lists of tasks. If they are not exactly one group, every user may connect.
-fn operator_helper(plans: &[Plan]) -> Option<OperatorHelper> {
+fn operator_helpers(plans: &[Plan]) -> Vec<OperatorHelper> {
     let given = |plan: &&Plan| {
         plan.steps.iter().any(|step| matches!(step.change, Change::GiveToGroup { .. }))
     };
-    let mut needy = plans.iter().filter(|plan| !given(plan)).filter_map(|it| it.operators.as_ref());
-    let group = |operators: &ShieldOperators| {
+    let needy = plans.iter().filter(|plan| !given(plan));
+    let helpers = needy.filter_map(|plan| {
+        let operators = plan.operators.as_ref()?;
         let group = operators.group.as_ref().filter(|_| operators.users.is_empty());
-        group.map(|group| group.id)
-    };
-    let first = group(needy.next()?);
-    let gid = first.filter(|_| needy.all(|operators| group(operators) == first));
-    Some(OperatorHelper { command: OPERATOR_COMMAND, socket: OPERATOR_SOCKET, gid })
+        let shield = plan.shield.name.clone();
+        Some(OperatorHelper {
+            command: [OPERATOR_COMMAND, OPERATOR_SHIELD],
+            socket: operator_socket(&shield),
+            gid: group.map(|group| group.id),
+            shield,
+        })
+    });
+    helpers.collect()
 }
 
 /// The path, independent of the working directory.

@@ -138,8 +138,8 @@ fn check_rows_differ(matrix: &Matrix, rows: &[&PlannedRow], file: &str) -> Resul
     let all: Vec<(&ExperimentRow, &&PlannedRow)> = assigned.rows.iter().zip(rows).collect();
     for (index, (row, planned)) in all.iter().enumerate() {
         let same = all.iter().take(index).position(|(other, earlier)| {
-            (&other.boot, other.shield, &earlier.cpus, &earlier.steps)
-                == (&row.boot, row.shield, &planned.cpus, &planned.steps)
+            (other.needed_boot(), other.shield, &earlier.cpus, &earlier.steps)
+                == (row.needed_boot(), row.shield, &planned.cpus, &planned.steps)
         });
         if let Some(same) = same {
             let other = find_line(matrix, same);
@@ -168,7 +168,7 @@ fn no_cpus(machine: &Machine, matrix: &Matrix) -> Failure {
     };
     let failure = failure.hint(format!("name them in the file: cpus = \"{}\"", first.cpus));
     candidates.iter().skip(1).fold(failure, |failure, candidate| {
-        let (cpus, why) = (&candidate.cpus, candidate.why.join(" "));
+        let (cpus, why) = (&candidate.cpus, candidate.explain());
         failure.hint(format!("or cpus = \"{cpus}\": {}: {why}", named(cpus)))
     })
 }

@@ -10,8 +10,8 @@ use crate::apply::{self, ApplyError};
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
 use crate::change::Outcome;
 use crate::experiment::{
-    BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix,
-    MeasurementStep, RowCpus, Schedule, unit,
+    BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, ExperimentSetup,
+    MachineTrouble, Matrix, MeasurementStep, RowBoot, RowCpus, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
@@ -26,7 +26,6 @@ use crate::survey::survey;
 use crate::tunables;
 use cpushield_linux::{CpuSet, SchedPolicy, signal};
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::path::absolute;
 use std::time::Duration;
 
@@ -40,8 +39,24 @@ pub struct LiveExperimentMachine<'a> {
     pub schedule: &'a Schedule,
     /// The CPUs of each row.
     pub row_cpus: Vec<RowCpus>,
-    /// The kernel command line when the experiment began.
-    pub home: Option<String>,
+    /// The boot in which the experiment began.
+    pub original: OriginalBoot,
+}
+
+/// The boot in which an experiment began.
+#[derive(Debug, Clone, Default)]
+pub struct OriginalBoot {
+    /// The kernel's release.
+    kernel: Option<String>,
+    /// Its command line.
+    cmdline: Option<String>,
+}
+
+impl OriginalBoot {
+    /// The boot that the setup of an experiment describes.
+    pub fn of(setup: &ExperimentSetup) -> OriginalBoot {
+        OriginalBoot { kernel: setup.kernel.clone(), cmdline: setup.cmdline.clone() }
+    }
 }
 
 /// The shield that a row requests of the running kernel.
@@ -76,15 +91,17 @@ const TRIAL_MODE: write::WriteMode =
     write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None, until: None };
 
 impl LiveExperimentMachine<'_> {
-    /// Checks that the boot loader can be given these parameters, without writing anything.
-    pub fn check_boot(&self, parameters: &[String]) -> Result<(), BootError> {
-        let plan = self.boot_plan(parameters)?;
+    /// Checks that the boot loader can be given this boot, without writing anything.
+    pub fn check_boot(&self, boot: &RowBoot) -> Result<(), BootError> {
+        let plan = self.boot_plan(boot)?;
         write::preview(&self.work.host, &self.work.store, &plan, &TRIAL_MODE).map(drop)
     }
 
-    fn boot_plan(&self, parameters: &[String]) -> Result<boot::BootPlan, BootError> {
+    fn boot_plan(&self, boot: &RowBoot) -> Result<boot::BootPlan, BootError> {
         let menu = loaders::find(&self.work.host)?;
-        boot_plan::for_words(&self.work.host, parameters, menu.as_ref())
+        // The machine may run another kernel of the experiment now.
+        let kernel = boot.kernel.as_deref().or(self.original.kernel.as_deref());
+        boot_plan::for_words(&self.work.host, kernel, &boot.words(), menu.as_ref())
     }
 
     fn has_systemd(&self) -> bool {
@@ -232,7 +249,7 @@ impl LiveExperimentMachine<'_> {
             .boots
             .iter()
             .skip(1)
-            .any(|boot| journal.words.iter().all(|word| boot.contains(word)))
+            .any(|boot| journal.words.iter().all(|word| boot.words().contains(word)))
     }
 }
 
@@ -248,30 +265,32 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         standing::undo_named(&self.work.host, &self.work.store, &[EXPERIMENT_SHIELD])
     }
 
-    fn find_boot_mismatch(
-        &mut self,
-        parameters: &[String],
-    ) -> Result<Option<BootMismatch>, Failure> {
+    fn find_boot_mismatch(&mut self, boot: &RowBoot) -> Result<Option<BootMismatch>, Failure> {
+        let release = self.work.host.read_line("/proc/sys/kernel/osrelease")?;
+        let kernel = boot.kernel.as_ref().or(self.original.kernel.as_ref());
+        if kernel.is_some_and(|kernel| *kernel != release) {
+            return Ok(Some(BootMismatch::OtherKernel { release }));
+        }
         let now = self.work.host.read_line("/proc/cmdline")?;
-        let wanted = parameters;
+        let wanted = boot.words();
         if let Some(parameter) = wanted.iter().find(|parameter| !line::has(&now, parameter)) {
             return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
-        for parameter in wanted {
+        for parameter in &wanted {
             if let (shows, Some(false)) = running_kernel::read_effect(&self.work.host, parameter) {
                 let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
                 return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
             }
         }
-        let now: BTreeSet<&str> = now.split_whitespace().collect();
-        let home: BTreeSet<&str> =
-            self.home.as_deref().unwrap_or_default().split_whitespace().collect();
-        let mut added: Vec<&str> = now.difference(&home).copied().collect();
+        let now = line::words_without_files(&now);
+        let original = self.original.cmdline.as_deref().unwrap_or_default();
+        let original = line::words_without_files(original);
+        let mut added: Vec<&str> = now.difference(&original).copied().collect();
         added.retain(|word| {
             let is_trial = !wanted.is_empty() && *word == write::PANIC;
             !is_trial && !wanted.iter().any(|parameter| parameter == word)
         });
-        let removed: Vec<&str> = home.difference(&now).copied().collect();
+        let removed: Vec<&str> = original.difference(&now).copied().collect();
         Ok(match (added.as_slice(), removed.as_slice()) {
             ([], []) => None,
             (_, [_, ..]) => Some(BootMismatch::Absent { parameters: to_strings(&removed) }),
@@ -293,10 +312,10 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         Ok(unit::remove(&self.work.host)?)
     }
 
-    fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
-        self.work.ui.status(&format!("preparing a boot with {} …", parameters.join(" ")));
+    fn prepare_boot(&mut self, boot: &RowBoot) -> Result<(), MachineTrouble<Failure>> {
+        self.work.ui.status(&format!("preparing a boot with {boot} …"));
         let written = self
-            .boot_plan(parameters)
+            .boot_plan(boot)
             .and_then(|plan| write::write(&self.work.host, &self.work.store, &plan, &TRIAL_MODE))
             .map_err(classify_boot_error)?;
         match written.trial {

@@ -34,7 +34,7 @@ pub(super) fn read(
     let words: Vec<String> = row.boot.iter().map(|word| word.replace(CPUS, &cpus)).collect();
     check_machine(host, machine, &experiment, &file, &words)?;
     let place = format!("row {:?} of {file}", row.name);
-    let measured = experiment.setup.kernel.as_deref();
+    let measured = row.kernel.as_deref().or(experiment.setup.kernel.as_deref());
     let pattern = kernels.or(measured).or(machine.kernel.release.as_deref());
     Ok(MeasuredRow {
         name: row.name.clone(),

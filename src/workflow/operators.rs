@@ -1,25 +1,28 @@
-//! Operators: users other than root that start programs in a shield, and the helper that answers
-//! their requests as root.
+//! Operators: users other than root that start programs in a shield and move them out of it, and
+//! the helper that answers their requests as root.
 
 use super::WorkContext;
 use super::run_program::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
-use crate::documents::process_note::ProcessNote;
 use crate::failure::Failure;
 use crate::policy::ShieldOperators;
 use crate::run::{
-    self, OPERATOR_COMMAND, OPERATOR_SOCKET, OPERATOR_TIMEOUT, OperatorAnswer, OperatorRequest,
-    ProgramStart, RunError, ShieldPlacement, sudoers_line,
+    self, HelperCaller, MovedProcess, OPERATOR_COMMAND, OPERATOR_TIMEOUT, OperatorAnswer,
+    OperatorRefusal, OperatorRequest, ProgramStart, RunError, ShieldPlacement, operator_socket,
+    sudoers_line,
 };
 use cpushield_linux::operator_socket::OperatorConnection;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, process};
 use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
 
-/// Answers the request of an operator that is connected to standard input.
-pub fn answer_operator(work: &WorkContext<'_>) {
+/// Answers the request of an operator that is connected to standard input. `socket_of` is the
+/// shield of the socket.
+pub fn answer_operator(work: &WorkContext<'_>, socket_of: Option<String>) {
     let Ok(connection) = OperatorConnection::standard_input() else { return };
-    let sudo_user = process::sudo_user();
-    let answer = run::serve_operator(&work.host, &work.store, &connection, sudo_user);
+    let caller = HelperCaller { sudo_user: process::sudo_user(), socket_of };
+    let answer = run::serve_operator(&work.host, &work.store, &connection, &caller);
     let line = answer.line();
     work.ui.warn(line.trim_end());
     // The process that asked may have ended.
@@ -88,9 +91,13 @@ fn enter_as_operator(
         true => {
             let shield = Some(public.shield.name.clone());
             let lock_memory = request.lock_memory;
-            ask(host, &OperatorRequest::Enter { shield, priority, lock_memory }, &public)?
-                .iter()
-                .for_each(|note| ui.status(&note.to_string()));
+            let request = OperatorRequest::Enter { shield, priority, lock_memory };
+            match ask(host, &request, &public)? {
+                OperatorAnswer::Entered(entered) => {
+                    entered.notes.iter().for_each(|note| ui.status(&note.to_string()));
+                }
+                answer => return Err(explain_refusal(answer)),
+            }
         }
     }
     let cpus = CpuSet::single(choice.cpu);
@@ -106,6 +113,36 @@ fn enter_as_operator(
         lock_memory: false,
         command: request.command.clone(),
     })
+}
+
+/// Moves processes of this user out of a shield.
+///
+/// # Errors
+/// There is no such shield, the user is no operator of it, or a process cannot be moved. Those that
+/// were moved before it stay outside.
+pub(super) fn remove_as_operator(
+    work: &WorkContext<'_>,
+    pids: &[i32],
+    denied: Error,
+) -> Result<Vec<MovedProcess>, Failure> {
+    let WorkContext { host, .. } = work;
+    let public = choose_shield(work, denied)?;
+    let place = ShieldPlacement::of_group(host, &public.shield, public.group.clone());
+    if let (Some(group), false) = (&place.group, place.v2) {
+        let why = "on cgroup v1 an operator moves threads by the lists of tasks";
+        let mount = group.rsplit_once('/').map_or("", |(mount, _)| mount);
+        let command = format!("echo PID >{mount}/cpushield_housekeeping/tasks");
+        return Err(Failure::usage(why).hint(command));
+    }
+    let name = &public.shield.name;
+    let moved = pids.iter().map(|pid| {
+        let request = OperatorRequest::Leave { shield: Some(name.clone()), pid: Some(*pid) };
+        match ask(host, &request, &public)? {
+            OperatorAnswer::Left(moved) => Ok(moved),
+            answer => Err(explain_refusal(answer)),
+        }
+    });
+    moved.collect()
 }
 
 /// The priority that an operator requests. Other policies, and other users, need root.
@@ -146,37 +183,62 @@ fn choose_shield(work: &WorkContext<'_>, denied: Error) -> Result<PublicShield, 
     Ok(found.clone())
 }
 
-/// Asks the helper for a place. Returns its notes.
+/// How often the helper is asked while it is busy, and the pauses between: about four seconds.
+const BUSY_ATTEMPTS: u32 = 16;
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
+
+/// Asks the helper, again if it is busy: it never waits, so that it cannot delay root.
 fn ask(
     host: &Host,
     request: &OperatorRequest,
     public: &PublicShield,
-) -> Result<Vec<ProcessNote>, Failure> {
+) -> Result<OperatorAnswer, Failure> {
+    for _ in 1..BUSY_ATTEMPTS {
+        match ask_once(host, request, public)? {
+            OperatorAnswer::Refused { refusal: OperatorRefusal::Busy { .. }, .. } => {
+                thread::sleep(BUSY_PAUSE);
+            }
+            answer => return Ok(answer),
+        }
+    }
+    ask_once(host, request, public)
+}
+
+fn ask_once(
+    host: &Host,
+    request: &OperatorRequest,
+    public: &PublicShield,
+) -> Result<OperatorAnswer, Failure> {
     let line = request.line();
-    let answer = match host.ask_at_socket(OPERATOR_SOCKET, &line, OPERATOR_TIMEOUT) {
+    let socket = operator_socket(&public.shield.name);
+    let answer = match host.ask_at_socket(&socket, &line, OPERATOR_TIMEOUT) {
         // Without the socket of systemd, sudo may permit the helper.
         Err(error) if error.is_absent() => {
             let program = host.read_link("/proc/self/exe")?;
             let command = ["sudo", "-n", &program, OPERATOR_COMMAND];
             host.ask_program(&command, &line, OPERATOR_TIMEOUT).map_err(|_| {
-                let why = format!("{OPERATOR_SOCKET} does not exist, and sudo does not permit it");
+                let why = format!("{socket} does not exist, and sudo does not permit it");
                 let failure = Failure::machine(why)
                     .hint("root opens the socket where systemd runs: cpushield enable");
                 failure.hint(explain_sudoers(public.operators.as_ref(), &program))
             })?
         }
+        // systemd closes connections above the limits of the socket.
+        Err(error) if error.is_closed() => return Ok(OperatorRefusal::Busy { pid: None }.into()),
         answer => answer.map_err(|error| explain_operators(Failure::from(error), public))?,
     };
-    match serde_json::from_str(answer.trim_end()) {
-        Ok(OperatorAnswer::Entered(entered)) => Ok(entered.notes),
-        Ok(OperatorAnswer::Refused { text, rule, .. }) => {
-            let rule = rule.map(|rule| format!("root can permit it in the policy: {rule}"));
-            Err(rule.into_iter().fold(Failure::machine(text), Failure::hint))
-        }
-        Ok(OperatorAnswer::Left { .. }) | Err(_) => {
-            Err(Failure::machine("the answer of the helper is not one of this version"))
-        }
-    }
+    serde_json::from_str(answer.trim_end()).map_err(|_| unexpected_answer())
+}
+
+fn unexpected_answer() -> Failure {
+    Failure::machine("the answer of the helper is not one of this version")
+}
+
+/// The failure of an answer that does not say what was asked for.
+fn explain_refusal(answer: OperatorAnswer) -> Failure {
+    let OperatorAnswer::Refused { text, rule, .. } = answer else { return unexpected_answer() };
+    let rule = rule.map(|rule| format!("root can permit it in the policy: {rule}"));
+    rule.into_iter().fold(Failure::machine(text), Failure::hint)
 }
 
 /// Adds who the operators are.

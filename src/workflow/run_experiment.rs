@@ -2,7 +2,7 @@
 //! reboots, and stops it.
 
 use super::experiment_cpus::{choose_row_cpus, offer_candidates};
-use super::experiment_machine::LiveExperimentMachine;
+use super::experiment_machine::{LiveExperimentMachine, OriginalBoot};
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
 use super::search_machine::LiveSearchMachine;
@@ -72,6 +72,7 @@ pub fn dry_run(
     let row_cpus = choose_row_cpus(work, &machine, &file.matrix, &file.name)?;
     let mut matrix = file.matrix.clone();
     matrix.assign_cpus(&row_cpus);
+    matrix.set_original_kernel(machine.kernel.release.as_deref());
     let schedule = make_schedule(&matrix, reboot);
     // A recording, or an ordinary user, cannot show everything that these checks need.
     if host.is_live() && runs_as_root() {
@@ -189,12 +190,15 @@ pub(super) fn check_and_begin(
     let machine = survey(host, &tunables::reads());
     let row_cpus = choose_row_cpus(work, &machine, &matrix, &journal.file)?;
     matrix.assign_cpus(&row_cpus);
+    matrix.set_original_kernel(machine.kernel.release.as_deref());
     let journal =
         ExperimentJournal { setup: describe_setup(host, &machine, &row_cpus), row_cpus, ..journal };
     let schedule = make_schedule(&matrix, reboot);
     check_possible(&make_machine(work, &matrix, &schedule, &journal))?;
     if reboot == RebootPermission::Denied && matrix.has_boots() {
-        ui.warn("rows with kernel parameters are skipped, because they need --reboot");
+        ui.warn(
+            "rows with kernel parameters or another kernel are skipped, because they need --reboot",
+        );
     }
     if schedule.steps.is_empty() {
         return Err(Failure::usage("nothing is left to measure").hint("allow reboots: --reboot"));
@@ -205,10 +209,10 @@ pub(super) fn check_and_begin(
     Ok(journal)
 }
 
-/// Checks that the boot loader accepts the parameters and that each column can be measured.
+/// Checks that the boot loader accepts each boot and that each column can be measured.
 pub(super) fn check_possible(machine: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
-    for parameters in machine.schedule.boots.iter().skip(1) {
-        machine.check_boot(parameters)?;
+    for boot in machine.schedule.boots.iter().skip(1) {
+        machine.check_boot(boot)?;
     }
     for column in &machine.matrix.columns {
         let instrument = instruments::named(&column.instrument);
@@ -297,7 +301,7 @@ fn make_machine<'a>(
         matrix,
         schedule,
         row_cpus: journal.row_cpus.clone(),
-        home: journal.setup.cmdline.clone(),
+        original: OriginalBoot::of(&journal.setup),
     }
 }
 

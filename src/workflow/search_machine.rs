@@ -2,7 +2,7 @@
 //! undoes everything. Boots are those of an experiment.
 
 use super::WorkContext;
-use super::experiment_machine::{LiveExperimentMachine, MeasuredCell};
+use super::experiment_machine::{LiveExperimentMachine, MeasuredCell, OriginalBoot};
 use super::load_options::{LoadCpus, LoadOptions};
 use crate::documents::evidence::{Evidence, Gate, VerifyDocument};
 use crate::experiment::journal::ExperimentJournal;
@@ -11,7 +11,7 @@ use crate::experiment::search::{
 };
 use crate::experiment::{
     BootMismatch, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
-    RowCpus, Schedule,
+    RowBoot, RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::LatencyMeasurement;
@@ -34,7 +34,7 @@ pub struct LiveSearchMachine<'a> {
     matrix: Matrix,
     schedule: Schedule,
     cpus: RowCpus,
-    home: Option<String>,
+    original: OriginalBoot,
     goal: SearchGoal,
     /// The number of configurations that were announced.
     announced: usize,
@@ -51,9 +51,9 @@ impl<'a> LiveSearchMachine<'a> {
         LiveSearchMachine {
             work,
             matrix: Matrix { rows: Vec::new(), ..matrix.clone() },
-            schedule: Schedule { boots: vec![Vec::new()], steps: Vec::new() },
+            schedule: Schedule { boots: vec![RowBoot::default()], steps: Vec::new() },
             cpus: journal.row_cpus.first().cloned().unwrap_or_default(),
-            home: journal.setup.cmdline.clone(),
+            original: OriginalBoot::of(&journal.setup),
             goal,
             announced: 0,
         }
@@ -65,7 +65,7 @@ impl<'a> LiveSearchMachine<'a> {
             matrix: &self.matrix,
             schedule: &self.schedule,
             row_cpus: vec![self.cpus.clone(); self.matrix.rows.len()],
-            home: self.home.clone(),
+            original: self.original.clone(),
         }
     }
 
@@ -160,11 +160,8 @@ impl ExperimentMachine for LiveSearchMachine<'_> {
         self.machine().undo_shield()
     }
 
-    fn find_boot_mismatch(
-        &mut self,
-        parameters: &[String],
-    ) -> Result<Option<BootMismatch>, Failure> {
-        self.machine().find_boot_mismatch(parameters)
+    fn find_boot_mismatch(&mut self, boot: &RowBoot) -> Result<Option<BootMismatch>, Failure> {
+        self.machine().find_boot_mismatch(boot)
     }
 
     fn enable_resume_at_boot(&mut self) -> Result<(), Failure> {
@@ -175,8 +172,8 @@ impl ExperimentMachine for LiveSearchMachine<'_> {
         self.machine().disable_resume_at_boot()
     }
 
-    fn prepare_boot(&mut self, parameters: &[String]) -> Result<(), MachineTrouble<Failure>> {
-        self.machine().prepare_boot(parameters)
+    fn prepare_boot(&mut self, boot: &RowBoot) -> Result<(), MachineTrouble<Failure>> {
+        self.machine().prepare_boot(boot)
     }
 
     fn restore_boot_files(&mut self) -> Result<(), Failure> {

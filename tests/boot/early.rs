@@ -10,6 +10,7 @@ use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
 use cpushield::cli::request::RequestArgs;
 use cpushield::policy::Siblings;
+use cpushield::run;
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
@@ -18,15 +19,22 @@ fn make_start_command(program: &str) -> StartCommand {
     let state = "/var/lib/cpushield".to_owned();
     let undo_words = ["--shield", "cpushield"].map(str::to_owned).to_vec();
     let program = program.to_owned();
-    StartCommand { program, state, words, undo_words, policy: None, helper: None }
+    StartCommand { program, state, words, undo_words, policy: None, helpers: Vec::new() }
 }
 
-/// The same with the helper for operators, which only systemd offers.
-fn with_helper(call: StartCommand) -> StartCommand {
-    let (command, socket) = (cpushield::run::OPERATOR_COMMAND, cpushield::run::OPERATOR_SOCKET);
-    let helper = Some(OperatorHelper { command, socket, gid: Some(44) });
-    StartCommand { helper, ..call }
+/// The same with a helper for the operators of each shield, which only systemd offers.
+fn with_helpers(call: StartCommand, shields: &[(&str, Option<u32>)]) -> StartCommand {
+    let helpers = shields.iter().map(|(shield, gid)| OperatorHelper {
+        shield: (*shield).to_owned(),
+        command: [run::OPERATOR_COMMAND, run::OPERATOR_SHIELD],
+        socket: run::operator_socket(shield),
+        gid: *gid,
+    });
+    StartCommand { helpers: helpers.collect(), ..call }
 }
+
+/// Two shields: of a group, and of single users.
+const TWO_SHIELDS: &[(&str, Option<u32>)] = &[("lathe", Some(44)), ("mill_2", None)];
 
 /// Simulates Debian's `update-rc.d`, which makes and removes links below `/etc/rcS.d`, and
 /// OpenRC's `rc-update`, which does so below `/etc/runlevels`.
@@ -79,19 +87,22 @@ fn make_machine(init: InitSystem) -> Machine {
 
 #[test]
 fn enable_and_disable_restore_every_byte_after_a_refusal_or_a_kill() {
-    // Two files, and a call of the init system for each; with operators two files and one call.
+    // Two files, and a call of the init system for each; with operators two files and one call more
+    // for each shield.
     let plain = make_start_command("/usr/bin/cpushield");
-    let operators = with_helper(plain.clone());
+    let operators = with_helpers(plain.clone(), TWO_SHIELDS);
     for (init, call, writes) in [
         (InitSystem::Systemd, &plain, 4),
-        (InitSystem::Systemd, &operators, 7),
+        (InitSystem::Systemd, &operators, 10),
         (InitSystem::Openrc, &operators, 4),
         (InitSystem::Sysv, &plain, 4),
     ] {
         let machine = make_machine(init);
+        // A unit with such a name that cpushield has not made stays.
+        machine.write("etc/systemd/system/cpushield-operators-other.socket", "[Socket]\n");
         let (before, host) = (machine.files(), simulate_rc_programs(machine.host()));
         let put = early::install(&host, &machine.store(), call).unwrap();
-        assert_eq!(put.operator_paths.len(), if writes == 7 { 2 } else { 0 });
+        assert_eq!(put.operator_paths.len(), if writes == 10 { 4 } else { 0 });
         assert_eq!(put.init, init);
         assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put));
         assert_ne!(before, machine.files());
@@ -112,6 +123,30 @@ fn enable_and_disable_restore_every_byte_after_a_refusal_or_a_kill() {
             assert_eq!(before, machine.files(), "killed at {at}");
         }
     }
+}
+
+#[test]
+fn each_shield_has_a_socket_of_its_own_and_enabling_others_removes_it() {
+    let machine = make_machine(InitSystem::Systemd);
+    let host = simulate_rc_programs(machine.host());
+    let units = || {
+        let names = host.list("/etc/systemd/system").unwrap().into_iter();
+        names.filter(|name| name.starts_with("cpushield-operators")).collect::<Vec<_>>()
+    };
+    let plain = make_start_command("/usr/bin/cpushield");
+    let install = |shields| {
+        early::install(&host, &machine.store(), &with_helpers(plain.clone(), shields)).unwrap();
+        let mut units = units();
+        units.sort();
+        units
+    };
+    let of = |name: &str| {
+        [".socket", "@.service"].map(|suffix| format!("cpushield-operators-{name}{suffix}"))
+    };
+    let two: Vec<String> = of("lathe").into_iter().chain(of("mill_2")).collect();
+    assert_eq!(install(TWO_SHIELDS), two);
+    assert_eq!(install(&TWO_SHIELDS[1..]), of("mill_2"));
+    assert_eq!(install(&[]), Vec::<String>::new());
 }
 
 /// Only files that start programs at boot are written: no kernel setting and no cgroup.
@@ -281,8 +316,8 @@ fn a_script_whose_program_is_gone_does_nothing() {
 fn systemd_accepts_the_units() {
     let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let call = with_helper(make_start_command("/bin/echo"));
-    let for_operators = early::operator_files(&call, call.helper.as_ref().unwrap());
+    let call = with_helpers(make_start_command("/bin/echo"), TWO_SHIELDS);
+    let for_operators = call.helpers.iter().flat_map(|it| early::operator_files(&call, it));
     for file in early::files(InitSystem::Systemd, &call).into_iter().chain(for_operators) {
         let unit = dir.join(file.path.rsplit('/').next().unwrap());
         std::fs::write(&unit, file.text).unwrap();

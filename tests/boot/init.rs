@@ -85,7 +85,7 @@ fn real_init_programs_start_the_script_at_boot() {
             words,
             undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
             policy: None,
-            helper: None,
+            helpers: Vec::new(),
         };
         let store = Store::new(&root.join("var/lib/cpushield"));
         let installed = early::install(&run_programs_in(&root), &store, &call).unwrap();

@@ -255,7 +255,8 @@ fn a_list_beyond_the_last_cpu_is_refused_because_the_kernel_ignores_all_of_it() 
     let menu = loaders::find(&machine.host()).unwrap();
     for (word, beyond) in [("nohz_full=2-9", "4-9"), ("isolcpus=managed_irq,4", "4")] {
         let words = [word.to_owned()];
-        let error = for_words(&machine.host(), &words, menu.as_ref()).unwrap_err().to_string();
+        let error =
+            for_words(&machine.host(), None, &words, menu.as_ref()).unwrap_err().to_string();
         let why = format!("{word} names CPU {beyond}, but the last CPU is 3");
         assert!(error.contains(&why), "{error}");
     }
@@ -264,7 +265,23 @@ fn a_list_beyond_the_last_cpu_is_refused_because_the_kernel_ignores_all_of_it() 
     machine.update_grub();
     let menu = loaders::find(&machine.host()).unwrap();
     let words = ["nohz_full=2-3".to_owned()];
-    for_words(&machine.host(), &words, menu.as_ref()).unwrap();
+    for_words(&machine.host(), None, &words, menu.as_ref()).unwrap();
+}
+
+#[test]
+fn words_are_planned_for_the_kernel_that_is_asked_for() {
+    let machine = Machine::debian();
+    let menu = loaders::find(&machine.host()).unwrap();
+    let plan = |kernel| for_words(&machine.host(), kernel, &["nohlt".to_owned()], menu.as_ref());
+    for (asked, planned) in [(None, "6.12.9-rt-amd64"), (Some("6.12.9-amd64"), "6.12.9-amd64")] {
+        let plan = plan(asked).unwrap();
+        let kernels: Vec<&str> = plan.kernels.iter().map(|kernel| &*kernel.version).collect();
+        assert_eq!(kernels, [planned]);
+    }
+    let error = plan(Some("5.4.0")).unwrap_err().to_string();
+    assert!(error.contains("5.4.0") && error.contains("6.12.9-amd64"), "{error}");
+    let no_menu = for_words(&machine.host(), Some("5.4.0"), &["nohlt".to_owned()], None);
+    assert!(no_menu.is_err());
 }
 
 #[test]

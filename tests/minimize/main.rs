@@ -103,7 +103,7 @@ fn to_the_end(world: &mut World, store: &ExperimentStore) -> OptionSearch {
             ended => {
                 assert_eq!(ended, ExperimentEnd::Finished);
                 assert_eq!(journal.phase, ExperimentPhase::Finished);
-                let clean = world.running.is_empty() && world.files.is_none() && !world.once;
+                let clean = world.running.is_original() && world.files.is_none() && !world.once;
                 assert!(clean && !world.unit && !world.shield, "{world:?}");
                 return result(store);
             }
@@ -235,6 +235,27 @@ fn parameters_are_left_out_across_reboots() {
     }
 }
 
+#[test]
+fn a_kernel_that_makes_the_difference_is_found() {
+    let other = SearchOption::Kernel { release: "6.12".to_owned(), instead_of: "6.1".to_owned() };
+    let request = SearchRequest {
+        options: between().options.into_iter().take(3).chain([other]).collect(),
+        ..between()
+    };
+    for seed in 0..4 {
+        let truth = Truth::needs(&[&["6.1"]]);
+        let scratch = ScratchStore::new(&format!("minimize-kernel-{seed}"));
+        let store = scratch.store();
+        begin(&store, &request);
+        let mut world = World::new(truth, seed);
+        let found = to_the_end(&mut world, &store);
+        assert_eq!(found.end, Some(SearchEnd::Culprits));
+        assert_eq!(with_state(&found, OptionState::Needed), names(&["kernel 6.12 instead of 6.1"]));
+        assert_eq!(found.found.unwrap().kernel.as_deref(), Some("6.12"));
+        assert!(world.running.is_original());
+    }
+}
+
 /// Interrupts the search at its n-th action or its n-th write. Returns the world and the result;
 /// `None` if there is no such action.
 fn cut(
@@ -320,7 +341,7 @@ fn a_stopped_search_restores_the_machine_and_keeps_what_was_measured() {
     let mut journal = store.load().unwrap().unwrap();
     stop(&mut Sim::new(&mut world, None), &store, &mut journal, 9).unwrap();
     world.power_on();
-    assert!(world.files.is_none() && !world.unit && !world.shield && world.running.is_empty());
+    assert!(world.files.is_none() && !world.unit && !world.shield && world.running.is_original());
     let found = result(&store);
     assert_eq!((found.end.clone(), found.ended_s), (None, Some(9)));
     assert!(found.trials[0].tally.measurements() > 2, "{:?}", found.trials);

@@ -6,7 +6,8 @@ use cpushield::experiment::search::{
     GoalObservation, TrialDocument, TrialMachine, TrialMeasurement,
 };
 use cpushield::experiment::{
-    BootMismatch, ExperimentMachine, ExperimentRow, MachineTrouble, MeasurementStep, Schedule,
+    BootMismatch, ExperimentMachine, ExperimentRow, MachineTrouble, MeasurementStep, RowBoot,
+    Schedule,
 };
 use std::collections::BTreeSet;
 
@@ -64,8 +65,8 @@ pub struct World {
     pub truth: Truth,
     pub random: Random,
     pub boot: u32,
-    pub running: Vec<String>,
-    pub files: Option<Vec<String>>,
+    pub running: RowBoot,
+    pub files: Option<RowBoot>,
     pub once: bool,
     pub unit: bool,
     pub shield: bool,
@@ -79,7 +80,7 @@ impl World {
             truth,
             random: Random::new(seed),
             boot: 0,
-            running: Vec::new(),
+            running: RowBoot::default(),
             files: None,
             once: false,
             unit: false,
@@ -99,7 +100,10 @@ impl World {
     fn observe(&mut self, row: &ExperimentRow) -> GoalObservation {
         self.measured += 1;
         let on = row.tunables.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone());
-        let has: BTreeSet<String> = on.chain(self.running.iter().cloned()).collect();
+        let has: BTreeSet<String> = on
+            .chain(self.running.parameters.iter().cloned())
+            .chain(self.running.kernel.iter().cloned())
+            .collect();
         if self.random.happens(self.truth.doubtful) {
             return GoalObservation::Doubtful { why: "the hypervisor took 3 ms".to_owned() };
         }
@@ -118,7 +122,7 @@ impl World {
 pub struct Sim<'a> {
     pub world: &'a mut World,
     pub rows: Vec<ExperimentRow>,
-    pub boots: Vec<Vec<String>>,
+    pub boots: Vec<RowBoot>,
     /// The number of actions before the interruption.
     pub left: Option<u32>,
 }
@@ -150,10 +154,9 @@ impl ExperimentMachine for Sim<'_> {
         self.act(|world| world.shield = false)
     }
 
-    fn find_boot_mismatch(&mut self, parameters: &[String]) -> Result<Option<BootMismatch>, Dead> {
+    fn find_boot_mismatch(&mut self, boot: &RowBoot) -> Result<Option<BootMismatch>, Dead> {
         let running = self.world.running.clone();
-        let differs = running != parameters;
-        Ok(differs.then_some(BootMismatch::Added { parameters: running }))
+        Ok((running != *boot).then_some(BootMismatch::Added { parameters: running.parameters }))
     }
 
     fn enable_resume_at_boot(&mut self) -> Result<(), Dead> {
@@ -164,9 +167,9 @@ impl ExperimentMachine for Sim<'_> {
         self.act(|world| world.unit = false)
     }
 
-    fn prepare_boot(&mut self, words: &[String]) -> Result<(), MachineTrouble<Dead>> {
+    fn prepare_boot(&mut self, boot: &RowBoot) -> Result<(), MachineTrouble<Dead>> {
         assert_eq!(self.world.files, None, "the files of another boot would be overwritten");
-        self.act(|world| world.files = Some(words.to_vec()))?;
+        self.act(|world| world.files = Some(boot.clone()))?;
         Ok(self.act(|world| world.once = true)?)
     }
 
@@ -188,7 +191,7 @@ impl ExperimentMachine for Sim<'_> {
     ) -> Result<TrialMeasurement, MachineTrouble<Dead>> {
         let row = self.rows[step.row].clone();
         assert_eq!(self.boots[step.boot], self.world.running, "measured in the wrong boot");
-        assert_eq!(row.boot, self.world.running);
+        assert_eq!(row.needed_boot(), self.world.running);
         self.act(|world| world.shield = row.shield)?;
         let observation = self.world.observe(&row);
         self.act(|world| world.shield = false)?;

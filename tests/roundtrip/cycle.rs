@@ -4,7 +4,7 @@ use super::bench::{Bench, Tree, same};
 use super::trees;
 use cpushield::apply::OriginalState;
 use cpushield::apply::journal::ApplyJournal;
-use cpushield::apply::{self, AppliedPlan};
+use cpushield::apply::{self, AppliedPlan, StepNote};
 use cpushield::change::{Change, Outcome, RefusalKind};
 use cpushield::plan::Plan;
 use cpushield_linux::InjectedFault;
@@ -35,9 +35,9 @@ fn plan() -> Plan {
     plan
 }
 
-fn outcome(applied: &AppliedPlan) -> (&Outcome, Option<&str>, Option<&str>) {
+fn outcome(applied: &AppliedPlan) -> (&Outcome, Option<&str>, Option<&StepNote>) {
     let done = &applied.steps[1].done;
-    (&done.outcome, done.left.as_deref(), done.note.as_deref())
+    (&done.outcome, done.left.as_deref(), done.note.as_ref())
 }
 
 #[test]
@@ -92,15 +92,17 @@ fn unrestored_side_effects_are_reported_and_undo_restores_only_those() {
     let kept = fs::read_to_string(&errors).unwrap();
     fs::write(&errors, format!("{kept}{path}")).unwrap();
     let applied = bench.apply(&bench.host(), &plan()).unwrap();
+    let (path, why) = (
+        "/sys/class/net/eth0/queues/tx-0/xps_cpus".to_owned(),
+        "EBUSY: Device or resource busy".to_owned(),
+    );
+    let note = StepNote::FilesNotRestored { path, why, more: 0 };
     assert_eq!(
         outcome(&applied),
         (
             &Outcome::Changed,
             Some("1 but for\n/sys/class/net/eth0/queues/tx-0/xps_cpus"),
-            Some(
-                "/sys/class/net/eth0/queues/tx-0/xps_cpus was not restored: EBUSY: Device or resource \
-                 busy; undo tries again"
-            )
+            Some(&note)
         )
     );
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();

@@ -10,6 +10,7 @@ mod cycle;
 mod fair_server;
 mod hogs;
 mod journals;
+mod leaving;
 mod many_shields;
 mod offline;
 mod operators;
@@ -21,7 +22,7 @@ mod whole_policy;
 mod workqueues;
 
 use bench::{Bench, Tree, same};
-use cpushield::apply::{self, ApplyError, ChangeFate, UndoError};
+use cpushield::apply::{self, ApplyError, ChangeFate, StepNote, UndoError};
 use cpushield::change::{Change, Refusal};
 use cpushield::plan::Plan;
 use cpushield::policy::ShieldRequest;
@@ -209,11 +210,9 @@ fn a_foreign_change_is_left_alone_and_reported() {
     drifted.dedup();
     assert_eq!(drifted, ["/proc/irq/24/smp_affinity", "/proc/sys/vm/stat_interval"]);
     assert_eq!(bench.host().affinity(100).unwrap().to_string(), "0-3", "it was in the shield");
-    let told = undone.steps.iter().filter_map(|step| step.note.as_deref());
-    assert_eq!(
-        told.collect::<Vec<_>>(),
-        ["1 task of the group is now in /sys/fs/cgroup: sshd (100)"]
-    );
+    let told = undone.steps.iter().filter_map(|step| step.note.clone());
+    let (to, names) = ("/sys/fs/cgroup".to_owned(), vec!["sshd (100)".to_owned()]);
+    assert_eq!(told.collect::<Vec<_>>(), [StepNote::TasksMoved { to, count: 1, names }]);
     for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
         let path = Path::new("proc").join(kept);
         before.insert(path.clone(), now[&path].clone());

@@ -102,7 +102,8 @@ fn a_sibling_that_another_process_brings_online_is_drift() {
     let status = run::status(&bench.host(), &bench.store(), None).unwrap();
     let drift: Vec<(&str, Option<&str>)> =
         status.shields[0].drift.iter().map(|it| (it.left.as_str(), it.now.as_deref())).collect();
-    assert_eq!(drift, [("0", Some("1"))]);
+    // The kernel lets a worker of RCU run on every CPU outside nohz_full= then.
+    assert_eq!(drift, [("0", Some("0,4")), ("0", Some("1"))]);
     undo(&bench, "a");
     same(&self::bench().tree(), &bench.tree(), "undone");
 }

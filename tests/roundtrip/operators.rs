@@ -2,13 +2,15 @@
 //! to their group, and undo restores who may write them. The helper refuses what the policy does
 //! not permit. Other users see the active shields.
 
-use crate::bench::{Bench, Scratch};
+use crate::bench::{Bench, Scratch, Tree};
 use crate::trees::{self, Task};
 use cpushield::apply::{self, PublicState};
 use cpushield::change::Change;
 use cpushield::plan::{ActiveShields, Plan, PlanRefusal, plan_with_others};
 use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators, ShieldRequest, Siblings};
-use cpushield::run::{self, OPERATOR_COMMAND, OperatorAnswer, OperatorRefusal, OperatorRequest};
+use cpushield::run::{
+    self, HelperCaller, OPERATOR_COMMAND, OperatorAnswer, OperatorRefusal, OperatorRequest,
+};
 use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield_linux::operator_socket::OperatorConnection;
@@ -17,7 +19,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const GROUP: u32 = 44;
@@ -169,22 +171,45 @@ fn answer(policy: Option<ShieldOperators>, known: bool, request: &[u8]) -> Opera
     let own = i32::try_from(std::process::id()).unwrap();
     let uid = fs::metadata("/proc/self").unwrap().uid();
     if known {
-        Task::new(own, "asker", 0, "0-3").put(&mut tree);
-        let status = tree.get_mut(Path::new(&format!("proc/{own}/status"))).unwrap();
-        let users = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
-        status.as_mut().unwrap().extend(users.bytes());
+        put_process(&mut tree, Task::new(own, "asker", 0, "0-3"), uid);
     }
     let bench = Bench::of(&tree);
     let plan = Plan { operators: policy, ..trees::v2_plan() };
     bench.apply(&bench.host(), &plan).unwrap();
     let before = bench.tree();
+    let answer = serve(&bench, request);
+    assert!(bench.tree() == before, "a refusal changes nothing: {answer:?}");
+    answer
+}
+
+/// A process of a user, in the root group.
+pub fn put_process(tree: &mut Tree, task: Task, uid: u32) {
+    let tid = task.tid;
+    task.put(tree);
+    let path = |name: &str| PathBuf::from(format!("proc/{tid}/{name}"));
+    let status = tree.get_mut(&path("status")).unwrap().as_mut().unwrap();
+    status.extend(format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{tid}\n").bytes());
+    let status = status.clone();
+    tree.insert(path(&format!("task/{tid}/status")), Some(status));
+    tree.insert(path("cgroup"), Some(b"0::/\n".to_vec()));
+    let root = tree.get_mut(Path::new("sys/fs/cgroup/cgroup.procs")).unwrap();
+    root.as_mut().unwrap().extend(format!("{tid}\n").bytes());
+}
+
+/// The answer of the helper to a request of this process.
+pub fn serve(bench: &Bench, request: &[u8]) -> OperatorAnswer {
+    serve_at(bench, request, None)
+}
+
+/// The same at the socket of a shield.
+pub fn serve_at(bench: &Bench, request: &[u8], socket_of: Option<&str>) -> OperatorAnswer {
     let (mut theirs, ours) = UnixStream::pair().unwrap();
     theirs.write_all(request).unwrap();
     theirs.shutdown(std::net::Shutdown::Write).unwrap();
     let connection = OperatorConnection::of_stream(ours);
-    let answer = run::serve_operator(&bench.host(), &bench.store(), &connection, None);
-    assert!(bench.tree() == before, "a refusal changes nothing: {answer:?}");
-    answer
+    let socket_of = socket_of.map(str::to_owned);
+    let caller = HelperCaller { sudo_user: None, socket_of };
+    run::serve_operator(&bench.host(), &bench.store(), &connection, &caller)
 }
 
 #[test]

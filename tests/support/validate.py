@@ -12,11 +12,11 @@ def close(schema, is_part=False):
     """A schema for readers lets later versions add fields; a test does not. The fields of a whole with parts
     (alternatives, or a value and its sentence) belong to each part, so only the whole is closed."""
     if isinstance(schema, dict):
-        has_parts = "properties" in schema and ("oneOf" in schema or "allOf" in schema)
+        has_parts = "properties" in schema and any(name in schema for name in ("oneOf", "anyOf", "allOf", "$ref"))
         if "properties" in schema and not is_part:
             schema.setdefault("unevaluatedProperties" if has_parts else "additionalProperties", False)
         for name, inner in schema.items():
-            if name == "oneOf" and (has_parts or is_part):
+            if name in ALTERNATIVES and (has_parts or is_part):
                 for one in inner:
                     close(one, is_part=True)
             elif name == "$defs":
@@ -33,14 +33,27 @@ def close(schema, is_part=False):
 PART = "(part)"
 
 
+# The keywords of alternatives.
+ALTERNATIVES = ("oneOf", "anyOf")
+
+
 def separate_parts(form):
-    """A type that is part of a whole gets a second definition, because elsewhere it is a whole."""
+    """A type that is part of a whole gets a second definition, because elsewhere it is a whole. Its alternatives are
+    parts too."""
     definitions = form.get("$defs", {})
+
+    def refer_to_part(place):
+        name = place["$ref"].removeprefix("#/$defs/")
+        place["$ref"] += PART
+        if name + PART not in definitions:
+            part = definitions[name + PART] = copy.deepcopy(definitions[name])
+            for one in (one for keyword in ALTERNATIVES for one in part.get(keyword, [])):
+                if "$ref" in one:
+                    refer_to_part(one)
+
     for whole in list(definitions.values()):
         for part in whole.get("allOf", []):
-            name = part["$ref"].removeprefix("#/$defs/")
-            definitions[name + PART] = copy.deepcopy(definitions[name])
-            part["$ref"] += PART
+            refer_to_part(part)
 
 
 with open(sys.argv[1], encoding="utf-8") as file:

@@ -41,7 +41,7 @@ status "an unknown user is a clear error" 2 cpushield apply --shield rt
 if [ $v2 ]; then
     policy 'group = "realtime"' 'priority = 80' 'locked_memory = "64MiB"'
     status "enable opens the socket" 0 cpushield enable --now --shield rt
-    is "the socket belongs to the group" "root:realtime 660" stat -c '%U:%G %a' /run/cpushield/operators.sock
+    is "the socket belongs to the group" "root:realtime 660" stat -c '%U:%G %a' /run/cpushield/operators-rt.sock
     dir=/sys/fs/cgroup/cpushield_rt.slice
     other=/sys/fs/cgroup/cpushield_own.slice
     root=/sys/fs/cgroup
@@ -81,6 +81,19 @@ if [ $v2 ]; then
     is "it gets the priority of the policy" 80 sh -c "$(declare -f joe); \
         joe cpushield run --shield rt --fifo 80 -- chrt -p 0 2>/dev/null | sed -n 's/.*priority: //p'"
 fi
+if [ $v2 ]; then
+    joe cpushield run --shield rt --fifo 10 -- sleep 1000 &
+    sleep 3
+    pid=$(pgrep -u 1000 -x sleep)
+    claim "a program of an operator is in the shield" grep -q cpushield_rt "/proc/$pid/cgroup"
+    refuses "removing a program of another user" eve cpushield remove --shield rt "$pid"
+    status "the operator moves it out by its number" 0 joe cpushield remove --shield rt "$pid"
+    is "it is outside" "" sh -c "grep cpushield_rt /proc/$pid/cgroup"
+    is "its priority stays behind" 0 sh -c "chrt -p $pid | sed -n 's/.*priority: //p'"
+    status "it cannot leave twice" 3 joe cpushield remove --shield rt "$pid"
+    pkill -u 1000 sleep
+    wait
+fi
 status "a request lowers what the last one raised" 0 joe cpushield run --shield rt -- true
 sleep 1
 snapshot /tmp/before
@@ -119,12 +132,20 @@ refuses "run on a CPU of another shield" joe cpushield run --shield rt --cpu 1 -
 refuses "run with too high a priority" joe cpushield run --shield rt --fifo 90 -- true
 refuses "run by a user who is no operator" eve cpushield run --shield rt -- true
 if [ $v2 ]; then
-    refuses "removing the socket" joe rm /run/cpushield/operators.sock
+    # Each shield has a socket of its own, with its own group.
+    printf '%s\n' '[Socket]' 'ListenStream=/run/cpushield/operators-own.sock' 'Accept=yes' 'RemoveOnStop=yes' \
+        >/run/systemd/system/own.socket
+    printf '%s\n' '[Service]' 'ExecStart=-/usr/local/bin/cpushield __operator --only-shield own' 'StandardInput=socket' \
+        'StandardOutput=null' 'StandardError=journal' 'Slice=system.slice' >/run/systemd/system/own@.service
+    systemctl daemon-reload
+    status "a socket of another shield opens" 0 systemctl start own.socket
+    refuses "removing the socket" joe rm /run/cpushield/operators-rt.sock
     python3 /host/guest/operators.py 1000 1000 /cpushield_rt.slice >/tmp/said 2>&1
     sed '$d' /tmp/said
     failed=$((failed + $(tail -n 1 /tmp/said)))
     refused=$((refused + $(grep -c '^ok - refused' /tmp/said)))
-    is "the socket is still open" active systemctl is-active cpushield-operators.socket
+    systemctl stop own.socket
+    is "the socket is still open" active systemctl is-active cpushield-operators-rt.socket
     status "the helper alone does nothing" 0 sh -c 'cpushield __operator </dev/null'
 else
     joe sh -c "echo \$\$ >$dir/tasks && echo \$\$ >$root/cpushield_housekeeping/tasks && grep cpuset /proc/self/cgroup" \
@@ -166,7 +187,7 @@ if [ $v2 ]; then
     is "the shield stays" isolated cat $dir/cpuset.cpus.partition
     rm /etc/systemd/system/mill.service
     # Without the socket, sudo would permit the helper.
-    systemctl stop cpushield-operators.socket
+    systemctl stop cpushield-operators-rt.socket
     is "without the socket run prints the line for sudoers" 1 sh -c "$(declare -f joe); \
         joe cpushield run --shield rt -- true 2>&1 | grep -c '%realtime ALL=(root) NOPASSWD: /usr/local/bin/cpushield __operator\$'"
     status "undo of the second shield" 0 cpushield undo --shield own

@@ -66,9 +66,38 @@ for file in /sys/devices/virtual/workqueue/cpumask /sys/devices/virtual/workqueu
     mask_covers "$(cat "$file")" $cpus && echo "$file $(cat "$file")"
 done >/tmp/workqueues
 is "every work queue is off it" "" cat /tmp/workqueues
+if [ -d /sys/devices/system/node/node1 ]; then
+    node=$(basename "$(readlink -f /sys/devices/system/cpu/cpu$cpus/node*)")
+    is "programs of the shield get memory of its node alone" "${node#node}" \
+        cpushield run -- sed -n 's/^Mems_allowed_list:[[:space:]]*//p' /proc/self/status
+fi
 claim "a record of what was there is on disk" test -s /var/lib/cpushield/journal.jsonl
 
 status "undo puts everything back" 0 cpushield undo
 as_before "the machine is as it was" /tmp/before
 is "a neighbour is let on CPU $cpus again" errno=0 intrusion $cpus
+
+if [ "$cpus" = 2-3 ]; then
+    online=/sys/devices/system/cpu/cpu3/online
+    status "apply takes the SMT sibling offline" 0 cpushield apply --cpus 2 --siblings offline
+    is "CPU 3 is offline" 0 cat $online
+    status "status agrees" 0 cpushield status
+    is "a neighbour that pins itself to CPU 2 gets EINVAL" errno=22 intrusion 2
+    is "a program of the shield runs on CPU 2" 2 cpushield run -- sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status
+    echo 1 >$online
+    status "status notices that another program brought it online" 1 cpushield status
+    echo 0 >$online
+    status "undo brings it online" 0 cpushield undo
+    is "CPU 3 is online" 1 cat $online
+    as_before "the machine is as it was" /tmp/before
+    for delay in 0.05 0.2 0.5 1; do
+        cpushield apply --cpus 2 --siblings offline >/dev/null 2>&1 &
+        sleep $delay
+        kill -9 $! 2>/dev/null
+        wait $! 2>/dev/null
+        cpushield undo >/dev/null 2>&1
+        is "CPU 3 is online after an apply that was killed after $delay s" 1 cat $online
+    done
+    as_before "and the machine is as it was" /tmp/before
+fi
 finish

@@ -9,11 +9,15 @@ use cpushield::causes::topics::TOPICS;
 use cpushield::change::EffectTime;
 use cpushield::compare::Comparison;
 use cpushield::documents::evidence::VerifyDocument;
+use cpushield::documents::plan::Plan;
+use cpushield::documents::policy_plans::PolicyPlans;
+use cpushield::exchange::ImportedPolicy;
 use cpushield::experiment::Experiment;
 use cpushield::experiment::search::OptionSearch;
 use cpushield::latency::{INSTRUMENTS, LatencyMeasurement};
 use cpushield::live::LiveFrame;
 use cpushield::load::KINDS;
+use cpushield::plan::FreeCpus;
 use cpushield::policy::Workload;
 use cpushield::report::fix_report::FixReport;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
@@ -34,13 +38,17 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// The names and texts of the generated documents.
-fn files() -> [(&'static str, String); 13] {
+fn files() -> [(&'static str, String); 17] {
     [
         ("tunables.md", tunables_page()),
         ("boot.md", parameters_page()),
         ("causes.md", causes_page()),
         ("witnesses.md", witnesses_page()),
         ("instruments.md", instruments_page()),
+        ("plan.schema.json", schema::<Plan>("cpushield plan --json")),
+        ("policy-plans.schema.json", schema::<PolicyPlans>("cpushield plan --all --json")),
+        ("free-cpus.schema.json", schema::<FreeCpus>("cpushield plan --free --json")),
+        ("imported-policy.schema.json", schema::<ImportedPolicy>("cpushield plan --from --json")),
         ("verify.schema.json", schema::<VerifyDocument>("cpushield verify --json")),
         ("fix.schema.json", schema::<FixReport>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<LatencyMeasurement>("cpushield latency --json")),

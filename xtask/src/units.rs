@@ -21,7 +21,7 @@ pub fn write(dir: &Path, program: &str) -> io::Result<()> {
         words: vec!["apply".to_owned()],
         undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
         policy: None,
-        helper: None,
+        helpers: Vec::new(),
     };
     let kinds = [
         (InitSystem::Systemd, "service"),

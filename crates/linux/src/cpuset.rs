@@ -342,6 +342,22 @@ impl Serialize for CpuSet {
     }
 }
 
+/// A list in a text, as it is written.
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for CpuSet {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CpuSet".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::json_schema(generator)
+    }
+}
+
 impl<'de> Deserialize<'de> for CpuSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CpuSet, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;

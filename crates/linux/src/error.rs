@@ -3,7 +3,7 @@
 
 use crate::regular::{FileKind, OpenError};
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 
 /// What was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,6 +194,21 @@ impl Error {
     #[must_use]
     pub fn is_denied(&self) -> bool {
         self.errno() == Some(libc::EACCES)
+    }
+
+    /// Whether the operation is not permitted (EPERM).
+    #[must_use]
+    pub fn is_not_permitted(&self) -> bool {
+        self.errno() == Some(libc::EPERM)
+    }
+
+    /// Whether the other end of a connection has closed it without an answer.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let ErrorCause::Io(error) = &self.cause else { return false };
+        let kind = error.kind();
+        [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe]
+            .contains(&kind)
     }
 
     /// Whether another process holds the lock.

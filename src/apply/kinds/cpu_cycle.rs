@@ -2,11 +2,14 @@
 //! after (`hotplug_side_effects`). What cannot be restored is reported, and undo tries again.
 
 use super::super::cpu_power::{bring_online, online_file, write_until_online};
+use super::super::hotplug_kthreads::KthreadAffinities;
 use super::super::hotplug_side_effects::{
-    cpuset_to_be_emptied, describe_unrestored, read_side_effects, restore_side_effects,
+    cpuset_to_be_emptied, describe_unrestored, note_unrestored, read_side_effects,
+    restore_side_effects,
 };
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
+use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
 use cpushield_linux::{CpuSet, Host, Result};
@@ -42,23 +45,24 @@ impl ChangeKind for CpuCycle {
                 "{group} has no other CPU: the kernel would permanently move its programs out of it"
             )));
         }
+        let kthreads = KthreadAffinities::read(host)?;
         host.write(&path, "0")?;
-        if let Some(reason) = write_until_online(host, &path)? {
-            let note = Some(format!("CPU {cpu} did not come online: {reason}"));
-            let broken = note.clone();
+        if let Some(answer) = write_until_online(host, &path)? {
+            let note = StepNote::CpuStaysOffline { cpu, answer };
             return Ok(PerformedChange {
-                note,
-                broken,
+                broken: Some(note.to_string()),
+                note: Some(note),
                 ..PerformedChange::changed("0".to_owned())
             });
         }
+        let note = kthreads.restore(host)?;
         let failed = restore_side_effects(host, cpu, &files)?;
         if failed.is_empty() {
-            return Ok(PerformedChange::changed(BACK.to_owned()));
+            return Ok(PerformedChange { note, ..PerformedChange::changed(BACK.to_owned()) });
         }
         let paths: Vec<&str> = failed.iter().map(|file| file.path.as_str()).collect();
         let left = format!("{BACK_EXCEPT}{}", paths.join("\n"));
-        let note = Some(format!("{}; undo tries again", describe_unrestored(&failed)));
+        let note = note_unrestored(&failed);
         Ok(PerformedChange { note, ..PerformedChange::changed(left) })
     }
 

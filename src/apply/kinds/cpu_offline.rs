@@ -3,9 +3,10 @@
 //! it is online again.
 
 use super::super::cpu_power::{bring_online, online_file};
+use super::super::hotplug_kthreads::KthreadAffinities;
 use super::super::hotplug_side_effects::{
-    cpuset_to_be_emptied, describe_unrestored, files_to_restore, read_side_effects,
-    restore_side_effects, without_cpu_files,
+    UnrestoredFile, cpuset_to_be_emptied, describe_unrestored, files_to_restore, note_unrestored,
+    read_side_effects, restore_side_effects, waits_for_other_cpu, without_cpu_files,
 };
 use super::super::kind::{
     ChangeKind, DriftedValue, NOTHING, PerformedChange, RevertedChange, ShieldChanges,
@@ -71,11 +72,15 @@ impl ChangeKind for SiblingOffline {
                 "{group} has no other CPU: the kernel would permanently move its programs out of it"
             )));
         }
+        let kthreads = KthreadAffinities::read(host)?;
         host.write(&path, OFFLINE)?;
+        let thread_note = kthreads.restore(host)?;
         let failed = restore_side_effects(host, cpu, &without_cpu_files(cpu, files))?;
-        let note = (!failed.is_empty())
-            .then(|| format!("{}; undo tries again", describe_unrestored(&failed)));
-        Ok(PerformedChange { note, ..PerformedChange::changed(OFFLINE.to_owned()) })
+        let note = note_unrestored(&failed);
+        Ok(PerformedChange {
+            note: note.or(thread_note),
+            ..PerformedChange::changed(OFFLINE.to_owned())
+        })
     }
 
     fn revert(
@@ -99,12 +104,18 @@ impl ChangeKind for SiblingOffline {
             Some(_) if is_offline => files_to_restore(host, cpu, files),
             _ => files.clone(),
         };
+        let kthreads = KthreadAffinities::read(host)?;
         if let Some(reason) = bring_online(host, cpu)? {
             return Ok(ChangeFate::Failed { reason }.into());
         }
+        // Undo restores affinities at its end. A shield that only changes keeps its own.
+        kthreads.restore(host)?;
         let mut failed = restore_side_effects(host, cpu, &files)?;
         // A file that is gone cannot be restored.
-        failed.retain(|file| host.exists(&file.path));
+        failed.retain(|UnrestoredFile { path, .. }| {
+            let text = files.get(path).map(String::as_str).unwrap_or_default();
+            host.exists(path) && !waits_for_other_cpu(host, path, text)
+        });
         Ok(match failed.as_slice() {
             [] => ChangeFate::Restored.into(),
             failed => ChangeFate::Failed { reason: describe_unrestored(failed) }.into(),

@@ -3,6 +3,7 @@
 
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
+use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::Outcome;
 use cpushield_linux::{CpuSet, Error, Host, Result};
@@ -53,7 +54,7 @@ impl ChangeKind for IrqbalanceBan<'_> {
         if let Some(recorded) = done.and_then(|done| done.left.as_deref())
             && recorded != describe_ban(&balancer.socket, &ours)
         {
-            let note = Some("irqbalance was restarted and lost the setting".to_owned());
+            let note = Some(StepNote::BanLost);
             return Ok(RevertedChange { fate: Some(ChangeFate::Gone), note });
         }
         if balancer.banned != ours && balancer.banned != *was {

@@ -4,7 +4,8 @@
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::moves;
 use super::super::original::OriginalState;
-use super::super::step_result::{ChangeFate, StayedTasks, StepDone};
+use super::super::step_note::StepNote;
+use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Outcome, Refusal, RefusalKind};
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::collections::BTreeSet;
@@ -63,12 +64,8 @@ impl ChangeKind for TaskMove<'_> {
             let reason = format!("tasks stay in {to}: {}", refusal.reason);
             return Ok(ChangeFate::Failed { reason }.into());
         }
-        let note = match moved.stayed.first() {
-            Some(StayedTasks { refusal: Refusal { reason, .. }, .. }) => {
-                format!("tasks moved back: {}; {stayed} stayed: {reason}", moved.moved)
-            }
-            None => format!("tasks moved back: {}", moved.moved),
-        };
+        let answer = moved.stayed.first().map(|stayed| stayed.refusal.reason.clone());
+        let note = StepNote::TasksMovedBack { count: moved.moved, stayed, answer };
         Ok(RevertedChange { fate: Some(ChangeFate::Restored), note: Some(note) })
     }
 

@@ -6,6 +6,7 @@ use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, S
 use super::super::memory_moves::{cpus_of_change, cpus_of_removal};
 use super::super::moves::MovedOut;
 use super::super::original::OriginalState;
+use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Outcome, RefusalKind, ValueComparison, slice_properties};
 use cpushield_linux::{CpuSet, Host, Result};
@@ -126,11 +127,11 @@ impl ChangeKind for ShieldSlice<'_> {
 impl ShieldSlice<'_> {
     /// The memory nodes that the slice has, if they are not those that it should have. The shield
     /// stays: its programs then only have slower memory.
-    fn note_of_mems(&self, host: &Host) -> Option<String> {
+    fn note_of_mems(&self, host: &Host) -> Option<StepNote> {
         let wanted = self.mems.to_string();
         let shown = host.read_line(&format!("{}/cpuset.mems", dir(self.unit))).ok()?;
         let differs = !self.mems.is_empty() && !ValueComparison::List.same(&shown, &wanted);
-        differs.then(|| format!("systemd gave it the memory nodes {shown:?} instead of {wanted:?}"))
+        differs.then_some(StepNote::OtherMemoryNodes { given: shown, wanted })
     }
 }
 
@@ -199,7 +200,7 @@ fn restore(
         // Only cpusets were enabled for the slice; other controllers belong to systemd.
         let words: Vec<String> = words.into_iter().filter(|word| word == "-cpuset").collect();
         match group_using_cpusets(host, path, &words) {
-            Some(by) => note = Some(format!("{by} now has its own CPUs, so cpusets stay enabled")),
+            Some(group) => note = Some(StepNote::CpusetsStayEnabled { group }),
             None => words.iter().try_for_each(|word| host.write(path, word))?,
         }
     }

@@ -9,6 +9,7 @@ use super::super::kind::{
 };
 use super::super::memory_moves::{cpus_of_change, cpus_of_disabling};
 use super::super::original::OriginalState;
+use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use super::super::unbound::{self, shown_by};
 use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison};
@@ -201,8 +202,8 @@ fn refuse_and_restore(
         Err(error) if error.is_stop() => Err(error),
         Err(error) => {
             let left = host.read_line(path)?;
-            let Refusal { reason, .. } = refusal;
-            let note = format!("{reason}, and {:?} cannot be restored: {}", before, error.reason());
+            let (original, answer) = (before.to_owned(), error.reason());
+            let note = StepNote::OriginalLost { refusal: refusal.reason, original, answer };
             Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(left) })
         }
     }
@@ -226,7 +227,7 @@ fn fall_back_to_root(
         host.write(path, "root")?;
         let fallback = host.read_line(path)?;
         if fallback == "root" {
-            let note = format!("the kernel reports {left:?}, so the partition is of type `root`");
+            let note = StepNote::RootPartition { answer: left.clone() };
             return Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(fallback) });
         }
     }
@@ -291,7 +292,7 @@ impl RestoredFile<'_> {
                 ours: self.value.to_owned(),
                 original: self.original.to_owned(),
             };
-            let note = format!("{by} now has its own CPUs, so cpusets stay enabled");
+            let note = StepNote::CpusetsStayEnabled { group: by };
             return Ok(RevertedChange { fate: Some(drifted), note: Some(note) });
         }
         for value in values {

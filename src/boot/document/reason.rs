@@ -1,6 +1,7 @@
 //! Why a boot plan is as it is: its CPUs and kernels, the parameters that it leaves out, and the
 //! entry that boots next. Pure.
 
+use crate::plan::{ChoiceReason, named};
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -11,11 +12,6 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum BootReason {
-    /// The choice of the requested CPUs says it.
-    CpusRequested {
-        /// The sentence of the choice.
-        sentence: String,
-    },
     /// No CPUs were requested, so all that can be shielded are prepared.
     EveryShieldableCpu {
         /// These CPUs.
@@ -51,6 +47,9 @@ pub enum BootReason {
         /// What is known about real-time kernels.
         realtime: RealtimeAbsence,
     },
+    /// Why the requested CPUs were chosen.
+    #[serde(untagged)]
+    Choice(ChoiceReason),
 }
 
 /// What is known where no real-time kernel was found.
@@ -75,18 +74,18 @@ impl fmt::Display for RealtimeAbsence {
 impl fmt::Display for BootReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BootReason::CpusRequested { sentence } => f.write_str(sentence),
+            BootReason::Choice(reason) => reason.fmt(f),
             BootReason::EveryShieldableCpu { cpus } => write!(
                 f,
                 "{} can be shielded at any time after this boot; the boot CPU's core, and a core \
                  of each memory node, stay as they are",
-                crate::plan::named(cpus)
+                named(cpus)
             ),
             BootReason::IsolatedCore { cpus } => write!(
                 f,
                 "the kernel cannot stop the tick, so isolcpus= takes {} away from all other \
                  programs until a boot without it; for other CPUs: --cpus LIST",
-                crate::plan::named(cpus)
+                named(cpus)
             ),
             BootReason::MeasuredRow { row, file } => {
                 write!(f, "row {row:?} of {file} was measured with these parameters")

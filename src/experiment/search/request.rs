@@ -104,6 +104,13 @@ pub enum SearchOption {
         /// Whether it is on with this option; without the option it is the opposite.
         on: bool,
     },
+    /// A kernel, by its release.
+    Kernel {
+        /// The kernel with this option.
+        release: String,
+        /// The kernel without it.
+        instead_of: String,
+    },
     /// A kernel parameter.
     Parameter {
         /// The word; `{cpus}` is the list of shielded CPUs.
@@ -125,6 +132,9 @@ impl fmt::Display for SearchOption {
         match self {
             SearchOption::Tunable { name, on: true } => f.write_str(name),
             SearchOption::Tunable { name, on: false } => write!(f, "{name} off"),
+            SearchOption::Kernel { release, instead_of } => {
+                write!(f, "kernel {release} instead of {instead_of}")
+            }
             SearchOption::Parameter { word, given: true } => f.write_str(word),
             SearchOption::Parameter { word, given: false } => write!(f, "without {word}"),
             SearchOption::ParameterValue { word, instead_of } => {
@@ -226,6 +236,9 @@ impl SearchRequest {
                 }
                 SearchOption::Tunable { name, .. } => {
                     row.tunables.insert(name.clone(), false);
+                }
+                SearchOption::Kernel { release, instead_of } => {
+                    row.kernel = Some(if has { release } else { instead_of }.clone());
                 }
                 SearchOption::Parameter { word, given } if *given == has => {
                     row.boot.push(word.clone());

@@ -5,9 +5,11 @@ use super::request::{SearchRequest, combine};
 use super::subset::{GoalObservation, SubsetSearch};
 use crate::documents::evidence::VerifyDocument;
 use crate::experiment::journal::{ExperimentJournal, ExperimentStore, StepEnd};
+use crate::experiment::row_boot::find_or_add;
 use crate::experiment::run::run_open_steps;
 use crate::experiment::{
-    ExperimentEnd, ExperimentMachine, ExperimentRow, MeasurementStep, Schedule, run_remaining,
+    ExperimentEnd, ExperimentMachine, ExperimentRow, MeasurementStep, RowBoot, Schedule,
+    run_remaining,
 };
 use crate::latency::LatencyMeasurement;
 use serde::{Deserialize, Serialize};
@@ -64,7 +66,7 @@ pub fn plan_trials(
         known.push(observation);
     }
     let search = request.replay(known);
-    let mut boots = vec![Vec::new()];
+    let mut boots = vec![RowBoot::default()];
     let (mut rows, mut steps) = (Vec::new(), Vec::new());
     for (index, trial) in search.trials.iter().enumerate() {
         let name = request.trial_name(trial.purpose, &trial.left_out);
@@ -72,10 +74,8 @@ pub fn plan_trials(
         if let Some(cpus) = journal.row_cpus.first() {
             row.assign_cpus(cpus);
         }
-        let boot = boots.iter().position(|known| *known == row.boot).unwrap_or_else(|| {
-            boots.push(row.boot.clone());
-            boots.len() - 1
-        });
+        row.set_original_kernel(journal.setup.kernel.as_deref());
+        let boot = find_or_add(&mut boots, row.needed_boot());
         let rounds = trial.observations + usize::from(trial.decision.is_none());
         for round in 0..rounds {
             let columns = 0..columns;

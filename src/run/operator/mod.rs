@@ -1,11 +1,13 @@
 //! Operators: users other than root that enter a shield and leave it. `request` has what they ask
-//! and the answers, `serve` is the helper that runs as root for one request.
+//! and the answers, `serve` is the helper that runs as root for one request, and `asker` has the
+//! processes of a request.
 
+mod asker;
 mod request;
 mod serve;
 
 pub use request::{
-    EnteredShield, OPERATOR_COMMAND, OPERATOR_SOCKET, OPERATOR_TIMEOUT, OperatorAnswer,
-    OperatorRefusal, OperatorRequest, sudoers_line,
+    EnteredShield, OPERATOR_COMMAND, OPERATOR_SHIELD, OPERATOR_TIMEOUT, OperatorAnswer,
+    OperatorRefusal, OperatorRequest, operator_socket, sudoers_line,
 };
-pub use serve::serve_operator;
+pub use serve::{HelperCaller, serve_operator};

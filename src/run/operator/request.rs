@@ -1,32 +1,43 @@
-//! What an operator asks, and the answers: one JSON line each. There is no process in a request:
-//! who asks is known to the kernel, and nobody asks for another process. Pure.
+//! What an operator asks, and the answers: one JSON line each. The kernel knows which process asks.
+//! A request to leave may name another process of the same user. Pure.
 
 use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, is_shield_name};
+use crate::run::added::MovedProcess;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The socket of the helper.
-pub const OPERATOR_SOCKET: &str = "/run/cpushield/operators.sock";
 /// The internal subcommand that answers one request on its standard input.
 pub const OPERATOR_COMMAND: &str = "__operator";
-/// How long the helper waits for a request, and an operator for an answer. The lock of the state
-/// directory takes the longest.
+/// The option of it that names the only shield for which it answers.
+pub const OPERATOR_SHIELD: &str = "--only-shield";
+/// How long the helper waits for a request, and an operator for an answer.
 pub const OPERATOR_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The socket of the helper for the operators of a shield.
+#[must_use]
+pub fn operator_socket(shield: &str) -> String {
+    format!("/run/cpushield/operators-{shield}.sock")
+}
 
 /// The longest request.
 pub(super) const REQUEST_BYTES_MAX: usize = 512;
 
-/// What an operator asks for the process that asks.
+/// The numbers that a process to move can have. Process 1 starts the others, and the kernel has no
+/// number above (`PID_MAX_LIMIT`, include/linux/threads.h, 6.12).
+const PIDS: RangeInclusive<i32> = 2..=4 << 20;
+
+/// What an operator asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum OperatorRequest {
-    /// Move the process into a shield. One that is in it already may ask for more.
+    /// Move the process that asks into a shield. One that is in it already may ask for more.
     Enter {
-        /// The shield; the only one if `None`.
+        /// The shield; if `None`, that of the socket, or the only one.
         shield: Option<String>,
         /// The `SCHED_FIFO` priority; `None` leaves the policy.
         priority: Option<u32>,
@@ -34,10 +45,13 @@ pub enum OperatorRequest {
         #[serde(default)]
         lock_memory: bool,
     },
-    /// Move the process out of a shield, to where it was before, as an ordinary one.
+    /// Move a process out of a shield, to where it was before, as an ordinary one.
     Leave {
-        /// The shield; the only one if `None`.
+        /// The shield; if `None`, that of the socket, or the only one.
         shield: Option<String>,
+        /// A process of the same user; the one that asks if `None`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
     },
 }
 
@@ -48,10 +62,7 @@ pub enum OperatorAnswer {
     /// The process is in the shield.
     Entered(EnteredShield),
     /// The process is out of the shield.
-    Left {
-        /// The CPUs it may run on.
-        cpus: CpuSet,
-    },
+    Left(MovedProcess),
     /// Nothing was changed, or it was changed back.
     Refused {
         /// Why.
@@ -100,6 +111,13 @@ pub enum OperatorRefusal {
         /// What is wrong.
         why: String,
     },
+    /// The socket is that of another shield.
+    OtherSocket {
+        /// The shield in the request.
+        shield: String,
+        /// The shield of the socket.
+        socket_of: String,
+    },
     /// The user is no operator of the shield.
     NotPermitted {
         /// The shield.
@@ -133,6 +151,40 @@ pub enum OperatorRefusal {
         /// The shield.
         shield: String,
     },
+    /// No process has this number.
+    NoProcess {
+        /// The number.
+        pid: i32,
+    },
+    /// The number is that of a thread of a process. cgroup v2 moves whole processes only.
+    Thread {
+        /// The number.
+        pid: i32,
+    },
+    /// The number is that of a kernel thread.
+    KernelThread {
+        /// The number.
+        pid: i32,
+    },
+    /// The process, or a thread of it, has another user.
+    OtherUser {
+        /// The process.
+        pid: i32,
+        /// The user that asks.
+        uid: u32,
+    },
+    /// The process that asks is in another PID namespace: its numbers are of other processes here.
+    OtherNumbers,
+    /// The process is in a unit of systemd, which would lose track of it.
+    InUnit {
+        /// The group of the unit, below that of the shield.
+        unit: String,
+    },
+    /// Another process changes the shields, or waits to do so.
+    Busy {
+        /// That process, if it is known.
+        pid: Option<i32>,
+    },
     /// The machine cannot do it now.
     Machine {
         /// Why.
@@ -149,7 +201,13 @@ impl OperatorRequest {
         let malformed = |why: String| OperatorRefusal::Malformed { why };
         let request: OperatorRequest =
             serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
-        let (OperatorRequest::Enter { shield, .. } | OperatorRequest::Leave { shield }) = &request;
+        let (shield, pid) = match &request {
+            OperatorRequest::Enter { shield, .. } => (shield, None),
+            OperatorRequest::Leave { shield, pid } => (shield, *pid),
+        };
+        if let Some(pid) = pid.filter(|pid| !PIDS.contains(pid)) {
+            return Err(malformed(format!("{pid} cannot be the number of a process to move")));
+        }
         match shield {
             Some(name) if !is_shield_name(name) => {
                 Err(malformed("the name cannot be that of a shield".to_owned()))
@@ -211,6 +269,9 @@ impl fmt::Display for OperatorRefusal {
             OperatorRefusal::NoShield { why } | OperatorRefusal::Machine { why } => {
                 f.write_str(why)
             }
+            OperatorRefusal::OtherSocket { shield, socket_of } => {
+                write!(f, "this socket is for shield {socket_of}, not for shield {shield}")
+            }
             OperatorRefusal::NotPermitted { shield, uid } => {
                 write!(f, "user {uid} is not an operator of shield {shield}")
             }
@@ -231,6 +292,26 @@ impl fmt::Display for OperatorRefusal {
             }
             OperatorRefusal::NotInShield { shield } => {
                 write!(f, "the process is not in shield {shield}")
+            }
+            OperatorRefusal::NoProcess { pid } => write!(f, "process {pid} does not exist"),
+            OperatorRefusal::Thread { pid } => {
+                write!(f, "{pid} is a thread, and an operator moves whole processes")
+            }
+            OperatorRefusal::KernelThread { pid } => write!(f, "{pid} is a kernel thread"),
+            OperatorRefusal::OtherUser { pid, uid } => {
+                write!(f, "process {pid} does not belong to user {uid}")
+            }
+            OperatorRefusal::OtherNumbers => f.write_str(
+                "the process that asks is in another PID namespace, so it cannot name a process",
+            ),
+            OperatorRefusal::Busy { pid: Some(pid) } => {
+                write!(f, "process {pid} changes the shields now: ask again in a second")
+            }
+            OperatorRefusal::Busy { pid: None } => {
+                f.write_str("another process changes the shields now: ask again in a second")
+            }
+            OperatorRefusal::InUnit { unit } => {
+                write!(f, "the process belongs to {unit}, which systemd places")
             }
         }
     }
@@ -256,8 +337,10 @@ mod tests {
             lock_memory: true,
         };
         assert_eq!(OperatorRequest::parse(enter.line().as_bytes()), Ok(enter));
-        let leave = OperatorRequest::Leave { shield: None };
-        assert_eq!(OperatorRequest::parse(b"{\"do\": \"leave\"}"), Ok(leave));
+        let leave = |pid| Ok(OperatorRequest::Leave { shield: None, pid });
+        assert_eq!(OperatorRequest::parse(b"{\"do\": \"leave\"}"), leave(None));
+        let named = b"{\"do\": \"leave\", \"pid\": 4194304}";
+        assert_eq!(OperatorRequest::parse(named), leave(Some(4_194_304)));
         for wrong in [
             "",
             "{}",
@@ -266,6 +349,15 @@ mod tests {
             "{\"do\": \"exec\"}",
             "{\"do\": \"enter\", \"pid\": 1}",
             "{\"do\": \"leave\", \"priority\": 1}",
+            "{\"do\": \"leave\", \"pid\": 0}",
+            "{\"do\": \"leave\", \"pid\": 1}",
+            "{\"do\": \"leave\", \"pid\": -200}",
+            "{\"do\": \"leave\", \"pid\": 4194305}",
+            "{\"do\": \"leave\", \"pid\": 4294967496}",
+            "{\"do\": \"leave\", \"pid\": 200.0}",
+            "{\"do\": \"leave\", \"pid\": \"200\"}",
+            "{\"do\": \"leave\", \"pid\": [200]}",
+            "{\"do\": \"leave\", \"pid\": 200, \"pid\": 201}",
             "{\"do\": \"enter\", \"priority\": -1}",
             "{\"do\": \"enter\", \"priority\": 4294967296}",
             "{\"do\": \"enter\", \"shield\": \"../a\"}",
@@ -313,6 +405,20 @@ mod tests {
         #[test]
         fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = OperatorRequest::parse(&bytes);
+        }
+
+        #[test]
+        fn a_process_is_named_only_to_leave_and_only_by_a_possible_number(
+            verb in "enter|leave",
+            pid in prop_oneof![any::<i64>(), -9..9_i64, 4_194_300..4_194_310_i64],
+        ) {
+            let line = format!("{{\"do\":\"{verb}\",\"pid\":{pid}}}");
+            let parsed = OperatorRequest::parse(line.as_bytes());
+            let possible = verb == "leave" && (2..=4_194_304).contains(&pid);
+            prop_assert_eq!(parsed.is_ok(), possible, "{}", line);
+            if let Ok(OperatorRequest::Leave { pid: named, .. }) = parsed {
+                prop_assert_eq!(named.map(i64::from), Some(pid));
+            }
         }
 
         #[test]

@@ -1,22 +1,32 @@
 //! The helper: it answers one request of an operator, as root, and ends. It moves only the process
-//! that asks, which the kernel names, and executes nothing. Whatever it does is in the record of
-//! programs first, so `undo` takes it back.
+//! that asks, which the kernel names, or another one of the same user out of the shield. It
+//! executes nothing. Whatever it does is in the record of programs first, so `undo` takes it back.
 //!
 //! The number of a process that ends may belong to another one at once. So the process is checked
 //! before the change and after it, by its start time and by a descriptor of the process itself. If
 //! another process was moved, it is moved back.
 
+use super::asker::{Asker, HeldProcess};
 use super::request::{EnteredShield, OperatorAnswer, OperatorRefusal, OperatorRequest};
 use super::request::{OPERATOR_TIMEOUT, REQUEST_BYTES_MAX};
 use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, OperatorLimits};
-use crate::run::added::{CpuAssignment, add};
+use crate::run::added::{CpuAssignment, add, cgroup_of};
 use crate::run::order::order;
-use crate::run::removed::{Destination, remove_to};
+use crate::run::removed::{Destination, Removal, remove_to};
 use crate::run::{RunError, ShieldPlacement, raise, record, shield};
-use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine, SocketPeer};
-use cpushield_linux::{Host, SchedPolicy, Store, TaskId};
+use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine};
+use cpushield_linux::{Host, SchedPolicy, Store};
+
+/// What has started the helper.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HelperCaller {
+    /// The user that called sudo; `None` without sudo.
+    pub sudo_user: Option<u32>,
+    /// The shield of the socket; `None` without one.
+    pub socket_of: Option<String>,
+}
 
 /// Answers the request of one connection. Returns the answer.
 #[must_use]
@@ -24,16 +34,16 @@ pub fn serve_operator(
     host: &Host,
     store: &Store,
     connection: &OperatorConnection,
-    sudo_user: Option<u32>,
+    caller: &HelperCaller,
 ) -> OperatorAnswer {
-    answer(host, store, connection, sudo_user).unwrap_or_else(OperatorAnswer::from)
+    answer(host, store, connection, caller).unwrap_or_else(OperatorAnswer::from)
 }
 
 fn answer(
     host: &Host,
     store: &Store,
     connection: &OperatorConnection,
-    sudo_user: Option<u32>,
+    caller: &HelperCaller,
 ) -> Result<OperatorAnswer, OperatorRefusal> {
     let peer = connection.peer().map_err(|_| OperatorRefusal::Ended)?;
     let received = connection.receive(REQUEST_BYTES_MAX, OPERATOR_TIMEOUT);
@@ -43,20 +53,35 @@ fn answer(
         ReceivedLine::Incomplete => return Err(OperatorRefusal::Incomplete),
     };
     let request = OperatorRequest::parse(&line)?;
-    let asker = Asker::find(host, peer, sudo_user)?;
-    match request {
-        OperatorRequest::Enter { shield, priority, lock_memory } => {
-            let plan = find_shield(host, store, shield.as_deref(), &asker)?;
+    let asker = Asker::find(host, peer, caller.sudo_user)?;
+    let shield = choose_shield(&request, caller)?;
+    // A user that is no operator never holds the lock.
+    find_shield(host, store, shield.as_deref(), &asker)?;
+    let other = match &request {
+        OperatorRequest::Leave { pid: Some(pid), .. } => Some(asker.find_other(host, *pid)?),
+        _ => None,
+    };
+    // Many may ask at once: none waits, so none delays root.
+    let lock = store.lock_or_give_way().map_err(|error| match error.is_held() {
+        true => OperatorRefusal::Busy { pid: error.holder() },
+        false => machine(&error.into()),
+    })?;
+    let store = &store.clone().holding(lock);
+    let plan = find_shield(host, store, shield.as_deref(), &asker)?;
+    let entry = ShieldEntry { host, store, plan: &plan, asker: &asker };
+    match (request, other) {
+        (OperatorRequest::Enter { priority, lock_memory, .. }, _) => {
             // No process waits for the end of an operator's program.
             let lowered = record::open(host, store)
                 .and_then(|mut open| raise::lower_unneeded(host, &mut open, None));
             drop(lowered.map_err(|error| machine(&error))?);
-            let entry = ShieldEntry { host, store, plan: &plan, asker: &asker };
             entry.enter(priority, lock_memory).map(OperatorAnswer::Entered)
         }
-        OperatorRequest::Leave { shield } => {
-            let plan = find_shield(host, store, shield.as_deref(), &asker)?;
-            ShieldEntry { host, store, plan: &plan, asker: &asker }.leave()
+        (OperatorRequest::Leave { .. }, None) => {
+            entry.leave(&asker.process, || OperatorRefusal::Ended)
+        }
+        (OperatorRequest::Leave { .. }, Some(process)) => {
+            entry.leave(&process, || OperatorRefusal::NoProcess { pid: process.pid() })
         }
     }
 }
@@ -65,43 +90,19 @@ fn machine(error: &RunError) -> OperatorRefusal {
     OperatorRefusal::Machine { why: error.to_string() }
 }
 
-/// The process that asks.
-struct Asker {
-    peer: SocketPeer,
-    task: TaskId,
-}
-
-impl Asker {
-    /// Finds the process. With sudo, the user that called it must be the one that asks: its
-    /// standard input may be any socket.
-    fn find(
-        host: &Host,
-        peer: SocketPeer,
-        sudo_user: Option<u32>,
-    ) -> Result<Asker, OperatorRefusal> {
-        let started = host.start_time(peer.pid).ok_or(OperatorRefusal::Ended)?;
-        let asker = Asker { task: TaskId { tid: peer.pid, started }, peer };
-        let is_caller = sudo_user.is_none_or(|uid| uid == asker.peer.uid);
-        match is_caller && has_user(host, asker.peer.pid, asker.peer.uid) && asker.lives(host) {
-            true => Ok(asker),
-            false => Err(OperatorRefusal::Ended),
+/// The name of the requested shield. A socket is for the operators of its shield only.
+fn choose_shield(
+    request: &OperatorRequest,
+    caller: &HelperCaller,
+) -> Result<Option<String>, OperatorRefusal> {
+    let (OperatorRequest::Enter { shield, .. } | OperatorRequest::Leave { shield, .. }) = request;
+    match (shield, &caller.socket_of) {
+        (Some(shield), Some(socket_of)) if shield != socket_of => {
+            let (shield, socket_of) = (shield.clone(), socket_of.clone());
+            Err(OperatorRefusal::OtherSocket { shield, socket_of })
         }
+        (shield, socket_of) => Ok(shield.clone().or_else(|| socket_of.clone())),
     }
-
-    /// Whether the number still belongs to the process that asked.
-    fn lives(&self, host: &Host) -> bool {
-        // The descriptor comes last: as long as it has not ended, the number is its own.
-        host.is_same_task(self.task) && self.peer.has_ended().is_ok_and(|ended| !ended)
-    }
-}
-
-/// Whether a process has this user as its real, effective and saved one.
-fn has_user(host: &Host, pid: i32, uid: u32) -> bool {
-    let text = host.read(&format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    let mut users = line.split_whitespace().take(3).map(str::parse);
-    let all: Vec<u32> = users.by_ref().flatten().collect();
-    all.len() == 3 && all.iter().all(|user| *user == uid)
 }
 
 /// The shield that the process asks for, of which its user is an operator.
@@ -117,9 +118,9 @@ fn find_shield(
         }
         error => machine(&error),
     })?;
-    let (uid, shield) = (asker.peer.uid, plan.shield.name.clone());
+    let (uid, shield) = (asker.uid, plan.shield.name.clone());
     match &plan.operators {
-        Some(operators) if operators.permit(uid, &asker.peer.groups) => Ok(plan),
+        Some(operators) if operators.permit(uid, &asker.groups) => Ok(plan),
         _ => Err(OperatorRefusal::NotPermitted { shield, uid }),
     }
 }
@@ -161,7 +162,7 @@ impl ShieldEntry<'_> {
         if place.group.is_none() {
             return Err(OperatorRefusal::NoGroup { shield: self.shield() });
         }
-        let pid = self.asker.peer.pid;
+        let pid = self.asker.process.pid();
         let members = place.members(self.host).map_err(|error| machine(&error))?;
         let was_in = members.contains(&pid);
         if !was_in {
@@ -170,7 +171,7 @@ impl ShieldEntry<'_> {
                 .map_err(|error| machine(&error))?;
         }
         let given = self.give(&place, priority, locked_memory);
-        if !self.asker.lives(self.host) {
+        if !self.asker.process.lives(self.host) {
             self.take_back(&place, was_in, priority);
             return Err(OperatorRefusal::Ended);
         }
@@ -189,7 +190,7 @@ impl ShieldEntry<'_> {
     /// Refuses a process that has a place in another shield: its way back leads out of that one.
     fn refuse_other_shield(&self) -> Result<(), OperatorRefusal> {
         let known = record::read(self.host, self.store).map_err(|error| machine(&error))?;
-        match known.added.iter().any(|added| added.task == self.asker.task) {
+        match known.added.iter().any(|added| added.task == self.asker.process.task) {
             true => Err(OperatorRefusal::InOtherShield),
             false => Ok(()),
         }
@@ -197,11 +198,13 @@ impl ShieldEntry<'_> {
 
     /// Moves the process back that was moved in, whichever it was. The record says from where.
     fn take_back(&self, place: &ShieldPlacement, was_in: bool, priority: Option<u32>) {
-        let pid = self.asker.peer.pid;
+        let pid = self.asker.process.pid();
         // The first error is reported; what cannot be restored stays on record.
         if !was_in {
-            drop(remove_to(self.host, self.store, place, pid, Destination::Above));
-        } else if priority.is_some() && !self.asker.lives(self.host) {
+            let destination = Destination::Above;
+            let removal = Removal { tid: pid, started: None, destination };
+            drop(remove_to(self.host, self.store, place, removal));
+        } else if priority.is_some() && !self.asker.process.lives(self.host) {
             // Another process may have got the number, and the priority with it.
             drop(self.host.set_scheduling(pid, SchedPolicy::Other { nice: 0 }));
         }
@@ -214,7 +217,7 @@ impl ShieldEntry<'_> {
         priority: Option<u32>,
         locked_memory: Option<MemoryLimit>,
     ) -> Result<Vec<ProcessNote>, RunError> {
-        let pid = self.asker.peer.pid;
+        let pid = self.asker.process.pid();
         if let Some(limit) = locked_memory {
             let bytes = match limit {
                 MemoryLimit::Unlimited => None,
@@ -227,7 +230,7 @@ impl ShieldEntry<'_> {
         let order = order(wanted, &place.cpus, &raise::threads(self.host, &place.cpus)?);
         let mut open = record::open(self.host, self.store)?;
         // The program moves between the CPUs of the shield as it likes, so all of them count.
-        raise::raise(self.host, &mut open, &order, &place.cpus, self.asker.task)?;
+        raise::raise(self.host, &mut open, &order, &place.cpus, self.asker.process.task)?;
         for added in open.record.added.iter_mut().filter(|added| added.pid == pid) {
             added.granted = true;
         }
@@ -236,17 +239,31 @@ impl ShieldEntry<'_> {
         Ok(order.notes(wanted))
     }
 
-    fn leave(&self) -> Result<OperatorAnswer, OperatorRefusal> {
+    /// Moves a process out. `ended` is the refusal if it ends before.
+    fn leave(
+        &self,
+        process: &HeldProcess,
+        ended: impl Fn() -> OperatorRefusal,
+    ) -> Result<OperatorAnswer, OperatorRefusal> {
         let place = ShieldPlacement::new(self.host, self.plan);
-        let pid = self.asker.peer.pid;
+        let pid = process.pid();
         let members = place.members(self.host).map_err(|error| machine(&error))?;
         if !members.contains(&pid) {
             return Err(OperatorRefusal::NotInShield { shield: self.shield() });
         }
-        let moved = remove_to(self.host, self.store, &place, pid, Destination::Above);
+        if let Some(group) = &place.group {
+            let task = self.host.task(pid, pid).map_err(|_| ended())?;
+            let dir = cgroup_of(self.host, group, place.v2, &task).map_err(|_| ended())?;
+            if let Some(unit) = place.unit_of(&dir) {
+                return Err(OperatorRefusal::InUnit { unit: unit.to_owned() });
+            }
+        }
+        let started = Some(process.task.started);
+        let removal = Removal { tid: pid, started, destination: Destination::Above };
+        let moved = remove_to(self.host, self.store, &place, removal);
         match moved {
-            Ok(moved) => Ok(OperatorAnswer::Left { cpus: moved.cpus }),
-            Err(_) if !self.asker.lives(self.host) => Err(OperatorRefusal::Ended),
+            Ok(moved) => Ok(OperatorAnswer::Left(moved)),
+            Err(_) if !process.lives(self.host) => Err(ended()),
             Err(error) => Err(machine(&error)),
         }
     }

@@ -14,6 +14,7 @@ use std::fmt;
 
 /// A tool that isolates CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum OtherTool {
     /// The active profile of tuned.
@@ -39,6 +40,7 @@ impl fmt::Display for OtherTool {
 
 /// What a tool has set up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolSetup {
     /// The tool.
     pub tool: OtherTool,
@@ -54,6 +56,7 @@ pub struct ToolSetup {
 
 /// A group of CPUs that a tool isolates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolShield {
     /// The tool's name for it: that of its cpuset; otherwise the tool's own.
     pub name: String,
@@ -67,6 +70,7 @@ pub struct ToolShield {
 
 /// A setting that a tool makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolSetting {
     /// Its name as the tool writes it: `kernel.nmi_watchdog`, `[cpu] governor`.
     pub name: String,
@@ -80,6 +84,7 @@ pub struct ToolSetting {
 
 /// What a setting of a tool sets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum SettingTarget {
     /// A kernel file. A `*` matches any name within one directory.
@@ -95,6 +100,7 @@ pub enum SettingTarget {
 
 /// A file, and the line in it if one line says it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettingPlace {
     /// The file.
     pub file: String,
@@ -123,6 +129,7 @@ impl fmt::Display for SettingPlace {
 
 /// Why the value of a setting is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum UnknownValue {
     /// It calls a function of the tool that cpushield does not compute.

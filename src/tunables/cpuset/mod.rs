@@ -7,7 +7,7 @@ use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
-use crate::documents::plan::{Plan, Shield, Step};
+use crate::documents::plan::{CpusetWarning, Plan, PlanWarning, Shield, Step};
 use crate::documents::remedy::Remedy;
 use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 
@@ -105,49 +105,36 @@ impl Tunable for Cpuset {
         let mut warnings = match exclusion_method(machine, shield) {
             ExclusionMethod::V1 => v1::warnings(machine, shield),
             ExclusionMethod::V2 => warn_possible_refusal(machine, shield).into_iter().collect(),
-            ExclusionMethod::NoCpusets => vec![
-                "this machine has no cpusets: programs are moved off the shield once, but any \
-                 program can move itself back"
-                    .to_owned(),
-            ],
-            ExclusionMethod::Refused => vec![format!(
-                "isolcpus= removed CPU {} from scheduling at boot, and this kernel cannot make \
-                 it a partition ({}): any program can move itself onto the shield. To close the \
-                 shield, boot without isolcpus= (or with isolcpus=managed_irq,… only)",
-                machine.isolation.isolcpus_domain.intersection(&shield.cpus),
-                machine.cgroup.no_partition.as_deref().unwrap_or("no reason given")
-            )],
+            ExclusionMethod::NoCpusets => vec![CpusetWarning::NoCpusets],
+            ExclusionMethod::Refused => vec![CpusetWarning::PartitionRefused {
+                cpus: machine.isolation.isolcpus_domain.intersection(&shield.cpus),
+                answer: machine.cgroup.no_partition.clone(),
+            }],
         };
         if shield.balanced {
-            warnings.push(balance_warning(machine, shield));
+            warnings.push(warn_of_balance(machine, shield));
         }
-        let pinned = count_pinned(machine, shield);
+        let count = count_pinned(machine, shield);
         if matches!(
             exclusion_method(machine, shield),
             ExclusionMethod::NoCpusets | ExclusionMethod::Refused
-        ) && pinned > 0
+        ) && count > 0
         {
-            warnings.push(format!(
-                "{pinned} thread(s) are pinned to CPU {} alone; they are left there, in case they \
-                 are your workload",
-                shield.cpus
-            ));
+            warnings.push(CpusetWarning::ThreadsPinned { count, cpus: shield.cpus.clone() });
         }
+        let warnings = warnings.into_iter().map(PlanWarning::from).collect();
         UnresolvedCause { warnings, ..UnresolvedCause::default() }
     }
 }
 
 /// What a balanced shield does not keep away.
-fn balance_warning(machine: &Machine, shield: &Shield) -> String {
+fn warn_of_balance(machine: &Machine, shield: &Shield) -> CpusetWarning {
     match exclusion_method(machine, shield) {
-        ExclusionMethod::V1 | ExclusionMethod::V2 => format!(
-            "the shield is balanced: the scheduler moves its programs among CPU {}, so its softirq \
-             (SCHED), its migration threads and rescheduling interrupts stay; without --balance \
-             each program keeps its CPU",
-            shield.cpus
-        ),
+        ExclusionMethod::V1 | ExclusionMethod::V2 => {
+            CpusetWarning::Balanced { cpus: shield.cpus.clone() }
+        }
         ExclusionMethod::NoCpusets | ExclusionMethod::Refused => {
-            "without a cpuset, --balance changes nothing".to_owned()
+            CpusetWarning::BalanceWithoutCpuset
         }
     }
 }
@@ -198,18 +185,13 @@ fn exclusion_method(machine: &Machine, shield: &Shield) -> ExclusionMethod {
 const REFUSING: std::ops::Range<(u32, u32)> = (6, 7)..(6, 18);
 
 /// Warns before the kernel was asked for a partition.
-fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<String> {
+fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<CpusetWarning> {
     let known = machine.kernel.version.is_some_and(|version| !REFUSING.contains(&version));
     if known || !has_isolcpus(machine, shield) {
         return None;
     }
-    Some(format!(
-        "isolcpus= removed CPU {} from scheduling at boot; kernels from 6.7 to 6.17.2 cannot make \
-         such a CPU a partition. If this one refuses, apply starts again without a partition, and \
-         any program can move itself onto the shield. To close the shield, boot without isolcpus= \
-         (or with isolcpus=managed_irq,… only)",
-        machine.isolation.isolcpus_domain.intersection(&shield.cpus)
-    ))
+    let cpus = machine.isolation.isolcpus_domain.intersection(&shield.cpus);
+    Some(CpusetWarning::PartitionDoubtful { cpus })
 }
 
 /// Completes a survey with an active shield: when the applied plan has no partition, the kernel

@@ -4,7 +4,7 @@ use super::super::WantedChange;
 use super::super::want::setting;
 use super::{HOUSEKEEPING, group_of, movable_threads, overlapping};
 use crate::change::{Change, ValueComparison};
-use crate::documents::plan::Shield;
+use crate::documents::plan::{CpusetWarning, Shield};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
@@ -51,14 +51,12 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
 
 /// Warns about cpusets that keep shielded CPUs because they have no others: a v1 cpuset with tasks
 /// cannot be empty.
-pub(super) fn warnings(machine: &Machine, shield: &Shield) -> Vec<String> {
+pub(super) fn warnings(machine: &Machine, shield: &Shield) -> Vec<CpusetWarning> {
     let stuck = overlapping(machine, shield).into_iter().filter(|g| g.cpus.is_subset(&shield.cpus));
     stuck
         .map(|group| {
-            format!(
-                "the cpuset {} has only CPUs of the shield ({}); its tasks stay there",
-                group.path, group.cpus
-            )
+            let (path, cpus) = (group.path.clone(), group.cpus.clone());
+            CpusetWarning::CpusetKeepsCpus { path, cpus }
         })
         .collect()
 }

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// The lock file; it holds the process ID of the last process that locked it.
 const LOCK: &str = "lock";
 
+/// The file that a process locks while it waits for the lock. So work that gives way sees it.
+const WAITING: &str = "waiting.lock";
+
 /// How long to wait for another process's lock. Applying a plan takes the longest.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
@@ -32,6 +35,7 @@ pub struct Store {
     budget: WriteBudget,
     log: Option<EventLog>,
     public: Option<PublicDir>,
+    held: Option<StoreLock>,
 }
 
 /// How many more writes succeed, in a test of a full disk; `None` for no limit.
@@ -49,10 +53,10 @@ impl WriteBudget {
     }
 }
 
-/// The exclusive right to change the store, until it is dropped.
-#[derive(Debug)]
+/// The exclusive right to change the store, until all its clones are dropped.
+#[derive(Debug, Clone)]
 pub struct StoreLock {
-    _file: File,
+    _file: Arc<File>,
 }
 
 /// The process that holds the lock.
@@ -75,7 +79,8 @@ impl Store {
     /// The store in this directory. Creates nothing yet.
     #[must_use]
     pub fn new(dir: &Path) -> Store {
-        Store { dir: dir.to_owned(), budget: WriteBudget::default(), log: None, public: None }
+        let budget = WriteBudget::default();
+        Store { dir: dir.to_owned(), budget, log: None, public: None, held: None }
     }
 
     /// The same store on a disk that is full after this many writes; for tests of a full disk.
@@ -94,6 +99,12 @@ impl Store {
     #[must_use]
     pub fn publishing(self, public: Option<PublicDir>) -> Store {
         Store { public, ..self }
+    }
+
+    /// The same store, for work under this lock: [`Store::lock`] returns the lock at once.
+    #[must_use]
+    pub fn holding(self, lock: StoreLock) -> Store {
+        Store { held: Some(lock), ..self }
     }
 
     /// The directory for what every user may read; `None` if this store has none.
@@ -126,15 +137,37 @@ impl Store {
     /// # Errors
     /// [`ErrorCause::Held`] if another process still holds it; otherwise the file system's error.
     pub fn lock(&self) -> Result<StoreLock> {
+        if let Some(held) = &self.held {
+            return Ok(held.clone());
+        }
         let give_up = Instant::now() + LOCK_WAIT;
+        let mut waiting = None;
         loop {
             match self.try_lock(LOCK) {
                 Err(error) if error.is_held() && Instant::now() < give_up => {
+                    // A failure is fine: another process waits too, or the disk is full.
+                    waiting = waiting.or_else(|| self.take_lock(WAITING).ok());
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 answer => return answer,
             }
         }
+    }
+
+    /// Takes the lock if it is free and no other process waits for it. For work that many processes
+    /// can ask for: it never delays [`Store::lock`] for longer than one holder.
+    ///
+    /// # Errors
+    /// [`ErrorCause::Held`] at once if another process holds it or waits for it; otherwise the file
+    /// system's error.
+    pub fn lock_or_give_way(&self) -> Result<StoreLock> {
+        if let Some(holder) = self.holder_of(WAITING)? {
+            let pid = holder.pid.and_then(|pid| u32::try_from(pid).ok());
+            let cause = ErrorCause::Held { pid };
+            let (verb, path) = (Operation::Lock, self.path(LOCK));
+            return Err(Error { verb, path, value: None, cause });
+        }
+        self.try_lock(LOCK)
     }
 
     /// Takes another lock, for work that takes long, or fails at once if another process holds it.
@@ -152,8 +185,15 @@ impl Store {
     /// # Errors
     /// The file system's error.
     pub fn holder(&self) -> Result<Option<LockHolder>> {
-        let path = self.path(LOCK);
-        let mut file = match open_regular(&self.dir.join(LOCK), OpenOptions::new().read(true)) {
+        let own = i32::try_from(std::process::id()).ok();
+        let holder = self.holder_of(LOCK)?;
+        Ok(holder.filter(|holder| holder.pid.is_none() || holder.pid != own))
+    }
+
+    /// The process that holds the lock of a file, which may be this one.
+    fn holder_of(&self, name: &str) -> Result<Option<LockHolder>> {
+        let path = self.path(name);
+        let mut file = match open_regular(&self.dir.join(name), OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::open(Operation::Lock, &path, e)),
@@ -166,9 +206,6 @@ impl Store {
         let mut text = String::new();
         let _ = file.read_to_string(&mut text);
         let pid: Option<i32> = text.trim().parse().ok();
-        if pid.is_some_and(|pid| u32::try_from(pid) == Ok(std::process::id())) {
-            return Ok(None);
-        }
         // The file may still contain the process ID of an earlier holder.
         let pid = pid.filter(|pid| Path::new(&format!("/proc/{pid}")).exists());
         Ok(Some(LockHolder { pid }))
@@ -215,7 +252,7 @@ impl Store {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(pid.as_bytes()));
-        Ok(StoreLock { _file: file })
+        Ok(StoreLock { _file: Arc::new(file) })
     }
 
     /// Reads a file; `None` if it does not exist.
@@ -395,6 +432,7 @@ impl Appender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     /// A temporary directory of one test.
     struct Scratch(PathBuf);
@@ -426,6 +464,51 @@ mod tests {
         );
         drop(held);
         store.lock().unwrap();
+    }
+
+    #[test]
+    fn work_under_a_lock_that_is_held_takes_no_second_one() {
+        let scratch = Scratch::new("store-holding");
+        let store = Store::new(&scratch.0);
+        let holding = store.clone().holding(store.lock_or_give_way().unwrap());
+        drop(holding.lock().unwrap());
+        assert!(store.lock_or_give_way().unwrap_err().is_held());
+        drop(holding);
+        store.lock_or_give_way().unwrap();
+    }
+
+    #[test]
+    fn one_that_waits_gets_the_lock_before_those_that_give_way() {
+        let scratch = Scratch::new("store-fair");
+        let store = Store::new(&scratch.0);
+        let (taken, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    // The lock is held nearly all the time: another thread takes it at once.
+                    while !stop.load(Ordering::Relaxed) {
+                        if let Ok(_lock) = store.lock_or_give_way() {
+                            taken.fetch_add(1, Ordering::Relaxed);
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                });
+            }
+            for _ in 0..5 {
+                let start = taken.load(Ordering::Relaxed);
+                while taken.load(Ordering::Relaxed) < start + 20 {
+                    std::thread::yield_now();
+                }
+                let before = taken.load(Ordering::Relaxed);
+                let lock = store.lock();
+                let between = taken.load(Ordering::Relaxed) - before;
+                if lock.is_err() || between > 100 {
+                    stop.store(true, Ordering::Relaxed);
+                    panic!("{between} others came first: {lock:?}");
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 
     /// Creates files that are not regular; returns their names and kinds.

@@ -7,6 +7,7 @@ pub mod operator_socket;
 pub mod orphans;
 pub mod placement_probe;
 pub mod process;
+pub mod process_handle;
 pub mod programs;
 pub(crate) mod step_aside;
 mod systemd;

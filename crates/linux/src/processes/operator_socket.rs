@@ -3,11 +3,11 @@
 
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
+use crate::processes::process_handle::ProcessHandle;
 use crate::sys::input_poll::wait_for_input;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -21,14 +21,12 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// The process at the other end: the one that connected.
 #[derive(Debug)]
 pub struct SocketPeer {
-    /// Its number.
-    pub pid: i32,
+    /// The process itself, whatever becomes of its number.
+    pub process: ProcessHandle,
     /// Its effective user when it connected.
     pub uid: u32,
     /// Its effective group when it connected, and its supplementary groups.
     pub groups: Vec<u32>,
-    /// The process itself, whatever becomes of its number.
-    pidfd: OwnedFd,
 }
 
 /// What was received as a request.
@@ -74,13 +72,12 @@ impl OperatorConnection {
         read_option(socket, libc::SO_PEERCRED, &mut credentials)?;
         let [pid, uid, gid] = credentials;
         // A process of another PID namespace has the number 0 here.
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Errno::SRCH)?;
         let mut groups = vec![0; GROUPS_MAX];
         let count = read_option(socket, libc::SO_PEERGROUPS, &mut groups)?;
         groups.truncate(count);
         groups.push(gid);
-        let pidfd = find_process(socket, pid)?;
-        Ok(SocketPeer { pid: pid.as_raw_nonzero().get(), uid, groups, pidfd })
+        Ok(SocketPeer { process: find_process(socket, pid)?, uid, groups })
     }
 
     /// Receives one line of at most `bytes_max` bytes.
@@ -131,30 +128,19 @@ impl OperatorConnection {
     }
 }
 
-impl SocketPeer {
-    /// Whether the process has ended. Its number may belong to another one then.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn has_ended(&self) -> io::Result<bool> {
-        Ok(!wait_for_input(&self.pidfd, Duration::ZERO)?.is_empty())
-    }
-}
-
 /// The process that connected (`SO_PEERPIDFD`, 6.5). Before that it is found by its number, which
 /// may belong to another process when the first one has ended. So the caller compares its user.
-fn find_process(socket: BorrowedFd<'_>, pid: Pid) -> io::Result<OwnedFd> {
+fn find_process(socket: BorrowedFd<'_>, pid: i32) -> io::Result<ProcessHandle> {
     let mut pidfd = [0];
     match read_option(socket, libc::SO_PEERPIDFD, &mut pidfd) {
         Ok(_) => {
             let [pidfd] = pidfd.map(u32::cast_signed);
             // SAFETY: the kernel has just made this descriptor for this process, and nothing else
             // knows it.
-            Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(ProcessHandle::of_descriptor(pid, pidfd))
         }
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
-            Ok(pidfd_open(pid, PidfdFlags::empty())?)
-        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => ProcessHandle::open(pid),
         Err(error) => Err(error),
     }
 }
@@ -249,10 +235,10 @@ mod tests {
     fn the_other_end_is_known_to_the_kernel() {
         let (_theirs, ours) = pair();
         let peer = ours.peer().unwrap();
-        assert_eq!(u32::try_from(peer.pid), Ok(std::process::id()));
+        assert_eq!(u32::try_from(peer.process.pid()), Ok(std::process::id()));
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert!(peer.groups.contains(&rustix::process::getegid().as_raw()));
-        assert!(!peer.has_ended().unwrap());
+        assert!(!peer.process.has_ended().unwrap());
     }
 
     #[test]

@@ -15,6 +15,7 @@ const PF_NO_SETAFFINITY: u32 = 0x0400_0000;
 
 /// The identity of a task: its thread ID and its start time (field 22 of `stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TaskId {
     /// The thread ID.
     pub tid: i32,
@@ -24,6 +25,7 @@ pub struct TaskId {
 
 /// A scheduling policy with its parameters, as `sched_setattr(2)` takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "policy", rename_all = "kebab-case")]
 pub enum SchedPolicy {
     /// `SCHED_OTHER` with a nice value from -20 to 19.

@@ -34,7 +34,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
                 _ => format!("Why CPU {} for shield {}", plan.shield.cpus, plan.shield.name),
             };
             blocks.push(ReportBlock::Heading(why));
-            blocks.push(ReportBlock::List(plan.why.clone()));
+            blocks.push(ReportBlock::List(plan.why.iter().map(ToString::to_string).collect()));
         }
     }
     blocks

@@ -97,13 +97,30 @@ impl Host {
         match value {
             "0" => {
                 self.remove_from_topology(cpu)?;
-                self.remove_offline_cpus(&online)
+                self.remove_offline_cpus(&online)?;
             }
             _ => {
                 self.return_to_topology(cpu)?;
-                self.add_online_cpu(cpu)
+                self.add_online_cpu(cpu)?;
             }
         }
+        self.spread_rcu_workers(&online)
+    }
+
+    /// The workers of expedited grace periods get all online CPUs outside `nohz_full=`
+    /// (`rcutree_affinity_setting()`, kernel/rcu/tree.c, 6.12).
+    fn spread_rcu_workers(&self, online: &CpuSet) -> Result<()> {
+        let tickless = self.list_in("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+        let cpus = online.difference(&tickless);
+        for name in self.names("/proc") {
+            let Some(task) = name.parse().ok().and_then(|tid| self.task(tid, tid).ok()) else {
+                continue;
+            };
+            if task.kthread && !task.bound && task.comm.starts_with("rcu_exp_par_gp") {
+                self.force_affinity(task.id.tid, &cpus)?;
+            }
+        }
+        Ok(())
     }
 
     /// A CPU that comes online joins the default group of resctrl, and network drivers spread their

@@ -50,7 +50,10 @@ impl Host {
             let wants = dir.join(format!("{target}.wants"));
             if enable {
                 fs::create_dir_all(&wants)?;
-                std::os::unix::fs::symlink(format!("../{unit}"), wants.join(unit))?;
+                match std::os::unix::fs::symlink(format!("../{unit}"), wants.join(unit)) {
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                    made => made?,
+                }
             } else {
                 fs::remove_file(wants.join(unit))?;
                 let _ = fs::remove_dir(&wants);

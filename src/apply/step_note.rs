@@ -1,0 +1,163 @@
+//! [`StepNote`]: what a user should know about a step that was made or reverted. Pure.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a user should know about a step that was made or reverted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "note", rename_all = "kebab-case")]
+pub enum StepNote {
+    /// The kernel made the partition one of type `root`.
+    RootPartition {
+        /// Its answer to `isolated`.
+        answer: String,
+    },
+    /// A refused file has neither the new value nor the original.
+    OriginalLost {
+        /// Why the new value was refused.
+        refusal: String,
+        /// The original.
+        original: String,
+        /// Why the original cannot be written.
+        answer: String,
+    },
+    /// systemd gave a slice other memory nodes.
+    OtherMemoryNodes {
+        /// The nodes.
+        given: String,
+        /// The nodes of the shield.
+        wanted: String,
+    },
+    /// A cycled CPU stays offline.
+    CpuStaysOffline {
+        /// The CPU.
+        cpu: usize,
+        /// The answer of the kernel.
+        answer: String,
+    },
+    /// Files that change when a CPU goes offline were not restored.
+    FilesNotRestored {
+        /// The first file.
+        path: String,
+        /// Why not.
+        why: String,
+        /// The number of other such files.
+        more: usize,
+    },
+    /// A kernel thread that got other CPUs when a CPU went offline keeps them.
+    KthreadNotRestored {
+        /// Its number.
+        tid: i32,
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// Another group needs cpusets now.
+    CpusetsStayEnabled {
+        /// The group.
+        group: String,
+    },
+    /// Tasks of the group moved to another group.
+    TasksMoved {
+        /// The other group.
+        to: String,
+        /// Their number.
+        count: usize,
+        /// The first of them, by name and number.
+        names: Vec<String>,
+    },
+    /// Tasks moved back to the root cpuset.
+    TasksMovedBack {
+        /// Their number.
+        count: usize,
+        /// The number of those that stayed.
+        stayed: usize,
+        /// The kernel's answer for the first that stayed; `None` if none did.
+        answer: Option<String>,
+    },
+    /// irqbalance no longer has the ban.
+    BanLost,
+}
+
+impl fmt::Display for StepNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StepNote::RootPartition { answer } => {
+                write!(f, "the kernel reports {answer:?}, so the partition is of type `root`")
+            }
+            StepNote::OriginalLost { refusal, original, answer } => {
+                write!(f, "{refusal}, and {original:?} cannot be restored: {answer}")
+            }
+            StepNote::OtherMemoryNodes { given, wanted } => {
+                write!(f, "systemd gave it the memory nodes {given:?} instead of {wanted:?}")
+            }
+            StepNote::CpuStaysOffline { cpu, answer } => {
+                write!(f, "CPU {cpu} did not come online: {answer}")
+            }
+            StepNote::FilesNotRestored { path, why, more } => {
+                write!(f, "{}; undo tries again", describe_unrestored(path, why, *more))
+            }
+            StepNote::KthreadNotRestored { tid, answer } => {
+                write!(f, "the CPUs of kernel thread {tid} were not restored: {answer}")
+            }
+            StepNote::CpusetsStayEnabled { group } => {
+                write!(f, "{group} now has its own CPUs, so cpusets stay enabled")
+            }
+            StepNote::TasksMoved { to, count, names } => {
+                match count {
+                    1 => f.write_str("1 task of the group is")?,
+                    n => write!(f, "{n} tasks of the group are")?,
+                }
+                write!(f, " now in {to}")?;
+                let more = count.saturating_sub(names.len());
+                match (names.is_empty(), more) {
+                    (true, _) => Ok(()),
+                    (false, 0) => write!(f, ": {}", names.join(", ")),
+                    (false, more) => write!(f, ": {} and {more} more", names.join(", ")),
+                }
+            }
+            StepNote::TasksMovedBack { count, stayed, answer } => {
+                write!(f, "tasks moved back: {count}")?;
+                answer.as_ref().map_or(Ok(()), |answer| write!(f, "; {stayed} stayed: {answer}"))
+            }
+            StepNote::BanLost => f.write_str("irqbalance was restarted and lost the setting"),
+        }
+    }
+}
+
+/// Describes files that could not be restored: the first, and the number of the others.
+pub(super) fn describe_unrestored(path: &str, why: &str, more: usize) -> String {
+    let others = match more {
+        0 => String::new(),
+        more => format!(", and {more} more files"),
+    };
+    format!("{path} was not restored: {why}{others}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::with_text;
+
+    #[test]
+    fn each_note_has_its_own_tag() {
+        let text = |text: &str| text.to_owned();
+        let (names, answer) = (vec![text("sshd (100)")], text("EBUSY"));
+        let notes = [
+            StepNote::RootPartition { answer: answer.clone() },
+            StepNote::OriginalLost {
+                refusal: text("EIO"),
+                original: text("1"),
+                answer: answer.clone(),
+            },
+            StepNote::OtherMemoryNodes { given: text("0-1"), wanted: text("1") },
+            StepNote::CpuStaysOffline { cpu: 3, answer: answer.clone() },
+            StepNote::FilesNotRestored { path: text("/proc/irq/9"), why: answer.clone(), more: 1 },
+            StepNote::KthreadNotRestored { tid: 9, answer: answer.clone() },
+            StepNote::CpusetsStayEnabled { group: text("/sys/fs/cgroup/a") },
+            StepNote::TasksMoved { to: text("/sys/fs/cgroup"), count: 3, names },
+            StepNote::TasksMovedBack { count: 3, stayed: 1, answer: Some(answer) },
+            StepNote::BanLost,
+        ];
+        with_text::check_saved("note", &notes);
+    }
+}

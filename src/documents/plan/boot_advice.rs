@@ -1,0 +1,61 @@
+//! [`BootAdvice`]: a boot parameter that removes what remains, and why. Pure.
+
+use crate::causes::Cause;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A boot parameter that would remove what remains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct BootAdvice {
+    /// The parameter, for example `nohz_full=3 rcu_nocbs=3`.
+    pub parameter: String,
+    /// Causes of interruptions that it removes.
+    pub removes: Vec<Cause>,
+    /// The reason.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "crate::with_text::WithText<BootAdviceReason>")
+    )]
+    pub reason: BootAdviceReason,
+}
+
+/// What a boot parameter does for the shield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum BootAdviceReason {
+    /// The tick stops.
+    TickStops {
+        /// Whether the kernel is known to have that function.
+        known: bool,
+    },
+    /// RCU callbacks run in threads elsewhere.
+    CallbacksElsewhere,
+    /// Managed interrupts go to other CPUs.
+    ManagedIrqsElsewhere,
+}
+
+impl fmt::Display for BootAdviceReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BootAdviceReason::TickStops { known: true } => {
+                "the tick then stops while only one task runs there; name every CPU that may ever \
+                 be shielded, but not the boot CPU"
+            }
+            BootAdviceReason::TickStops { known: false } => {
+                "the tick then stops while only one task runs there, if the kernel was built with \
+                 CONFIG_NO_HZ_FULL, which is unknown; name every CPU that may ever be shielded, \
+                 but not the boot CPU"
+            }
+            BootAdviceReason::CallbacksElsewhere => {
+                "RCU callbacks then run in threads on the housekeeping CPUs"
+            }
+            BootAdviceReason::ManagedIrqsElsewhere => {
+                "managed interrupts that also serve other CPUs then go to those"
+            }
+        })
+    }
+}

@@ -1,0 +1,216 @@
+//! [`ChoiceReason`]: why a plan has these CPUs. Pure.
+
+use super::named;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why a plan has these CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum ChoiceReason {
+    /// The user lists them.
+    Listed {
+        /// The list.
+        cpus: CpuSet,
+    },
+    /// A device limits the choice.
+    NearDevice {
+        /// The device.
+        device: String,
+        /// The CPUs near it.
+        cpus: CpuSet,
+    },
+    /// The requested device is equally near to every CPU.
+    EquallyNear {
+        /// The device.
+        device: String,
+    },
+    /// Another program has CPUs in an exclusive cpuset.
+    HeldByCpuset {
+        /// These CPUs.
+        cpus: CpuSet,
+    },
+    /// The CPUs have a level-2 cache of their own.
+    OwnCache {
+        /// The CPUs of the cache.
+        cpus: CpuSet,
+    },
+    /// The boot CPU is not chosen.
+    BootCpuKept {
+        /// The boot CPU.
+        cpu: usize,
+    },
+    /// CPUs were prepared at boot.
+    PreparedAtBoot {
+        /// The chosen CPUs.
+        cpus: CpuSet,
+        /// The prepared CPUs.
+        prepared: CpuSet,
+        /// Whether the command line shows them; otherwise only the kernel's files do.
+        from_command_line: bool,
+    },
+    /// The cores are of the fastest kind, and others are not.
+    FastestKind {
+        /// The chosen CPUs.
+        cpus: CpuSet,
+    },
+    /// Other CPUs handle more immovable interrupts.
+    FewerImmovableIrqs {
+        /// The chosen CPUs.
+        cpus: CpuSet,
+    },
+    /// The cores are taken whole, and some siblings run no programs.
+    WholeCores {
+        /// The CPUs that run programs.
+        work: CpuSet,
+        /// Their siblings.
+        idle: CpuSet,
+        /// Whether the siblings are taken offline.
+        offline: bool,
+    },
+    /// All CPUs share one level-2 cache.
+    OneCache,
+    /// The chosen CPUs are in every level-2 cache.
+    EveryCache {
+        /// The number of caches.
+        caches: usize,
+    },
+    /// The CPUs are in one node, which keeps a housekeeping CPU.
+    OneNode {
+        /// The node.
+        node: usize,
+    },
+    /// Of equally suitable CPUs, the highest is chosen.
+    HighestNumber {
+        /// The CPU.
+        cpus: CpuSet,
+    },
+    /// The active shield of this name has these CPUs and keeps them.
+    SameVersion {
+        /// The shield.
+        shield: String,
+        /// Its CPUs.
+        cpus: CpuSet,
+    },
+    /// The plan replaces the active shield of this name.
+    NewVersion {
+        /// The shield.
+        shield: String,
+        /// Its CPUs until then.
+        cpus: CpuSet,
+    },
+}
+
+impl fmt::Display for ChoiceReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChoiceReason::Listed { cpus } => write!(f, "{}: as given with --cpus.", named(cpus)),
+            ChoiceReason::NearDevice { device, cpus } => {
+                write!(f, "Near {device}: {}.", named(cpus))
+            }
+            ChoiceReason::EquallyNear { device } => {
+                write!(f, "Every CPU is equally near {device}.")
+            }
+            ChoiceReason::HeldByCpuset { cpus } => {
+                write!(f, "In an exclusive cpuset of another program: {}.", named(cpus))
+            }
+            ChoiceReason::OwnCache { cpus } => write!(
+                f,
+                "{} share an L2 cache with no other CPU, so a program alone there has the whole \
+                 cache.",
+                named(cpus)
+            ),
+            ChoiceReason::BootCpuKept { cpu } => {
+                write!(f, "CPU {cpu} is the boot CPU and stays a housekeeping CPU.")
+            }
+            ChoiceReason::PreparedAtBoot { cpus, prepared, from_command_line } => {
+                let no = if cpus.is_subset(prepared) { "" } else { "not " };
+                let doubt = match from_command_line {
+                    true => "",
+                    false => " as the kernel shows it; the command line is not known",
+                };
+                write!(f, "{} {no}prepared at boot ({}){doubt}.", named(cpus), named(prepared))
+            }
+            ChoiceReason::FastestKind { cpus } => {
+                write!(f, "{}: the fastest kind of core in this machine.", named(cpus))
+            }
+            ChoiceReason::FewerImmovableIrqs { cpus } => write!(
+                f,
+                "{}: fewer immovable interrupts are handled there than elsewhere.",
+                named(cpus)
+            ),
+            ChoiceReason::WholeCores { work, idle, offline } => {
+                let what = match (offline, idle.len()) {
+                    (true, 1) => "its SMT sibling is taken offline",
+                    (true, _) => "SMT siblings are taken offline",
+                    (false, 1) => "its SMT sibling stays idle",
+                    (false, _) => "SMT siblings stay idle",
+                };
+                let (work, idle) = (named(work), named(idle));
+                write!(f, "Whole cores: work runs on {work}; {what}: {idle}.")
+            }
+            ChoiceReason::OneCache => f.write_str(
+                "All CPUs share one L2 cache, so the shield cannot have its own: memory accesses \
+                 of housekeeping CPUs can slow it down.",
+            ),
+            ChoiceReason::EveryCache { caches } => write!(
+                f,
+                "The shield has a CPU of every L2 cache ({caches} of them), so each cache is \
+                 shared with other CPUs, whose memory accesses can slow the shield down."
+            ),
+            ChoiceReason::OneNode { node } => {
+                write!(f, "All in node {node}, which also keeps a housekeeping CPU.")
+            }
+            ChoiceReason::HighestNumber { cpus } => {
+                write!(f, "Several CPUs are equally suitable; chose the highest: {}.", named(cpus))
+            }
+            ChoiceReason::SameVersion { shield, cpus } => {
+                write!(f, "Shield {shield} is in force and has CPU {cpus} already.")
+            }
+            ChoiceReason::NewVersion { shield, cpus } => {
+                write!(f, "Shield {shield} is in force on CPU {cpus}; this plan replaces it.")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::with_text;
+
+    #[test]
+    fn each_reason_has_its_own_tag() {
+        let set = |list: &str| -> CpuSet { list.parse().unwrap() };
+        let (cpus, device) = (set("3"), "eth0".to_owned());
+        let (work, idle) = (set("3"), set("7"));
+        let prepared = set("2-3");
+        with_text::check_saved(
+            "reason",
+            &[
+                ChoiceReason::Listed { cpus: cpus.clone() },
+                ChoiceReason::NearDevice { device: device.clone(), cpus: cpus.clone() },
+                ChoiceReason::EquallyNear { device },
+                ChoiceReason::HeldByCpuset { cpus: cpus.clone() },
+                ChoiceReason::OwnCache { cpus: cpus.clone() },
+                ChoiceReason::BootCpuKept { cpu: 0 },
+                ChoiceReason::PreparedAtBoot {
+                    cpus: cpus.clone(),
+                    prepared,
+                    from_command_line: true,
+                },
+                ChoiceReason::FastestKind { cpus: cpus.clone() },
+                ChoiceReason::FewerImmovableIrqs { cpus: cpus.clone() },
+                ChoiceReason::WholeCores { work, idle, offline: false },
+                ChoiceReason::OneCache,
+                ChoiceReason::EveryCache { caches: 2 },
+                ChoiceReason::OneNode { node: 1 },
+                ChoiceReason::HighestNumber { cpus: cpus.clone() },
+                ChoiceReason::SameVersion { shield: "a".to_owned(), cpus: cpus.clone() },
+                ChoiceReason::NewVersion { shield: "a".to_owned(), cpus },
+            ],
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! [`ChoiceWarning`]: what speaks against the CPUs of a shield. Pure.
+
+use super::named;
+use crate::with_text;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What speaks against the CPUs of a shield.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "warning", rename_all = "kebab-case")]
+pub enum ChoiceWarning {
+    /// One of them is the boot CPU.
+    BootCpu {
+        /// The boot CPU.
+        cpu: usize,
+    },
+    /// They share a core with housekeeping CPUs.
+    CoreShared {
+        /// The shielded CPUs.
+        cpus: CpuSet,
+        /// Their siblings.
+        siblings: CpuSet,
+    },
+    /// Programs run on all SMT siblings of a core.
+    SiblingsBusy {
+        /// The siblings.
+        core: CpuSet,
+    },
+    /// They share a level-2 cache with CPUs that are not shielded.
+    CacheShared {
+        /// The shielded CPUs.
+        cpus: CpuSet,
+        /// The others.
+        others: CpuSet,
+        /// All CPUs of the cache.
+        cluster: CpuSet,
+    },
+    /// They are cores of different kinds.
+    CoreKindsMixed {
+        /// The performance cores.
+        performance: CpuSet,
+        /// The efficiency cores.
+        efficiency: CpuSet,
+        /// What the kinds are known by; `None` if the survey does not say.
+        source: Option<String>,
+    },
+    /// They are in several NUMA nodes.
+    SeveralNodes,
+    /// Their own NUMA nodes have no memory for the shield.
+    RemoteMemory {
+        /// The nodes that the shield uses.
+        mems: CpuSet,
+        /// Why.
+        #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<RemoteMemoryReason>")
+        )]
+        why: RemoteMemoryReason,
+    },
+}
+
+impl ChoiceWarning {
+    /// What to do, where the text says so.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        match self {
+            ChoiceWarning::BootCpu { .. } => Some("choose another CPU if possible".to_owned()),
+            ChoiceWarning::SiblingsBusy { .. } => {
+                Some("to keep one idle: --siblings idle".to_owned())
+            }
+            ChoiceWarning::CacheShared { cluster, .. } => {
+                Some(format!("for the lowest latency, take the whole cluster: --cpus {cluster}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ChoiceWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChoiceWarning::BootCpu { cpu } => write!(
+                f,
+                "CPU {cpu} is the boot CPU: firmware, timers and some drivers use it regardless of \
+                 configuration"
+            )?,
+            ChoiceWarning::CoreShared { cpus, siblings } => write!(
+                f,
+                "{} shares a core with {}, a housekeeping CPU whose work slows it down \
+                 (accepted by --siblings share)",
+                named(cpus),
+                named(siblings)
+            )?,
+            ChoiceWarning::SiblingsBusy { core } => write!(
+                f,
+                "{} are SMT siblings of one core: two programs there slow each other down",
+                named(core)
+            )?,
+            ChoiceWarning::CacheShared { cpus, others, .. } => write!(
+                f,
+                "{} shares an L2 cache with {}, which is not shielded",
+                named(cpus),
+                named(others)
+            )?,
+            ChoiceWarning::CoreKindsMixed { performance, efficiency, source } => {
+                let (performance, efficiency) = (named(performance), named(efficiency));
+                let source = source.as_ref().map(|source| format!(" (known by {source})"));
+                write!(
+                    f,
+                    "performance cores ({performance}) and efficiency cores ({efficiency}) in one \
+                     shield{}: the same work takes longer on the latter",
+                    source.unwrap_or_default()
+                )?;
+            }
+            ChoiceWarning::SeveralNodes => f.write_str(
+                "no single NUMA node has enough free CPUs; access to memory of another node is \
+                 slower",
+            )?,
+            ChoiceWarning::RemoteMemory { mems, why } => {
+                let subject = match why {
+                    RemoteMemoryReason::NodeUnknown { .. } => "the shield",
+                    RemoteMemoryReason::NoMemory { .. } | RemoteMemoryReason::NotAllowed { .. } => {
+                        "it"
+                    }
+                };
+                write!(f, "{why}; {subject} uses node {mems}, whose memory is slower from there")?;
+            }
+        }
+        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    }
+}
+
+/// Why a shield does not use the memory of its own nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum RemoteMemoryReason {
+    /// The machine does not show the node of its CPUs.
+    NodeUnknown {
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Its nodes have no memory.
+    NoMemory {
+        /// The nodes.
+        nodes: CpuSet,
+    },
+    /// Cpusets may not use its nodes.
+    NotAllowed {
+        /// The nodes with memory.
+        nodes: CpuSet,
+    },
+}
+
+impl fmt::Display for RemoteMemoryReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RemoteMemoryReason::NodeUnknown { cpus } => {
+                write!(f, "no node is known for CPU {cpus}")
+            }
+            RemoteMemoryReason::NoMemory { nodes } => {
+                write!(f, "node {nodes} of the shield has no memory")
+            }
+            RemoteMemoryReason::NotAllowed { nodes } => {
+                write!(f, "cpusets here may not use node {nodes} of the shield")
+            }
+        }
+    }
+}

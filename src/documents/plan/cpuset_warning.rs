@@ -1,0 +1,124 @@
+//! [`CpusetWarning`]: what the cpuset of a shield does not keep away. Pure.
+
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What the cpuset of a shield does not keep away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "warning", rename_all = "kebab-case")]
+pub enum CpusetWarning {
+    /// The user switched the tunable `cpuset` off.
+    ShieldOpen {
+        /// The shielded CPUs.
+        cpus: CpuSet,
+        /// Whether the scheduler balances load over them.
+        scheduled: bool,
+    },
+    /// The machine has no cpusets.
+    NoCpusets,
+    /// The kernel cannot make CPUs of `isolcpus=` a partition.
+    PartitionRefused {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The answer of the kernel; `None` if it gave none.
+        answer: Option<String>,
+    },
+    /// The kernel may refuse a partition with CPUs of `isolcpus=`.
+    PartitionDoubtful {
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Another cpuset (cgroup v1) has only CPUs of the shield and keeps them.
+    CpusetKeepsCpus {
+        /// Its directory.
+        path: String,
+        /// Its CPUs.
+        cpus: CpuSet,
+    },
+    /// The scheduler moves programs within the shield.
+    Balanced {
+        /// The shielded CPUs.
+        cpus: CpuSet,
+    },
+    /// The shield is to be balanced, but has no cpuset.
+    BalanceWithoutCpuset,
+    /// Threads that are pinned to the shield stay there.
+    ThreadsPinned {
+        /// Their number.
+        count: usize,
+        /// The shielded CPUs.
+        cpus: CpuSet,
+    },
+}
+
+impl CpusetWarning {
+    /// What to do, where the text says so.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            CpusetWarning::PartitionRefused { .. } | CpusetWarning::PartitionDoubtful { .. } => {
+                Some(
+                    "To close the shield, boot without isolcpus= (or with \
+                     isolcpus=managed_irq,… only)",
+                )
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for CpusetWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CpusetWarning::ShieldOpen { cpus, scheduled } => {
+                // CPUs without load balancing only get programs that move there themselves.
+                let access = match scheduled {
+                    true => "the scheduler may put any program",
+                    false => "any program can move itself",
+                };
+                write!(
+                    f,
+                    "the shield is open, because cpuset is switched off: {access} onto CPU {cpus}, \
+                     and programs that are there stay"
+                )?;
+            }
+            CpusetWarning::NoCpusets => f.write_str(
+                "this machine has no cpusets: programs are moved off the shield once, but any \
+                 program can move itself back",
+            )?,
+            CpusetWarning::PartitionRefused { cpus, answer } => write!(
+                f,
+                "isolcpus= removed CPU {cpus} from scheduling at boot, and this kernel cannot make \
+                 it a partition ({}): any program can move itself onto the shield",
+                answer.as_deref().unwrap_or("no reason given")
+            )?,
+            CpusetWarning::PartitionDoubtful { cpus } => write!(
+                f,
+                "isolcpus= removed CPU {cpus} from scheduling at boot; kernels from 6.7 to 6.17.2 \
+                 cannot make such a CPU a partition. If this one refuses, apply starts again \
+                 without a partition, and any program can move itself onto the shield"
+            )?,
+            CpusetWarning::CpusetKeepsCpus { path, cpus } => write!(
+                f,
+                "the cpuset {path} has only CPUs of the shield ({cpus}); its tasks stay there"
+            )?,
+            CpusetWarning::Balanced { cpus } => write!(
+                f,
+                "the shield is balanced: the scheduler moves its programs among CPU {cpus}, so its \
+                 softirq (SCHED), its migration threads and rescheduling interrupts stay; without \
+                 --balance each program keeps its CPU"
+            )?,
+            CpusetWarning::BalanceWithoutCpuset => {
+                f.write_str("without a cpuset, --balance changes nothing")?;
+            }
+            CpusetWarning::ThreadsPinned { count, cpus } => write!(
+                f,
+                "{count} thread(s) are pinned to CPU {cpus} alone; they are left there, in case \
+                 they are your workload"
+            )?,
+        }
+        self.advice().map_or(Ok(()), |advice| write!(f, ". {advice}"))
+    }
+}

@@ -1,0 +1,75 @@
+//! [`Disturbance`]: what the changes of a tunable cost other active shields. Pure.
+
+use super::Shield;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a tunable does once to every CPU of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineWideEffect {
+    /// It cycles CPUs, and each cycle stops all CPUs.
+    CyclesCpus,
+    /// It takes CPUs offline, and that stops all CPUs.
+    TakesCpusOffline,
+    /// It patches the kernel's code.
+    PatchesKernel,
+}
+
+impl fmt::Display for MachineWideEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MachineWideEffect::CyclesCpus => {
+                "it stops all CPUs for an unknown time, once for each CPU that it cycles"
+            }
+            MachineWideEffect::TakesCpusOffline => {
+                "it stops all CPUs for an unknown time, once for each CPU that goes offline"
+            }
+            MachineWideEffect::PatchesKernel => {
+                "it patches the kernel's code, which interrupts every CPU a few times"
+            }
+        })
+    }
+}
+
+/// An active shield that is interrupted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct InterruptedShield {
+    /// Its name.
+    pub name: String,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+}
+
+/// What the changes of a tunable cost other active shields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Disturbance {
+    /// What the tunable does to every CPU.
+    pub effect: MachineWideEffect,
+    /// The active shields.
+    pub shields: Vec<InterruptedShield>,
+}
+
+impl Disturbance {
+    /// The effect on these shields.
+    #[must_use]
+    pub fn new(effect: MachineWideEffect, shields: &[Shield]) -> Disturbance {
+        let interrupted = |it: &Shield| {
+            let (name, cpus) = (it.name.clone(), it.cpus.clone());
+            InterruptedShield { name, cpus }
+        };
+        Disturbance { effect, shields: shields.iter().map(interrupted).collect() }
+    }
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shields = self.shields.iter().map(|it| format!("shield {} (CPU {})", it.name, it.cpus));
+        let shields = shields.collect::<Vec<_>>().join(", ");
+        write!(f, "{}; so it interrupts {shields}", self.effect)
+    }
+}

@@ -1,0 +1,214 @@
+//! [`PlanWarning`]: what the user should know before a plan is applied. Pure.
+
+use super::{ChoiceWarning, CpusetWarning, Disturbance};
+use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::leftovers::Leftovers;
+use crate::with_text;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What the user should know before a plan is applied. All variants have different tags, those of
+/// the two enums at the end included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "warning", rename_all = "kebab-case")]
+pub enum PlanWarning {
+    /// A tunable interrupts other active shields, which the user accepts.
+    InterruptsShields {
+        /// The tunable.
+        tunable: String,
+        /// The cost.
+        disturbance: Disturbance,
+    },
+    /// A requested tunable is left out, because it would interrupt other active shields.
+    LeftOut {
+        /// The tunable.
+        tunable: String,
+        /// The cost.
+        disturbance: Disturbance,
+    },
+    /// A requested tunable does nothing here.
+    RequestInapplicable {
+        /// The tunable.
+        tunable: String,
+        /// Why.
+        #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<InapplicableReason>")
+        )]
+        reason: InapplicableReason,
+    },
+    /// The kernel moves the memory of the shield's programs.
+    MemoryMoves {
+        /// The memory nodes now.
+        from: CpuSet,
+        /// The new memory nodes.
+        to: CpuSet,
+    },
+    /// Kernel threads that are created later may run on the shield.
+    NewKthreads {
+        /// Where.
+        cpus: CpuSet,
+    },
+    /// Timers that were armed on the shield before stay there.
+    Leftovers(Leftovers),
+    /// The limits of operators are not set on cgroup v1.
+    OperatorLimits,
+    /// The tick of the boot CPU, which is shielded, never stops.
+    TickOfBootCpu {
+        /// The boot CPU.
+        cpu: usize,
+    },
+    /// The survey of a normal user does not show whether interrupts can be moved.
+    IrqsUntried {
+        /// Their number.
+        count: usize,
+    },
+    /// About the choice of CPUs.
+    #[serde(untagged)]
+    Choice(ChoiceWarning),
+    /// About the cpuset.
+    #[serde(untagged)]
+    Cpuset(CpusetWarning),
+}
+
+impl PlanWarning {
+    /// What to do, where the text says so.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        match self {
+            PlanWarning::LeftOut { .. } => Some("--disturb accepts that".to_owned()),
+            PlanWarning::NewKthreads { .. } => Some("`cpushield status` shows them".to_owned()),
+            PlanWarning::IrqsUntried { .. } => Some("run as root to see which".to_owned()),
+            PlanWarning::Choice(choice) => choice.advice(),
+            PlanWarning::Cpuset(cpuset) => cpuset.advice().map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for PlanWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanWarning::InterruptsShields { tunable, disturbance } => {
+                write!(f, "{tunable}: {disturbance}")?;
+            }
+            PlanWarning::LeftOut { tunable, disturbance } => {
+                write!(f, "{tunable} was requested, but is left out: {disturbance}")?;
+            }
+            PlanWarning::RequestInapplicable { tunable, reason } => {
+                write!(f, "{tunable} was requested, but does nothing: {reason}")?;
+            }
+            PlanWarning::MemoryMoves { from, to } => write!(
+                f,
+                "the shield's memory nodes change from {from} to {to}: the kernel moves the pages \
+                 of the programs in it (since 5.15), which delays them; some pages may stay behind"
+            )?,
+            PlanWarning::NewKthreads { cpus } => write!(
+                f,
+                "kernel threads that are created later may run on CPU {cpus}: without a cpuset, \
+                 only nohz_full={cpus} at boot keeps them away"
+            )?,
+            PlanWarning::OperatorLimits => f.write_str(
+                "on cgroup v1 the priority and the locked memory of operators are those of their \
+                 login (limits.conf(5)); the policy does not set them",
+            )?,
+            PlanWarning::TickOfBootCpu { cpu } => write!(
+                f,
+                "the tick of CPU {cpu} cannot be stopped, because it keeps the time of all others: \
+                 shield other CPUs if the tick matters"
+            )?,
+            PlanWarning::IrqsUntried { count } => write!(
+                f,
+                "a normal user cannot test whether interrupts can be moved: the kernel may refuse \
+                 some of {count}"
+            )?,
+            // Their text contains their advice.
+            PlanWarning::Leftovers(leftovers) => return leftovers.fmt(f),
+            PlanWarning::Choice(choice) => return choice.fmt(f),
+            PlanWarning::Cpuset(cpuset) => return cpuset.fmt(f),
+        }
+        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    }
+}
+
+impl From<ChoiceWarning> for PlanWarning {
+    fn from(choice: ChoiceWarning) -> PlanWarning {
+        PlanWarning::Choice(choice)
+    }
+}
+
+impl From<CpusetWarning> for PlanWarning {
+    fn from(cpuset: CpusetWarning) -> PlanWarning {
+        PlanWarning::Cpuset(cpuset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{InterruptedShield, MachineWideEffect, RemoteMemoryReason};
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    /// One warning of each kind.
+    fn all() -> Vec<PlanWarning> {
+        let tunable = "cpu-hotplug-cycle".to_owned();
+        let shields = vec![InterruptedShield { name: "a".to_owned(), cpus: set("3") }];
+        let disturbance = Disturbance { effect: MachineWideEffect::CyclesCpus, shields };
+        let reason = InapplicableReason::CpusStayOnline { cpus: set("2") };
+        let seen = Some(BTreeMap::from([("psi_timer".to_owned(), 2)]));
+        let leftovers =
+            Leftovers { cpus: set("3"), seen, obstacle: Some(InapplicableReason::CpusetNotV2) };
+        let (performance, efficiency) = (set("2"), set("3"));
+        let source = Some("capacity".to_owned());
+        let why = RemoteMemoryReason::NoMemory { nodes: set("1") };
+        let choices = [
+            ChoiceWarning::BootCpu { cpu: 0 },
+            ChoiceWarning::CoreShared { cpus: set("3"), siblings: set("7") },
+            ChoiceWarning::SiblingsBusy { core: set("3,7") },
+            ChoiceWarning::CacheShared { cpus: set("3"), others: set("2"), cluster: set("2-3") },
+            ChoiceWarning::CoreKindsMixed { performance, efficiency, source },
+            ChoiceWarning::SeveralNodes,
+            ChoiceWarning::RemoteMemory { mems: set("0"), why },
+        ];
+        let answer = Some("EINVAL".to_owned());
+        let path = "/sys/fs/cgroup/cpuset/docker".to_owned();
+        let cpusets = [
+            CpusetWarning::ShieldOpen { cpus: set("3"), scheduled: true },
+            CpusetWarning::NoCpusets,
+            CpusetWarning::PartitionRefused { cpus: set("3"), answer },
+            CpusetWarning::PartitionDoubtful { cpus: set("3") },
+            CpusetWarning::CpusetKeepsCpus { path, cpus: set("3") },
+            CpusetWarning::Balanced { cpus: set("2-3") },
+            CpusetWarning::BalanceWithoutCpuset,
+            CpusetWarning::ThreadsPinned { count: 1, cpus: set("3") },
+        ];
+        let own = [
+            PlanWarning::InterruptsShields {
+                tunable: tunable.clone(),
+                disturbance: disturbance.clone(),
+            },
+            PlanWarning::LeftOut { tunable: tunable.clone(), disturbance },
+            PlanWarning::RequestInapplicable { tunable, reason },
+            PlanWarning::MemoryMoves { from: set("1"), to: set("0") },
+            PlanWarning::NewKthreads { cpus: set("3") },
+            PlanWarning::Leftovers(leftovers),
+            PlanWarning::OperatorLimits,
+            PlanWarning::TickOfBootCpu { cpu: 0 },
+            PlanWarning::IrqsUntried { count: 1 },
+        ];
+        let choices = choices.map(PlanWarning::from).into_iter();
+        own.into_iter().chain(choices).chain(cpusets.map(PlanWarning::from)).collect()
+    }
+
+    #[test]
+    fn each_warning_has_its_own_tag() {
+        with_text::check_saved("warning", &all());
+    }
+}

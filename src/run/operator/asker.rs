@@ -1,0 +1,132 @@
+//! The process that asks, and the one that it asks for. Each is held by a descriptor, so it is
+//! noticed when its number belongs to another process.
+
+use super::request::OperatorRefusal;
+use cpushield_linux::operator_socket::SocketPeer;
+use cpushield_linux::{Host, ProcessHandle, TaskId};
+
+/// A process that the helper may move.
+pub(super) struct HeldProcess {
+    handle: ProcessHandle,
+    /// Its identity.
+    pub task: TaskId,
+}
+
+impl HeldProcess {
+    /// The process of this descriptor; `None` if its number has no task.
+    fn new(host: &Host, handle: ProcessHandle) -> Option<HeldProcess> {
+        let (tid, started) = (handle.pid(), host.start_time(handle.pid())?);
+        Some(HeldProcess { handle, task: TaskId { tid, started } })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.handle.pid()
+    }
+
+    /// Whether the number still belongs to the process.
+    pub fn lives(&self, host: &Host) -> bool {
+        // The descriptor comes last: as long as it has not ended, the number is its own.
+        host.is_same_task(self.task) && self.handle.has_ended().is_ok_and(|ended| !ended)
+    }
+}
+
+/// The process that asks.
+pub(super) struct Asker {
+    /// The process.
+    pub process: HeldProcess,
+    /// Its user.
+    pub uid: u32,
+    /// Its groups.
+    pub groups: Vec<u32>,
+}
+
+impl Asker {
+    /// Finds the process. With sudo, the user that called it must be the one that asks: its
+    /// standard input may be any socket.
+    pub fn find(
+        host: &Host,
+        peer: SocketPeer,
+        sudo_user: Option<u32>,
+    ) -> Result<Asker, OperatorRefusal> {
+        let SocketPeer { process, uid, groups } = peer;
+        let process = HeldProcess::new(host, process).ok_or(OperatorRefusal::Ended)?;
+        let is_caller = sudo_user.is_none_or(|caller| caller == uid);
+        let status = read_status(host, &format!("/proc/{}", process.pid()));
+        match is_caller && has_user(&status, uid) && process.lives(host) {
+            true => Ok(Asker { process, uid, groups }),
+            false => Err(OperatorRefusal::Ended),
+        }
+    }
+
+    /// Finds another process of the same user by its number.
+    pub fn find_other(&self, host: &Host, pid: i32) -> Result<HeldProcess, OperatorRefusal> {
+        let own = read_status(host, &format!("/proc/{}", self.process.pid()));
+        if field(&own, "NSpid:").count() > 1 {
+            return Err(OperatorRefusal::OtherNumbers);
+        }
+        let absent = || OperatorRefusal::NoProcess { pid };
+        // The descriptor comes before the checks. So they are about this process as long as it has
+        // not ended.
+        let handle = ProcessHandle::open(pid);
+        let status = read_status(host, &format!("/proc/{pid}"));
+        if field(&status, "Tgid:").any(|process| process != pid.to_string()) {
+            return Err(OperatorRefusal::Thread { pid });
+        }
+        if host.task(pid, pid).map_err(|_| absent())?.kthread {
+            return Err(OperatorRefusal::KernelThread { pid });
+        }
+        let handle = handle.map_err(|_| absent())?;
+        let process = HeldProcess::new(host, handle).ok_or_else(absent)?;
+        let is_own = has_user(&status, self.uid) && self.owns_threads(host, pid);
+        match (process.lives(host), is_own) {
+            (false, _) => Err(absent()),
+            (true, false) => Err(OperatorRefusal::OtherUser { pid, uid: self.uid }),
+            (true, true) => Ok(process),
+        }
+    }
+
+    /// Whether every thread of a process has the user of the process that asks. A thread can have
+    /// another user than its process: the C library changes all, the kernel one (setuid(2)).
+    fn owns_threads(&self, host: &Host, pid: i32) -> bool {
+        let threads = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+        threads.iter().all(|tid| {
+            let status = host.read(&format!("/proc/{pid}/task/{tid}/status"));
+            // A thread that has ended meanwhile has no user.
+            status.is_err() || status.is_ok_and(|status| has_user(&status, self.uid))
+        })
+    }
+}
+
+/// The `status` of a process; empty if there is none.
+fn read_status(host: &Host, dir: &str) -> String {
+    host.read(&format!("{dir}/status")).unwrap_or_default()
+}
+
+/// The values of a line of `status`.
+fn field<'a>(status: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().split_whitespace()
+}
+
+/// Whether a process has this user as its real, effective and saved one.
+fn has_user(status: &str, uid: u32) -> bool {
+    let users: Vec<u32> = field(status, "Uid:").take(3).flat_map(str::parse).collect();
+    users.len() == 3 && users.iter().all(|user| *user == uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_user_only_if_all_three_are_that_one() {
+        // /proc/PID/status of 6.12: real, effective, saved and file system user.
+        assert!(has_user("Name:\ta\nUid:\t1000\t1000\t1000\t0\nGid:\t0\n", 1000));
+        for users in ["0\t1000\t1000\t1000", "1000\t0\t1000\t1000", "1000\t1000\t0\t1000", "1000"] {
+            assert!(!has_user(&format!("Uid:\t{users}\n"), 1000), "{users}");
+        }
+        assert!(!has_user("Uid:\tx\t1000\t1000\t1000\n", 1000));
+        assert!(!has_user("", 0));
+    }
+}
