@@ -53,6 +53,8 @@ enum GuestEnd {
     EmulatorCrashed,
     /// QEMU ran code that the kernel had replaced.
     StaleCode,
+    /// The guest's clock is too fast.
+    FastClock,
     Interrupted,
 }
 
@@ -62,7 +64,7 @@ impl GuestEnd {
             GuestEnd::Script(status) => status,
             GuestEnd::TimeLimit => 124,
             GuestEnd::Died(_) => 125,
-            GuestEnd::EmulatorCrashed | GuestEnd::StaleCode => 126,
+            GuestEnd::EmulatorCrashed | GuestEnd::StaleCode | GuestEnd::FastClock => 126,
             GuestEnd::Interrupted => stop::INTERRUPTED,
         }
     }
@@ -75,6 +77,8 @@ enum QemuEnd {
     TimeLimit,
     /// The script had not begun in time, or the boot stalled.
     NotBooted,
+    /// The guest's clock is too fast.
+    FastClock,
     Interrupted,
 }
 
@@ -193,7 +197,11 @@ fn watch(args: &GuestRunArgs, dir: &SharedDir, qemu: &mut Child) -> VmResult<Qem
         if begin.elapsed() >= Duration::from_secs(limit) {
             return Ok(QemuEnd::TimeLimit);
         }
-        let runs = dir.file("uptime").exists();
+        let uptime = dir.read("uptime");
+        let runs = uptime.is_some();
+        if uptime.is_some_and(|text| is_clock_too_fast(&text, begin.elapsed())) {
+            return Ok(QemuEnd::FastClock);
+        }
         has_begun |= runs;
         if !has_begun && (begin.elapsed() >= Duration::from_secs(boot_limit) || has_stalled(dir)) {
             return Ok(QemuEnd::NotBooted);
@@ -213,6 +221,14 @@ fn watch(args: &GuestRunArgs, dir: &SharedDir, qemu: &mut Child) -> VmResult<Qem
     }
 }
 
+/// Whether the guest counted more time than has passed on the host. Its kernel measured the rate of
+/// the time stamp counter while the host was stalled, so all its times are wrong: a window of 10 s
+/// may last a third of a second. Example: the guest was up for 389 s when QEMU had run for 20 s.
+fn is_clock_too_fast(uptime: &str, elapsed: Duration) -> bool {
+    let seconds = uptime.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds.is_some_and(|up| up > elapsed + Duration::from_secs(1))
+}
+
 /// Whether RCU reports a stall on the console.
 fn has_stalled(dir: &SharedDir) -> bool {
     dir.read("console").is_some_and(|text| text.contains("detected stalls"))
@@ -226,6 +242,7 @@ fn find_end(ended: QemuEnd, dir: &SharedDir) -> GuestEnd {
         QemuEnd::Itself(status) => status,
         QemuEnd::TimeLimit => return GuestEnd::TimeLimit,
         QemuEnd::NotBooted => return GuestEnd::Died(ExitStatus::default()),
+        QemuEnd::FastClock => return GuestEnd::FastClock,
         QemuEnd::Interrupted => return GuestEnd::Interrupted,
     };
     if matches!(status.signal(), Some(SIGABRT | SIGSEGV)) {
@@ -257,6 +274,13 @@ fn explain_end(end: GuestEnd, args: &GuestRunArgs, dir: &SharedDir) {
             say("the emulator crashed:");
             eprintln!("{}", last_lines(&log, 3));
         }
+        GuestEnd::FastClock => {
+            let uptime = dir.read("uptime").unwrap_or_default();
+            say(format!(
+                "the guest's clock is too fast: it says {} s, which is more than QEMU has run",
+                uptime.trim()
+            ));
+        }
         GuestEnd::StaleCode => {
             say(
                 "the emulator ran code that the guest's kernel had replaced (a removed breakpoint):",
@@ -278,4 +302,18 @@ fn last_lines(file: &Path, count: usize) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_cannot_be_up_for_longer_than_qemu_has_run() {
+        let ran = Duration::from_secs(20);
+        assert!(is_clock_too_fast("389.21\n", ran));
+        assert!(!is_clock_too_fast("8.43", ran));
+        // The file exists before it has its text.
+        assert!(!is_clock_too_fast("", ran));
+    }
 }
