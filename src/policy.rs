@@ -112,6 +112,8 @@ pub struct ShieldRequest {
     /// What runs on the SMT siblings. `None` is [`Siblings::Idle`], but programs run on every CPU
     /// of the list.
     pub siblings: Option<Siblings>,
+    /// Shield all CPUs of a NUMA node. With [`ShieldRequest::cpus`]: the list may take whole nodes.
+    pub whole_node: bool,
     /// Balance the shield's own programs among its CPUs.
     pub balance: bool,
     /// The workload.
@@ -145,6 +147,7 @@ impl Default for ShieldRequest {
             near: None,
             node: None,
             siblings: None,
+            whole_node: false,
             balance: false,
             workload: Workload::default(),
             tunables: BTreeMap::new(),
@@ -286,6 +289,8 @@ pub struct ShieldPolicy {
     pub node: Option<usize>,
     /// See [`ShieldRequest::siblings`].
     pub siblings: Option<Siblings>,
+    /// See [`ShieldRequest::whole_node`].
+    pub whole_node: bool,
     /// See [`ShieldRequest::balance`].
     pub balance: bool,
     /// The workload.
@@ -446,6 +451,7 @@ impl ShieldPolicy {
             near: self.near.clone(),
             node: self.node,
             siblings: self.siblings,
+            whole_node: self.whole_node,
             balance: self.balance,
             workload: self.workload,
             tunables: tunables.collect(),

@@ -23,8 +23,8 @@ pub struct ApplyArgs {
     #[arg(
         value_name = "PLAN",
         conflicts_with_all = [
-            "cpus", "count", "near", "node", "share", "siblings", "balance", "workload", "on", "off",
-            "policy", "shield", "all", "disturb",
+            "cpus", "count", "near", "node", "whole_node", "share", "siblings", "balance", "workload",
+            "on", "off", "policy", "shield", "all", "disturb",
         ]
     )]
     plan: Option<PathBuf>,

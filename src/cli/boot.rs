@@ -111,6 +111,7 @@ const SHIELD_OPTIONS: &[&str] = &[
     "count",
     "near",
     "node",
+    "whole_node",
     "share",
     "siblings",
     "balance",

@@ -6,8 +6,18 @@ use crate::policy::{DisturbanceConsent, ShareLevel, Siblings, Workload};
 use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switchable_names};
 
 /// The options that request one shield. `--all` requests those of a policy file instead.
-pub const ONE_SHIELD: [&str; 11] = [
-    "cpus", "count", "near", "node", "share", "siblings", "balance", "workload", "on", "off",
+pub const ONE_SHIELD: [&str; 12] = [
+    "cpus",
+    "count",
+    "near",
+    "node",
+    "whole_node",
+    "share",
+    "siblings",
+    "balance",
+    "workload",
+    "on",
+    "off",
     "shield",
 ];
 
@@ -50,6 +60,10 @@ pub struct RequestArgs {
     /// Choose CPUs of this NUMA node
     #[arg(long, value_name = "N", value_parser = input::node_number)]
     pub node: Option<usize>,
+    /// Shield all CPUs of a NUMA node, which then has no housekeeping CPU: the best node, or the
+    /// one of --node; with --cpus, allow the list to take whole nodes
+    #[arg(long, conflicts_with_all = ["count", "share"])]
+    pub whole_node: bool,
     /// Shield whole groups only, so that housekeeping CPUs share no core, L2 or L3 with them
     #[arg(long, value_enum)]
     pub share: Option<ShareLevel>,
@@ -84,7 +98,8 @@ impl RequestArgs {
     #[must_use]
     pub fn options(&self) -> ShieldOptions {
         let RequestArgs { cpus, count, near, node, share, siblings, .. } = self.clone();
-        let RequestArgs { balance, workload, on, off, policy, shield, .. } = self.clone();
+        let RequestArgs { whole_node, balance, workload, on, off, policy, shield, .. } =
+            self.clone();
         ShieldOptions {
             cpus,
             count,
@@ -92,6 +107,7 @@ impl RequestArgs {
             node,
             share,
             siblings,
+            whole_node,
             balance,
             workload,
             on,
@@ -125,6 +141,7 @@ impl RequestArgs {
         }
         args.extend(self.on.iter().flat_map(|name| ["--on".to_owned(), name.clone()]));
         args.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
+        args.extend(self.whole_node.then(|| "--whole-node".to_owned()));
         args.extend(self.balance.then(|| "--balance".to_owned()));
         args
     }
@@ -157,6 +174,7 @@ mod tests {
             "--cpus 2-N --on thp --off watchdog --off ksm --siblings share --balance",
             "--count 2 --near eth0 --node 1 --share l2 --workload cyclic",
             "--policy /etc/x.toml --shield rt",
+            "--node 1 --whole-node",
         ] {
             let parse = |args: &[String]| {
                 Line::try_parse_from(["x".to_owned()].iter().chain(args)).unwrap().request

@@ -57,8 +57,19 @@ fn options(sub: &clap::Command) -> Vec<(&str, Vec<&str>)> {
 #[test]
 fn each_option_is_under_its_heading_and_global_options_come_last() {
     let shield = [
-        "cpus", "count", "near", "node", "share", "siblings", "balance", "workload", "on", "off",
-        "policy", "shield",
+        "cpus",
+        "count",
+        "near",
+        "node",
+        "whole-node",
+        "share",
+        "siblings",
+        "balance",
+        "workload",
+        "on",
+        "off",
+        "policy",
+        "shield",
     ];
     let global = ["json", "quiet", "root", "state", "log"];
     let mut command = Cli::command();

@@ -1,6 +1,7 @@
 //! What the user should know about the choice of CPUs: its reasons and its warnings. Pure.
 
 use super::groups::{CpuGroup, groups, touched_groups};
+use super::sites::exhausted_nodes;
 use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::Siblings;
 use crate::survey::{CoreKind, Machine};
@@ -57,6 +58,14 @@ impl ChoiceNotes {
             self.why.push(ChoiceReason::EveryCache { caches: clusters.len() });
         } else {
             self.warnings.push(ChoiceWarning::CacheShared { cpus: cpus.clone(), others, cluster });
+        }
+    }
+
+    /// Says which nodes keep no housekeeping CPU, and what that means.
+    pub(super) fn explain_whole_nodes(&mut self, machine: &Machine, cpus: &CpuSet) {
+        for (node, cpus) in exhausted_nodes(machine, cpus) {
+            self.why.push(ChoiceReason::WholeNode { node, cpus });
+            self.warnings.push(ChoiceWarning::WholeNode { node });
         }
     }
 

@@ -2,15 +2,16 @@
 //! reason.
 //!
 //! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
-//! housekeeping CPU; cores are taken whole, their extra siblings idle (`siblings`); CPUs prepared
-//! at boot (`nohz_full=`) first; big cores first; away from interrupts that cannot be moved; inside
-//! one NUMA node; whole level-2 clusters; the highest number.
+//! housekeeping CPU, unless whole nodes are requested; cores are taken whole, their extra siblings
+//! idle (`siblings`); CPUs prepared at boot (`nohz_full=`) first; big cores first; away from
+//! interrupts that cannot be moved; inside one NUMA node; whole level-2 clusters; the highest number.
 
 use super::choice_notes::ChoiceNotes;
+use super::node_refusal::NodeRefusal;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, split_list};
-use super::sites::{boot_cpu, choose_mems, exhausted_node};
+use super::sites::{boot_cpu, choose_mems, exhausted_nodes};
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning, Shield};
 use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
@@ -60,6 +61,7 @@ pub fn choose_with_others(
     let housekeeping = find_housekeeping(machine, &cpus, live)?;
     notes.explain_caches(machine, &cpus);
     notes.warn_of_core_kinds(machine, &cpus);
+    notes.explain_whole_nodes(machine, &cpus);
     let (mems, warning) = choose_mems(machine, &cpus);
     notes.warnings.extend(warning);
     let shield = Shield {
@@ -175,8 +177,10 @@ fn check_list(
     }
     notes.why.push(ChoiceReason::Listed { cpus: list.clone() });
     let split = split_list(machine, request, list, live, notes)?;
-    if let Some((node, cpus)) = exhausted_node(machine, &split.cpus) {
-        return Err(PlanRefusal::WholeNode { node, cpus });
+    if let (false, Some((node, cpus))) =
+        (request.whole_node, exhausted_nodes(machine, &split.cpus).next())
+    {
+        return Err(NodeRefusal::Exhausted { node, cpus }.into());
     }
     let boot_cpu = boot_cpu(machine).filter(|cpu| split.cpus.contains(*cpu));
     notes.warnings.extend(boot_cpu.map(|cpu| ChoiceWarning::BootCpu { cpu }));
@@ -289,8 +293,37 @@ mod tests {
         let two_nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
         assert!(matches!(
             choose(&two_nodes, &list("2-3")),
-            Err(PlanRefusal::WholeNode { node: 1, .. })
+            Err(PlanRefusal::Node(NodeRefusal::Exhausted { node: 1, .. }))
         ));
+    }
+
+    #[test]
+    fn a_whole_node_is_given_away_only_on_request() {
+        let whole = |of: ShieldRequest| ShieldRequest { whole_node: true, ..of };
+        let two = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        for asked in [whole(request()), whole(list("2-3"))] {
+            let CpuChoice { shield, why, warnings } = choose(&two, &asked).unwrap();
+            assert_eq!((shield.cpus, shield.housekeeping), (set("2-3"), set("0-1")));
+            assert_eq!(shield.mems, set("1"));
+            assert!(why.contains(&ChoiceReason::WholeNode { node: 1, cpus: set("2-3") }));
+            assert!(warnings.contains(&ChoiceWarning::WholeNode { node: 1 }), "{warnings:?}");
+        }
+        let part = choose(&two, &whole(list("3"))).unwrap();
+        assert!(!part.warnings.contains(&ChoiceWarning::WholeNode { node: 1 }));
+        // A node of whose CPUs one is offline.
+        let mut offline = two.clone();
+        offline.topology.online = set("0-2");
+        assert_eq!(chosen(&offline, &whole(request())), "2");
+        // The boot CPU's node, the only node, and a part of a node.
+        let of_boot = ShieldRequest { node: Some(0), ..request() };
+        for (machine, asked) in [(&two, of_boot), (&plain(4), request())] {
+            let refused = choose(machine, &whole(asked)).unwrap_err();
+            assert!(matches!(refused, PlanRefusal::Node(NodeRefusal::NoneWhole { .. })));
+        }
+        assert_eq!(choose(&two, &whole(count(1))), Err(NodeRefusal::WholeAndPart.into()));
+        // Idle siblings are in the node too.
+        let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &[], &["0-1,4-5", "2-3,6-7"]);
+        assert_eq!(chosen(&smt, &whole(request())), "2-3,6-7 idle 6-7");
     }
 
     #[test]

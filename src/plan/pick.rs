@@ -2,11 +2,12 @@
 
 use super::choice_notes::ChoiceNotes;
 use super::groups::{CpuGroup, groups, touched_groups, union_of};
+use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot, exhausted_node,
-    weakness,
+    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot, exhausted_nodes,
+    online_of_nodes, weakness,
 };
 use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
@@ -48,6 +49,9 @@ pub(super) fn choose_by_topology(
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
     };
+    if request.whole_node && (request.count.is_some() || request.share.is_some()) {
+        return Err(NodeRefusal::WholeAndPart.into());
+    }
     if let Some(level @ (ShareLevel::L2 | ShareLevel::L3)) = request.share {
         check_cache_shown(machine, level)?;
     }
@@ -59,8 +63,12 @@ pub(super) fn choose_by_topology(
     {
         return Err(PlanRefusal::NoOwnCache { level: cache_level(level), place });
     }
+    if request.whole_node && units.is_empty() {
+        return Err(NodeRefusal::NoneWhole { place }.into());
+    }
     let count = request.count.unwrap_or(1).max(1);
     let taken = match request.count {
+        None if request.whole_node => units.iter().take(1).cloned().collect(),
         None if request.share.is_none() && !has_halves => picker.take_one(&units, notes),
         _ => picker.take_from_one_node(&units, count, notes),
     };
@@ -107,7 +115,7 @@ impl CpuPicker<'_> {
             let found = topology.nodes.iter().find(|n| n.node == node && !n.cpus.is_empty());
             allowed = match found {
                 Some(found) => allowed.intersection(&found.cpus),
-                None => return Err(PlanRefusal::NoSuchNode { node, nodes }),
+                None => return Err(NodeRefusal::NoSuch { node, nodes }.into()),
             };
             place = format!(" on node {node}");
         }
@@ -139,6 +147,9 @@ impl CpuPicker<'_> {
     fn rank_units(&self, allowed: &CpuSet) -> Vec<CpuSet> {
         let topology = &self.machine.topology;
         let mut units = match self.request.share {
+            None if self.request.whole_node => {
+                online_of_nodes(self.machine).map(|(_, cpus)| cpus).collect()
+            }
             Some(ShareLevel::L2) => self.clusters.clone(),
             Some(ShareLevel::L3) => groups(topology, CpuGroup::L3),
             Some(ShareLevel::Core) | None => self.cores.clone(),
@@ -147,10 +158,15 @@ impl CpuPicker<'_> {
         units.retain(|unit| {
             unit.is_subset(allowed)
                 && !boot.is_some_and(|cpu| unit.contains(cpu))
-                && exhausted_node(self.machine, unit).is_none()
+                && !self.takes_too_much(unit)
         });
         units.sort_by_key(|unit| (self.rank(unit), Reverse(unit.last())));
         units
+    }
+
+    /// Whether a node would keep no housekeeping CPU, and that is not requested.
+    fn takes_too_much(&self, cpus: &CpuSet) -> bool {
+        !self.request.whole_node && exhausted_nodes(self.machine, cpus).next().is_some()
     }
 
     fn rank(&self, unit: &CpuSet) -> UnitRank {
@@ -180,7 +196,7 @@ impl CpuPicker<'_> {
             let small = cores <= CLUSTER_CORES || cluster.len() * 4 <= online;
             let free = cluster == union_of(units.iter().filter(|u| u.is_subset(&cluster)));
             let fits = small && free && cluster.len() * 2 <= online;
-            (fits && exhausted_node(self.machine, &cluster).is_none()).then_some(cluster)
+            (fits && !self.takes_too_much(&cluster)).then_some(cluster)
         });
         match cluster {
             Some(cluster) if cluster.len() > best.len() => {
@@ -226,7 +242,7 @@ impl CpuPicker<'_> {
         let mut result = Vec::new();
         loop {
             let missing = count.saturating_sub(self.working_cpus(&taken).len());
-            units.retain(|unit| exhausted_node(self.machine, &taken.union(unit)).is_none());
+            units.retain(|unit| !self.takes_too_much(&taken.union(unit)));
             let Some(best) = units.first() else { return result };
             if missing == 0 {
                 return result;
@@ -301,7 +317,9 @@ impl CpuPicker<'_> {
         }
         let touched = topology.nodes.iter().filter(|node| node.cpus.intersects(cpus));
         let nodes: Vec<usize> = touched.map(|node| node.node).collect();
-        if let ([node], true) = (nodes.as_slice(), topology.nodes.len() > 1) {
+        if let ([node], true, false) =
+            (nodes.as_slice(), topology.nodes.len() > 1, self.request.whole_node)
+        {
             notes.add_reason(ChoiceReason::OneNode { node: *node });
         }
         if cpus.last() == topology.online.last() && work.len() == 1 {

@@ -1,5 +1,6 @@
 //! [`PlanRefusal`]: why a request cannot be planned, with hints.
 
+use super::node_refusal::NodeRefusal;
 use super::sibling_refusal::SiblingRefusal;
 use crate::policy::SHIELD_NAME;
 use cpushield_linux::CpuSet;
@@ -38,20 +39,8 @@ pub enum PlanRefusal {
     },
     /// The SMT siblings cannot be used as requested.
     Siblings(SiblingRefusal),
-    /// A NUMA node would keep no housekeeping CPU.
-    WholeNode {
-        /// The node.
-        node: usize,
-        /// Its CPUs, which are all requested.
-        cpus: CpuSet,
-    },
-    /// No such NUMA node with CPUs.
-    NoSuchNode {
-        /// The requested node.
-        node: usize,
-        /// The nodes with CPUs.
-        nodes: Vec<usize>,
-    },
+    /// The NUMA nodes cannot be used as requested.
+    Node(NodeRefusal),
     /// No such device.
     NoSuchDevice {
         /// The requested device.
@@ -160,13 +149,7 @@ impl fmt::Display for PlanRefusal {
                 "cannot shield all CPUs ({online}): interrupts and other programs need at least one"
             ),
             PlanRefusal::Siblings(refusal) => refusal.fmt(f),
-            PlanRefusal::WholeNode { node, cpus } => write!(
-                f,
-                "node {node} would keep no housekeeping CPU; the request takes all its CPUs ({cpus})"
-            ),
-            PlanRefusal::NoSuchNode { node, nodes } => {
-                write!(f, "node {node} has no CPUs; nodes with CPUs: {}", comma_list(nodes))
-            }
+            PlanRefusal::Node(refusal) => refusal.fmt(f),
             PlanRefusal::NoSuchDevice { name, known } => {
                 write!(f, "this machine has no device {name:?}; it has {}", comma_list(known))
             }
@@ -199,6 +182,12 @@ impl fmt::Display for PlanRefusal {
 
 impl std::error::Error for PlanRefusal {}
 
+impl From<NodeRefusal> for PlanRefusal {
+    fn from(refusal: NodeRefusal) -> PlanRefusal {
+        PlanRefusal::Node(refusal)
+    }
+}
+
 impl PlanRefusal {
     /// Whether the request is wrong, so that another request may succeed. Otherwise the machine
     /// lacks something.
@@ -206,11 +195,10 @@ impl PlanRefusal {
     pub fn is_usage(&self) -> bool {
         match self {
             PlanRefusal::Siblings(refusal) => refusal.is_usage(),
+            PlanRefusal::Node(refusal) => refusal.is_usage(),
             PlanRefusal::EmptyList
             | PlanRefusal::NoSuchCpu { .. }
             | PlanRefusal::AllCpus { .. }
-            | PlanRefusal::WholeNode { .. }
-            | PlanRefusal::NoSuchNode { .. }
             | PlanRefusal::NoSuchDevice { .. }
             | PlanRefusal::NoSuchTunable { .. }
             | PlanRefusal::InOtherShield { .. }
@@ -233,6 +221,7 @@ impl PlanRefusal {
     pub fn hints(&self) -> Vec<String> {
         match self {
             PlanRefusal::Siblings(refusal) => refusal.hints(),
+            PlanRefusal::Node(refusal) => refusal.hints(),
             PlanRefusal::Offline { cpus } => {
                 let cpu = cpus.first().unwrap_or_default();
                 vec![format!("bring it online: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
@@ -240,10 +229,6 @@ impl PlanRefusal {
             PlanRefusal::AllCpus { online } => {
                 let first = CpuSet::single(online.first().unwrap_or_default());
                 vec![format!("omit one, for example: --cpus {}", online.difference(&first))]
-            }
-            PlanRefusal::WholeNode { cpus, .. } => {
-                let first = cpus.first().unwrap_or_default();
-                vec![format!("omit one of its CPUs, for example CPU {first}")]
             }
             PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
                 vec![format!("take that shield down: cpushield undo --shield {shield}")]

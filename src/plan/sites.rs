@@ -10,12 +10,21 @@ pub(super) fn boot_cpu(machine: &Machine) -> Option<usize> {
     machine.topology.online.first()
 }
 
-/// A node whose online CPUs are all in the set, with these CPUs.
-pub(super) fn exhausted_node(machine: &Machine, cpus: &CpuSet) -> Option<(usize, CpuSet)> {
-    let online = &machine.topology.online;
-    let nodes =
-        machine.topology.nodes.iter().map(|node| (node.node, node.cpus.intersection(online)));
-    nodes.into_iter().find(|(_, all)| !all.is_empty() && all.is_subset(cpus))
+/// The nodes whose online CPUs are all in the set, with these CPUs.
+pub(super) fn exhausted_nodes<'a>(
+    machine: &'a Machine,
+    cpus: &'a CpuSet,
+) -> impl Iterator<Item = (usize, CpuSet)> + 'a {
+    online_of_nodes(machine).filter(|(_, all)| all.is_subset(cpus))
+}
+
+/// The nodes with online CPUs, and these CPUs.
+pub(super) fn online_of_nodes(machine: &Machine) -> impl Iterator<Item = (usize, CpuSet)> + '_ {
+    let topology = &machine.topology;
+    let nodes = topology.nodes.iter();
+    nodes
+        .map(|node| (node.node, node.cpus.intersection(&topology.online)))
+        .filter(|(_, cpus)| !cpus.is_empty())
 }
 
 /// Chooses the memory nodes: those of the CPUs, or other nodes and a warning if these have no

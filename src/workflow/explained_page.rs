@@ -243,9 +243,18 @@ mod tests {
             crate::workflow::shield_options::read_policy(&format!("#{example}"), "policy.toml")
                 .unwrap();
         assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
-        for key in
-            ["cpus", "count", "share", "near", "node", "siblings", "balance", "workload", "limits"]
-        {
+        for key in [
+            "cpus",
+            "count",
+            "share",
+            "near",
+            "node",
+            "whole_node",
+            "siblings",
+            "balance",
+            "workload",
+            "limits",
+        ] {
             assert!(keys.lines().any(|line| line.starts_with(&format!("  `{key}` "))), "{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

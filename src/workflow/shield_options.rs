@@ -37,6 +37,8 @@ pub struct ShieldOptions {
     pub share: Option<ShareLevel>,
     /// What runs on the SMT siblings.
     pub siblings: Option<Siblings>,
+    /// See [`ShieldRequest::whole_node`].
+    pub whole_node: bool,
     /// See [`ShieldRequest::balance`].
     pub balance: bool,
     /// The kind of workload.
@@ -113,6 +115,7 @@ impl ShieldOptions {
         request.node = self.node.or(request.node);
         request.share = self.share.or(request.share);
         request.siblings = self.siblings.or(request.siblings);
+        request.whole_node |= self.whole_node;
         request.balance |= self.balance;
         request.disturbance = self.disturbance;
         request.workload = self.workload.unwrap_or(request.workload);
@@ -150,7 +153,11 @@ impl ShieldOptions {
 
     /// Whether an option limits the choice of CPUs.
     fn has_choice(&self) -> bool {
-        self.count.is_some() || self.near.is_some() || self.node.is_some() || self.share.is_some()
+        self.count.is_some()
+            || self.near.is_some()
+            || self.node.is_some()
+            || self.whole_node
+            || self.share.is_some()
     }
 
     /// The request of the policy file, or the default request without a policy.

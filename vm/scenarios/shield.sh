@@ -77,6 +77,20 @@ status "undo puts everything back" 0 cpushield undo
 as_before "the machine is as it was" /tmp/before
 is "a neighbour is let on CPU $cpus again" errno=0 intrusion $cpus
 
+if [ -d /sys/devices/system/node/node1 ]; then
+    all=$(cat /sys/devices/system/node/node1/cpulist)
+    status "a list that takes a whole node is refused" 2 cpushield apply --cpus "$all"
+    status "apply gives node 1 away" 0 cpushield apply --node 1 --whole-node
+    is "the shield has every CPU of the node" "$all" cat /sys/fs/cgroup/cpushield*/cpuset.cpus.effective
+    claim "kswapd of the node runs on another node" eval \
+        '! covers "$(taskset -pc "$(pgrep -x kswapd1)" | sed "s/.*: //")" "$all"'
+    is "a program of the shield gets memory of the node alone" 1 \
+        cpushield run -- sed -n 's/^Mems_allowed_list:[[:space:]]*//p' /proc/self/status
+    status "everything is in force" 0 cpushield status
+    status "undo puts everything back" 0 cpushield undo
+    as_before "the machine is as it was" /tmp/before
+fi
+
 if [ "$cpus" = 2-3 ]; then
     online=/sys/devices/system/cpu/cpu3/online
     status "apply takes the SMT sibling offline" 0 cpushield apply --cpus 2 --siblings offline

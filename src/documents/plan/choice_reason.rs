@@ -82,6 +82,13 @@ pub enum ChoiceReason {
         /// The node.
         node: usize,
     },
+    /// The request gives whole nodes away.
+    WholeNode {
+        /// The node.
+        node: usize,
+        /// Its CPUs.
+        cpus: CpuSet,
+    },
     /// Of equally suitable CPUs, the highest is chosen.
     HighestNumber {
         /// The CPU.
@@ -142,14 +149,7 @@ impl fmt::Display for ChoiceReason {
                 named(cpus)
             ),
             ChoiceReason::WholeCores { work, idle, offline } => {
-                let what = match (offline, idle.len()) {
-                    (true, 1) => "its SMT sibling is taken offline",
-                    (true, _) => "SMT siblings are taken offline",
-                    (false, 1) => "its SMT sibling stays idle",
-                    (false, _) => "SMT siblings stay idle",
-                };
-                let (work, idle) = (named(work), named(idle));
-                write!(f, "Whole cores: work runs on {work}; {what}: {idle}.")
+                write_whole_cores(f, work, idle, *offline)
             }
             ChoiceReason::OneCache => f.write_str(
                 "All CPUs share one L2 cache, so the shield cannot have its own: memory accesses \
@@ -160,6 +160,9 @@ impl fmt::Display for ChoiceReason {
                 "The shield has a CPU of every L2 cache ({caches} of them), so each cache is \
                  shared with other CPUs, whose memory accesses can slow the shield down."
             ),
+            ChoiceReason::WholeNode { node, cpus } => {
+                write!(f, "All online CPUs of node {node}, as requested: {}.", named(cpus))
+            }
             ChoiceReason::OneNode { node } => {
                 write!(f, "All in node {node}, which also keeps a housekeeping CPU.")
             }
@@ -174,6 +177,21 @@ impl fmt::Display for ChoiceReason {
             }
         }
     }
+}
+
+fn write_whole_cores(
+    f: &mut fmt::Formatter<'_>,
+    work: &CpuSet,
+    idle: &CpuSet,
+    offline: bool,
+) -> fmt::Result {
+    let what = match (offline, idle.len()) {
+        (true, 1) => "its SMT sibling is taken offline",
+        (true, _) => "SMT siblings are taken offline",
+        (false, 1) => "its SMT sibling stays idle",
+        (false, _) => "SMT siblings stay idle",
+    };
+    write!(f, "Whole cores: work runs on {}; {what}: {}.", named(work), named(idle))
 }
 
 #[cfg(test)]

@@ -48,6 +48,12 @@ pub enum ChoiceWarning {
     },
     /// They are in several NUMA nodes.
     SeveralNodes,
+    /// A NUMA node keeps no housekeeping CPU. kswapd and kcompactd of a node run on its CPUs
+    /// (kswapd() in mm/vmscan.c, kcompactd() in mm/compaction.c, 6.12), unless they are moved.
+    WholeNode {
+        /// The node.
+        node: usize,
+    },
     /// Their own NUMA nodes have no memory for the shield.
     RemoteMemory {
         /// The nodes that the shield uses.
@@ -74,6 +80,9 @@ impl ChoiceWarning {
             ChoiceWarning::CacheShared { cluster, .. } => {
                 Some(format!("for the lowest latency, take the whole cluster: --cpus {cluster}"))
             }
+            ChoiceWarning::WholeNode { .. } => Some(
+                "to limit a service to other nodes, set AllowedMemoryNodes= in its unit".to_owned(),
+            ),
             _ => None,
         }
     }
@@ -118,6 +127,13 @@ impl fmt::Display for ChoiceWarning {
             ChoiceWarning::SeveralNodes => f.write_str(
                 "no single NUMA node has enough free CPUs; access to memory of another node is \
                  slower",
+            )?,
+            ChoiceWarning::WholeNode { node } => write!(
+                f,
+                "node {node} keeps no housekeeping CPU: interrupts of its devices and its kernel \
+                 threads (kswapd{node}, kcompactd{node}) run on other nodes, which reach its \
+                 memory more slowly; other programs still get memory of node {node} when theirs \
+                 is full"
             )?,
             ChoiceWarning::RemoteMemory { mems, why } => {
                 let subject = match why {

@@ -1,0 +1,80 @@
+//! [`NodeRefusal`]: why NUMA nodes cannot be used as requested, with hints.
+
+use super::refused::comma_list;
+use cpushield_linux::CpuSet;
+use std::fmt;
+
+/// Why NUMA nodes cannot be used as requested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeRefusal {
+    /// A node would keep no housekeeping CPU.
+    Exhausted {
+        /// The node.
+        node: usize,
+        /// Its CPUs, which are all requested.
+        cpus: CpuSet,
+    },
+    /// No node can be shielded entirely.
+    NoneWhole {
+        /// What limits the choice, ` near eth0` or empty.
+        place: String,
+    },
+    /// A request for a whole node also has a count or a share level.
+    WholeAndPart,
+    /// No such node with CPUs.
+    NoSuch {
+        /// The requested node.
+        node: usize,
+        /// The nodes with CPUs.
+        nodes: Vec<usize>,
+    },
+}
+
+impl NodeRefusal {
+    /// Whether the request is wrong, so that another request may succeed.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, NodeRefusal::NoneWhole { .. })
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            NodeRefusal::Exhausted { cpus, .. } => {
+                let first = cpus.first().unwrap_or_default();
+                vec![
+                    format!("omit one of its CPUs, for example CPU {first}"),
+                    "or give the node away entirely: --whole-node".to_owned(),
+                ]
+            }
+            NodeRefusal::NoneWhole { .. } => {
+                vec!["shield a part of a node: omit --whole-node".to_owned()]
+            }
+            NodeRefusal::WholeAndPart => vec!["omit count and share, or whole_node".to_owned()],
+            NodeRefusal::NoSuch { .. } => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for NodeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeRefusal::Exhausted { node, cpus } => write!(
+                f,
+                "node {node} would keep no housekeeping CPU; the request takes all its CPUs ({cpus})"
+            ),
+            NodeRefusal::NoneWhole { place } => write!(
+                f,
+                "no NUMA node can be shielded entirely{place}: each has the boot CPU, or a CPU of \
+                 another shield or exclusive cpuset"
+            ),
+            NodeRefusal::WholeAndPart => {
+                f.write_str("a request for a whole node cannot have a count or a share level")
+            }
+            NodeRefusal::NoSuch { node, nodes } => {
+                write!(f, "node {node} has no CPUs; nodes with CPUs: {}", comma_list(nodes))
+            }
+        }
+    }
+}
