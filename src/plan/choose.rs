@@ -4,7 +4,8 @@
 //! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
 //! housekeeping CPU, unless whole nodes are requested; cores are taken whole, their extra siblings
 //! idle (`siblings`); CPUs prepared at boot (`nohz_full=`) first; big cores first; away from
-//! interrupts that cannot be moved; inside one NUMA node; whole level-2 clusters; the highest number.
+//! interrupts that cannot be moved; inside one NUMA node; whole level-2 clusters; the highest
+//! number.
 
 use super::choice_notes::ChoiceNotes;
 use super::node_refusal::NodeRefusal;
