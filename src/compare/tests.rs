@@ -1,7 +1,7 @@
 //! Comparisons of made-up documents.
 
 use super::*;
-use crate::documents::evidence::{CpuEvidence, PositiveControl, WatchedWorkload};
+use crate::documents::evidence::{CpuEvidence, PositiveControl, WatchedMachine, WatchedWorkload};
 use crate::latency::{MeasuredPower, ThreadDoubt, latency_of};
 use crate::load::LoadDone;
 
@@ -251,6 +251,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         stopped: false,
         workload: WatchedWorkload::Sampler,
         guest: Some(false),
+        machine: None,
         cpus: entries.into_iter().enumerate().map(cpu).collect(),
         witnesses: Vec::new(),
         control: PositiveControl::Seen { provoked: Vec::new() },
@@ -262,6 +263,33 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         Verdict { schema: crate::documents::evidence::SCHEMA, cpus: Vec::new(), gates: Vec::new() };
     let measured = MeasuredDocument::Verify(Box::new(evidence), Box::new(verdict));
     GivenRun { name: format!("{entries:?}"), measured }
+}
+
+#[test]
+fn verdicts_of_two_kernels_differ_in_their_setup() {
+    let group = |name: &str, kernel: &str, cmdline: &str, entries: u64| {
+        let runs = (0..5).map(|n| verified([Some(entries + n), Some(0)]));
+        let mut runs: Vec<GivenRun> = runs.collect();
+        for run in &mut runs {
+            let MeasuredDocument::Verify(evidence, _) = &mut run.measured else { unreachable!() };
+            evidence.machine = Some(WatchedMachine {
+                kernel: Some(kernel.to_owned()),
+                cmdline: Some(cmdline.to_owned()),
+                ..WatchedMachine::default()
+            });
+        }
+        GivenGroup { name: name.to_owned(), runs }
+    };
+    let old = group("old", "6.1.0", "BOOT_IMAGE=a quiet", 10);
+    let new = group("new", "6.12.0", "BOOT_IMAGE=b quiet nohz_full=3", 20);
+    let found: Vec<(String, String, String)> = compared(&old, &new)
+        .differences
+        .into_iter()
+        .map(|found| (found.what, found.base, found.other))
+        .collect();
+    let texts = |found: [&str; 3]| (found[0].into(), found[1].into(), found[2].into());
+    let kernel = texts(["kernel", "6.1.0", "6.12.0"]);
+    assert_eq!(found, [kernel, texts(["command line", "nothing more", "nohz_full=3"])]);
 }
 
 #[test]

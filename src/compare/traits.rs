@@ -141,9 +141,21 @@ fn evidence_traits(evidence: &Evidence) -> Vec<RunTrait> {
         WatchedWorkload::Given => "a program",
     };
     let watched = watched.to_owned();
-    [(DifferenceScope::Machine, "guest", guest), (DifferenceScope::Method, "watched", watched)]
-        .map(|(realm, what, value)| RunTrait { realm, what, value })
-        .into()
+    let mut traits = vec![
+        (DifferenceScope::Machine, "guest", guest),
+        (DifferenceScope::Method, "watched", watched),
+    ];
+    // Older documents do not name the machine.
+    if let Some(machine) = &evidence.machine {
+        let cmdline = settings_of(machine.cmdline.as_deref().unwrap_or("unknown"));
+        traits.extend([
+            (DifferenceScope::Machine, "processor", or_unknown(machine.processor.as_ref())),
+            (DifferenceScope::Machine, "CPUs online", machine.online.to_string()),
+            (DifferenceScope::Kernel, "kernel", or_unknown(machine.kernel.as_ref())),
+            (DifferenceScope::Setting, CMDLINE, cmdline),
+        ]);
+    }
+    traits.into_iter().map(|(realm, what, value)| RunTrait { realm, what, value }).collect()
 }
 
 /// The command line without the files that it names.

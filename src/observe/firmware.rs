@@ -51,7 +51,7 @@ fn smi_method(cpuinfo: &str) -> Result<SmiMethod, AbsenceReason> {
 }
 
 /// The value of a field of the first processor.
-fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }

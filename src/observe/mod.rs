@@ -6,9 +6,11 @@ pub mod counters;
 pub mod environment;
 pub mod event_counters;
 pub mod firmware;
+mod machine;
 mod other_tracers;
 pub mod provoke;
 mod rows;
 pub mod sampler;
 
+pub use machine::read_machine;
 pub use other_tracers::other_tracers;

@@ -468,6 +468,7 @@ pub(crate) mod examples {
             stopped: false,
             workload: WatchedWorkload::Sampler,
             guest: Some(false),
+            machine: None,
             cpus: vec![CpuEvidence {
                 cpu: 3,
                 entries: Some(0),

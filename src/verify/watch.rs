@@ -5,9 +5,7 @@
 //! control, the end of the sampler) lies outside the span that counts.
 
 use crate::documents::evidence::{ControlAt, CpuDoubt, Evidence, SCHEMA};
-use crate::observe::counters;
-use crate::observe::environment;
-use crate::observe::firmware;
+use crate::observe::{counters, environment, firmware, read_machine};
 use crate::verify::instruments::{ActiveInstruments, WaitEnd, nanos};
 use crate::verify::observations::CombinedObservations;
 use crate::verify::order::{WatchError, WatchOrder, WatchProgress};
@@ -89,6 +87,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         ended: end.workload_end(),
         workload,
         guest,
+        machine: Some(read_machine(host, &online)),
         cpus: order.cpus.iter().map(|cpu| all.cpu_evidence(cpu, workload)).collect(),
         witnesses,
         interference,

@@ -167,6 +167,13 @@ impl MeasuredEnd {
         let VerifyDocument { evidence, verdict } = verify;
         let guest = evidence.guest.map_or("unknown", |guest| if guest { "yes" } else { "no" });
         self.machine.insert("guest".to_owned(), guest.to_owned());
+        if let Some(machine) = &evidence.machine {
+            self.kernel.clone_from(&machine.kernel);
+            self.cmdline.clone_from(&machine.cmdline);
+            self.processor.clone_from(&machine.processor);
+            self.machine.insert("online".to_owned(), machine.online.to_string());
+            self.shielded = Some(evidence.shield.is_some());
+        }
         for leak in verdict.cpus.iter().flat_map(|cpu| &cpu.leaks) {
             let seen = &leak.interruptions;
             let name = format!("{} {}", seen.cause, seen.culprit);
@@ -275,7 +282,12 @@ fn list_facts<T: Serialize>(facts: &T) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::evidence::{Evidence, WatchedMachine};
     use crate::experiment::{self, ExperimentRow, ExperimentSetup, RowIsolation};
+    use crate::policy::VerifyLimits;
+    use crate::tunables::RemedyAnswer;
+    use crate::verify::judge;
+    use crate::verify::judge::examples;
     use serde_json::{Value, json};
 
     fn experiment() -> Value {
@@ -319,6 +331,33 @@ mod tests {
         assert_eq!(error.hints, ["name one: ROW=a.json; rows: base, nohz"]);
         let error = MeasuredEnd::parse(&text, Some("nohlt"), "a.json").unwrap_err();
         assert_eq!(error.message, "a.json has no row \"nohlt\"");
+    }
+
+    #[test]
+    fn a_verdict_names_the_machine_that_was_watched() {
+        let mut evidence = examples::clean();
+        evidence.machine = Some(WatchedMachine {
+            kernel: Some("6.12".to_owned()),
+            cmdline: Some("quiet nohz_full=3".to_owned()),
+            processor: Some("Model A".to_owned()),
+            online: (0..4).collect(),
+        });
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
+        let parse = |evidence: &Evidence| {
+            let text = json!({ "evidence": evidence, "verdict": verdict }).to_string();
+            MeasuredEnd::parse(&text, None, "v.json").unwrap()
+        };
+        let end = parse(&evidence);
+        assert_eq!(end.kernel.as_deref(), Some("6.12"));
+        assert_eq!(end.cmdline.as_deref(), Some("quiet nohz_full=3"));
+        assert_eq!((end.processor.as_deref(), end.shielded), (Some("Model A"), Some(false)));
+        assert_eq!(end.machine.get("online").map(String::as_str), Some("0-3"));
+        evidence.shield = Some("lathe".to_owned());
+        assert_eq!(parse(&evidence).shielded, Some(true));
+        // An older document says nothing about its machine.
+        evidence.machine = None;
+        let end = parse(&evidence);
+        assert_eq!((end.kernel, end.cmdline, end.shielded), (None, None, None));
     }
 
     #[test]

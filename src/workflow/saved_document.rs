@@ -425,6 +425,7 @@ mod tests {
             stopped: false,
             workload: WatchedWorkload::Sampler,
             guest: None,
+            machine: None,
             cpus: Vec::new(),
             witnesses: Vec::new(),
             control: PositiveControl::Seen { provoked: Vec::new() },

@@ -5,7 +5,7 @@ use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
     AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin, KernelWork,
-    PositiveControl, SentIpi, TraceInterference, WitnessDoubt, WorkloadEnd,
+    PositiveControl, SentIpi, TraceInterference, WatchedMachine, WitnessDoubt, WorkloadEnd,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -44,6 +44,9 @@ pub struct Evidence {
     /// unknown.
     #[serde(default)]
     pub guest: Option<bool>,
+    /// The machine; `None` in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<WatchedMachine>,
     /// The name of the shield that contains all watched CPUs; `None` without one, and in older
     /// documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]

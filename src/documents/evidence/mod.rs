@@ -15,6 +15,7 @@ mod second_witness;
 pub mod time_text;
 mod unfinished;
 mod verdict;
+mod watched_machine;
 mod why;
 
 pub use absence::{AbsenceReason, BlindReason, BlindSpot};
@@ -35,4 +36,5 @@ pub use second_witness::{
 };
 pub use unfinished::UnfinishedWatch;
 pub use verdict::*;
+pub use watched_machine::WatchedMachine;
 pub use why::{TimeBreakdown, TimeShare, UnknownBreakdown};

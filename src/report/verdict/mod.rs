@@ -250,6 +250,7 @@ mod tests {
             stopped: false,
             workload: WatchedWorkload::Sampler,
             guest: Some(false),
+            machine: None,
             cpus: vec![
                 clean.clone(),
                 CpuEvidence {
