@@ -9,7 +9,7 @@ use cpushield::experiment::journal::{
 };
 use cpushield::experiment::{
     BootMismatch, ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep,
-    MissingReason, RebootPermission, RowBoot, RowCpus, Schedule, make_schedule, run_remaining,
+    RebootPermission, RowBoot, RowCpus, Schedule, UnmeasuredReason, make_schedule, run_remaining,
     stop,
 };
 use cpushield::latency::{
@@ -233,7 +233,7 @@ fn to_the_end(
     panic!("it never ends");
 }
 
-fn missing(journal: &ExperimentJournal) -> BTreeMap<usize, MissingReason> {
+fn missing(journal: &ExperimentJournal) -> BTreeMap<usize, UnmeasuredReason> {
     let why = |(n, end): (&usize, &StepEnd)| match end {
         StepEnd::Missing { why } => Some((*n, why.clone())),
         StepEnd::Measured { .. } => None,
@@ -341,7 +341,7 @@ fn a_boot_that_hangs_or_has_wrong_parameters_loses_only_its_own_rows() {
         is_as_it_was(&world, &schedule).unwrap();
         let lost = missing(&journal);
         assert!(
-            lost.values().all(|why| matches!(why, MissingReason::DidNotComeUp { .. })),
+            lost.values().all(|why| matches!(why, UnmeasuredReason::DidNotComeUp { .. })),
             "{lost:?}"
         );
         let rows: Vec<usize> = lost.keys().map(|n| schedule.steps[*n].row).collect();
@@ -382,7 +382,7 @@ fn a_row_that_crashes_the_machine_is_given_up() {
     assert_eq!(downs, 2);
     let lost = missing(&journal);
     assert_eq!(lost.len(), 2, "{lost:?}");
-    let went_down = MissingReason::WentDownAfterBoot { times: 2 };
+    let went_down = UnmeasuredReason::WentDownAfterBoot { times: 2 };
     assert!(lost.values().all(|why| *why == went_down), "{lost:?}");
     is_as_it_was(&world, &schedule).unwrap();
 }

@@ -418,6 +418,40 @@ fn no_open_ends_and_no_vague_names() {
     assert_eq!(open_ends(&sample("src/x.rs", concat!("// TO", "DO: later\n"))).len(), 1);
 }
 
+/// The names of the types that the program declares, each with its file.
+fn declared_types(source: &Source) -> Vec<(String, String)> {
+    if !source.path.starts_with("src/") && !source.path.starts_with("crates/linux/src/") {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for line in source.code().lines() {
+        let visible = ["pub(crate) ", "pub(super) ", "pub "];
+        let line = visible.iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
+        let (word, rest) = line.split_once(' ').unwrap_or_default();
+        let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        if ["struct", "enum", "trait", "type", "union"].contains(&word) {
+            found.push((name.to_owned(), source.path.clone()));
+        }
+    }
+    found
+}
+
+/// Type names that two files declare.
+fn shared_types(sources: &[Source]) -> Vec<String> {
+    let mut all: Vec<(String, String)> = sources.iter().flat_map(declared_types).collect();
+    all.sort();
+    let pairs = all.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    pairs.map(|pair| format!("{}: {} and {}", pair[0].0, pair[0].1, pair[1].1)).collect()
+}
+
+#[test]
+fn no_two_types_have_one_name() {
+    assert_eq!(shared_types(&sources()), [""; 0]);
+    let one = sample("src/a.rs", "pub struct Reason;\nenum Other {}\n");
+    let two = sample("crates/linux/src/b.rs", "pub(super) enum Reason {}\n");
+    assert_eq!(shared_types(&[one, two]), ["Reason: crates/linux/src/b.rs and src/a.rs"]);
+}
+
 #[test]
 fn every_tunable_file_is_declared_and_every_name_is_unique() {
     let dir = root().join("src/tunables");

@@ -2,7 +2,7 @@
 //! files of the kernels were read before.
 
 use super::by_hand;
-use super::document::{SkipReason, SkippedParameter, WantedParameter};
+use super::document::{ParameterSkipReason, SkippedParameter, WantedParameter};
 use super::error::BootError;
 use super::kernels::SelectedKernels;
 use super::line;
@@ -156,21 +156,21 @@ fn skip_by_request(
     request: &BootRequest,
     origin: CpuOrigin,
     lack_nohz_full: bool,
-) -> Option<SkipReason> {
+) -> Option<ParameterSkipReason> {
     let name = parameter.name;
     match (request.shield.tunables.get(name), parameter.offer) {
-        (Some(false), _) => Some(SkipReason::SwitchedOff),
-        (_, ParameterOffer::Never(why)) => Some(SkipReason::Never { why }),
+        (Some(false), _) => Some(ParameterSkipReason::SwitchedOff),
+        (_, ParameterOffer::Never(why)) => Some(ParameterSkipReason::Never { why }),
         (Some(true), _) | (None, ParameterOffer::Always) => None,
         (None, ParameterOffer::ForNamedCpus) => match origin {
             CpuOrigin::Requested => None,
             CpuOrigin::Shieldable | CpuOrigin::IsolatedCore => {
-                Some(SkipReason::ForNamedCpus { name })
+                Some(ParameterSkipReason::ForNamedCpus { name })
             }
         },
         (None, ParameterOffer::WithoutNohzFull(_)) if lack_nohz_full => None,
         (None, ParameterOffer::WithoutNohzFull(why) | ParameterOffer::OnRequest(why)) => {
-            Some(SkipReason::OnRequest { why, name })
+            Some(ParameterSkipReason::OnRequest { why, name })
         }
     }
 }
@@ -182,15 +182,17 @@ fn skip_by_kernels(
     request: &BootRequest,
     kernels: &PlannedKernels<'_>,
     machine: &Machine,
-) -> Option<SkipReason> {
+) -> Option<ParameterSkipReason> {
     let requested = request.shield.tunables.get(parameter.name) == Some(&true);
     match kernels.support(parameter, machine) {
         ParameterSupport::Present => None,
         ParameterSupport::Undecided if requested => None,
-        ParameterSupport::Undecided => Some(SkipReason::Undecided { name: parameter.name }),
+        ParameterSupport::Undecided => {
+            Some(ParameterSkipReason::Undecided { name: parameter.name })
+        }
         ParameterSupport::Missing(why) => Some(match kernels {
-            PlannedKernels::Menu { .. } => SkipReason::UnknownToKernels { why },
-            PlannedKernels::Running => SkipReason::UnknownToRunning { why },
+            PlannedKernels::Menu { .. } => ParameterSkipReason::UnknownToKernels { why },
+            PlannedKernels::Running => ParameterSkipReason::UnknownToRunning { why },
         }),
     }
 }

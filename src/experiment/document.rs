@@ -5,7 +5,7 @@ use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use super::{BestEvidence, EffectEvidence, ExperimentNote, MissingReason, RowIsolation};
+use super::{BestEvidence, EffectEvidence, ExperimentNote, RowIsolation, UnmeasuredReason};
 use crate::latency::{IsolationCheck, LatencyDoubt, MeasuredPower, OverLimit, Percentile};
 
 /// The version of the document's format.
@@ -131,9 +131,9 @@ pub struct ExperimentRow {
     #[serde(default, with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
-        schemars(with = "Option<crate::with_text::WithText<MissingReason>>")
+        schemars(with = "Option<crate::with_text::WithText<UnmeasuredReason>>")
     )]
-    pub missing: Option<MissingReason>,
+    pub missing: Option<UnmeasuredReason>,
 }
 
 /// One measurement.
@@ -246,8 +246,11 @@ pub struct MissedRepetition {
     pub round: usize,
     /// The reason.
     #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<MissingReason>"))]
-    pub why: MissingReason,
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "crate::with_text::WithText<UnmeasuredReason>")
+    )]
+    pub why: UnmeasuredReason,
 }
 
 /// The figure by which rows are compared.

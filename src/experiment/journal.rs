@@ -4,7 +4,8 @@
 
 use super::search::SearchRequest;
 use super::{
-    ExperimentSetup, ExperimentState, Matrix, MatrixError, MissingReason, RebootPermission, RowCpus,
+    ExperimentSetup, ExperimentState, Matrix, MatrixError, RebootPermission, RowCpus,
+    UnmeasuredReason,
 };
 use cpushield_linux::{Error, Store};
 use serde::de::DeserializeOwned;
@@ -124,7 +125,7 @@ pub enum StepEnd {
     /// It could not be measured.
     Missing {
         /// The reason.
-        why: MissingReason,
+        why: UnmeasuredReason,
     },
 }
 

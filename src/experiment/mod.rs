@@ -20,7 +20,7 @@ pub mod unit;
 pub use document::*;
 pub use matrix::{Matrix, MatrixError, RowCpus, RowPlace, WrittenList};
 pub use reason::{
-    BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, MissingReason,
+    BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, UnmeasuredReason,
 };
 pub use results::collect_results;
 pub use row_boot::RowBoot;

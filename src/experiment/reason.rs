@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum MissingReason {
+pub enum UnmeasuredReason {
     /// The row needs a reboot, which was not permitted.
     RebootNotPermitted,
     /// The boot with its kernel parameters did not come up.
@@ -44,27 +44,26 @@ pub enum MissingReason {
     },
 }
 
-impl fmt::Display for MissingReason {
+impl fmt::Display for UnmeasuredReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MissingReason::RebootNotPermitted => {
+            UnmeasuredReason::RebootNotPermitted => {
                 f.write_str("not run: it needs a reboot, and --reboot was not given")
             }
-            MissingReason::DidNotComeUp { mismatch } => {
+            UnmeasuredReason::DidNotComeUp { mismatch } => {
                 write!(f, "it did not come up: {mismatch}")
             }
-            MissingReason::WentDownAfterBoot { times } => {
+            UnmeasuredReason::WentDownAfterBoot { times } => {
                 write!(f, "the machine was booted for it {times} times, and went down again")
             }
-            MissingReason::WentDownWhileMeasuring { times } => {
+            UnmeasuredReason::WentDownWhileMeasuring { times } => {
                 write!(f, "the machine went down while it was measured, {times} times")
             }
-            MissingReason::MeasurementKilled { times } => {
+            UnmeasuredReason::MeasurementKilled { times } => {
                 write!(f, "the measurement was killed {times} times")
             }
-            MissingReason::NotPossible { why } | MissingReason::MeasurementUnreadable { why } => {
-                f.write_str(why)
-            }
+            UnmeasuredReason::NotPossible { why }
+            | UnmeasuredReason::MeasurementUnreadable { why } => f.write_str(why),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::journal::{ExperimentJournal, ExperimentStore, StepEnd};
 use super::judge::judge;
 use super::{
     Experiment, ExperimentCell, ExperimentNote, ExperimentRow, Matrix, MissedRepetition,
-    MissingReason, RowIsolation, SCHEMA, Schedule, make_schedule, summarize,
+    RowIsolation, SCHEMA, Schedule, UnmeasuredReason, make_schedule, summarize,
 };
 use crate::latency::LatencyMeasurement;
 
@@ -60,9 +60,9 @@ fn find_missing_reason(
     row: &ExperimentRow,
     journal: &ExperimentJournal,
     cells: &[ExperimentCell],
-) -> Option<MissingReason> {
+) -> Option<UnmeasuredReason> {
     if !journal.reboot.allows(row) {
-        return Some(MissingReason::RebootNotPermitted);
+        return Some(UnmeasuredReason::RebootNotPermitted);
     }
     let mut missing = cells.iter().filter(|cell| cell.row == index).flat_map(|cell| &cell.missing);
     missing.next().map(|missing| missing.why.clone())
@@ -89,7 +89,7 @@ fn collect_cell(
                 match store.load_measurement::<LatencyMeasurement>(file) {
                     Ok(latency) => cell.runs.push(summarize(round, &latency, store.path(file))),
                     Err(why) => {
-                        let why = MissingReason::MeasurementUnreadable { why };
+                        let why = UnmeasuredReason::MeasurementUnreadable { why };
                         cell.missing.push(MissedRepetition { round, why });
                     }
                 }

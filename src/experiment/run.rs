@@ -6,7 +6,7 @@
 //! measurement before it starts, so nothing is tried forever.
 
 use super::journal::{BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
-use super::{BootMismatch, MeasurementStep, MissingReason, RowBoot, Schedule};
+use super::{BootMismatch, MeasurementStep, RowBoot, Schedule, UnmeasuredReason};
 use serde::Serialize;
 
 /// How often the machine reboots for a step, and how often a step is measured.
@@ -265,7 +265,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
             self.machine.restore_boot_files()?;
             // In the original boot, the new one hung or the power failed: it gets another try.
             if prepared && !(is_original && self.may_boot_again(to)) {
-                let why = MissingReason::DidNotComeUp { mismatch };
+                let why = UnmeasuredReason::DidNotComeUp { mismatch };
                 self.mark_missing(&why, |step| step.boot == to);
             }
             if is_original {
@@ -285,7 +285,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
     }
 
     /// Ends these steps without a measurement, unless they have an end.
-    fn mark_missing(&mut self, why: &MissingReason, is_lost: impl Fn(&MeasurementStep) -> bool) {
+    fn mark_missing(&mut self, why: &UnmeasuredReason, is_lost: impl Fn(&MeasurementStep) -> bool) {
         for (n, _) in self.schedule.steps.iter().enumerate().filter(|(_, step)| is_lost(step)) {
             let end = StepEnd::Missing { why: why.clone() };
             self.journal.ends.entry(n).or_insert(end);
@@ -304,8 +304,8 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
             // A row that crashes the machine does so each time.
             let crashed = tries.boot_id.as_ref() != Some(&now);
             let why = match crashed {
-                true => MissingReason::WentDownWhileMeasuring { times: TRIES },
-                false => MissingReason::MeasurementKilled { times: TRIES },
+                true => UnmeasuredReason::WentDownWhileMeasuring { times: TRIES },
+                false => UnmeasuredReason::MeasurementKilled { times: TRIES },
             };
             self.mark_missing(&why, |it| it == step || crashed && it.row == step.row);
             self.save()?;
@@ -320,7 +320,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
                 self.journal.ends.insert(n, StepEnd::Measured { file });
             }
             Err(MachineTrouble::Cell(why)) => {
-                let why = MissingReason::NotPossible { why };
+                let why = UnmeasuredReason::NotPossible { why };
                 self.journal.ends.insert(n, StepEnd::Missing { why });
             }
             Err(trouble) => {
@@ -347,7 +347,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
     ) -> Result<Option<ExperimentEnd>, M::Error> {
         let tries = self.journal.tries.entry(n).or_default();
         if tries.boots >= TRIES {
-            let why = MissingReason::WentDownAfterBoot { times: TRIES };
+            let why = UnmeasuredReason::WentDownAfterBoot { times: TRIES };
             self.mark_missing(&why, |it| it.row == step.row);
             self.save()?;
             return Ok(None);
@@ -371,7 +371,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
                 Err(MachineTrouble::Machine(error)) => return Err(error),
                 Err(MachineTrouble::Stopped) => return Ok(Some(ExperimentEnd::Interrupted)),
                 Err(MachineTrouble::Cell(why)) => {
-                    let why = MissingReason::NotPossible { why };
+                    let why = UnmeasuredReason::NotPossible { why };
                     self.journal.boot_state = make_boot_state(from, boot_id);
                     self.mark_missing(&why, |step| step.boot == to);
                     self.save()?;

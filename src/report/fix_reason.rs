@@ -36,9 +36,9 @@ pub enum RemainReason {
         #[serde(with = "crate::with_text")]
         #[cfg_attr(
             feature = "schema",
-            schemars(with = "crate::with_text::WithText<MissingReason>")
+            schemars(with = "crate::with_text::WithText<MissingChangeReason>")
         )]
-        why: MissingReason,
+        why: MissingChangeReason,
     },
     /// The change was made and did not remove it.
     NotRemoved {
@@ -79,7 +79,7 @@ impl fmt::Display for RemainReason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "missing", rename_all = "kebab-case")]
-pub enum MissingReason {
+pub enum MissingChangeReason {
     /// The kernel refuses it.
     Refused {
         /// The kernel's error; `None` without one.
@@ -98,17 +98,17 @@ pub enum MissingReason {
     },
 }
 
-impl fmt::Display for MissingReason {
+impl fmt::Display for MissingChangeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MissingReason::Refused { answer } => {
+            MissingChangeReason::Refused { answer } => {
                 write!(f, "the kernel refuses: {}", answer.as_deref().unwrap_or("no reason"))
             }
-            MissingReason::Absent => f.write_str("it does not exist"),
-            MissingReason::ChangedSince => {
+            MissingChangeReason::Absent => f.write_str("it does not exist"),
+            MissingChangeReason::ChangedSince => {
                 f.write_str("it was changed, but another process has changed it since")
             }
-            MissingReason::MovesProgram { comm, tid } => write!(
+            MissingChangeReason::MovesProgram { comm, tid } => write!(
                 f,
                 "{comm} ({tid}) is in the shield and would be moved; end it, then run --fix again"
             ),

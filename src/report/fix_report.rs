@@ -2,7 +2,7 @@
 //! fixes after each, and what remains with the reason. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone};
-pub use super::fix_reason::{MissingReason, RemainReason};
+pub use super::fix_reason::{MissingChangeReason, RemainReason};
 use super::table::span;
 use super::verdict::{self, WatchedRun};
 use crate::apply::AppliedStep;
@@ -116,8 +116,11 @@ pub struct MissingPart {
     pub subject: String,
     /// Why it was not changed.
     #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<MissingReason>"))]
-    pub why: MissingReason,
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "crate::with_text::WithText<MissingChangeReason>")
+    )]
+    pub why: MissingChangeReason,
 }
 
 impl AppliedFix {
@@ -376,7 +379,9 @@ mod tests {
         let lacks = vec![MissingPart {
             tunable: "irq-affinity".to_owned(),
             subject: irq_file.to_owned(),
-            why: MissingReason::Refused { answer: Some("EIO: Input/output error".to_owned()) },
+            why: MissingChangeReason::Refused {
+                answer: Some("EIO: Input/output error".to_owned()),
+            },
         }];
         let remains = remains(&rounds, &lacks);
         let fixed = FixReport { schema: SCHEMA, rounds, end: FixEnd::NothingMore, remains, lacks };

@@ -113,7 +113,7 @@ pub fn enable_shield(
     let _hurry = sched::boost_priority();
     let (plan, inputs) = plan_options(work, options)?;
     let undo_words = vec!["--shield".to_owned(), plan.shield.name.clone()];
-    let file = BootCommand { words, undo_words, policy: None, plans: vec![plan.clone()] };
+    let file = EveryBootCommand { words, undo_words, policy: None, plans: vec![plan.clone()] };
     catch_stops()?;
     let applied = match when {
         ApplyTime::NowToo => {
@@ -145,7 +145,7 @@ pub fn enable_policy(
     if options.disturbance == DisturbanceConsent::Given {
         words.push("--disturb".to_owned());
     }
-    let command = BootCommand { words, undo_words, policy: Some(file), plans };
+    let command = EveryBootCommand { words, undo_words, policy: Some(file), plans };
     let applied = match when {
         ApplyTime::NowToo => Some(apply_policy(work, options, ProgramsInTheWay::Refuse)?),
         ApplyTime::NextBoot => None,
@@ -154,20 +154,20 @@ pub fn enable_policy(
 }
 
 /// What every boot runs, and what was planned for it.
-struct BootCommand {
+struct EveryBootCommand {
     words: Vec<String>,
     undo_words: Vec<String>,
     policy: Option<String>,
     plans: Vec<Plan>,
 }
 
-impl BootCommand {
+impl EveryBootCommand {
     /// Installs it. The shields are active if they were applied now.
     fn install(self, work: &WorkContext<'_>, when: ApplyTime) -> Result<Enabled, Failure> {
         let helpers = operator_helpers(&self.plans);
         let state = absolute_path(&work.state_dir);
         let program = work.host.read_link("/proc/self/exe")?;
-        let BootCommand { words, undo_words, policy, plans } = self;
+        let EveryBootCommand { words, undo_words, policy, plans } = self;
         let (has_helpers, own) = (!helpers.is_empty(), program.clone());
         let call = StartCommand { program, state, words, undo_words, policy, helpers };
         let enabled = match early::install(&work.host, &work.store, &call) {

@@ -12,7 +12,7 @@ use crate::documents::evidence::Verdict;
 use crate::failure::Failure;
 use crate::plan::{Step, missing};
 use crate::report::fix_report::{
-    AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingPart, MissingReason, SCHEMA,
+    AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingChangeReason, MissingPart, SCHEMA,
     remains,
 };
 use crate::run;
@@ -147,7 +147,7 @@ impl FixLoop<'_> {
 
     /// Why a change is left to the user: it would move the programs in the shield. `None` if it
     /// may be made.
-    fn why_withheld(&self, change: &Change) -> Option<MissingReason> {
+    fn why_withheld(&self, change: &Change) -> Option<MissingChangeReason> {
         if !matches!(change, Change::CycleCpu { .. }) {
             return None;
         }
@@ -155,7 +155,7 @@ impl FixLoop<'_> {
         let members = self.session.target.place.as_ref()?.members(host).ok()?;
         let program = members.iter().filter_map(|tid| host.task(*tid, *tid).ok());
         let program = program.filter(|task| !task.has_ended()).find(|task| !task.kthread)?;
-        Some(MissingReason::MovesProgram { comm: program.comm, tid: program.id.tid })
+        Some(MissingChangeReason::MovesProgram { comm: program.comm, tid: program.id.tid })
     }
 
     /// Makes the changes, and further changes that they require. Returns why there is no further
@@ -222,12 +222,12 @@ fn is_visible(change: &Change) -> bool {
 }
 
 /// Why a change that was tried is still missing; `None` if the machine does not show whether it is.
-fn why_still_missing(change: &Change, fix: &AppliedFix) -> Option<MissingReason> {
+fn why_still_missing(change: &Change, fix: &AppliedFix) -> Option<MissingChangeReason> {
     match fix.result {
-        FixOutcome::Refused => Some(MissingReason::Refused { answer: fix.why.clone() }),
-        FixOutcome::Absent => Some(MissingReason::Absent),
+        FixOutcome::Refused => Some(MissingChangeReason::Refused { answer: fix.why.clone() }),
+        FixOutcome::Absent => Some(MissingChangeReason::Absent),
         FixOutcome::Changed | FixOutcome::AlreadySo => {
-            is_visible(change).then_some(MissingReason::ChangedSince)
+            is_visible(change).then_some(MissingChangeReason::ChangedSince)
         }
     }
 }

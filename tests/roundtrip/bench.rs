@@ -141,3 +141,10 @@ pub fn same(before: &Tree, after: &Tree, when: &str) {
         .collect();
     assert!(differing.is_empty(), "{when}: {differing:#?}");
 }
+
+/// The writes to kill or refuse, of `count`: 12 evenly spread ones, or every one with
+/// `CPUSHIELD_EVERY_WRITE`, which `make test-all` sets.
+pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
+    let every = std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some();
+    (0..count).step_by(if every { 1 } else { count / 12 + 1 })
+}

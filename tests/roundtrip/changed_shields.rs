@@ -1,7 +1,7 @@
 //! An active shield that is changed: after that, and after a kill or a refusal anywhere, the
 //! machine is as if only one of the versions had ever been applied.
 
-use crate::bench::{Bench, same};
+use crate::bench::{Bench, disturbed_writes, same};
 use crate::many_shields::{NAMES, Recorded, machines, plan_shield, same_apart_from_irq_threads};
 use cpushield::apply::{self, AppliedPlan, ApplyError, UndoError};
 use cpushield::change::{Change, Outcome};
@@ -135,7 +135,7 @@ fn a_refused_change_leaves_the_shield_as_it_was() {
         let plan = versions.plan(&bench);
         let host = bench.host();
         replace(&bench, &host, &plan).unwrap();
-        for at in Recorded::some_writes(host.writes()) {
+        for at in disturbed_writes(host.writes()) {
             let fault = InjectedFault::Refuse { at, errno: 22 };
             let when = format!("{}: {versions:?}: {fault:?}", machine.name);
             let bench = versions.before(&machine, &others);
@@ -171,7 +171,7 @@ fn a_killed_change_is_ended_or_undone() {
         let plan = versions.plan(&bench);
         let host = bench.host();
         replace(&bench, &host, &plan).unwrap();
-        for at in Recorded::some_writes(host.writes()) {
+        for at in disturbed_writes(host.writes()) {
             let when = format!("{}, {others:?}: {versions:?}: killed at {at}", machine.name);
             let killed = || {
                 let bench = versions.before(&machine, &others);

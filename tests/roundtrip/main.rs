@@ -21,7 +21,7 @@ mod trees;
 mod whole_policy;
 mod workqueues;
 
-use bench::{Bench, Tree, same};
+use bench::{Bench, Tree, disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, ChangeFate, StepNote, UndoError};
 use cpushield::change::{Change, Refusal};
 use cpushield::plan::Plan;
@@ -166,7 +166,7 @@ fn recorded_machines_are_unchanged_after_apply_and_undo_disturbed_or_not() {
         assert!(undone.is_complete(), "{name}: {undone:#?}");
         same(&before, &bench.tree(), &name);
         let count = host.writes();
-        for at in (0..count).step_by(count / 4 + 1) {
+        for at in disturbed_writes(count) {
             for fault in [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }] {
                 let when = format!("{name}: {fault:?}");
                 let _ = bench.apply(&bench.host().failing(fault), &plan);

@@ -1,7 +1,7 @@
 //! Several active shields: after any of them is undone, in any order and killed anywhere, the
 //! machine is as if only the others had ever been applied.
 
-use crate::bench::{Bench, Tree, same};
+use crate::bench::{Bench, Tree, disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::{ShieldRequest, Siblings};
@@ -36,11 +36,6 @@ impl Recorded {
             applied.unwrap_or_else(|error| panic!("{}: {}: {error}", self.name, NAMES[*n]));
         }
         bench
-    }
-
-    /// The writes to disturb: some of all, evenly spread.
-    pub(crate) fn some_writes(count: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
-        (0..count).step_by(count / 12 + 1)
     }
 
     fn plan(&self, bench: &Bench, n: usize) -> Plan {
@@ -183,7 +178,7 @@ fn a_shield_that_joins_is_undone_completely_after_a_kill_or_a_refusal() {
         let host = bench.host();
         let plan = machine.plan(&bench, 1);
         bench.apply(&host, &plan).unwrap();
-        for at in Recorded::some_writes(host.writes()) {
+        for at in disturbed_writes(host.writes()) {
             for fault in [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }] {
                 let when = format!("{}: {fault:?}", machine.name);
                 let bench = machine.with_shields(&[0]);
@@ -226,7 +221,7 @@ fn the_undo_of_one_of_two_shields_is_completed_after_a_kill() {
             let bench = machine.with_shields(&[0, 1]);
             let host = bench.host();
             undo(&bench, &host, n).unwrap();
-            for at in Recorded::some_writes(host.writes()) {
+            for at in disturbed_writes(host.writes()) {
                 let when = format!("{}: undo of {} killed at {at}", machine.name, NAMES[n]);
                 let bench = machine.with_shields(&[0, 1]);
                 let killed = undo(&bench, &bench.host().failing(InjectedFault::Stop { at }), n);

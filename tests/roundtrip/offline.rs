@@ -1,7 +1,7 @@
 //! SMT siblings that are offline while a shield is active: the machine is surveyed, planned,
 //! changed and undone as if they were online.
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, disturbed_writes, same};
 use super::many_shields::same_apart_from_irq_threads;
 use super::trees;
 use cpushield::apply;
@@ -147,7 +147,7 @@ fn a_change_keeps_takes_and_returns_siblings_wherever_it_is_killed() {
         undo(&bench, "a");
         same(&self::bench().tree(), &bench.tree(), &when);
         let count = host.writes();
-        for at in (0..count).step_by(count / 12 + 1).chain(count.saturating_sub(8)..count) {
+        for at in disturbed_writes(count).chain(count.saturating_sub(8)..count) {
             let when = format!("{when}, killed at {at}");
             let (bench, _) = shielded();
             let host = bench.host().failing(InjectedFault::Stop { at });

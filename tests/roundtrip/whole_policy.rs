@@ -1,7 +1,7 @@
 //! All shields of a policy are applied by one command, or none of what it did stays: with each of
 //! some writes refused, and after a kill before each of them.
 
-use crate::bench::{Bench, Tree, same};
+use crate::bench::{Bench, Tree, disturbed_writes, same};
 use crate::many_shields::{Recorded, machines, same_apart_from_irq_threads};
 use cpushield::apply;
 use cpushield::change::Change;
@@ -143,12 +143,6 @@ fn cases(machine: &Recorded) -> Vec<Case<'_>> {
     cases
 }
 
-/// Writes to disturb, evenly spread over all.
-fn spread(count: usize) -> impl Iterator<Item = usize> {
-    const TIMES: usize = 12;
-    (0..TIMES).map(move |n| n * count / TIMES)
-}
-
 /// Machines with cgroup v1, with v2 and with systemd. Many writes are disturbed on each.
 fn some_machines() -> Vec<Recorded> {
     let mut found = machines(3);
@@ -245,7 +239,7 @@ fn nothing_is_half_made_whichever_write_is_refused() {
             let bench = case.prepare(machine);
             let (applied, count) = bench.apply(bench.bench.host());
             applied.unwrap();
-            for at in spread(count) {
+            for at in disturbed_writes(count) {
                 let when = format!("{}: case {n}: write {at} of {count} refused", machine.name);
                 let bench = case.prepare(machine);
                 let (before, active) = (bench.tree(), bench.active());
@@ -281,7 +275,7 @@ fn after_a_kill_each_shield_is_complete_or_is_ended_by_the_next_command() {
             let (applied, count) = whole.apply(whole.bench.host());
             applied.unwrap();
             let expected: Tree = whole.tree();
-            for at in spread(count) {
+            for at in disturbed_writes(count) {
                 let when = format!("{}: case {n}: killed at {at} of {count}", machine.name);
                 let killed = || {
                     let bench = case.prepare(machine);

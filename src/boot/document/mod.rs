@@ -22,7 +22,9 @@ pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
 pub use lint_finding::{BadListEffect, EffectSource, LintFinding, OverrideEffect};
-pub use reason::{BootReason, NextBoot, NextReason, RealtimeAbsence, SkipReason, UnknownReason};
+pub use reason::{
+    BootReason, NextBoot, NextReason, ParameterSkipReason, RealtimeAbsence, UnknownReason,
+};
 pub use warning::{BootWarning, DifferentLists};
 pub use word_fault::{FaultyWord, UnreadableModule, WordFault};
 
@@ -103,7 +105,7 @@ pub struct SkippedParameter {
     pub name: String,
     /// Why.
     #[serde(with = "with_text")]
-    pub reason: SkipReason,
+    pub reason: ParameterSkipReason,
 }
 
 /// One wanted parameter that a kernel does not know.

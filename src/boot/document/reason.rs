@@ -109,7 +109,7 @@ impl fmt::Display for BootReason {
 /// Why a parameter is not wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "skipped", rename_all = "kebab-case")]
-pub enum SkipReason {
+pub enum ParameterSkipReason {
     /// The request switches it off.
     SwitchedOff,
     /// This tool never writes it.
@@ -148,36 +148,39 @@ pub enum SkipReason {
     },
 }
 
-impl SkipReason {
+impl ParameterSkipReason {
     /// Whether it is not known if the kernels have the parameter.
     #[must_use]
     pub fn is_undecided(&self) -> bool {
-        matches!(self, SkipReason::Undecided { .. })
+        matches!(self, ParameterSkipReason::Undecided { .. })
     }
 
     /// Whether `--on NAME` adds the parameter.
     #[must_use]
     pub fn is_on_request(&self) -> bool {
-        matches!(self, SkipReason::ForNamedCpus { .. } | SkipReason::OnRequest { .. })
+        matches!(
+            self,
+            ParameterSkipReason::ForNamedCpus { .. } | ParameterSkipReason::OnRequest { .. }
+        )
     }
 }
 
-impl fmt::Display for SkipReason {
+impl fmt::Display for ParameterSkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SkipReason::SwitchedOff => f.write_str("switched off by the request"),
-            SkipReason::Never { why } => f.write_str(why),
-            SkipReason::ForNamedCpus { name } => {
+            ParameterSkipReason::SwitchedOff => f.write_str("switched off by the request"),
+            ParameterSkipReason::Never { why } => f.write_str(why),
+            ParameterSkipReason::ForNamedCpus { name } => {
                 write!(f, "only for CPUs that you name, --cpus LIST (--on {name})")
             }
-            SkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
-            SkipReason::Undecided { name } => write!(
+            ParameterSkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
+            ParameterSkipReason::Undecided { name } => write!(
                 f,
                 "not known: there is no configuration of the kernel, and its name may be a \
                  vendor's (--on {name} writes it, --trial tries it)"
             ),
-            SkipReason::UnknownToKernels { why } => why.fmt(f),
-            SkipReason::UnknownToRunning { why } => {
+            ParameterSkipReason::UnknownToKernels { why } => why.fmt(f),
+            ParameterSkipReason::UnknownToRunning { why } => {
                 write!(f, "the running kernel does not know it: {why}")
             }
         }

@@ -1,7 +1,7 @@
 //! What a kernel parameter is: its word for the command line, when it is proposed, and which
 //! kernels know it. Pure.
 
-use crate::boot::document::{SkipReason, SkippedParameter, UnknownReason};
+use crate::boot::document::{ParameterSkipReason, SkippedParameter, UnknownReason};
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::CpuSet;
@@ -75,7 +75,7 @@ impl KernelParameter {
     }
 
     /// The document that says why it is left out.
-    pub(crate) fn skip(&self, reason: SkipReason) -> SkippedParameter {
+    pub(crate) fn skip(&self, reason: ParameterSkipReason) -> SkippedParameter {
         SkippedParameter { name: self.name.to_owned(), reason }
     }
 
