@@ -2,8 +2,9 @@
 //! order, with the shield undone at the end.
 
 use crate::documents::evidence::{Evidence, WatchedWorkload};
+use crate::documents::plan::{ChoiceReason, ChoiceWarning, PlanWarning};
 use crate::latency::LatencyMeasurement;
-use crate::plan::Shield;
+use crate::plan::{Plan, Shield};
 use crate::quote::quote_for_shell;
 use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{
@@ -84,6 +85,8 @@ struct RecipeWriter {
     lines: Vec<String>,
     /// The label and the name of each file, in the order of the report.
     files: Vec<(String, String)>,
+    /// How many shields the lines so far have applied.
+    applied: usize,
 }
 
 /// A command that measures, without the redirection of its document.
@@ -91,6 +94,8 @@ struct MeasuringCommand<'a> {
     kind: &'static str,
     label: &'a str,
     command: String,
+    /// Whether it traces the kernel, which interrupts other shields.
+    traces: bool,
 }
 
 impl RecipeWriter {
@@ -119,11 +124,12 @@ impl RecipeWriter {
     /// Adds the commands for the documents of one shield. Returns the command that undoes it.
     fn shield(&mut self, material: &ReportMaterial) -> Option<String> {
         let kept = material.settings.iter().find(|settings| !settings.document.undone);
-        let shield =
-            kept.or(material.settings.first()).map(|settings| &settings.document.plan.shield);
+        let plan = kept.or(material.settings.first()).map(|settings| &settings.document.plan);
+        let shield = plan.map(|plan| &plan.shield);
         let (before, shielded) = measurements(material, shield.is_some());
+        let others = self.applied;
         for measurement in before {
-            self.measure(&measurement);
+            self.measure(&measurement, others);
         }
         for tried in material.settings.iter().filter(|settings| settings.document.undone) {
             let attempt = try_command(tried, material);
@@ -132,27 +138,28 @@ impl RecipeWriter {
         }
         let needed = kept.is_some() || !shielded.is_empty();
         let applied = needed && (!shielded.is_empty() || material.live || was_applied(kept));
-        if let Some(shield) = shield.filter(|_| needed) {
+        if let Some(plan) = plan.filter(|_| needed) {
             let label = kept.map_or("shield", |settings| settings.label.as_str());
             let file = self.save("plan", label);
-            let workload = shield.workload;
-            let name = name_option(shield);
-            let line = format!("cpushield plan --cpus {} --workload {workload}{name}", shield.cpus);
-            self.lines.push(format!("{line} -o {file}"));
+            let (words, name) = (request_words(plan), name_option(&plan.shield));
+            self.lines.push(format!("cpushield plan {words}{name} -o {file}"));
             if applied {
                 self.lines.push(format!("cpushield apply {file}"));
+                self.applied += 1;
             }
         }
         for measurement in shielded {
-            self.measure(&measurement);
+            self.measure(&measurement, others);
         }
         let shield = shield.filter(|_| applied)?;
         Some(format!("cpushield undo{}", name_option(shield)))
     }
 
-    fn measure(&mut self, measurement: &MeasuringCommand<'_>) {
+    /// Adds a measurement while as many other shields are active.
+    fn measure(&mut self, measurement: &MeasuringCommand<'_>, others: usize) {
         let file = self.save(measurement.kind, measurement.label);
-        self.lines.push(format!("{} --json > {file}", measurement.command));
+        let disturb = if measurement.traces && others > 0 { " --disturb" } else { "" };
+        self.lines.push(format!("{}{disturb} --json > {file}", measurement.command));
     }
 
     /// The command that makes the report of these files.
@@ -188,17 +195,21 @@ fn measurements(
     let several = observations.clone().count() > 1;
     for (nth, observation) in observations.enumerate() {
         let label = observation.label.as_str();
-        // Evidence does not record whether there was a shield, but a latency measurement with the
-        // same label does. Otherwise the first document is the one without a shield.
+        // Older evidence does not record whether there was a shield, but a latency measurement with
+        // the same label does. Otherwise the first document is the one without a shield.
+        let evidence = &observation.document.evidence;
+        let recorded = evidence.machine.as_ref().map(|_| evidence.shield.is_some());
         let same_label = material.latencies.iter().find(|latency| latency.label == label);
-        let shielded =
-            same_label.map_or(shield && (nth > 0 || !several), |l| is_shielded(&l.document));
+        let shielded = recorded
+            .or(same_label.map(|latency| is_shielded(&latency.document)))
+            .unwrap_or(shield && (nth > 0 || !several));
         all.push((
             shielded,
             MeasuringCommand {
                 kind: "verify",
                 label,
                 command: verify_command(&observation.document),
+                traces: true,
             },
         ));
     }
@@ -207,6 +218,7 @@ fn measurements(
             kind: "latency",
             label: &document.label,
             command: latency_command(&document.document),
+            traces: document.document.tracing.asked,
         };
         all.push((is_shielded(&document.document), measurement));
     }
@@ -214,7 +226,10 @@ fn measurements(
         let rounds = document.document.rounds.first();
         let command = rounds.map(|round| format!("{} --fix", watch_command(&round.evidence)));
         let command = command.unwrap_or_else(|| "cpushield verify --fix".to_owned());
-        all.push((shield, MeasuringCommand { kind: "fix", label: &document.label, command }));
+        all.push((
+            shield,
+            MeasuringCommand { kind: "fix", label: &document.label, command, traces: true },
+        ));
     }
     let (shielded, before): (Vec<_>, Vec<_>) = all.into_iter().partition(|(shielded, _)| *shielded);
     let [before, shielded] = [before, shielded]
@@ -229,7 +244,7 @@ fn is_shielded(latency: &LatencyMeasurement) -> bool {
 
 /// The command that tries a shield.
 fn try_command(settings: &LabelledDocument<PlanWithOutcome>, material: &ReportMaterial) -> String {
-    let shield = &settings.document.plan.shield;
+    let words = request_words(&settings.document.plan);
     let observations = material
         .observations
         .iter()
@@ -237,7 +252,30 @@ fn try_command(settings: &LabelledDocument<PlanWithOutcome>, material: &ReportMa
     let asked_ns =
         observations.map(|observation| observation.document.evidence.asked_ns).find(|ns| *ns > 0);
     let span = asked_ns.map(|ns| format!(" --for {}", exact(ns))).unwrap_or_default();
-    format!("cpushield try --cpus {} --workload {}{span}", shield.cpus, shield.workload)
+    format!("cpushield try {words}{span}")
+}
+
+/// The options that request the shield of this plan again.
+fn request_words(plan: &Plan) -> String {
+    let Plan { shield, why, warnings, .. } = plan;
+    // Idle siblings join the CPUs that are listed.
+    let listed = shield.cpus.difference(&shield.idle_siblings);
+    let mut words = format!("--cpus {listed} --workload {}", shield.workload);
+    if why.iter().any(|why| matches!(why, ChoiceReason::WholeNode { .. })) {
+        words.push_str(" --whole-node");
+    }
+    let is_shared = |warning: &PlanWarning| {
+        matches!(warning, PlanWarning::Choice(ChoiceWarning::CoreShared { .. }))
+    };
+    if !shield.offline_siblings.is_empty() {
+        words.push_str(" --siblings offline");
+    } else if warnings.iter().any(is_shared) {
+        words.push_str(" --siblings share");
+    }
+    if shield.balanced {
+        words.push_str(" --balance");
+    }
+    words
 }
 
 /// The command that watches the CPUs of this evidence, without limits.
@@ -302,4 +340,37 @@ fn exact(ns: u64) -> String {
 /// Quotes a word for a shell, on one line.
 fn quoted(word: &str) -> String {
     quote_for_shell(&word.replace(char::is_control, "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fake::{machine, set};
+    use crate::plan::plan;
+    use crate::policy::{ShieldRequest, Siblings};
+
+    #[test]
+    fn the_same_shield_is_requested_again() {
+        let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &[], &["0-1,4-5", "2-3,6-7"]);
+        let list = |cpus, siblings| ShieldRequest {
+            cpus: Some(set(cpus)),
+            siblings,
+            ..ShieldRequest::default()
+        };
+        for (request, words) in [
+            (list("3", None), "--cpus 3 --workload polling"),
+            (list("3,7", None), "--cpus 3,7 --workload polling"),
+            (list("3", Some(Siblings::Share)), "--cpus 3 --workload polling --siblings share"),
+            (
+                ShieldRequest { whole_node: true, balance: true, ..ShieldRequest::default() },
+                "--cpus 2-3 --workload polling --whole-node --balance",
+            ),
+        ] {
+            let plan = plan(&smt, &request).unwrap();
+            assert_eq!(request_words(&plan), words);
+        }
+        let mut offline = plan(&smt, &list("3", None)).unwrap();
+        offline.shield.offline_siblings = offline.shield.idle_siblings.clone();
+        assert_eq!(request_words(&offline), "--cpus 3 --workload polling --siblings offline");
+    }
 }
