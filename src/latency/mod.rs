@@ -51,6 +51,7 @@ mod order;
 mod power;
 mod resume;
 mod sample_source;
+mod sampled_series;
 mod settings;
 mod shield_monitor;
 mod timeline;

@@ -5,6 +5,7 @@ mod candidate_reason;
 mod candidates;
 mod choice_notes;
 mod choose;
+mod comma_list;
 #[cfg(test)]
 pub(crate) mod fake;
 mod free_cpus;

@@ -1,5 +1,6 @@
 //! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
 
+use super::context::nanos;
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
 use super::standing::check_disturbance;
@@ -480,8 +481,4 @@ pub fn find_remedy_target(
         }
     };
     Some((machine, shield))
-}
-
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
