@@ -160,6 +160,15 @@ fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
     Ok(())
 }
 
+/// Checks that no other program has made CPUs of a saved plan its own since the plan was made. Of
+/// the machine only the cpusets are needed.
+///
+/// # Errors
+/// Another program has made CPUs of the shield its own, and the plan would take them.
+pub fn check_saved(machine: &Machine, plan: &Plan) -> Result<(), PlanRefusal> {
+    if plan.has_cpuset() { check_partitions(machine, &plan.shield) } else { Ok(()) }
+}
+
 /// Checks that no other program has made CPUs of the shield its own.
 fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusal> {
     match foreign_partition(machine, shield) {
@@ -301,14 +310,18 @@ impl Plan {
     fn warn_of_new_kthreads(&mut self, machine: &Machine) {
         let prepared = machine.isolation.nohz_full.clone().unwrap_or_default();
         let cpus = self.shield.cpus.difference(&prepared.union(&machine.isolation.isolcpus_domain));
-        let has_cpuset = self.steps.iter().any(|step| match &step.change {
+        if !cpus.is_empty() && !self.has_cpuset() {
+            self.warnings.push(PlanWarning::NewKthreads { cpus });
+        }
+    }
+
+    /// Whether steps make cpusets, or change those of other programs.
+    fn has_cpuset(&self) -> bool {
+        self.steps.iter().any(|step| match &step.change {
             Change::Slice { .. } => true,
             Change::Write { path, .. } => path.contains("cpuset"),
             _ => false,
-        });
-        if !cpus.is_empty() && !has_cpuset {
-            self.warnings.push(PlanWarning::NewKthreads { cpus });
-        }
+        })
     }
 
     /// Warns of timers that were armed on the CPUs before. They stay there unless the CPUs go
