@@ -492,6 +492,52 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_interrupt_every_cpu_spare_other_shields() {
+        let mut machine = four();
+        let tracefs = "/sys/kernel/tracing".to_owned();
+        for (path, value) in [
+            ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "300"),
+            (&format!("{tracefs}/buffer_size_kb"), "7 (expanded: 1408)"),
+            (&format!("{tracefs}/events/sched/sched_switch/enable"), "0"),
+        ] {
+            machine.settings.insert(path.to_owned(), TunableReading::Value(value.to_owned()));
+        }
+        machine.tracing.tracefs = Some(tracefs);
+        for (name, effect) in [
+            ("mce-check-interval", MachineWideEffect::CallsCpus),
+            ("tracing-buffer", MachineWideEffect::QueuesWork),
+        ] {
+            let request = |shield: &str, cpus: &str, on: bool| ShieldRequest {
+                name: shield.to_owned(),
+                cpus: Some(cpus.parse().unwrap()),
+                tunables: BTreeMap::from([(name.to_owned(), on)]),
+                ..ShieldRequest::default()
+            };
+            let skipped = |first: bool| {
+                let first = plan(&machine, &request("a", "3", first)).unwrap();
+                let live = ActiveShields::new(std::slice::from_ref(&first));
+                // The machine has what the first shield has set.
+                let after = |mut machine: Machine| {
+                    for step in first.steps.iter().filter(|step| step.tunable == name) {
+                        if let Change::Write { path, value, .. } = &step.change {
+                            machine.assume_file(path, value);
+                        }
+                    }
+                    machine
+                };
+                let other = plan_with_others(&after(machine.clone()), &request("b", "2", true), &live);
+                let skipped = other.unwrap().skipped.into_iter().find(|it| it.tunable == name);
+                (skipped.map(|skipped| skipped.reason), Disturbance::new(effect, &live.shields))
+            };
+            let (reason, disturbance) = skipped(false);
+            assert_eq!(reason, Some(SkipReason::SparesShields { disturbance }), "{name}");
+            if name != "tracing-buffer" {
+                assert_eq!(skipped(true).0, None, "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn a_change_of_memory_nodes_says_that_pages_move() {
         let mut machine = fake::machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
         machine.cgroup.mode = CgroupMode::V2;
