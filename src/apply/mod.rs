@@ -85,6 +85,7 @@ pub use amend::{AmendError, AmendedShield, amend};
 pub use document::*;
 pub use executor::{apply, check};
 pub use hogs::BlockedBy;
+pub use join::check_active;
 pub use journal::JournalError;
 pub use kind::DriftedValue;
 pub use kinds::slice_dir;

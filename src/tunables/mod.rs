@@ -80,7 +80,7 @@ pub trait Tunable: Sync {
         None
     }
     /// What it does once to all CPUs, those of other shields included; `None` if nothing that stops
-    /// them or patches the kernel's code.
+    /// or interrupts them all.
     fn disturbs_others(&self) -> Option<MachineWideEffect> {
         None
     }
