@@ -19,6 +19,12 @@ pub(super) fn possible_cpus(host: &Host) -> CpuSet {
     text.parse().unwrap_or_default()
 }
 
+/// CPUs that are online; empty when they cannot be read.
+pub(super) fn online_cpus(host: &Host) -> CpuSet {
+    let text = host.read_line("/sys/devices/system/cpu/online").unwrap_or_default();
+    text.parse().unwrap_or_default()
+}
+
 /// The options of the running kernel: its configuration, or what its files show of it. Empty when
 /// neither is known.
 pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {

@@ -12,6 +12,7 @@ mod grub;
 mod init;
 mod kernels;
 mod kexec;
+mod lines;
 mod once;
 mod others;
 mod repairs;
