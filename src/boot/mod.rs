@@ -50,6 +50,7 @@ pub mod loaders;
 pub mod parameters;
 mod permanent;
 pub mod plan;
+mod planned_lines;
 mod present_files;
 mod reachability;
 mod refusals;
