@@ -19,6 +19,9 @@ use std::process::ExitCode;
 /// With --fifo and --rr, the kernel threads of that CPU (rcuc, ktimers, ksoftirqd and others) run
 /// at a higher priority until the program ends. A kernel hangs without them, so the highest
 /// priority of a program is 98.
+///
+/// The program gets its CPUs in CPUSHIELD_CPUS. LinuxCNC reads its CPU from RTAPI_CPU_NUMBER, which
+/// is the highest of them unless you have set it.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// The active shield

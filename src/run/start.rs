@@ -16,6 +16,11 @@ pub const NOT_FOUND: u8 = 127;
 /// The exit status for a program that cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
 
+/// The CPU of LinuxCNC's real-time threads. Without it, LinuxCNC takes the highest CPU of
+/// `/sys/devices/system/cpu/isolated`, which lists no shield of this boot (find_rt_cpu_number() in
+/// src/rtapi/uspace_rtapi_app.cc, commit 5c41560ebb).
+const LINUXCNC_CPU: &str = "RTAPI_CPU_NUMBER";
+
 /// When to check a program's locked memory after its start.
 const MEMORY_AFTER: Duration = Duration::from_secs(1);
 
@@ -69,14 +74,20 @@ pub fn become_program(host: &Host, start: &ProgramStart) -> RunError {
 pub fn execute(start: &ProgramStart) -> RunError {
     RunError::Exec {
         program: start.command.first().map(|word| word.display().to_string()).unwrap_or_default(),
-        error: process::exec(&start.command, &environment(start)),
+        error: process::exec(&start.command, &environment(start, process::has_variable)),
     }
 }
 
-fn environment(start: &ProgramStart) -> Vec<(&'static str, String)> {
+/// The variables that a program gets; `is_set` says which ones the user has set.
+fn environment(
+    start: &ProgramStart,
+    is_set: impl Fn(&str) -> bool,
+) -> Vec<(&'static str, String)> {
     let mut environment = vec![("CPUSHIELD_CPUS", start.cpus.to_string())];
     // LinuxCNC and Machinekit read this to find their cgroup.
     environment.extend(start.place.group_name().map(|name| ("CGNAME", name)));
+    let linuxcnc_cpu = start.cpus.last().filter(|_| !is_set(LINUXCNC_CPU));
+    environment.extend(linuxcnc_cpu.map(|cpu| (LINUXCNC_CPU, cpu.to_string())));
     if let Some(user) = &start.user {
         environment.extend([("USER", user.name.clone()), ("LOGNAME", user.name.clone())]);
         environment.extend(user.home.clone().map(|home| ("HOME", home)));
@@ -293,6 +304,31 @@ fn memory_sentence(host: &Host, pid: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn linuxcnc_gets_the_highest_cpu_unless_the_user_has_chosen_one() {
+        let place = ShieldPlacement {
+            name: "cpushield".to_owned(),
+            group: Some("/sys/fs/cgroup/cpushield".to_owned()),
+            v2: true,
+            cpus: "2-3".parse().unwrap(),
+            idle: CpuSet::new(),
+            housekeeping: "0-1".parse().unwrap(),
+        };
+        let start = ProgramStart {
+            cpus: place.cpus.clone(),
+            place,
+            policy: None,
+            user: None,
+            lock_memory: false,
+            command: vec!["linuxcnc".into()],
+        };
+        let always = [("CPUSHIELD_CPUS", "2-3"), ("CGNAME", "/cpushield")];
+        let always = always.map(|(name, value)| (name, value.to_owned()));
+        assert_eq!(environment(&start, |name| name == LINUXCNC_CPU), always);
+        let chosen = [&always[..], &[(LINUXCNC_CPU, "3".to_owned())]].concat();
+        assert_eq!(environment(&start, |_| false), chosen);
+    }
 
     #[test]
     fn a_group_without_a_real_time_budget_is_named() {

@@ -200,6 +200,12 @@ pub fn command_line() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// Whether an environment variable of this process is set, also to nothing.
+#[must_use]
+pub fn has_variable(name: &str) -> bool {
+    std::env::var_os(name).is_some()
+}
+
 /// The user that called this process through sudo(8); `None` without sudo.
 #[must_use]
 pub fn sudo_user() -> Option<u32> {
