@@ -239,9 +239,6 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
         format!("{text:?} is not a time; write a number and a unit, such as 5us, 30s or 10m");
     let too_long = format!("{text:?} is too long; {}h is the longest time", u64::MAX / HOUR_NS);
     let trimmed = text.trim();
-    if trimmed.strip_prefix('-').is_some_and(|rest| parse_span(rest).is_ok()) {
-        return Err(format!("{text:?} is negative; a time cannot be negative"));
-    }
     let Some(unit_start) = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.') else {
         return Err(malformed);
     };

@@ -415,8 +415,7 @@ pub fn tail(name: Option<&str>) -> String {
 pub const TIMES: &str = "TIME is a number and its unit: 800ns, 5us, 1.5ms, 30s, 10m, 1h, 1d";
 
 /// Subcommands with an option that takes a TIME.
-pub const WITH_TIMES: &[&str] =
-    &["try", "boot apply", "verify", "latency", "watch", "experiment"];
+pub const WITH_TIMES: &[&str] = &["try", "boot apply", "verify", "latency", "watch", "experiment"];
 
 /// Subcommands whose exit code is a result, with the general table.
 const WITH_CODES: &[&str] = &["try", "apply", "boot", "verify", "latency", "undo"];
