@@ -427,10 +427,10 @@ fn shield(latency: &LatencyMeasurement) -> TableCell {
     match (&latency.isolation.shield, latency.isolation.held) {
         (None, _) => TableCell::new("none"),
         (Some(name), Some(true)) => {
-            TableCell::toned(TextTone::Good, format!("{name}, in force at every check"))
+            TableCell::toned(TextTone::Good, format!("{name}, active at every check"))
         }
         (Some(name), Some(false)) => {
-            TableCell::toned(TextTone::Bad, format!("{name}, did not stay in force"))
+            TableCell::toned(TextTone::Bad, format!("{name}, did not stay active"))
         }
         (Some(name), None) => {
             TableCell::toned(TextTone::Doubt, format!("{name}, by affinities only: not checked"))

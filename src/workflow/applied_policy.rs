@@ -37,7 +37,7 @@ pub enum ShieldEffect {
     Made,
     /// It was active, and was changed.
     Changed,
-    /// It was in force already. Settings that it lacked were made again.
+    /// It was already active. Settings that it lacked were made again.
     Kept,
 }
 
@@ -48,7 +48,7 @@ impl ShieldEffect {
         match self {
             ShieldEffect::Made => "was made",
             ShieldEffect::Changed => "was changed",
-            ShieldEffect::Kept => "was in force already",
+            ShieldEffect::Kept => "was already active",
         }
     }
 }

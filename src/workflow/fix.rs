@@ -50,7 +50,7 @@ pub fn fix(session: &VerifySession<'_>) -> Result<(FixReport, Option<TraceRecord
 fn check_target(session: &VerifySession<'_>) -> Result<(), Failure> {
     let shield = session.target.active.as_ref().map(|plan| &plan.shield);
     match shield {
-        None => Err(Failure::machine("no shield is in force, so --fix has nothing to change")
+        None => Err(Failure::machine("no shield is active, so --fix has nothing to change")
             .hint("apply one: cpushield apply")
             .hint("or show what each CPU needs: cpushield verify --cpus LIST")),
         Some(shield) if !session.target.cpus.is_subset(&shield.cpus) => {

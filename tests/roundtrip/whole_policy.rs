@@ -255,9 +255,9 @@ fn nothing_is_half_made_whichever_write_is_refused() {
                         assert_eq!(by_name(bench.active()), by_name(active), "{when}");
                     }
                     Err(failure) => {
-                        // Something of an old version remains: the message says what is in force.
+                        // Something of an old version remains: the message says what is active.
                         assert_eq!(failure.kind, FailureKind::NotUndone, "{when}: {failure}");
-                        assert!(failure.message.contains("\n  in force: "), "{when}: {failure}");
+                        assert!(failure.message.contains("\n  active: "), "{when}: {failure}");
                     }
                 }
                 bench.undo_all(&when);
