@@ -526,7 +526,8 @@ mod tests {
                     }
                     machine
                 };
-                let other = plan_with_others(&after(machine.clone()), &request("b", "2", true), &live);
+                let other =
+                    plan_with_others(&after(machine.clone()), &request("b", "2", true), &live);
                 let skipped = other.unwrap().skipped.into_iter().find(|it| it.tunable == name);
                 (skipped.map(|skipped| skipped.reason), Disturbance::new(effect, &live.shields))
             };

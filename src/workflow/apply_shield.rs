@@ -314,7 +314,8 @@ mod tests {
             std::fs::write(robot.join(file), format!("{text}\n")).unwrap();
         }
         let set = |partition: &str| {
-            std::fs::write(robot.join("cpuset.cpus.partition"), partition.to_owned() + "\n").unwrap();
+            std::fs::write(robot.join("cpuset.cpus.partition"), partition.to_owned() + "\n")
+                .unwrap();
         };
         set("member");
         preview_source(&work, &saved).unwrap();
