@@ -1,7 +1,6 @@
 //! The [`LatencyMeasurement`] document.
 
 use super::duration::exact_duration;
-use super::histogram::counts;
 use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use crate::load::LoadDone;
@@ -327,39 +326,6 @@ impl LatencyMeasurement {
     pub fn worst(&self) -> Option<(&ThreadSeries, &WorstLatency)> {
         let worst = self.series.iter().filter_map(|series| Some((series, series.worst.first()?)));
         worst.max_by_key(|(_, worst)| worst.late_ns)
-    }
-
-    /// All doubts: of the document, its shield, its threads and its loads.
-    #[must_use]
-    pub fn every_doubt(&self) -> Vec<LatencyDoubt> {
-        let mut doubts = self.doubts.clone();
-        let broken = self.isolation.broken.iter().cloned();
-        doubts.extend(broken.map(|breach| LatencyDoubt::ShieldBroken { breach }));
-        for series in &self.series {
-            let unreadable = counts(series).err();
-            let unreadable = unreadable.map(|why| ThreadDoubt::HistogramUnreadable { why });
-            let of_thread = series.doubts.iter().cloned().chain(unreadable);
-            doubts.extend(
-                of_thread
-                    .map(|doubt| LatencyDoubt::ThreadDoubtful { thread: series.thread(), doubt }),
-            );
-        }
-        for load in &self.loads {
-            doubts.extend(
-                load.doubts
-                    .iter()
-                    .cloned()
-                    .map(|doubt| LatencyDoubt::LoadDoubtful { load: load.name.clone(), doubt }),
-            );
-        }
-        let (span_ns, asked_ns) = (self.span_ns, self.asked_ns);
-        if self.unfinished {
-            doubts.push(LatencyDoubt::Incomplete { span_ns, asked_ns });
-        }
-        if self.stopped {
-            doubts.push(LatencyDoubt::Stopped { span_ns, asked_ns });
-        }
-        doubts
     }
 
     /// The stage that includes the others, where a wakeup is measured in stages.

@@ -39,6 +39,7 @@ mod document;
 mod doubt;
 mod duration;
 mod empty_document;
+mod every_doubt;
 mod histogram;
 pub mod instruments;
 mod isolation_check;

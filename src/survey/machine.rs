@@ -163,6 +163,14 @@ pub struct Kernel {
     pub clocksources: Vec<String>,
 }
 
+impl Kernel {
+    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
+    #[must_use]
+    pub fn is_preempt_rt(&self) -> Option<bool> {
+        Some(self.realtime? && self.realtime_kind == Some(RealtimeKind::PreemptRt))
+    }
+}
+
 /// CPUs that are already isolated, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Isolation {

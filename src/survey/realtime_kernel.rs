@@ -1,7 +1,6 @@
 //! Tells real-time kernels: PREEMPT_RT, and kernels with a co-kernel (RTAI, Xenomai), which handles
 //! interrupts before Linux does. Takes a release, options or the files of the running kernel. Pure.
 
-use super::Kernel;
 use crate::glob;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,14 +64,6 @@ pub(super) const COKERNEL_DIRS: &[(&str, RealtimeKind)] = &[
     ("/proc/xenomai", RealtimeKind::Xenomai),
     ("/proc/ipipe", RealtimeKind::InterruptPipeline),
 ];
-
-impl Kernel {
-    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
-    #[must_use]
-    pub fn is_preempt_rt(&self) -> Option<bool> {
-        Some(self.realtime? && self.realtime_kind == Some(RealtimeKind::PreemptRt))
-    }
-}
 
 /// The co-kernel that a release names; `None` when it names none.
 #[must_use]

@@ -5,7 +5,8 @@ use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
     AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin, KernelWork,
-    PositiveControl, SentIpi, TraceInterference, WatchedMachine, WitnessDoubt, WorkloadEnd,
+    PositiveControl, SentIpi, TraceInterference, WatchedMachine, WitnessDoubt, WitnessKind,
+    WorkloadEnd,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -456,23 +457,6 @@ pub struct InterruptSender {
     /// `--stacks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
-}
-
-/// A source of evidence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum WitnessKind {
-    /// The kernel's trace of the CPU.
-    Trace,
-    /// `/proc/interrupts`, `/proc/softirqs`, `/proc/stat`, schedstat.
-    Counters,
-    /// Perf events that count the events of the trace.
-    EventCounters,
-    /// The gap sampler in user space.
-    Sampler,
-    /// The processor's counter of system management interrupts.
-    Firmware,
 }
 
 /// Whether a witness watched, and what it could not see.

@@ -17,6 +17,7 @@ mod unfinished;
 mod verdict;
 mod watched_machine;
 mod why;
+mod witness_kind;
 
 pub use absence::{AbsenceReason, BlindReason, BlindSpot};
 pub use document::*;
@@ -38,3 +39,4 @@ pub use unfinished::UnfinishedWatch;
 pub use verdict::*;
 pub use watched_machine::WatchedMachine;
 pub use why::{TimeBreakdown, TimeShare, UnknownBreakdown};
+pub use witness_kind::WitnessKind;

@@ -1,0 +1,40 @@
+//! All doubts about a [`LatencyMeasurement`], also those that follow from the rest of the document.
+//! Pure.
+
+use super::histogram::counts;
+use super::{LatencyDoubt, LatencyMeasurement, ThreadDoubt};
+
+impl LatencyMeasurement {
+    /// All doubts: of the document, its shield, its threads and its loads.
+    #[must_use]
+    pub fn every_doubt(&self) -> Vec<LatencyDoubt> {
+        let mut doubts = self.doubts.clone();
+        let broken = self.isolation.broken.iter().cloned();
+        doubts.extend(broken.map(|breach| LatencyDoubt::ShieldBroken { breach }));
+        for series in &self.series {
+            let unreadable = counts(series).err();
+            let unreadable = unreadable.map(|why| ThreadDoubt::HistogramUnreadable { why });
+            let of_thread = series.doubts.iter().cloned().chain(unreadable);
+            doubts.extend(
+                of_thread
+                    .map(|doubt| LatencyDoubt::ThreadDoubtful { thread: series.thread(), doubt }),
+            );
+        }
+        for load in &self.loads {
+            doubts.extend(
+                load.doubts
+                    .iter()
+                    .cloned()
+                    .map(|doubt| LatencyDoubt::LoadDoubtful { load: load.name.clone(), doubt }),
+            );
+        }
+        let (span_ns, asked_ns) = (self.span_ns, self.asked_ns);
+        if self.unfinished {
+            doubts.push(LatencyDoubt::Incomplete { span_ns, asked_ns });
+        }
+        if self.stopped {
+            doubts.push(LatencyDoubt::Stopped { span_ns, asked_ns });
+        }
+        doubts
+    }
+}
