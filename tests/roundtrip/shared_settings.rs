@@ -163,3 +163,25 @@ fn a_value_that_a_shield_was_refused_to_change_is_no_original() {
     undo(&bench, 0, "refused");
     assert_eq!(value(&bench.host()), "9");
 }
+
+#[test]
+fn a_shield_that_is_amended_owns_the_setting_although_another_one_has_it() {
+    let machine = &machines(2)[0];
+    let bench = machine.with_shields(&[0]);
+    let mut other = plan(machine, &bench, 1);
+    let step = written(&other, INTERVAL).unwrap().clone();
+    other.steps.retain(|it| *it != step);
+    bench.apply(&bench.host(), &other).unwrap();
+    let value = || bench.host().read_line(INTERVAL).unwrap();
+    for _ in 0..2 {
+        apply::amend(&bench.host(), &bench.store(), NAMES[1], std::slice::from_ref(&step)).unwrap();
+    }
+    let plans = apply::active_plans(&bench.host(), &bench.store()).unwrap();
+    // A repeated amendment adds nothing.
+    let own = plans[1].steps.iter().filter(|it| it.change == step.change);
+    assert_eq!(own.count(), 1);
+    undo(&bench, 0, "amended");
+    assert_eq!(value(), "3600");
+    undo(&bench, 1, "amended");
+    same_apart_from_irq_threads(machine.bench().tree(), bench.tree(), "amended");
+}
