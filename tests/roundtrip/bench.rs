@@ -142,9 +142,12 @@ pub fn same(before: &Tree, after: &Tree, when: &str) {
     assert!(differing.is_empty(), "{when}: {differing:#?}");
 }
 
-/// The writes to kill or refuse, of `count`: 12 evenly spread ones, or every one with
-/// `CPUSHIELD_EVERY_WRITE`, which `make test-all` sets.
+/// Whether `CPUSHIELD_EVERY_WRITE` is set, as `make test-all` does.
+pub(crate) fn every_write() -> bool {
+    std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some()
+}
+
+/// The writes to kill or refuse, of `count`: 12 evenly spread ones, or every one.
 pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    let every = std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some();
-    (0..count).step_by(if every { 1 } else { count / 12 + 1 })
+    (0..count).step_by(if every_write() { 1 } else { count / 12 + 1 })
 }
