@@ -19,7 +19,7 @@ use super::task_masks::TaskMasks;
 use crate::change::Change;
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host, Result, Task, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads the masks of these tasks, except those that are gone.
 fn read_masks(host: &Host, tasks: impl Iterator<Item = TaskId>) -> Result<TaskMasks> {
@@ -101,6 +101,33 @@ pub fn current_masks(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Resu
         }
     }
     Ok(TaskMasks(masks))
+}
+
+/// The masks that other processes have set since the active shields were applied. Left out are
+/// tasks in a shield, and the threads of interrupts.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub(super) fn foreign_masks(
+    host: &Host,
+    journal: &ApplyJournal,
+    tasks: &[Task],
+) -> Result<TaskMasks> {
+    let Some(left) = &journal.applied else { return Ok(TaskMasks::default()) };
+    let intents = journal.intents_with_late();
+    let first = originals(&journal.header.plan, &intents);
+    let follow: BTreeSet<TaskId> =
+        tasks.iter().filter(|task| follows_interrupt(task)).map(|task| task.id).collect();
+    let mut masks = current_masks(host, &journal.header.plan, &intents)?;
+    masks.0.retain(|id, cpus| {
+        let is_changed = left.0.get(id).is_some_and(|left| left != cpus);
+        let shields = || journal.shields.iter().map(|live| &live.plan.shield);
+        is_changed
+            && first.0.get(id) != Some(cpus)
+            && !follow.contains(id)
+            && !shields().any(|shield| is_in_shield(host, *id, cpus, shield))
+    });
+    Ok(masks)
 }
 
 /// The tasks and masks at the start of undo.
@@ -356,7 +383,7 @@ pub(super) fn decide(
     scope: &UndoScope,
     tasks: Vec<Task>,
 ) -> Result<UndoDecision> {
-    let originals = originals(&journal.header.plan, &journal.intents);
+    let originals = originals(&journal.header.plan, &journal.intents_with_late());
     let mut undoing = UndoDecision::default();
     if originals.0.is_empty() {
         return Ok(undoing);
@@ -404,7 +431,7 @@ pub(super) fn masks_without_cpusets(
     scope: &UndoScope,
     tasks: &[(Task, CpuSet)],
 ) -> Result<TaskMasks> {
-    let originals = originals(&journal.header.plan, &journal.intents);
+    let originals = originals(&journal.header.plan, &journal.intents_with_late());
     let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?);
     let mut masks = TaskMasks::default();
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.has_own_step(task)) {

@@ -152,7 +152,8 @@ pub(super) fn masks_after_amendment(
     left
 }
 
-/// Decides which steps are made again and which are added, with their originals.
+/// Decides which steps are made again and which are added, with their originals. Only a step of the
+/// shield itself is made again: a step of another shield goes when that shield leaves.
 fn make_amendment(
     host: &Host,
     journal: &ApplyJournal,
@@ -161,20 +162,24 @@ fn make_amendment(
 ) -> Result<Amendment, AmendError> {
     let mut amendment = Amendment { shield: name.to_owned(), ..Amendment::default() };
     for step in steps {
+        let has_change = |intent: &&StepOriginal| {
+            journal.step(intent).is_some_and(|earlier| earlier.change == step.change)
+        };
         let known = journal.last_about(&step.change);
-        match known.and_then(|intent| Some((intent, journal.step(intent)?))) {
-            Some((intent, earlier)) if earlier.change == step.change => {
-                amendment.again.push(intent.step);
-            }
-            Some((intent, _)) => {
-                let original = journal.original(intent).clone();
-                amendment.added.push(AddedStep { step: optional(step), original });
-            }
-            None => {
-                let original = kind_of(&step.change).read_original(host)?;
-                amendment.added.push(AddedStep { step: optional(step), original });
-            }
+        let own = known.filter(has_change).and_then(|_| {
+            let live = journal.find_shield(name)?;
+            let own = journal.intents.iter().filter(|intent| live.steps.contains(&intent.step));
+            own.rev().find(has_change)
+        });
+        if let Some(own) = own {
+            amendment.again.push(own.step);
+            continue;
         }
+        let original = match known {
+            Some(known) => journal.original(known).clone(),
+            None => kind_of(&step.change).read_original(host)?,
+        };
+        amendment.added.push(AddedStep { step: optional(step), original });
     }
     Ok(amendment)
 }

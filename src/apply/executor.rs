@@ -50,7 +50,7 @@ fn apply_locked(
     lock: &StoreLock,
     progress: &mut dyn FnMut(ApplyProgress<'_>),
 ) -> Result<AppliedPlan, ApplyError> {
-    let (live, notes) = find_active(host, store)?;
+    let (live, mut notes) = find_active(host, store)?;
     if let Some(journal) = &live {
         join::check(journal, &plan.shield, &store.path(JOURNAL))?;
     }
@@ -61,7 +61,11 @@ fn apply_locked(
     summary::announce_change(host, store);
     let (journal, log) = match live {
         None => begin_journal(host, store, plan, boot, &tasks)?,
-        Some(journal) => join::join(host, store, *journal, plan, JoinKind::Additional)?,
+        Some(journal) => {
+            let joined = join::join(host, store, *journal, plan, JoinKind::Additional, &tasks)?;
+            notes.extend(joined.notes);
+            (joined.journal, joined.log)
+        }
     };
     let run = PlanExecution::new(host, &journal, log, hogs);
     let applied = run_plan(run, store, (&journal, plan), lock, progress)?;

@@ -6,6 +6,7 @@ use super::step_note::StepNote;
 use super::step_result::{ChangeFate, MovedTasks, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
+use serde::Serialize;
 
 /// One kind of change, with the values of one change.
 pub trait ChangeKind {
@@ -166,7 +167,7 @@ pub enum RestoringUndo {
 }
 
 /// A value that changed since apply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DriftedValue {
     /// The value that apply left.
     pub left: String,

@@ -5,6 +5,7 @@
 
 use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError, UndoneShield};
 use super::executor::{PlanExecution, check, find_hogs, run_plan};
+use super::join::JoinedShield;
 use super::journal::{ApplyJournal, JoinKind, replaced_name};
 use super::load::{FoundJournal, JournalLoadError, load};
 use super::{join, summary, undo};
@@ -60,9 +61,11 @@ fn replace_locked(
     let tasks = host.tasks()?;
     let hogs = find_hogs(host, &joining, &tasks)?;
     summary::announce_change(host, store);
-    let (journal, log) = join::join(host, store, journal, &joining, JoinKind::Successor)?;
+    let JoinedShield { journal, log, notes } =
+        join::join(host, store, journal, &joining, JoinKind::Successor, &tasks)?;
     let run = PlanExecution::new(host, &journal, log, hogs);
-    let applied = run_plan(run, store, (&journal, &joining), lock, progress)?;
+    let mut applied = run_plan(run, store, (&journal, &joining), lock, progress)?;
+    applied.notes.extend(notes);
     match undo::undo_locked(host, store, Some(&replaced_name(&name)), lock) {
         Ok(undone) if undone.is_complete() => Ok(applied),
         Err(UndoError::Killed) => Err(ApplyError::Killed),

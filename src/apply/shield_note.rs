@@ -1,9 +1,10 @@
 //! What a user should know about a shield that was applied, changed or undone. Pure.
 
 use super::journal::DroppedLine;
+use super::kind::DriftedValue;
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, TaskId};
 use serde::Serialize;
 use std::fmt;
 
@@ -34,6 +35,18 @@ pub enum ShieldNote {
     RepairHalted {
         /// Why.
         why: String,
+    },
+    /// Another process had changed a setting that the shield changes too. Undo restores that value.
+    ForeignValue {
+        /// What the change is about.
+        subject: String,
+        /// The value that was left there, and the one of the other process.
+        drift: DriftedValue,
+    },
+    /// Other processes had changed the affinity of tasks. Undo restores those masks.
+    ForeignAffinities {
+        /// The tasks.
+        tasks: Vec<TaskId>,
     },
     /// A shield of another boot is gone, and its journal was archived.
     Rebooted {
@@ -136,6 +149,21 @@ impl fmt::Display for ShieldNote {
                 write!(f, "shield {shield} was active, but lacked some of its settings")
             }
             ShieldNote::RepairHalted { why } => f.write_str(why),
+            ShieldNote::ForeignValue { subject, drift } => write!(
+                f,
+                "another process changed {subject} from {} to {}; undo restores that value",
+                drift.left,
+                drift.now.as_deref().unwrap_or("nothing")
+            ),
+            ShieldNote::ForeignAffinities { tasks } => {
+                let numbers: Vec<String> = tasks.iter().map(|task| task.tid.to_string()).collect();
+                let numbers = numbers.join(", ");
+                write!(
+                    f,
+                    "other processes changed the affinity of tasks ({numbers}); undo restores what \
+                     they set"
+                )
+            }
             ShieldNote::Rebooted { shield, journal } => {
                 f.write_str("the machine was rebooted since ")?;
                 match shield {

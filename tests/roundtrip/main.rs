@@ -14,6 +14,7 @@ mod leaving;
 mod many_shields;
 mod offline;
 mod operators;
+mod shared_settings;
 mod standing;
 mod status;
 mod stopped;

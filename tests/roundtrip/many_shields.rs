@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// A recorded machine and the CPUs of shields that fit on it together.
+#[derive(Clone)]
 pub(crate) struct Recorded {
     pub(crate) name: String,
     root: PathBuf,

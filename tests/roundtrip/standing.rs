@@ -4,7 +4,12 @@
 use super::bench::{Bench, same};
 use super::trees::{v2, v2_plan};
 use cpushield::apply::ShieldPresence;
-use cpushield::workflow::standing::{find_settled_shield, refuse_active, undo_named};
+use cpushield::policy::DisturbanceConsent;
+use cpushield::ui::{OutputFormat, StatusLines, Ui};
+use cpushield::workflow::WorkContext;
+use cpushield::workflow::standing::{
+    check_disturbance, find_settled_shield, refuse_active, undo_named,
+};
 use cpushield_linux::InjectedFault;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -64,4 +69,27 @@ fn the_watchdog_undoes_its_own_shield_complete_or_not_and_no_other() {
         let found = find_settled_shield(&bench.host(), &bench.store()).unwrap();
         assert!(matches!(found, ShieldPresence::Absent), "{found:?}");
     }
+}
+
+#[test]
+fn a_trace_is_refused_where_the_journal_does_not_tell_whom_it_interrupts() {
+    let bench = Bench::of(&v2());
+    let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+    let state_dir = bench.scratch.0.join("state");
+    let (host, store) = (bench.host(), bench.store());
+    let work = WorkContext { ui: &ui, host, store, state_dir, shield: None };
+    let refused = |cpus: &str, consent| {
+        let refused = check_disturbance(&work, &cpus.parse().unwrap(), consent).err();
+        refused.map(|failure| failure.message)
+    };
+    let (no, yes) = (DisturbanceConsent::NotGiven, DisturbanceConsent::Given);
+    assert_eq!(refused("2", no), None);
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    assert_eq!((refused("3", no), refused("2", yes)), (None, None));
+    let other = refused("2", no).unwrap();
+    assert!(other.contains("would interrupt CPU 3 of shield cpushield"), "{other}");
+    std::fs::write(bench.journal(), "{}\n").unwrap();
+    let damaged = refused("2", no).unwrap();
+    assert!(damaged.contains("journal.jsonl"), "{damaged}");
+    assert_eq!(refused("2", yes), None);
 }

@@ -206,6 +206,23 @@ impl ApplyJournal {
             .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
     }
 
+    /// The last step about the same thing as a change, of any shield, that was not refused.
+    #[must_use]
+    pub fn last_made_about(&self, change: &Change) -> Option<&StepOriginal> {
+        let mut latest =
+            self.intents.iter().rev().filter(|intent| self.may_be_made(intent.step));
+        latest
+            .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
+    }
+
+    /// The runtime steps about the same thing as a change, of all shields.
+    pub fn steps_about<'a>(&'a self, change: &'a Change) -> impl Iterator<Item = usize> + 'a {
+        let about = self.intents.iter().filter(move |intent| {
+            self.step(intent).is_some_and(|step| step.change.is_about_same(change))
+        });
+        about.map(|intent| intent.step)
+    }
+
     /// Whether a step was made, or may have been.
     #[must_use]
     pub fn may_be_made(&self, step: usize) -> bool {
