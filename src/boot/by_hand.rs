@@ -6,6 +6,7 @@ use super::document::{LintFinding, WantedParameter};
 use super::line::{self, ParameterConflict};
 use super::lint::LintTarget;
 use super::loaders;
+use super::menu_lst::{self, WordsOfKernel};
 use super::planned_lines::{defeats, new_findings};
 use super::running_kernel::{online_cpus, possible_cpus};
 use cpushield_linux::Host;
@@ -19,16 +20,20 @@ pub(super) fn present_value(line: &str, word: &str) -> Option<String> {
     }
 }
 
-/// The steps that add the parameters to a command line, `now`.
+/// The steps that add the parameters to a command line, `now`. `plan_words` plans the words of
+/// another kernel that a menu lists.
 pub(super) fn steps(
     host: &Host,
     now: Option<&str>,
     arch: Option<&str>,
     parameters: &[WantedParameter],
+    plan_words: Option<&WordsOfKernel<'_>>,
 ) -> Vec<String> {
     let now = now.unwrap_or_default();
+    let all: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
+    let listed = menu_lst::steps(host, &all, plan_words);
     let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
-    if todo.is_empty() && !parameters.is_empty() {
+    if todo.is_empty() && !parameters.is_empty() && listed.is_none() {
         return vec![
             "the running kernel was booted with all of them: there is nothing to add".into(),
         ];
@@ -42,7 +47,7 @@ pub(super) fn steps(
             lines.push(format!("first remove from the kernel's command line: {replaced}"));
         }
         lines.push(format!("this machine has {name}:"));
-        lines.extend(steps);
+        lines.extend(listed.unwrap_or(steps));
         return lines;
     }
     if !replaced.is_empty() {

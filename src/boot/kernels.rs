@@ -64,6 +64,21 @@ fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuil
     KernelBuild { options, release, realtime }
 }
 
+/// Whether an entry loads a real-time kernel, by its configuration, its image or its name; the name
+/// alone decides where there is nothing else, as in a list of kernels for old loaders.
+pub(super) fn is_realtime(host: &Host, entry: &LoaderEntry) -> bool {
+    let options = kernel_file::read_config(host, &entry.version);
+    match find_realtime_kind(host, entry, &options) {
+        Some(kind) => kind.is_some(),
+        None => entry.version.split('-').any(is_rt_version),
+    }
+}
+
+/// Whether a part of a release is that of PREEMPT_RT: `rt`, `rt11`.
+fn is_rt_version(part: &str) -> bool {
+    part.strip_prefix("rt").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// What makes a kernel a real-time kernel, by its name, its configuration and its image (`None`
 /// inside: nothing does); `None` when unknown.
 fn find_realtime_kind(

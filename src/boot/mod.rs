@@ -47,6 +47,7 @@ pub mod kexec;
 pub mod line;
 pub mod lint;
 pub mod loaders;
+mod menu_lst;
 pub mod parameters;
 mod permanent;
 pub mod plan;

@@ -13,6 +13,7 @@ use super::foreign_words;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
+use super::menu_lst::WordsOfKernel;
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::planned_lines::LinesToCheck;
 pub use super::request::BootRequest;
@@ -51,13 +52,40 @@ pub fn plan(
     let targets = kernels.targets();
     let planned = planned_kernels(menu, &kernels, &targets);
     planned.check_alike(request)?;
-    let (shield, origin, mut why) = choose_shield(machine, request, &planned)?;
-    why.extend(why_kernels);
     if targets.is_empty() && menu.is_some() {
         return Err(no_matching_kernel(request, &kernels.entries));
     }
+    let SelectedWords { shield, origin, mut why, target, mut selection } =
+        select_words(host, machine, request, &planned)?;
+    why.extend(why_kernels);
+    selection.compare_with_lines(&planned, machine);
+    let mut warnings = Vec::from_iter(warnings::planned_domain(&selection.wanted));
+    warnings.extend(warnings::managed_irqs(machine, &shield, &selection.wanted));
+    let proves = trial_cpus(&target, origin);
+    let ParameterTarget { cpus, rest } = target;
+    let plan_words = |entry: &LoaderEntry| words_of_kernel(host, machine, request, entry);
+    let draft = PlanDraft { selection, cpus, housekeeping: rest, proves, why, warnings };
+    draft.complete(host, machine, menu, kernels, Some(&plan_words))
+}
+
+/// The parameters for a request and its kernels, and the CPUs that they are for.
+struct SelectedWords {
+    shield: Shield,
+    origin: CpuOrigin,
+    why: Vec<BootReason>,
+    target: ParameterTarget,
+    selection: ParameterSelection,
+}
+
+fn select_words(
+    host: &Host,
+    machine: &Machine,
+    request: &BootRequest,
+    planned: &PlannedKernels<'_>,
+) -> Result<SelectedWords, BootError> {
+    let (shield, origin, why) = choose_shield(machine, request, planned)?;
     let target = parameter_target(machine, &shield);
-    let mut selection = select_parameters(request, origin, &target, &planned, machine);
+    let mut selection = select_parameters(request, origin, &target, planned, machine);
     add_requested(
         host,
         &request.shield.parameters,
@@ -65,13 +93,23 @@ pub fn plan(
         &planned.versions(machine),
         &mut selection.wanted,
     )?;
-    selection.compare_with_lines(&planned, machine);
-    let mut warnings = Vec::from_iter(warnings::planned_domain(&selection.wanted));
-    warnings.extend(warnings::managed_irqs(machine, &shield, &selection.wanted));
-    let proves = trial_cpus(&target, origin);
-    let ParameterTarget { cpus, rest } = target;
-    let draft = PlanDraft { selection, cpus, housekeeping: rest, proves, why, warnings };
-    draft.complete(host, machine, menu, kernels)
+    Ok(SelectedWords { shield, origin, why, target, selection })
+}
+
+/// The words of a kernel that only a menu for the user lists; `None` when it cannot get any.
+fn words_of_kernel(
+    host: &Host,
+    machine: &Machine,
+    request: &BootRequest,
+    entry: &LoaderEntry,
+) -> Option<Vec<String>> {
+    let builds = kernels::read_builds(host, machine, &[entry]);
+    let arch = machine.kernel.arch.as_deref();
+    let kernels = SelectedKernels { entries: vec![entry], builds, rule: KernelRule::First, arch };
+    let targets = kernels.targets();
+    let planned = PlannedKernels::Menu { kernels: &kernels, targets: &targets };
+    let selected = select_words(host, machine, request, &planned).ok()?;
+    Some(selected.selection.wanted.into_iter().map(|wanted| wanted.word).collect())
 }
 
 /// What is planned before the lines of the kernels are checked.
@@ -93,6 +131,7 @@ impl PlanDraft {
         machine: &Machine,
         menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
         kernels: SelectedKernels<'_>,
+        plan_words: Option<&WordsOfKernel<'_>>,
     ) -> Result<BootPlan, BootError> {
         let PlanDraft { selection, cpus, housekeeping, proves, why, warnings } = self;
         let ParameterSelection { chosen, wanted: parameters, skipped } = selection;
@@ -117,7 +156,10 @@ impl PlanDraft {
         all_warnings.extend(faults);
         let instructions = match menu {
             Some(_) => Vec::new(),
-            None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
+            None => {
+                let now = machine.kernel.cmdline.as_deref();
+                by_hand::steps(host, now, arch, &parameters, plan_words)
+            }
         };
         let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
         Ok(BootPlan {
@@ -232,7 +274,7 @@ pub fn for_words(
         foreign: foreign_words::find(host),
         instructions: match menu {
             Some(_) => Vec::new(),
-            None => by_hand::steps(host, Some(&booted), arch, &parameters),
+            None => by_hand::steps(host, Some(&booted), arch, &parameters, None),
         },
         kernels: kernel.into_iter().collect(),
         parameters,
@@ -285,7 +327,7 @@ pub fn for_row(
         why: vec![BootReason::MeasuredRow { row: name.clone(), file: row.file.clone() }],
         warnings: incomplete.into_iter().collect(),
     };
-    draft.complete(host, machine, menu, kernels)
+    draft.complete(host, machine, menu, kernels, None)
 }
 
 /// The CPUs that a trial shields: all that the user named. When the tool chose them, one is

@@ -64,16 +64,46 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     for since in ["it came with Linux 3.10", "it came with Linux 3.8"] {
         assert!(text.contains(since), "{text}");
     }
-    assert!(!steps.contains("nohz_full") && !steps.contains("rcu_nocbs"), "{steps}");
-    assert!(steps.contains("line 2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3"), "{steps}");
-    // The running kernel knows them; the kernels in the menu are checked one by one.
+    assert!(!steps.contains("nohz_full"), "{steps}");
+    assert!(steps.contains("line 2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3\n"), "{steps}");
+    // The running kernel knows them; each kernel of the menu gets the words that it knows.
     let (given, _, steps) = plan_with("3.10.0\n");
     assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
-    assert!(
-        steps.contains("line 2: unchanged: this kernel supports none of the parameters"),
-        "{steps}"
+    assert!(steps.contains("line 2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3\n"), "{steps}");
+    let newer = "line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=3 isolcpus=3";
+    assert!(steps.contains(newer), "{steps}");
+}
+
+/// Lines of `menu.lst` with the words that they get, while another kernel runs. Made by hand from
+/// the entries that the packages of RTAI, Xenomai and Debian install.
+#[test]
+fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first() {
+    let machine = Machine::without_loader();
+    let plan_with = |menu: &str| {
+        machine.write("boot/grub/menu.lst", menu);
+        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+        let lines = plan.instructions.into_iter().filter(|line| line.starts_with("line "));
+        lines.collect::<Vec<_>>()
+    };
+    let rtai = "title Ubuntu\nkernel /boot/vmlinuz-2.6.32-122-rtai root=/dev/sda1 ro\n";
+    let line = "line 2: kernel /boot/vmlinuz-2.6.32-122-rtai root=/dev/sda1 ro isolcpus=3";
+    assert_eq!(plan_with(rtai), [line]);
+    let generic = "title Other\nkernel /boot/vmlinuz-2.6.38-16-generic ro\n";
+    let xenomai = "title Xenomai\nkernel (hd0,0)/boot/vmlinuz-2.6.38.8-xenomai ro isolcpus=3\n";
+    let evl = "title EVL\nkernel /vmlinuz-5.15.98-evl ro\n";
+    assert_eq!(
+        plan_with(&format!("{generic}{xenomai}{evl}")),
+        [
+            "line 4: no change, it has the parameters",
+            "line 6: kernel /vmlinuz-5.15.98-evl ro nohz_full=1-3 rcu_nocbs=1-3",
+        ]
     );
-    assert!(steps.contains("line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=1-3"), "{steps}");
+    // A configuration decides before a name.
+    machine.write("boot/config-6.1.9-own", "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\n");
+    let own = "title Own\nkernel /vmlinuz-6.1.9-own ro\n";
+    let said = plan_with(&format!("{generic}{own}"));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("nohz_full=1-3"), "{said:?}");
 }
 
 #[test]

@@ -119,7 +119,12 @@ fn round_trip(name: &str, machine: &Machine) -> FileResult {
         }
         Err(BootError::ByHand { instructions, .. }) => {
             // Kernels before 3.8 and 3.10 do not know all of them.
-            let known = ["irqaffinity=0-1", "rcu_nocbs=2-3 irqaffinity=0-1", WORDS];
+            let known = [
+                "irqaffinity=0-1 isolcpus=2-3",
+                "rcu_nocbs=2-3 irqaffinity=0-1 isolcpus=2-3",
+                "irqaffinity=0-1",
+                WORDS,
+            ];
             let given = |line: &String| known.iter().any(|words| line.ends_with(words));
             assert!(instructions.iter().any(given), "{name}: {instructions:#?}");
             FileResult::Instructions

@@ -1,10 +1,9 @@
 //! Loaders whose files are not written: the exact steps for the user, with the words of this plan.
 
+use super::boot_loader::{EntryFiles, LoaderEntry};
 use super::entry_purpose::find_purpose;
 use super::extlinux;
 use crate::boot::grub::menu::version_of;
-use crate::boot::kernel_file::read_config;
-use crate::boot::parameters::{KernelFacts, known_words};
 use cpushield_linux::Host;
 
 /// A loader: the files that indicate it, and the steps for the user.
@@ -66,8 +65,9 @@ const MANUALS: &[ManualLoader] = &[
     },
     ManualLoader {
         name: "GRUB 0.97 (menu.lst)",
-        signs: &["/boot/grub/menu.lst", "/boot/grub/grub.conf"],
-        steps: menu_lst_steps,
+        signs: MENU_LST,
+        // Each kernel gets its own words: `listed_kernels`.
+        steps: |_, _| Vec::new(),
     },
     ManualLoader {
         name: "an extlinux.conf with kernels of unknown version",
@@ -81,55 +81,63 @@ fn kargs_options(verb: &str, words: &[String]) -> String {
     words.iter().map(|word| format!(" --{verb}={word}")).collect()
 }
 
-/// The lines that load an RT kernel, or else any kernel, with the words added.
-fn menu_lst_steps(host: &Host, words: &[String]) -> Vec<String> {
-    let files = ["/boot/grub/menu.lst", "/boot/grub/grub.conf"];
-    let Some((path, text)) = files.iter().find_map(|path| Some((path, host.read(path).ok()?)))
-    else {
-        return Vec::new();
-    };
+const MENU_LST: &[&str] = &["/boot/grub/menu.lst", "/boot/grub/grub.conf"];
+
+/// A line of a menu that the user edits by hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedKernel {
+    /// Its number, from 1.
+    pub line: usize,
+    /// Its text, without white space around it.
+    pub text: String,
+    /// The kernel that it loads, with its command line.
+    pub entry: LoaderEntry,
+}
+
+/// The kernels for normal work in the `menu.lst` of this machine, and its path; `None` when the
+/// user has to configure another loader, or none is found.
+#[must_use]
+pub fn listed_kernels(host: &Host) -> Option<(&'static str, Vec<ListedKernel>)> {
+    if find_manual(host)?.signs != MENU_LST {
+        return None;
+    }
+    let (path, text) = MENU_LST.iter().find_map(|path| Some((*path, host.read(path).ok()?)))?;
     let mut title = "";
-    let mut kernels: Vec<(usize, &str)> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        match line.split_whitespace().next() {
-            Some("title") => title = line,
-            Some("kernel") => {
-                let args = line.trim_start().split_once(char::is_whitespace).map(|(_, it)| it);
-                let (kernel, args) =
-                    args.and_then(|it| it.trim_start().split_once(' ')).unwrap_or((line, ""));
-                if find_purpose(&[title, kernel], args).is_none() {
-                    kernels.push((index, line));
-                }
+    let mut kernels = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.trim();
+        let (key, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let (kernel, args) = rest.trim_start().split_once(' ').unwrap_or((rest, ""));
+        match key {
+            "title" => title = text,
+            "kernel" if find_purpose(&[title, kernel], args).is_none() => {
+                let entry = LoaderEntry {
+                    version: version_of(kernel).unwrap_or_default().to_owned(),
+                    title: rest.to_owned(),
+                    id: None,
+                    args: args.to_owned(),
+                    ours: false,
+                    files: Some(EntryFiles { kernel: kernel.to_owned(), ramdisks: Vec::new() }),
+                    place: format!("{path}:{line}"),
+                    replaced: Vec::new(),
+                    purpose: None,
+                };
+                kernels.push(ListedKernel { line, text: text.to_owned(), entry });
             }
             _ => {}
         }
     }
-    if kernels.iter().any(|(_, line)| line.contains("-rt")) {
-        kernels.retain(|(_, line)| line.contains("-rt"));
-    }
-    let mut steps = vec![format!("in {path}, for the kernels that should get them:")];
-    for (index, line) in kernels {
-        let kernel = line.split_whitespace().nth(1).and_then(version_of);
-        let options = kernel.map(|it| read_config(host, it)).unwrap_or_default();
-        let facts = KernelFacts { options: &options, arch: None, release: kernel };
-        let known = known_words(words, &facts);
-        steps.push(match known.is_empty() {
-            true => {
-                format!(
-                    "line {}: unchanged: this kernel supports none of the parameters",
-                    index + 1
-                )
-            }
-            false => format!("line {}: {} {}", index + 1, line.trim(), known.join(" ")),
-        });
-    }
-    steps
+    Some((path, kernels))
+}
+
+fn find_manual(host: &Host) -> Option<&'static ManualLoader> {
+    MANUALS.iter().find(|it| it.signs.iter().any(|sign| host.exists(sign)))
 }
 
 /// The loader that the user must configure, and the steps; `None` when no such loader is found.
 #[must_use]
 pub fn manual_steps(host: &Host, words: &[String]) -> Option<(&'static str, Vec<String>)> {
-    let loader = MANUALS.iter().find(|it| it.signs.iter().any(|sign| host.exists(sign)))?;
+    let loader = find_manual(host)?;
     Some((loader.name, (loader.steps)(host, words)))
 }
 

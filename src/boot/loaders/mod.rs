@@ -22,7 +22,7 @@ pub use boot_loader::{
     BootFilePlan, BootLoader, EarlierTexts, EntryFiles, EntryPosition, FileEdit, FoundLoader,
     LoaderEntry, ParameterAssignment,
 };
-pub use manual::manual_steps;
+pub use manual::{ListedKernel, listed_kernels, manual_steps};
 
 use super::error::BootError;
 use crate::registry::{self, RegistryEntry};
