@@ -79,10 +79,7 @@ pub fn execute(start: &ProgramStart) -> RunError {
 }
 
 /// The variables that a program gets; `is_set` says which ones the user has set.
-fn environment(
-    start: &ProgramStart,
-    is_set: impl Fn(&str) -> bool,
-) -> Vec<(&'static str, String)> {
+fn environment(start: &ProgramStart, is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
     let mut environment = vec![("CPUSHIELD_CPUS", start.cpus.to_string())];
     // LinuxCNC and Machinekit read this to find their cgroup.
     environment.extend(start.place.group_name().map(|name| ("CGNAME", name)));
