@@ -329,6 +329,7 @@ impl From<crate::boot::BootError> for Failure {
                 }
                 failure.hint(format!("or use the same list for both: --cpus {isolcpus}"))
             }
+            BootError::Defeated { finding, .. } => Failure::usage(message).hint(finding.advice()),
             BootError::Ignored { fault, .. } => Failure::usage(message).hint(fault.advice()),
             BootError::Active { .. } => {
                 Failure::machine(message).hint("remove them first: cpushield boot undo")

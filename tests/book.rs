@@ -1,6 +1,7 @@
 //! The book in `docs/` and README: every command is one that the program accepts, every link leads
 //! to a file, and every page is in the contents.
 
+use clap::error::ErrorKind;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,97 @@ fn every_command_of_the_book_is_accepted() {
     }
     assert!(count > 40, "only {count} commands were found");
     assert!(check_command("cpushield verify --fro 30s").is_err());
+}
+
+/// The commands inside sentences (`` `cpushield status` ``), with a value for each placeholder.
+fn commands_in_sentences(text: &str) -> Vec<String> {
+    let mut is_block = false;
+    let mut commands = Vec::new();
+    for line in text.lines() {
+        is_block ^= line.starts_with("```");
+        if !is_block {
+            let quoted = line.split('`').skip(1).step_by(2);
+            commands.extend(quoted.filter(|code| code.starts_with("cpushield ")).map(with_values));
+        }
+    }
+    commands
+}
+
+fn with_values(command: &str) -> String {
+    let words = command.split(' ').map(|word| match word {
+        "PID" => "4711",
+        "TOOL" => "cset",
+        word => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What a unit starts: the command of its `ExecStart=` lines.
+fn commands_of_units(text: &str) -> Vec<String> {
+    let starts = text.lines().filter_map(|line| line.strip_prefix("ExecStart="));
+    let commands = starts.filter_map(|command| command.split_once("/cpushield "));
+    commands.map(|(_, arguments)| format!("cpushield {arguments}")).collect()
+}
+
+/// A sentence may name a subcommand without its arguments.
+fn is_named(command: &str) -> Result<(), ErrorKind> {
+    match cpushield::cli::command().try_get_matches_from(command.split(' ')) {
+        Ok(_) => Ok(()),
+        Err(error) => match error.kind() {
+            ErrorKind::MissingRequiredArgument
+            | ErrorKind::MissingSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(()),
+            kind => Err(kind),
+        },
+    }
+}
+
+#[test]
+fn every_command_in_a_sentence_or_a_unit_exists() {
+    let mut count = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for command in commands_of_units(&text) {
+            count += 1;
+            check_command(&command)
+                .unwrap_or_else(|error| panic!("{}: {command}: {error}", page.display()));
+        }
+        for command in commands_in_sentences(&text) {
+            count += 1;
+            is_named(&command)
+                .unwrap_or_else(|kind| panic!("{}: {command}: {kind:?}", page.display()));
+        }
+    }
+    assert!(count > 40, "only {count} commands were found");
+    assert_eq!(is_named("cpushield shield"), Err(ErrorKind::InvalidSubcommand));
+    assert_eq!(is_named("cpushield undo --everything"), Err(ErrorKind::UnknownArgument));
+}
+
+/// The pages whose `guest` blocks a scenario in `vm/scenarios/` runs.
+const PAGES_RUN_IN_GUESTS: &[&str] = &["tutorial.md", "shield.md"];
+
+#[test]
+fn every_block_marked_guest_is_run_by_a_scenario() {
+    for page in pages() {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&page).unwrap();
+        let marked = text.lines().any(|line| {
+            line.strip_prefix("```").is_some_and(|marks| marks.split(' ').any(|m| m == "guest"))
+        });
+        assert_eq!(marked, PAGES_RUN_IN_GUESTS.contains(&name), "{}", page.display());
+    }
+    for name in PAGES_RUN_IN_GUESTS {
+        let scenarios = fs::read_dir(root().join("vm/scenarios")).unwrap();
+        let scripts = scenarios.map(|entry| entry.unwrap().path());
+        let mut texts = scripts
+            .chain([root().join("vm/guest/lib.sh")])
+            .map(|path| fs::read_to_string(path).unwrap());
+        let is_read = |text: String| {
+            text.contains(&format!("/host/docs/{name}"))
+                || text.contains(&format!("/host/docs/guides/{name}"))
+        };
+        assert!(texts.any(is_read), "no scenario reads {name}");
+    }
 }
 
 /// The targets of links to files.

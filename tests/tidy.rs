@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/texts.rs"]
+mod texts;
+
 /// Lines of code (tests not counted) that one file may have.
 const FILE_LINES_MAX: usize = 500;
 /// Columns that one line may have.
@@ -281,112 +284,6 @@ fn untold(source: &Source) -> Vec<String> {
 fn every_file_starts_with_a_module_comment() {
     check("files without a module comment", untold);
     assert_eq!(untold(&sample("src/x.rs", "use a;\n")).len(), 1);
-}
-
-/// Words that texts for users must not have, and what to write instead.
-const UNIDIOMATIC: &[(&str, &str)] = &[
-    ("told", "reported, shown, known"),
-    ("whoever", "the task or process that"),
-    ("anew", "again, new"),
-    ("for ever", "forever"),
-    ("by turns", "interleaved"),
-    ("gone on", "resumed, continued"),
-    ("go on with", "resume, continue"),
-    ("somebody", "another process"),
-    ("nobody", "no process, unknown"),
-    ("beside", "together with, next to"),
-    ("kept house", "housekeeping: CPUs"),
-    ("keep house", "housekeeping: CPUs"),
-    ("keeps house", "housekeeping: CPUs"),
-];
-
-/// The string literals of some code, each with the number of its line.
-fn literals(code: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    let mut rest = code;
-    let line = |rest: &str| code[..code.len() - rest.len()].matches('\n').count() + 1;
-    while let Some(at) = rest.find(['"', '/', '\'']) {
-        let raw = rest[..at].trim_end_matches('#').ends_with('r');
-        let hashes = rest[..at].len() - rest[..at].trim_end_matches('#').len();
-        let (mark, tail) = (&rest[at..=at], &rest[at + 1..]);
-        let begins = line(&rest[at..]);
-        rest = match mark {
-            "/" if tail.starts_with('/') => tail.find('\n').map_or("", |end| &tail[end..]),
-            "'" if tail.starts_with("\"'") => &tail[2..],
-            "'" if tail.starts_with("\\\"'") => &tail[3..],
-            "\"" => {
-                let end = match raw {
-                    true => tail.find(&format!("\"{}", "#".repeat(hashes))),
-                    false => closing_quote(tail),
-                };
-                let end = end.unwrap_or(tail.len());
-                found.push((begins, tail[..end].to_owned()));
-                tail.get(end + 1..).unwrap_or("")
-            }
-            _ => tail,
-        };
-    }
-    found
-}
-
-/// Where a literal ends: at the first quote that no backslash escapes.
-fn closing_quote(text: &str) -> Option<usize> {
-    let mut escaped = false;
-    text.char_indices().find_map(|(at, c)| {
-        let ends = c == '"' && !escaped;
-        escaped = c == '\\' && !escaped;
-        ends.then_some(at)
-    })
-}
-
-/// The words of a text as its reader sees them, with a space before and behind each; without the
-/// values in braces. One word alone is a tag or a name, and no text.
-fn shown_words(literal: &str) -> Option<String> {
-    let mut outside = String::new();
-    for (i, part) in literal.split('{').enumerate() {
-        let from = if i == 0 { 0 } else { part.find('}').map_or(0, |end| end + 1) };
-        outside.push_str(&part[from..]);
-        outside.push(' ');
-    }
-    let outside = outside.replace("\\n", " ").to_lowercase();
-    let all: Vec<&str> = words(&outside).filter(|word| !word.is_empty()).collect();
-    (all.len() > 1).then(|| format!(" {} ", all.join(" ")))
-}
-
-fn unidiomatic(source: &Source) -> Vec<String> {
-    if !source.path.starts_with("src/") || source.path.ends_with("tests.rs") {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    for (line, literal) in literals(source.code()) {
-        let Some(text) = shown_words(&literal) else { continue };
-        for (word, instead) in UNIDIOMATIC {
-            if text.contains(&format!(" {word} ")) {
-                found.push(format!("{}:{line}: {word:?}; write: {instead}", source.path));
-            }
-        }
-    }
-    found
-}
-
-#[test]
-fn texts_for_users_have_idiomatic_words() {
-    check("words that STYLE.md replaces", unidiomatic);
-    let help = fs::read_to_string(root().join("tests/cli/help.txt")).unwrap();
-    let shown = shown_words(&help).unwrap();
-    let wrong = UNIDIOMATIC.iter().find(|(word, _)| shown.contains(&format!(" {word} ")));
-    assert_eq!(wrong, None, "in a help text");
-    let count = |text: &str| unidiomatic(&sample("src/x.rs", text)).len();
-    assert_eq!(
-        count(
-            r#"f("it waits for \
-        ever; somebody {told} it");"#
-        ),
-        2
-    );
-    assert_eq!(count("f(\"cannot: {why}\\nNobody knows\")"), 1);
-    assert_eq!(count("// \"somebody was told\"\nf('\"', told, \"beside\", \"{beside} it\");"), 0);
-    assert_eq!(count("f(\"fine\");\n#[cfg(test)]\nmod tests {\n\"somebody else\""), 0);
 }
 
 fn vague(source: &Source) -> Vec<String> {

@@ -55,7 +55,7 @@ impl fmt::Display for AmendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AmendError::Load(error) => error.fmt(f),
-            AmendError::NoShield => f.write_str("no shield is in force"),
+            AmendError::NoShield => f.write_str("no shield is active"),
             AmendError::Unfinished => {
                 f.write_str("the shield is incomplete: an apply or undo did not finish")
             }

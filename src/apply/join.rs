@@ -4,12 +4,28 @@
 use super::document::ApplyError;
 use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin};
 use super::kinds::kind_of;
-use super::load::JOURNAL;
+use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::original::OriginalState;
 use crate::change::Change;
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::store::Appender;
 use cpushield_linux::{CpuSet, Error, Host, Store};
+
+/// Checks that a plan can be applied together with the active shields, as another shield or as the
+/// next version of one. Without a lock, so apply checks it again.
+///
+/// # Errors
+/// The journal cannot be used, another change is unfinished, or the shield overlaps another one.
+pub fn check_active(host: &Host, store: &Store, plan: &Plan) -> Result<(), ApplyError> {
+    match load(host, store) {
+        Ok(FoundJournal::Here(journal)) => check_others(&journal, &plan.shield),
+        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => Ok(()),
+        // A normal user cannot read the journal.
+        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(()),
+        Err(JournalLoadError::Access(error)) => Err(error.into()),
+        Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
+    }
+}
 
 /// Checks that a shield can join the active ones.
 ///

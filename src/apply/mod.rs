@@ -3,6 +3,48 @@
 //!
 //! Every original is on the disk before the first write. Undo restores it, even after a crash,
 //! unless another process changed the value since. The plan decides what is good for a shield.
+//!
+//! Each kind of change is one file in `src/apply/kinds/`. It implements the trait `ChangeKind`
+//! (`src/apply/kind.rs`): read the original, make the change, revert it. Optional methods say more
+//! about a kind: the CPUs on which its write waits for a thread, the drift that `status` shows, or
+//! a hint about a refusal. `kind_of` (`kinds/mod.rs`) is the only place that selects a kind. A
+//! kind does not read or write the journal. The texts of a change and the check of a saved plan
+//! need no machine, so they are in `src/change.rs`.
+//!
+//! Imports in `src/apply/` point one way, from the first line to the last:
+//!
+//! ```text
+//! executor.rs, amend.rs, undo.rs         run the steps, and write the journal
+//! join.rs, leave.rs                      what a shield shares with other active shields
+//! read_originals.rs, perform.rs,         one step: read, make, revert, turn errors into
+//!   revert.rs, hogs.rs                   outcomes; writes that would block forever
+//! kinds/                                 one file per kind of change
+//! moves.rs, groups.rs, unbound.rs,       helpers of kinds
+//!   affinities.rs, …
+//! kind.rs                                the trait and the results of its methods
+//! journal.rs                             the lines of the journal
+//! original.rs, step_result.rs,           what the journal stores about a step
+//!   task_masks.rs
+//! ```
+//!
+//! **Several shields** share one journal and one lock. The first shield begins the journal. A
+//! further one joins it (`join.rs`): its plan is made on the machine as it is, and a step about
+//! something that an active shield has changed keeps the *first* original. Such a step is planned
+//! even if the machine already has the value, so the setting stays as long as one shield needs it.
+//! When a shield leaves (`leave.rs`), undo reverts the steps that no other shield has. The others
+//! get the value that they would have given to the original. At the end the journal is replaced
+//! with one that never had the shield. So after any order of apply and undo, the machine is as if
+//! only the live shields had ever been applied (`tests/roundtrip/many_shields.rs`). An unfinished
+//! apply or undo of one shield must be completed before another shield changes.
+//!
+//! **A change** of an active shield is a join and a leave (`replace.rs`).
+//! `src/workflow/machine_without.rs` makes the surveyed machine as it would be without the shield,
+//! and the new version is planned on that. The new version joins the journal; until it is
+//! complete, the CPUs of both versions are kept free. Then the old version leaves. Both have one
+//! control group, which gets the new CPUs in one write, so its partition stays valid. If the new
+//! version fails, it leaves instead. The next `apply` or `undo` ends a change that was killed.
+//! `tests/roundtrip/changed_shields.rs` compares the machine with one on which only that version
+//! was ever applied.
 
 mod affinities;
 mod amend;
@@ -43,6 +85,7 @@ pub use amend::{AmendError, AmendedShield, amend};
 pub use document::*;
 pub use executor::{apply, check};
 pub use hogs::BlockedBy;
+pub use join::check_active;
 pub use journal::JournalError;
 pub use kind::DriftedValue;
 pub use kinds::slice_dir;

@@ -130,10 +130,10 @@ impl fmt::Display for ShieldNote {
                 }
             }
             ShieldNote::Unchanged { shield } => {
-                write!(f, "shield {shield} is in force already; nothing was changed")
+                write!(f, "shield {shield} is already active; nothing was changed")
             }
             ShieldNote::Repaired { shield } => {
-                write!(f, "shield {shield} was in force, but lacked some of its settings")
+                write!(f, "shield {shield} was active, but lacked some of its settings")
             }
             ShieldNote::RepairHalted { why } => f.write_str(why),
             ShieldNote::Rebooted { shield, journal } => {

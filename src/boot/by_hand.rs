@@ -2,10 +2,12 @@
 //! replaces the menu's entries by its command line. Pure except for the
 //! loaders' traces, which [`loaders::manual_steps`] looks for.
 
-use super::document::WantedParameter;
+use super::document::{LintFinding, WantedParameter};
 use super::line::{self, ParameterConflict};
+use super::lint::LintTarget;
 use super::loaders;
-use super::running_kernel::possible_cpus;
+use super::planned_lines::{defeats, new_findings};
+use super::running_kernel::{online_cpus, possible_cpus};
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
@@ -78,7 +80,17 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
     lines.dedup();
     let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = KernelVersion::from_release(&release);
-    let ignored = line::first_ignored(now, words, &possible_cpus(host), version);
-    lines.extend(ignored.map(|fault| format!("first: {}; otherwise {fault}", fault.advice())));
+    let (possible, online) = (possible_cpus(host), online_cpus(host));
+    let target = LintTarget { possible: &possible, online: &online, version, arch };
+    // Another value of the same parameter is replaced.
+    let replaced: Vec<String> = words.iter().filter_map(|word| present_value(now, word)).collect();
+    let ignored = new_findings(&line::without(now, &replaced), words, &target).into_iter();
+    let is_new = |it: &LintFinding| match it {
+        // The conflict with `nr_cpus=` above says the same.
+        LintFinding::CpusNotStarted { .. } => lines.is_empty(),
+        it => defeats(it),
+    };
+    let ignored = ignored.filter(is_new).collect::<Vec<_>>();
+    lines.extend(ignored.iter().map(|it| format!("first: {}; otherwise {it}", it.advice())));
     lines
 }

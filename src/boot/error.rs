@@ -1,6 +1,6 @@
 //! The errors of planning, writing and removing boot parameters.
 
-use super::document::{FaultyWord, SkippedParameter};
+use super::document::{FaultyWord, LintFinding, SkippedParameter};
 use crate::plan::PlanRefusal;
 use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};
@@ -88,6 +88,18 @@ pub enum BootError {
         version: String,
         /// What the kernel would do.
         fault: Box<CommandLineFault>,
+    },
+    /// A kernel would ignore words, or start without CPUs that they name.
+    Defeated {
+        /// The kernel.
+        version: String,
+        /// The planned words that it is about, each with the reason why it is planned.
+        words: Vec<String>,
+        /// The file, and the line if known, with the other word, or of the kernel's entry; `None`
+        /// without a menu.
+        place: Option<String>,
+        /// What is wrong with the line that the kernel would get.
+        finding: Box<LintFinding>,
     },
     /// None of the parameters applies to the chosen kernels.
     NothingApplies {
@@ -226,6 +238,11 @@ impl fmt::Display for BootError {
                 write!(f, "kernel {version}: {fault}\n  file:  {place}")
             }
             BootError::Ignored { version, fault } => write!(f, "kernel {version}: {fault}"),
+            BootError::Defeated { version, words, place, finding } => {
+                write!(f, "kernel {version}: {finding}")?;
+                words.iter().try_for_each(|word| write!(f, "\n  word:  {word}"))?;
+                place.iter().try_for_each(|place| write!(f, "\n  file:  {place}"))
+            }
             BootError::NothingApplies { skipped } => {
                 f.write_str(
                     "no kernel parameter applies to the chosen kernels: nothing was written",

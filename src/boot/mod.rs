@@ -2,10 +2,33 @@
 //! removed again, byte for byte. `Machine` + `ShieldRequest` + the loader's menu → [`BootPlan`] →
 //! files and a [`BootJournal`] → [`BootStatus`].
 //!
-//! Imports point down: documents and errors, then lines and GRUB's texts, then parameters and
-//! loaders, then plan, write, restore, trial and status. `line`, `grub` and `parameters` are pure;
-//! `loaders` only read; `write` and `restore` write, and know no particular loader.
+//! `line`, `grub`, `parameters` and `lint` are pure; `loaders` only read; `write` and `restore`
+//! write, and know no particular loader.
 //! The journal of the runtime shield ends with the boot; this one survives it.
+//!
+//! The files of `src/boot/` import downward only:
+//!
+//! 1. `document/` has the documents and the reasons, notes and warnings in them: plain data.
+//!    `error.rs` has the errors, and `journal.rs` the files of the state directory.
+//! 2. `line.rs` adds words to a command line. `grub/` parses GRUB's texts, `kernel_file.rs` finds
+//!    the version of a kernel file, `kernel_modules.rs` reads the modules of a kernel, and
+//!    `running_kernel.rs` reads what the running kernel shows. `parameters/` is the catalogue of
+//!    parameters, in the slice `PARAMETERS`.
+//! 3. `loaders/boot_loader.rs` is the trait of a loader. `loaders/mod.rs` has the slice `LOADERS`,
+//!    and a loader is one file. `cmdline_files.rs`, `grub_environment.rs` and `systemd_boot.rs`
+//!    have what several of them share. No loader imports another one. A loader reads its menu and
+//!    plans the files to write.
+//! 4. `lint/` (pure) finds what is wrong with the running kernel's command line, and
+//!    `running_lint.rs` adds the kernel's messages. `foreign_words.rs` finds parameters that other
+//!    programs have set.
+//! 5. `init_files.rs` has the units and scripts of `enable`, `trial_unit.rs` those of a trial, and
+//!    `reachability.rs` tells whether a user can log in.
+//! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
+//!    `selection.rs`, `requested_words.rs`, `warnings.rs`, `by_hand.rs`), and `entry_changes.rs`
+//!    finds what that does to each entry of the menu. `restore.rs`, `earlier.rs` (an apply whose
+//!    words the next one replaces), `present_files.rs` and `kexec.rs` come before `write.rs`.
+//!    `permanent.rs` (a trial that has passed) and `trial.rs` use them. `status.rs` and `early.rs`
+//!    stand alone.
 
 mod by_hand;
 mod document;
@@ -27,6 +50,7 @@ pub mod loaders;
 pub mod parameters;
 mod permanent;
 pub mod plan;
+mod planned_lines;
 mod present_files;
 mod reachability;
 mod refusals;

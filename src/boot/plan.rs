@@ -14,18 +14,18 @@ use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
+use super::planned_lines::LinesToCheck;
 pub use super::request::BootRequest;
 use super::request::{CpuOrigin, MeasuredRow, UnknownWords};
 use super::requested_words::add_requested;
-use super::running_kernel::possible_cpus;
+use super::running_kernel::{online_cpus, possible_cpus};
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::warnings;
 use crate::glob;
 use crate::plan::{PlanRefusal, Shield, choose};
 use crate::policy::ShieldRequest;
 use crate::registry::nearest;
-use crate::survey::{CommandLineFault, IsolationKind, Machine, isolation_setup};
-use cpushield_linux::text::kernel_version::KernelVersion;
+use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 
@@ -97,15 +97,24 @@ impl PlanDraft {
         let PlanDraft { selection, cpus, housekeeping, proves, why, warnings } = self;
         let ParameterSelection { chosen, wanted: parameters, skipped } = selection;
         let (targets, arch) = (kernels.targets(), kernels.arch);
-        if let Some((loader, _)) = menu {
-            check_lines(host, *loader, &targets, &parameters, arch)?;
-        }
         let none = FoundLoader::default();
+        let planned = LinesToCheck {
+            host,
+            parameters: &parameters,
+            arch,
+            possible: &machine.topology.possible,
+            online: &machine.topology.online,
+        };
+        let faults = match menu {
+            Some((loader, _)) => planned.check_entries(*loader, &targets)?,
+            None => planned.check_words(machine.kernel.release.as_deref().unwrap_or_default())?,
+        };
         let found = menu.map_or(&none, |(_, found)| found);
         let described = kernels.describe(&chosen);
         let lists = warnings::different_lists(&targets, &parameters);
         let mut all_warnings = warnings::collect(found, machine, &described, lists);
         all_warnings.extend(warnings);
+        all_warnings.extend(faults);
         let instructions = match menu {
             Some(_) => Vec::new(),
             None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
@@ -189,9 +198,13 @@ pub fn for_words(
             already: target.is_some_and(|entry| line::has(&entry.args, word)),
         });
     }
-    if let Some((loader, _)) = menu {
-        check_lines(host, *loader, target.as_slice(), &parameters, host.build_arch().as_deref())?;
-    }
+    let (arch, possible, online) = (host.build_arch(), possible_cpus(host), online_cpus(host));
+    let (arch, possible, online) = (arch.as_deref(), &possible, &online);
+    let planned = LinesToCheck { host, parameters: &parameters, arch, possible, online };
+    let faults = match menu {
+        Some((loader, _)) => planned.check_entries(*loader, target.as_slice())?,
+        None => planned.check_words(&version)?,
+    };
     let kernel = target.map(|entry| BootKernel {
         version: entry.version.clone(),
         title: entry.title.clone(),
@@ -215,14 +228,11 @@ pub fn for_words(
         skipped: Vec::new(),
         rule: KernelRule::Matching { glob: version },
         next: found.next_boot(),
-        warnings: found.warnings.clone(),
+        warnings: found.warnings.iter().cloned().chain(faults).collect(),
         foreign: foreign_words::find(host),
         instructions: match menu {
             Some(_) => Vec::new(),
-            None => {
-                let arch = host.build_arch();
-                by_hand::steps(host, Some(&booted), arch.as_deref(), &parameters)
-            }
+            None => by_hand::steps(host, Some(&booted), arch, &parameters),
         },
         kernels: kernel.into_iter().collect(),
         parameters,
@@ -407,65 +417,4 @@ fn choose_rule(
             KernelRule::First
         }
     }
-}
-
-/// A kernel must not get a list that it ignores. And a kernel that has one list for `nohz_full=`
-/// and `isolcpus=` must not get two: it would take ours, which comes first, and drop the isolation
-/// that the user configured.
-fn check_lists(
-    host: &Host,
-    loader: &dyn BootLoader,
-    entry: &LoaderEntry,
-    words: &[String],
-) -> Result<(), BootError> {
-    let Some(version) = KernelVersion::from_release(&entry.version) else { return Ok(()) };
-    let possible = possible_cpus(host);
-    match line::first_ignored(&entry.args, words, &possible, Some(version)) {
-        None => Ok(()),
-        Some(fault @ CommandLineFault::BeyondLast { .. }) => {
-            Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) })
-        }
-        Some(fault) => Err(BootError::ListsDiffer {
-            version: entry.version.clone(),
-            place: loader.source(host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
-            isolcpus: isolation_setup(&entry.args, &possible, Some(version))
-                .cpus(IsolationKind::Domain),
-            fault: Box::new(fault),
-        }),
-    }
-}
-
-/// Checks that every chosen kernel can take the words together with those that it already has.
-fn check_lines(
-    host: &Host,
-    loader: &dyn BootLoader,
-    targets: &[&LoaderEntry],
-    parameters: &[WantedParameter],
-    arch: Option<&str>,
-) -> Result<(), BootError> {
-    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    if let Some(word) = words.iter().find(|word| !line::is_plain(word)) {
-        return Err(BootError::NotPlain { what: "the parameter".to_owned(), text: word.clone() });
-    }
-    for entry in targets {
-        // GRUB puts `BOOT_IMAGE=` and the kernel's file in front.
-        let text = format!("BOOT_IMAGE=/boot/vmlinuz-{} {}", entry.version, entry.args);
-        if let Err(conflict) = line::merge(&text, &words, line::limit(arch)) {
-            let keyword = match &conflict {
-                line::ParameterConflict::Differs { present, .. }
-                | line::ParameterConflict::Mismatch { present, .. } => {
-                    present.split('=').next().unwrap_or("").to_owned()
-                }
-                _ => String::new(),
-            };
-            let place = loader.source(host, &keyword).filter(|_| !keyword.is_empty());
-            return Err(BootError::Conflict {
-                version: entry.version.clone(),
-                place: place.unwrap_or_else(|| entry.place.clone()),
-                why: conflict.to_string(),
-            });
-        }
-        check_lists(host, loader, entry, &words)?;
-    }
-    Ok(())
 }

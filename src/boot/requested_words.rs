@@ -5,7 +5,7 @@
 use super::document::{FaultyWord, WantedParameter, WordFault};
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
-use super::parameters::KERNEL_NAMES;
+use super::parameters::{KERNEL_NAMES, unknown_value};
 use super::request::UnknownWords;
 use super::{line, lint};
 use crate::policy::RequestedParameter;
@@ -119,7 +119,11 @@ fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
     if let Some(found) = find_unreleased(word) {
         return Some(found);
     }
-    let name = line::name_of(word);
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, it)| (name, Some(it)));
+    if let Some(near) = value.and_then(|value| unknown_value(name, value)) {
+        let near = near.into_iter().map(|near| format!("{name}={near}")).collect();
+        return Some((WordFault::UnknownValue, near));
+    }
     if names_kernel_parameter(name) || name.starts_with("sysctl.") {
         return None;
     }

@@ -19,6 +19,12 @@ pub(super) fn possible_cpus(host: &Host) -> CpuSet {
     text.parse().unwrap_or_default()
 }
 
+/// CPUs that are online; empty when they cannot be read.
+pub(super) fn online_cpus(host: &Host) -> CpuSet {
+    let text = host.read_line("/sys/devices/system/cpu/online").unwrap_or_default();
+    text.parse().unwrap_or_default()
+}
+
 /// The options of the running kernel: its configuration, or what its files show of it. Empty when
 /// neither is known.
 pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {
@@ -60,7 +66,7 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     };
     let Ok(text) = host.read_line(path) else { return (None, None) };
     let text = text.trim();
-    let wanted = value.parse::<CpuSet>().ok();
+    let wanted = parse_list(host, value);
     let (found, same) = match name {
         "nohz_full" => {
             let set = text.parse::<CpuSet>().ok();
@@ -84,9 +90,16 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     (Some(format!("{name}: {found}")), Some(same))
 }
 
+/// The CPUs of a list in which `N` and `all` are allowed, as in `nohz_full=2-N`; `None` when the
+/// kernel cannot parse it either.
+fn parse_list(host: &Host, list: &str) -> Option<CpuSet> {
+    CpuSet::parse_list(list, possible_cpus(host).last()).ok()
+}
+
 /// What the kernel shows for `isolcpus=`: `isolated` for the flag `domain`, `nohz_full` for `nohz`.
 /// It does not show the CPUs of `managed_irq`. From 7.0 live partitions can add CPUs to `isolated`,
-/// so CPUs in addition to those of the word are no difference.
+/// so CPUs in addition to those of the word are no difference there. In `nohz_full` they are one:
+/// an earlier `nohz_full=` has set them, and the kernel has ignored this word.
 fn read_isolated(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
     let Ok(wanted) = cmdline::isolcpus(value, possible_cpus(host).last()) else {
         return (None, None);
@@ -99,7 +112,10 @@ fn read_isolated(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
     for (_, name, path) in files.into_iter().filter(|(requested, ..)| *requested) {
         let Ok(text) = host.read_line(path) else { continue };
         let cpus = text.trim().parse::<CpuSet>().unwrap_or_default();
-        same &= wanted.cpus.is_subset(&cpus);
+        same &= match path == NOHZ_FULL {
+            true => wanted.cpus == cpus,
+            false => wanted.cpus.is_subset(&cpus),
+        };
         shows.push(format!("{name}: {}", text.trim()));
     }
     match shows.is_empty() {
@@ -113,7 +129,7 @@ fn read_isolated(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
 /// (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12).
 fn read_offloaded(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
     let online = host.read_line("/sys/devices/system/cpu/online").unwrap_or_default();
-    let (Ok(wanted), Ok(online)) = (value.parse::<CpuSet>(), online.parse::<CpuSet>()) else {
+    let (Some(wanted), Ok(online)) = (parse_list(host, value), online.parse::<CpuSet>()) else {
         return (None, None);
     };
     let tasks = host.tasks().unwrap_or_default();

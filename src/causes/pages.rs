@@ -75,15 +75,15 @@ impl Cause {
 }
 
 const TICK: &str = "\
-The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000) to keep time, account
-CPU use and share the CPU among programs.
+The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000). It keeps time, accounts
+CPU use and shares the CPU among programs.
 
 At runtime nothing stops it on a busy CPU. To stop it, boot with `nohz_full=` and run only one task
 on the CPU. Since 4.17 no part of it then remains there: once a second, another CPU runs a tick on
 its behalf (sched_tick_remote() in kernel/sched/core.c). On a `nohz_full` CPU these bring the tick
-back: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, an RCU grace
-period that waits for the CPU, and the fair server (see `fair-server`). The kernel reports which of
-them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and the culprit of
+back: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, the fair
+server (`fair-server`). So does an RCU grace period that waits for the CPU. The kernel reports which
+of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and the culprit of
 the tick includes it: `kept for perf`.
 
 It appears as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
@@ -155,10 +155,10 @@ name function and sender, csd and ipi_send_cpu, exist since 6.5 (include/trace/e
 ipi.h).";
 
 const IPI_IRQ_WORK: &str = "\
-A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy
-context, perf and BPF wake-ups, RCU, and the kick of a `nohz_full` CPU (nohz_full_kick_func)
-when a timer was armed on it or a task needs the tick. No event names the function that a CPU sends
-to itself; the report shows what ran when it was raised, or just before.
+A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy context,
+perf and BPF wake-ups, RCU. A `nohz_full` CPU is kicked this way (nohz_full_kick_func) when a timer
+was armed on it or a task needs the tick. No event names the function that a CPU sends to itself;
+the report shows what ran when it was raised, or just before.
 
 Source: irq_work_queue() and irq_work_run() in kernel/irq_work.c, nohz_full_kick_func() in
 kernel/time/tick-sched.c, the events irq_work_entry and irq_work_exit in
@@ -174,8 +174,8 @@ Source: __queue_work() and wq_select_unbound_cpu() in kernel/workqueue.c (6.12),
 Documentation/core-api/workqueue.rst.";
 
 const KTHREAD: &str = "\
-A kernel thread ran on this CPU: one that may run anywhere and was not moved (`kthreads`), or one
-that belongs to this CPU (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT) and had work.
+A kernel thread ran on this CPU. Either it may run anywhere and was not moved (`kthreads`), or it
+belongs to this CPU and had work (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT).
 
 Source: Documentation/admin-guide/kernel-per-CPU-kthreads.rst, which describes how to keep each of
 them quiet.";
@@ -209,9 +209,9 @@ const EXCEPTION: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
 register, general protection. The kernel has events only for page faults. Other exceptions show as
 the signal that follows or, on a `nohz_full` CPU, as an entry without an event. When system calls
-are traced too (`verify --syscalls`), such an entry is an exception without a signal (an
-instruction that the kernel emulates, such as `sgdt`), because nothing else is left. Otherwise it
-may be either.
+are traced too (`verify --syscalls`), nothing else is left. Such an entry is then an exception
+without a signal: an instruction that the kernel emulates, such as `sgdt`. Otherwise it may be
+either.
 
 Source: arch/x86/kernel/traps.c, fixup_umip_exception() in arch/x86/kernel/umip.c (6.12).";
 
@@ -282,10 +282,10 @@ Source: `steal` in Documentation/filesystems/proc.rst, kvm_steal_clock() in arch
 (6.12).";
 
 const UNATTRIBUTED: &str = "\
-An interruption that fits no category: an entry into the kernel without an event, an unknown
-interrupt vector or row of /proc/interrupts, or a record of an event that was not enabled. `others`
-stands for all culprits beyond the first 4096 of a CPU. Save the evidence (`--json`) and report it
-as a bug.
+An interruption that fits no category: an entry into the kernel without an event, or a record of an
+event that was not enabled. It can also be an unknown interrupt vector or row of /proc/interrupts.
+`others` stands for all culprits beyond the first 4096 of a CPU. Save the evidence (`--json`) and
+report it as a bug.
 
 Source: vectors in arch/x86/include/asm/irq_vectors.h, rows in arch_show_interrupts() of
 arch/x86/kernel/irq.c, entries on `nohz_full` CPUs by context_tracking:user_exit in

@@ -3,6 +3,9 @@
 /// An example: the command, and a description.
 pub type HelpExample = (&'static str, &'static str);
 
+const USAGE: (&str, &str) = ("2", "invalid usage or input");
+const BUG: (&str, &str) = ("70", "a bug in cpushield");
+
 /// The exit codes, and what each means.
 pub const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "success: the operation is complete, the shield holds, or the shield is active"),
@@ -10,30 +13,146 @@ pub const EXIT_CODES: &[(&str, &str)] = &[
         "1",
         "negative or unknown result: the shield or a limit does not hold, or a setting has changed",
     ),
-    ("2", "invalid usage or input"),
+    USAGE,
     (
         "3",
         "failure: no shield, a failed operation, or a machine that lacks a feature; the \
          message says whether all changes were undone",
     ),
-    ("70", "a bug in cpushield"),
+    BUG,
 ];
 
-/// The exit codes of `run`, next to the status of the program.
-pub const RUN_CODES: &[(&str, &str)] = &[
-    ("125", "cpushield failed before it started the program"),
-    ("126", "the program cannot be executed"),
-    ("127", "the program is not found"),
-    ("*", "the program's own status, or 128 + N when signal N ended it"),
+/// The exit codes of subcommands for which the general table is too vague.
+const OWN_CODES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "run",
+        &[
+            ("125", "cpushield failed before it started the program"),
+            ("126", "the program cannot be executed"),
+            ("127", "the program is not found"),
+            ("*", "the program's own status, or 128 + N when signal N ended it"),
+        ],
+    ),
+    (
+        "survey",
+        &[
+            ("0", "success; with --lint: no finding"),
+            ("1", "with --lint: at least one finding"),
+            USAGE,
+            ("3", "failure: the machine or the recording cannot be read or written"),
+            BUG,
+        ],
+    ),
+    (
+        "status",
+        &[
+            ("0", "every shield is active and unchanged"),
+            (
+                "1",
+                "changed settings, foreign tasks, or a shield that is incomplete, at work or \
+                 unreadable",
+            ),
+            USAGE,
+            ("3", "no shield, or a failed operation"),
+            BUG,
+        ],
+    ),
+    (
+        "boot plan",
+        &[
+            ("0", "success: the kernels can get the parameters"),
+            USAGE,
+            ("3", "failure: no parameter applies, or the boot loader's files cannot be read"),
+            BUG,
+        ],
+    ),
+    (
+        "boot apply",
+        &[
+            ("0", "success: the parameters are written, or were already present"),
+            USAGE,
+            ("3", "failure; the message says whether all files were restored"),
+            BUG,
+        ],
+    ),
+    (
+        "boot status",
+        &[
+            ("0", "every parameter is written, booted and in force"),
+            ("1", "a parameter is not written, not booted or not in force"),
+            USAGE,
+            ("3", "no parameters were written, or a failed operation"),
+            BUG,
+        ],
+    ),
+    (
+        "boot undo",
+        &[
+            ("0", "success: the boot loader's files are restored, or there was nothing to undo"),
+            USAGE,
+            ("3", "failure: a file cannot be restored; the journal is kept"),
+            BUG,
+        ],
+    ),
+    (
+        "enable",
+        &[
+            ("0", "success: the file is written; with --now: the shield is also active"),
+            USAGE,
+            ("3", "failure: the shield cannot be planned or applied, or the file not written"),
+            BUG,
+        ],
+    ),
+    (
+        "disable",
+        &[
+            ("0", "success: no boot applies a shield; with --now: all changes are undone"),
+            USAGE,
+            ("3", "failure: the file cannot be removed, or a change cannot be undone"),
+            BUG,
+        ],
+    ),
+    (
+        "add",
+        &[
+            ("0", "success: every process is in the shield"),
+            USAGE,
+            ("3", "failure: no shield, or a process that cannot be moved; those before it stay"),
+            BUG,
+        ],
+    ),
+    (
+        "remove",
+        &[
+            ("0", "success: every process is out of the shield"),
+            USAGE,
+            ("3", "failure: no shield, or a process that cannot be moved; those before it are out"),
+            BUG,
+        ],
+    ),
+    (
+        "experiment",
+        &[
+            ("0", "success: the results are complete, or the search found the options"),
+            ("1", "the search ended without a set of options that meets the goal"),
+            USAGE,
+            ("3", "failure; the message says whether all changes were undone"),
+            BUG,
+        ],
+    ),
 ];
 
-/// The exit codes of a subcommand; `None` is the command itself.
+/// The exit codes of a subcommand, such as `boot plan`; `None` is the command itself.
 #[must_use]
 pub fn exit_codes(name: Option<&str>) -> &'static [(&'static str, &'static str)] {
-    if name == Some("run") { RUN_CODES } else { EXIT_CODES }
+    name.and_then(own_exit_codes).unwrap_or(EXIT_CODES)
 }
 
-/// Examples of each subcommand; `None` is the command itself.
+fn own_exit_codes(name: &str) -> Option<&'static [(&'static str, &'static str)]> {
+    OWN_CODES.iter().find(|(subcommand, _)| *subcommand == name).map(|(_, codes)| *codes)
+}
+
+/// Examples of a subcommand, such as `boot plan`; `None` is the command itself.
 #[must_use]
 pub fn examples(name: Option<&str>) -> &'static [HelpExample] {
     let Some(name) = name else {
@@ -88,6 +207,37 @@ const EXAMPLES: &[(&str, &[HelpExample])] = &[
             ("cpushield boot status", "parameters: requested, written, booted, in force"),
             ("cpushield boot undo", "remove them"),
         ],
+    ),
+    (
+        "boot plan",
+        &[
+            ("cpushield boot plan --cpus 2-3", "what a boot with CPUs 2 and 3 shielded needs"),
+            ("cpushield boot plan --kernels '*-rt-*'", "for these kernels only"),
+            ("cpushield boot plan --from results.json --row tickless", "as in an experiment"),
+        ],
+    ),
+    (
+        "boot apply",
+        &[
+            ("cpushield boot apply --cpus 2-3 --dry-run", "print the files only"),
+            ("cpushield boot apply --cpus 2-3", "add boot entries; reboot to use them"),
+            (
+                "cpushield boot apply --trial --until network --within 5m",
+                "boot once; boot the old entry again unless the network comes up",
+            ),
+            ("cpushield boot apply --parameter nohlt", "with a parameter of your own"),
+        ],
+    ),
+    (
+        "boot status",
+        &[
+            ("cpushield boot status", "parameters: requested, written, booted, in force"),
+            ("cpushield boot status --json", "the same for a program"),
+        ],
+    ),
+    (
+        "boot undo",
+        &[("cpushield boot undo", "remove the parameters; the next boot has the old ones")],
     ),
     (
         "apply",
@@ -247,7 +397,7 @@ pub fn tail(name: Option<&str>) -> String {
     if name.is_none_or(|name| WITH_TIMES.contains(&name)) {
         text.push_str(&format!("\nTimes:\n  {TIMES}\n"));
     }
-    if name.is_none_or(|name| WITH_CODES.contains(&name)) {
+    if name.is_none_or(|name| WITH_CODES.contains(&name) || own_exit_codes(name).is_some()) {
         text.push_str("\nExit codes:\n");
         for (code, what) in exit_codes(name) {
             text.push_str(&format!("  {code:<4} {what}\n"));
@@ -265,7 +415,7 @@ pub fn tail(name: Option<&str>) -> String {
 pub const TIMES: &str = "TIME is a number and its unit: 800ns, 5us, 1.5ms, 30s, 10m, 1h, 1d";
 
 /// Subcommands with an option that takes a TIME.
-pub const WITH_TIMES: &[&str] = &["try", "verify", "latency", "watch", "experiment"];
+pub const WITH_TIMES: &[&str] = &["try", "boot apply", "verify", "latency", "watch", "experiment"];
 
-/// Subcommands whose exit code is a result.
-const WITH_CODES: &[&str] = &["try", "apply", "boot", "run", "status", "verify", "latency", "undo"];
+/// Subcommands whose exit code is a result, with the general table.
+const WITH_CODES: &[&str] = &["try", "apply", "boot", "verify", "latency", "undo"];

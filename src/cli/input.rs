@@ -98,7 +98,14 @@ pub(super) fn nice(text: &str) -> Result<i32, String> {
 /// # Errors
 /// The text is not one.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    parse_span(text).map(Duration::from_nanos)
+    parse_time(text).map(Duration::from_nanos)
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    match text.trim().strip_prefix('-').map(parse_span) {
+        Some(Ok(_)) => Err("a time cannot be negative".to_owned()),
+        _ => parse_span(text),
+    }
 }
 
 /// Parses a time that is not 0.
@@ -114,7 +121,7 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// As [`span`].
 pub(super) fn span_ns(text: &str) -> Result<u64, String> {
-    match parse_span(text)? {
+    match parse_time(text)? {
         0 => Err("the time must be longer than 0".to_owned()),
         ns => Ok(ns),
     }

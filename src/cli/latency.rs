@@ -41,7 +41,7 @@ pub struct LatencyArgs {
     /// How long to measure; with --resume, the total of all parts [default: 10s]
     #[arg(long = "for", value_name = "TIME", value_parser = input::span)]
     time: Option<Duration>,
-    /// Save the results as JSON in this file, once a second
+    /// Save the results as JSON to this file every second
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     output: Option<PathBuf>,
     /// Resume the measurement saved in FILE, with its original options

@@ -205,13 +205,33 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
 /// The definition of the command line, with examples and exit codes.
 #[must_use]
 pub fn command() -> clap::Command {
-    let command = Cli::command().after_long_help(help::tail(None));
+    with_tails(Cli::command().after_long_help(help::tail(None)), "")
+}
+
+/// Completes the definition of all subcommands. `parent` is the name of the command and a space.
+fn with_tails(command: clap::Command, parent: &str) -> clap::Command {
     let names: Vec<String> =
         command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    names.into_iter().fold(command, |command, name| {
-        let tail = help::tail(Some(&name));
-        command.mut_subcommand(name, |sub| sub.after_long_help(tail))
+    names.into_iter().fold(command.mut_args(with_negative_values), |command, name| {
+        let path = format!("{parent}{name}");
+        let tail = help::tail(Some(&path));
+        let nested = format!("{path} ");
+        command.mut_subcommand(name, |sub| with_tails(sub.after_long_help(tail), &nested))
     })
+}
+
+/// Makes the parser of a number or a time see a negative value too. Otherwise clap takes `-5s` for
+/// an option and proposes `-- -5s`, which some subcommands run as a program.
+fn with_negative_values(arg: clap::Arg) -> clap::Arg {
+    let has = |names: &[&str]| {
+        let mut values = arg.get_value_names().unwrap_or_default().iter();
+        values.any(|value| names.contains(&value.as_str()))
+    };
+    match (has(&["TIME", "R/D/P"]), has(&["N", "P", "PRIORITY", "LIST", "PID|TID"])) {
+        (true, _) => arg.allow_hyphen_values(true),
+        (_, true) => arg.allow_negative_numbers(true),
+        _ => arg,
+    }
 }
 
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {

@@ -3,6 +3,7 @@
 use super::GlobalArgs;
 use super::active::ActiveArgs;
 use crate::failure::{Failure, FailureKind};
+use crate::report::table::fold;
 use crate::run::{CpuProtection, OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole};
 use crate::ui::{Emphasis, Ui};
 use crate::workflow::every_boot::AtEveryBoot;
@@ -49,7 +50,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
     args.active.select(&mut work)?;
     let status = read_status(&work)?;
     let document = StatusDocument { status, at_every_boot: AtEveryBoot::read(&work.store) };
-    ui.show(&document, || text(&document))?;
+    ui.show(&document, || text(&document, ui.width()))?;
     Ok(match document.status.state.state {
         ShieldState::InForce | ShieldState::InForceAsSeen => ExitCode::SUCCESS,
         ShieldState::NoShield => ExitCode::from(FailureKind::Machine.code()),
@@ -57,12 +58,13 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
     })
 }
 
-fn text(document: &StatusDocument) -> String {
+fn text(document: &StatusDocument, width: usize) -> String {
     let status = &document.status;
-    let shields: Vec<String> = status.shields.iter().map(describe_shield).collect();
+    let shields = status.shields.iter().map(|shield| describe_shield(shield, width));
+    let shields: Vec<String> = shields.collect();
     let mut out = match status.state.state {
         _ if !shields.is_empty() => shields.join("\n"),
-        ShieldState::NoShield => "No shield is in force.\n".to_owned(),
+        ShieldState::NoShield => "No shield is active.\n".to_owned(),
         _ => format!("Shield: {}\n", Emphasis::Bad.paint(&status.state.sentence)),
     };
     if let Some(cpus) = status.isolated.as_ref().filter(|cpus| !cpus.is_empty()) {
@@ -82,9 +84,7 @@ fn text(document: &StatusDocument) -> String {
         out.push_str("Trace: removed the trace that a killed `verify` had left running\n");
     }
     if status.state.state == ShieldState::NoShield && status.unchecked.is_empty() {
-        out.push_str(
-            "Next: `cpushield try` shows the effect of a shield, `cpushield apply` applies one.\n",
-        );
+        out.push_str("Next: `cpushield try` demonstrates a shield; `cpushield apply` makes one.\n");
     }
     if matches!(status.state.state, ShieldState::Unknown { .. }) {
         out.push_str(match runs_as_root() {
@@ -95,7 +95,7 @@ fn text(document: &StatusDocument) -> String {
     out
 }
 
-fn describe_shield(shield: &ShieldSummary) -> String {
+fn describe_shield(shield: &ShieldSummary, width: usize) -> String {
     let cpus: CpuSet = shield.cpus.iter().map(|on| on.cpu).collect();
     let state = &shield.state.state;
     let tone = if state.is_active() { Emphasis::Good } else { Emphasis::Bad };
@@ -124,12 +124,12 @@ fn describe_shield(shield: &ShieldSummary) -> String {
         out.push_str(&format!("  raised        {comm}: {given}, before {original}\n"));
     }
     for cpu in &shield.cpus {
-        out.push_str(&describe_cpu(cpu));
+        out.push_str(&describe_cpu(cpu, width));
     }
     out
 }
 
-fn describe_cpu(cpu: &OnCpu) -> String {
+fn describe_cpu(cpu: &OnCpu, width: usize) -> String {
     let mut out = format!("\n{}\n", Emphasis::Head.paint(&format!("CPU {}", cpu.cpu)));
     for (name, protection) in
         [("processes", &cpu.processes), ("interrupts", &cpu.interrupts), ("timer tick", &cpu.tick)]
@@ -161,9 +161,15 @@ fn describe_cpu(cpu: &OnCpu) -> String {
         gone.map(|gone| format!("last ran here before the shield and cannot return: {gone}")),
     ];
     for line in dim_lines.iter().flatten() {
-        out.push_str(&format!("    {}\n", Emphasis::Dim.paint(line)));
+        out.push_str(&dim_text(line, width));
     }
     out
+}
+
+/// A remark below a CPU, wrapped to the width.
+fn dim_text(line: &str, width: usize) -> String {
+    let folded = fold(&format!("    {line}\n"), width);
+    folded.lines().map(|line| Emphasis::Dim.paint(line) + "\n").collect()
 }
 
 fn describe_protection(name: &str, protection: &CpuProtection) -> String {
@@ -175,4 +181,19 @@ fn describe_protection(name: &str, protection: &CpuProtection) -> String {
 fn thread_names(cpu: &OnCpu, role: ThreadRole) -> Vec<&str> {
     let threads = cpu.threads.iter().filter(|thread| thread.role == role);
     threads.map(|thread| thread.task.comm.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::table::columns_of;
+
+    #[test]
+    fn many_kernel_threads_are_wrapped_to_the_width() {
+        let names: Vec<String> = (0..40).map(|cpu| format!("ksoftirqd/{cpu}")).collect();
+        let text = dim_text(&format!("kernel threads: {}", names.join(", ")), 80);
+        assert!(text.lines().count() > 5, "{text}");
+        assert!(text.lines().all(|line| columns_of(line) <= 80), "{text}");
+        assert!(names.iter().all(|name| text.contains(name)), "{text}");
+    }
 }

@@ -100,31 +100,83 @@ fn each_option_is_under_its_heading_and_global_options_come_last() {
 const ACTIVE: [&str; 9] =
     ["run", "add", "remove", "status", "verify", "latency", "watch", "report", "undo"];
 
+/// Every subcommand that the help shows, with its name (`boot plan`).
+fn all_subcommands(command: &clap::Command, parent: &str) -> Vec<(String, clap::Command)> {
+    let mut found = Vec::new();
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let name = format!("{parent}{}", sub.get_name());
+        found.extend(all_subcommands(sub, &format!("{name} ")));
+        found.push((name, sub.clone()));
+    }
+    found
+}
+
+#[test]
+fn every_subcommand_has_examples_that_parse_and_nested_ones_have_exit_codes() {
+    let all = all_subcommands(&Cli::command(), "");
+    assert!(all.iter().any(|(name, _)| name == "boot status"));
+    for (name, _) in all {
+        let examples = help::examples(Some(&name));
+        assert!(!examples.is_empty(), "{name} has no examples");
+        for (example, _) in examples.iter().filter(|(line, _)| line.starts_with("cpushield")) {
+            let plain = example.replace("$(pidof control)", "42").replace('\'', "");
+            let words = plain.split_whitespace().take_while(|word| *word != ">");
+            let parsed = command().try_get_matches_from(words);
+            assert!(parsed.is_ok(), "{example}: {parsed:?}");
+            assert!(plain.starts_with(&format!("cpushield {name}")), "{name}: {example}");
+        }
+        let has_codes = help::tail(Some(&name)).contains("\nExit codes:\n");
+        assert!(has_codes || !name.contains(' '), "{name} has no exit codes");
+    }
+}
+
+#[test]
+fn a_negative_number_or_time_is_refused_by_its_own_parser() {
+    for line in [
+        "verify --for -5s",
+        "verify --max-entries -1",
+        "verify --cpus -1",
+        "boot apply --trial --within -1m",
+        "experiment m.toml --minimize --max -20us",
+        "latency timer --fifo -1",
+        "run --deadline -1ms/2ms -- true",
+        "remove -4711",
+    ] {
+        let words = ["cpushield"].into_iter().chain(line.split(' '));
+        let error = command().try_get_matches_from(words).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{line}: {error}");
+    }
+}
+
 #[test]
 fn every_time_is_a_number_with_a_unit_and_the_help_says_so_once() {
-    let mut command = Cli::command();
-    command.build();
-    for sub in command.get_subcommands() {
+    for (name, sub) in all_subcommands(&Cli::command(), "") {
         let is_time = |arg: &&clap::Arg| {
             let names = arg.get_value_names().unwrap_or_default();
             names.iter().any(|name| name == "TIME")
         };
         let times: Vec<_> = sub.get_arguments().filter(is_time).collect();
-        let name = sub.get_name();
-        assert_eq!(help::WITH_TIMES.contains(&name), !times.is_empty(), "{name}");
+        assert_eq!(help::WITH_TIMES.contains(&name.as_str()), !times.is_empty(), "{name}");
+        // A goal is only for a search, a deadline only for a trial.
+        let needed = match name.as_str() {
+            "experiment" => &["m.toml", "--minimize"][..],
+            "boot apply" => &["--trial"],
+            _ => &[],
+        };
         for flag in times.iter().filter_map(|arg| arg.get_long()) {
             // `try` watches for at most 10 minutes.
             let spans = if name == "try" { &["10m"][..] } else { &["10m", "1h", "1d"] };
             for span in spans {
                 let given = format!("--{flag}={span}");
-                // A goal is only for a search.
-                let search = if name == "experiment" { &["m.toml", "--minimize"][..] } else { &[] };
-                let line = ["cpushield", name, &given].into_iter().chain(search.iter().copied());
+                let line = ["cpushield"].into_iter().chain(name.split(' '));
+                let line = line.chain([given.as_str()]).chain(needed.iter().copied());
                 assert!(Cli::try_parse_from(line).is_ok(), "{name} {given}");
             }
-            for wrong in ["10", "10x", "m", ""] {
+            for wrong in ["10", "10x", "m", "", "-1m"] {
                 let given = format!("--{flag}={wrong}");
-                assert!(Cli::try_parse_from(["cpushield", name, &given]).is_err(), "{given}");
+                let line = ["cpushield"].into_iter().chain(name.split(' '));
+                let line = line.chain([given.as_str()]).chain(needed.iter().copied());
+                assert!(Cli::try_parse_from(line).is_err(), "{name} {given}");
             }
         }
     }

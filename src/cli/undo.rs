@@ -92,7 +92,7 @@ fn text(ui: &Ui, document: &UndoDocument) -> String {
     let shields = document.shields.iter();
     let mut text: String = shields.map(|undone| on_terminal(ui, &undone_blocks(undone))).collect();
     if document.shields.is_empty() {
-        text.push_str("nothing to undo: no shield of the policy is in force\n");
+        text.push_str("nothing to undo: no shield of the policy is active\n");
     }
     match &document.at_every_boot.enabled {
         Some(enabled) => text.push_str(&format!(

@@ -56,7 +56,7 @@ pub struct VerifyArgs {
     /// Watch the programs that already run on the CPUs, and start none
     #[arg(long, conflicts_with = "command")]
     busy: bool,
-    /// Watch even if the trace interrupts other active shields; --fix then makes changes that do so
+    /// Watch even if tracing interrupts other active shields; let --fix interrupt them too
     #[arg(long)]
     disturb: bool,
     /// Also trace system calls (slightly slows every system call on the machine)

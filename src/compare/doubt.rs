@@ -70,12 +70,10 @@ pub enum PairDoubt {
     },
     /// A document does not record when its run began.
     NoStartTime,
-    /// Two runs overlapped on the same machine.
+    /// Runs overlapped in time on the same machine.
     RunsOverlapped {
-        /// The first run.
-        one: String,
-        /// The second run.
-        other: String,
+        /// Their names. Each of them overlapped with another one.
+        runs: Vec<String>,
     },
     /// The runs of one group differ in a condition.
     RunsDiffer {
@@ -109,8 +107,8 @@ impl fmt::Display for PairDoubt {
                 "a document has no start time of its run, so a drift with time cannot be \
                  distinguished from an effect",
             ),
-            PairDoubt::RunsOverlapped { one, other } => {
-                write!(f, "{one} and {other} ran at the same time")
+            PairDoubt::RunsOverlapped { runs } => {
+                write!(f, "{} runs overlap in time: {}", runs.len(), runs.join(", "))
             }
             PairDoubt::RunsDiffer { group, what, values } => {
                 write!(f, "the runs of {group} differ: {what} {}", values.join(" and "))

@@ -39,14 +39,26 @@ pub(super) fn doubts(sequence: RunOrder, base: &GivenGroup, other: &GivenGroup) 
     if sequence == RunOrder::Unknown && repeated {
         doubts.push(PairDoubt::NoStartTime);
     }
-    let runs: Vec<&GivenRun> = base.runs.iter().chain(&other.runs).collect();
-    for (n, run) in runs.iter().enumerate() {
-        for other in runs.iter().skip(n + 1).filter(|other| overlap(run, other)) {
-            let (one, other) = (run.name.clone(), other.name.clone());
-            doubts.push(PairDoubt::RunsOverlapped { one, other });
-        }
+    for runs in overlapping(base.runs.iter().chain(&other.runs)) {
+        let runs = runs.into_iter().map(|run| run.name.clone()).collect();
+        doubts.push(PairDoubt::RunsOverlapped { runs });
     }
     doubts
+}
+
+/// The runs that overlapped, in sets: each run of a set overlapped with another run of it.
+fn overlapping<'a>(runs: impl Iterator<Item = &'a GivenRun>) -> Vec<Vec<&'a GivenRun>> {
+    let mut sets: Vec<Vec<&GivenRun>> = Vec::new();
+    for run in runs {
+        let joins = |set: &Vec<&GivenRun>| set.iter().any(|other| overlap(run, other));
+        let (with, mut apart): (Vec<_>, Vec<_>) = sets.into_iter().partition(joins);
+        let mut joined = with.concat();
+        joined.push(run);
+        apart.push(joined);
+        sets = apart;
+    }
+    sets.retain(|set| set.len() > 1);
+    sets
 }
 
 /// Whether two runs on the same machine overlapped. Start times are exact to a second. A document

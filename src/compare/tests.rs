@@ -139,8 +139,24 @@ fn the_order_of_the_runs_is_recorded() {
         assert_eq!(has_doubt, sequence == RunOrder::Apart, "{:?}", pair.doubts);
     }
     let pair = compared(&group("a", &[(0, 5)]), &group("b", &[(9, 5)]));
-    let (one, other) = ("a0".to_owned(), "b0".to_owned());
-    assert_eq!(pair.doubts, [PairDoubt::RunsOverlapped { one, other }]);
+    assert_eq!(pair.doubts, [overlapped(&["a0", "b0"])]);
+}
+
+fn overlapped(runs: &[&str]) -> PairDoubt {
+    PairDoubt::RunsOverlapped { runs: runs.iter().map(|run| (*run).to_owned()).collect() }
+}
+
+#[test]
+fn runs_that_overlap_are_one_doubt_however_many_pairs_they_are() {
+    // The third run joins the first two, which do not overlap; two later ones are a second set.
+    let pair = compared(
+        &group("a", &[(0, 5), (12, 5), (90, 5)]),
+        &group("b", &[(9, 5), (50, 5), (95, 5), (200, 5)]),
+    );
+    let sets = pair.doubts.iter().filter(|doubt| doubt.advice().is_none());
+    let sets: Vec<&PairDoubt> = sets.collect();
+    assert_eq!(sets, [&overlapped(&["a0", "a1", "b0"]), &overlapped(&["a2", "b2"])]);
+    assert_eq!(sets[0].to_string(), "3 runs overlap in time: a0, a1, b0");
 }
 
 #[test]
@@ -169,7 +185,7 @@ fn other_differences_are_listed() {
         [
             (DifferenceScope::Kernel, "kernel", "unknown", "6.12.1"),
             (DifferenceScope::Setting, "command line", "nothing more", "isolcpus=3"),
-            (DifferenceScope::Setting, "shield", "none", "in force"),
+            (DifferenceScope::Setting, "shield", "none", "active"),
         ]
     );
     latency_in(&mut after, 2).setting.kernel = Some("6.1.9".to_owned());

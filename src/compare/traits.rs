@@ -55,8 +55,8 @@ fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
         .collect();
     let shield = match (&isolation.shield, isolation.held) {
         (None, _) => "none".to_owned(),
-        (Some(_), Some(false)) => "did not stay in force".to_owned(),
-        (Some(_), Some(true)) => "in force".to_owned(),
+        (Some(_), Some(false)) => "did not stay active".to_owned(),
+        (Some(_), Some(true)) => "active".to_owned(),
         (Some(_), None) => "by affinities only".to_owned(),
     };
     let tracing = match (latency.tracing.asked, &latency.tracing.absent) {

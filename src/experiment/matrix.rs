@@ -421,6 +421,9 @@ fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixF
         }
         (fault, _) if fault.is_unknown() && allow_unknown => return Ok(()),
         (_, [first, ..]) => format!("; did you mean {first}?"),
+        (WordFault::Unreleased { page }, []) => {
+            format!("; cpushield explain {page}; for a kernel that has it: allow_unknown = true")
+        }
         (fault, []) if fault.is_unknown() => "; if it is right: allow_unknown = true".to_owned(),
         _ => format!("; {}", fault.advice(word.get_ref())),
     };
@@ -747,6 +750,17 @@ instrument = "spin"
             (format!("{row}parameters = [\"nohlt\"]\n{column}"), "; did you mean boot?"),
             (format!("{row}{column}thread = [\"1ms\"]\n"), "; did you mean threads?"),
             (format!("{row}boot = [\"isolcpu=3\"]\n{column}"), "; did you mean isolcpus?"),
+            (format!("{row}boot = [\"idle=pol\"]\n{column}"), "; did you mean idle=poll?"),
+            (
+                format!("{row}boot = [\"isolcpus=io_queue,{{cpus}}\"]\n{column}"),
+                "; cpushield explain isolcpus-io-queue; for a kernel that has it: allow_unknown = \
+                 true",
+            ),
+            (
+                format!("{row}boot = [\"nohz_full\"]\n{column}"),
+                "; cpushield explain nohz-full-without-list; for a kernel that has it: \
+                 allow_unknown = true",
+            ),
             (
                 format!("{row}boot = [\"zzqwyx_own\"]\n{column}"),
                 "; if it is right: allow_unknown = true",

@@ -10,7 +10,8 @@ use super::limits::judge_limits;
 use super::measurement_process::{LONG_PERIOD, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureProgress, MeasureRequest};
 use super::power::{read_steal_ns, stolen_since};
-use super::sample_source::{SampleSource, SeriesLabel};
+use super::sample_source::SampleSource;
+use super::sampled_series::SeriesLabel;
 use super::trace_witness::TraceWitness;
 use super::{
     GuardState, LatencyDoubt, LatencyMeasurement, LatencyNote, OverLimit, ShieldBreach,

@@ -4,7 +4,7 @@
 
 use super::LatencyNote;
 use super::instruments::{self, ThreadTask};
-use super::order::LatencyError;
+use super::order::{LatencyError, MeasureRequest};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::latency_stats::{
     LIMITS, LatencyBoard, LatencyStats, ThreadSettings, ThreadStage,
@@ -192,6 +192,22 @@ impl MeasurementProcess {
             let _ = self.worker.request(&MeasurementRequest::End);
         }
     }
+}
+
+/// Starts the measuring process, in its cgroup.
+pub(super) fn start_process(
+    request: &MeasureRequest<'_>,
+    placements: &[ThreadPlacement],
+) -> Result<MeasurementProcess, LatencyError> {
+    let files = request.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
+    MeasurementProcess::start(request.instrument.name(), placements, files, limits(request))
+}
+
+/// The limits to count against; 0 for unused ones.
+pub(super) fn limits(request: &MeasureRequest<'_>) -> [u64; LIMITS] {
+    let mut limits_ns = [0; LIMITS];
+    limits_ns.iter_mut().zip(&request.over_ns).for_each(|(to, from)| *to = *from);
+    limits_ns
 }
 
 /// Runs the measuring process until its parent is gone. Its first thread sleeps while the others

@@ -243,15 +243,11 @@ impl fmt::Display for LatencyNote {
                 write!(f, "part {part} began {pause}")?;
                 lost.iter().try_for_each(|lost| write!(f, "; {lost}"))
             }
-            LatencyNote::NotSaved { why, times } => write!(
-                f,
-                "saving the document failed {times} times ({why}); a power failure then would \
-                 have lost the measurement since the last save"
-            ),
+            LatencyNote::NotSaved { why, times } => write_not_saved(f, why, *times),
             LatencyNote::SavedSlowly { longest_s } => write!(
                 f,
-                "the disk took {longest_s} s to save the document; a power failure then would \
-                 have lost that much of the measurement"
+                "the disk took {longest_s} s to save the document; a power failure in that time \
+                 would have lost as much of the measurement"
             ),
             LatencyNote::ChangeRefused { tunable } => {
                 write!(f, "the kernel refused a change of {tunable}")
@@ -259,6 +255,14 @@ impl fmt::Display for LatencyNote {
         }?;
         self.advice().iter().try_for_each(|advice| write!(f, "; {advice}"))
     }
+}
+
+fn write_not_saved(f: &mut fmt::Formatter<'_>, why: &str, times: u64) -> fmt::Result {
+    match times {
+        1 => f.write_str("could not save the document once")?,
+        times => write!(f, "could not save the document {times} times")?,
+    }
+    write!(f, " ({why}); a power failure would have lost all data since the last save")
 }
 
 /// Writes which CPU handled the interrupt, and what that means for the figures.

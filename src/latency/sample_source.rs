@@ -1,26 +1,16 @@
 //! The source of samples: threads of ours that measure ([`MeasurementProcess`]), or a kernel tracer
 //! whose records this process counts ([`LatencyTrace`]). Both fill the same tallies.
 
-use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
+use super::LatencyNote;
+use super::measurement_process::{
+    MeasurementProcess, MeasurementTimes, ThreadPlacement, start_process,
+};
 use super::order::{LatencyError, MeasureRequest};
+use super::sampled_series::{FinalFacts, SeriesLabel};
 use super::trace::LatencyTrace;
-use super::{LatencyDoubt, LatencyNote, ThreadDoubt, WakeupStage};
 use cpushield_linux::Host;
-use cpushield_linux::latency_stats::{LIMITS, LatencyStats};
+use cpushield_linux::latency_stats::LatencyStats;
 use std::time::Duration;
-
-/// Identifies the series of one tally.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SeriesLabel {
-    /// The thread.
-    pub(super) placement: ThreadPlacement,
-    /// The stage, where wakeups are measured in stages.
-    pub(super) stage: Option<WakeupStage>,
-    /// Shorter latencies are no samples; 0 when all are.
-    pub(super) threshold_ns: u64,
-    /// The thread's number, once it has one.
-    pub(super) tid: i32,
-}
 
 /// A source of samples.
 #[derive(Debug)]
@@ -117,33 +107,4 @@ impl<'h> SampleSource<'h> {
             SampleSource::Trace(trace) => trace.finish(),
         }
     }
-}
-
-/// What is known only at the end.
-#[derive(Debug, Default)]
-pub(super) struct FinalFacts {
-    /// The doubts of each series; fewer entries than series where there are none.
-    pub(super) thread_doubts: Vec<Vec<ThreadDoubt>>,
-    /// The doubts about all figures.
-    pub(super) doubts: Vec<LatencyDoubt>,
-    /// The number of SMIs of each series' CPU; fewer entries where SMIs were not counted.
-    pub(super) smis: Vec<Option<u64>>,
-    /// Notes for the document.
-    pub(super) notes: Vec<LatencyNote>,
-}
-
-/// Starts the measuring process, in its cgroup.
-pub(super) fn start_process(
-    request: &MeasureRequest<'_>,
-    placements: &[ThreadPlacement],
-) -> Result<MeasurementProcess, LatencyError> {
-    let files = request.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-    MeasurementProcess::start(request.instrument.name(), placements, files, limits(request))
-}
-
-/// The limits to count against; 0 for unused ones.
-pub(super) fn limits(request: &MeasureRequest<'_>) -> [u64; LIMITS] {
-    let mut limits_ns = [0; LIMITS];
-    limits_ns.iter_mut().zip(&request.over_ns).for_each(|(to, from)| *to = *from);
-    limits_ns
 }

@@ -3,9 +3,9 @@
 
 use self::page_sink::{ChannelRecorder, PageSink};
 use super::kthreads::{find_tracer_threads, run_time_ns, wait_for_kthread};
-use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
+use super::measurement_process::{self, MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
-use super::sample_source::{self, FinalFacts, SeriesLabel};
+use super::sampled_series::{FinalFacts, SeriesLabel};
 use super::settings::ChangedSettings;
 use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerUse};
 use super::{LatencyDoubt, LatencyNote, ThreadDoubt};
@@ -125,7 +125,7 @@ impl<'h> LatencyTrace<'h> {
             cpus: request.cpus.clone(),
             period_ns,
             stages: usage.stages.len(),
-            limits_ns: sample_source::limits(request),
+            limits_ns: measurement_process::limits(request),
             host,
             smis: None,
             tracer_threads: None,
@@ -149,7 +149,7 @@ impl<'h> LatencyTrace<'h> {
     ) -> Result<(), LatencyError> {
         let tids = match usage.threads {
             MeasuredThreads::Ours => {
-                let process = sample_source::start_process(request, placements)?;
+                let process = measurement_process::start_process(request, placements)?;
                 self.notes.extend(process.notes.iter().cloned());
                 let tids = process.tids.clone();
                 self.process = Some(process);

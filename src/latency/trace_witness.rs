@@ -4,7 +4,8 @@
 //! next poll extracts its window. So the memory use does not grow with the length of a run.
 
 use super::order::MeasureRequest;
-use super::sample_source::{SampleSource, SeriesLabel};
+use super::sample_source::SampleSource;
+use super::sampled_series::SeriesLabel;
 use super::{FrequentInterrupt, LatencyNote, TraceUse};
 use crate::documents::evidence::{AbsenceReason, TimeBreakdown, UnknownBreakdown};
 use crate::observe::counters::{self, CounterSnapshot};

@@ -5,6 +5,7 @@ mod candidate_reason;
 mod candidates;
 mod choice_notes;
 mod choose;
+mod comma_list;
 #[cfg(test)]
 pub(crate) mod fake;
 mod free_cpus;
@@ -160,6 +161,15 @@ fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
     Ok(())
 }
 
+/// Checks that no other program has made CPUs of a saved plan its own since the plan was made. Of
+/// the machine only the cpusets are needed.
+///
+/// # Errors
+/// Another program has made CPUs of the shield its own, and the plan would take them.
+pub fn check_saved(machine: &Machine, plan: &Plan) -> Result<(), PlanRefusal> {
+    if plan.has_cpuset() { check_partitions(machine, &plan.shield) } else { Ok(()) }
+}
+
 /// Checks that no other program has made CPUs of the shield its own.
 fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusal> {
     match foreign_partition(machine, shield) {
@@ -301,14 +311,18 @@ impl Plan {
     fn warn_of_new_kthreads(&mut self, machine: &Machine) {
         let prepared = machine.isolation.nohz_full.clone().unwrap_or_default();
         let cpus = self.shield.cpus.difference(&prepared.union(&machine.isolation.isolcpus_domain));
-        let has_cpuset = self.steps.iter().any(|step| match &step.change {
+        if !cpus.is_empty() && !self.has_cpuset() {
+            self.warnings.push(PlanWarning::NewKthreads { cpus });
+        }
+    }
+
+    /// Whether steps make cpusets, or change those of other programs.
+    fn has_cpuset(&self) -> bool {
+        self.steps.iter().any(|step| match &step.change {
             Change::Slice { .. } => true,
             Change::Write { path, .. } => path.contains("cpuset"),
             _ => false,
-        });
-        if !cpus.is_empty() && !has_cpuset {
-            self.warnings.push(PlanWarning::NewKthreads { cpus });
-        }
+        })
     }
 
     /// Warns of timers that were armed on the CPUs before. They stay there unless the CPUs go
@@ -476,6 +490,53 @@ mod tests {
         let off = plan_with_others(&machine, &off, &live).unwrap();
         let skipped = off.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
         assert_eq!(skipped.reason, SkipReason::SwitchedOff);
+    }
+
+    #[test]
+    fn settings_that_interrupt_every_cpu_spare_other_shields() {
+        let mut machine = four();
+        let tracefs = "/sys/kernel/tracing".to_owned();
+        for (path, value) in [
+            ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "300"),
+            (&format!("{tracefs}/buffer_size_kb"), "7 (expanded: 1408)"),
+            (&format!("{tracefs}/events/sched/sched_switch/enable"), "0"),
+        ] {
+            machine.settings.insert(path.to_owned(), TunableReading::Value(value.to_owned()));
+        }
+        machine.tracing.tracefs = Some(tracefs);
+        for (name, effect) in [
+            ("mce-check-interval", MachineWideEffect::CallsCpus),
+            ("tracing-buffer", MachineWideEffect::QueuesWork),
+        ] {
+            let request = |shield: &str, cpus: &str, on: bool| ShieldRequest {
+                name: shield.to_owned(),
+                cpus: Some(cpus.parse().unwrap()),
+                tunables: BTreeMap::from([(name.to_owned(), on)]),
+                ..ShieldRequest::default()
+            };
+            let skipped = |first: bool| {
+                let first = plan(&machine, &request("a", "3", first)).unwrap();
+                let live = ActiveShields::new(std::slice::from_ref(&first));
+                // The machine has what the first shield has set.
+                let after = |mut machine: Machine| {
+                    for step in first.steps.iter().filter(|step| step.tunable == name) {
+                        if let Change::Write { path, value, .. } = &step.change {
+                            machine.assume_file(path, value);
+                        }
+                    }
+                    machine
+                };
+                let other =
+                    plan_with_others(&after(machine.clone()), &request("b", "2", true), &live);
+                let skipped = other.unwrap().skipped.into_iter().find(|it| it.tunable == name);
+                (skipped.map(|skipped| skipped.reason), Disturbance::new(effect, &live.shields))
+            };
+            let (reason, disturbance) = skipped(false);
+            assert_eq!(reason, Some(SkipReason::SparesShields { disturbance }), "{name}");
+            if name != "tracing-buffer" {
+                assert_eq!(skipped(true).0, None, "{name}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! [`NodeRefusal`]: why NUMA nodes cannot be used as requested, with hints.
 
-use super::refused::comma_list;
+use super::comma_list::comma_list;
 use cpushield_linux::CpuSet;
 use std::fmt;
 

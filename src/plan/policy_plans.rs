@@ -6,7 +6,8 @@
 //! changed before that one gets them.
 
 use super::choose::choose_with_others;
-use super::refused::{PlanRefusal, comma_list};
+use super::comma_list::comma_list;
+use super::refused::PlanRefusal;
 use super::{CpuChoice, check_names, plan_choice};
 use crate::change::{Change, ValueComparison};
 use crate::documents::plan::{ActiveShields, Plan, Shield};

@@ -1,5 +1,6 @@
 //! [`PlanRefusal`]: why a request cannot be planned, with hints.
 
+use super::comma_list::comma_list;
 use super::node_refusal::NodeRefusal;
 use super::sibling_refusal::SiblingRefusal;
 use crate::policy::SHIELD_NAME;
@@ -260,11 +261,4 @@ impl PlanRefusal {
             _ => Vec::new(),
         }
     }
-}
-
-pub(super) fn comma_list<T: fmt::Display>(items: &[T]) -> String {
-    if items.is_empty() {
-        return "none".to_owned();
-    }
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -183,7 +183,7 @@ pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
             Some(path) => {
                 format!("nothing was undone; the journal is now {path} and no longer used")
             }
-            None => "nothing to undo: no shield is in force".to_owned(),
+            None => "nothing to undo: no shield is active".to_owned(),
         })];
     };
     let restored = undone.steps.iter().filter(|step| step.fate == ChangeFate::Restored).count();

@@ -6,7 +6,7 @@ use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
 use super::limits::{limit_block, limit_row};
-use super::table::span;
+use super::table::{span, span_or_dash};
 use super::verdict::describe_remedy;
 use crate::documents::evidence::{Gate, GateFinding, TimeBreakdown, TimeShare};
 use crate::latency::{
@@ -197,10 +197,6 @@ fn threads(runs: &[LatencyRun<'_>]) -> Table {
 /// A time span; `-` for a percentile that needs more samples.
 fn span_cell(ns: Option<u64>) -> TableCell {
     TableCell::new(span_or_dash(ns))
-}
-
-pub(super) fn span_or_dash(ns: Option<u64>) -> String {
-    ns.map_or_else(|| "-".to_owned(), span)
 }
 
 fn over_limits(runs: &[LatencyRun<'_>]) -> Table {
@@ -431,10 +427,10 @@ fn shield(latency: &LatencyMeasurement) -> TableCell {
     match (&latency.isolation.shield, latency.isolation.held) {
         (None, _) => TableCell::new("none"),
         (Some(name), Some(true)) => {
-            TableCell::toned(TextTone::Good, format!("{name}, in force at every check"))
+            TableCell::toned(TextTone::Good, format!("{name}, active at every check"))
         }
         (Some(name), Some(false)) => {
-            TableCell::toned(TextTone::Bad, format!("{name}, did not stay in force"))
+            TableCell::toned(TextTone::Bad, format!("{name}, did not stay active"))
         }
         (Some(name), None) => {
             TableCell::toned(TextTone::Doubt, format!("{name}, by affinities only: not checked"))

@@ -232,6 +232,11 @@ pub fn span(ns: u64) -> String {
     }
 }
 
+/// A time span; `-` where there is none.
+pub(super) fn span_or_dash(ns: Option<u64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), span)
+}
+
 /// The rate per second of a count over a span; `-` for a count of 0.
 #[must_use]
 pub fn rate(count: u64, span_ns: u64) -> String {

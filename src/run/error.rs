@@ -117,7 +117,7 @@ impl RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::NoShield => f.write_str("no shield is in force"),
+            RunError::NoShield => f.write_str("no shield is active"),
             RunError::Several { names } => {
                 write!(f, "several shields are active: {}", names.join(", "))
             }
@@ -144,7 +144,7 @@ impl fmt::Display for RunError {
             RunError::Exec { program, error } => write!(f, "cannot start {program}: {error}"),
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
             RunError::Unfinished { path, unfinished } => {
-                write!(f, "no shield is in force: {unfinished}\n  file:  {path}")
+                write!(f, "no shield is active: {unfinished}\n  file:  {path}")
             }
             RunError::Journal(error) => error.fmt(f),
             RunError::Record(why) => f.write_str(why),

@@ -76,7 +76,7 @@ impl ShieldState {
 impl fmt::Display for ShieldState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ShieldState::NoShield => f.write_str("no shield is in force"),
+            ShieldState::NoShield => f.write_str("no shield is active"),
             ShieldState::InForce => f.write_str("active, unchanged"),
             ShieldState::InForceAsSeen => f.write_str("active, as far as this user can check"),
             ShieldState::Drifted { settings, foreign } => {
@@ -96,7 +96,7 @@ impl fmt::Display for ShieldState {
                 }
             }
             ShieldState::GroupGone { path } => {
-                write!(f, "not in force: its control group {path} is gone")
+                write!(f, "not active: its control group {path} is gone")
             }
             ShieldState::Part(UnfinishedWork::UnderWay { work, pid }) => {
                 let word = match work {
@@ -110,7 +110,7 @@ impl fmt::Display for ShieldState {
                 }
             }
             ShieldState::Part(unfinished) => {
-                write!(f, "not in force: {unfinished}; {}", unfinished.advice())
+                write!(f, "not active: {unfinished}; {}", unfinished.advice())
             }
             ShieldState::Unknown { reason } => write!(f, "unknown: {reason}"),
         }

@@ -86,6 +86,22 @@ impl CommandLineFault {
         }
     }
 
+    /// The words of the command line that it is about.
+    #[must_use]
+    pub fn words(&self) -> Vec<&str> {
+        match self {
+            CommandLineFault::ListDiffers { refused: one, kept: other, .. }
+            | CommandLineFault::Replaced { lost: one, by: other }
+            | CommandLineFault::InterruptsOnIsolated {
+                irqaffinity: one, isolcpus: other, ..
+            } => {
+                vec![one, other]
+            }
+            CommandLineFault::BeyondLast { parameter, .. }
+            | CommandLineFault::NoSuchCpus { parameter, .. } => vec![parameter],
+        }
+    }
+
     /// What to do.
     #[must_use]
     pub fn advice(&self) -> &'static str {

@@ -30,7 +30,7 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
         found.isolcpus_domain = setup.cpus(IsolationKind::Domain);
         found.managed_irq = setup.cpus(IsolationKind::ManagedIrq);
     }
-    // The last one counts: rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 00a611229bfa) parses anew.
+    // The last one counts: rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 00a611229bfa) starts again.
     if let Some(value) = cmdline::values(&params, "rcu_nocbs").last() {
         let cpus = CpuSet::parse_list(value, last).unwrap_or_else(|error| {
             // rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 6.12) then uses all CPUs.

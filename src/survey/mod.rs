@@ -65,6 +65,14 @@ pub fn survey_boot(host: &Host) -> Machine {
     Machine { irq_default, tasks, ..read_boot(&r) }
 }
 
+/// Surveys only the cpusets. Writes nothing, and interrupts no CPU.
+#[must_use]
+pub fn survey_cpusets(host: &Host) -> Machine {
+    let r = SurveyReader::new(host);
+    let (cgroup, _) = cgroup::read_cgroup(&r, &cgroup::read_mounts(&r));
+    Machine { schema: SCHEMA, cgroup, ..Machine::default() }
+}
+
 /// What the kernel was booted with.
 fn read_boot(r: &SurveyReader) -> Machine {
     let kernel = kernel::read_kernel(r);

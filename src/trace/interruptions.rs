@@ -10,6 +10,7 @@
 //! else is a new interruption.
 
 mod breach;
+mod entry_text;
 mod frames;
 mod handlers;
 mod history;
@@ -19,12 +20,12 @@ mod privilege;
 use crate::causes::culprit::KernelEvent;
 pub use breach::PhaseBreach;
 use breach::{PhaseLimit, StackOwner};
+pub use entry_text::EntryText;
 pub use handlers::ns_to_ticks;
 use history::EventHistory;
 pub use history::{LogEntry, LogEntryKind};
 pub use parts::{FinishedInterruption, PhaseStats, TraceContext};
 use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame};
-pub use privilege::EntryText;
 use privilege::PrivilegeLevel;
 
 use super::culprit_stats::{CpuCulprits, CulpritKey, SoftirqOrigin, TracedCulprit};

@@ -16,6 +16,29 @@
 //!
 //! Not here: what to watch and for how long (`verify::watch`), and what the evidence means
 //! (`verify::judge`).
+//!
+//! A trace record takes this path:
+//!
+//! 1. `crates/linux/src/trace/tracefs.rs` finds tracefs, or mounts it for this process alone. It
+//!    makes a private instance and reads `trace_pipe_raw` by pages, from a housekeeping CPU. It
+//!    never blocks in a read: an interrupt on the watched CPU would wake it.
+//! 2. `crates/linux/src/trace/ring_buffer.rs` parses the page. It counts lost records and unknown
+//!    bytes. No claim spans them.
+//! 3. `trace_events.rs` is the table of events: what to enable, which fields to read, and what
+//!    each means. `decode.rs` finds the fields with the formats of the running kernel.
+//! 4. `interruptions.rs` is a state machine per CPU, the `InterruptionTracker`. One period in the
+//!    kernel or in another task is one interruption, with a stack of frames inside. The first
+//!    frame is the cause, except for an IPI that only led to the next task.
+//! 5. `gap_correlation.rs` matches the sampler's gaps with the interruptions; the TSC is the clock
+//!    of both. The sampler writes its gaps to a ring
+//!    (`crates/linux/src/shared_memory/sampler/ring.rs`) that this process reads. A gap without an
+//!    event was taken below the kernel. The judge then checks the SMI and steal counters.
+//! 6. `ipi_senders.rs` watches the other CPUs through a filtered instance. It records which CPU
+//!    sends which function call, from where, and for which timer or work item
+//!    (`src/causes/purpose.rs`). It also sees requests for kernel modules.
+//! 7. `culprit_stats.rs` adds up by cause and culprit in constant memory. A culprit is a type
+//!    (`src/causes/culprit.rs`) up to the last table. JSON has its tag and fields together with
+//!    the text (`src/with_text.rs`), and no code parses the text.
 
 mod afterwards;
 mod arm;

@@ -1,6 +1,11 @@
 //! A [`TraceRecording`]: the raw pages of a watch and everything that is needed to read them on
 //! another machine. The recorder reads these pages anyway, so keeping them costs the watched CPUs
 //! nothing.
+//!
+//! With `--trace-dat` or `--perfetto` `src/export/` converts a recording. `timeline.rs` runs the
+//! state machine over it once more, with `interruptions/history.rs` attached. So pictures and sums
+//! come from the same rules. With `--stop-on-breach` only the last pages are kept, and `breach.rs`
+//! finds the tree of the breach. With `--stacks` each event has a stack (`stacks.rs`).
 
 use super::culprit_stats::TaskName;
 use super::interruptions::ns_to_ticks;

@@ -21,8 +21,8 @@ pub(super) struct ClocksourceWatchdog;
 /// The page of the tunable and of the kernel parameter.
 pub const NOHZ_PAGE: &str = "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
-kernel stops it while only one task runs there. It must be set at boot (up to Linux 7.2), and
-the kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
+kernel stops it while only one task runs there. It must be set at boot (up to Linux 7.2). The kernel
+must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
 
 One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded, all but CPU
 0. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs.
@@ -47,8 +47,8 @@ Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-paramete
 
 /// The page of the tunable and of the kernel parameter.
 pub const CLOCKSOURCE_PAGE: &str = "\
-Where the kernel does not trust the time stamp counter, a timer compares it with another clock
-every half second, on each CPU in turn, including shielded ones (6.12; later kernels may use only
+Where the kernel does not trust the time stamp counter, a timer compares it with another clock every
+half second. It runs on each CPU in turn, including shielded ones (6.12; later kernels may use only
 one CPU). `tsc=reliable` stops it.
 
 Add it only if the trace shows `clocksource_watchdog` on the shield. If the counter really is

@@ -16,7 +16,7 @@ virtual machines. It write-protects pages (a TLB flush on the CPUs of the guest)
 write to one is a page fault. Pages that are already merged stay merged.
 
 Only memory that a program marked as mergeable (madvise MADV_MERGEABLE, prctl PR_SET_MEMORY_MERGE)
-is affected, so it is set for the workload `vm`, and for others on request.
+is affected. So it is set for the workload `vm`, and for others on request.
 
 Cost: no memory is saved by merging.
 

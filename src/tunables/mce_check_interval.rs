@@ -4,6 +4,7 @@ use super::setting::{FileSetting, always, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::plan::MachineWideEffect;
 
 pub(super) const MCE_CHECK_INTERVAL: FileSetting = FileSetting {
     name: "mce-check-interval",
@@ -15,10 +16,12 @@ whichever CPU's file is written; 0 stops the timers.
 
 Cost: corrected errors that the CPU does not signal with an interrupt (CMCI, threshold
 interrupts) are not logged while the shield is active. Uncorrected errors still raise a machine
-check.
+check. A write of the file restarts the timers with a function call on every CPU, those of other
+shields too. So this setting is left out while another shield without it is active, unless
+`--disturb` accepts that.
 
-Source: mce_timer_fn() in arch/x86/kernel/cpu/mce/core.c (6.12);
-Documentation/ABI/testing/sysfs-mce.",
+Source: mce_timer_fn(), store_int_with_restart() and mce_restart() in
+arch/x86/kernel/cpu/mce/core.c (6.12); Documentation/ABI/testing/sysfs-mce.",
     file: &["/sys/devices/system/machinecheck/machinecheck0/check_interval"],
     value: "0",
     compare: ValueComparison::Text,
@@ -27,6 +30,6 @@ Documentation/ABI/testing/sysfs-mce.",
     culprits: &[CulpritPattern::Function("mce_timer")],
     risk: Risk::Low,
     optional: always,
-    disturbs: None,
+    disturbs: Some(MachineWideEffect::CallsCpus),
     applies: anywhere,
 };

@@ -20,6 +20,7 @@ mod packet_steering;
 mod power;
 mod rcu_normal;
 mod remedy;
+mod remedy_answer;
 mod rt_throttling;
 mod setting;
 mod thp;
@@ -34,7 +35,8 @@ mod writeback_interval;
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
 pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
-pub use remedy::{RemedyAnswer, remedy};
+pub use remedy::remedy;
+pub use remedy_answer::RemedyAnswer;
 pub use want::WantedChange;
 
 use crate::causes::culprit::CulpritPattern;
@@ -78,7 +80,7 @@ pub trait Tunable: Sync {
         None
     }
     /// What it does once to all CPUs, those of other shields included; `None` if nothing that stops
-    /// them or patches the kernel's code.
+    /// or interrupts them all.
     fn disturbs_others(&self) -> Option<MachineWideEffect> {
         None
     }

@@ -16,9 +16,9 @@ pub(super) struct OfflineSiblings;
 
 const PAGE: &str = "\
 The SMT siblings of a core share its execution units, caches and buffers. An idle sibling still
-wakes up for its tick, its bound kernel threads and IPIs, and while it runs, the program on the
-other sibling is slower. No trace shows that as an interruption. An offline sibling runs nothing
-until it is online again.
+wakes up for its tick, its bound kernel threads and IPIs. While it runs, the program on the other
+sibling is slower. No trace shows that as an interruption. An offline sibling runs nothing until it
+is online again.
 
 `--siblings offline` requests this. It is the last step of apply and the first one of undo: all
 other steps are made while the CPU is online. The CPU stays in the shield, so no other program

@@ -34,8 +34,8 @@ Source: get_rps_cpu() in net/core/dev.c; Documentation/networking/scaling.rst.";
 const XPS_PAGE: &str = "\
 Transmit packet steering chooses a transmit queue by the CPU that sends. It sends no work to other
 CPUs, so it does not interrupt a shield by itself. If the shield shares a queue with other CPUs, the
-shield's programs also send packets of other programs, and other programs wait for packets of the
-shield.
+shield's programs also send packets of other programs. Other programs then also wait for packets of
+the shield.
 
 Off unless requested (`--on xps`): then no queue is bound to a shielded CPU, and programs there
 use any queue. For a program on the shield that sends a lot, bind a separate queue by hand instead.

@@ -10,10 +10,10 @@ pub(super) const RCU_NORMAL: FileSetting = FileSetting {
     summary: "turn expedited RCU grace periods, which interrupt all busy CPUs, into normal ones",
     page: "\
 RCU waits until every CPU has passed a point where it holds no old pointer. Code that cannot wait
-(mounts, network namespaces, device removal, membarrier) requests an expedited wait, and the
-kernel then sends an IPI to every CPU that is neither idle nor known to be in user mode. Only
-`nohz_full` CPUs are known to be in user mode. With `/sys/kernel/rcu_normal` set, it waits for
-the usual grace period instead.
+requests an expedited wait: mounts, network namespaces, device removal, membarrier. The kernel then
+sends an IPI to every CPU that is neither idle nor known to be in user mode. Only `nohz_full` CPUs
+are known to be in user mode. With `/sys/kernel/rcu_normal` set, it waits for the usual grace period
+instead.
 
 PREEMPT_RT kernels do that after boot by default.
 

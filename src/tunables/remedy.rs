@@ -1,34 +1,12 @@
 //! [`remedy`]: finds what removes an interruption. Pure.
 
-use super::{InForce, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
+use super::{InForce, RemedyAnswer, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
 use super::{cpuset, irq_affinity};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
 use crate::documents::plan::Shield;
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::Machine;
-
-/// Whether and how an interruption can be removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RemedyAnswer {
-    /// This removes it.
-    Remedy(Remedy),
-    /// A tunable would remove it, but does nothing on this machine.
-    Impossible(RemedyObstacle),
-    /// No known tunable removes it.
-    Unknown,
-}
-
-impl RemedyAnswer {
-    /// The remedy, if there is one.
-    #[must_use]
-    pub fn remedy(self) -> Option<Remedy> {
-        match self {
-            RemedyAnswer::Remedy(remedy) => Some(remedy),
-            RemedyAnswer::Impossible(_) | RemedyAnswer::Unknown => None,
-        }
-    }
-}
 
 /// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
 /// parameter, else by moving the interrupting task out. `culprit`, if known, selects the change

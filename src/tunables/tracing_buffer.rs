@@ -5,7 +5,7 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::plan::Shield;
+use crate::documents::plan::{MachineWideEffect, Shield};
 use crate::survey::{Machine, TunableReading};
 use cpushield_linux::text::size::will_grow;
 
@@ -22,7 +22,9 @@ event, which already reads 0. Nothing is traced.
 Since 6.7 (commit 6d98a0f2ac3c) the trace of `verify` has its own buffers from the start. Nothing
 needs to be done where the size of sub-buffers can be chosen (6.8 and later).
 
-Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption.
+Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption. The
+work runs on the CPUs of other shields too. So the buffer is not enlarged while another shield is
+active, unless `--disturb` accepts that.
 
 Source: tracing_update_buffers() in kernel/trace/trace.c, event_enable_write() in
 kernel/trace/trace_events.c, ring_buffer_resize() in kernel/trace/ring_buffer.c (6.1);
@@ -60,6 +62,10 @@ impl Tunable for TracingBuffer {
 
     fn risk(&self) -> Risk {
         Risk::None
+    }
+
+    fn disturbs_others(&self) -> Option<MachineWideEffect> {
+        Some(MachineWideEffect::QueuesWork)
     }
 
     fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {

@@ -17,9 +17,9 @@ const CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
 pub(super) struct Watchdog;
 
 const PAGE: &str = "\
-The lockup detectors watch every CPU: a timer and a stop task every four seconds (soft lockups),
-and on many machines a performance counter that raises a non-maskable interrupt about every ten
-seconds of busy time (hard lockups). The shielded CPUs are removed from `kernel.watchdog_cpumask`;
+The lockup detectors watch every CPU. For soft lockups, a timer and a stop task run every four
+seconds. For hard lockups, on many machines a performance counter raises a non-maskable interrupt
+about every ten seconds of busy time. The shielded CPUs are removed from `kernel.watchdog_cpumask`;
 the detectors continue elsewhere. On kernels booted with `nohz_full=` those CPUs are not in it from
 the start.
 

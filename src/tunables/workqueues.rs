@@ -19,16 +19,16 @@ pub(super) struct Workqueues;
 const PAGE: &str = "\
 Kernel work that need not run on a particular CPU is queued on unbound workqueues; their kworkers
 run where the mask /sys/devices/virtual/workqueue/cpumask allows. Queues with their own mask,
-writeback among them, get the same value, so that they stay off the shield even if the global mask
-is widened.
+writeback among them, get the same value. So they stay off the shield even if the global mask is
+widened.
 
 Work queued for one CPU (schedule_work_on(), per-CPU queues) is not touched: it runs where it
 was queued. `verify` names the sender.
 
 Since 6.8 the kernel keeps the CPUs of isolated partitions out of the global mask by itself, and
 shows the written value in cpumask_requested; undo restores that. While another partition is
-isolated, the mask is not written, because the kernel would apply it as written and run unbound
-work on that partition's CPUs.
+isolated, the mask is not written. The kernel would apply it as written and run unbound work on that
+partition's CPUs.
 
 Cost: none.
 

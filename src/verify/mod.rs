@@ -1,5 +1,13 @@
 //! Verify: watch (`Host` → [`Evidence`](crate::documents::evidence::Evidence)) and judge
 //! (`Evidence` → [`Verdict`](crate::documents::evidence::Verdict), pure).
+//!
+//! **The second witness** is a group of perf events on each watched CPU, which count the same
+//! tracepoints (`src/observe/event_counters.rs`, `crates/linux/src/sys/perf.rs`). The switches of
+//! a trace instance do not affect them. The number of trace records bounds each counter
+//! (`src/documents/evidence/second_witness.rs`, `src/trace/record_window.rs`). Outside these
+//! bounds the verdict is `unknown`. `src/verify/class_coverage.rs` says how many witnesses each
+//! class of entries has on this machine. `src/trace/interference.rs` notices other processes that
+//! write to the instance.
 
 mod class_coverage;
 mod control;

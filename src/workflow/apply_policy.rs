@@ -1,6 +1,7 @@
 //! Applies all shields of a policy. Everything is planned before the first write. If a shield
 //! cannot be applied, what this command did to the shields before it is taken back.
 
+pub use super::applied_policy::{AppliedPolicy, AppliedShield, ShieldEffect};
 use super::apply_shield::{ProgramsInTheWay, active_shields, make_plan, warn_of_nohz_full};
 use super::apply_with_fallback::PlanOrigin;
 use super::change_shield::{check_programs, end_interrupted_change, is_same_version};
@@ -10,61 +11,10 @@ use super::policy_shields::plan_policy_shields;
 use super::shield_options::PolicyOptions;
 use super::take_back::take_back;
 use super::{WorkContext, catch_stops};
-use crate::apply::AppliedPlan;
 use crate::failure::{Failure, FailureKind};
-use crate::plan::{ActiveShields, Plan, PlannedShield, Shield, plan_choice};
+use crate::plan::{ActiveShields, Plan, PlannedShield, plan_choice};
 use crate::run;
 use cpushield_linux::sched;
-use serde::Serialize;
-
-/// What `apply --all --json` prints.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AppliedPolicy {
-    /// The shields of the policy, in the order in which they were applied.
-    pub shields: Vec<AppliedShield>,
-    /// Active shields that are not in the policy. They were left alone.
-    pub others: Vec<Shield>,
-}
-
-/// A shield of a policy that is in force now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AppliedShield {
-    /// What was done.
-    pub what: ShieldEffect,
-    /// The result.
-    #[serde(flatten)]
-    pub applied: AppliedPlan,
-    /// The plan that is in force.
-    #[serde(skip)]
-    pub plan: Plan,
-    /// The version that was in force before.
-    #[serde(skip)]
-    pub before: Option<Plan>,
-}
-
-/// What was done to make a shield as the policy wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ShieldEffect {
-    /// It was not active, and was made.
-    Made,
-    /// It was active, and was changed.
-    Changed,
-    /// It was in force already. Settings that it lacked were made again.
-    Kept,
-}
-
-impl ShieldEffect {
-    /// It as the end of a sentence about the shield.
-    #[must_use]
-    pub fn describe(self) -> &'static str {
-        match self {
-            ShieldEffect::Made => "was made",
-            ShieldEffect::Changed => "was changed",
-            ShieldEffect::Kept => "was in force already",
-        }
-    }
-}
 
 /// Applies all shields of a policy file, or of the default one.
 ///

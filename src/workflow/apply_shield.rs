@@ -15,9 +15,11 @@ use crate::apply::{
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
-use crate::plan::{ActiveShields, ChoiceReason, FreeCpus, Plan, find_free_cpus, plan_with_others};
+use crate::plan::{
+    ActiveShields, ChoiceReason, FreeCpus, Plan, check_saved, find_free_cpus, plan_with_others,
+};
 use crate::policy::ShieldRequest;
-use crate::survey::Machine;
+use crate::survey::{Machine, survey_cpusets};
 use cpushield_linux::{CpuSet, sched};
 use std::path::{Path, PathBuf};
 
@@ -46,8 +48,17 @@ pub fn preview_source(work: &WorkContext<'_>, source: &PlanSource) -> Result<Pla
             let hint = "or name the machine that the plan is for: --root DIR";
             if stale { failure.hint(hint) } else { failure }
         })?;
+        check_saved_plan(work, &plan)?;
     }
     Ok(plan)
+}
+
+/// Checks what may have changed since a plan was saved: the other shields, and the cpusets of other
+/// programs. Those take no lock of ours, so the check comes right before the apply.
+fn check_saved_plan(work: &WorkContext<'_>, plan: &Plan) -> Result<(), Failure> {
+    apply::check_active(&work.host, &work.store, plan)?;
+    check_saved(&survey_cpusets(&work.host), plan)?;
+    Ok(())
 }
 
 /// Applies the plan: a further shield, or another version of an active one. Returns the plan that
@@ -63,6 +74,10 @@ pub fn apply_source(
     let _hurry = sched::boost_priority();
     end_interrupted_change(work)?;
     let (plan, inputs) = load_plan(work, source)?;
+    if matches!(source, PlanSource::File(_)) {
+        check(&work.host, &plan)?;
+        check_saved_plan(work, &plan)?;
+    }
     catch_stops()?;
     let origin = inputs.as_ref().map(origin_of);
     apply_plan(work, &plan, origin.as_ref(), programs)
@@ -268,5 +283,77 @@ mod tests {
             "{missing}"
         );
         std::fs::remove_dir_all(&scratch).unwrap();
+    }
+
+    #[test]
+    fn a_saved_plan_spares_cpus_that_another_program_has_made_exclusive_since() {
+        let scratch = format!("cpushield-saved-plan-{}", std::process::id());
+        let scratch = std::env::temp_dir().join(scratch);
+        let root = scratch.join("root");
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        copy_recording(&machines.join("6.12-rt-4/root"), &root);
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let state = scratch.join("state");
+        let work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
+        let save = |name: &str, options: ShieldOptions| {
+            let options = ShieldOptions { cpus: Some("2-3".to_owned()), ..options };
+            let plan = preview_source(&work, &PlanSource::Options(options)).unwrap();
+            let file = scratch.join(name);
+            std::fs::write(&file, serde_json::to_string(&plan).unwrap()).unwrap();
+            PlanSource::File(file)
+        };
+        let saved = save("plan.json", ShieldOptions::default());
+        let off = vec!["cpuset".to_owned()];
+        let without = save("without.json", ShieldOptions { off, ..ShieldOptions::default() });
+        std::fs::write(root.join("sys/fs/cgroup/cgroup.subtree_control"), "cpuset\n").unwrap();
+        let robot = root.join("sys/fs/cgroup/robot");
+        std::fs::create_dir_all(&robot).unwrap();
+        for (file, text) in
+            [("cpuset.cpus", "2-3"), ("cpuset.cpus.effective", "2-3"), ("cgroup.procs", "")]
+        {
+            std::fs::write(robot.join(file), format!("{text}\n")).unwrap();
+        }
+        let set = |partition: &str| {
+            std::fs::write(robot.join("cpuset.cpus.partition"), partition.to_owned() + "\n")
+                .unwrap();
+        };
+        set("member");
+        preview_source(&work, &saved).unwrap();
+        set("isolated");
+        let refused = "CPU 2-3 belongs to /sys/fs/cgroup/robot, which another program has made \
+                       exclusive; a shield would break it";
+        let preview = preview_source(&work, &saved).unwrap_err();
+        assert_eq!(preview.message, refused);
+        let applied = apply_source(&work, &saved, ProgramsInTheWay::Refuse).unwrap_err();
+        assert_eq!((applied.message.as_str(), work.host.writes()), (refused, 0));
+        // Without cpusets, the partition stays valid.
+        preview_source(&work, &without).unwrap();
+        // An active shield is no other program.
+        set("member");
+        apply_source(&work, &saved, ProgramsInTheWay::Refuse).unwrap();
+        preview_source(&work, &saved).unwrap();
+        let PlanSource::File(file) = &without else { unreachable!() };
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut other: Plan = serde_json::from_str(&text).unwrap();
+        other.shield.name = "other".to_owned();
+        std::fs::write(file, serde_json::to_string(&other).unwrap()).unwrap();
+        let overlap = preview_source(&work, &without).unwrap_err();
+        assert_eq!(overlap.message, "CPU 2-3 is in shield cpushield already");
+        std::fs::remove_dir_all(&scratch).unwrap();
+    }
+
+    fn copy_recording(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let (kind, to) = (entry.file_type().unwrap(), to.join(entry.file_name()));
+            if kind.is_dir() {
+                copy_recording(&entry.path(), &to);
+            } else if kind.is_symlink() {
+                let target = std::fs::read_link(entry.path()).unwrap();
+                std::os::unix::fs::symlink(target, to).unwrap();
+            } else {
+                std::fs::write(to, std::fs::read(entry.path()).unwrap()).unwrap();
+            }
+        }
     }
 }

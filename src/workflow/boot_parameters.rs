@@ -3,6 +3,7 @@
 use super::WorkContext;
 use super::machine_survey::survey_machine;
 use super::measured_row;
+pub use super::measured_row::ExperimentRowName;
 use super::shield_options::ShieldOptions;
 use crate::boot::line::contradicts;
 use crate::boot::loaders::BootFilePlan;
@@ -16,7 +17,7 @@ use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use cpushield_linux::Host;
-use std::path::{PathBuf, absolute};
+use std::path::absolute;
 use std::time::Duration;
 
 /// What is requested of the boot in addition to the shield.
@@ -30,15 +31,6 @@ pub struct BootOptions {
     pub allow_unknown: bool,
     /// The row of an experiment whose parameters are written, instead of those of a shield.
     pub row: Option<ExperimentRowName>,
-}
-
-/// A row of an experiment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExperimentRowName {
-    /// The file with the document of the experiment.
-    pub file: PathBuf,
-    /// The row's name.
-    pub row: String,
 }
 
 /// Plans the parameters that this shield and these options need.

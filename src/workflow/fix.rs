@@ -1,6 +1,15 @@
 //! Fixes a shield: watches, makes the changes that remove leaks and restore what the
 //! shield lacks, and watches again. Through the journal, the changes become part of the active
 //! shield.
+//!
+//! Between two watches, `src/plan/missing.rs` (pure) asks each tunable which changes are missing,
+//! and `src/apply/amend.rs` adds them to the active shield. The loop ends when the shield holds,
+//! when every remedy was tried, or when it is stopped. It gives the reason for each remaining leak.
+//!
+//! An amendment is one journal line, on disk before its first write. It contains repeated steps,
+//! which keep their first originals, and added steps with theirs. `Change::is_about_same` tells
+//! whether two steps concern the same object. Undo needs no special case, and it also works after
+//! a kill in the middle.
 
 use super::WorkContext;
 use super::apply_shield::warn_of_nohz_full;
@@ -41,7 +50,7 @@ pub fn fix(session: &VerifySession<'_>) -> Result<(FixReport, Option<TraceRecord
 fn check_target(session: &VerifySession<'_>) -> Result<(), Failure> {
     let shield = session.target.active.as_ref().map(|plan| &plan.shield);
     match shield {
-        None => Err(Failure::machine("no shield is in force, so --fix has nothing to change")
+        None => Err(Failure::machine("no shield is active, so --fix has nothing to change")
             .hint("apply one: cpushield apply")
             .hint("or show what each CPU needs: cpushield verify --cpus LIST")),
         Some(shield) if !session.target.cpus.is_subset(&shield.cpus) => {

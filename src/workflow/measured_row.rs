@@ -1,6 +1,5 @@
 //! Reads the kernel parameters of a row of an experiment, for the same machine.
 
-use super::boot_parameters::ExperimentRowName;
 use super::run_experiment::describe_setup;
 use super::saved_document::SavedDocument;
 use crate::boot::MeasuredRow;
@@ -11,7 +10,16 @@ use crate::policy::RequestedParameter;
 use crate::registry::nearest;
 use crate::survey::Machine;
 use cpushield_linux::Host;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A row of an experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExperimentRowName {
+    /// The file with the document of the experiment.
+    pub file: PathBuf,
+    /// The row's name.
+    pub row: String,
+}
 
 /// Reads a row with its parameters. `kernels` is the pattern of the user, if there is one.
 ///

@@ -1,6 +1,7 @@
 //! What a subcommand does: each workflow calls stages in order on the machine of a [`WorkContext`],
 //! shows its progress, and returns a document. It parses no arguments and prints no result.
 
+mod applied_policy;
 pub mod apply_policy;
 pub mod apply_shield;
 mod apply_with_fallback;
@@ -35,6 +36,7 @@ pub mod other_tools;
 mod page_text;
 pub mod policy_shields;
 mod price;
+mod program_request;
 pub mod report_material;
 pub mod run_experiment;
 pub mod run_program;

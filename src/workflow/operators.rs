@@ -2,7 +2,7 @@
 //! the helper that answers their requests as root.
 
 use super::WorkContext;
-use super::run_program::{ProgramCpus, ProgramRequest, explain_busy};
+use super::program_request::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
 use crate::failure::Failure;
 use crate::policy::ShieldOperators;

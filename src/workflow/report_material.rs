@@ -45,7 +45,7 @@ fn current_documents(work: &WorkContext<'_>) -> (Vec<NamedDocument>, Vec<String>
         // Without root the journal cannot be read. The report shows everything else.
         Err(error) => {
             let why = Failure::from(error).message.replace('\n', ";");
-            doubts.push(format!("it is unknown whether a shield is in force: {why}"));
+            doubts.push(format!("it is unknown whether a shield is active: {why}"));
         }
     }
     let documents = found

@@ -2,39 +2,13 @@
 
 use super::WorkContext;
 use super::operators::become_operator_program;
+use super::program_request::explain_busy;
+pub use super::program_request::{ProgramCpus, ProgramRequest};
 use crate::apply::JournalLoadError;
 use crate::failure::{Failure, FailureKind};
-use crate::run::{self, ChosenCpu, ProgramStart, RunError, ShieldPlacement, Supervision};
-use crate::ui::Ui;
+use crate::run::{self, ProgramStart, RunError, ShieldPlacement, Supervision};
 use cpushield_linux::{CpuSet, SchedPolicy};
-use std::ffi::OsString;
 use std::process::ExitCode;
-
-/// The program, and how it runs.
-#[derive(Debug, Clone)]
-pub struct ProgramRequest {
-    /// The CPUs of its threads.
-    pub cpus: ProgramCpus,
-    /// Its scheduling policy; that of ordinary programs if `None`.
-    pub policy: Option<SchedPolicy>,
-    /// The highest priority that the program sets by itself.
-    pub own_priority: Option<u32>,
-    /// Its user and group.
-    pub user: Option<String>,
-    /// Whether it may lock any amount of memory.
-    pub lock_memory: bool,
-    /// The program and its arguments.
-    pub command: Vec<OsString>,
-}
-
-/// The CPUs of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgramCpus {
-    /// One CPU: this one, or the one with the fewest programs.
-    One(Option<usize>),
-    /// All shielded CPUs, with a thread on each.
-    Spread,
-}
 
 /// Runs a program in the shield. Returns only if the program could not be started, or if this
 /// process stayed as its parent.
@@ -65,18 +39,6 @@ pub fn run_program(work: &WorkContext<'_>, request: &ProgramRequest) -> Result<E
         },
     )?;
     Ok(ExitCode::from(ended.status()))
-}
-
-/// Says when every CPU of the shield has a program already.
-pub(super) fn explain_busy(ui: &Ui, choice: &ChosenCpu) {
-    let ChosenCpu { cpu, threads } = *choice;
-    if threads > 0 {
-        let threads =
-            if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
-        ui.status(&format!(
-            "no CPU of the shield is free; CPU {cpu} has the fewest programs ({threads})"
-        ));
-    }
 }
 
 /// Gives a failure before the program ran an exit code that is reserved for cpushield.

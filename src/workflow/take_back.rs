@@ -1,7 +1,7 @@
 //! Takes back what a command did to shields, after a later one of them could not be applied.
 
 use super::WorkContext;
-use super::apply_policy::{AppliedShield, ShieldEffect};
+use super::applied_policy::{AppliedShield, ShieldEffect};
 use super::apply_shield::{ProgramsInTheWay, active_shields};
 use super::change_shield::{change_shield, find_version, is_same_version};
 use super::machine_without::survey_without;
@@ -46,7 +46,7 @@ pub(super) fn take_back(
     }
     if !is_complete {
         failure.kind = FailureKind::NotUndone;
-        failure.message.push_str(&format!("\n  in force: {}", describe_active(work)));
+        failure.message.push_str(&format!("\n  active: {}", describe_active(work)));
         return failure.hint("show the shields: cpushield status");
     }
     if touched {
@@ -82,14 +82,14 @@ fn put_back_version(work: &WorkContext<'_>, before: &Plan) -> Result<(), String>
     let WorkContext { host, store, .. } = work;
     let name = &before.shield.name;
     let current = find_version(work, name).map_err(|failure| failure.message)?;
-    let current = current.ok_or("it is not active any more")?;
+    let current = current.ok_or("it is no longer active")?;
     let machine = survey_without(host, store, &current).map_err(|error| error.to_string())?;
     let mut live = active_shields(work).map_err(|failure| failure.message)?;
     live.retain(|plan| plan.shield.name != *name);
     let live = ActiveShields::new(&live).replacing(Some(&current));
     let plan = plan_version(&machine, before, &live).map_err(|refusal| refusal.to_string())?;
     if !is_same_version(before, &plan) {
-        return Err("its version before cannot be planned any more".to_owned());
+        return Err("its previous version can no longer be planned".to_owned());
     }
     change_shield(work, (&current, plan), None, ProgramsInTheWay::Move, &mut |_| {})
         .map(drop)

@@ -57,8 +57,8 @@ pub fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
             ("the shield leaks on CPU", "it is not proven that the shield holds on CPU")
         }
         VerdictSubject::Cpus => (
-            "no shield is in force there, and the kernel interrupts CPU",
-            "no shield is in force there, and it is not proven that nothing interrupts CPU",
+            "no shield is active there, and the kernel interrupts CPU",
+            "no shield is active there, and it is not proven that nothing interrupts CPU",
         ),
     };
     for (state, text) in [(VerdictState::Leaks, leaks), (VerdictState::Unknown, unknown)] {
@@ -93,7 +93,7 @@ mod tests {
         let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
         assert_eq!(summary(&verdict, VerdictSubject::Shield), "the shield leaks on CPU 1");
         let text = summary(&verdict, VerdictSubject::Cpus);
-        assert_eq!(text, "no shield is in force there, and the kernel interrupts CPU 1");
+        assert_eq!(text, "no shield is active there, and the kernel interrupts CPU 1");
         assert_eq!(check(&verdict, VerdictSubject::Cpus).unwrap_err().hints.len(), 0);
     }
 }

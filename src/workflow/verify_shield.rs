@@ -1,5 +1,6 @@
 //! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
 
+use super::context::nanos;
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
 use super::standing::check_disturbance;
@@ -327,7 +328,7 @@ fn find_target(work: &WorkContext<'_>, request: &WatchRequest) -> Result<WatchTa
     let WatchedProgram::Started(command) = &request.program else { return Ok(target) };
     if target.own_shield().is_none() {
         return Err(Failure::machine(
-            "no shield is in force there, and a program is only watched in a shield",
+            "no shield is active there, and a program is only watched in a shield",
         )
         .hint("apply a shield: cpushield apply")
         .hint("or start the program yourself and watch it: cpushield verify --busy"));
@@ -480,8 +481,4 @@ pub fn find_remedy_target(
         }
     };
     Some((machine, shield))
-}
-
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

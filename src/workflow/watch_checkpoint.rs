@@ -3,7 +3,7 @@
 //! A watch cannot be resumed, because nothing was seen in between. The file says how long it was
 //! unbroken.
 
-use super::verify_shield::nanos;
+use super::context::nanos;
 use crate::autosave::{self, Autosave};
 use crate::documents::evidence::{SCHEMA, UnfinishedWatch};
 use crate::failure::Failure;

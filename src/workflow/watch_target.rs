@@ -49,11 +49,9 @@ impl WatchTarget {
                     .hint(format!("or name the CPUs: cpushield {command} --cpus 3")));
             }
             (None, None) => {
-                return Err(Failure::machine(
-                    "no shield is in force, so --cpus must name the CPUs",
-                )
-                .hint(format!("name the CPUs: cpushield {command} --cpus 3"))
-                .hint("or apply a shield: cpushield apply"));
+                return Err(Failure::machine("no shield is active, so --cpus must name the CPUs")
+                    .hint(format!("name the CPUs: cpushield {command} --cpus 3"))
+                    .hint("or apply a shield: cpushield apply"));
             }
         };
         let target = WatchTarget { active, place, cpus };

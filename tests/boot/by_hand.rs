@@ -70,7 +70,7 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     let (given, _, steps) = plan_with("3.10.0\n");
     assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
     assert!(
-        steps.contains("line 2: no change, this kernel knows none of the parameters"),
+        steps.contains("line 2: unchanged: this kernel supports none of the parameters"),
         "{steps}"
     );
     assert!(steps.contains("line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=1-3"), "{steps}");

@@ -6,11 +6,13 @@ mod by_hand;
 mod change;
 mod data;
 mod early;
+mod effects;
 mod foreign;
 mod grub;
 mod init;
 mod kernels;
 mod kexec;
+mod lines;
 mod once;
 mod others;
 mod repairs;
@@ -23,7 +25,6 @@ mod words;
 
 use cpushield::boot::grub::generator;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
-use cpushield::boot::running_kernel::read_effect;
 use cpushield::boot::running_lint::nohz_full_difference;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
@@ -32,6 +33,7 @@ use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks};
 use cpushield::survey::survey;
 use cpushield_linux::{Host, InjectedFault};
+use effects::kernel_thread;
 use grub::Machine;
 
 fn make_plan(host: &Host, asked: &BootRequest) -> Result<BootPlan, BootError> {
@@ -326,32 +328,6 @@ fn foreign_or_unparsable_files_are_left_alone() {
 }
 
 #[test]
-fn each_word_is_compared_with_what_the_kernel_shows_for_it() {
-    let machine = Machine::debian();
-    let effect = |word| read_effect(&machine.host(), word);
-    let shows = |text: &str, same| (Some(text.to_owned()), Some(same));
-    machine.write("sys/devices/system/cpu/isolated", "2-3\n");
-    machine.write("sys/devices/system/cpu/nohz_full", "2\n");
-    machine.write("proc/irq/default_smp_affinity", "3\n");
-    assert_eq!(effect("isolcpus=3"), shows("isolated: 2-3", true));
-    assert_eq!(effect("isolcpus=1-3"), shows("isolated: 2-3", false));
-    assert_eq!(effect("isolcpus=nohz,domain,2-3"), shows("isolated: 2-3, nohz_full: 2", false));
-    assert_eq!(effect("isolcpus=managed_irq,2-3"), (None, None));
-    assert_eq!(effect("irqaffinity=0-1"), shows("irqaffinity: 0-1", true));
-    assert_eq!(effect("irqaffinity=0"), shows("irqaffinity: 0-1", false));
-    // The kernel adds the boot CPU.
-    assert_eq!(effect("irqaffinity=1"), shows("irqaffinity: 0-1", true));
-    // Without kernel threads, as in a container, nothing is known about RCU callbacks.
-    assert_eq!(effect("rcu_nocbs=2-3"), (None, None));
-    for (pid, name) in [(2, "kthreadd"), (31, "rcuog/2"), (32, "rcuop/2")] {
-        machine.write(&format!("proc/{pid}/stat"), &kernel_thread(pid, name));
-    }
-    assert_eq!(effect("rcu_nocbs=2-3"), shows("rcuo threads: 2", false));
-    machine.write("proc/33/stat", &kernel_thread(33, "rcuop/3"));
-    assert_eq!(effect("rcu_nocbs=2-3"), shows("rcuo threads: 2-3", true));
-}
-
-#[test]
 fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel() {
     let machine = Machine::debian();
     machine.write("proc/cmdline", "ro nohz_full=1-3\n");
@@ -403,12 +379,6 @@ fn status_compares_every_word_of_the_boot_that_the_kernel_shows() {
     machine.remove("proc/33/stat");
     let seen = findings();
     assert!(seen.len() == 1 && seen[0].to_string().contains("rcu_nocbs=2-3"), "{seen:#?}");
-}
-
-/// The `stat` of a kernel thread (`PF_KTHREAD`, 0x200000).
-fn kernel_thread(pid: i32, name: &str) -> String {
-    let zeros = ["0"; 43].join(" ");
-    format!("{pid} ({name}) S 0 0 0 0 -1 2097152 {zeros}\n")
 }
 
 #[test]

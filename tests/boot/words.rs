@@ -87,6 +87,8 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
         (&["idle=poll", "idle=halt"], "policy.toml:2: \"idle=halt\" contradicts idle=poll", "omit"),
         (&["isolcpus=domain,x"], "does not name CPUs", "a list looks like"),
         (&["isolcpus"], "\"isolcpus\" has no value", "add a CPU list: isolcpus=2-3"),
+        (&["idle=pol"], "has a value that no kernel is known to take", "mean idle=poll?"),
+        (&["skew_tick=yes"], "has a value that no kernel is known to take", "--allow-unknown"),
         (&["rcu_nocbs=3-1"], "does not name CPUs", "a list looks like"),
         (&["isolcpus=io_queue,2"], "is of a patch series that", "explain isolcpus-io-queue"),
         (&["isolcpus=manged_irq,2"], "has the unknown flag manged_irq", "mean managed_irq?"),

@@ -142,9 +142,18 @@ pub fn same(before: &Tree, after: &Tree, when: &str) {
     assert!(differing.is_empty(), "{when}: {differing:#?}");
 }
 
-/// The writes to kill or refuse, of `count`: 12 evenly spread ones, or every one with
-/// `CPUSHIELD_EVERY_WRITE`, which `make test-all` sets.
+/// The writes to kill or refuse, of `count`: 12 evenly spread ones, or every one in `make test-all`.
 pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    let every = std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some();
-    (0..count).step_by(if every { 1 } else { count / 12 + 1 })
+    (0..count).step_by(if is_every_write() { 1 } else { count / 12 + 1 })
+}
+
+/// The same for a test that takes seconds for one write: 5 evenly spread ones, or 12 in
+/// `make test-all`.
+pub(crate) fn few_disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
+    (0..count).step_by(count / if is_every_write() { 12 } else { 5 } + 1)
+}
+
+/// Whether this is `make test-all`.
+fn is_every_write() -> bool {
+    std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some()
 }

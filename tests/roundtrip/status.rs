@@ -77,7 +77,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
         assert!(json["state"]["tag"].is_string(), "{json}");
         assert!(json["state"]["sentence"].is_string(), "{json}");
     };
-    said(3, "No shield is in force.");
+    said(3, "No shield is active.");
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     said(0, "active, unchanged");
     let whole = fs::read_to_string(bench.journal()).unwrap();
@@ -96,7 +96,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     let begin = whole.find("{\"begin\"").unwrap();
     let opening = begin + whole[begin..].find('\n').unwrap() + 1;
     fs::write(bench.journal(), &whole[..opening]).unwrap();
-    said(1, "not in force: an apply was interrupted; `cpushield undo` restores what it changed");
+    said(1, "not active: an apply was interrupted; `cpushield undo` restores what it changed");
     {
         let _lock = bench.store().lock().unwrap();
         said(1, &format!("being applied by process {}", std::process::id()));
@@ -110,7 +110,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     fs::write(bench.journal(), &whole).unwrap();
     let group = bench.scratch.0.join("root/sys/fs/cgroup/cpushield");
     fs::remove_dir_all(group).unwrap();
-    said(1, "not in force: its control group /sys/fs/cgroup/cpushield is gone");
+    said(1, "not active: its control group /sys/fs/cgroup/cpushield is gone");
 }
 
 /// Every command that reads or changes the active shield refuses a shield with another name.

@@ -1,7 +1,7 @@
 //! All shields of a policy are applied by one command, or none of what it did stays: with each of
 //! some writes refused, and after a kill before each of them.
 
-use crate::bench::{Bench, Tree, disturbed_writes, same};
+use crate::bench::{Bench, Tree, few_disturbed_writes, same};
 use crate::many_shields::{Recorded, machines, same_apart_from_irq_threads};
 use cpushield::apply;
 use cpushield::change::Change;
@@ -239,7 +239,7 @@ fn nothing_is_half_made_whichever_write_is_refused() {
             let bench = case.prepare(machine);
             let (applied, count) = bench.apply(bench.bench.host());
             applied.unwrap();
-            for at in disturbed_writes(count) {
+            for at in few_disturbed_writes(count) {
                 let when = format!("{}: case {n}: write {at} of {count} refused", machine.name);
                 let bench = case.prepare(machine);
                 let (before, active) = (bench.tree(), bench.active());
@@ -255,9 +255,9 @@ fn nothing_is_half_made_whichever_write_is_refused() {
                         assert_eq!(by_name(bench.active()), by_name(active), "{when}");
                     }
                     Err(failure) => {
-                        // Something of an old version remains: the message says what is in force.
+                        // Something of an old version remains: the message says what is active.
                         assert_eq!(failure.kind, FailureKind::NotUndone, "{when}: {failure}");
-                        assert!(failure.message.contains("\n  in force: "), "{when}: {failure}");
+                        assert!(failure.message.contains("\n  active: "), "{when}: {failure}");
                     }
                 }
                 bench.undo_all(&when);
@@ -275,7 +275,7 @@ fn after_a_kill_each_shield_is_complete_or_is_ended_by_the_next_command() {
             let (applied, count) = whole.apply(whole.bench.host());
             applied.unwrap();
             let expected: Tree = whole.tree();
-            for at in disturbed_writes(count) {
+            for at in few_disturbed_writes(count) {
                 let when = format!("{}: case {n}: killed at {at} of {count}", machine.name);
                 let killed = || {
                     let bench = case.prepare(machine);

@@ -1,6 +1,6 @@
 # guest: 6.12-rt --grub --timeout 700
 # slow: four boots
-# The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic kernel is installed beside it. There is no
+# The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic kernel is installed next to it. There is no
 # RTAI kernel in Debian 13, so this one is made: the image and the configuration of Debian's RT kernel are renamed, the
 # configuration has the options of such a kernel, the version in the image's header is patched, and
 # /proc/sys/kernel/osrelease is mounted over. The RTAI kernel gets `isolcpus=`, the generic one gets nothing.

@@ -32,7 +32,7 @@ case $n in
     is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
     is "by its own entry" "a-cpushield-$rt.conf" efi_says LoaderEntrySelected
     is "which is not the default" 1 sh -c 'cpushield boot status | grep -c "^Next boot: Debian GNU/Linux ([^)]*) (it is the first entry)"'
-    boot_again # as a button would do it: nobody has settled the trial
+    boot_again # as a button would do it: nothing has concluded the trial
     ;;
 3)
     is "the old entry booted by itself" "" grep -o nohz_full /proc/cmdline

@@ -58,7 +58,7 @@ claim "changes nothing" sh -c 'cpushield apply --cpus 3 | grep -q "nothing was c
 for cpus in 2-3 3 2-3 3; do
     status "changed to CPU $cpus" 0 cpushield apply --cpus $cpus
     as_before "only CPU $cpus was ever shielded" /tmp/only-$cpus
-    status "it is in force" 0 cpushield status
+    status "it is active" 0 cpushield status
 done
 touch /tmp/stop-intruder
 wait $intruder

@@ -18,7 +18,7 @@ else
     claim "cgroup v1 has the cpusets" test -e /sys/fs/cgroup/cpuset/cpuset.cpus
 fi
 [ "$mode" != hybrid ] ||
-    claim "hybrid has a v2 tree beside" test -e /sys/fs/cgroup/unified/cgroup.procs
+    claim "hybrid also has a v2 tree" test -e /sys/fs/cgroup/unified/cgroup.procs
 if wants cpushield.systemd; then
     is "systemd is init" systemd cat /proc/1/comm
 else

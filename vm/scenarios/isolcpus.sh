@@ -10,12 +10,12 @@ enters() { taskset -c 3 true 2>/dev/null && echo open || echo closed; }
 kernel=$(uname -r)
 sleep 1000 &
 snapshot /tmp/before
-status "the shield comes up" 0 sh -c 'cpushield apply --cpus 3 >/tmp/told'
+status "the shield comes up" 0 sh -c 'cpushield apply --cpus 3 >/tmp/answer'
 case $kernel in
 6.12*)
     is "there is no group, for the kernel makes no partition of it" none sh -c \
         'ls -d /sys/fs/cgroup/cpushield* 2>/dev/null || echo none'
-    claim "and the kernel's answer is reported" grep 'partition config conflicts' /tmp/told
+    claim "and the kernel's answer is reported" grep 'partition config conflicts' /tmp/answer
     claim "a plan during the shield knows it" \
         sh -c 'cpushield plan --cpus 3 | grep "cannot make it a partition (it refused"'
     is "others can enter" open enters

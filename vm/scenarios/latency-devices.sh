@@ -6,7 +6,7 @@
 . /host/lib.sh
 needs latency
 echo 1 >/proc/sys/kernel/printk
-told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
+value() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
 # Interrupts with the name of a timer of /dev/hpet: a process waits for them.
 named() { grep -cE 'IO-APIC.* hpet[0-9]+$' /proc/interrupts; }
 # How often interrupt $irq occurred since the guest booted; /proc/interrupts loses the count with the handler.
@@ -30,16 +30,16 @@ before=$(counted)
 cpushield latency hpet --cpus 3 --thread 10ms --for 4s --warmup 0s --json >/tmp/latency.json 2>/tmp/said &
 measurement=$!
 measuring
-claim "its interrupt has its name meanwhile" [ "$(named)" = 1 ]
+claim "its interrupt has its name during the run" [ "$(named)" = 1 ]
 wait $measurement
 is "it ends well" 0 echo $?
 there=$(($(counted) - before))
 # While one interrupt waits for its handler, the chip raises others, which the kernel does not see.
-seen=$(told "d['series'][0]['samples']") missed=$(told "d['series'][0]['missed']")
+seen=$(value "d['series'][0]['samples']") missed=$(value "d['series'][0]['missed']")
 claim "it has many samples: $seen" [ "$seen" -gt 20 ]
 claim "each is one of the $there interrupts that the kernel counted" [ "$seen" -le "$((there + 1))" ]
 claim "none of those is neither a sample nor among the $missed missed" [ "$there" -le "$((seen + missed + 2))" ]
-is "none of them before it was due" "[]" told "d['series'][0]['doubts']"
+is "none of them before it was due" "[]" value "d['series'][0]['doubts']"
 claim "the CPU that handled the interrupt is reported" grep "handled the HPET interrupt [0-9]" /tmp/latency.json
 is "its interrupt is gone afterwards" 0 named
 status "a period that the device cannot have is refused" 2 cpushield latency hpet --cpus 3 --thread 3ms --for 1s
@@ -53,9 +53,9 @@ held rtc hold 3 1500 60
 cpushield latency rtc --cpus 3 --thread 10ms --for 2s --json >/tmp/latency.json 2>/tmp/said
 is "the real-time clock is measured" 0 echo $?
 is "each of its events is a sample or was missed" True \
-    told "abs(d['series'][0]['samples'] + d['series'][0]['missed'] - d['span_ns'] / 1e7) <= 2 + d['series'][0]['max_ns'] / 1e7"
+    value "abs(d['series'][0]['samples'] + d['series'][0]['missed'] - d['span_ns'] / 1e7) <= 2 + d['series'][0]['max_ns'] / 1e7"
 is "and how exactly it is known when they were due" True \
-    told "any(note['note'] == 'latencies-too-long' for note in d['notes'])"
+    value "any(note['note'] == 'latencies-too-long' for note in d['notes'])"
 exec 5</dev/rtc0
 refused rtc "another program uses /dev/rtc0"
 exec 5<&-

@@ -96,7 +96,7 @@ rmdir $tracing/instances/other
 cpushield apply --cpus 3 >/dev/null 2>&1
 status "it measures in a shield" 0 cpushield latency kernel --for 2s --json
 cpushield latency kernel --for 5s --json >/tmp/latency 2>/dev/null
-check "the shield was in force all the time" 'assert d["isolation"]["held"] is True, d["isolation"]'
+check "the shield was active all the time" 'assert d["isolation"]["held"] is True, d["isolation"]'
 kill_it() { # instrument
     cpushield latency "$1" --for 600s >/dev/null 2>&1 &
     local job=$! i
@@ -141,7 +141,7 @@ one = d["series"][0]
 assert len(d["series"]) == 1 and one["threshold_ns"] == 1000, one
 assert "smis" in one or any(note["note"] == "smis-not-counted" for note in d["notes"]), d["notes"]
 assert one["samples"] == 0 or one["min_ns"] >= 1000, one'
-check "that it disturbs is told" 'assert any(note["note"] == "interrupts-disabled" and note["cpus"] == "3" for note in d["notes"]), d["notes"]'
+check "that it disturbs is reported" 'assert any(note["note"] == "interrupts-disabled" and note["cpus"] == "3" for note in d["notes"]), d["notes"]'
 claim "its settings are as they were" as_they_were
 cpushield apply --cpus 3 >/dev/null 2>&1
 kill_it hardware

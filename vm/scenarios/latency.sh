@@ -10,11 +10,11 @@ for instrument in timer timerfd wakeup eventfd spin; do held $instrument hold 3 
 
 # ---- in a shield -------------------------------------------------------------------------------------
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
-# told EXPRESSION: the value of a Python expression; d is the document.
-told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
+# value EXPRESSION: the value of a Python expression; d is the document.
+value() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
 held "timer in the shield" cpushield run --quiet -- hold 3 1500 60
 is "the shield is reported, and that it was active" "('cpushield', True)" \
-    told "(d['isolation']['shield'], d['isolation']['held'])"
+    value "(d['isolation']['shield'], d['isolation']['held'])"
 cpushield latency timer --for 3s --thread 5ms --thread 20ms --max 1h --histogram /tmp/histogram --json \
     >/tmp/latency.json 2>/tmp/said &
 measurement=$!
@@ -22,7 +22,7 @@ measuring
 sleep 1
 echo member >/sys/fs/cgroup/cpushield/cpuset.cpus.partition
 wait $measurement
-is "a shield that is taken away meanwhile leaves no limit certain" 1 echo $?
+is "a shield that is taken away during the run leaves no limit certain" 1 echo $?
 claim "and it is reported" grep "its partition is member" /tmp/latency.json
 # Plots of cyclictest's histograms (OSADL's latency plot) use lines without #, with a column for each thread.
 grep -v -e '^#' -e '^$' /tmp/histogram | tr ' ' '\t' >/tmp/plot
@@ -30,7 +30,7 @@ for column in 2 3; do
     cut -f 1,$column /tmp/plot >/tmp/plot.$column
     beyond=$(sed -n 's/^# Histogram Overflows: //p' /tmp/histogram | cut -d ' ' -f $((column - 1)))
     is "column $column of the histogram has all samples of its thread" \
-        "$(told "sorted(d['series'], key=lambda s: s['period_ns'])[$column - 2]['samples']")" \
+        "$(value "sorted(d['series'], key=lambda s: s['period_ns'])[$column - 2]['samples']")" \
         awk -v n="$beyond" '{ n += $2 } END { print n }' /tmp/plot.$column
 done
 status "undo" 0 cpushield undo
@@ -47,9 +47,9 @@ wait $measurement
 is "a CPU that goes makes the limit uncertain" 1 echo $?
 echo 1 >/sys/devices/system/cpu/cpu3/online
 claim "it is reported" grep "CPU 3 was offline" /tmp/latency.json
-is "results from before are kept" True told "d['series'][0]['samples'] > 50"
+is "results from before are kept" True value "d['series'][0]['samples'] > 50"
 is "and each of the worst has a cause or the reason why not" True \
-    told "all('why' in worst for worst in d['series'][0]['worst'])"
+    value "all('why' in worst for worst in d['series'][0]['worst'])"
 
 # ---- without root ------------------------------------------------------------------------------------
 plain() {

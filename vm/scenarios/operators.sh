@@ -113,7 +113,7 @@ refuses "moving a process of root" joe sh -c "$(puts 1 $dir/$list)"
 refuses "moving a process of another user" joe sh -c "$(puts $$ $dir/$list)"
 refuses "reading the journal" joe cat /var/lib/cpushield/journal.jsonl
 refuses "writing the summary" joe sh -c "$(puts x /run/cpushield/shields.json)"
-refuses "writing beside the summary" joe sh -c "$(puts x /run/cpushield/x)"
+refuses "writing next to the summary" joe sh -c "$(puts x /run/cpushield/x)"
 refuses "removing the summary" joe rm /run/cpushield/shields.json
 refuses "moving interrupts" joe sh -c "$(puts f /proc/irq/default_smp_affinity)"
 refuses "a priority from the kernel" joe chrt -f 80 true
@@ -157,7 +157,7 @@ claim "$refused things were refused, at least 30" test $refused -ge 30
 status "a last request lowers what others raised" 0 joe cpushield run --shield rt -- true
 sleep 1
 as_before "nothing of root's has changed" /tmp/before
-status "the shield is in force" 0 cpushield status --shield rt
+status "the shield is active" 0 cpushield status --shield rt
 
 if [ $v2 ]; then
     # A service enters by one line of its unit.
@@ -175,12 +175,12 @@ if [ $v2 ]; then
     is "the partition is still isolated" isolated cat $dir/cpuset.cpus.partition
     status "programs of root enter next to it" 0 cpushield run --shield rt -- true
     status "operators too" 0 joe cpushield run --shield rt -- true
-    status "the shield is in force with a service" 0 cpushield status --shield rt
+    status "the shield is active with a service" 0 cpushield status --shield rt
     joe cpushield run --shield rt -- sleep 1000 &
     sleep 2
     status "the service restarts next to a program" 0 systemctl restart mill
     is "it is in the shield once more" /cpushield_rt.slice/mill.service group
-    status "the shield is in force with both" 0 cpushield status --shield rt
+    status "the shield is active with both" 0 cpushield status --shield rt
     pkill -u 1000 sleep
     wait
     status "the service stops" 0 systemctl stop mill

@@ -37,7 +37,7 @@ for first in a b; do
     status "a third one on the same CPU is refused" 2 cpushield apply --shield c --cpus 2
     status "b as it is: nothing changes" 0 cpushield apply --shield b --cpus 2
     status "b on the CPU of a is refused" 2 cpushield apply --shield b --cpus 2-3
-    status "both are in force" 0 cpushield status
+    status "both are active" 0 cpushield status
     status "each can be asked for" 0 cpushield status --shield b
     status "an unknown one cannot" 3 cpushield status --shield mill
     is "interrupts that are requested later avoid both" 3 mask
@@ -67,7 +67,7 @@ for first in a b; do
     kill $program
     wait $program 2>/dev/null
     as_before "only $other was ever applied" /tmp/only-$other
-    status "$other is in force" 0 cpushield status
+    status "$other is active" 0 cpushield status
     status "undo of $other" 0 cpushield undo
     as_before "undo of $first, then $other: as before" /tmp/before
 done
@@ -97,7 +97,7 @@ for hundredths in $kills; do
     code=$?
     as_before "undo of b killed after 0.$hundredths s (ended $ended), undo ended $code: only a" /tmp/only-a
 done
-status "a is in force" 0 cpushield status --shield a
+status "a is active" 0 cpushield status --shield a
 status "b again" 0 cpushield apply --shield b --cpus 2
 status "undo of all" 0 cpushield undo --all
 as_before "as before" /tmp/before
@@ -107,7 +107,7 @@ printf '[shield.b]\ncpus = "2-3"\n[shield.a]\ncpus = "3"\n' >/tmp/same.toml
 status "a policy whose shields request one CPU is refused" 2 cpushield apply --all --policy /tmp/same.toml
 as_before "the refused policy changed nothing" /tmp/before
 status "both shields of a policy" 0 cpushield apply --all --policy /tmp/two.toml
-status "both are in force" 0 cpushield status
+status "both are active" 0 cpushield status
 is "interrupts avoid both" 3 mask
 status "the same policy: nothing changes" 0 cpushield apply --all --policy /tmp/two.toml
 status "undo of b" 0 cpushield undo --shield b

@@ -86,7 +86,7 @@ if [ -d /sys/devices/system/node/node1 ]; then
         '! covers "$(taskset -pc "$(pgrep -x kswapd1)" | sed "s/.*: //")" "$all"'
     is "a program of the shield gets memory of the node alone" 1 \
         cpushield run -- sed -n 's/^Mems_allowed_list:[[:space:]]*//p' /proc/self/status
-    status "everything is in force" 0 cpushield status
+    status "everything is active" 0 cpushield status
     status "undo puts everything back" 0 cpushield undo
     as_before "the machine is as it was" /tmp/before
 fi

@@ -104,7 +104,7 @@ for lines in 0 2 9 30; do
     case $ended in
     0) cpushield undo >/dev/null ;; # apply had already finished
     3) ;;                          # stopped, and it undid its own changes
-    *) not_ok "apply that is told to stop ended with $ended: $(cat /tmp/said)" ;;
+    *) not_ok "apply that gets a signal ended with $ended: $(cat /tmp/said)" ;;
     esac
     as_before "apply stopped after $lines outcomes (ended $ended): as before" /tmp/before
     claim "no shield is on record" test ! -e $journal

@@ -19,7 +19,8 @@ pub fn write_pages(dir: &Path) -> io::Result<()> {
         write_page(dir, sub, Some(sub.get_name()))?;
         for nested in sub.get_subcommands() {
             if !nested.is_hide_set() && nested.get_name() != "help" {
-                write_page(dir, nested, Some(sub.get_name()))?;
+                let name = format!("{} {}", sub.get_name(), nested.get_name());
+                write_page(dir, nested, Some(&name))?;
             }
         }
     }

@@ -24,8 +24,8 @@ pub use processes::{
 pub use recording::{record, redaction};
 pub use shared_memory::{latency_stats, progress_counter, sampler};
 pub use sys::{
-    clock, clock_sync, events, hpet, kexec, load_syscalls, memory, perf, sched, signal, syscalls,
-    terminal,
+    clock, clock_sync, events, hpet, kexec, load_syscalls, memory, perf, sched, sched_policy,
+    signal, syscalls, terminal,
 };
 pub use trace::{page_buffer, ring_buffer, tracefs};
 
@@ -36,13 +36,14 @@ pub use event_log::EventLog;
 pub use hogs::RtHog;
 pub use host::{FileWriter, Host};
 pub use machine_files::{FileAttributes, FreeSpace};
+pub use processes::command_output::CommandOutput;
 pub use processes::process_handle::ProcessHandle;
 pub use processes::step_aside::AffinityGuard;
-pub use programs::CommandOutput;
 pub use public_dir::PublicDir;
 pub use recording::root_dir::RecordedOutcome;
 #[cfg(feature = "simulator")]
 pub use recording::simulate::InjectedFault;
 pub use regular::FileKind;
+pub use sched_policy::SchedPolicy;
 pub use store::{Store, StoreLock};
-pub use task::{SchedPolicy, Task, TaskId};
+pub use task::{Task, TaskId};

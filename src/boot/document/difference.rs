@@ -62,8 +62,8 @@ impl fmt::Display for BootDifference {
             BootDifference::Interrupted => f.write_str("writing was interrupted")?,
             BootDifference::EntryGone { version } => write!(
                 f,
-                "no menu entry gives {version} the parameters any more: the kernel was removed, \
-                 or the loader's configuration changed"
+                "no menu entry gives {version} the parameters: the kernel was removed, or the \
+                 loader's configuration changed"
             )?,
             BootDifference::EntryNotBooted { words } => {
                 write!(f, "not booted with {}", words.join(" "))?;

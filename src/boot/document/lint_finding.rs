@@ -33,6 +33,45 @@ pub enum LintFinding {
         /// What the kernel does with it.
         effect: BadListEffect,
     },
+    /// The list of a parameter names no CPU.
+    EmptyList {
+        /// The word.
+        word: String,
+    },
+    /// Every CPU that the default IRQ affinity names is to have no tick.
+    InterruptsWithoutTick {
+        /// `irqaffinity=…`.
+        irqaffinity: String,
+        /// The word that requests CPUs without tick.
+        nohz_full: String,
+        /// The CPUs of `irqaffinity=`.
+        cpus: CpuSet,
+    },
+    /// A word keeps CPUs from starting that other words name.
+    CpusNotStarted {
+        /// `nr_cpus=…`, `maxcpus=…` or `nosmp`.
+        limit: String,
+        /// The CPUs that start.
+        started: CpuSet,
+        /// The words that name others.
+        words: Vec<String>,
+        /// These other CPUs.
+        cpus: CpuSet,
+    },
+    /// No kernel is known to take the value of a parameter.
+    UnknownValue {
+        /// The word.
+        word: String,
+        /// The most similar value, if one is similar.
+        near: Option<String>,
+    },
+    /// Only a patch series has the word; no released kernel does.
+    Unreleased {
+        /// The word.
+        word: String,
+        /// The page of `explain` about it.
+        page: &'static str,
+    },
     /// The kernel knows the parameter only with a value.
     NoValue {
         /// The word.
@@ -192,6 +231,36 @@ impl fmt::Display for EffectSource {
 }
 
 impl LintFinding {
+    /// The words of the command line that it is about.
+    #[must_use]
+    pub fn words(&self) -> Vec<&str> {
+        match self {
+            LintFinding::NotAccepted(fault) => fault.words(),
+            LintFinding::BeyondLast { word, .. }
+            | LintFinding::NotAList { word, .. }
+            | LintFinding::EmptyList { word }
+            | LintFinding::NoValue { word }
+            | LintFinding::UnknownFlag { word, .. }
+            | LintFinding::UnknownValue { word, .. }
+            | LintFinding::Unreleased { word, .. }
+            | LintFinding::Repeated { word }
+            | LintFinding::OtherValue { word, .. }
+            | LintFinding::Misspelled { word, .. }
+            | LintFinding::UnknownToKernel { word, .. }
+            | LintFinding::NotMainline { word, .. } => vec![word],
+            LintFinding::InterruptsWithoutTick { irqaffinity: one, nohz_full: other, .. }
+            | LintFinding::Overridden { lost: one, by: other }
+            | LintFinding::Ineffective { word: one, by: other, .. } => vec![one, other],
+            LintFinding::CpusNotStarted { limit: one, words, .. }
+            | LintFinding::NohzOff { nohz: one, words } => {
+                words.iter().chain([one]).map(String::as_str).collect()
+            }
+            LintFinding::NoHousekeeping { words } | LintFinding::NotInForce { words, .. } => {
+                words.iter().map(String::as_str).collect()
+            }
+        }
+    }
+
     /// What to do.
     #[must_use]
     pub fn advice(&self) -> &'static str {
@@ -199,6 +268,16 @@ impl LintFinding {
             LintFinding::NotAccepted(fault) => fault.advice(),
             LintFinding::BeyondLast { .. } => "name only CPUs of /sys/devices/system/cpu/possible",
             LintFinding::NotAList { .. } => "write a CPU list: 2-3,8",
+            LintFinding::EmptyList { .. } => "name CPUs after the equals sign, or remove the word",
+            LintFinding::InterruptsWithoutTick { .. } => {
+                "name housekeeping CPUs in irqaffinity=, or remove it"
+            }
+            LintFinding::CpusNotStarted { .. } => "remove the limit, or name only CPUs that start",
+            LintFinding::UnknownValue { .. } => "correct the value, or remove the word",
+            LintFinding::Unreleased { page: "isolcpus-io-queue", .. } => {
+                "cpushield explain isolcpus-io-queue"
+            }
+            LintFinding::Unreleased { .. } => "cpushield explain nohz-full-without-list",
             LintFinding::NoValue { .. } => "add an equals sign and a CPU list",
             LintFinding::UnknownFlag { .. } => {
                 "use only the flags domain, nohz and managed_irq, separated by commas"
@@ -238,6 +317,24 @@ impl fmt::Display for LintFinding {
             }
             LintFinding::NotAList { word, effect } => {
                 write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
+            }
+            LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
+            LintFinding::InterruptsWithoutTick { irqaffinity, nohz_full, cpus } => write!(
+                f,
+                "{irqaffinity} sends interrupts to CPU {cpus}, which {nohz_full} is to keep free \
+                 of the tick; no other CPU gets them, except the boot CPU"
+            ),
+            LintFinding::CpusNotStarted { limit, started, words, cpus } => write!(
+                f,
+                "with {limit} the kernel starts only CPU {started}, so CPU {cpus} of {} do not run",
+                words.join(" and ")
+            ),
+            LintFinding::UnknownValue { word, near } => {
+                write!(f, "the kernel does not know the value of {word}")?;
+                near.as_ref().map_or(Ok(()), |near| write!(f, "; similar: {near}"))
+            }
+            LintFinding::Unreleased { word, .. } => {
+                write!(f, "{word} is of a patch series that no released kernel has")
             }
             LintFinding::NoValue { word } => {
                 write!(f, "{word} has no value; the kernel does not know the word without one")

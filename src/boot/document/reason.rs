@@ -78,7 +78,7 @@ impl fmt::Display for BootReason {
             BootReason::EveryShieldableCpu { cpus } => write!(
                 f,
                 "{} can be shielded at any time after this boot; the boot CPU's core, and a core \
-                 of each memory node, stay as they are",
+                 of each memory node, stay housekeeping CPUs",
                 named(cpus)
             ),
             BootReason::IsolatedCore { cpus } => write!(

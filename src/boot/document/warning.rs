@@ -1,5 +1,6 @@
 //! What the user should know before boot files are changed. Pure.
 
+use super::lint_finding::LintFinding;
 use super::reason::{NextReason, UnknownReason};
 use crate::survey::LIST_PER_KIND_SINCE;
 use crate::with_text;
@@ -80,6 +81,13 @@ pub enum BootWarning {
         /// Why.
         why: String,
     },
+    /// Something is wrong with the line that a kernel would get, and was not with the present one.
+    Finding {
+        /// The kernel's version.
+        version: String,
+        /// What is wrong.
+        finding: LintFinding,
+    },
     /// Only a parameter that was not requested keeps some interrupts off these CPUs.
     ManagedIrqs {
         /// The parameter.
@@ -98,6 +106,7 @@ impl BootWarning {
             BootWarning::ParameterUndecided { .. } => Some("a boot decides: --trial"),
             BootWarning::IsolcpusBooted { .. } => Some("remove it from the loader's configuration"),
             BootWarning::ManagedIrqs { .. } => Some("--on isolcpus-managed-irq adds it"),
+            BootWarning::Finding { finding, .. } => Some(finding.advice()),
             _ => None,
         }
     }
@@ -141,6 +150,7 @@ impl fmt::Display for BootWarning {
             BootWarning::RowIncomplete { row, why } => {
                 write!(f, "row {row:?} was not measured completely: {why}")?;
             }
+            BootWarning::Finding { version, finding } => write!(f, "kernel {version}: {finding}")?,
             BootWarning::ManagedIrqs { parameter } => {
                 write!(
                     f,

@@ -51,6 +51,8 @@ pub enum WordFault {
     },
     /// The kernel's document does not have the name.
     UnknownName,
+    /// No kernel is known to take the value.
+    UnknownValue,
     /// `isolcpus=` has a flag that no kernel is known to have.
     UnknownFlag {
         /// The flag.
@@ -138,6 +140,7 @@ impl WordFault {
             | WordFault::GivenTwice { .. }
             | WordFault::Planned { .. } => false,
             WordFault::UnknownName
+            | WordFault::UnknownValue
             | WordFault::UnknownFlag { .. }
             | WordFault::Unreleased { .. }
             | WordFault::NoModule { .. }
@@ -184,6 +187,7 @@ impl fmt::Display for WordFault {
                 write!(f, "contradicts {planned}, which is planned for these CPUs")
             }
             WordFault::UnknownName => f.write_str("is not in kernel-parameters.txt of Linux 6.12"),
+            WordFault::UnknownValue => f.write_str("has a value that no kernel is known to take"),
             WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
             WordFault::Unreleased { .. } => {
                 f.write_str("is of a patch series that no released kernel has")

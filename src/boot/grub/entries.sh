@@ -2,7 +2,8 @@ tell() {
     echo "cpushield: $*" >&2
 }
 
-# A failure here must not keep a new kernel from being entered: it is told, and nothing is printed.
+# A failure here must not keep a new kernel from being entered: it is reported on standard error, and
+# nothing is printed.
 dir=${0%/*}
 [ -x "$dir/10_linux" ] || {
     tell "there is no $dir/10_linux, so no entries are made"
@@ -25,7 +26,7 @@ entry=
 version=
 quote="'"
 printf '%s\n' "$entries" | while IFS= read -r line; do
-    # Old ones make submenus whatever they are told.
+    # Old ones make submenus despite GRUB_DISABLE_SUBMENU.
     bare=${line#"${line%%[!	 ]*}"}
     case $bare in
     'menuentry '*)

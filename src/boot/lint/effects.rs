@@ -1,6 +1,6 @@
 //! Compares the words of the command line with what the running kernel shows. Pure.
 
-use super::{lists, online, to_line, version};
+use super::{LintTarget, lists, to_line};
 use crate::boot::document::{EffectSource, LintFinding};
 use crate::boot::line::to_word;
 use crate::boot::refusals;
@@ -10,7 +10,8 @@ use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 
 pub(super) fn find(machine: &Machine, params: &[KernelParam], log: &[String]) -> Vec<LintFinding> {
-    let setup = isolation_setup(&to_line(params), &machine.topology.possible, version(machine));
+    let target = LintTarget::running(machine);
+    let setup = isolation_setup(&to_line(params), target.possible, target.version);
     let isolation = &machine.isolation;
     let mut found = Vec::new();
     let tick = (IsolationKind::Tick, EffectSource::NohzFull, isolation.nohz_full.as_ref());
@@ -20,7 +21,7 @@ pub(super) fn find(machine: &Machine, params: &[KernelParam], log: &[String]) ->
         let taken = setup.taken.iter().filter(|it| it.kinds.contains(&kind));
         let words: Vec<String> = taken.map(|it| it.word.clone()).collect();
         let wanted = setup.cpus(kind);
-        if !words.is_empty() && !is_in_force(machine, &setup, source, &wanted, shows) {
+        if !words.is_empty() && !is_in_force(&target, &setup, source, &wanted, shows) {
             found.push(not_in_force(words, wanted, source, shows, log));
         }
     }
@@ -54,7 +55,7 @@ fn other_values(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
 /// Whether a file of the kernel shows what the words request. From 7.0 live partitions can add
 /// CPUs to `isolated`, so only missing CPUs count there.
 fn is_in_force(
-    machine: &Machine,
+    target: &LintTarget<'_>,
     setup: &IsolationSetup,
     source: EffectSource,
     wanted: &CpuSet,
@@ -62,7 +63,7 @@ fn is_in_force(
 ) -> bool {
     let missing = wanted.difference(shows);
     // The finding about housekeeping CPUs covers the boot CPU, which the kernel leaves out.
-    let kept = missing.len() == 1 && lists::without_housekeeping(machine, setup).is_some();
+    let kept = missing.len() == 1 && lists::without_housekeeping(target, setup).is_some();
     let extra = source == EffectSource::NohzFull && !shows.is_subset(wanted);
     (missing.is_empty() || kept) && !extra
 }
@@ -72,7 +73,7 @@ fn is_in_force(
 /// (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12).
 fn offloading(machine: &Machine, params: &[KernelParam], log: &[String]) -> Option<LintFinding> {
     let (word, cpus) = last_list(machine, params, "rcu_nocbs")?;
-    let wanted = cpus.intersection(online(machine));
+    let wanted = cpus.intersection(LintTarget::running(machine).online());
     let shows = offloaded_cpus(machine.tasks.iter().map(|placed| &placed.task))?;
     let source = EffectSource::OffloadThreads;
     (!wanted.is_subset(&shows)).then(|| not_in_force(vec![word], wanted, source, &shows, log))

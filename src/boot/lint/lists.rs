@@ -1,11 +1,11 @@
 //! Findings about CPU lists: invalid lists, CPUs that do not exist, interrupts on isolated CPUs,
 //! lists without a housekeeping CPU, and a tick that cannot stop. Pure.
 
-use super::{online, to_line, version};
+use super::{LintTarget, to_line};
 use crate::boot::document::{BadListEffect, LintFinding};
 use crate::boot::line::to_word;
 use crate::registry::nearest;
-use crate::survey::{IsolationKind, IsolationSetup, Machine, STRICT_RANGE_SINCE, isolation_setup};
+use crate::survey::{IsolationKind, IsolationSetup, STRICT_RANGE_SINCE, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, ISOLCPUS_FLAGS, KernelParam};
 
@@ -22,42 +22,48 @@ const LISTS: &[(&str, BadListEffect)] = &[
     ("workqueue.unbound_cpus", BadListEffect::Ignored),
 ];
 
-pub(super) fn find(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
-    let possible = &machine.topology.possible;
-    let setup = isolation_setup(&to_line(params), possible, version(machine));
+pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
+    let possible = target.possible;
+    let setup = isolation_setup(&to_line(params), possible, target.version);
     let mut found: Vec<LintFinding> =
         setup.faults.iter().cloned().map(LintFinding::NotAccepted).collect();
     if let Some(last) = possible.last() {
-        found.extend(params.iter().filter_map(|param| bad_list(machine, param, last)));
+        found.extend(params.iter().filter_map(|param| bad_list(target, param, last)));
+        found.extend(interrupts_without_tick(params, &setup, last));
     }
     found.extend(params.iter().flat_map(unknown_flags));
-    found.extend(without_housekeeping(machine, &setup));
+    found.extend(without_housekeeping(target, &setup));
     found.extend(nohz_off(params, &setup));
     found
 }
 
 /// A list that the kernel cannot parse; `isolation_setup` has the valid lists of `nohz_full=` and
 /// `isolcpus=`.
-fn bad_list(machine: &Machine, param: &KernelParam, last: usize) -> Option<LintFinding> {
+fn bad_list(target: &LintTarget<'_>, param: &KernelParam, last: usize) -> Option<LintFinding> {
     let value = param.value.as_deref()?;
     let word = to_word(param);
     let isolates = match param.name.replace('-', "_").as_str() {
-        "nohz_full" => Some(CpuSet::parse_list(value, Some(last)).is_ok()),
-        "isolcpus" => Some(cmdline::isolcpus(value, Some(last)).is_ok()),
+        "nohz_full" => Some(CpuSet::parse_list(value, Some(last)).ok()),
+        "isolcpus" => Some(cmdline::isolcpus(value, Some(last)).ok().map(|it| it.cpus)),
         _ => None,
     };
     if let Some(parsed) = isolates {
-        // "incorrect CPU range": housekeeping_setup(), kernel/sched/isolation.c (6.12).
-        let effect = BadListEffect::Ignored;
-        return (!parsed).then_some(LintFinding::NotAList { word, effect });
+        return match parsed {
+            // "incorrect CPU range": housekeeping_setup(), kernel/sched/isolation.c (6.12).
+            None => Some(LintFinding::NotAList { word, effect: BadListEffect::Ignored }),
+            Some(cpus) => cpus.is_empty().then_some(LintFinding::EmptyList { word }),
+        };
     }
     let (_, effect) = LISTS.iter().find(|(name, _)| cmdline::same_name(name, &param.name))?;
     let effect = *effect;
     let Ok(cpus) = CpuSet::parse_list(value, Some(last)) else {
         return Some(LintFinding::NotAList { word, effect });
     };
+    if cpus.is_empty() {
+        return Some(LintFinding::EmptyList { word });
+    }
     let cpus: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
-    let certain = version(machine).is_none_or(|version| version >= STRICT_RANGE_SINCE);
+    let certain = target.version.is_none_or(|version| version >= STRICT_RANGE_SINCE);
     (!cpus.is_empty()).then_some(LintFinding::BeyondLast { word, cpus, last, effect, certain })
 }
 
@@ -72,7 +78,8 @@ fn unknown_flags(param: &KernelParam) -> Vec<LintFinding> {
         // The words of CPU lists (`bitmap_getnum()` and `bitmap_parse_region()`, lib/bitmap-str.c,
         // 6.12).
         .filter(|part| !part.eq_ignore_ascii_case("all") && !part.starts_with("N"));
-    let unknown = flags.filter(|flag| !ISOLCPUS_FLAGS.contains(flag));
+    // A flag that only a patch series has is another finding.
+    let unknown = flags.filter(|flag| !ISOLCPUS_FLAGS.contains(flag) && *flag != "io_queue");
     let findings = unknown.map(|flag| LintFinding::UnknownFlag {
         word: to_word(param),
         flag: flag.to_owned(),
@@ -85,10 +92,10 @@ fn unknown_flags(param: &KernelParam) -> Vec<LintFinding> {
 /// include one present CPU", `housekeeping_setup()`, kernel/sched/isolation.c, 5.10 and 7.0). Of
 /// two lists that do so together, 7.0 ignores the later one; 6.12 accepts both.
 pub(super) fn without_housekeeping(
-    machine: &Machine,
+    target: &LintTarget<'_>,
     setup: &IsolationSetup,
 ) -> Option<LintFinding> {
-    let online = online(machine);
+    let online = target.online();
     let words_of = |kinds: &[IsolationKind]| -> Vec<String> {
         let taken =
             setup.taken.iter().filter(|it| kinds.iter().any(|kind| it.kinds.contains(kind)));
@@ -105,6 +112,29 @@ pub(super) fn without_housekeeping(
     let all = tick.union(&domain);
     let none = !online.is_empty() && online.is_subset(&all);
     none.then(|| LintFinding::NoHousekeeping { words: words_of(kinds) })
+}
+
+/// An `irqaffinity=` of which every CPU is to have no tick: devices would interrupt only CPUs that
+/// are to be left alone, and the boot CPU, which the kernel adds. A list with other CPUs too is no
+/// finding: a machine that is prepared for shields has CPUs in `nohz_full=` that are housekeeping CPUs
+/// until then. The last `irqaffinity=` counts (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
+fn interrupts_without_tick(
+    params: &[KernelParam],
+    setup: &IsolationSetup,
+    last: usize,
+) -> Option<LintFinding> {
+    let param = params.iter().rfind(|param| cmdline::same_name(&param.name, "irqaffinity"))?;
+    let cpus = CpuSet::parse_list(param.value.as_deref()?, Some(last)).ok()?;
+    let taken = setup
+        .taken
+        .iter()
+        .find(|it| it.kinds.as_slice() == [IsolationKind::Tick] && cpus.is_subset(&it.cpus))?;
+    let (irqaffinity, nohz_full) = (to_word(param), taken.word.clone());
+    (!cpus.is_empty()).then_some(LintFinding::InterruptsWithoutTick {
+        irqaffinity,
+        nohz_full,
+        cpus,
+    })
 }
 
 /// `nohz=off` together with CPUs without tick: no CPU ever enters the mode in which its tick can

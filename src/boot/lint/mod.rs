@@ -1,10 +1,12 @@
 //! Lint: the command line of the running kernel and the [`Machine`] → [`LintFinding`]s: words that
 //! the kernel refuses, ignores or does not know, that contradict each other, or that are not in
-//! force. Pure. `lists.rs` has the findings about CPU lists, `words.rs` those about words,
-//! `overrides.rs` those about words that switch others off, and `effects.rs` compares with what
-//! the kernel shows.
+//! force. A line that is only planned has no effect yet: [`lint_line`]. Pure. `lists.rs` has the
+//! findings about CPU lists, `limits.rs` those about words that keep CPUs from starting, `words.rs`
+//! those about words, `overrides.rs` those about words that switch others off, and `effects.rs`
+//! compares with what the kernel shows.
 
 mod effects;
+mod limits;
 mod lists;
 mod overrides;
 mod words;
@@ -14,6 +16,62 @@ use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
+
+/// What a command line is judged for: a kernel, and the CPUs of its machine.
+#[derive(Debug, Clone, Copy)]
+pub struct LintTarget<'a> {
+    /// CPUs that the machine could ever have; empty when unknown.
+    pub possible: &'a CpuSet,
+    /// CPUs that are online now; empty when unknown.
+    pub online: &'a CpuSet,
+    /// The kernel's version; `None`: unknown, treated as a recent one.
+    pub version: Option<KernelVersion>,
+    /// The architecture, as in `uname -m`, where known.
+    pub arch: Option<&'a str>,
+}
+
+impl<'a> LintTarget<'a> {
+    /// The running kernel of a surveyed machine.
+    fn running(machine: &'a Machine) -> LintTarget<'a> {
+        LintTarget {
+            possible: &machine.topology.possible,
+            online: &machine.topology.online,
+            version: machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor)),
+            arch: machine.kernel.arch.as_deref(),
+        }
+    }
+
+    /// CPUs that are online, or all possible ones where that is unknown.
+    fn online(&self) -> &'a CpuSet {
+        if self.online.is_empty() { self.possible } else { self.online }
+    }
+}
+
+/// Finds what is wrong with a command line that a kernel does not have yet, as far as the words
+/// show it. An option that the kernel was built without is not looked for.
+#[must_use]
+pub fn lint_line(line: &str, target: &LintTarget<'_>) -> Vec<LintFinding> {
+    distinct(lint_words(&cmdline::parse(line), target))
+}
+
+/// The findings that need no look at what the kernel shows.
+fn lint_words(params: &[cmdline::KernelParam], target: &LintTarget<'_>) -> Vec<LintFinding> {
+    let mut found = lists::find(target, params);
+    found.extend(limits::find(target, params));
+    found.extend(words::find(params));
+    found.extend(overrides::find(target, params));
+    found
+}
+
+fn distinct(found: Vec<LintFinding>) -> Vec<LintFinding> {
+    let mut distinct: Vec<LintFinding> = Vec::new();
+    for finding in found {
+        if !distinct.contains(&finding) {
+            distinct.push(finding);
+        }
+    }
+    distinct
+}
 
 /// Finds what is wrong with the command line that the machine was booted with. `log` has the
 /// kernel's messages, and is empty when they cannot be read. An unknown command line has no
@@ -26,18 +84,10 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
     // A word that the kernel does not know has no other fault and no effect.
     let known: Vec<_> =
         params.iter().filter(|it| !words::is_named(&unknown, it)).cloned().collect();
-    let mut found = lists::find(machine, &known);
-    found.extend(words::find(&known));
-    found.extend(overrides::find(machine, &known));
+    let mut found = lint_words(&known, &LintTarget::running(machine));
     found.extend(unknown);
     found.extend(effects::find(machine, &known, log));
-    let mut distinct: Vec<LintFinding> = Vec::new();
-    for finding in found {
-        if !distinct.contains(&finding) {
-            distinct.push(finding);
-        }
-    }
-    distinct
+    distinct(found)
 }
 
 /// Whether a word lacks the value without which the kernel does not know it.
@@ -46,22 +96,9 @@ pub fn lacks_value(word: &str) -> bool {
     cmdline::parse(word).iter().any(words::lacks_value)
 }
 
-/// The version of the surveyed kernel.
-fn version(machine: &Machine) -> Option<KernelVersion> {
-    machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor))
-}
-
 /// The words of a line again, without those that [`lint`] leaves out.
 fn to_line(params: &[cmdline::KernelParam]) -> String {
     params.iter().map(super::line::to_word).collect::<Vec<_>>().join(" ")
-}
-
-/// CPUs that are online, or all possible ones where that is unknown.
-fn online(machine: &Machine) -> &CpuSet {
-    match machine.topology.online.is_empty() {
-        true => &machine.topology.possible,
-        false => &machine.topology.online,
-    }
 }
 
 #[cfg(test)]
@@ -110,7 +147,48 @@ mod tests {
                 "irq_affinity=0 looks like a misspelled irqaffinity",
             ],
         ),
-        ("nohz_full", &["nohz_full has no value; the kernel does not know the word without one"]),
+        ("nohz_full", &["nohz_full is of a patch series that no released kernel has"]),
+        ("isolcpus", &["isolcpus has no value; the kernel does not know the word without one"]),
+        (
+            "isolcpus=io_queue,2-3",
+            &["isolcpus=io_queue,2-3 is of a patch series that no released kernel has"],
+        ),
+        ("isolcpus= rcu_nocbs=", &["isolcpus= names no CPU", "rcu_nocbs= names no CPU"]),
+        ("nohz_full=", &["nohz_full= names no CPU"]),
+        ("isolcpus=nohz,domain", &["isolcpus=nohz,domain names no CPU"]),
+        (
+            "irqaffinity=1-3 nohz_full=1-3",
+            &["irqaffinity=1-3 sends interrupts to CPU 1-3, which nohz_full=1-3 is to keep free \
+                 of the tick; no other CPU gets them, except the boot CPU"],
+        ),
+        // A prepared machine: the CPUs of nohz_full= are housekeeping CPUs until a shield starts.
+        ("irqaffinity=0-1 nohz_full=1-3", &[]),
+        (
+            "nohz_full=1-3 maxcpus=2",
+            &["with maxcpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full=1-3 do not \
+                 run"],
+        ),
+        (
+            "idle=pol mitigations=of mce=ignor_ce skew_tick=yes",
+            &[
+                "the kernel does not know the value of idle=pol; similar: poll",
+                "the kernel does not know the value of mitigations=of; similar: off",
+                "the kernel does not know the value of mce=ignor_ce; similar: ignore_ce",
+                "the kernel does not know the value of skew_tick=yes",
+            ],
+        ),
+        (
+            "threadirqs quiet threadirqs quiet",
+            &["threadirqs is on the command line more than once"],
+        ),
+        (
+            "workqueue.unbound_cpu=0 procesor.max_cstate=1 nmi_watchdg=0 workqueue.watchdog_thresh=9",
+            &[
+                "workqueue.unbound_cpu=0 looks like a misspelled workqueue.unbound_cpus",
+                "procesor.max_cstate=1 looks like a misspelled processor.max_cstate",
+                "nmi_watchdg=0 looks like a misspelled nmi_watchdog",
+            ],
+        ),
         (
             "isolcpus=2-9",
             &["isolcpus=2-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the whole \

@@ -2,10 +2,9 @@
 //! Only words that the kernel accepts and then ignores are found. Words that ask for the same thing
 //! twice, such as `idle=poll intel_idle.max_cstate=0`, are no finding. Pure.
 
-use super::version;
+use super::LintTarget;
 use crate::boot::document::{LintFinding, OverrideEffect};
 use crate::boot::line::to_word;
-use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::kernel_version::KernelVersion;
 
@@ -35,12 +34,12 @@ const SINGLE_MITIGATIONS: &[(&str, &[&str])] = &[
     ("tsx_async_abort", &["full"]),
 ];
 
-pub(super) fn find(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
-    let is_x86 = machine.kernel.arch.as_deref().is_none_or(|arch| arch.contains("86"));
-    let mut found = watchdogs(machine, params);
+pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
+    let is_x86 = target.arch.is_none_or(|arch| arch.contains("86"));
+    let mut found = watchdogs(target, params);
     if is_x86 {
         found.extend(sleep_states(params));
-        found.extend(mitigations(machine, params));
+        found.extend(mitigations(target, params));
     }
     found
 }
@@ -56,9 +55,9 @@ fn ineffective(word: &KernelParam, by: &KernelParam, effect: OverrideEffect) -> 
 }
 
 /// `nowatchdog` together with `nmi_watchdog=1` or `softlockup_panic=1`.
-fn watchdogs(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
+fn watchdogs(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
     let off = params.iter().find(|it| it.name == "nowatchdog" && it.value.is_none());
-    let certain = version(machine).is_none_or(|version| version >= WATCHDOG_SWITCH_SINCE);
+    let certain = target.version.is_none_or(|version| version >= WATCHDOG_SWITCH_SINCE);
     let Some(off) = off.filter(|_| certain) else { return Vec::new() };
     let wanted = [("nmi_watchdog", "1"), ("softlockup_panic", "1")];
     let words = wanted.into_iter().filter_map(|(name, on)| {
@@ -91,9 +90,9 @@ fn sleep_states(params: &[KernelParam]) -> Vec<LintFinding> {
 }
 
 /// `mitigations=off` together with a word that requests a single mitigation.
-fn mitigations(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
+fn mitigations(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
     let (since, until) = MITIGATIONS;
-    let certain = version(machine).is_some_and(|version| version >= since && version <= until);
+    let certain = target.version.is_some_and(|version| version >= since && version <= until);
     let off = last(params, "mitigations").filter(|(_, value)| certain && *value == "off");
     let Some((off, _)) = off else { return Vec::new() };
     let words = SINGLE_MITIGATIONS.iter().filter_map(|(name, values)| {
@@ -107,12 +106,13 @@ fn mitigations(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpushield_linux::CpuSet;
 
     fn findings(line: &str, version: (u32, u32), arch: &str) -> Vec<String> {
-        let mut machine = Machine::default();
-        machine.kernel.version = Some(version);
-        machine.kernel.arch = Some(arch.to_owned());
-        find(&machine, &cmdline::parse(line)).iter().map(ToString::to_string).collect()
+        let none = CpuSet::new();
+        let version = Some(KernelVersion::new(version.0, version.1));
+        let target = LintTarget { possible: &none, online: &none, version, arch: Some(arch) };
+        find(&target, &cmdline::parse(line)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

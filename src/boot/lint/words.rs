@@ -1,10 +1,12 @@
-//! Findings about words: misspelled, without a value, repeated, overridden, or unknown to this
-//! kernel. Only words that the catalogue of parameters knows, or that resemble one of them, are
+//! Findings about words: misspelled, without a value, with a value that no kernel takes, repeated,
+//! overridden, of an unreleased series, or unknown to this kernel. Only words that the catalogue of parameters knows, or that resemble one of them, are
 //! judged: a command line also has words for init and for modules. Pure.
 
 use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
-use crate::boot::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport};
+use crate::boot::parameters::{
+    KERNEL_NAMES, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, unknown_value,
+};
 use crate::boot::running_kernel::support;
 use crate::registry::nearest;
 use crate::survey::Machine;
@@ -28,9 +30,9 @@ const SINGLE: &[&str] =
 /// kernel/workqueue.c (6.12). The bare `nohz_full` is proposed, but no released kernel has it.
 const WITH_VALUE: &[&str] = &["nohz_full", "isolcpus", "irqaffinity", "workqueue.unbound_cpus"];
 
-/// Parameters that resemble one of the catalogue (Documentation/admin-guide/kernel-parameters.txt,
-/// 6.12).
-const LOOKALIKES: &[&str] = &["nmi_watchdog", "amd_pstate"];
+/// Parameters of tuning guides that the catalogue does not have
+/// (Documentation/admin-guide/kernel-parameters.txt, 6.12). A misspelled one is found too.
+const OTHERS: &[&str] = &["nmi_watchdog", "amd_pstate", "threadirqs", "preempt"];
 
 /// Parameters of the catalogue that only kernels of some vendors have.
 const FOREIGN: &[&str] = &["kthread_cpus"];
@@ -46,15 +48,11 @@ pub(super) fn find(params: &[KernelParam]) -> Vec<LintFinding> {
     for (index, param) in params.iter().enumerate() {
         let word = to_word(param);
         let has_name = |names: &[&str]| names.iter().any(|it| cmdline::same_name(it, &param.name));
-        if lacks_value(param) {
-            found.push(LintFinding::NoValue { word });
+        if let Some(finding) = faulty(param) {
+            found.push(finding);
             continue;
         }
-        if let Some(near) = misspelled(param) {
-            found.push(LintFinding::Misspelled { word, near });
-            continue;
-        }
-        if parameter(param).is_none() && !has_name(SINGLE) {
+        if parameter(param).is_none() && !has_name(SINGLE) && !has_name(OTHERS) {
             continue;
         }
         let earlier = &params[..index];
@@ -66,6 +64,35 @@ pub(super) fn find(params: &[KernelParam]) -> Vec<LintFinding> {
         }
     }
     found
+}
+
+/// What is wrong with a word by itself.
+fn faulty(param: &KernelParam) -> Option<LintFinding> {
+    let word = to_word(param);
+    if let Some(page) = unreleased_page(param) {
+        return Some(LintFinding::Unreleased { word, page });
+    }
+    if lacks_value(param) {
+        return Some(LintFinding::NoValue { word });
+    }
+    if let Some(near) = misspelled(param) {
+        return Some(LintFinding::Misspelled { word, near });
+    }
+    let near = unknown_value(&param.name, param.value.as_deref()?)?;
+    Some(LintFinding::UnknownValue { word, near: near.into_iter().next() })
+}
+
+/// The page about a word that only a patch series has; `None` for other words.
+pub(super) fn unreleased_page(param: &KernelParam) -> Option<&'static str> {
+    match param.value.as_deref() {
+        None => cmdline::same_name(&param.name, "nohz_full").then_some("nohz-full-without-list"),
+        Some(value) => {
+            let flags = value.split(',').take_while(|it| it.starts_with(char::is_alphabetic));
+            let isolcpus = cmdline::same_name(&param.name, "isolcpus");
+            let has_flag = flags.into_iter().any(|flag| flag == "io_queue");
+            (isolcpus && has_flag).then_some("isolcpus-io-queue")
+        }
+    }
 }
 
 /// Whether the kernel knows the parameter only with a value, and it has none.
@@ -115,18 +142,29 @@ fn parameter(param: &KernelParam) -> Option<&'static KernelParameter> {
     PARAMETERS.iter().copied().find(|it| cmdline::same_name(it.keyword, &param.name))
 }
 
-/// The name that a misspelled one resembles. Names of module parameters (`module.name`) are not
-/// compared: modules differ by kernel.
+/// The name that a misspelled one resembles. Of a parameter of a module (`module.name`), either the
+/// module or the name must be right: modules differ by kernel.
 fn misspelled(param: &KernelParam) -> Option<String> {
     let name = param.name.replace('-', "_");
-    let known = parameter(param).is_some() || LOOKALIKES.contains(&name.as_str());
-    if known || name.len() < COMPARED_MIN || name.contains('.') {
+    let is_known = parameter(param).is_some()
+        || KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, &name));
+    if is_known || name.len() < COMPARED_MIN {
         return None;
     }
-    let compared = PARAMETERS.iter().filter(|it| {
-        !is_foreign(it) && !it.keyword.contains('.') && it.keyword.len() > COMPARED_MIN
-    });
-    let names: Vec<&str> = compared.map(|it| it.keyword).collect();
-    let mut near = nearest(&name, &names).into_iter();
+    let keywords = PARAMETERS.iter().filter(|it| !is_foreign(it)).map(|it| it.keyword);
+    let keywords: Vec<&str> = keywords.chain(OTHERS.iter().copied()).collect();
+    let Some((module, last)) = name.split_once('.') else {
+        let compared = keywords.into_iter().filter(|it| !it.contains('.'));
+        return nearest_name(&name, compared.filter(|it| it.len() > COMPARED_MIN).collect());
+    };
+    let dotted = || keywords.iter().filter_map(|it| it.split_once('.'));
+    let names = dotted().filter(|(of, _)| *of == module).map(|(_, name)| name);
+    let modules = dotted().filter(|(_, name)| *name == last).map(|(of, _)| of);
+    let by_name = nearest_name(last, names.collect()).map(|near| format!("{module}.{near}"));
+    by_name.or_else(|| Some(format!("{}.{last}", nearest_name(module, modules.collect())?)))
+}
+
+fn nearest_name(name: &str, names: Vec<&str>) -> Option<String> {
+    let mut near = nearest(name, &names).into_iter();
     near.find(|near| near.len().abs_diff(name.len()) <= LENGTH_DIFFERENCE_MAX)
 }

@@ -115,7 +115,10 @@ fn menu_lst_steps(host: &Host, words: &[String]) -> Vec<String> {
         let known = known_words(words, &facts);
         steps.push(match known.is_empty() {
             true => {
-                format!("line {}: no change, this kernel knows none of the parameters", index + 1)
+                format!(
+                    "line {}: unchanged: this kernel supports none of the parameters",
+                    index + 1
+                )
             }
             false => format!("line {}: {} {}", index + 1, line.trim(), known.join(" ")),
         });

@@ -5,11 +5,14 @@ mod clocks;
 mod cpus;
 mod kernel_parameter;
 mod power;
+mod values;
 mod watchdogs;
 
 pub use kernel_parameter::{
     KernelFacts, KernelParameter, ParameterOffer, ParameterSupport, ParameterTarget,
 };
+
+pub use values::unknown_value;
 
 use crate::change::EffectTime;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};

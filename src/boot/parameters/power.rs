@@ -146,8 +146,8 @@ pub(super) const MITIGATIONS: KernelParameter = KernelParameter {
     summary: "never written: it exposes the machine to attacks by its own programs",
     page: "\
 Guides switch off the mitigations of processor flaws to make kernel entries faster. A shielded CPU
-rarely enters the kernel, so the gain is small, and any program on the machine could then read data
-that it must not. cpushield does not write it; add it by hand if you want it.
+rarely enters the kernel, so the gain is small. Any program on the machine could then read data that
+it must not. cpushield does not write it; add it by hand if you want it.
 
 Source: mitigations_parse_cmdline() in kernel/cpu.c (6.12);
 Documentation/admin-guide/hw-vuln/index.rst.",

@@ -144,9 +144,8 @@ impl fmt::Display for AbsenceReason {
             }
             AbsenceReason::WouldHang { cpu, task } => write!(
                 f,
-                "CPU {cpu} is busy with the real-time task {task}, and this kernel must run a \
-                 work item on every CPU before it can record the first event: arming the trace \
-                 would hang. {advice}"
+                "CPU {cpu} is busy with the real-time task {task}: arming the trace would hang, \
+                 because this kernel first runs a work item on every CPU. {advice}"
             ),
             AbsenceReason::TraceRefused { answer } => {
                 write!(f, "the trace could not be set up: {answer}")

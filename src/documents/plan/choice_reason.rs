@@ -157,7 +157,7 @@ impl fmt::Display for ChoiceReason {
             ),
             ChoiceReason::EveryCache { caches } => write!(
                 f,
-                "The shield has a CPU of every L2 cache ({caches} of them), so each cache is \
+                "The shield has a CPU of every L2 cache ({caches} of them). So each cache is \
                  shared with other CPUs, whose memory accesses can slow the shield down."
             ),
             ChoiceReason::WholeNode { node, cpus } => {
@@ -170,10 +170,10 @@ impl fmt::Display for ChoiceReason {
                 write!(f, "Several CPUs are equally suitable; chose the highest: {}.", named(cpus))
             }
             ChoiceReason::SameVersion { shield, cpus } => {
-                write!(f, "Shield {shield} is in force and has CPU {cpus} already.")
+                write!(f, "Shield {shield} is active and has CPU {cpus} already.")
             }
             ChoiceReason::NewVersion { shield, cpus } => {
-                write!(f, "Shield {shield} is in force on CPU {cpus}; this plan replaces it.")
+                write!(f, "Shield {shield} is active on CPU {cpus}; this plan replaces it.")
             }
         }
     }

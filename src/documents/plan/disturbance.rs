@@ -16,6 +16,10 @@ pub enum MachineWideEffect {
     TakesCpusOffline,
     /// It patches the kernel's code.
     PatchesKernel,
+    /// It calls a function on every CPU.
+    CallsCpus,
+    /// It queues work on every CPU.
+    QueuesWork,
 }
 
 impl fmt::Display for MachineWideEffect {
@@ -30,6 +34,8 @@ impl fmt::Display for MachineWideEffect {
             MachineWideEffect::PatchesKernel => {
                 "it patches the kernel's code, which interrupts every CPU a few times"
             }
+            MachineWideEffect::CallsCpus => "it interrupts every CPU once",
+            MachineWideEffect::QueuesWork => "it queues kernel work on every CPU",
         })
     }
 }

@@ -29,9 +29,9 @@ impl Instrument for EventFd {
          the clock, writes the time into shared memory, and adds one to the counter. The figure \
          includes what that of `wakeup` does, with the file instead of the futex's hash bucket: \
          two system calls through the VFS, the counter's lock and its wait queue. It is the cost \
-         of a message between programs that wait with read, poll or epoll, like those with \
-         io_uring, KVM's irqfd and most event loops; a thread in epoll_wait has that on top. The \
-         difference from a run of `wakeup` is the cost of the file.\n\n\
+         of a message between programs that wait with read, poll or epoll. Examples are io_uring, \
+         KVM's irqfd and most event loops; a thread in epoll_wait has that on top. The difference \
+         from a run of `wakeup` is the cost of the file.\n\n\
          The figure does not include how late the waker is. The limits of `wakeup` apply here \
          too: the waker is an ordinary program, its slow calls are counted, and a period in which \
          the sleeper has not answered yet is missed.\n\n\

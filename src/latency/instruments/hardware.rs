@@ -33,12 +33,12 @@ impl Instrument for HardwareInstrument {
     }
 
     fn page(&self) -> &'static str {
-        "The kernel's hwlat tracer has a thread on each CPU that disables interrupts for 10 ms of \
-         every 20 ms and polls the clock during that time. Only an NMI can run then. So time \
-         between two reads of the clock was taken by the firmware (system management mode), by a \
-         hypervisor, by the memory or by the bus. No other instrument disturbs the CPU as much: \
-         everything else on it stops for 10 ms, and so does a CPU that waits for it. It is \
-         refused while a program runs in the shield; never use it on a production machine.\n\n\
+        "The kernel's hwlat tracer has a thread on each CPU. It disables interrupts for 10 ms of \
+         every 20 ms and polls the clock during that time. Only an NMI can run then. So the \
+         firmware (system management mode), a hypervisor, the memory or the bus took the time \
+         between two reads of the clock. No other instrument disturbs the CPU as much: everything \
+         else on it stops for 10 ms, and so does a CPU that waits for it. It is refused while a \
+         program runs in the shield; never use it on a production machine.\n\n\
          A sample is the longest gap of one such window, if longer than a microsecond; the tracer \
          reports whole microseconds. Its time is that of the end of the window, up to 10 ms \
          later. The other half of the time is not observed, so rare events need long runs. \

@@ -32,27 +32,27 @@ impl Instrument for DeviceTimer {
     fn page(&self) -> &'static str {
         "A thread reads from /dev/hpet, which wakes it at each interrupt of an HPET timer. It is a \
          device interrupt like that of a network card: a chip raises it, an interrupt controller \
-         sends it to a CPU, a driver's handler wakes the reader. The figure includes all of that, \
-         and everything that ran meanwhile on the CPU that handles the interrupt and on the \
-         thread's own CPU. The due time of the interrupt is exact: the timer's comparator has its \
-         counter value, and both are read from the device's page, which /dev/hpet maps. So the \
-         figure also includes the time of the chip and the controller, which no software timer \
-         can measure. A read of the counter takes about a microsecond, many more in a guest, and \
-         is part of each figure.\n\n\
+         sends it to a CPU, a driver's handler wakes the reader. The figure includes all of that. \
+         It includes everything that ran in that time on the CPU that handles the interrupt and on \
+         the thread's own CPU. The due time of the interrupt is exact: the timer's comparator has \
+         its counter value, and both are read from the device's page, which /dev/hpet maps. So the \
+         figure also includes the time of the chip and the controller, which no software timer can \
+         measure. A read of the counter takes about a microsecond, many more in a guest, and is \
+         part of each figure.\n\n\
          The kernel and /proc/irq/N/smp_affinity_list determine which CPU handles it, not \
          cpushield; a shield keeps it away from its CPUs. The result names that CPU. To \
          have interrupt and thread on one CPU, write that CPU there: it is kept for the next run. \
          On PREEMPT_RT kernels, and with threadirqs, the handler is a kernel thread, \
          SCHED_FIFO 50.\n\n\
-         Where the timer supports it, the chip repeats the interrupt by itself, on a grid. \
-         Otherwise (on many chips only the first timer does), the driver sets the comparator \
-         again in each handler, one period after that handler ran, so there is no grid. When \
-         something below the kernel delays that handler for longer than a period, the next \
-         interrupt comes only when the counter has wrapped, minutes later; the result then says \
-         that no more events came. Either way each event counts from its own comparator, and \
-         those that came before the thread read the file are counted as missed. There is one \
-         thread on one CPU. Periods must be whole parts of a second; rates above \
-         dev.hpet.max-user-freq (64 Hz) need CAP_SYS_RESOURCE.\n\n\
+         Where the timer supports it, the chip repeats the interrupt by itself, on a grid. On many \
+         chips only the first timer does. Otherwise the driver sets the comparator again in each \
+         handler, one period after that handler ran, so there is no grid. When something below the \
+         kernel delays that handler for longer than a period, the next interrupt comes only when \
+         the counter has wrapped, minutes later; the result then says that no more events came. \
+         Either way each event counts from its own comparator, and those that came before the \
+         thread read the file are counted as missed. There is one thread on one CPU. Periods must \
+         be whole parts of a second; rates above dev.hpet.max-user-freq (64 Hz) need \
+         CAP_SYS_RESOURCE.\n\n\
          It is refused where the kernel does not let programs map the page: a kernel with \
          CONFIG_HPET_MMAP does when booted with hpet_mmap=1. Without the page, the due time of \
          an interrupt is unknown. It is also refused where no timer is free: the kernel reserves \
@@ -78,8 +78,8 @@ impl Instrument for DeviceTimer {
                  interrupt is not known; boot with hpet_mmap=1"
             ),
             Some(38) => format!(
-                "cannot read the registers of {path} (a kernel without CONFIG_HPET_MMAP, or other \
-                 registers in their page), so the due time of an interrupt is not known"
+                "cannot read the registers of {path} (no CONFIG_HPET_MMAP, or other registers in \
+                 their page), so the due time of an interrupt is not known"
             ),
             _ => format!("the registers of {path}: {error}"),
         })?;

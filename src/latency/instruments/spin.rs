@@ -30,10 +30,10 @@ impl Instrument for SpinInstrument {
 
     fn page(&self) -> &'static str {
         "A thread polls the time stamp counter. A sample is a gap of a microsecond or more between \
-         two reads, or a gap longer than all before it, so that the worst is known even where no \
-         gap takes a microsecond. Percentiles are those of the gaps, not of all reads. This is \
-         what a program sees that polls and never enters the kernel; `verify` runs the same loop \
-         and names the cause of each gap.\n\n\
+         two reads. A gap longer than all before it is also a sample. So the worst is known even \
+         where no gap takes a microsecond. Percentiles are those of the gaps, not of all reads. \
+         This is what a program sees that polls and never enters the kernel; `verify` runs the \
+         same loop and names the cause of each gap.\n\n\
          The thread is always an ordinary one (SCHED_OTHER): a real-time thread that never sleeps \
          would starve the kernel's threads of its CPU, and PREEMPT_RT kernels hang then. Only a \
          shield keeps other ordinary programs off its CPU.\n\n\

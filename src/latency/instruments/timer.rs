@@ -23,10 +23,10 @@ impl Instrument for TimerInstrument {
     fn page(&self) -> &'static str {
         "A thread sleeps with clock_nanosleep(2) until a point in time (TIMER_ABSTIME, \
          CLOCK_MONOTONIC) and reads the clock as soon as it runs again. The figure includes the \
-         time until the timer's interrupt was taken, its handler, the wakeup of the thread, the \
-         scheduler, and everything that ran on the CPU meanwhile. It also includes the exit from \
-         an idle state: unlike cyclictest by default, /dev/cpu_dma_latency is not used, because \
-         the program that runs in the shield later will not use it either.\n\n\
+         time until the timer's interrupt was taken, its handler, the wakeup of the thread and the \
+         scheduler. It includes everything that ran on the CPU in that time. It also includes the \
+         exit from an idle state: unlike cyclictest by default, /dev/cpu_dma_latency is not used, \
+         because the program that runs in the shield later will not use it either.\n\n\
          A thread that is late by more than its period sleeps until the next point in the future; \
          the points in between are counted as missed and are no samples. Percentiles and --over \
          include them, each as late as it would have been: leaving them out would count one long \
@@ -38,12 +38,12 @@ impl Instrument for TimerInstrument {
          interrupt itself: with kernel.timer_migration=1, the default, the kernel starts its timer \
          on a housekeeping CPU, unless it would be the next to expire there. The figure then \
          includes the wakeup from that CPU to this one, and everything that delayed that CPU.\n\n\
-         With a thread of 100 us or less and one of 500 us or more (--thread 25us --thread 1ms, \
-         the base and servo threads of LinuxCNC's latency test), it rates the max jitter of the \
-         first as LinuxCNC does: up to 20 us is very good for software step generation, up to 50 \
-         us is good at a lower step rate, 100 us or more is not suitable for that, and more than \
-         1 ms is not suitable for LinuxCNC (docs/src/install/latency-test.adoc there). That test \
-         requires several minutes on a busy machine.\n\n\
+         LinuxCNC's latency test has a base and a servo thread: --thread 25us --thread 1ms. With \
+         threads of at most 100 us and at least 500 us, the max jitter of the first is rated as in \
+         LinuxCNC. Up to 20 us is very good for software step generation, and up to 50 us is good \
+         at a lower step rate. With 100 us or more, software step generation is not suitable. With \
+         more than 1 ms, LinuxCNC is not suitable (docs/src/install/latency-test.adoc there). That \
+         test requires several minutes on a busy machine.\n\n\
          Source: clock_nanosleep(2); in kernel/time/hrtimer.c (6.12) hrtimer_nanosleep(), which \
          takes the task's slack: 0 for real-time ones, set with their policy since commit \
          ed4fb6d7ef68 and by that function before; __hrtimer_init_sleeper(), get_target_base() and \

@@ -28,9 +28,9 @@ impl Instrument for WakeupInstrument {
         "A thread sleeps on a word in shared memory (futex(2)); once a period a process on a \
          housekeeping CPU reads the clock, writes the time next to the word, and wakes it. The \
          figure includes the waker's system call, the interrupt to the other CPU (or its polling \
-         idle loop), the scheduler, and everything that ran there meanwhile. It is the cost of a \
-         message from an ordinary program to one in the shield. The figure does not include how \
-         late the waker is: it counts from the waker's read of the clock.\n\n\
+         idle loop) and the scheduler. It includes everything that ran there in that time. It is \
+         the cost of a message from an ordinary program to one in the shield. The figure does not \
+         include how late the waker is: it counts from the waker's read of the clock.\n\n\
          The waker is an ordinary program, with nice -20 where that is allowed. When it is \
          delayed between its read of the clock and the end of its system call, the figure \
          includes that; calls longer than 50 us are counted, and the worst is doubtful where \

@@ -24,10 +24,9 @@ impl LoadKind for InterruptLoad {
     fn page(&self) -> &'static str {
         "A thread on each CPU repeatedly calls membarrier(2) and then computes for a moment. At \
          each call, the kernel interrupts every other CPU that currently runs a thread of the same \
-         process, and waits until all of them have answered. The threads are bound to the CPUs of \
+         process. It waits until all of them have answered. The threads are bound to the CPUs of \
          the load, so no other CPU is interrupted, and the load needs two CPUs. Together with \
-         other loads, fewer of the threads run at the same time, so there are fewer \
-         interrupts.\n\n\
+         other loads, fewer of the threads run at the same time, so there are fewer interrupts.\n\n\
          `disk` causes interrupts of devices, and `timers` those of the timer. A program cannot \
          cause other kinds.\n\n\
          The count is the number of function call interrupts of the CPUs of the load in \

@@ -23,10 +23,10 @@ impl LoadKind for TimerLoad {
     }
 
     fn page(&self) -> &'static str {
-        "Four threads on each CPU repeatedly sleep for 100 us, with a timer slack of 1 ns, so that \
+        "Four threads on each CPU repeatedly sleep for 100 us. Their timer slack is 1 ns, so that \
          the kernel does not merge their timers. Up to 40000 timers a second expire on each CPU. \
-         Each causes an interrupt, unless several are due at once. The timers stay on the CPU \
-         that armed them or move to a busy one (kernel.timer_migration). So they do not affect a \
+         Each causes an interrupt, unless several are due at once. The timers stay on the CPU that \
+         armed them or move to a busy one (kernel.timer_migration). So they do not affect a \
          nohz_full CPU outside of the load.\n\n\
          The count is the number of sleeps that ended.\n\n\
          Source: nanosleep(2); PR_SET_TIMERSLACK of prctl(2)."

@@ -1,7 +1,7 @@
 //! The content of a report, independent of its format: sections with texts, figures, doubts, tables
 //! and charts. Each chart has a table with the same data. Plain data.
 
-use super::charts::Picture;
+use super::charts::Drawing;
 use cpushield_linux::CpuSet;
 use std::fmt::Display;
 
@@ -137,6 +137,23 @@ pub struct Card {
     pub details: Vec<String>,
     /// How many doubts there are about it; shown on the card.
     pub doubts: usize,
+}
+
+/// A chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    /// The anchor of the chart.
+    pub id: String,
+    /// The title.
+    pub title: String,
+    /// A text alternative: one sentence for readers who cannot see the chart.
+    pub about: String,
+    /// How to read it.
+    pub how: String,
+    /// The data of the chart.
+    pub drawing: Drawing,
+    /// The same data as a table.
+    pub table: Table,
 }
 
 /// A table; the first column names the row.

@@ -1,25 +1,6 @@
-//! The charts of a report: maps of CPUs, bars and curves. Each has a table with the same data.
-//! Plain data.
+//! The data of the charts of a report: maps of CPUs, bars and curves. Plain data.
 
-use super::block::Table;
 use cpushield_linux::CpuSet;
-
-/// A chart.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Picture {
-    /// The anchor of the chart.
-    pub id: String,
-    /// The title.
-    pub title: String,
-    /// A text alternative: one sentence for readers who cannot see the chart.
-    pub about: String,
-    /// How to read it.
-    pub how: String,
-    /// The data of the chart.
-    pub drawing: Drawing,
-    /// The same data as a table.
-    pub table: Table,
-}
 
 /// The data of a chart.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,12 +11,12 @@ mod terminal;
 pub mod words;
 
 pub use block::{
-    Card, ColumnKind, LineKind, Report, ReportBlock, Section, Table, TableCell, TableColumn,
-    TableHead, TextLine, TextPainter, TextPart, TextTone,
+    Card, ColumnKind, LineKind, Picture, Report, ReportBlock, Section, Table, TableCell,
+    TableColumn, TableHead, TextLine, TextPainter, TextPart, TextTone,
 };
 pub use charts::{
     Amount, Axis, BarChart, BarRow, Cluster, Core, CpuMap, Curve, CurveChart, Drawing, MapRole,
-    NodeGroup, Package, Picture, Stroke,
+    NodeGroup, Package, Stroke,
 };
 pub use html::page;
 pub use markdown::markdown;

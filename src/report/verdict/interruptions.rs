@@ -11,8 +11,7 @@ use crate::documents::remedy::Remedy;
 use crate::report::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone,
 };
-use crate::report::latency::span_or_dash;
-use crate::report::table::{many, rate};
+use crate::report::table::{many, rate, span_or_dash};
 
 /// Interruptions that the table of one CPU lists; the others are counted in one line.
 const ROWS_MAX: usize = 15;

@@ -31,11 +31,11 @@ cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
 `cpushield_housekeeping`, into which every program of the root is moved; load balancing of the
 root is switched off, because its domain would span the shield.
 
-On a machine with several memory nodes, programs of the shield get memory only from the nodes of
-its CPUs (`cpuset.mems`; on a slice AllowedMemoryNodes=). If those nodes have no memory that
-cpusets may use, they get all usable nodes, and a warning says so. The nodes are set while the
-group is empty. On cgroup v2 the kernel moves the pages of a program that enters the group or
-leaves it, and of the programs in it if the nodes change (since 5.15). Some pages may stay behind.
+On a machine with several memory nodes, programs of the shield get memory only from the nodes of its
+CPUs (`cpuset.mems`; on a slice AllowedMemoryNodes=). If those nodes have no memory that cpusets may
+use, they get all usable nodes, and a warning says so. The nodes are set while the group is empty.
+On cgroup v2 the kernel moves the pages of a program that enters the group or leaves it. It also
+moves those of the programs in it if the nodes change (since 5.15). Some pages may stay behind.
 While it does that, it may also run a kernel thread on each CPU once.
 
 With `--balance` the partition is a `root` one (v1: with load balancing): other programs still

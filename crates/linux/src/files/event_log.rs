@@ -5,7 +5,6 @@
 //! lines of several processes do not mix.
 
 use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
-use crate::host::Host;
 use crate::regular::open_regular;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -68,25 +67,6 @@ fn error_word(error: &Error) -> String {
     match (&error.cause, error.errno()) {
         (ErrorCause::Io(_), Some(errno)) => errno_name(errno),
         _ => error.reason().replace('\n', " "),
-    }
-}
-
-impl Host {
-    /// The same host, which writes every access to this log from now on.
-    #[must_use]
-    pub fn logging(mut self, log: Option<EventLog>) -> Host {
-        self.log = log;
-        self
-    }
-
-    pub(crate) fn log_result<T>(
-        &self,
-        verb: Operation,
-        path: &str,
-        value: Option<&str>,
-        answer: Result<T>,
-    ) -> Result<T> {
-        log_result(self.log.as_ref(), verb, path, value, answer)
     }
 }
 

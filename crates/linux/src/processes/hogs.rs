@@ -3,7 +3,8 @@
 
 use crate::error::Result;
 use crate::host::Host;
-use crate::task::{SchedPolicy, Task};
+use crate::sched_policy::SchedPolicy;
+use crate::task::Task;
 use std::fmt;
 use std::time::Duration;
 

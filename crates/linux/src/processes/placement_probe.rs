@@ -2,7 +2,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::sched;
-use crate::task::SchedPolicy;
+use crate::sched_policy::SchedPolicy;
 use std::io;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! Running programs of the distribution, such as `grub-mkconfig` and `grubby`. They are found in
 //! the directories of the distribution. Their output is returned, not shown.
 
+use super::command_output::CommandOutput;
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
 use std::io::Write;
@@ -12,17 +13,6 @@ const DIRS: &[&str] = &["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// The `PATH` that a program gets: scripts of boot loaders call others by name.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// The result of a program.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CommandOutput {
-    /// Its exit status; `None` if a signal ended it.
-    pub status: Option<i32>,
-    /// Standard output.
-    pub out: Vec<u8>,
-    /// Standard error, as text.
-    pub err: String,
-}
 
 impl Host {
     /// The path of a program; `None` if the machine has none of that name.

@@ -5,9 +5,9 @@
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
+use crate::sched_policy::SchedPolicy;
 use procfs_core::FromRead;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// `PF_KTHREAD` and `PF_NO_SETAFFINITY` (include/linux/sched.h, 4.17 to 6.18: unchanged values).
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -21,83 +21,6 @@ pub struct TaskId {
     pub tid: i32,
     /// The start time in clock ticks after boot.
     pub started: u64,
-}
-
-/// A scheduling policy with its parameters, as `sched_setattr(2)` takes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "policy", rename_all = "kebab-case")]
-pub enum SchedPolicy {
-    /// `SCHED_OTHER` with a nice value from -20 to 19.
-    Other {
-        /// The nice value.
-        nice: i32,
-    },
-    /// `SCHED_BATCH` with a nice value.
-    Batch {
-        /// The nice value.
-        nice: i32,
-    },
-    /// `SCHED_IDLE`.
-    Idle,
-    /// `SCHED_FIFO` with a priority from 1 to 99.
-    Fifo {
-        /// The priority.
-        priority: u32,
-    },
-    /// `SCHED_RR` with a priority from 1 to 99.
-    Rr {
-        /// The priority.
-        priority: u32,
-    },
-    /// `SCHED_DEADLINE`, all times in nanoseconds.
-    Deadline {
-        /// Budget per period.
-        runtime_ns: u64,
-        /// Relative deadline.
-        deadline_ns: u64,
-        /// Period.
-        period_ns: u64,
-    },
-    /// An unknown policy (`SCHED_EXT` and later ones).
-    Unknown {
-        /// The kernel's number of the policy.
-        number: u32,
-    },
-}
-
-impl SchedPolicy {
-    /// The real-time priority (1 to 99), or 0 for the other classes.
-    #[must_use]
-    pub fn rt_priority(self) -> u32 {
-        match self {
-            SchedPolicy::Fifo { priority } | SchedPolicy::Rr { priority } => priority,
-            _ => 0,
-        }
-    }
-
-    /// Whether a task with this policy preempts a task of this real-time priority.
-    #[must_use]
-    pub fn is_above(self, priority: u32) -> bool {
-        matches!(self, SchedPolicy::Deadline { .. }) || self.rt_priority() > priority
-    }
-}
-
-impl fmt::Display for SchedPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SchedPolicy::Other { nice: 0 } => f.write_str("SCHED_OTHER"),
-            SchedPolicy::Other { nice } => write!(f, "SCHED_OTHER nice {nice}"),
-            SchedPolicy::Batch { nice } => write!(f, "SCHED_BATCH nice {nice}"),
-            SchedPolicy::Idle => f.write_str("SCHED_IDLE"),
-            SchedPolicy::Fifo { priority } => write!(f, "SCHED_FIFO {priority}"),
-            SchedPolicy::Rr { priority } => write!(f, "SCHED_RR {priority}"),
-            SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
-                write!(f, "SCHED_DEADLINE {runtime_ns}/{deadline_ns}/{period_ns} ns")
-            }
-            SchedPolicy::Unknown { number } => write!(f, "policy {number}"),
-        }
-    }
 }
 
 /// One thread of the machine.

@@ -3,8 +3,8 @@
 
 use crate::clock::timespec;
 use crate::sched;
+use crate::sched_policy::SchedPolicy;
 use crate::sys::device_request::DeviceRequest;
-use crate::task::SchedPolicy;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};

@@ -11,6 +11,7 @@ pub mod load_syscalls;
 pub mod memory;
 pub mod perf;
 pub mod sched;
+pub mod sched_policy;
 pub mod signal;
 pub mod syscalls;
 pub mod terminal;

@@ -93,13 +93,13 @@ fn latency_card(latency: &LabelledDocument<LatencyMeasurement>) -> Card {
     Card { about: "latency".to_owned(), label, value, tone, details, doubts }
 }
 
-/// `99.9 % at most 12.0 µs`, or the median of fewer samples.
+/// `99.9 % of samples within 12.0 µs`, or the median of fewer samples.
 fn typical_latency(series: &ThreadSeries) -> Option<String> {
     let (percent, ns) = match series.percentile(99.9) {
         Some(ns) => ("99.9", ns),
         None => ("50", series.percentile(50.0)?),
     };
-    Some(format!("{percent} % at most {}", span(ns)))
+    Some(format!("{percent} % of samples within {}", span(ns)))
 }
 
 /// How the last document of each kind differs from the first one, in sentences.

@@ -1,15 +1,10 @@
 //! Taking CPUs of a recorded machine offline and online, and the affinities of its tasks.
 
+use super::paths::{ONLINE, RESCTRL};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::fs;
-
-/// The CPUs that are online, in list form.
-pub(super) const ONLINE: &str = "/sys/devices/system/cpu/online";
-
-/// The root of resctrl, whose groups have a share of the caches.
-pub(super) const RESCTRL: &str = "/sys/fs/resctrl";
 
 /// A directory that only recordings have: on a machine that has it, the kernel remembers which CPUs
 /// tasks requested (`user_cpus_ptr`, 6.2 and later), one file per task.

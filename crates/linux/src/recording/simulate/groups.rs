@@ -2,7 +2,7 @@
 //! affinities (kernel/cgroup/cpuset.c of 6.1, `update_tasks_cpumask()`: every task of a cpuset gets
 //! the cpuset's CPUs, whatever it requested).
 
-use super::cpus::ONLINE;
+use super::paths::{ONLINE, UNBOUND};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
@@ -39,9 +39,8 @@ const V1_CPUSET: &[(&str, &str)] = &[
     ("sched_load_balance", "1\n"),
 ];
 
-/// The mask of unbound workqueues: the requested CPUs, and those left by partitions (6.8).
+/// The CPUs that were requested for unbound workqueues (6.8).
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
-pub(super) const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 
 /// Controllers in the kernel's form: a line, or nothing at all.
 fn controllers_line(words: &[String]) -> String {

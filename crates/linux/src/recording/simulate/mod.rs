@@ -7,17 +7,19 @@
 mod cpus;
 mod faults;
 mod groups;
+mod paths;
 mod programs;
+mod simulation;
 mod systemd;
 mod tasks;
 mod topology;
 
-pub use faults::InjectedFault;
-pub use programs::FakePrograms;
+pub use simulation::{InjectedFault, Simulation};
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
+use paths::{ONLINE, RESCTRL, UNBOUND};
 use std::fs;
 
 /// Files of a new tracing instance that are written before use.
@@ -27,13 +29,6 @@ const INSTANCE_FILES: &[(&str, &str)] = &[
     ("tracing_cpumask", "f\n"),
     ("events/sched/sched_switch/enable", "0\n"),
 ];
-
-/// What a test simulates on a recorded machine.
-#[derive(Debug, Default)]
-pub struct Simulation {
-    fault: Option<InjectedFault>,
-    programs: FakePrograms,
-}
 
 impl Host {
     /// The text of a file of a recorded machine; `None` if it cannot be read.
@@ -64,10 +59,8 @@ impl Host {
             "cpuset.cpus.partition" => self.simulate_partition(dir, value),
             "cpuset.cpus" | "cpus" => self.simulate_group_cpus(dir, path, value),
             "cpuset.mems" | "mems" => self.simulate_group_mems(dir, path, value),
-            "cpumask" if path == groups::UNBOUND => self.simulate_unbound(value),
-            "cpus_list" if dir.starts_with(cpus::RESCTRL) => {
-                self.simulate_resctrl(dir, path, value)
-            }
+            "cpumask" if path == UNBOUND => self.simulate_unbound(value),
+            "cpus_list" if dir.starts_with(RESCTRL) => self.simulate_resctrl(dir, path, value),
             "online" if dir.starts_with("/sys/devices/system/cpu/cpu") => {
                 self.simulate_online(dir, path, value)
             }
@@ -88,7 +81,7 @@ impl Host {
         };
         let invalid = || Error::os(Operation::Write, &format!("{dir}/{name}"), libc::EINVAL);
         let cpus = parsed.map_err(|_| invalid())?;
-        let online = self.list_in(cpus::ONLINE);
+        let online = self.list_in(ONLINE);
         if online.is_some_and(|online| !online.intersects(&cpus)) {
             return Err(invalid());
         }

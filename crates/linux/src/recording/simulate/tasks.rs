@@ -3,7 +3,7 @@
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use crate::task::SchedPolicy;
+use crate::sched_policy::SchedPolicy;
 use std::fs;
 
 impl Host {

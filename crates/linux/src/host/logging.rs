@@ -1,0 +1,24 @@
+//! Logging of what a host accesses.
+
+use super::Host;
+use crate::error::{Operation, Result};
+use crate::event_log::{EventLog, log_result};
+
+impl Host {
+    /// The same host, which writes every access to this log from now on.
+    #[must_use]
+    pub fn logging(mut self, log: Option<EventLog>) -> Host {
+        self.log = log;
+        self
+    }
+
+    pub(crate) fn log_result<T>(
+        &self,
+        verb: Operation,
+        path: &str,
+        value: Option<&str>,
+        answer: Result<T>,
+    ) -> Result<T> {
+        log_result(self.log.as_ref(), verb, path, value, answer)
+    }
+}

@@ -1,0 +1,115 @@
+//! Findings about words that keep CPUs from starting, although other words name these CPUs. Pure.
+
+use super::LintTarget;
+use crate::boot::document::LintFinding;
+use crate::boot::line::to_word;
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline::{self, KernelParam};
+
+/// Parameters with the CPUs to isolate: they have no use without these CPUs.
+const ISOLATING: &[&str] = &["nohz_full", "isolcpus", "rcu_nocbs"];
+/// Parameters whose list must end below the limit of `nr_cpus=`, or the kernel cannot parse it.
+const LISTS: &[&str] = &["irqaffinity", "workqueue.unbound_cpus"];
+
+/// A word that limits the number of CPUs.
+struct CpuLimit<'a> {
+    param: &'a KernelParam,
+    /// How many CPUs start.
+    count: usize,
+    /// Whether the kernel does not know the others at all.
+    hard: bool,
+}
+
+/// Lists with CPUs that do not start. The kernel starts the first ones
+/// (`bringup_nonboot_cpus()`, kernel/cpu.c, 6.12).
+pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Option<LintFinding> {
+    let last = target.possible.last()?;
+    let limit = params.iter().filter_map(cpu_limit).min_by_key(|it| (it.count, !it.hard))?;
+    let started: CpuSet = target.possible.iter().take(limit.count).collect();
+    let (mut words, mut cpus) = (Vec::new(), CpuSet::new());
+    for param in params {
+        // `N` is the last CPU that the kernel knows.
+        let end = if limit.hard { limit.count - 1 } else { last };
+        let Some(named) = named_cpus(param, limit.hard, end.min(last), last) else { continue };
+        let missing = named.intersection(target.possible).difference(&started);
+        if !missing.is_empty() {
+            words.push(to_word(param));
+            cpus = cpus.union(&missing);
+        }
+    }
+    let limit = to_word(limit.param);
+    (!words.is_empty()).then_some(LintFinding::CpusNotStarted { limit, started, words, cpus })
+}
+
+/// `nosmp`, `maxcpus=` and `nr_cpus=` (kernel/smp.c, 6.12). With `maxcpus=0` only the boot CPU
+/// starts, as with `nosmp`; `nr_cpus=0` is ignored.
+fn cpu_limit(param: &KernelParam) -> Option<CpuLimit<'_>> {
+    let count = || param.value.as_deref()?.parse::<usize>().ok();
+    match param.name.replace('-', "_").as_str() {
+        "nosmp" => Some(CpuLimit { param, count: 1, hard: false }),
+        "maxcpus" => Some(CpuLimit { param, count: count()?.max(1), hard: false }),
+        "nr_cpus" => {
+            let count = count().filter(|count| *count > 0)?;
+            Some(CpuLimit { param, count, hard: true })
+        }
+        _ => None,
+    }
+}
+
+/// The CPUs that a list names; `None` for other words, and for a list that no kernel can parse.
+fn named_cpus(param: &KernelParam, hard: bool, end: usize, last: usize) -> Option<CpuSet> {
+    let has_name = |names: &[&str]| names.iter().any(|it| cmdline::same_name(it, &param.name));
+    let value = param.value.as_deref()?;
+    if !has_name(ISOLATING) && !(hard && has_name(LISTS)) {
+        return None;
+    }
+    let parse = |last| match cmdline::same_name(&param.name, "isolcpus") {
+        true => cmdline::isolcpus(value, Some(last)).ok().map(|it| it.cpus),
+        false => CpuSet::parse_list(value, Some(last)).ok(),
+    };
+    parse(end).or_else(|| parse(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_below_a_listed_cpu_is_a_finding() {
+        let possible: CpuSet = "0-3".parse().unwrap();
+        let target =
+            LintTarget { possible: &possible, online: &possible, version: None, arch: None };
+        for (line, expected) in [
+            (
+                "nr_cpus=2 nohz_full=2-3 irqaffinity=0-2 quiet",
+                "with nr_cpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full=2-3 and \
+                 irqaffinity=0-2 do not run",
+            ),
+            (
+                "isolcpus=domain,2-N maxcpus=1",
+                "with maxcpus=1 the kernel starts only CPU 0, so CPU 2-3 of isolcpus=domain,2-N \
+                 do not run",
+            ),
+            (
+                "rcu_nocbs=1 nosmp",
+                "with nosmp the kernel starts only CPU 0, so CPU 1 of rcu_nocbs=1 do not run",
+            ),
+            (
+                "maxcpus=0 nohz_full=1",
+                "with maxcpus=0 the kernel starts only CPU 0, so CPU 1 of nohz_full=1 do not run",
+            ),
+            (
+                "nr_cpus=2 nohz_full=2-N",
+                "with nr_cpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full=2-N do \
+                 not run",
+            ),
+            ("nr_cpus=2 nohz_full=1-N", ""),
+            ("nr_cpus=4 nohz_full=2-3", ""),
+            ("nr_cpus=0 maxcpus=8 nohz_full=2-3", ""),
+            ("maxcpus=2 irqaffinity=0-3", ""),
+        ] {
+            let found = find(&target, &cmdline::parse(line)).map(|it| it.to_string());
+            assert_eq!(found.unwrap_or_default(), expected, "{line}");
+        }
+    }
+}

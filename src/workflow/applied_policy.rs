@@ -1,0 +1,54 @@
+//! [`AppliedPolicy`]: what applying a policy did to each of its shields. Plain data.
+
+use crate::apply::AppliedPlan;
+use crate::plan::{Plan, Shield};
+use serde::Serialize;
+
+/// What `apply --all --json` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AppliedPolicy {
+    /// The shields of the policy, in the order in which they were applied.
+    pub shields: Vec<AppliedShield>,
+    /// Active shields that are not in the policy. They were left alone.
+    pub others: Vec<Shield>,
+}
+
+/// A shield of a policy that is in force now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AppliedShield {
+    /// What was done.
+    pub what: ShieldEffect,
+    /// The result.
+    #[serde(flatten)]
+    pub applied: AppliedPlan,
+    /// The plan that is in force.
+    #[serde(skip)]
+    pub plan: Plan,
+    /// The version that was in force before.
+    #[serde(skip)]
+    pub before: Option<Plan>,
+}
+
+/// What was done to make a shield as the policy wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShieldEffect {
+    /// It was not active, and was made.
+    Made,
+    /// It was active, and was changed.
+    Changed,
+    /// It was already active. Settings that it lacked were made again.
+    Kept,
+}
+
+impl ShieldEffect {
+    /// It as the end of a sentence about the shield.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            ShieldEffect::Made => "was made",
+            ShieldEffect::Changed => "was changed",
+            ShieldEffect::Kept => "was already active",
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The rules of `STYLE.md` about texts that a program can check: words and the length of sentences,
+//! in the literals of the program, the documents and the scenarios.
+
+use super::{Source, check, root, sample, words};
+use std::fs;
+use std::path::PathBuf;
+
+/// Words that texts for users must not have, and what to write instead.
+const UNIDIOMATIC: &[(&str, &str)] = &[
+    ("told", "reported, shown, known"),
+    ("whoever", "the task or process that"),
+    ("anew", "again, new"),
+    ("for ever", "forever"),
+    ("by turns", "interleaved"),
+    ("gone on", "resumed, continued"),
+    ("go on with", "resume, continue"),
+    ("somebody", "another process"),
+    ("nobody", "no process, unknown"),
+    ("beside", "together with, next to"),
+    ("kept house", "housekeeping: CPUs"),
+    ("keep house", "housekeeping: CPUs"),
+    ("keeps house", "housekeeping: CPUs"),
+    ("anybody", "a user, any task or process"),
+    ("anyone", "a user, any task or process"),
+    ("someone", "a user, another process"),
+    ("of ours", "of cpushield"),
+    ("any more", "no longer"),
+    ("meanwhile", "in that time, during the run"),
+];
+
+/// The string literals of some code, each with the number of its line.
+fn literals(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut rest = code;
+    let line = |rest: &str| code[..code.len() - rest.len()].matches('\n').count() + 1;
+    while let Some(at) = rest.find(['"', '/', '\'']) {
+        let raw = rest[..at].trim_end_matches('#').ends_with('r');
+        let hashes = rest[..at].len() - rest[..at].trim_end_matches('#').len();
+        let (mark, tail) = (&rest[at..=at], &rest[at + 1..]);
+        let begins = line(&rest[at..]);
+        rest = match mark {
+            "/" if tail.starts_with('/') => tail.find('\n').map_or("", |end| &tail[end..]),
+            "'" if tail.starts_with("\"'") => &tail[2..],
+            "'" if tail.starts_with("\\\"'") => &tail[3..],
+            "\"" => {
+                let end = match raw {
+                    true => tail.find(&format!("\"{}", "#".repeat(hashes))),
+                    false => closing_quote(tail),
+                };
+                let end = end.unwrap_or(tail.len());
+                found.push((begins, tail[..end].to_owned()));
+                tail.get(end + 1..).unwrap_or("")
+            }
+            _ => tail,
+        };
+    }
+    found
+}
+
+/// Where a literal ends: at the first quote that no backslash escapes.
+fn closing_quote(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(at, c)| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends.then_some(at)
+    })
+}
+
+/// The words of a text as its reader sees them, with a space before and behind each; without the
+/// values in braces. One word alone is a tag or a name, and no text.
+fn shown_words(literal: &str) -> Option<String> {
+    let mut outside = String::new();
+    for (i, part) in literal.split('{').enumerate() {
+        let from = if i == 0 { 0 } else { part.find('}').map_or(0, |end| end + 1) };
+        outside.push_str(&part[from..]);
+        outside.push(' ');
+    }
+    let outside = outside.replace("\\n", " ").to_lowercase();
+    let all: Vec<&str> = words(&outside).filter(|word| !word.is_empty()).collect();
+    (all.len() > 1).then(|| format!(" {} ", all.join(" ")))
+}
+
+/// The words of a text that have a better one, each with that one.
+fn replaced_words(text: &str) -> Vec<String> {
+    let Some(text) = shown_words(text) else { return Vec::new() };
+    let found = UNIDIOMATIC.iter().filter(|(word, _)| text.contains(&format!(" {word} ")));
+    found.map(|(word, instead)| format!("{word:?}; write: {instead}")).collect()
+}
+
+/// The literals of the program that users may read.
+fn user_literals(source: &Source) -> Vec<(usize, String)> {
+    match source.path.starts_with("src/") && !source.path.ends_with("tests.rs") {
+        true => literals(source.code()),
+        false => Vec::new(),
+    }
+}
+
+fn unidiomatic(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    for (line, literal) in user_literals(source) {
+        let words = replaced_words(&literal).into_iter();
+        found.extend(words.map(|word| format!("{}:{line}: {word}", source.path)));
+    }
+    found
+}
+
+#[test]
+fn texts_for_users_have_idiomatic_words() {
+    check("words that STYLE.md replaces", unidiomatic);
+    let help = fs::read_to_string(root().join("tests/cli/help.txt")).unwrap();
+    assert_eq!(replaced_words(&help), [""; 0], "in a help text");
+    let count = |text: &str| unidiomatic(&sample("src/x.rs", text)).len();
+    assert_eq!(
+        count(
+            r#"f("it waits for \
+        ever; somebody {told} it");"#
+        ),
+        2
+    );
+    assert_eq!(count("f(\"cannot: {why}\\nNobody knows\")"), 1);
+    assert_eq!(count("// \"somebody was told\"\nf('\"', told, \"beside\", \"{beside} it\");"), 0);
+    assert_eq!(count("f(\"fine\");\n#[cfg(test)]\nmod tests {\n\"somebody else\""), 0);
+}
+
+/// The files of a directory with this ending.
+fn files_in(dir: &str, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(dir)).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
+}
+
+#[test]
+fn documents_have_idiomatic_words() {
+    let mut files: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"].map(|name| root().join(name)).into();
+    for dir in ["docs", "docs/guides", "docs/explanation"] {
+        files.extend(files_in(dir, "md"));
+    }
+    assert!(files.len() > 20, "{files:?}");
+    let mut found = Vec::new();
+    for file in files {
+        let words = replaced_words(&fs::read_to_string(&file).unwrap()).into_iter();
+        found.extend(words.map(|word| format!("{}: {word}", file.display())));
+    }
+    assert!(found.is_empty(), "words that STYLE.md replaces:\n  {}", found.join("\n  "));
+}
+
+/// The claims and comments of a scenario: a comment, or the text after the first word of a line.
+fn scenario_texts(script: &str) -> Vec<&str> {
+    script.lines().filter_map(scenario_text).collect()
+}
+
+fn scenario_text(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let comment =
+        line.split_once("# ").filter(|(before, _)| before.is_empty() || before.ends_with(' '));
+    let (call, label) = line.split_once(" \"").unwrap_or_default();
+    match comment {
+        Some((_, comment)) => Some(comment),
+        None if !call.is_empty() && words(call).count() == 1 => label.split('"').next(),
+        None => None,
+    }
+}
+
+#[test]
+fn scenarios_have_idiomatic_words() {
+    let scripts = files_in("vm/scenarios", "sh");
+    assert!(scripts.len() > 20, "{scripts:?}");
+    let mut found = Vec::new();
+    for script in scripts {
+        let text = fs::read_to_string(&script).unwrap();
+        let texts = scenario_texts(&text).into_iter().flat_map(replaced_words);
+        found.extend(texts.map(|word| format!("{}: {word}", script.display())));
+    }
+    assert!(found.is_empty(), "words that STYLE.md replaces:\n  {}", found.join("\n  "));
+    let script =
+        "# It is told.\nis \"it is told here\" told x\ntold x \"told\"\nx=1 # as told here\n";
+    assert_eq!(scenario_texts(script), ["It is told.", "it is told here", "as told here"]);
+}
+
+/// Words that one sentence may have.
+const SENTENCE_WORDS_MAX: usize = 25;
+
+/// The sentences of a literal. A colon or a semicolon also ends one. Sources are no sentences.
+fn sentences(literal: &str) -> Vec<String> {
+    let mut text = String::new();
+    let mut rest = literal;
+    while let Some((line, next)) = rest.split_once("\\\n") {
+        text.push_str(line);
+        rest = next.trim_start();
+    }
+    let text = (text + rest).replace("\\n", "\n\n");
+    let mut found = Vec::new();
+    for paragraph in text.split("\n\n").filter(|it| !it.trim_start().starts_with("Source")) {
+        let mut sentence = Vec::new();
+        for word in paragraph.split_whitespace() {
+            sentence.push(word);
+            if word.ends_with(['.', '?', '!', ';', ':']) {
+                found.push(sentence.join(" "));
+                sentence.clear();
+            }
+        }
+        found.push(sentence.join(" "));
+    }
+    found
+}
+
+fn long_sentences(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    for (line, literal) in user_literals(source) {
+        for sentence in sentences(&literal) {
+            let is_word = |word: &&str| word.contains(|c: char| c.is_alphanumeric());
+            let count = sentence.split(' ').filter(is_word).count();
+            if count > SENTENCE_WORDS_MAX {
+                found.push(format!("{}:{line}: {count} words: {sentence}", source.path));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn sentences_for_users_are_short() {
+    check("sentences that are too long (STYLE.md, rule 26)", long_sentences);
+    let count = |text: &str| long_sentences(&sample("src/x.rs", text)).len();
+    let long = "word ".repeat(SENTENCE_WORDS_MAX);
+    assert_eq!(count(&format!("f(\"{long}\")")), 0);
+    assert_eq!(count(&format!("f(\"{long}\\\n   more\")")), 1);
+    assert_eq!(count(&format!("f(\"{long}\nmore\")")), 1);
+    assert_eq!(count(&format!("f(\"First; {long}\\n\\nSource: {long}{long}\")")), 0);
+}
