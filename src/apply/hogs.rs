@@ -5,9 +5,9 @@
 //! and undo decide.
 
 use super::blocking_writes::{CPU, read_cpu_list, value_to_replace};
-use super::fair_server::FAIR_SERVER;
 use super::kinds::kind_of;
 use super::original::OriginalState;
+use super::thread_servers::ThreadServer;
 use crate::change::Change;
 use crate::documents::plan::Plan;
 use cpushield_linux::{CpuSet, Host, Result, RtHog, Task};
@@ -172,22 +172,23 @@ fn remedy(hog: &RtHog) -> String {
     format!("stop it, or make it an ordinary task (chrt -o -p 0 {})", hog.task.id.tid)
 }
 
-/// Whether ordinary threads get some time on a CPU despite real-time tasks: from the fair server
+/// Whether ordinary threads get some time on a CPU despite real-time tasks: from a deadline server
 /// where its file exists, else from throttling. Since 6.12 throttling does nothing in most kernels,
-/// but where debugfs is not mounted, no process can have disabled the fair server.
+/// but where debugfs is not mounted, no process can have disabled the server.
 fn is_served(host: &Host, cpu: usize) -> bool {
-    match host.read_line(&format!("{FAIR_SERVER}{cpu}/runtime")) {
-        Ok(runtime) => runtime != "0",
-        Err(_) => host.read_line(RT_RUNTIME).is_ok_and(|runtime| runtime != "-1"),
+    match ThreadServer::of_kernel_threads(host).runtime_ns(host, cpu) {
+        Some(runtime) => runtime > 0,
+        None => host.read_line(RT_RUNTIME).is_ok_and(|runtime| runtime != "-1"),
     }
 }
 
 /// The CPUs on which a change takes the time of [`is_served`] from ordinary threads.
 fn takes_time_from(host: &Host, change: &Change) -> Option<CpuSet> {
     let Change::Write { path, value, compare } = change else { return None };
-    let cpu = path.strip_prefix(FAIR_SERVER).and_then(|rest| rest.strip_suffix("/runtime"));
-    let cpus = match cpu {
-        Some(cpu) if value == "0" => cpu.parse().ok().map(CpuSet::single),
+    let cpus = match ThreadServer::of_runtime_file(path) {
+        Some((server, cpu)) if value == "0" => {
+            (server == ThreadServer::of_kernel_threads(host)).then(|| CpuSet::single(cpu))
+        }
         None if path == RT_RUNTIME && value == "-1" => {
             read_cpu_list(host, &format!("{CPU}/online"))
         }

@@ -199,7 +199,7 @@ fn kind_and_name(step: &Step) -> (String, String) {
 
 /// Whether a directory is one of many with the same files. Their files are named by directory.
 fn is_one_of_many(dir: &str) -> bool {
-    ["/queues/", "/machinecheck/", "/workqueue/", "/fair_server/", "/cpuidle/"]
+    ["/queues/", "/machinecheck/", "/workqueue/", "/fair_server/", "/ext_server/", "/cpuidle/"]
         .iter()
         .any(|part| dir.contains(part))
 }

@@ -2,6 +2,7 @@
 //! sleeps, and refuses the one policy that would leave them none.
 
 use super::RunError;
+use crate::apply::ThreadServer;
 use cpushield_linux::{CpuSet, Host, SchedPolicy};
 
 /// The maximum percentage of a period for SCHED_DEADLINE programs: what the kernel grants by
@@ -42,28 +43,24 @@ fn read_number(host: &Host, path: &str) -> Option<i64> {
     host.read_line(path).ok()?.parse().ok()
 }
 
-/// The fair server's runtime on a CPU.
-fn fair_runtime_ns(host: &Host, cpu: usize) -> Option<i64> {
-    read_number(host, &format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime"))
-}
-
 /// Describes what other threads get on these CPUs while a SCHED_FIFO or SCHED_RR program does not
 /// sleep.
 #[must_use]
 pub fn sentences(host: &Host, cpus: &CpuSet) -> Vec<String> {
     let mut sentences = Vec::new();
-    let served = cpus.iter().filter(|cpu| fair_runtime_ns(host, *cpu).is_some_and(|ns| ns > 0));
-    let served: CpuSet = served.collect();
-    let unserved: CpuSet =
-        cpus.iter().filter(|cpu| fair_runtime_ns(host, *cpu) == Some(0)).collect();
+    let server = ThreadServer::of_kernel_threads(host);
+    let runtime_ns = |cpu: &usize| server.runtime_ns(host, *cpu);
+    let served: CpuSet =
+        cpus.iter().filter(|cpu| runtime_ns(cpu).is_some_and(|ns| ns > 0)).collect();
+    let unserved: CpuSet = cpus.iter().filter(|cpu| runtime_ns(cpu) == Some(0)).collect();
+    let name = server.name();
     if !served.is_empty() {
-        sentences.push(format!(
-            "the fair server gives waiting ordinary threads some time on CPU {served}"
-        ));
+        sentences
+            .push(format!("the {name} gives waiting ordinary threads some time on CPU {served}"));
     }
     if !unserved.is_empty() {
         sentences.push(format!(
-            "the fair server is off on CPU {unserved}: while the program does not sleep, ordinary \
+            "the {name} is off on CPU {unserved}: while the program does not sleep, ordinary \
              kernel threads there (kworkers) do not run, and everything that needs them waits"
         ));
     }

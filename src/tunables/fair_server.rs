@@ -1,4 +1,4 @@
-//! `fair-server`: switches off the deadline server for ordinary tasks on the shield. Pure.
+//! `fair-server`: switches off the deadline servers for ordinary tasks on the shield. Pure.
 
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
@@ -9,7 +9,16 @@ use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
 
-const FILES: &str = "/sys/kernel/debug/sched/fair_server/cpu*/runtime";
+const FILES: &[&str] = &[
+    "/sys/kernel/debug/sched/fair_server/cpu*/runtime",
+    "/sys/kernel/debug/sched/ext_server/cpu*/runtime",
+];
+
+/// The servers, with the reason to switch each off.
+const SERVERS: [(&str, &str); 2] = [
+    ("fair_server", "its timer fires on a busy CPU every second or more often"),
+    ("ext_server", "with a sched_ext scheduler, its timer fires like that of the fair server"),
+];
 
 #[derive(Debug)]
 pub(super) struct FairServer;
@@ -18,6 +27,8 @@ const PAGE: &str = "\
 Since 6.12 each CPU has a deadline server that gives ordinary tasks 50 ms of each second when
 real-time tasks leave them no time. Its timer also fires where only ordinary tasks run, and on
 some kernels it restarts the tick of a `nohz_full` CPU. A runtime of 0 switches it off for one CPU.
+Since 7.0 a second one, the ext server, does the same for the tasks of a sched_ext scheduler. Both
+are switched off, because such a scheduler can be loaded at any time.
 
 It is done before the CPUs become a partition: the kernel checks the bandwidth of the scheduling
 domain, and a CPU outside all domains has none to return (the write fails). Some kernels lose track
@@ -29,7 +40,8 @@ real-time task that never sleeps; a task that waits for such a kworker waits for
 logs a warning about it. `cpushield run` warns before it starts such a task.
 
 Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and
-sched_fair_server_write() in kernel/sched/debug.c (6.12); \"sched/deadline: Restore dl_server
+sched_fair_server_write() in kernel/sched/debug.c (6.12); sched_init_dl_servers() and
+debugfs_ext_server_init() there (7.0, commits cd959a356205 and 76d12132ba45); \"sched/deadline: Restore dl_server
 bandwidth on non-destructive root domain changes\" fixes it. The file needs debugfs.";
 
 impl Tunable for FairServer {
@@ -38,7 +50,7 @@ impl Tunable for FairServer {
     }
 
     fn summary(&self) -> &'static str {
-        "switch off the deadline server for ordinary tasks on the shield"
+        "switch off the deadline servers for ordinary tasks on the shield"
     }
 
     fn page(&self) -> &'static str {
@@ -46,7 +58,7 @@ impl Tunable for FairServer {
     }
 
     fn reads(&self) -> &'static [&'static str] {
-        &[FILES]
+        FILES
     }
 
     fn removes(&self) -> &'static [Cause] {
@@ -68,11 +80,12 @@ impl Tunable for FairServer {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let cpus = shield.online_cpus();
-        let wanted = cpus.iter().filter_map(|cpu| {
-            let path = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
-            let now = setting(machine, &path)?.to_owned();
-            let reason = "its timer fires on a busy CPU every second or more often";
-            Some(WantedChange::write(Some(now), &path, "0", ValueComparison::Text, reason))
+        let wanted = SERVERS.iter().flat_map(|(server, reason)| {
+            cpus.iter().filter_map(move |cpu| {
+                let path = format!("/sys/kernel/debug/sched/{server}/cpu{cpu}/runtime");
+                let now = setting(machine, &path)?.to_owned();
+                Some(WantedChange::write(Some(now), &path, "0", ValueComparison::Text, *reason))
+            })
         });
         let wanted: Vec<WantedChange> = wanted.collect();
         match (wanted.is_empty(), machine.kernel.version) {

@@ -49,9 +49,12 @@ pub(super) fn choose_row_cpus(
         planned.push(Some(found));
     }
     let shared = shared.map(|cpus| PlannedRow { cpus, steps: Vec::new() });
-    let rows: Option<Vec<&PlannedRow>> =
-        planned.iter().map(|row| row.as_ref().or(shared.as_ref())).collect();
-    let rows = rows.ok_or_else(|| no_cpus(machine, matrix))?;
+    let found = planned.iter().enumerate().map(|(index, row)| {
+        row.as_ref()
+            .or(shared.as_ref())
+            .ok_or_else(|| no_cpus(machine, matrix, &planned, index, file))
+    });
+    let rows = found.collect::<Result<Vec<&PlannedRow>, Failure>>()?;
     check_rows_differ(matrix, &rows, file)?;
     Ok(rows.into_iter().map(|row| row.cpus.clone()).collect())
 }
@@ -160,7 +163,29 @@ fn check_rows_differ(matrix: &Matrix, rows: &[&PlannedRow], file: &str) -> Resul
     Ok(())
 }
 
-fn no_cpus(machine: &Machine, matrix: &Matrix) -> Failure {
+/// A row without CPUs, where no shield chooses them. It cannot have those of the other rows: a
+/// figure is the worst of its CPUs, so more CPUs make it worse by chance.
+fn no_cpus(
+    machine: &Machine,
+    matrix: &Matrix,
+    planned: &[Option<PlannedRow>],
+    index: usize,
+    file: &str,
+) -> Failure {
+    let named_in_rows = planned.iter().flatten().map(|row| &row.cpus.measured);
+    if let Some(first) = named_in_rows.clone().next() {
+        let why = "it has no cpus, and the rows with a shield have their own";
+        let failure = at_row(matrix, index, file, Failure::usage(why))
+            .hint(format!("measure it on the CPUs of a row: cpus = \"{first}\""))
+            .hint("or name the CPUs of all rows without cpus at the top of the file");
+        let all = named_in_rows.fold(CpuSet::new(), |all, cpus| all.union(cpus));
+        return match all == *first {
+            true => failure,
+            false => failure.hint(format!(
+                "or write a row without a shield for each set of CPUs; together they are CPU {all}"
+            )),
+        };
+    }
     let failure = Failure::usage("cannot choose the CPUs to measure: no row has a shield");
     let candidates = offer_candidates(machine, matrix);
     let Some(first) = candidates.first() else {

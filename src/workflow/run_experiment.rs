@@ -535,6 +535,22 @@ mod tests {
     }
 
     #[test]
+    fn a_row_without_cpus_is_named_when_the_shields_have_their_own() {
+        let shield = |cpus: &str| {
+            format!("[[row]]\nname = \"on {cpus}\"\nshield = true\ncpus = \"{cpus}\"\n")
+        };
+        let shields = ["1", "3", "2-3"].map(shield).concat();
+        let base = |cpus: &str| format!("[[row]]\nname = \"a\"\n{cpus}{shields}{COLUMN}");
+        let refused = dry_run_on("6.12-rt-4", &base("")).unwrap_err();
+        let said = "m.toml:1: row \"a\": it has no cpus, and the rows with a shield have their own\n\
+                    measure it on the CPUs of a row: cpus = \"1\"\n\
+                    or name the CPUs of all rows without cpus at the top of the file\n\
+                    or write a row without a shield for each set of CPUs; together they are CPU 1-3";
+        assert_eq!(refused, said);
+        assert!(dry_run_on("6.12-rt-4", &base("cpus = \"1\"\n")).is_ok());
+    }
+
+    #[test]
     fn candidates_are_offered_where_no_cpus_are_named() {
         let chosen = dry_run_with("", "").unwrap();
         let offered: Vec<String> =

@@ -6,10 +6,12 @@ use cpushield::apply::{self, AppliedPlan, ApplyError, ChangeFate, UndoError};
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::Plan;
 use cpushield::run::{self, CpuAssignment, ShieldPlacement};
-use cpushield_linux::{InjectedFault, SchedPolicy, TaskId};
+use cpushield_linux::{CpuSet, InjectedFault, SchedPolicy, TaskId};
 
 const WATCHDOG: &str = "/proc/sys/kernel/watchdog_cpumask";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
+const EXT_SERVER: &str = "/sys/kernel/debug/sched/ext_server/cpu3/runtime";
+const SWITCH_ALL: &str = "/sys/kernel/sched_ext/switch_all";
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/enable";
 
@@ -106,6 +108,57 @@ fn guarantees_of_thread_time_are_not_disabled_so_nothing_waits_forever() {
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "served CPU");
+}
+
+/// Linux 7.0 with a sched_ext scheduler that has the threads of the kernel too.
+#[test]
+fn only_the_ext_server_gives_time_to_the_threads_of_a_sched_ext_scheduler() {
+    let files = |ext: &str, all: &str| {
+        let mut tree = busy("50000000");
+        for (path, text) in [(EXT_SERVER, ext), (SWITCH_ALL, all)] {
+            let text = format!("{text}\n").into_bytes();
+            tree.insert(path.trim_start_matches('/').into(), Some(text));
+        }
+        tree
+    };
+    let write = |path: &str| Change::Write {
+        path: path.to_owned(),
+        value: "0".to_owned(),
+        compare: ValueComparison::Text,
+    };
+    let steps = [vec![write(EXT_SERVER)], steps()].concat();
+    let subjects = |tree: &Tree| -> Vec<String> {
+        let bench = Bench::of(tree);
+        let applied = bench.apply(&bench.host(), &plan(steps.clone())).unwrap();
+        refused(&applied).iter().map(|(subject, _)| (*subject).to_owned()).collect()
+    };
+    // It is the last to serve them, as throttling is.
+    assert_eq!(subjects(&files("50000000", "1")), [EXT_SERVER, RT_RUNTIME]);
+    // It is off already: what waits for a thread of the CPU is refused.
+    let waiting = [SWITCH, "CPU 3 offline and online", RT_RUNTIME, WATCHDOG];
+    assert_eq!(subjects(&files("0", "1")), waiting);
+    // No scheduler is loaded: the fair server counts.
+    assert_eq!(subjects(&files("50000000", "0")), [RT_RUNTIME, FAIR_SERVER]);
+}
+
+#[test]
+fn run_names_the_server_that_has_the_threads_of_the_kernel() {
+    let said = |files: &[(&str, &str)]| {
+        let mut tree = busy("50000000");
+        for (path, text) in files {
+            let text = format!("{text}\n").into_bytes();
+            tree.insert(path.trim_start_matches('/').into(), Some(text));
+        }
+        run::limits(&Bench::of(&tree).host(), &CpuSet::single(3))
+    };
+    let fair = "the fair server gives waiting ordinary threads some time on CPU 3";
+    assert_eq!(said(&[]), [fair]);
+    assert_eq!(said(&[(EXT_SERVER, "0"), (SWITCH_ALL, "0")]), [fair]);
+    let off = "the ext server is off on CPU 3: while the program does not sleep, ordinary kernel \
+               threads there (kworkers) do not run, and everything that needs them waits";
+    assert_eq!(said(&[(EXT_SERVER, "0"), (SWITCH_ALL, "1")]), [off]);
+    // Before 7.0 nothing serves the threads of a sched_ext scheduler.
+    assert_eq!(said(&[(SWITCH_ALL, "1")]), [off]);
 }
 
 /// Whether `spin` runs.

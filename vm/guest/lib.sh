@@ -83,7 +83,7 @@ snapshot() {
             /sys/class/net/*/queues/*/{rps_cpus,rps_flow_cnt,xps_cpus,xps_rxqs} \
             /sys/kernel/rcu_{normal,expedited} /sys/kernel/mm/ksm/run \
             /sys/kernel/mm/transparent_hugepage/enabled \
-            /sys/kernel/debug/sched/fair_server/*/{runtime,period} \
+            /sys/kernel/debug/sched/{fair,ext}_server/*/{runtime,period} \
             /sys/kernel/tracing/{tracing_on,trace_clock,current_tracer,tracing_cpumask,buffer_size_kb} \
             /sys/kernel/tracing/events/enable
         find /proc/sys/kernel /proc/sys/vm /proc/sys/net/core -type f -perm -400 \

@@ -1,7 +1,6 @@
 //! Writes a value to a kernel file that exists.
 
 use super::super::blocking_writes::{cpus_to_wait_for, value_to_replace, waits_for_threads};
-use super::super::fair_server;
 use super::super::groups::group_using_cpusets;
 use super::super::kind::{
     ChangeKind, DriftedValue, NOTHING, PerformedChange, RestoringUndo, RevertedChange,
@@ -11,6 +10,7 @@ use super::super::memory_moves::{cpus_of_change, cpus_of_disabling};
 use super::super::original::OriginalState;
 use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
+use super::super::thread_servers;
 use super::super::unbound::{self, shown_by};
 use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison};
 use cpushield_linux::{CpuSet, Host, Result};
@@ -33,7 +33,7 @@ impl ChangeKind for FileWrite<'_> {
         let made = write(host, self.path, self.value, self.compare);
         let made = PerformedChange::from_answer(made)?;
         let Outcome::Refused { kind, reason } = &made.outcome else { return Ok(made) };
-        Ok(match fair_server::explain_refusal(self.path, *kind, reason) {
+        Ok(match thread_servers::explain_refusal(self.path, *kind, reason) {
             Some(reason) => PerformedChange::refused_by(Refusal { kind: *kind, reason }),
             None => made,
         })
