@@ -75,8 +75,8 @@ impl Cause {
 }
 
 const TICK: &str = "\
-The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000). It keeps time, accounts
-CPU use and shares the CPU among programs.
+The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000). This tick keeps time,
+accounts CPU use and shares the CPU among programs.
 
 At runtime nothing stops it on a busy CPU. To stop it, boot with `nohz_full=` and run only one task
 on the CPU. Since 4.17 no part of it then remains there: once a second, another CPU runs a tick on
@@ -301,6 +301,7 @@ mod tests {
             let page = cause.page();
             let files = [".c", ".h", ".rst", ".json"].iter().any(|end| page.contains(end));
             assert!(files && page.contains('/'), "{cause}: {page}");
+            assert!(page.contains("\n\nSource: "), "{cause}: {page}");
             assert!(page.lines().all(|line| line.chars().count() <= 100), "{cause}");
         }
     }
