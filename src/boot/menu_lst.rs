@@ -32,9 +32,9 @@ pub(super) fn steps(
             known.iter().copied().filter(|word| !line::has(&entry.args, word)).collect();
         steps.push(match (known.as_slice(), missing.as_slice()) {
             ([], _) => {
-                format!("line {line}: no change, this kernel knows none of the parameters")
+                format!("line {line}: unchanged: this kernel supports none of the parameters")
             }
-            (_, []) => format!("line {line}: no change, it has the parameters"),
+            (_, []) => format!("line {line}: unchanged: it has the parameters"),
             (_, missing) => format!("line {line}: {text} {}", missing.join(" ")),
         });
     }

@@ -94,7 +94,7 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
     assert_eq!(
         plan_with(&format!("{generic}{xenomai}{evl}")),
         [
-            "line 4: no change, it has the parameters",
+            "line 4: unchanged: it has the parameters",
             "line 6: kernel /vmlinuz-5.15.98-evl ro nohz_full=1-3 rcu_nocbs=1-3",
         ]
     );

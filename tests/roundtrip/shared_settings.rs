@@ -18,7 +18,9 @@ fn plan(machine: &Recorded, bench: &Bench, n: usize) -> Plan {
 }
 
 fn written<'a>(plan: &'a Plan, file: &str) -> Option<&'a Step> {
-    plan.steps.iter().find(|step| matches!(&step.change, Change::Write { path, .. } if path == file))
+    plan.steps
+        .iter()
+        .find(|step| matches!(&step.change, Change::Write { path, .. } if path == file))
 }
 
 /// A thread that a plan moves, other than that of an interrupt.
