@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/circles.rs"]
+mod circles;
+
 /// Lines of code (tests not counted) that one file may have.
 const FILE_LINES_MAX: usize = 500;
 /// Columns that one line may have.
