@@ -320,75 +320,75 @@ fn files_do_not_import_each_other_in_circles() {
     assert!(wrong.is_empty(), "circles of files:\n  {}", wrong.join("\n\n  "));
 }
 
+/// Files with their texts, and the files of the circle that they form.
+type CircleCase<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+
+const CASES: &[CircleCase] = &[
+    (&[("a", "use crate::b::B;"), ("b", "use super::a::A;")], &["a", "b"]),
+    (
+        &[("a", "use crate::b::{\n    self, B as C,\n};"), ("b", "type D = crate::a::A;")],
+        &["a", "b"],
+    ),
+    (
+        &[("a", "use super::b::B;"), ("b", "use super::c::C;"), ("c", "use super::a::A;")],
+        &["a", "b", "c"],
+    ),
+    // Passed on by a `mod.rs`.
+    (
+        &[
+            ("a", "use crate::m::N;"),
+            ("m/mod", "mod n;\npub use n::N;"),
+            ("m/n", "use crate::a::A;"),
+        ],
+        &["a", "m/n"],
+    ),
+    (
+        &[
+            ("a", "use crate::m::N;"),
+            ("m/mod", "mod n;\npub use n::*;"),
+            ("m/n", "use crate::a::A;\npub struct N;"),
+        ],
+        &["a", "m/n"],
+    ),
+    (
+        &[
+            ("a", "use crate::m;\nfn f() { m::n() }"),
+            ("m/mod", "mod n;\npub use n::n;"),
+            ("m/n", "use crate::a::A;"),
+        ],
+        &["a", "m/n"],
+    ),
+    // Through a list of modules.
+    (
+        &[
+            ("a", "use super::m::ALL;"),
+            ("m/mod", "use n::N;\nconst ALL: N = N;"),
+            ("m/n", "use crate::a::A;"),
+        ],
+        &["a", "m/mod", "m/n"],
+    ),
+    // None: a module with its parts, tests, another crate, a name that is only passed on.
+    (&[("m/mod", "use n::N;"), ("m/n", "use super::M;")], &[]),
+    (&[("a", "use crate::b::B;"), ("b", "\n#[cfg(test)]\nuse crate::a::A;")], &[]),
+    (
+        &[("a", "use crate::b::B;"), ("b", "\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}")],
+        &[],
+    ),
+    (
+        &[
+            ("a", "use crate::b::B;"),
+            ("b", "//\n#[cfg(test)]\nmod c;"),
+            ("b/c", "use crate::a::A;"),
+        ],
+        &[],
+    ),
+    (&[("a", "use b::B;"), ("b", "use a::A;")], &[]),
+    (&[("a", "use crate::b::B;"), ("b", "pub use crate::a::A;")], &[]),
+];
+
 #[test]
 fn every_form_of_a_circle_is_found() {
-    // For each: files with their texts, and the circle.
-    let cases: &[(&[(&str, &str)], &[&str])] = &[
-        (&[("a", "use crate::b::B;"), ("b", "use super::a::A;")], &["a", "b"]),
-        (
-            &[("a", "use crate::b::{\n    self, B as C,\n};"), ("b", "type D = crate::a::A;")],
-            &["a", "b"],
-        ),
-        (
-            &[("a", "use super::b::B;"), ("b", "use super::c::C;"), ("c", "use super::a::A;")],
-            &["a", "b", "c"],
-        ),
-        // Passed on by a `mod.rs`.
-        (
-            &[
-                ("a", "use crate::m::N;"),
-                ("m/mod", "mod n;\npub use n::N;"),
-                ("m/n", "use crate::a::A;"),
-            ],
-            &["a", "m/n"],
-        ),
-        (
-            &[
-                ("a", "use crate::m::N;"),
-                ("m/mod", "mod n;\npub use n::*;"),
-                ("m/n", "use crate::a::A;\npub struct N;"),
-            ],
-            &["a", "m/n"],
-        ),
-        (
-            &[
-                ("a", "use crate::m;\nfn f() { m::n() }"),
-                ("m/mod", "mod n;\npub use n::n;"),
-                ("m/n", "use crate::a::A;"),
-            ],
-            &["a", "m/n"],
-        ),
-        // Through a list of modules.
-        (
-            &[
-                ("a", "use super::m::ALL;"),
-                ("m/mod", "use n::N;\nconst ALL: N = N;"),
-                ("m/n", "use crate::a::A;"),
-            ],
-            &["a", "m/mod", "m/n"],
-        ),
-        // None: a module with its parts, tests, another crate, a name that is only passed on.
-        (&[("m/mod", "use n::N;"), ("m/n", "use super::M;")], &[]),
-        (&[("a", "use crate::b::B;"), ("b", "\n#[cfg(test)]\nuse crate::a::A;")], &[]),
-        (
-            &[
-                ("a", "use crate::b::B;"),
-                ("b", "\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}"),
-            ],
-            &[],
-        ),
-        (
-            &[
-                ("a", "use crate::b::B;"),
-                ("b", "//\n#[cfg(test)]\nmod c;"),
-                ("b/c", "use crate::a::A;"),
-            ],
-            &[],
-        ),
-        (&[("a", "use b::B;"), ("b", "use a::A;")], &[]),
-        (&[("a", "use crate::b::B;"), ("b", "pub use crate::a::A;")], &[]),
-    ];
-    for (files, circle) in cases {
+    for (files, circle) in CASES {
         let sample = |(name, text): &(&str, &str)| sample(&format!("src/{name}.rs"), text);
         let sources: Vec<Source> = files.iter().map(sample).collect();
         let edges = edges(&modules(&sources, "src/"));
