@@ -5,21 +5,21 @@ use super::WorkContext;
 use super::program_request::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
 use crate::failure::Failure;
-use crate::policy::ShieldOperators;
+use crate::policy::{OperatorName, ShieldOperators};
 use crate::run::{
     self, HelperCaller, MovedProcess, OPERATOR_COMMAND, OPERATOR_TIMEOUT, OperatorAnswer,
     OperatorRefusal, OperatorRequest, ProgramStart, RunError, ShieldPlacement, operator_socket,
     sudoers_line,
 };
 use cpushield_linux::operator_socket::OperatorConnection;
-use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, process};
-use std::collections::BTreeSet;
+use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, inherited, process};
 use std::thread;
 use std::time::Duration;
 
 /// Answers the request of an operator that is connected to standard input. `socket_of` is the
 /// shield of the socket.
 pub fn answer_operator(work: &WorkContext<'_>, socket_of: Option<String>) {
+    inherited::shed_inherited();
     let Ok(connection) = OperatorConnection::standard_input() else { return };
     let caller = HelperCaller { sudo_user: process::sudo_user(), socket_of };
     let answer = run::serve_operator(&work.host, &work.store, &connection, &caller);
@@ -31,16 +31,21 @@ pub fn answer_operator(work: &WorkContext<'_>, socket_of: Option<String>) {
 
 /// Explains how operators reach the helper where systemd offers no socket.
 pub(super) fn explain_sudoers<'a>(
+    host: &Host,
     operators: impl IntoIterator<Item = &'a ShieldOperators>,
     program: &str,
 ) -> String {
-    let names = operators.into_iter().flat_map(|operators| {
-        let group = operators.group.iter().map(|group| format!("%{}", group.name));
-        group.chain(operators.users.iter().map(|user| user.name.clone()))
-    });
-    let names: BTreeSet<String> = names.collect();
-    let line = sudoers_line(&names.into_iter().collect::<Vec<_>>().join(","), program);
-    format!("operators need this line in /etc/sudoers.d/cpushield, made with visudo: {line}")
+    match sudoers_line(host, operators, program) {
+        Ok(line) => {
+            format!(
+                "operators need this line in /etc/sudoers.d/cpushield, made with visudo: {line}"
+            )
+        }
+        Err(why) => format!(
+            "sudo must not permit {program}: {why}; root installs cpushield in a directory of \
+             root, such as /usr/local/bin, and operators use that one"
+        ),
+    }
 }
 
 /// Starts a program in a shield for an operator. Returns only if that failed.
@@ -84,10 +89,9 @@ fn enter_as_operator(
             return Err(Failure::usage(why).hint("omit --fifo and --lock-memory"));
         }
         // A single thread, as this process has, is the whole process.
-        false => host.write(&format!("{group}/tasks"), "0").map_err(|error| {
-            let failure = Failure::from(error);
-            explain_operators(failure, &public)
-        })?,
+        false => host
+            .write(&format!("{group}/tasks"), "0")
+            .map_err(|error| explain_operators(error, &public, PermittedBy::Group))?,
         true => {
             let shield = Some(public.shield.name.clone());
             let lock_memory = request.lock_memory;
@@ -220,12 +224,12 @@ fn ask_once(
                 let why = format!("{socket} does not exist, and sudo does not permit it");
                 let failure = Failure::machine(why)
                     .hint("root opens the socket where systemd runs: cpushield enable");
-                failure.hint(explain_sudoers(public.operators.as_ref(), &program))
+                failure.hint(explain_sudoers(host, public.operators.as_ref(), &program))
             })?
         }
         // systemd closes connections above the limits of the socket.
         Err(error) if error.is_closed() => return Ok(OperatorRefusal::Busy { pid: None }.into()),
-        answer => answer.map_err(|error| explain_operators(Failure::from(error), public))?,
+        answer => answer.map_err(|error| explain_operators(error, public, PermittedBy::User))?,
     };
     serde_json::from_str(answer.trim_end()).map_err(|_| unexpected_answer())
 }
@@ -237,17 +241,81 @@ fn unexpected_answer() -> Failure {
 /// The failure of an answer that does not say what was asked for.
 fn explain_refusal(answer: OperatorAnswer) -> Failure {
     let OperatorAnswer::Refused { text, rule, .. } = answer else { return unexpected_answer() };
-    let rule = rule.map(|rule| format!("root can permit it in the policy: {rule}"));
-    rule.into_iter().fold(Failure::machine(text), Failure::hint)
+    rule.iter().map(|rule| explain_rule(rule)).fold(Failure::machine(text), Failure::hint)
 }
 
-/// Adds who the operators are.
-fn explain_operators(failure: Failure, public: &PublicShield) -> Failure {
+fn explain_rule(rule: &str) -> String {
+    format!("root can permit it in the policy: {rule}")
+}
+
+/// What a policy can permit here: on cgroup v1 only the members of a group are operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PermittedBy {
+    User,
+    Group,
+}
+
+/// Adds the operators of the shield, and what would permit the access that the kernel denied.
+fn explain_operators(error: Error, public: &PublicShield, by: PermittedBy) -> Failure {
+    let denied = error.is_denied();
     let name = &public.shield.name;
-    match &public.operators {
-        Some(operators) => failure.hint(format!("operators of shield {name}: {operators}")),
-        None => {
-            failure.hint(format!("only root may enter shield {name}: its policy has no operators"))
+    let operators = match &public.operators {
+        Some(operators) => format!("operators of shield {name}: {operators}"),
+        None => format!("only root may enter shield {name}: its policy has no operators"),
+    };
+    let failure = Failure::from(error).hint(operators);
+    if !denied {
+        return failure;
+    }
+    let group = public.operators.as_ref().and_then(|operators| operators.group.as_ref());
+    let rules = list_rules(name, group, by, process::effective_user());
+    rules.into_iter().fold(failure, Failure::hint)
+}
+
+/// What would permit a user to enter a shield. `group` is that of its operators.
+fn list_rules(
+    shield: &str,
+    group: Option<&OperatorName>,
+    by: PermittedBy,
+    uid: u32,
+) -> Vec<String> {
+    let shield = shield.to_owned();
+    let member = group.map(|group| {
+        let join = format!("usermod --append --groups {} USER", group.name);
+        format!("root adds the user to the group, which the next login has: {join}")
+    });
+    let rule = match (by, group) {
+        (PermittedBy::User, _) => OperatorRefusal::NotPermitted { shield, uid }.rule(),
+        (PermittedBy::Group, None) => {
+            Some(format!("[shield.{shield}.operators] group = \"GROUP\""))
+        }
+        (PermittedBy::Group, Some(_)) => None,
+    };
+    let rule = rule.map(|rule| explain_rule(&rule));
+    let both = rule.is_some() && member.is_some();
+    let member = member.map(|member| if both { format!("or {member}") } else { member });
+    rule.into_iter().chain(member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denied_user_learns_what_would_permit_it() {
+        let group = OperatorName { name: "rt".to_owned(), id: 44 };
+        let join = "root adds the user to the group, which the next login has: usermod --append \
+                    --groups rt USER";
+        let policy = "root can permit it in the policy: [shield.mill.operators]";
+        let (user, own) =
+            (format!("{policy} users = [\"7\"]"), format!("{policy} group = \"GROUP\""));
+        for (group, by, wanted) in [
+            (None, PermittedBy::User, vec![user.clone()]),
+            (None, PermittedBy::Group, vec![own]),
+            (Some(&group), PermittedBy::User, vec![user, format!("or {join}")]),
+            (Some(&group), PermittedBy::Group, vec![join.to_owned()]),
+        ] {
+            assert_eq!(list_rules("mill", group, by, 7), wanted);
         }
     }
 }

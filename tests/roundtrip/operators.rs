@@ -19,7 +19,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 const GROUP: u32 = 44;
@@ -264,7 +267,106 @@ fn the_helper_answers_at_its_standard_input_and_ends() {
     let OperatorAnswer::Refused { refusal, .. } = ask("run\n") else { panic!("refused") };
     assert!(matches!(refusal, OperatorRefusal::Malformed { .. }), "{refusal:?}");
     // Without a socket there is nobody to answer.
-    let mut alone = std::process::Command::new(program);
-    let ended = alone.arg(OPERATOR_COMMAND).stdin(std::process::Stdio::null()).output().unwrap();
+    let mut alone = Command::new(program);
+    let ended = alone.arg(OPERATOR_COMMAND).stdin(Stdio::null()).output().unwrap();
     assert!(ended.status.success() && ended.stdout.is_empty());
+}
+
+/// Bypasses the test harness, which hides the output of a test that passes.
+fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+/// A user that calls the helper by sudo chooses what it inherits. With the lock it must neither
+/// stop nor starve.
+#[test]
+fn the_helper_keeps_nothing_of_its_caller_that_could_stop_it() {
+    let can = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if fs::metadata("/proc/self").unwrap().uid() != 0 || !can("chrt") {
+        return not_run("only root can leave SCHED_IDLE, and the test needs chrt");
+    }
+    let (_theirs, ours) = UnixStream::pair().unwrap();
+    // Hard limits would need CAP_SYS_RESOURCE, which the root of a container may lack.
+    let script = "ulimit -S -f 0; ulimit -S -t 1000; ulimit -S -n 32; exec chrt -i 0 \"$0\" \"$1\"";
+    let mut helper = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_cpushield"), OPERATOR_COMMAND])
+        .process_group(0)
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(ours)))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(helper.id()).unwrap();
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let limit = |name: &str| {
+        let limits = read("limits");
+        let values = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        values.split_whitespace().next().unwrap_or_default().to_owned()
+    };
+    let found = || {
+        let status = read("status");
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        // SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN and SIGTTOU (signal(7)).
+        let signals: u64 = [1, 2, 3, 20, 21, 22].map(|signal| 1_u64 << (signal - 1)).iter().sum();
+        (
+            ignored.unwrap_or_default() & signals == signals,
+            limit("Max file size"),
+            limit("Max cpu time"),
+            limit("Max open files"),
+            Host::live().task(pid, pid).ok().map(|task| task.policy),
+        )
+    };
+    let unlimited = || "unlimited".to_owned();
+    // 0 is SCHED_OTHER.
+    let wanted = (true, unlimited(), unlimited(), "1024".to_owned(), Some(0));
+    // It waits 15 s for a request.
+    for _ in 0..100 {
+        if found() == wanted {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(found(), wanted);
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+}
+
+#[test]
+fn the_lines_for_sudoers_are_what_visudo_accepts() {
+    let name = |name: &str, id| OperatorName { name: name.to_owned(), id };
+    let operators = |users: &[(&str, u32)], group: Option<(&str, u32)>| ShieldOperators {
+        users: users.iter().map(|(user, id)| name(user, *id)).collect(),
+        group: group.map(|(group, id)| name(group, id)),
+        limits: OperatorLimits::default(),
+    };
+    // A program of root. Whose the root directory of a container is, is not certain.
+    let program = "/usr/bin/env";
+    let line = |all: &[ShieldOperators]| run::sudoers_line(&Host::live(), all, program);
+    let first = match line(&[operators(&[("joe", 1000)], Some(("rt", 44)))]) {
+        Ok(line) => line,
+        Err(why) => return not_run(&format!("{program} is not only root's: {why}")),
+    };
+    assert_eq!(first, "%rt,joe ALL=(root) NOPASSWD: /usr/bin/env __operator");
+    let numbers = line(&[operators(&[("1000", 1000)], None), operators(&[], Some(("4444", 4444)))]);
+    assert_eq!(
+        numbers.as_deref().unwrap(),
+        "#1000,%#4444 ALL=(root) NOPASSWD: /usr/bin/env __operator"
+    );
+    let odd = line(&[operators(&[("a b,c", 7), ("ALL", 8), ("j.o-e_2", 9)], Some(("d\\e", 10)))]);
+    let text = [first, numbers.unwrap(), odd.unwrap(), String::new()].join("\n");
+    let visudo = Command::new("visudo")
+        .args(["-c", "-s", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut visudo) = visudo else { return not_run("visudo is not installed") };
+    visudo.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let checked = visudo.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{text}{}", String::from_utf8_lossy(&checked.stderr));
+    // A line for a program of another user is refused.
+    let scratch = Scratch::new();
+    let own = scratch.0.join("cpushield");
+    fs::write(&own, "").unwrap();
+    assert!(run::sudoers_line(&Host::live(), [], &own.display().to_string()).is_err());
 }

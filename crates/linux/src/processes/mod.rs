@@ -3,6 +3,7 @@
 pub mod command_output;
 pub mod external_program;
 pub mod hogs;
+pub mod inherited;
 pub mod irqbalance;
 pub mod operator_socket;
 pub mod orphans;
