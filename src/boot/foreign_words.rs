@@ -1,5 +1,6 @@
-//! Finds kernel parameters that other programs, or an administrator, have set: in GRUB's defaults
-//! and in the file of tuned. This program writes neither of them. Only reads.
+//! Finds kernel parameters that other programs, or an administrator, have set: in GRUB's defaults,
+//! in the command line for new entries and images, and in the file of tuned. This program writes
+//! none of them. Only reads.
 
 use super::document::{ForeignWord, WordRemoval};
 use super::line;
@@ -12,6 +13,20 @@ use cpushield_linux::text::cmdline;
 /// `/etc/default/grub.d/*.cfg` after it.
 const GRUB: &str = "/etc/default/grub";
 const GRUB_DIR: &str = "/etc/default/grub.d";
+/// The command line of new boot entries and images: `kernel-install` (90-loaderentry.install of
+/// systemd 257), `proxmox-boot-tool` (pve.proxmox.com, Host Bootloader) and mkinitcpio read it.
+const CMDLINE: &str = "/etc/kernel/cmdline";
+/// Parts of it, `*.conf`: clr-boot-manager of Clear Linux and Solus (Clear Linux documentation,
+/// Modify kernel boot parameters), and scripts that make unified kernel images.
+const CMDLINE_DIR: &str = "/etc/kernel/cmdline.d";
+/// Programs that make the entries or images again, each with a sign of it, or else the name of the
+/// program itself.
+const GENERATORS: &[(&str, &str)] = &[
+    ("/etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool refresh"),
+    ("clr-boot-manager", "clr-boot-manager update"),
+    ("/etc/mkinitcpio.d", "mkinitcpio -P"),
+    ("kernel-install", "kernel-install add-all"),
+];
 /// Written by the plugin `bootloader` of tuned (tuned/plugins/plugin_bootloader.py, 2.x).
 const TUNED: &str = "/etc/tuned/bootcmdline";
 /// Entries of the Boot Loader Specification, which have their own command line.
@@ -36,9 +51,45 @@ pub(super) fn find(host: &Host) -> Vec<ForeignWord> {
             }));
         }
     }
+    let mut parts = host.list(CMDLINE_DIR).unwrap_or_default();
+    parts.retain(|name| name.ends_with(".conf"));
+    parts.sort();
+    let parts = parts.into_iter().map(|name| format!("{CMDLINE_DIR}/{name}"));
+    for path in [CMDLINE.to_owned()].into_iter().chain(parts) {
+        let text = host.read(&path).unwrap_or_default();
+        for (index, line) in text.lines().enumerate().filter(|(_, it)| !it.starts_with('#')) {
+            found.extend(known(line).map(|word| ForeignWord {
+                word,
+                path: path.clone(),
+                line: index + 1,
+                variable: None,
+                removal: new_entries(host),
+            }));
+        }
+    }
     let text = host.read(TUNED).unwrap_or_default();
     found.extend(words(TUNED, &text, "TUNED_BOOT_CMDLINE", |_| WordRemoval::TunedProfile));
     found
+}
+
+/// How the entries and images are made again on this machine.
+fn new_entries(host: &Host) -> WordRemoval {
+    let found = GENERATORS.iter().find(|(sign, _)| match sign.starts_with('/') {
+        true => host.exists(sign),
+        false => host.program(sign).is_some(),
+    });
+    match found {
+        Some((_, command)) => WordRemoval::Generator { command: (*command).to_owned() },
+        None => WordRemoval::NewEntries,
+    }
+}
+
+/// The words of [`PARAMETERS`] on a command line.
+fn known(line: &str) -> impl Iterator<Item = String> {
+    let params = cmdline::parse(line).into_iter();
+    let known = params
+        .filter(|param| PARAMETERS.iter().any(|it| cmdline::same_name(it.keyword, &param.name)));
+    known.map(|param| line::to_word(&param))
 }
 
 /// The words that assignments to variables with this prefix have.
@@ -55,13 +106,11 @@ fn words(
         let Some((variable, value)) = assigned.filter(|(name, _)| name.starts_with(prefix)) else {
             continue;
         };
-        for param in cmdline::parse(unquoted(value)) {
-            if PARAMETERS.iter().any(|it| cmdline::same_name(it.keyword, &param.name)) {
-                let word = line::to_word(&param);
-                let removal = removal(&word);
-                let (path, variable) = (path.to_owned(), variable.trim_end_matches('+').to_owned());
-                found.push(ForeignWord { word, path, line: index + 1, variable, removal });
-            }
+        for word in known(unquoted(value)) {
+            let removal = removal(&word);
+            let (path, variable) = (path.to_owned(), variable.trim_end_matches('+').to_owned());
+            let variable = Some(variable);
+            found.push(ForeignWord { word, path, line: index + 1, variable, removal });
         }
     }
     found

@@ -22,6 +22,11 @@ const MESSAGES: [(&str, &[&str]); 8] = [
     ("clocksource: Override clocksource", &["clocksource"]),
 ];
 
+/// Parts of a message of a series that no released kernel has (DHM, version 5 of 2026-10-02, patch
+/// 1: "sched/isolation: Enforce nohz_full as a subset of isolcpus=domain at boot"): the kernel
+/// warns and disables `nohz_full=`. The wording may change, so only the words of its subject count.
+const NO_SUBSET: &[&str] = &["nohz_full", "isolcpus", "subset", "disabl"];
+
 /// Parameters that nothing in the kernel knows (`print_unknown_bootoptions()`, init/main.c, 6.12).
 const UNKNOWN: &str = "Unknown kernel command line parameters \"";
 
@@ -37,8 +42,10 @@ fn refuses(line: &str, word: &str) -> bool {
     let known = MESSAGES.iter().any(|(begin, names)| {
         line.starts_with(begin) && names.iter().any(|it| cmdline::same_name(it, name))
     });
+    let disabled = ["nohz_full", "isolcpus"].iter().any(|it| cmdline::same_name(it, name))
+        && NO_SUBSET.iter().all(|part| line.to_ascii_lowercase().contains(part));
     let unknown = line.strip_prefix(UNKNOWN).and_then(|rest| rest.rsplit_once('"'));
-    known || unknown.is_some_and(|(words, _)| words.split(' ').any(|it| it == word))
+    known || disabled || unknown.is_some_and(|(words, _)| words.split(' ').any(|it| it == word))
 }
 
 /// The name of the parameter that a word sets.
@@ -52,6 +59,17 @@ mod tests {
 
     fn refusals(lines: &[&str], word: &str) -> Vec<String> {
         find(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(), word)
+    }
+
+    /// Made by hand: no released kernel has the message.
+    #[test]
+    fn a_nohz_full_that_was_disabled_as_no_subset_of_isolcpus_is_a_refusal() {
+        let disabled = "isolation: nohz_full= CPUs 1-3 are not a subset of isolcpus=domain CPUs 2, \
+                        disabling nohz_full";
+        let echo = "Kernel command line: nohz_full=1-3 isolcpus=2 x.disable=1";
+        assert_eq!(refusals(&[echo, disabled], "nohz_full=1-3"), [disabled]);
+        assert_eq!(refusals(&[echo, disabled], "isolcpus=nohz,1-3"), [disabled]);
+        assert!(refusals(&[disabled], "rcu_nocbs=1-3").is_empty());
     }
 
     #[test]

@@ -29,11 +29,17 @@ One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shi
 With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
 itself to them runs there.
 
+Unreleased: a patch series of October 2026 (DHM, version 5) makes `nohz_full=` invalid unless all of
+its CPUs are in `isolcpus=domain,` too. The kernel then warns and disables it, for
+`isolcpus=nohz,` as well. No released kernel does that. `boot status` and a trial show such a
+message.
+
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
 
 Source: Documentation/timers/no_hz.rst, Documentation/admin-guide/cpu-isolation.rst,
-kernel/sched/isolation.c (6.12).";
+kernel/sched/isolation.c (6.12); for the series,
+lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.";
 
 /// The page of the tunable and of the kernel parameter.
 pub const NOCBS_PAGE: &str = "\

@@ -26,6 +26,11 @@ when it is online again, nothing is left. In the guests of the benchmark, one IP
 left over (`nohz_full_kick_func`), and none after this step. `verify` names the sender and the
 timer; `verify --fix` performs this step on an active shield.
 
+Kernels with commit 7dec062cfcf2 (November 2025) have two regimes. CPUs of `nohz_full=` stay in the
+hierarchy of timer migration, and the paragraph above is about them. CPUs that only an isolated
+partition or `isolcpus=` takes out of the scheduling domains leave the hierarchy: no other CPU
+expires their timers, so those armed there fire there. This step moves the timers of both.
+
 This step comes first, because it disturbs interrupts, threads and cpusets. By default it is
 performed only on CPUs prepared with `nohz_full=`. On other CPUs the tick interrupts hundreds of
 times more often. For those, the plan names the armed high-resolution timers that the survey found
@@ -44,7 +49,8 @@ performed while another shield is active, unless `--disturb` accepts that. Progr
 CPU alone are moved; undo restores their affinity. Counters that `perf` keeps on that CPU alone end.
 
 Source: takedown_cpu() and stop_machine_cpuslocked() in kernel/cpu.c, timers_dead_cpu() in
-kernel/time/timer.c, cpuset_hotplug_update_tasks() in
+kernel/time/timer.c, tmigr_is_isolated() in
+kernel/time/timer_migration.c (7dec062cfcf2), cpuset_hotplug_update_tasks() in
 kernel/cgroup/cpuset.c, migrate_one_irq() in kernel/irq/cpuhotplug.c, virtnet_cpu_online() in
 drivers/net/virtio_net.c, resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/,
 perf_event_exit_cpu() in kernel/events/core.c (6.12).";

@@ -62,3 +62,28 @@ fn entries_with_their_own_command_line_are_changed_by_grubby() {
          and from the entries: `grubby --update-kernel=ALL --remove-args=isolcpus=2`",]
     );
 }
+
+/// The files from which entries and images are made.
+#[test]
+fn words_of_the_command_line_for_new_entries_are_reported() {
+    let machine = Machine::without_loader();
+    machine.write("etc/kernel/cmdline", "# isolcpus=1\nroot=ZFS=rpool/ROOT/pve-1 isolcpus=2-3\n");
+    machine.write("etc/kernel/cmdline.d/50-rt.conf", "quiet skew_tick=1\n");
+    machine.write("etc/kernel/cmdline.d/50-rt.conf.bak", "nohz_full=3\n");
+    let sentences_with = |how: &str| {
+        assert_eq!(
+            sentences(&machine),
+            [
+                format!("/etc/kernel/cmdline:2 has isolcpus=2-3; to remove it, {how}"),
+                format!("/etc/kernel/cmdline.d/50-rt.conf:1 has skew_tick=1; to remove it, {how}"),
+            ]
+        );
+    };
+    sentences_with("delete it there and make the boot entries or images of the kernels again");
+    machine.program("usr/bin/kernel-install");
+    sentences_with("delete it there and run `kernel-install add-all`");
+    machine.program("usr/bin/clr-boot-manager");
+    sentences_with("delete it there and run `clr-boot-manager update`");
+    machine.write("etc/kernel/proxmox-boot-uuids", "AB12-CD34\n");
+    sentences_with("delete it there and run `proxmox-boot-tool refresh`");
+}

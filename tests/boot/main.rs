@@ -13,6 +13,7 @@ mod init;
 mod kernels;
 mod kexec;
 mod lines;
+mod made_by_hand;
 mod once;
 mod others;
 mod repairs;

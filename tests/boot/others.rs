@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::grub::Machine;
 
-fn request_kernels(kernels: Option<&str>) -> BootRequest {
+pub fn request_kernels(kernels: Option<&str>) -> BootRequest {
     // Some of these kernels have no configuration, so that their parameters are not known.
     let tunables = ["nohz-full", "rcu-nocbs"].map(|name| (name.to_owned(), true)).into();
     let cpus = Some("2-3".parse().unwrap());
@@ -19,7 +19,7 @@ fn request_kernels(kernels: Option<&str>) -> BootRequest {
     BootRequest { shield: wish, kernels: kernels.map(str::to_owned), ..BootRequest::default() }
 }
 
-const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
+pub const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
 
 /// Writes the words, compares every file with what it must contain, and undoes it.
 fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str) {
@@ -301,7 +301,7 @@ fn extlinux_labels_and_the_raspberry_pi_line_get_the_words() {
     round_trip(&machine, None, "boot/firmware/cmdline.txt", &wanted);
 }
 
-/// The file of NVIDIA's Jetson Linux 36, with a commented label.
+/// The default file of NVIDIA's Jetson Linux 36, shortened, with its commented label for a backup.
 const JETSON: &str = "TIMEOUT 30
 DEFAULT primary
 

@@ -13,8 +13,8 @@ pub struct ForeignWord {
     pub path: String,
     /// The line in the file, from 1.
     pub line: usize,
-    /// The variable that has the word.
-    pub variable: String,
+    /// The variable that has the word; `None`: the file has only the command line.
+    pub variable: Option<String>,
     /// How it can be removed.
     pub removal: WordRemoval,
 }
@@ -34,6 +34,8 @@ pub enum WordRemoval {
         /// The command.
         command: String,
     },
+    /// An edit of the file, and a new boot entry or image for each kernel.
+    NewEntries,
     /// tuned removes its words only when its profile changes (`_instance_unapply_static()`,
     /// tuned/plugins/plugin_bootloader.py, 2.x).
     TunedProfile,
@@ -48,6 +50,10 @@ impl fmt::Display for WordRemoval {
             WordRemoval::Entries { command } => {
                 write!(f, "to remove it, delete it there, and from the entries: `{command}`")
             }
+            WordRemoval::NewEntries => f.write_str(
+                "to remove it, delete it there and make the boot entries or images of the kernels \
+                 again",
+            ),
             WordRemoval::TunedProfile => f.write_str(
                 "to remove it, choose another profile: `tuned-adm profile NAME`, and reboot",
             ),
@@ -58,6 +64,9 @@ impl fmt::Display for WordRemoval {
 impl fmt::Display for ForeignWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ForeignWord { word, path, line, variable, removal } = self;
-        write!(f, "{path}:{line}: {variable} has {word}; {removal}")
+        match variable {
+            Some(variable) => write!(f, "{path}:{line}: {variable} has {word}; {removal}"),
+            None => write!(f, "{path}:{line} has {word}; {removal}"),
+        }
     }
 }

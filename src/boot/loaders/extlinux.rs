@@ -55,7 +55,8 @@ const TRIAL: LabelSection = LabelSection {
     title: "cpushield trial",
 };
 
-/// The keywords that a label of ours copies from the original (not `menu label`).
+/// The keywords that a label of ours copies from the original (not `menu label`). `overlays` is of
+/// NVIDIA's L4TLauncher; jetson-io.py writes it into its label `JetsonIO`.
 const COPIED: &[&str] = &[
     "kernel",
     "linux",
@@ -67,6 +68,7 @@ const COPIED: &[&str] = &[
     "devicetreedir",
     "devicetree-overlay",
     "fdtoverlays",
+    "overlays",
     "kaslrseed",
     "ipappend",
     "sysappend",
@@ -260,7 +262,8 @@ fn without_section(text: &str, section: &LabelSection) -> String {
     format!("{}{rest}", text.get(..from).unwrap_or_default())
 }
 
-/// What follows a text: a label of ours for each chosen kernel of `source`.
+/// What follows a text: a label of ours for each chosen kernel of `source`. Of several labels with
+/// one kernel, the one that boots by default is copied: others may have another device tree.
 fn make_copies(
     text: &str,
     (source, parts): (&str, &[CmdlinePart]),
@@ -273,7 +276,10 @@ fn make_copies(
         new.push('\n');
     }
     new.push_str(section.begin);
-    for part in parts {
+    let (default, _) = find_default(source);
+    let mut ordered: Vec<&CmdlinePart> = parts.iter().collect();
+    ordered.sort_by_key(|part| default.as_ref() != Some(&part.title));
+    for part in ordered {
         let Some(version) = part.version.as_deref() else { continue };
         if part.gets_words(assignment) && !seen.contains(&version) {
             new.push_str(&copy_label(source, part, assignment.words, section));

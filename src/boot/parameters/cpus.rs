@@ -184,9 +184,17 @@ partitions then stop the tick of their CPUs at runtime. No released kernel has i
 know the parameter with a list only and pass the bare word to init. `rcu_nocbs` without a list is
 known since 5.17 (commit d2cf0854d728).
 
+The maintainers want the boot parameter to stay. Thomas Gleixner on a series that changed
+`nohz_full` without it: \"If it's not enabled on the command line then it's disabled, end of story.\"
+Paul McKenney suggests to offload the RCU callbacks of all CPUs: their `nohz_full` state can then
+change without changes to RCU, and they are offloaded at boot only. Both point to one prepared boot
+and changes at runtime.
+
 Until a kernel has it: list every CPU that may ever be shielded (`nohz-full`).
 
-Source: the cover letter of the series, \"cgroup/cpuset: Enable runtime update of nohz_full CPUs\";
+Source: the cover letter of the series, \"cgroup/cpuset: Enable runtime update of nohz_full CPUs\"
+(20260421030351.281436-1-longman@redhat.com); 87ik7fep2j.ffs@fw13 (2026-06-18); the quotation in
+dcd36af9-0418-4997-815e-9e03ae52bde0@paulmck-laptop (2026-07-03);
 __setup(\"nohz_full=\", …) in kernel/sched/isolation.c (6.12).",
     removes: &[],
     risk: Risk::None,
