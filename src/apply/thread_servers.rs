@@ -1,5 +1,5 @@
-//! The deadline servers, which give ordinary threads of a CPU some time despite real-time tasks: the
-//! fair server (6.12), and since 7.0 the ext server for the threads of a sched_ext scheduler
+//! The deadline servers, which give ordinary threads of a CPU some time despite real-time tasks:
+//! the fair server (6.12), and since 7.0 the ext server for the threads of a sched_ext scheduler
 //! (sched_init_dl_servers() in kernel/sched/deadline.c, debugfs_ext_server_init() in
 //! kernel/sched/debug.c, 7.0; commits cd959a356205 and 76d12132ba45).
 //!

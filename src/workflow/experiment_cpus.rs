@@ -123,7 +123,7 @@ fn parse_list(machine: &Machine, written: &WrittenList, file: &str) -> Result<Cp
 }
 
 /// Adds the place and the name of a row to a failure.
-fn at_row(matrix: &Matrix, index: usize, file: &str, failure: Failure) -> Failure {
+pub(super) fn at_row(matrix: &Matrix, index: usize, file: &str, failure: Failure) -> Failure {
     let name = matrix.rows.get(index).map(|row| row.name.as_str()).unwrap_or_default();
     let line = find_line(matrix, index);
     Failure { message: format!("{file}:{line}: row {name:?}: {}", failure.message), ..failure }

@@ -16,6 +16,7 @@ mod context;
 pub mod cpu_names;
 pub mod document_bundle;
 pub mod every_boot;
+mod experiment_boots;
 mod experiment_cpus;
 mod experiment_machine;
 pub mod explained_page;

@@ -1,6 +1,7 @@
 //! Runs an experiment: plans its schedule, checks what can be checked in advance, runs it across
 //! reboots, and stops it.
 
+use super::experiment_boots::check_row_boots;
 use super::experiment_cpus::{choose_row_cpus, offer_candidates};
 use super::experiment_machine::{LiveExperimentMachine, OriginalBoot};
 use super::given_file::read_file;
@@ -73,6 +74,7 @@ pub fn dry_run(
     let mut matrix = file.matrix.clone();
     matrix.assign_cpus(&row_cpus);
     matrix.set_original_kernel(machine.kernel.release.as_deref());
+    check_row_boots(work, &matrix, &file.name)?;
     let schedule = make_schedule(&matrix, reboot);
     // A recording, or an ordinary user, cannot show everything that these checks need.
     if host.is_live() && runs_as_root() {
@@ -449,16 +451,24 @@ mod tests {
     use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::report::experiment as report;
     use crate::ui::{OutputFormat, StatusLines, Ui};
+    use std::path::PathBuf;
+    use std::process::Command;
 
     /// The dry run of a matrix on a recorded machine.
     fn dry_run_on(machine: &str, text: &str) -> Result<DryRun, String> {
+        dry_run_in(&recorded(machine), text)
+    }
+
+    fn recorded(machine: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root")
+    }
+
+    fn dry_run_in(root: &Path, text: &str) -> Result<DryRun, String> {
         let matrix = Matrix::parse(text, "m.toml").unwrap();
         let file = ExperimentFile { name: "m.toml".to_owned(), text: text.to_owned(), matrix };
         let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
-        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-        let root = machines.join(machine).join("root");
         let state = std::env::temp_dir().join("cpushield-no-experiment");
-        let work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
+        let work = WorkContext::open(&ui, Some(root), Some(&state), None).unwrap();
         dry_run(&work, &file, RebootPermission::Denied).map_err(|failure| {
             [failure.message].into_iter().chain(failure.hints).collect::<Vec<_>>().join("\n")
         })
@@ -548,6 +558,37 @@ mod tests {
                     or write a row without a shield for each set of CPUs; together they are CPU 1-3";
         assert_eq!(refused, said);
         assert!(dry_run_on("6.12-rt-4", &base("cpus = \"1\"\n")).is_ok());
+    }
+
+    #[test]
+    fn a_dry_run_refuses_words_that_the_kernel_would_ignore_and_kernels_not_in_the_menu() {
+        let row = |keys: &str| format!("[[row]]\nname = \"odd\"\nshield = true\n{keys}\n");
+        let words = ["isolcpus=9", "rcu_nocbs=9", "isolcpus=0-3", "nohz=off\", \"nohz_full=3"];
+        for words in words {
+            let refused = dry_run_with("cpus = \"3\"", &row(&format!("boot = [\"{words}\"]")));
+            let refused = refused.expect_err(words);
+            assert!(refused.starts_with("m.toml:11: row \"odd\": "), "{refused}");
+            assert!(words.split("\", \"").any(|word| refused.contains(word)), "{refused}");
+        }
+        let good = "boot = [\"isolcpus=3\", \"rcu_nocbs=3\", \"nohz_full=2-3\"]";
+        assert!(dry_run_with("cpus = \"3\"", &row(good)).is_ok());
+        // A recording has no boot menu, so it does not say which kernels are installed.
+        assert!(dry_run_with("cpus = \"3\"", &row("kernel = \"5.4.0\"")).is_ok());
+        let scratch = std::env::temp_dir().join(format!("cpushield-menu-{}", std::process::id()));
+        let conf = "LABEL one\n  LINUX /boot/vmlinuz-5.10.0\n  APPEND root=/dev/sda1 quiet\n";
+        let copied = Command::new("cp").arg("-r").arg(recorded("6.12-rt-4")).arg(&scratch).status();
+        assert!(copied.unwrap().success());
+        std::fs::create_dir_all(scratch.join("boot/extlinux")).unwrap();
+        std::fs::write(scratch.join("boot/extlinux/extlinux.conf"), conf).unwrap();
+        let kernel = |release: &str| {
+            let row = row(&format!("kernel = \"{release}\""));
+            dry_run_in(&scratch, &format!("cpus = \"3\"\n{row}{COLUMN}"))
+        };
+        let (known, unknown) = (kernel("5.10.0"), kernel("5.4.0"));
+        std::fs::remove_dir_all(&scratch).unwrap();
+        known.unwrap();
+        let refused = unknown.unwrap_err();
+        assert!(refused.starts_with("m.toml:2: row \"odd\": no kernel"), "{refused}");
     }
 
     #[test]

@@ -1,0 +1,32 @@
+//! Checks the kernel parameters and kernels of an experiment's rows before it begins, as far as the
+//! files of the machine show. Writes nothing.
+
+use super::WorkContext;
+use super::experiment_cpus::at_row;
+use crate::boot::{loaders, plan as boot_plan};
+use crate::experiment::Matrix;
+use crate::failure::Failure;
+
+/// Checks the boot of each row, of those that need `--reboot` too. `file` is the name of the matrix
+/// file, for errors.
+///
+/// # Errors
+/// A kernel would ignore a word of a row, or the boot menu does not have the kernel of a row.
+pub(super) fn check_row_boots(
+    work: &WorkContext<'_>,
+    matrix: &Matrix,
+    file: &str,
+) -> Result<(), Failure> {
+    // An ordinary user may not read every menu, and a recording has none.
+    let menu = loaders::find(&work.host).ok().flatten();
+    for (index, row) in matrix.rows.iter().enumerate() {
+        let boot = row.needed_boot();
+        let is_unknown = boot.kernel.is_some() && menu.is_none();
+        if boot.is_original() || is_unknown {
+            continue;
+        }
+        boot_plan::for_words(&work.host, boot.kernel.as_deref(), &boot.words(), menu.as_ref())
+            .map_err(|error| at_row(matrix, index, file, error.into()))?;
+    }
+    Ok(())
+}
