@@ -33,10 +33,13 @@ pub struct StatusArgs {
 }
 
 /// What `--json` prints.
-#[derive(Serialize)]
-struct StatusDocument {
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusDocument {
+    /// The state of the shields.
     #[serde(flatten)]
     status: ShieldStatus,
+    /// What is enabled at every boot.
     #[serde(flatten)]
     at_every_boot: AtEveryBoot,
 }

@@ -46,11 +46,18 @@ impl UndoArgs {
     }
 }
 
+/// The version of the document's schema.
+const SCHEMA: u32 = 1;
+
 /// What `--json` prints.
-#[derive(Serialize)]
-struct UndoDocument {
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UndoDocument {
+    /// The version of the schema.
+    schema: u32,
     /// The shields that were taken down.
     shields: Vec<UndoneShield>,
+    /// What is enabled at every boot.
     #[serde(flatten)]
     at_every_boot: AtEveryBoot,
 }
@@ -80,7 +87,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
         (None, true) => take_all_down(&work, unrestored)?,
         (None, false) => vec![take_down(&work, unrestored)?],
     };
-    let document = UndoDocument { shields, at_every_boot: AtEveryBoot::read(&work.store) };
+    let at_every_boot = AtEveryBoot::read(&work.store);
+    let document = UndoDocument { schema: SCHEMA, shields, at_every_boot };
     ui.show(&document, || text(ui, &document))?;
     match args.forget {
         true => Ok(()),

@@ -102,6 +102,7 @@ impl fmt::Display for SchedPolicy {
 
 /// One thread of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Task {
     /// Its identity.
     pub id: TaskId,
