@@ -101,6 +101,7 @@ pub enum Change {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
     /// Another user has it (EBUSY).
@@ -147,6 +148,7 @@ impl RefusalKind {
 
 /// Why a change was refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// The kind of refusal.
     pub kind: RefusalKind,
@@ -162,6 +164,7 @@ impl From<&Error> for Refusal {
 
 /// The outcome of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// The machine already had the value; nothing was written.

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 /// The kind of a failure, which decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// A verdict or a limit does not hold. This is a result, not an error.

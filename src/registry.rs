@@ -19,6 +19,7 @@ pub trait ExplainedEntry: Copy {
 
 /// A page of `explain`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainPage {
     /// The name of the page.
     pub name: Cow<'static, str>,

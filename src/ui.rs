@@ -45,16 +45,25 @@ pub struct Ui {
 
 /// A failure as a JSON document. Programs read it, so its form is stable.
 #[derive(Debug, Serialize)]
-struct FailureDocument<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailureDocument<'a> {
+    /// The version of the schema.
     schema: u32,
+    /// The failure.
     error: FailureFields<'a>,
 }
 
+/// The failure of a [`FailureDocument`].
 #[derive(Debug, Serialize)]
-struct FailureFields<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailureFields<'a> {
+    /// The kind.
     kind: FailureKind,
+    /// The exit code of the command.
     exit_code: u8,
+    /// The message, in one or more lines.
     message: &'a str,
+    /// What to do next.
     hints: &'a [String],
 }
 

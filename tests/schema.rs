@@ -21,45 +21,12 @@ use cpushield::survey::survey;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, TaskId, sched};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
-}
-
-/// A Python with a validator.
-fn python() -> Option<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
-    let has = |python: &PathBuf| {
-        let answer = Command::new(python).args(["-c", "import jsonschema"]).output();
-        answer.is_ok_and(|output| output.status.success())
-    };
-    let found = [own, PathBuf::from("python3")].into_iter().find(has);
-    if found.is_none() {
-        not_run("no Python with the package jsonschema (scripts/need rust tests)");
-    }
-    found
-}
-
-/// The validator's answer for each document.
-fn validate(python: &Path, schema: &str, documents: &[Value]) -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut child = Command::new(python)
-        .arg(root.join("tests/support/validate.py"))
-        .arg(root.join("docs").join(schema))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    documents.iter().for_each(|document| writeln!(input, "{document}").unwrap());
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
-}
+#[path = "support/schemas.rs"]
+mod schemas;
+use schemas::{not_run, python, validate};
 
 /// An experiment of one cell, which needs no shield.
 const ROWS: &str = r#"
@@ -393,4 +360,46 @@ fn imported_policies_match_their_schema_and_other_documents_do_not() {
     // Control: the validator can reject.
     documents[1]["setup"]["settings"][0]["value"] = Value::from("1");
     assert_ne!(validate(&python, schema, &documents[1..]), ["valid"]);
+}
+
+/// Checks that every document is of the schema, and not without this field of the first.
+fn check_schema(python: &Path, schema: &str, mut documents: Vec<Value>, field: &str) {
+    assert_eq!(validate(python, schema, &documents), vec!["valid"; documents.len()], "{schema}");
+    // Control: the validator can reject.
+    let (parent, name) = field.rsplit_once('/').unwrap();
+    let object = documents[0].pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    assert!(object.remove(name).is_some(), "{schema}: {field}");
+    assert_ne!(validate(python, schema, &documents[..1]), ["valid"], "{schema}");
+}
+
+#[test]
+fn machines_and_boot_parameters_match_their_schemas_and_other_documents_do_not() {
+    let Some(python) = python() else { return };
+    let each = |words: &[&str]| -> Vec<Value> {
+        let roots = recordings().into_iter().map(|(_, root)| root);
+        roots.map(|root| printed(&[words, &["--root", &root]].concat())).collect()
+    };
+    check_schema(&python, "survey.schema.json", each(&["survey"]), "/kernel/release");
+    // Some recordings have no boot loader for a plan, and their document is an error.
+    let (plans, errors): (Vec<Value>, Vec<Value>) =
+        each(&["boot", "plan"]).into_iter().partition(|document| document["error"].is_null());
+    assert!(!plans.is_empty(), "{errors:?}");
+    check_schema(&python, "boot-plan.schema.json", plans, "/rule");
+    check_schema(&python, "boot-status.schema.json", each(&["boot", "status"]), "/running");
+    check_schema(&python, "status.schema.json", each(&["status"]), "/state/sentence");
+}
+
+#[test]
+fn pages_masks_and_errors_match_their_schemas_and_other_documents_do_not() {
+    let Some(python) = python() else { return };
+    let pages = ["tick", "thp", "nohz-full", "latency-timer", "load-disk", "policy", "eth0"];
+    let pages = pages.map(|name| printed(&["explain", name]));
+    let masks = vec![printed(&["mask", "0-3,8", "0x80"]), printed(&["mask", "0x0"])];
+    assert_eq!(masks[0]["sets"].as_array().map(Vec::len), Some(2), "{}", masks[0]);
+    check_schema(&python, "mask.schema.json", masks, "/sets/0/hex");
+    let (errors, pages): (Vec<Value>, Vec<Value>) =
+        pages.into_iter().partition(|page| page["name"].is_null());
+    check_schema(&python, "explain.schema.json", pages, "/text");
+    let errors = errors.into_iter().chain([printed(&["mask", "x"]), printed(&["bogus"])]);
+    check_schema(&python, "error.schema.json", errors.collect(), "/error/hints");
 }

@@ -25,6 +25,7 @@ pub struct ApplyProgress<'a> {
 
 /// An applied plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedPlan {
     /// The shield.
     pub shield: Shield,
@@ -34,11 +35,13 @@ pub struct AppliedPlan {
     pub journal: String,
     /// Notes, about an archived old journal for example.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<ShieldNote>>"))]
     pub notes: Vec<ShieldNote>,
 }
 
 /// The result of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedStep {
     /// The tunable that wanted it.
     pub tunable: String,
@@ -51,6 +54,7 @@ pub struct AppliedStep {
 
 /// The result of an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UndoneShield {
     /// The shield; `None` when none was active.
     pub shield: Option<Shield>,
@@ -71,11 +75,13 @@ pub struct UndoneShield {
     pub journal: Option<String>,
     /// Notes.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<ShieldNote>>"))]
     pub notes: Vec<ShieldNote>,
 }
 
 /// A program that was in a shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftProgram {
     /// Its process number.
     pub pid: i32,
@@ -87,6 +93,7 @@ pub struct LeftProgram {
 
 /// The result of undoing one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UndoneStep {
     /// The index of the step in the plan.
     pub step: usize,
@@ -99,6 +106,10 @@ pub struct UndoneStep {
     pub fate: ChangeFate,
     /// A note.
     #[serde(with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<StepNote>>")
+    )]
     pub note: Option<StepNote>,
 }
 

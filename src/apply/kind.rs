@@ -168,6 +168,7 @@ pub enum RestoringUndo {
 
 /// A value that changed since apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DriftedValue {
     /// The value that apply left.
     pub left: String,

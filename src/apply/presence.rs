@@ -13,6 +13,7 @@ const WRITER_WAIT: Duration = Duration::from_millis(300);
 
 /// A kind of work on a shield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ShieldWork {
     /// It is applied.
@@ -35,6 +36,7 @@ impl fmt::Display for ShieldWork {
 
 /// Why a shield is neither in force nor gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "unfinished", rename_all = "kebab-case")]
 pub enum UnfinishedWork {
     /// A process is working on it.

@@ -10,6 +10,7 @@ use std::fmt;
 
 /// What a user should know about a shield that was applied, changed or undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum ShieldNote {
     /// Its CPUs or its classes of protection were changed.
@@ -118,6 +119,7 @@ pub enum ShieldNote {
     Process {
         /// The note.
         #[serde(with = "with_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ProcessNote>"))]
         process: ProcessNote,
     },
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// What a user should know about a step that was made or reverted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum StepNote {
     /// The kernel made the partition one of type `root`.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The result of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StepDone {
     /// The index of the step in the plan.
@@ -16,6 +17,10 @@ pub struct StepDone {
     pub left: Option<String>,
     /// A note, about a fallback for example.
     #[serde(with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<StepNote>>")
+    )]
     pub note: Option<StepNote>,
     /// Tasks that were moved.
     pub moved: Option<MovedTasks>,
@@ -23,6 +28,7 @@ pub struct StepDone {
 
 /// How many tasks were moved, and why some stayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MovedTasks {
     /// Tasks moved.
@@ -33,6 +39,7 @@ pub struct MovedTasks {
 
 /// Tasks that could not be moved for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StayedTasks {
     /// The kernel's answer.
@@ -43,6 +50,7 @@ pub struct StayedTasks {
 
 /// The fate of a change in an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "fate", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ChangeFate {
     /// The original was restored.

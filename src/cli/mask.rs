@@ -23,12 +23,30 @@ pub struct MaskArgs {
     mask: bool,
 }
 
+/// The version of the document's schema.
+const SCHEMA: u32 = 1;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MaskDocument {
+    /// The version of the schema.
+    schema: u32,
+    /// The sets, one for each word.
+    sets: Vec<CpuSetSpellings>,
+}
+
 /// One CPU set in every notation.
 #[derive(Debug, Serialize)]
-struct CpuSetSpellings {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CpuSetSpellings {
+    /// As a list: `0-3,8`.
     list: CpuSet,
+    /// As the mask of a kernel file, in groups of 32 CPUs: `8000,00000000`.
     mask: String,
+    /// The same mask as one hexadecimal number: `0x800000000000`.
     hex: String,
+    /// The number of CPUs.
     count: usize,
 }
 
@@ -41,8 +59,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &MaskArgs) -> Result<(), Failure>
     let names = read_names(&global.open(ui)?.host);
     let sets = args.words.iter().map(|word| parse(word, notation, &names));
     let sets = sets.collect::<Result<Vec<_>, _>>()?;
-    let sets: Vec<CpuSetSpellings> = sets.into_iter().map(spell).collect();
-    ui.show(&sets, || sets.iter().map(format_line).collect())
+    let document = MaskDocument { schema: SCHEMA, sets: sets.into_iter().map(spell).collect() };
+    ui.show(&document, || document.sets.iter().map(format_line).collect())
 }
 
 fn format_line(set: &CpuSetSpellings) -> String {

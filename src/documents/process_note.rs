@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What a user should know about a process that was moved, or whose priority was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum ProcessNote {
     /// It gets a lower priority than it asked for, because the kernel's threads need a higher one.

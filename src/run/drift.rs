@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 /// A setting that changed since apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drift {
     /// The file or the task.
     pub what: String,

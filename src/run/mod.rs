@@ -26,6 +26,7 @@ mod shield_state;
 mod spread;
 mod start;
 mod status;
+mod unchecked_part;
 mod user;
 mod version_change;
 
@@ -46,6 +47,7 @@ pub use start::{
     ordinary, supervise,
 };
 pub use status::*;
+pub use unchecked_part::UncheckedPart;
 pub use user::{RunUser, look_up, look_up_group, look_up_user};
 pub use version_change::{NoPlaceReason, ThreadInTheWay, VersionChange};
 

@@ -32,6 +32,7 @@ pub struct RunRecord {
 
 /// A kernel thread that was raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RaisedThread {
     /// The thread.

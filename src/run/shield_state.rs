@@ -8,6 +8,7 @@ use std::fmt;
 
 /// The state of a shield, by the journal and by the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum ShieldState {
     /// No shield was made in this boot.
@@ -119,6 +120,7 @@ impl fmt::Display for ShieldState {
 
 /// A state with its description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StateReport {
     /// The state.
     #[serde(flatten)]

@@ -5,7 +5,7 @@
 use super::drift::{Drift, find_drift};
 use super::record::{self, RaisedThread};
 use super::shield_state::{ShieldState, StateReport};
-use super::{RunError, ShieldPlacement};
+use super::{RunError, ShieldPlacement, UncheckedPart};
 use crate::apply::journal::ApplyJournal;
 use crate::apply::{
     JournalLoadError, PublicState, ShieldPresence, UnfinishedWork, find_shield, read_public_state,
@@ -17,13 +17,13 @@ use crate::policy::ShieldOperators;
 use cpushield_linux::tracefs;
 use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
 
 /// The state of the shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShieldStatus {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -47,6 +47,7 @@ pub struct ShieldStatus {
 
 /// A shield, perhaps an incomplete one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShieldSummary {
     /// Its name.
     pub name: String,
@@ -74,6 +75,7 @@ pub struct ShieldSummary {
 
 /// The protections of a shielded CPU, and what is on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnCpu {
     /// The CPU.
     pub cpu: usize,
@@ -91,6 +93,7 @@ pub struct OnCpu {
 
 /// One of the three protections of a CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuProtection {
     /// Whether it holds.
     pub holds: bool,
@@ -98,30 +101,9 @@ pub struct CpuProtection {
     pub how: String,
 }
 
-/// What a user other than root could not check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UncheckedPart {
-    /// Whether settings have changed since apply: only the journal has what apply left.
-    Settings,
-    /// Which kernel threads were raised above real-time programs.
-    RaisedThreads,
-    /// The processes of other users, which this machine hides.
-    Processes,
-}
-
-impl fmt::Display for UncheckedPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UncheckedPart::Settings => "changes of settings since apply",
-            UncheckedPart::RaisedThreads => "raised kernel threads",
-            UncheckedPart::Processes => "processes of other users",
-        })
-    }
-}
-
 /// A thread whose last CPU is a shielded one, or whose next one is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnThread {
     /// The thread.
     #[serde(flatten)]
@@ -132,6 +114,7 @@ pub struct OnThread {
 
 /// Why a thread is on a shielded CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadRole {
     /// A foreign task, which may run there.
@@ -148,6 +131,7 @@ pub enum ThreadRole {
 
 /// An interrupt that is delivered to a shielded CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnIrq {
     /// Its number.
     pub irq: u32,

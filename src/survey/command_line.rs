@@ -26,6 +26,7 @@ pub const STRICT_RANGE_SINCE: KernelVersion = KernelVersion::new(6, 3);
 
 /// A parameter that the kernel does not accept as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub enum CommandLineFault {
     /// Another parameter came first with another list; the kernel ignores this one.

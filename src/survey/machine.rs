@@ -11,6 +11,7 @@ pub const SCHEMA: u32 = 1;
 
 /// A surveyed machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -94,6 +95,7 @@ impl Machine {
 
 /// The contents of a tunable's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TunableReading {
     /// Its text without the line end.
@@ -117,6 +119,7 @@ impl TunableReading {
 
 /// Something that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SurveyNote {
     /// The file or the fact.
     pub what: String,
@@ -126,6 +129,7 @@ pub struct SurveyNote {
 
 /// A finding for the user, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SurveyFinding {
     /// A short stable name: `irqbalance`, `smt`, `turbo`, `isolcpus-domain`.
     pub name: String,
@@ -137,6 +141,7 @@ pub struct SurveyFinding {
 
 /// The kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// `/proc/sys/kernel/osrelease`.
     pub release: Option<String>,
@@ -173,6 +178,7 @@ impl Kernel {
 
 /// CPUs that are already isolated, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Isolation {
     /// `/sys/devices/system/cpu/isolated`: from `isolcpus=` (and, from 7.0, live partitions).
     pub isolated: Option<CpuSet>,
@@ -197,6 +203,7 @@ pub struct Isolation {
 
 /// The cgroup version that has the cpuset controller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupMode {
     /// No cpusets are available.
@@ -212,6 +219,7 @@ pub enum CgroupMode {
 
 /// The cpusets of the cgroup tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cgroup {
     /// The cgroup version with the cpuset controller.
     pub mode: CgroupMode,
@@ -239,6 +247,7 @@ pub struct Cgroup {
 
 /// A cpuset below the root.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpusetGroup {
     /// The directory.
     pub path: String,
@@ -258,6 +267,7 @@ pub struct CpusetGroup {
 
 /// Whether an interrupt's affinity can be changed, tested by writing the same mask back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqMovability {
     /// The kernel accepted the mask.
@@ -272,6 +282,7 @@ pub enum IrqMovability {
 
 /// A device interrupt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Irq {
     /// Its number.
     pub irq: u32,
@@ -291,6 +302,7 @@ pub struct Irq {
 
 /// A thread and its affinity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlacedThread {
     /// The thread.
     #[serde(flatten)]
@@ -301,6 +313,7 @@ pub struct PlacedThread {
 
 /// A network interface or a block device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Device {
     /// `eth0`, `nvme0n1`.
     pub name: String,
@@ -319,6 +332,7 @@ pub struct Device {
 
 /// Power management.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PowerManagement {
     /// `cpufreq` driver.
     pub cpufreq_driver: Option<String>,
@@ -334,6 +348,7 @@ pub struct PowerManagement {
 
 /// An idle state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleState {
     /// `C6`, `POLL`.
     pub name: String,
@@ -345,6 +360,7 @@ pub struct IdleState {
 
 /// Hypervisor and container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Virtualization {
     /// Whether it runs under a hypervisor (`hypervisor` flag of cpuinfo, or DMI).
     pub guest: Option<bool>,
@@ -356,6 +372,7 @@ pub struct Virtualization {
 
 /// Tracing support.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tracing {
     /// The mount point of tracefs.
     pub tracefs: Option<String>,

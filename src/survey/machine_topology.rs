@@ -6,6 +6,7 @@ use std::fmt;
 
 /// The CPUs, their cores, caches and nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Topology {
     /// The processor's name (`/proc/cpuinfo`), if it has one.
     pub model: Option<String>,
@@ -52,6 +53,7 @@ impl Topology {
 
 /// One online CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,
@@ -77,6 +79,7 @@ pub struct Cpu {
 
 /// Core types of hybrid machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CoreKind {
     /// Fast cores: P cores, big, prime.
@@ -87,6 +90,7 @@ pub enum CoreKind {
 
 /// The source of the core types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum KindSource {
     /// The kernel's PMU for each core type (`cpu_core`, `cpu_atom`).
@@ -138,6 +142,7 @@ impl Cpu {
 
 /// A NUMA node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// Its number.
     pub node: usize,

@@ -8,6 +8,7 @@ use std::fmt;
 
 /// What makes a kernel a real-time kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RealtimeKind {
     /// The kernel's own real-time preemption.

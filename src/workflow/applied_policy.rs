@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// What `apply --all --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedPolicy {
     /// The shields of the policy, in the order in which they were applied.
     pub shields: Vec<AppliedShield>,
@@ -15,6 +16,7 @@ pub struct AppliedPolicy {
 
 /// A shield of a policy that is in force now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedShield {
     /// What was done.
     pub what: ShieldEffect,
@@ -31,6 +33,7 @@ pub struct AppliedShield {
 
 /// What was done to make a shield as the policy wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ShieldEffect {
     /// It was not active, and was made.

@@ -53,6 +53,7 @@ pub struct DisabledShield {
 
 /// What is enabled, as other subcommands report it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AtEveryBoot {
     /// The command that every boot runs; `None` when nothing is enabled, or when that is unknown.
     pub enabled: Option<Enabled>,

@@ -127,6 +127,7 @@ pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Fail
 
 /// What `status` shows.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusDocument {
     /// The active shields.
     #[serde(flatten)]

@@ -18,9 +18,15 @@ pub enum UndoTarget<'a> {
     Policy(&'a str),
 }
 
+/// The version of the document's schema.
+const SCHEMA: u32 = 1;
+
 /// What `undo` did.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UndoDocument {
+    /// The version of the schema.
+    pub schema: u32,
     /// The shields that were taken down.
     pub shields: Vec<UndoneShield>,
     /// What every boot still applies.
@@ -42,5 +48,6 @@ pub fn undo_shields(
         UndoTarget::All => take_all_down(work, unrestored)?,
         UndoTarget::One => vec![take_down(work, unrestored)?],
     };
-    Ok(UndoDocument { shields, at_every_boot: AtEveryBoot::read(&work.store) })
+    let at_every_boot = AtEveryBoot::read(&work.store);
+    Ok(UndoDocument { schema: SCHEMA, shields, at_every_boot })
 }

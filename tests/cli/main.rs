@@ -174,5 +174,56 @@ macro_rules! snapshots {
     };
 }
 
-snapshots! { apply attempt boot compare completions experiment explain general help latency mask
-plan policy report run status survey undo verify watch wish }
+snapshots! { apply attempt boot compare completions experiment explain flags general help latency
+mask plan policy report run status survey undo verify watch wish }
+
+/// The calls of `cpushield` in all snapshots but that of the help, as words.
+fn calls() -> Vec<Vec<String>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let snapshots = files.filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
+    let texts = snapshots.filter(|path| !path.ends_with("help.txt"));
+    let mut calls = Vec::new();
+    for text in texts.map(|path| fs::read_to_string(path).unwrap()) {
+        let commands = text.lines().filter_map(|line| line.strip_prefix("$ "));
+        for command in commands.flat_map(|line| line.split([';', '|', '&'])) {
+            let words = command.split_whitespace().skip_while(|word| *word != "cpushield").skip(1);
+            calls.push(words.map(str::to_owned).collect());
+        }
+    }
+    calls
+}
+
+/// The flags of a subcommand and of those below it that no call has.
+fn unused_flags(command: &clap::Command, path: &[&str], calls: &[Vec<String>]) -> Vec<String> {
+    let mut unused = Vec::new();
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let path = [path, &[sub.get_name()]].concat();
+        unused.extend(unused_flags(sub, &path, calls));
+    }
+    let is_of = |call: &&Vec<String>| {
+        path.is_empty() || call.windows(path.len()).any(|words| words == path)
+    };
+    let own: Vec<&Vec<String>> = calls.iter().filter(is_of).collect();
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let Some(long) = arg.get_long().map(|long| format!("--{long}")) else { continue };
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        let is_it = |word: &String| {
+            *word == long || word.starts_with(&format!("{long}=")) || Some(word) == short.as_ref()
+        };
+        if !own.iter().any(|call| call.iter().any(is_it)) {
+            unused.push(format!("{} {long}", path.join(" ")));
+        }
+    }
+    unused
+}
+
+#[test]
+fn every_flag_is_in_a_snapshot() {
+    let command = cpushield::cli::command();
+    let calls = calls();
+    assert_eq!(unused_flags(&command, &[], &calls), [""; 0]);
+    // Control: without the calls of `undo`, its flags are unused.
+    let others: Vec<_> = calls.into_iter().filter(|call| !call.contains(&"undo".into())).collect();
+    assert!(unused_flags(&command, &[], &others).contains(&"undo --forget".to_owned()));
+}

@@ -7,6 +7,7 @@ mod asked;
 mod bench;
 mod changed_shields;
 mod cycle;
+mod documents;
 mod fair_server;
 mod hogs;
 mod journals;
@@ -21,6 +22,9 @@ mod stopped;
 mod trees;
 mod whole_policy;
 mod workqueues;
+
+#[path = "../support/schemas.rs"]
+mod schemas;
 
 use bench::{Bench, Tree, disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, ChangeFate, StepNote, UndoError};

@@ -3,10 +3,13 @@
 //! catalogues in the tool, and the JSON schemas of its output from the definitions of the
 //! documents.
 
+use cpushield::apply::AppliedPlan;
 use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
+use cpushield::boot::{BootPlan, BootStatus};
 use cpushield::causes::Cause;
 use cpushield::causes::topics::TOPICS;
 use cpushield::change::EffectTime;
+use cpushield::cli::mask::MaskDocument;
 use cpushield::compare::Comparison;
 use cpushield::documents::evidence::VerifyDocument;
 use cpushield::documents::fix_report::FixReport;
@@ -20,8 +23,14 @@ use cpushield::live::LiveFrame;
 use cpushield::load::KINDS;
 use cpushield::plan::FreeCpus;
 use cpushield::policy::Workload;
+use cpushield::registry::ExplainPage;
+use cpushield::survey::Machine;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
+use cpushield::ui::FailureDocument;
+use cpushield::workflow::apply_policy::AppliedPolicy;
 use cpushield::workflow::document_bundle::DocumentBundle;
+use cpushield::workflow::standing::StatusDocument;
+use cpushield::workflow::undo_shields::UndoDocument;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use std::io;
@@ -38,17 +47,35 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// The names and texts of the generated documents.
-fn files() -> [(&'static str, String); 17] {
-    [
+fn files() -> Vec<(&'static str, String)> {
+    let mut files = vec![
         ("tunables.md", tunables_page()),
         ("boot.md", parameters_page()),
         ("causes.md", causes_page()),
         ("witnesses.md", witnesses_page()),
         ("instruments.md", instruments_page()),
+    ];
+    files.extend(schemas());
+    files
+}
+
+/// The names and texts of the JSON schemas.
+fn schemas() -> [(&'static str, String); 22] {
+    [
+        ("survey.schema.json", schema::<Machine>("cpushield survey --json")),
         ("plan.schema.json", schema::<Plan>("cpushield plan --json")),
         ("policy-plans.schema.json", schema::<PolicyPlans>("cpushield plan --all --json")),
         ("free-cpus.schema.json", schema::<FreeCpus>("cpushield plan --free --json")),
         ("imported-policy.schema.json", schema::<ImportedPolicy>("cpushield plan --from --json")),
+        ("apply.schema.json", schema::<AppliedPlan>("cpushield apply --json")),
+        ("apply-all.schema.json", schema::<AppliedPolicy>("cpushield apply --all --json")),
+        ("status.schema.json", schema::<StatusDocument>("cpushield status --json")),
+        ("undo.schema.json", schema::<UndoDocument>("cpushield undo --json")),
+        ("boot-plan.schema.json", schema::<BootPlan>("cpushield boot plan --json")),
+        ("boot-status.schema.json", schema::<BootStatus>("cpushield boot status --json")),
+        ("explain.schema.json", schema::<ExplainPage>("cpushield explain NAME --json")),
+        ("mask.schema.json", schema::<MaskDocument>("cpushield mask --json")),
+        ("error.schema.json", schema::<FailureDocument<'_>>("An error of any --json")),
         ("verify.schema.json", schema::<VerifyDocument>("cpushield verify --json")),
         ("fix.schema.json", schema::<FixReport>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<LatencyMeasurement>("cpushield latency --json")),

@@ -35,6 +35,7 @@ impl JournalOrigin {
 
 /// An unreadable line after `begin`, which is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DroppedLine {
     /// The line, from 1.
     pub line: usize,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One change of the words in the boot files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ParameterChange {
     /// When, in seconds since 1970.

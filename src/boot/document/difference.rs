@@ -6,6 +6,7 @@ use std::fmt;
 
 /// A difference between what was written and what the machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "difference", rename_all = "kebab-case")]
 pub enum BootDifference {
     /// Writing was interrupted.

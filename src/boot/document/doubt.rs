@@ -8,6 +8,7 @@ use std::fmt;
 
 /// Something that speaks against a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum TrialDoubt {
     /// The boot does not have a parameter.
@@ -124,6 +125,7 @@ impl fmt::Display for TrialDoubt {
 
 /// Why a trial ended as it did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum TrialReason {
     /// The parameters are in force, and the shield holds.
@@ -135,18 +137,30 @@ pub enum TrialReason {
     CannotStay {
         /// Why.
         #[serde(with = "with_text::list")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "Vec<crate::with_text::WithText<TrialDoubt>>")
+        )]
         doubts: Vec<TrialDoubt>,
     },
     /// It booted, and the shield does not hold.
     Failed {
         /// What speaks against it.
         #[serde(with = "with_text::list")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "Vec<crate::with_text::WithText<TrialDoubt>>")
+        )]
         doubts: Vec<TrialDoubt>,
     },
     /// It did not boot, its parameters are not in force, or units failed.
     NotAsWanted {
         /// What speaks against it.
         #[serde(with = "with_text::list")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "Vec<crate::with_text::WithText<TrialDoubt>>")
+        )]
         doubts: Vec<TrialDoubt>,
     },
 }

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// The change of the command line of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EntryChange {
     /// The kernel's version.
     pub version: String,
@@ -25,6 +26,7 @@ pub struct EntryChange {
 
 /// An entry that never gets parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SparedEntry {
     /// What the menu shows.
     pub title: String,
@@ -36,6 +38,7 @@ pub struct SparedEntry {
 
 /// What an entry is for that does not start the system for its normal work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryPurpose {
     /// Repairs: single-user mode, a rescue image, a shell instead of init.

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// A kernel parameter that a file of another program sets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForeignWord {
     /// The word.
     pub word: String,
@@ -21,6 +22,7 @@ pub struct ForeignWord {
 
 /// How a word of another program can be removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum WordRemoval {
     /// An edit of the file, and a program that generates `grub.cfg` from it.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Which kernels get the parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum KernelRule {
     /// Real-time kernels: PREEMPT_RT by configuration or image, RTAI and Xenomai also by name.

@@ -9,6 +9,7 @@ use std::fmt;
 
 /// Something that is wrong with the command line of the running kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum LintFinding {
     /// The kernel does not accept an isolation parameter as written.
@@ -141,6 +142,10 @@ pub enum LintFinding {
         word: String,
         /// Why not.
         #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<UnknownReason>")
+        )]
         why: UnknownReason,
     },
     /// Mainline kernels never had the parameter.
@@ -168,6 +173,7 @@ pub enum LintFinding {
 
 /// What a word does to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "effect", rename_all = "kebab-case")]
 pub enum OverrideEffect {
     /// It switches all watchdogs for lockups off.
@@ -183,6 +189,7 @@ pub enum OverrideEffect {
 
 /// What a kernel does with a list that it cannot parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BadListEffect {
     /// It ignores the whole list.
@@ -207,6 +214,7 @@ impl fmt::Display for BadListEffect {
 
 /// Where a kernel shows which CPUs a parameter has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectSource {
     /// `/sys/devices/system/cpu/nohz_full`.

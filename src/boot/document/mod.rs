@@ -11,6 +11,7 @@ mod foreign_word;
 mod kernel_rule;
 mod lint_finding;
 mod reason;
+mod saved_file;
 mod warning;
 mod word_fault;
 
@@ -25,12 +26,13 @@ pub use lint_finding::{BadListEffect, EffectSource, LintFinding, OverrideEffect}
 pub use reason::{
     BootReason, NextBoot, NextReason, ParameterSkipReason, RealtimeAbsence, UnknownReason,
 };
+pub use saved_file::{FileBytes, SavedFile};
 pub use warning::{BootWarning, DifferentLists};
 pub use word_fault::{FaultyWord, UnreadableModule, WordFault};
 
 use crate::survey::RealtimeKind;
 use crate::with_text;
-use cpushield_linux::{CpuSet, FileAttributes};
+use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -39,6 +41,7 @@ pub const SCHEMA: u32 = 1;
 
 /// Kernel parameters wanted, and for which kernels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootPlan {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -54,6 +57,7 @@ pub struct BootPlan {
     pub proves: CpuSet,
     /// Why these CPUs and these kernels.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<BootReason>>"))]
     pub why: Vec<BootReason>,
     /// The parameters.
     pub parameters: Vec<WantedParameter>,
@@ -71,9 +75,17 @@ pub struct BootPlan {
     pub next: Option<NextBoot>,
     /// What the user should know first.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<BootWarning>>")
+    )]
     pub warnings: Vec<BootWarning>,
     /// Parameters that other programs have set.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<ForeignWord>>")
+    )]
     pub foreign: Vec<ForeignWord>,
     /// The steps for the user where nothing is written.
     pub instructions: Vec<String>,
@@ -81,6 +93,7 @@ pub struct BootPlan {
 
 /// One parameter that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WantedParameter {
     /// Its name for `explain`.
     pub name: String,
@@ -100,26 +113,34 @@ pub struct WantedParameter {
 
 /// One parameter that is not wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkippedParameter {
     /// Its name for `explain`.
     pub name: String,
     /// Why.
     #[serde(with = "with_text")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "crate::with_text::WithText<ParameterSkipReason>")
+    )]
     pub reason: ParameterSkipReason,
 }
 
 /// One wanted parameter that a kernel does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnknownParameter {
     /// Its name for `explain`.
     pub name: String,
     /// Why the kernel does not know it.
     #[serde(with = "with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<UnknownReason>"))]
     pub why: UnknownReason,
 }
 
 /// One kernel of the menu.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootKernel {
     /// Its version.
     pub version: String,
@@ -183,6 +204,7 @@ pub struct BootJournal {
 
 /// A trial boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TrialBoot {
     /// The entry that boots once.
@@ -207,6 +229,7 @@ pub struct TrialBoot {
 
 /// What a user needs to reach the machine. Without it, no one could revert the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialGoal {
     /// A program waits for logins, and logins are permitted.
@@ -226,6 +249,7 @@ impl fmt::Display for TrialGoal {
 
 /// What must come up in a trial's boot, and when at the latest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TrialDeadline {
     /// What must come up.
@@ -236,6 +260,7 @@ pub struct TrialDeadline {
 
 /// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialEnd {
     /// The entry that was tried.
     pub entry: String,
@@ -243,6 +268,7 @@ pub struct TrialEnd {
     pub end: SettledAs,
     /// Why.
     #[serde(with = "with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<TrialReason>"))]
     pub why: TrialReason,
     /// Files that were written or restored.
     pub files: Vec<String>,
@@ -250,74 +276,13 @@ pub struct TrialEnd {
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SettledAs {
     /// It passed; the parameters are permanent.
     Permanent,
     /// It failed; every file is as it was.
     TakenBack,
-}
-
-/// A file that is written, as it was before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SavedFile {
-    /// The file, with links resolved.
-    pub path: String,
-    /// Its bytes; `None`: it did not exist.
-    pub original: Option<FileBytes>,
-    /// Its permission bits.
-    pub mode: u32,
-    /// Its owner and group.
-    pub owner: Option<(u32, u32)>,
-    /// The bytes that we wrote; `None` while unknown.
-    pub left: Option<FileBytes>,
-    /// The bytes of an earlier apply, while a later one replaces them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replaced: Option<FileBytes>,
-}
-
-/// Bytes in JSON, as text if they are UTF-8.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileBytes {
-    /// UTF-8.
-    Text(String),
-    /// Two hexadecimal digits for each byte.
-    Hex(String),
-}
-
-impl FileBytes {
-    /// Wraps the bytes for JSON.
-    #[must_use]
-    pub fn new(bytes: &[u8]) -> FileBytes {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => FileBytes::Text(text.to_owned()),
-            Err(_) => FileBytes::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        }
-    }
-
-    /// The bytes; `None` when the digits are invalid.
-    #[must_use]
-    pub fn get(&self) -> Option<Vec<u8>> {
-        match self {
-            FileBytes::Text(text) => Some(text.clone().into_bytes()),
-            FileBytes::Hex(digits) => {
-                let pairs = digits.as_bytes().chunks(2);
-                pairs
-                    .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-                    .collect()
-            }
-        }
-    }
-}
-
-impl SavedFile {
-    /// Its permissions and owner.
-    #[must_use]
-    pub fn access(&self) -> FileAttributes {
-        FileAttributes { mode: self.mode, owner: self.owner }
-    }
 }
 
 /// What [`crate::boot::write::write`] did.
@@ -375,6 +340,7 @@ pub enum FileFate {
 
 /// The init system that applies the shield at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum InitSystem {
     /// systemd.
@@ -387,6 +353,7 @@ pub enum InitSystem {
 
 /// The shield that is applied at every boot: what `cpushield enable` wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Enabled {
     /// The init system.
@@ -408,6 +375,7 @@ pub struct Enabled {
 
 /// Which parameters are written, booted and in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootStatus {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -439,12 +407,24 @@ pub struct BootStatus {
     pub enabled: Option<Enabled>,
     /// What differs from what was written, and what to do.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<BootDifference>>")
+    )]
     pub differs: Vec<BootDifference>,
     /// Parameters that other programs have set for the next boot.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<ForeignWord>>")
+    )]
     pub foreign: Vec<ForeignWord>,
     /// What else is wrong with the command line of the running kernel.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<LintFinding>>")
+    )]
     pub findings: Vec<LintFinding>,
 }
 
@@ -462,6 +442,7 @@ pub struct CommandLineLint {
 
 /// The state of a trial, as far as the running boot shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum TrialState {
     /// The machine was not rebooted since the trial was armed.
@@ -479,6 +460,7 @@ pub enum TrialState {
 
 /// The status of one word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WordStatus {
     /// The word.
     pub word: String,

@@ -10,6 +10,7 @@ use std::fmt;
 
 /// Why these CPUs, or these kernels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum BootReason {
     /// No CPUs were requested, so all that can be shielded are prepared.
@@ -54,6 +55,7 @@ pub enum BootReason {
 
 /// What is known where no real-time kernel was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RealtimeAbsence {
     /// All kernels are known not to be one.
@@ -108,6 +110,7 @@ impl fmt::Display for BootReason {
 
 /// Why a parameter is not wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "skipped", rename_all = "kebab-case")]
 pub enum ParameterSkipReason {
     /// The request switches it off.
@@ -138,12 +141,20 @@ pub enum ParameterSkipReason {
     UnknownToKernels {
         /// Why not.
         #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<UnknownReason>")
+        )]
         why: UnknownReason,
     },
     /// The running kernel does not know it, and the others are unknown.
     UnknownToRunning {
         /// Why not.
         #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<UnknownReason>")
+        )]
         why: UnknownReason,
     },
 }
@@ -189,6 +200,7 @@ impl fmt::Display for ParameterSkipReason {
 
 /// Why a kernel does not know a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "unknown", rename_all = "kebab-case")]
 pub enum UnknownReason {
     /// The architecture has no such parameter.
@@ -229,11 +241,13 @@ impl fmt::Display for UnknownReason {
 
 /// The entry that boots next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NextBoot {
     /// Its title in the menu.
     pub title: String,
     /// Why that one.
     #[serde(with = "with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<NextReason>"))]
     pub why: NextReason,
 }
 
@@ -245,6 +259,7 @@ impl fmt::Display for NextBoot {
 
 /// Why an entry boots next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum NextReason {
     /// There is no other.

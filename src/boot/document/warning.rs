@@ -10,6 +10,7 @@ use std::fmt;
 
 /// What the user should know before boot files are changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "warning", rename_all = "kebab-case")]
 pub enum BootWarning {
     /// A kernel that is installed later does not get the parameters.
@@ -25,6 +26,7 @@ pub enum BootWarning {
     DefaultGone {
         /// What the loader does then.
         #[serde(with = "with_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<NextReason>"))]
         next: NextReason,
     },
     /// The configured label loads no kernel, or does not exist.
@@ -42,6 +44,10 @@ pub enum BootWarning {
         parameter: String,
         /// Why not.
         #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<UnknownReason>")
+        )]
         why: UnknownReason,
     },
     /// It is not known whether a chosen kernel has a parameter.
@@ -72,6 +78,10 @@ pub enum BootWarning {
         version: String,
         /// The lists, and what the kernel does with them.
         #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<DifferentLists>")
+        )]
         lists: DifferentLists,
     },
     /// The experiment did not measure the row completely.
@@ -165,6 +175,7 @@ impl fmt::Display for BootWarning {
 /// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes
 /// both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DifferentLists {
     /// `isolcpus=…`, which is on the line.
     pub isolcpus: String,

@@ -2,7 +2,7 @@
 //! on the scheduling policy, the limits and the terminal of its caller.
 
 use crate::sched;
-use crate::task::SchedPolicy;
+use crate::sched_policy::SchedPolicy;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 /// Signals that a terminal sends to all processes that it has started.

@@ -25,6 +25,7 @@ pub struct TaskId {
 
 /// One thread of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Task {
     /// Its identity.
     pub id: TaskId,
