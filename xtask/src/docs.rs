@@ -4,6 +4,7 @@
 //! documents.
 
 use cpushield::apply::AppliedPlan;
+use crate::exit_codes;
 use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
 use cpushield::boot::{BootPlan, BootStatus};
 use cpushield::causes::Cause;
@@ -54,6 +55,7 @@ fn files() -> Vec<(&'static str, String)> {
         ("causes.md", causes_page()),
         ("witnesses.md", witnesses_page()),
         ("instruments.md", instruments_page()),
+        ("exit-codes.md", exit_codes::page(NOTE)),
     ];
     files.extend(schemas());
     files

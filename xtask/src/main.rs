@@ -2,6 +2,7 @@
 //! definitions in the tool. `vm` runs guests with real kernels.
 
 mod docs;
+mod exit_codes;
 mod kernel_names;
 mod man;
 mod policy_page;

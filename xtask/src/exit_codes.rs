@@ -1,0 +1,35 @@
+//! The page of exit codes, from the tables that the help texts show.
+
+use cpushield::cli::help::{self, EXIT_CODES};
+
+type ExitCodes = &'static [(&'static str, &'static str)];
+
+/// The page, with a note that it is generated.
+pub fn page(note: &str) -> String {
+    let mut text = format!("# Exit codes\n\n{note}\n\n");
+    text.push_str("The table of every subcommand that is not listed below:\n\n");
+    text.push_str(&table(EXIT_CODES));
+    for (name, codes) in own_codes(&cpushield::cli::command(), "") {
+        text.push_str(&format!("\n## cpushield {name}\n\n{}", table(codes)));
+    }
+    text
+}
+
+/// The subcommands below a command whose table differs from the general one.
+fn own_codes(command: &clap::Command, path: &str) -> Vec<(String, ExitCodes)> {
+    let mut found = Vec::new();
+    for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+        let name = format!("{path}{}", child.get_name());
+        let codes = help::exit_codes(Some(&name));
+        if codes != EXIT_CODES {
+            found.push((name.clone(), codes));
+        }
+        found.extend(own_codes(child, &format!("{name} ")));
+    }
+    found
+}
+
+fn table(codes: ExitCodes) -> String {
+    let rows = codes.iter().map(|(code, meaning)| format!("| {code} | {meaning} |\n"));
+    format!("| exit code | meaning |\n|---|---|\n{}", rows.collect::<String>())
+}
