@@ -240,15 +240,9 @@ impl fmt::Display for BootError {
             BootError::Ignored { version, fault } => write!(f, "kernel {version}: {fault}"),
             BootError::Defeated { version, words, place, finding } => {
                 write!(f, "kernel {version}: {finding}")?;
-                words.iter().try_for_each(|word| write!(f, "\n  word:  {word}"))?;
-                place.iter().try_for_each(|place| write!(f, "\n  file:  {place}"))
+                write_places(f, words, place.as_deref())
             }
-            BootError::NothingApplies { skipped } => {
-                f.write_str(
-                    "no kernel parameter applies to the chosen kernels: nothing was written",
-                )?;
-                skipped.iter().try_for_each(|it| write!(f, "\n  {}: {}", it.name, it.reason))
-            }
+            BootError::NothingApplies { skipped } => write_nothing_applies(f, skipped),
             BootError::ByHand { why, instructions } => {
                 write!(f, "{why}; nothing was written. By hand:")?;
                 instructions.iter().try_for_each(|line| write!(f, "\n  {line}"))
@@ -290,6 +284,16 @@ fn write_part(f: &mut fmt::Formatter<'_>, words: &[String], written: &[String]) 
         "cannot try {words}: {written} is already written, so nothing would distinguish the boot \
          of the trial from another one"
     )
+}
+
+fn write_nothing_applies(f: &mut fmt::Formatter<'_>, skipped: &[SkippedParameter]) -> fmt::Result {
+    f.write_str("no kernel parameter applies to the chosen kernels: nothing was written")?;
+    skipped.iter().try_for_each(|it| write!(f, "\n  {}: {}", it.name, it.reason))
+}
+
+fn write_places(f: &mut fmt::Formatter<'_>, words: &[String], file: Option<&str>) -> fmt::Result {
+    words.iter().try_for_each(|word| write!(f, "\n  word:  {word}"))?;
+    file.map_or(Ok(()), |file| write!(f, "\n  file:  {file}"))
 }
 
 fn write_mixed(f: &mut fmt::Formatter<'_>, with: &str, without: &str) -> fmt::Result {

@@ -314,29 +314,13 @@ impl fmt::Display for LintFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LintFinding::NotAccepted(fault) => fault.fmt(f),
-            LintFinding::BeyondLast { word, cpus, last, effect, certain } => {
-                write!(f, "{word} names CPU {cpus}, but the last CPU is {last}: {effect}")?;
-                match certain {
-                    true => Ok(()),
-                    false => {
-                        f.write_str(", or it skips these CPUs (without CONFIG_CPUMASK_OFFSTACK)")
-                    }
-                }
-            }
-            LintFinding::NotAList { word, effect } => {
-                write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
-            }
-            LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
-            LintFinding::InterruptsWithoutTick { irqaffinity, nohz_full, cpus } => write!(
-                f,
-                "{irqaffinity} sends interrupts to CPU {cpus}, which {nohz_full} is to keep free \
-                 of the tick; no other CPU gets them, except the boot CPU"
-            ),
-            LintFinding::CpusNotStarted { limit, started, words, cpus } => write!(
-                f,
-                "with {limit} the kernel starts only CPU {started}, so CPU {cpus} of {} do not run",
-                words.join(" and ")
-            ),
+            LintFinding::BeyondLast { .. }
+            | LintFinding::NotAList { .. }
+            | LintFinding::EmptyList { .. }
+            | LintFinding::InterruptsWithoutTick { .. }
+            | LintFinding::CpusNotStarted { .. }
+            | LintFinding::NoHousekeeping { .. }
+            | LintFinding::NohzOff { .. } => write_about_lists(f, self),
             LintFinding::UnknownValue { word, near } => {
                 write!(f, "the kernel does not know the value of {word}")?;
                 near.as_ref().map_or(Ok(()), |near| write!(f, "; similar: {near}"))
@@ -351,14 +335,6 @@ impl fmt::Display for LintFinding {
                 write!(f, "{word} has the flag {flag}, which mainline kernels do not know")?;
                 near.as_ref().map_or(Ok(()), |near| write!(f, "; similar: {near}"))
             }
-            LintFinding::NoHousekeeping { words } => {
-                write!(f, "{} leaves no online CPU for housekeeping", words.join(" together with "))
-            }
-            LintFinding::NohzOff { nohz, words } => write!(
-                f,
-                "{nohz} keeps the tick on every CPU, so {} cannot stop it",
-                words.join(" and ")
-            ),
             LintFinding::Repeated { word } => {
                 write!(f, "{word} is on the command line more than once")
             }
@@ -397,5 +373,41 @@ impl fmt::Display for LintFinding {
                 }
             }
         }
+    }
+}
+
+/// Writes a finding about the CPUs that words name.
+fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::Result {
+    match finding {
+        LintFinding::BeyondLast { word, cpus, last, effect, certain } => {
+            write!(f, "{word} names CPU {cpus}, but the last CPU is {last}: {effect}")?;
+            match certain {
+                true => Ok(()),
+                false => f.write_str(", or it skips these CPUs (without CONFIG_CPUMASK_OFFSTACK)"),
+            }
+        }
+        LintFinding::NotAList { word, effect } => {
+            write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
+        }
+        LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
+        LintFinding::InterruptsWithoutTick { irqaffinity, nohz_full, cpus } => write!(
+            f,
+            "{irqaffinity} sends interrupts to CPU {cpus}, which {nohz_full} is to keep free \
+             of the tick; no other CPU gets them, except the boot CPU"
+        ),
+        LintFinding::CpusNotStarted { limit, started, words, cpus } => write!(
+            f,
+            "with {limit} the kernel starts only CPU {started}, so CPU {cpus} of {} do not run",
+            words.join(" and ")
+        ),
+        LintFinding::NoHousekeeping { words } => {
+            write!(f, "{} leaves no online CPU for housekeeping", words.join(" together with "))
+        }
+        LintFinding::NohzOff { nohz, words } => write!(
+            f,
+            "{nohz} keeps the tick on every CPU, so {} cannot stop it",
+            words.join(" and ")
+        ),
+        _ => Ok(()),
     }
 }

@@ -60,7 +60,8 @@ fn cpu_limit(param: &KernelParam) -> Option<CpuLimit<'_>> {
 fn named_cpus(param: &KernelParam, hard: bool, end: usize, last: usize) -> Option<CpuSet> {
     let has_name = |names: &[&str]| names.iter().any(|it| cmdline::same_name(it, &param.name));
     let value = param.value.as_deref()?;
-    if !has_name(ISOLATING) && !(hard && has_name(LISTS)) {
+    let counts = has_name(ISOLATING) || (hard && has_name(LISTS));
+    if !counts {
         return None;
     }
     let parse = |last| match cmdline::same_name(&param.name, "isolcpus") {

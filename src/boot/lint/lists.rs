@@ -116,8 +116,9 @@ pub(super) fn without_housekeeping(
 
 /// An `irqaffinity=` of which every CPU is to have no tick: devices would interrupt only CPUs that
 /// are to be left alone, and the boot CPU, which the kernel adds. A list with other CPUs too is no
-/// finding: a machine that is prepared for shields has CPUs in `nohz_full=` that are housekeeping CPUs
-/// until then. The last `irqaffinity=` counts (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
+/// finding: on a machine that is prepared for shields, CPUs of `nohz_full=` are housekeeping CPUs
+/// until one starts. The last `irqaffinity=` counts (`irq_affinity_setup()`, kernel/irq/irqdesc.c,
+/// 6.12).
 fn interrupts_without_tick(
     params: &[KernelParam],
     setup: &IsolationSetup,

@@ -1,6 +1,7 @@
 //! Findings about words: misspelled, without a value, with a value that no kernel takes, repeated,
-//! overridden, of an unreleased series, or unknown to this kernel. Only words that the catalogue of parameters knows, or that resemble one of them, are
-//! judged: a command line also has words for init and for modules. Pure.
+//! overridden, of an unreleased series, or unknown to this kernel. Only words that the catalogue of
+//! parameters knows, or that resemble one of them, are judged: a command line also has words for
+//! init and for modules. Pure.
 
 use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
