@@ -209,8 +209,7 @@ impl ApplyJournal {
     /// The last step about the same thing as a change, of any shield, that was not refused.
     #[must_use]
     pub fn last_made_about(&self, change: &Change) -> Option<&StepOriginal> {
-        let mut latest =
-            self.intents.iter().rev().filter(|intent| self.may_be_made(intent.step));
+        let mut latest = self.intents.iter().rev().filter(|intent| self.may_be_made(intent.step));
         latest
             .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
     }
