@@ -29,8 +29,10 @@
 //!
 //! **Several shields** share one journal and one lock. The first shield begins the journal. A
 //! further one joins it (`join.rs`): its plan is made on the machine as it is, and a step about
-//! something that an active shield has changed keeps the *first* original. Such a step is planned
-//! even if the machine already has the value, so the setting stays as long as one shield needs it.
+//! something that an active shield has changed keeps the *first* original, unless another process
+//! has changed the value since: then that value is the original of all steps about it. Such a step
+//! is planned even if the machine already has the value, so the setting stays as long as one shield
+//! needs it.
 //! When a shield leaves (`leave.rs`), undo reverts the steps that no other shield has. The others
 //! get the value that they would have given to the original. At the end the journal is replaced
 //! with one that never had the shield. So after any order of apply and undo, the machine is as if

@@ -2,6 +2,7 @@
 
 use super::journal::DroppedLine;
 use super::kind::DriftedValue;
+use crate::documents::plan::{Disturbance, VersionSettings};
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
 use cpushield_linux::{CpuSet, TaskId};
@@ -21,6 +22,15 @@ pub enum ShieldNote {
         added: CpuSet,
         /// CPUs that it no longer has.
         released: CpuSet,
+    },
+    /// Settings that only the new version has, or only the old one.
+    Settings(VersionSettings),
+    /// The restoration of settings interrupted other shields.
+    Interrupted {
+        /// The tunable.
+        tunable: String,
+        /// The cost.
+        disturbance: Disturbance,
     },
     /// It was in force already.
     Unchanged {
@@ -144,6 +154,13 @@ impl fmt::Display for ShieldNote {
                     (true, true) => f.write_str("its CPUs are the same"),
                 }
             }
+            ShieldNote::Settings(settings) => write!(f, "settings {settings}"),
+            ShieldNote::Interrupted { tunable, disturbance } => write!(
+                f,
+                "restoring {tunable} interrupted {}: {}",
+                disturbance.named_shields(),
+                disturbance.effect
+            ),
             ShieldNote::Unchanged { shield } => {
                 write!(f, "shield {shield} is already active; nothing was changed")
             }

@@ -8,6 +8,7 @@ mod choice_warning;
 mod cpuset_warning;
 mod disturbance;
 mod skip_reason;
+mod version_difference;
 mod warning;
 
 pub use boot_advice::{BootAdvice, BootAdviceReason};
@@ -16,6 +17,7 @@ pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
 pub use cpuset_warning::CpusetWarning;
 pub use disturbance::{Disturbance, InterruptedShield, MachineWideEffect};
 pub use skip_reason::{OffReason, SkipReason};
+pub use version_difference::{SettingsFate, VersionSettings, version_differences};
 pub use warning::PlanWarning;
 
 use crate::causes::Cause;
@@ -109,8 +111,8 @@ pub struct ActiveShields {
     pub shields: Vec<Shield>,
     /// The name of a shield, and a change of it.
     pub changes: Vec<(String, Change)>,
-    /// The changes of the version that the planned shield replaces; they are made already.
-    pub replaced: Vec<Change>,
+    /// The runtime steps of the version that the planned shield replaces; they are made already.
+    pub replaced: Vec<Step>,
 }
 
 impl ActiveShields {
@@ -129,8 +131,8 @@ impl ActiveShields {
     #[must_use]
     pub fn replacing(self, version: Option<&Plan>) -> ActiveShields {
         let steps = version.iter().flat_map(|plan| &plan.steps);
-        let changes = steps.filter(|step| step.is_runtime()).map(|step| step.change.clone());
-        ActiveShields { replaced: changes.collect(), ..self }
+        let steps = steps.filter(|step| step.is_runtime()).cloned();
+        ActiveShields { replaced: steps.collect(), ..self }
     }
 
     /// All shielded CPUs.

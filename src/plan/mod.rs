@@ -6,6 +6,7 @@ mod candidates;
 mod choice_notes;
 mod choose;
 mod comma_list;
+mod dropped;
 #[cfg(test)]
 pub(crate) mod fake;
 mod free_cpus;
@@ -30,6 +31,7 @@ pub use candidate_reason::CandidateReason;
 pub use candidates::{CpuCandidate, list_candidates};
 use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
+pub use dropped::check_dropped;
 pub use free_cpus::{CpuHolder, CpuHolding, FreeCpus, FreeGroup, find_free_cpus};
 pub use missing::{missing, wanted_now};
 pub use node_refusal::NodeRefusal;
@@ -106,6 +108,7 @@ pub fn plan_choice(
     }
     operators::add_operators(&mut plan, machine, request.operators.as_ref())?;
     plan.check_conflicts(live)?;
+    plan.accept_dropped(live, request.disturbance)?;
     plan.warn_of_moved_memory(machine, live);
     plan.warn_of_new_kthreads(machine);
     plan.warn_of_leftovers(machine, request);
@@ -190,7 +193,8 @@ fn disturbance(
 ) -> Option<Disturbance> {
     let effect = tunable.disturbs_others()?;
     let WantedChanges::Changes(wanted) = wants else { return None };
-    let is_new = |it: &WantedChange| !it.already && !live.replaced.contains(&it.change);
+    let is_made = |change: &Change| live.replaced.iter().any(|step| step.change == *change);
+    let is_new = |it: &WantedChange| !it.already && !is_made(&it.change);
     if live.shields.is_empty() || !wanted.iter().any(is_new) {
         return None;
     }
@@ -297,7 +301,7 @@ impl Plan {
     /// stay where they are.
     fn warn_of_moved_memory(&mut self, machine: &Machine, live: &ActiveShields) {
         let new = self.steps.iter().find_map(|step| step.change.shield_mems());
-        let old = live.replaced.iter().find_map(Change::shield_mems);
+        let old = live.replaced.iter().find_map(|step| step.change.shield_mems());
         let (Some(from), Some(to)) = (old, new) else { return };
         if machine.cgroup.mode == CgroupMode::V2 && !from.is_subset(&to) {
             self.warnings.push(PlanWarning::MemoryMoves { from, to });

@@ -41,7 +41,7 @@ pub(super) fn check_offline(
 
 /// Whether the version of the shield that is being replaced has taken this CPU offline.
 fn is_offline_already(cpu: usize, live: &ActiveShields) -> bool {
-    live.replaced.iter().any(|change| match change {
+    live.replaced.iter().any(|step| match &step.change {
         Change::OfflineSibling { cpu: offline, .. } => *offline == cpu,
         _ => false,
     })

@@ -3,6 +3,7 @@
 use super::comma_list::comma_list;
 use super::node_refusal::NodeRefusal;
 use super::sibling_refusal::SiblingRefusal;
+use crate::documents::plan::Disturbance;
 use crate::policy::expected_name;
 use cpushield_linux::CpuSet;
 use std::fmt;
@@ -109,6 +110,13 @@ pub enum PlanRefusal {
         /// Its value.
         theirs: String,
     },
+    /// The new version of a shield drops settings, and their restoration interrupts other shields.
+    RestoringInterrupts {
+        /// The tunable.
+        tunable: String,
+        /// The cost.
+        disturbance: Disturbance,
+    },
     /// The shield's name cannot be the name of a cgroup and a unit.
     BadName {
         /// The name.
@@ -148,6 +156,11 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::AllCpus { online } => write!(
                 f,
                 "cannot shield all CPUs ({online}): interrupts and other programs need at least one"
+            ),
+            PlanRefusal::RestoringInterrupts { tunable, disturbance } => write!(
+                f,
+                "this version of the shield drops {tunable}, and cannot restore its settings \
+                 quietly: {disturbance}"
             ),
             PlanRefusal::Siblings(refusal) => refusal.fmt(f),
             PlanRefusal::Node(refusal) => refusal.fmt(f),
@@ -214,6 +227,7 @@ impl PlanRefusal {
             | PlanRefusal::InPartition { .. }
             | PlanRefusal::NoHousekeeping { .. }
             | PlanRefusal::OtherValue { .. }
+            | PlanRefusal::RestoringInterrupts { .. }
             | PlanRefusal::NoOwnCache { .. } => false,
         }
     }
@@ -238,6 +252,10 @@ impl PlanRefusal {
             PlanRefusal::InPartition { .. } => vec![
                 "choose other CPUs: cpushield plan --free lists them".to_owned(),
                 "or leave programs where they are: --off cpuset".to_owned(),
+            ],
+            PlanRefusal::RestoringInterrupts { tunable, .. } => vec![
+                "if nothing there suffers from that: --disturb".to_owned(),
+                format!("or keep these settings: --on {tunable}"),
             ],
             PlanRefusal::NoHousekeeping { .. } => {
                 vec!["take a shield down: cpushield status lists them".to_owned()]

@@ -100,6 +100,11 @@ impl Tunable for CpuHotplugCycle {
         Some(MachineWideEffect::CyclesCpus)
     }
 
+    /// A cycle leaves nothing to restore.
+    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
+        None
+    }
+
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if !is_tickless(machine, shield) {
             return WantedChanges::Nothing(InapplicableReason::TickContinues);

@@ -84,6 +84,10 @@ pub trait Tunable: Sync {
     fn disturbs_others(&self) -> Option<MachineWideEffect> {
         None
     }
+    /// The same for the restoration of what it changed.
+    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
+        self.disturbs_others()
+    }
     /// The changes that it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges;
     /// The changes that it wants when the user requests it by name; by default the same.

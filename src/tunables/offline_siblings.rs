@@ -78,6 +78,14 @@ impl Tunable for OfflineSiblings {
         Some(MachineWideEffect::TakesCpusOffline)
     }
 
+    /// On x86 each CPU that comes online sets its caches and MTRRs while all others wait
+    /// (`cache_ap_online()` in arch/x86/kernel/cpu/cacheinfo.c, 6.12:
+    /// `stop_machine_from_inactive_cpu()`). It also patches the code that depends on SMT
+    /// (`sched_smt_present` in `sched_smt_present_inc()`, kernel/sched/core.c, 6.12).
+    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
+        Some(MachineWideEffect::BringsCpusOnline)
+    }
+
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if shield.offline_siblings.is_empty() {
             return WantedChanges::Nothing(InapplicableReason::SiblingsStayOnline);

@@ -68,6 +68,11 @@ impl Tunable for TracingBuffer {
         Some(MachineWideEffect::QueuesWork)
     }
 
+    /// The buffer keeps its size.
+    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
+        None
+    }
+
     fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {
         let Some(tracefs) = &machine.tracing.tracefs else {
             return WantedChanges::Nothing(InapplicableReason::TracefsUnmounted);

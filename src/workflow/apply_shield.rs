@@ -17,6 +17,7 @@ use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::plan::{
     ActiveShields, ChoiceReason, FreeCpus, Plan, check_saved, find_free_cpus, plan_with_others,
+    version_differences,
 };
 use crate::policy::ShieldRequest;
 use crate::survey::{Machine, survey_cpusets};
@@ -166,10 +167,12 @@ pub fn plan_options(
 /// Says in a plan what it changes about the active shield of its name.
 pub(super) fn explain_change(plan: &mut Plan, old: &Plan) {
     let (shield, cpus) = (old.shield.name.clone(), old.shield.cpus.clone());
-    plan.why.push(match is_same_version(old, plan) {
-        true => ChoiceReason::SameVersion { shield, cpus },
-        false => ChoiceReason::NewVersion { shield, cpus },
-    });
+    if is_same_version(old, plan) {
+        plan.why.push(ChoiceReason::SameVersion { shield, cpus });
+        return;
+    }
+    plan.why.push(ChoiceReason::NewVersion { shield, cpus });
+    plan.why.extend(version_differences(old, plan).into_iter().map(ChoiceReason::Settings));
 }
 
 /// Finds the CPUs that are in no shield.

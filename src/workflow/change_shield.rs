@@ -2,11 +2,12 @@
 //! shield has already stays, what is new is added, and what is not requested any more is removed.
 
 use super::WorkContext;
+use super::apply_shield::active_shields;
 use super::apply_with_fallback::{ApplyFunction, PlanOrigin, apply_or_fall_back};
 use super::machine_survey::survey_shielded;
 use crate::apply::{self, AppliedPlan, ApplyProgress, ShieldNote};
 use crate::failure::Failure;
-use crate::plan::{Plan, SkipReason, missing};
+use crate::plan::{ActiveShields, Plan, SkipReason, check_dropped, missing, version_differences};
 use crate::run::{self, RunError, VersionChange};
 use std::collections::BTreeSet;
 
@@ -47,9 +48,12 @@ pub(super) fn change_shield(
         return repair(work, old).map(|applied| (applied, old.clone()));
     }
     let change = check_programs(work, (old, &new), programs)?;
+    let mut others = active_shields(work)?;
+    others.retain(|plan| plan.shield.name != old.shield.name);
+    check_dropped(&new, &ActiveShields::new(&others).replacing(Some(old)))?;
     let replace: ApplyFunction = apply::replace;
     let (mut applied, plan) = apply_or_fall_back((host, store), replace, new, origin, progress)?;
-    applied.notes.insert(0, note_of_change(old, &plan));
+    applied.notes.splice(0..0, notes_of_change(old, &plan));
     applied.notes.extend(change.place_threads(host).into_iter().map(ShieldNote::from));
     let returned = old.shield.offline_siblings.difference(&plan.shield.offline_siblings);
     if returned.intersects(&plan.shield.cpus) {
@@ -101,11 +105,13 @@ fn repair(work: &WorkContext<'_>, plan: &Plan) -> Result<AppliedPlan, Failure> {
     Ok(applied)
 }
 
-/// What the new version has that the old one has not, and the reverse.
-fn note_of_change(old: &Plan, new: &Plan) -> ShieldNote {
-    let (old, new) = (&old.shield, &new.shield);
-    let (added, released) = (new.cpus.difference(&old.cpus), old.cpus.difference(&new.cpus));
-    ShieldNote::Changed { shield: new.name.clone(), added, released }
+/// What the new version has that the old one has not, and the reverse: CPUs, and settings.
+fn notes_of_change(old: &Plan, new: &Plan) -> Vec<ShieldNote> {
+    let (before, after) = (&old.shield.cpus, &new.shield.cpus);
+    let (added, released) = (after.difference(before), before.difference(after));
+    let cpus = ShieldNote::Changed { shield: new.shield.name.clone(), added, released };
+    let settings = version_differences(old, new).into_iter().map(ShieldNote::Settings);
+    std::iter::once(cpus).chain(settings).collect()
 }
 
 /// Whether two plans are for the same CPUs and the same tunables.

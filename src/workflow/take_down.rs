@@ -2,12 +2,14 @@
 
 use super::WorkContext;
 use super::shield_options::policy_shields;
-use crate::apply::{self, ShieldNote, UndoError, UndoneShield, undo};
+use crate::apply::{self, ChangeFate, ShieldNote, UndoError, UndoneShield, undo};
 use crate::failure::Failure;
 use crate::latency::TracerRecovery;
+use crate::plan::{Disturbance, Shield};
 use crate::run::ReleasedPrograms;
-use crate::{latency, run};
+use crate::{latency, run, tunables};
 use cpushield_linux::{sched, tracefs};
+use std::collections::BTreeSet;
 
 /// What happens to the record of changes that cannot be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +39,32 @@ pub fn take_all_down(
         // There may be a journal of another boot.
         undone.push(take_down_named(work, None, unrestored)?);
     }
+    note_interruptions(work, &mut undone);
     Ok(undone)
+}
+
+/// Adds whom the restored settings have interrupted: the shields that are active after all of this.
+fn note_interruptions(work: &WorkContext<'_>, undone: &mut [UndoneShield]) {
+    // The undo is over, so what cannot be read does not make it fail.
+    let plans = apply::active_plans(&work.host, &work.store).unwrap_or_default();
+    for undone in undone {
+        let name = undone.shield.as_ref().map(|shield| shield.name.as_str());
+        let others = plans.iter().map(|plan| &plan.shield);
+        let others: Vec<Shield> =
+            others.filter(|shield| Some(shield.name.as_str()) != name).cloned().collect();
+        if others.is_empty() {
+            continue;
+        }
+        let restored = undone.steps.iter().filter(|step| step.fate == ChangeFate::Restored);
+        let restored: BTreeSet<&str> = restored.map(|step| step.tunable.as_str()).collect();
+        let notes = restored.into_iter().filter_map(|tunable| {
+            let effect = tunables::named(tunable)?.disturbs_when_undone()?;
+            let disturbance = Disturbance::new(effect, &others);
+            Some(ShieldNote::Interrupted { tunable: tunable.to_owned(), disturbance })
+        });
+        let notes: Vec<ShieldNote> = notes.collect();
+        undone.notes.extend(notes);
+    }
 }
 
 /// Takes the active shields of a policy file down, the last one first. Stops at one that cannot be
@@ -60,6 +87,7 @@ pub fn take_policy_down(
             break;
         }
     }
+    note_interruptions(work, &mut undone);
     Ok(undone)
 }
 
@@ -72,7 +100,9 @@ pub fn take_down(
     work: &WorkContext<'_>,
     unrestored: UnrestoredChanges,
 ) -> Result<UndoneShield, Failure> {
-    take_down_named(work, work.shield.as_deref(), unrestored)
+    let mut undone = take_down_named(work, work.shield.as_deref(), unrestored)?;
+    note_interruptions(work, std::slice::from_mut(&mut undone));
+    Ok(undone)
 }
 
 /// As [`take_down`], for the shield of this name; `None` is the only one.

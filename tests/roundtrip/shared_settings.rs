@@ -3,9 +3,17 @@
 
 use crate::bench::{Bench, Tree, disturbed_writes};
 use crate::many_shields::{NAMES, Recorded, machines, plan_shield, same_apart_from_irq_threads};
-use cpushield::apply::{self, AppliedPlan, ApplyError, ShieldNote};
+use cpushield::apply::{self, AppliedPlan, ApplyError, ShieldNote, UndoneShield};
 use cpushield::change::{Change, Outcome};
-use cpushield::plan::{Plan, Step};
+use cpushield::plan::{ChoiceReason, Plan, PlanWarning, SettingsFate, Step, VersionSettings};
+use cpushield::policy::{DisturbanceConsent, Siblings};
+use cpushield::ui::{OutputFormat, StatusLines, Ui};
+use cpushield::workflow::WorkContext;
+use cpushield::workflow::apply_shield::{
+    PlanSource, ProgramsInTheWay, apply_source, preview_source,
+};
+use cpushield::workflow::shield_options::ShieldOptions;
+use cpushield::workflow::take_down::{UnrestoredChanges, take_all_down, take_down};
 use cpushield_linux::{CpuSet, Host, InjectedFault, TaskId};
 use std::fs;
 
@@ -186,4 +194,103 @@ fn a_shield_that_is_amended_owns_the_setting_although_another_one_has_it() {
     assert_eq!(value(), "3600");
     undo(&bench, 1, "amended");
     same_apart_from_irq_threads(machine.bench().tree(), bench.tree(), "amended");
+}
+
+const POLLING: &str = "mce-check-interval";
+
+/// Two active shields, of which only the first one has stopped the polling for machine checks.
+fn polling_stopped_by_one() -> (Recorded, Bench) {
+    let has_it = |plan: &Plan| plan.steps.iter().any(|step| step.tunable == POLLING);
+    let mut machines = machines(2).into_iter();
+    let machine = machines.find(|it| has_it(&plan(it, &it.bench(), 0))).unwrap();
+    let bench = machine.with_shields(&[0]);
+    let mut other = plan(&machine, &bench, 1);
+    other.steps.retain(|step| step.tunable != POLLING);
+    bench.apply(&bench.host(), &other).unwrap();
+    (machine, bench)
+}
+
+fn work<'a>(ui: &'a Ui, bench: &Bench, shield: &str) -> WorkContext<'a> {
+    let state_dir = bench.scratch.0.join("state");
+    let (host, store) = (bench.host(), bench.store());
+    WorkContext { ui, host, store, state_dir, shield: Some(shield.to_owned()) }
+}
+
+#[test]
+fn undo_says_which_shields_the_restored_settings_have_interrupted() {
+    let (machine, bench) = polling_stopped_by_one();
+    let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+    let interrupted = |undone: &UndoneShield| -> Vec<String> {
+        let notes = undone.notes.iter().filter(|it| matches!(it, ShieldNote::Interrupted { .. }));
+        notes.map(ToString::to_string).collect()
+    };
+    let undone = take_down(&work(&ui, &bench, "a"), UnrestoredChanges::Keep).unwrap();
+    let expected = format!(
+        "restoring {POLLING} interrupted shield b (CPU {}): it interrupts every CPU once",
+        machine.cpus[1]
+    );
+    assert_eq!(interrupted(&undone), [expected]);
+    let undone = take_down(&work(&ui, &bench, "b"), UnrestoredChanges::Keep).unwrap();
+    assert_eq!(interrupted(&undone), Vec::<String>::new());
+    // Shields that are undone together are not spared.
+    let (_, bench) = polling_stopped_by_one();
+    let undone = take_all_down(&work(&ui, &bench, "a"), UnrestoredChanges::Keep).unwrap();
+    assert_eq!(undone.iter().flat_map(interrupted).count(), 0);
+}
+
+#[test]
+fn a_change_names_what_goes_and_comes_and_needs_consent_to_interrupt_others() {
+    let (machine, bench) = polling_stopped_by_one();
+    let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+    let request = |disturbance| {
+        PlanSource::Options(ShieldOptions {
+            shield: Some("a".to_owned()),
+            cpus: Some(machine.cpus[0].to_string()),
+            siblings: Some(Siblings::Share),
+            on: vec!["writeback-interval".to_owned()],
+            off: vec![POLLING.to_owned()],
+            disturbance,
+            ..ShieldOptions::default()
+        })
+    };
+    let context = work(&ui, &bench, "a");
+    let source = request(DisturbanceConsent::NotGiven);
+    let preview = preview_source(&context, &source).unwrap_err();
+    let refused = apply_source(&context, &source, ProgramsInTheWay::Refuse).unwrap_err();
+    for failure in [preview, refused] {
+        assert_eq!(failure.kind.code(), 3);
+        assert!(failure.message.contains("so it interrupts shield b"), "{failure}");
+        assert!(failure.hints[0].ends_with("--disturb"), "{failure}");
+    }
+    assert_eq!(context.host.writes(), 0);
+    let source = request(DisturbanceConsent::Given);
+    let shown = preview_source(&context, &source).unwrap();
+    let (applied, plan) = apply_source(&context, &source, ProgramsInTheWay::Refuse).unwrap();
+    let warned = |it: &PlanWarning| matches!(it, PlanWarning::RestoringInterrupts { .. });
+    assert_eq!(plan.warnings.iter().filter(|it| warned(it)).count(), 1);
+    let expected: [(SettingsFate, &str, &str); 2] = [
+        (SettingsFate::Added, "writeback-interval", "/proc/sys/vm/dirty_writeback_centisecs"),
+        (
+            SettingsFate::Dropped,
+            POLLING,
+            "/sys/devices/system/machinecheck/machinecheck0/check_interval",
+        ),
+    ];
+    let expected = expected.map(|(fate, tunable, setting)| VersionSettings {
+        fate,
+        tunable: tunable.to_owned(),
+        settings: vec![setting.to_owned()],
+    });
+    // In a recording, the threads of interrupts do not follow them.
+    let follows = |settings: &VersionSettings| settings.tunable == "kthreads";
+    let in_plan = shown.why.into_iter().filter_map(|why| match why {
+        ChoiceReason::Settings(settings) => Some(settings).filter(|it| !follows(it)),
+        _ => None,
+    });
+    assert_eq!(in_plan.collect::<Vec<_>>(), expected);
+    let noted = applied.notes.into_iter().filter_map(|note| match note {
+        ShieldNote::Settings(settings) => Some(settings).filter(|it| !follows(it)),
+        _ => None,
+    });
+    assert_eq!(noted.collect::<Vec<_>>(), expected);
 }

@@ -1,6 +1,6 @@
 //! [`ChoiceReason`]: why a plan has these CPUs. Pure.
 
-use super::named;
+use super::{VersionSettings, named};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -108,6 +108,8 @@ pub enum ChoiceReason {
         /// Its CPUs until then.
         cpus: CpuSet,
     },
+    /// Settings that only the new version has, or only the old one.
+    Settings(VersionSettings),
 }
 
 impl fmt::Display for ChoiceReason {
@@ -175,6 +177,7 @@ impl fmt::Display for ChoiceReason {
             ChoiceReason::NewVersion { shield, cpus } => {
                 write!(f, "Shield {shield} is active on CPU {cpus}; this plan replaces it.")
             }
+            ChoiceReason::Settings(settings) => write!(f, "Settings {settings}."),
         }
     }
 }
@@ -196,6 +199,7 @@ fn write_whole_cores(
 
 #[cfg(test)]
 mod tests {
+    use super::super::SettingsFate;
     use super::*;
     use crate::with_text;
 
@@ -228,6 +232,11 @@ mod tests {
                 ChoiceReason::HighestNumber { cpus: cpus.clone() },
                 ChoiceReason::SameVersion { shield: "a".to_owned(), cpus: cpus.clone() },
                 ChoiceReason::NewVersion { shield: "a".to_owned(), cpus },
+                ChoiceReason::Settings(VersionSettings {
+                    fate: SettingsFate::Added,
+                    tunable: "ksm".to_owned(),
+                    settings: vec!["/sys/kernel/mm/ksm/run".to_owned()],
+                }),
             ],
         );
     }

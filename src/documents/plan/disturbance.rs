@@ -14,6 +14,8 @@ pub enum MachineWideEffect {
     CyclesCpus,
     /// It takes CPUs offline, and that stops all CPUs.
     TakesCpusOffline,
+    /// It brings CPUs online, and that stops all CPUs.
+    BringsCpusOnline,
     /// It patches the kernel's code.
     PatchesKernel,
     /// It calls a function on every CPU.
@@ -30,6 +32,9 @@ impl fmt::Display for MachineWideEffect {
             }
             MachineWideEffect::TakesCpusOffline => {
                 "it stops all CPUs for an unknown time, once for each CPU that goes offline"
+            }
+            MachineWideEffect::BringsCpusOnline => {
+                "it may stop all CPUs for an unknown time, once for each CPU that comes online"
             }
             MachineWideEffect::PatchesKernel => {
                 "it patches the kernel's code, which interrupts every CPU a few times"
@@ -70,12 +75,17 @@ impl Disturbance {
         };
         Disturbance { effect, shields: shields.iter().map(interrupted).collect() }
     }
+
+    /// The shields with their CPUs, for a sentence.
+    #[must_use]
+    pub fn named_shields(&self) -> String {
+        let shields = self.shields.iter().map(|it| format!("shield {} (CPU {})", it.name, it.cpus));
+        shields.collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl fmt::Display for Disturbance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shields = self.shields.iter().map(|it| format!("shield {} (CPU {})", it.name, it.cpus));
-        let shields = shields.collect::<Vec<_>>().join(", ");
-        write!(f, "{}; so it interrupts {shields}", self.effect)
+        write!(f, "{}; so it interrupts {}", self.effect, self.named_shields())
     }
 }

@@ -28,6 +28,14 @@ pub enum PlanWarning {
         /// The cost.
         disturbance: Disturbance,
     },
+    /// The settings of a tunable that the new version of a shield drops are restored. That
+    /// interrupts other active shields, which the user accepts.
+    RestoringInterrupts {
+        /// The tunable.
+        tunable: String,
+        /// The cost.
+        disturbance: Disturbance,
+    },
     /// A requested tunable does nothing here.
     RequestInapplicable {
         /// The tunable.
@@ -97,6 +105,9 @@ impl fmt::Display for PlanWarning {
             }
             PlanWarning::LeftOut { tunable, disturbance } => {
                 write!(f, "{tunable} was requested, but is left out: {disturbance}")?;
+            }
+            PlanWarning::RestoringInterrupts { tunable, disturbance } => {
+                write!(f, "the settings of {tunable} are restored: {disturbance}")?;
             }
             PlanWarning::RequestInapplicable { tunable, reason } => {
                 write!(f, "{tunable} was requested, but does nothing: {reason}")?;
@@ -191,6 +202,10 @@ mod tests {
         ];
         let own = [
             PlanWarning::InterruptsShields {
+                tunable: tunable.clone(),
+                disturbance: disturbance.clone(),
+            },
+            PlanWarning::RestoringInterrupts {
                 tunable: tunable.clone(),
                 disturbance: disturbance.clone(),
             },

@@ -1,0 +1,117 @@
+//! Whom a change of an active shield interrupts by what its new version drops. Pure.
+
+use super::refused::PlanRefusal;
+use crate::documents::plan::{ActiveShields, Disturbance, Plan, PlanWarning, Step};
+use crate::policy::DisturbanceConsent;
+use crate::tunables;
+use std::collections::BTreeMap;
+
+/// What the restoration of settings that the new version drops costs other active shields, by
+/// tunable. What one of those needs is not restored.
+fn disturbances(plan: &Plan, live: &ActiveShields) -> BTreeMap<String, Disturbance> {
+    let is_kept = |step: &Step| {
+        live.find_same(&step.change).is_some()
+            || plan.steps.iter().any(|new| new.change.is_about_same(&step.change))
+    };
+    let dropped = live.replaced.iter().filter(|step| !is_kept(step));
+    let dropped = dropped.filter_map(|step| {
+        let effect = tunables::named(&step.tunable)?.disturbs_when_undone()?;
+        Some((step.tunable.clone(), Disturbance::new(effect, &live.shields)))
+    });
+    if live.shields.is_empty() { BTreeMap::new() } else { dropped.collect() }
+}
+
+fn warning(tunable: String, disturbance: Disturbance) -> PlanWarning {
+    PlanWarning::RestoringInterrupts { tunable, disturbance }
+}
+
+/// Checks that a plan which replaces a version of its shield was made with consent to what that
+/// costs other active shields now. A saved plan may be older than they are.
+///
+/// # Errors
+/// It was not.
+pub fn check_dropped(plan: &Plan, live: &ActiveShields) -> Result<(), PlanRefusal> {
+    for (tunable, disturbance) in disturbances(plan, live) {
+        if !plan.warnings.contains(&warning(tunable.clone(), disturbance.clone())) {
+            return Err(PlanRefusal::RestoringInterrupts { tunable, disturbance });
+        }
+    }
+    Ok(())
+}
+
+impl Plan {
+    /// Warns of what the change costs other active shields.
+    ///
+    /// # Errors
+    /// The user does not consent to it.
+    pub(super) fn accept_dropped(
+        &mut self,
+        live: &ActiveShields,
+        consent: DisturbanceConsent,
+    ) -> Result<(), PlanRefusal> {
+        if consent == DisturbanceConsent::Given {
+            let disturbances = disturbances(self, live).into_iter();
+            self.warnings.extend(disturbances.map(|(tunable, it)| warning(tunable, it)));
+        }
+        check_dropped(self, live)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::plain;
+    use super::super::{MachineWideEffect, plan, plan_with_others};
+    use super::*;
+    use crate::policy::ShieldRequest;
+    use crate::survey::{Machine, TunableReading};
+
+    const FILE: &str = "/sys/devices/system/machinecheck/machinecheck0/check_interval";
+    const NAME: &str = "mce-check-interval";
+
+    fn machine() -> Machine {
+        let mut machine = plain(4);
+        machine.settings.insert(FILE.to_owned(), TunableReading::Value("300".to_owned()));
+        machine
+    }
+
+    fn request(name: &str, cpus: &str, on: bool) -> ShieldRequest {
+        ShieldRequest {
+            name: name.to_owned(),
+            cpus: Some(cpus.parse().unwrap()),
+            tunables: BTreeMap::from([(NAME.to_owned(), on)]),
+            ..ShieldRequest::default()
+        }
+    }
+
+    #[test]
+    fn a_change_that_restores_what_interrupts_other_shields_needs_consent() {
+        let old = plan(&machine(), &request("a", "3", true)).unwrap();
+        let has = |plan: &Plan| plan.steps.iter().any(|step| step.tunable == NAME);
+        assert!(has(&old));
+        let other = |on| plan(&machine(), &request("b", "2", on)).unwrap();
+        let live = |others: &[Plan]| ActiveShields::new(others).replacing(Some(&old));
+        let off = request("a", "3", false);
+        let live_b = live(&[other(false)]);
+        let disturbance = Disturbance::new(MachineWideEffect::CallsCpus, &live_b.shields);
+        let tunable = NAME.to_owned();
+        let refused = plan_with_others(&machine(), &off, &live_b).unwrap_err();
+        assert!(!refused.is_usage());
+        let expected = PlanRefusal::RestoringInterrupts {
+            tunable: tunable.clone(),
+            disturbance: disturbance.clone(),
+        };
+        assert_eq!(refused, expected);
+        let yes = ShieldRequest { disturbance: DisturbanceConsent::Given, ..off.clone() };
+        let changed = plan_with_others(&machine(), &yes, &live_b).unwrap();
+        assert!(changed.warnings.contains(&warning(tunable, disturbance)));
+        check_dropped(&changed, &live_b).unwrap();
+        // A saved plan that was made when nothing was active.
+        let saved = plan(&machine(), &off).unwrap();
+        assert_eq!(check_dropped(&saved, &live_b), Err(expected));
+        // Nothing is restored, or it interrupts no shield.
+        plan_with_others(&machine(), &off, &live(&[other(true)])).unwrap();
+        plan_with_others(&machine(), &off, &live(&[])).unwrap();
+        let kept = plan_with_others(&machine(), &request("a", "3", true), &live_b).unwrap();
+        assert!(has(&kept));
+    }
+}
