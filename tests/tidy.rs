@@ -42,7 +42,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "verify",
     ]),
     ("ui", &["failure"]),
-    ("survey", &["glob"]),
+    ("survey", &["documents", "glob"]),
     ("cpu_selection", &[]),
     ("policy", &["cpu_selection"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
@@ -56,7 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "with_text", "worker",
     ]),
     ("live", &["causes", "documents", "observe", "report", "survey", "trace", "with_text"]),
-    ("load", &["registry", "with_text", "worker"]),
+    ("load", &["documents", "registry", "with_text", "worker"]),
     ("screen", &[]),
     ("report", &[
         "apply", "boot", "causes", "change", "compare", "documents", "experiment", "latency",

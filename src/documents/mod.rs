@@ -2,9 +2,16 @@
 //! and a document imports no stage. Pure data.
 
 pub mod evidence;
+pub mod fix_reason;
+pub mod fix_report;
 pub mod inapplicable;
 pub mod leftovers;
+pub mod load_done;
+pub mod load_doubt;
+pub mod load_price;
+pub mod machine_difference;
 pub mod plan;
 pub mod policy_plans;
 pub mod process_note;
 pub mod remedy;
+pub mod try_report;

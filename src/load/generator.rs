@@ -3,8 +3,9 @@
 //! another. [`LoadGenerator`] sends requests, and [`serve`] answers them.
 
 use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, LoadWork, ProgramReport};
-use super::order::{LoadError, LoadRequest, SkippedLoad, WantedLoad};
+use super::order::{LoadError, LoadRequest, WantedLoad};
 use super::{LoadDone, LoadDoubt};
+use crate::documents::load_done::SkippedLoad;
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::progress_counter::{ProgressCounters, WorkerState};

@@ -6,19 +6,17 @@
 //! Each kind runs in a separate process (`generator`), which ends with its parent. Its counters are
 //! in shared memory, so reading them does not disturb it.
 
-mod document;
-mod doubt;
 mod generator;
 mod gentle_load;
 pub mod kinds;
 mod order;
 mod work;
 
-pub use document::LoadDone;
-pub use doubt::LoadDoubt;
+pub use crate::documents::load_done::{LoadDone, SkippedLoad};
+pub use crate::documents::load_doubt::LoadDoubt;
 pub(crate) use generator::LoadProtocol;
 pub use generator::{CountReading, LoadGenerator, compute_rate, serve as serve_kind};
 pub(crate) use gentle_load::GentleLoadProtocol;
 pub use gentle_load::{GentleLoad, serve as serve_gentle, start};
 pub use kinds::{KINDS, LoadKind};
-pub use order::{COMMAND, LoadError, LoadRequest, NONE, SkippedLoad, WantedLoad, parse_loads};
+pub use order::{COMMAND, LoadError, LoadRequest, NONE, WantedLoad, parse_loads};

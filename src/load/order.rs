@@ -2,7 +2,6 @@
 
 use super::kinds::{self, KINDS, LoadKind};
 use cpushield_linux::CpuSet;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -100,22 +99,6 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
-
-/// An optional load that cannot run here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SkippedLoad {
-    /// Its name.
-    pub load: String,
-    /// Why it cannot run.
-    pub why: String,
-}
-
-impl fmt::Display for SkippedLoad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the load {} was skipped: {}", self.load, self.why)
-    }
-}
 
 /// Parses the names of loads: `messages`, `all`, `stress-ng:--cpu 2`. The result has each kind
 /// once.

@@ -1,54 +1,21 @@
-//! The [`TryReport`] document of `cpushield try` and its blocks: the CPU and why it was chosen, the
-//! changes, the interruptions before the shield and under it, what remains with its remedies, and
-//! whether everything was restored. Pure.
+//! The blocks of a [`TryReport`]: the CPU and why it was chosen, the changes, the interruptions
+//! before the shield and under it, what remains with its remedies, and whether everything was
+//! restored. Pure.
 
 use crate::causes::{Cause, Culprit};
-use crate::documents::evidence::{CpuEvidence, Evidence, Verdict};
-use crate::plan::Plan;
+use crate::documents::evidence::CpuEvidence;
+use crate::documents::load_price::LoadPrice;
+use crate::documents::try_report::TryReport;
 use crate::report::applied::shield_line;
 use crate::report::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone,
 };
-use crate::report::price::LoadPrice;
 use crate::report::table::{many, rate, span};
 use crate::report::verdict::{WatchedRun, blind_spot_block};
-use crate::survey::MachineDifference;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The version of the document's form.
-pub const SCHEMA: u32 = 1;
 
 /// Rows that the table of interruptions lists; the others are summed up in one line.
 const ROWS_MAX: usize = 12;
-
-/// Everything that `try` found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TryReport {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// The plan that was applied.
-    pub plan: Plan,
-    /// How many changes took effect, by tunable in the order of the plan.
-    pub changed: Vec<(String, usize)>,
-    /// How many were refused by the kernel.
-    pub refused: usize,
-    /// Evidence before the shield.
-    pub before: Evidence,
-    /// Evidence under the shield.
-    pub shielded: Evidence,
-    /// What the evidence under the shield says.
-    pub verdict: Verdict,
-    /// The price for the rest of the machine; `None` when it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<LoadPrice>,
-    /// How many changes were undone.
-    pub restored: usize,
-    /// What could not be restored, in sentences.
-    pub left: Vec<String>,
-    /// What differs between the surveys before and after.
-    pub differences: Vec<MachineDifference>,
-}
 
 impl TryReport {
     /// The blocks of `cpushield try`.
@@ -178,8 +145,9 @@ fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<TryRow> {
 mod tests {
     use super::*;
     use crate::causes::Culprit;
-    use crate::documents::evidence::{InterruptionCount, WitnessKind};
-    use crate::plan::{ChoiceReason, Shield};
+    use crate::documents::evidence::{Evidence, InterruptionCount, WitnessKind};
+    use crate::documents::try_report::SCHEMA;
+    use crate::plan::{ChoiceReason, Plan, Shield};
     use crate::policy::{VerifyLimits, Workload};
     use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::tunables::RemedyAnswer;

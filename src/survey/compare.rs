@@ -2,28 +2,10 @@
 //! machine is as it was. Counts, states, and tasks that started or ended are no differences. Pure.
 
 use super::machine::{Machine, PlacedThread, TunableReading};
+use crate::documents::machine_difference::MachineDifference;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::size::will_grow;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
-/// A fact that changed between two surveys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachineDifference {
-    /// The file, interrupt, task or cgroup.
-    pub what: String,
-    /// Its value before; `absent` when it did not exist.
-    pub before: String,
-    /// Its value now; `absent` when it does not exist.
-    pub after: String,
-}
-
-impl fmt::Display for MachineDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: was {}, is {}", self.what, self.before, self.after)
-    }
-}
 
 /// Facts by name.
 type MachineFacts = BTreeMap<String, String>;

@@ -28,11 +28,12 @@ mod topology;
 mod tracing;
 mod virt;
 
+pub use crate::documents::machine_difference::MachineDifference;
 pub use command_line::{
     CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, STRICT_RANGE_SINCE,
     isolation_setup,
 };
-pub use compare::{MachineDifference, differences};
+pub use compare::differences;
 pub use machine::*;
 pub use machine_topology::*;
 pub use realtime_kernel::{

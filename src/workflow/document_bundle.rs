@@ -3,12 +3,12 @@
 use super::saved_document::{NamedDocument, SavedDocument};
 use crate::compare::Comparison;
 use crate::documents::evidence::VerifyDocument;
+use crate::documents::fix_report::FixReport;
+use crate::documents::try_report::TryReport;
 use crate::experiment::Experiment;
 use crate::experiment::search::OptionSearch;
 use crate::latency::LatencyMeasurement;
 use crate::plan::Plan;
-use crate::report::fix_report::FixReport;
-use crate::report::try_report::TryReport;
 use crate::run::ShieldStatus;
 use crate::survey::Machine;
 use serde::Serialize;
@@ -53,7 +53,7 @@ enum BundleEntry<'a> {
     /// A latency measurement.
     #[serde(rename = "latency --json")]
     Latency { label: &'a str, document: &'a LatencyMeasurement },
-    /// A tried shield, as `report::try_report::TryReport`.
+    /// A tried shield, as `documents::try_report::TryReport`.
     #[serde(rename = "try --json")]
     Attempt {
         label: &'a str,

@@ -6,15 +6,15 @@ use super::WorkContext;
 use super::apply_shield::warn_of_nohz_full;
 use super::machine_survey::survey_shielded;
 use super::verify_shield::{SurveyWhen, VerifyResult, VerifySession};
-use crate::apply;
-use crate::change::{Change, EffectTime};
+use crate::apply::{self, AppliedStep};
+use crate::change::{Change, EffectTime, Outcome};
 use crate::documents::evidence::Verdict;
-use crate::failure::Failure;
-use crate::plan::{Step, missing};
-use crate::report::fix_report::{
+use crate::documents::fix_report::{
     AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingChangeReason, MissingPart, SCHEMA,
     remains,
 };
+use crate::failure::Failure;
+use crate::plan::{Step, missing};
 use crate::run;
 use crate::survey::Machine;
 use crate::trace::recording::TraceRecording;
@@ -229,5 +229,20 @@ fn why_still_missing(change: &Change, fix: &AppliedFix) -> Option<MissingChangeR
         FixOutcome::Changed | FixOutcome::AlreadySo => {
             is_visible(change).then_some(MissingChangeReason::ChangedSince)
         }
+    }
+}
+
+impl AppliedFix {
+    /// The fix that an applied step made.
+    fn from_step(step: &AppliedStep) -> AppliedFix {
+        let (result, why) = match &step.done.outcome {
+            Outcome::Changed => {
+                (FixOutcome::Changed, step.done.note.as_ref().map(ToString::to_string))
+            }
+            Outcome::AlreadySo => (FixOutcome::AlreadySo, None),
+            Outcome::Refused { reason, .. } => (FixOutcome::Refused, Some(reason.clone())),
+            Outcome::Absent => (FixOutcome::Absent, None),
+        };
+        AppliedFix { tunable: step.tunable.clone(), subject: step.subject.clone(), result, why }
     }
 }

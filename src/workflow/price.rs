@@ -2,9 +2,9 @@
 
 use super::WorkContext;
 use super::load_options::{LoadCpus, LoadOptions};
+use crate::documents::load_price::PriceWindow;
 use crate::failure::{Failure, FailureKind};
 use crate::load::{LoadGenerator, LoadRequest};
-use crate::report::price::PriceWindow;
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::{CpuSet, signal};
 use std::time::{Duration, Instant};

@@ -7,13 +7,13 @@
 use super::given_file::read_file;
 use crate::compare::{self, Comparison};
 use crate::documents::evidence::{self, UnfinishedWatch, VerifyDocument};
+use crate::documents::fix_report::{self, FixReport};
+use crate::documents::try_report::{self, TryReport};
 use crate::experiment::search::{self, OptionSearch};
 use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
 use crate::latency::{self, LatencyMeasurement};
 use crate::plan::{self, Plan};
-use crate::report::fix_report::{self, FixReport};
-use crate::report::try_report::{self, TryReport};
 use crate::run::{self, ShieldStatus};
 use crate::survey::{self, Machine};
 use serde::de::DeserializeOwned;
@@ -393,10 +393,10 @@ impl From<SavedError> for Failure {
 mod tests {
     use super::*;
     use crate::documents::evidence::{Evidence, PositiveControl, Verdict, WatchedWorkload};
+    use crate::documents::fix_report::{FixEnd, FixRound};
     use crate::latency::{MeasuredIsolation, MeasuredSetting};
     use crate::policy::ShieldRequest;
     use crate::report::blocks::{terminal_blocks, unpainted};
-    use crate::report::fix_report::{FixEnd, FixRound};
     use crate::report::page::{LabelledDocument, ReportMaterial, report};
     use crate::survey::{Cpu, Machine};
     use cpushield_linux::CpuSet;

@@ -3,12 +3,12 @@
 use crate::change::Outcome;
 use crate::compare::Comparison;
 use crate::documents::evidence::{Evidence, Verdict};
+use crate::documents::fix_report::FixReport;
+use crate::documents::try_report::TryReport;
 use crate::experiment::Experiment;
 use crate::experiment::search::OptionSearch;
 use crate::latency::LatencyMeasurement;
 use crate::plan::{Plan, Step};
-use crate::report::fix_report::FixReport;
-use crate::report::try_report::TryReport;
 use crate::report::verdict::WatchedRun;
 use crate::run::Drift;
 use crate::survey::Machine;

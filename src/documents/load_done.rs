@@ -1,8 +1,10 @@
-//! The [`LoadDone`] document: what a load did during a measurement.
+//! The [`LoadDone`] document: what a load did during a measurement; and [`SkippedLoad`]: why one
+//! did not run. Plain data.
 
-use super::LoadDoubt;
+use super::load_doubt::LoadDoubt;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The work of a load during a measurement. The difference between the work with a shield and
 /// without it is the price of the shield.
@@ -32,4 +34,20 @@ pub struct LoadDone {
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<LoadDoubt>>"))]
     pub doubts: Vec<LoadDoubt>,
+}
+
+/// An optional load that cannot run here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SkippedLoad {
+    /// Its name.
+    pub load: String,
+    /// Why it cannot run.
+    pub why: String,
+}
+
+impl fmt::Display for SkippedLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the load {} was skipped: {}", self.load, self.why)
+    }
 }
