@@ -3,13 +3,11 @@
 use super::GlobalArgs;
 use super::active::ActiveArgs;
 use crate::failure::{Failure, FailureKind};
-use crate::run::{CpuProtection, OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole};
+use crate::run::{CpuProtection, OnCpu, ShieldState, ShieldSummary, ThreadRole};
 use crate::ui::{Emphasis, Ui};
-use crate::workflow::every_boot::AtEveryBoot;
 use crate::workflow::runs_as_root;
-use crate::workflow::standing::read_status;
+use crate::workflow::standing::{StatusDocument, read_status};
 use cpushield_linux::CpuSet;
-use serde::Serialize;
 use std::process::ExitCode;
 
 /// Show the active shields and everything that is on their CPUs
@@ -31,15 +29,6 @@ pub struct StatusArgs {
     active: ActiveArgs,
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct StatusDocument {
-    #[serde(flatten)]
-    status: ShieldStatus,
-    #[serde(flatten)]
-    at_every_boot: AtEveryBoot,
-}
-
 /// Runs the subcommand.
 ///
 /// # Errors
@@ -47,8 +36,7 @@ struct StatusDocument {
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let mut work = global.open(ui)?;
     args.active.select(&mut work)?;
-    let status = read_status(&work)?;
-    let document = StatusDocument { status, at_every_boot: AtEveryBoot::read(&work.store) };
+    let document = read_status(&work)?;
     ui.show(&document, || text(&document))?;
     Ok(match document.status.state.state {
         ShieldState::InForce | ShieldState::InForceAsSeen => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use crate::report::command_line_blocks;
 use crate::report::machine as report;
 use crate::ui::Ui;
 use crate::workflow::machine_survey::{
-    ShieldKnowledge, lint_command_line, lint_running, survey_with_state,
+    ShieldKnowledge, SurveyResult, lint_command_line, survey_and_record,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub struct SurveyArgs {
 /// # Errors
 /// The recording cannot be read or created, or the command line is unknown.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<ExitCode, Failure> {
-    let mut work = global.open(ui)?;
+    let work = global.open(ui)?;
     if args.lint {
         let lint = lint_command_line(&work.host)?;
         ui.show(&lint, || on_terminal(ui, &command_line_blocks(&lint)))?;
@@ -44,14 +44,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<ExitCode, 
             false => ExitCode::from(FailureKind::DoesNotHold.code()),
         });
     }
-    if let Some(dir) = &args.record {
-        work.host = work.host.recording(dir).map_err(|error| {
-            let failure = Failure::from(error);
-            failure.hint("use a new or empty directory: cpushield survey --record DIR")
-        })?;
-    }
-    let (machine, shield) = survey_with_state(&work.host, &work.store);
-    let findings = lint_running(&work.host, &machine);
+    let SurveyResult { machine, shield, findings, unrecorded } =
+        survey_and_record(work, args.record.as_deref())?;
     ui.show(&machine, || match shield {
         ShieldKnowledge::Absent => {
             on_terminal(ui, &report::blocks_with_readiness(&machine, &findings))
@@ -60,7 +54,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<ExitCode, 
         ShieldKnowledge::PresentOrUnknown => on_terminal(ui, &report::blocks(&machine, &findings)),
     })?;
     if let Some(dir) = &args.record {
-        match work.host.recording_failure() {
+        match unrecorded {
             Some(failure) => ui.warn(&format!("the recording is incomplete: {failure}")),
             None => ui.status(&format!("recorded in {}", dir.display())),
         }

@@ -9,9 +9,9 @@ use crate::report::table::many;
 use crate::report::undone_blocks;
 use crate::ui::Ui;
 use crate::workflow::catch_stops;
-use crate::workflow::every_boot::{AtEveryBoot, shuts_down};
-use crate::workflow::take_down::{UnrestoredChanges, take_all_down, take_down, take_policy_down};
-use serde::Serialize;
+use crate::workflow::every_boot::shuts_down;
+use crate::workflow::take_down::UnrestoredChanges;
+use crate::workflow::undo_shields::{UndoDocument, UndoTarget, undo_shields};
 
 /// Take a shield down and restore the original settings
 ///
@@ -46,15 +46,6 @@ impl UndoArgs {
     }
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct UndoDocument {
-    /// The shields that were taken down.
-    shields: Vec<UndoneShield>,
-    #[serde(flatten)]
-    at_every_boot: AtEveryBoot,
-}
-
 /// Runs the subcommand.
 ///
 /// # Errors
@@ -74,13 +65,12 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
         selected => selected?,
     }
     catch_stops()?;
-    let unrestored = args.unrestored_changes();
-    let shields = match (&args.policy, args.all) {
-        (Some(policy), _) => take_policy_down(&work, policy, unrestored)?,
-        (None, true) => take_all_down(&work, unrestored)?,
-        (None, false) => vec![take_down(&work, unrestored)?],
+    let target = match (&args.policy, args.all) {
+        (Some(policy), _) => UndoTarget::Policy(policy),
+        (None, true) => UndoTarget::All,
+        (None, false) => UndoTarget::One,
     };
-    let document = UndoDocument { shields, at_every_boot: AtEveryBoot::read(&work.store) };
+    let document = undo_shields(&work, target, args.unrestored_changes())?;
     ui.show(&document, || text(ui, &document))?;
     match args.forget {
         true => Ok(()),

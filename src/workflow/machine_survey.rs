@@ -1,14 +1,15 @@
 //! Surveys the machine with what the journal of the active shield knows.
 
+use super::WorkContext;
 use crate::apply;
-use crate::boot::{self, CommandLineLint};
+use crate::boot::running_lint::lint_running;
+use crate::boot::{self, CommandLineLint, LintFinding};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::survey::{Machine, survey, survey_boot, survey_with_shield};
 use crate::tunables;
 use cpushield_linux::{CpuSet, Host, Store};
-
-pub use crate::boot::running_lint::lint_running;
+use std::path::Path;
 
 /// Surveys the machine. While a shield, or a part of one, is active, the survey skips everything
 /// that would interrupt its CPUs.
@@ -27,8 +28,7 @@ pub enum ShieldKnowledge {
 }
 
 /// Like [`survey_machine`]. Also returns whether a shield is active.
-#[must_use]
-pub fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
+fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
     let plans = apply::active_plans(host, store);
     let machine = survey_under(host, store, plans.as_deref().unwrap_or_default());
     let knowledge = match plans {
@@ -36,6 +36,40 @@ pub fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledg
         Ok(_) | Err(_) => ShieldKnowledge::PresentOrUnknown,
     };
     (machine, knowledge)
+}
+
+/// A survey, and what is known together with it.
+#[derive(Debug)]
+pub struct SurveyResult {
+    /// The machine.
+    pub machine: Machine,
+    /// Whether a shield is active.
+    pub shield: ShieldKnowledge,
+    /// What is wrong with the command line of the running kernel.
+    pub findings: Vec<LintFinding>,
+    /// Why the recording is incomplete; `None` if it is complete or nothing was recorded.
+    pub unrecorded: Option<String>,
+}
+
+/// Surveys the machine. With `record`, also saves the files that the survey reads in that
+/// directory.
+///
+/// # Errors
+/// The directory cannot be created or is not empty.
+pub fn survey_and_record(
+    work: WorkContext<'_>,
+    record: Option<&Path>,
+) -> Result<SurveyResult, Failure> {
+    let WorkContext { mut host, store, .. } = work;
+    if let Some(dir) = record {
+        host = host.recording(dir).map_err(|error| {
+            let failure = Failure::from(error);
+            failure.hint("use a new or empty directory: cpushield survey --record DIR")
+        })?;
+    }
+    let (machine, shield) = survey_with_state(&host, &store);
+    let findings = lint_running(&host, &machine);
+    Ok(SurveyResult { machine, shield, findings, unrecorded: host.recording_failure() })
 }
 
 fn survey_under(host: &Host, store: &Store, plans: &[Plan]) -> Machine {

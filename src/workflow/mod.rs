@@ -47,6 +47,7 @@ pub mod standing;
 mod take_back;
 pub mod take_down;
 pub mod try_shield;
+pub mod undo_shields;
 mod undo_watchdog;
 pub mod verdict_check;
 pub mod verify_shield;

@@ -3,6 +3,7 @@
 //! process is changing.
 
 use super::WorkContext;
+use super::every_boot::AtEveryBoot;
 use super::take_down::note_of_tracer;
 use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
@@ -10,6 +11,7 @@ use crate::latency;
 use crate::policy::DisturbanceConsent;
 use crate::run::{self, RunError, ShieldStatus};
 use cpushield_linux::{CpuSet, Host, Store};
+use serde::Serialize;
 use std::time::Duration;
 
 /// Checks that a shield of this name, whole or incomplete, is live.
@@ -116,13 +118,25 @@ pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Fail
     Ok(())
 }
 
-/// Reads the status of the shield. First restores what a killed measurement left changed.
+/// What `status` shows.
+#[derive(Debug, Serialize)]
+pub struct StatusDocument {
+    /// The active shields.
+    #[serde(flatten)]
+    pub status: ShieldStatus,
+    /// What every boot applies.
+    #[serde(flatten)]
+    pub at_every_boot: AtEveryBoot,
+}
+
+/// Reads the status of the shields. First restores what a killed measurement left changed.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn read_status(work: &WorkContext<'_>) -> Result<ShieldStatus, Failure> {
+pub fn read_status(work: &WorkContext<'_>) -> Result<StatusDocument, Failure> {
     if let Some(recovery) = latency::restore_tracer_settings(&work.host, &work.store) {
         work.ui.status(&note_of_tracer(recovery).to_string());
     }
-    Ok(run::status(&work.host, &work.store, work.shield.as_deref())?)
+    let status = run::status(&work.host, &work.store, work.shield.as_deref())?;
+    Ok(StatusDocument { status, at_every_boot: AtEveryBoot::read(&work.store) })
 }
