@@ -131,16 +131,18 @@ as_before() {
     local warning
     warning=$(dmesg | grep -m 1 'WARNING: ') && skip "the kernel has not warned" "$warning"
 }
+# A function for awk programs: adds the CPUs of a list such as 0-3,8 to an array.
+add_cpus='function add_cpus(list, to, n, i, cpu, part, ends) {
+    n = split(list, part, ",")
+    for (i = 1; i <= n; i++) {
+        if (split(part[i], ends, "-") == 1) ends[2] = ends[1]
+        for (cpu = ends[1] + 0; cpu <= ends[2] + 0; cpu++) to[cpu]
+    }
+}'
 # covers LIST CPUS: whether a CPU list names one of CPUS (both like 0-3,8).
 covers() {
-    awk -v a="$1" -v b="$2" 'function set(text, to, n, i, j, part, ends) {
-            n = split(text, part, ",")
-            for (i = 1; i <= n; i++) {
-                if (split(part[i], ends, "-") == 1) ends[2] = ends[1]
-                for (j = ends[1] + 0; j <= ends[2] + 0; j++) to[j]
-            }
-        }
-        BEGIN { set(a, x); set(b, y); for (c in x) if (c in y) exit 0; exit 1 }'
+    awk -v a="$1" -v b="$2" "$add_cpus"'
+        BEGIN { add_cpus(a, x); add_cpus(b, y); for (c in x) if (c in y) exit 0; exit 1 }'
 }
 # mask_covers MASK CPUS: the same for a hexadecimal mask (of up to 32 CPUs).
 mask_covers() {
@@ -153,22 +155,13 @@ mask_covers() {
 # threads_allowed_on CPUS user|kernel: threads that may run there, `id name list` each. User: without PF_KTHREAD.
 # Kernel: the threads that can be moved, so without PF_NO_SETAFFINITY.
 threads_allowed_on() {
-    gawk -v cpus="$1" -v wanted="$2" '
-        function touches(list, n, i, c, part, ends) {
-            n = split(list, part, ",")
-            for (i = 1; i <= n; i++) {
-                if (split(part[i], ends, "-") == 1) ends[2] = ends[1]
-                for (c = ends[1] + 0; c <= ends[2] + 0; c++) if (c in shielded) return 1
-            }
+    gawk -v cpus="$1" -v wanted="$2" "$add_cpus"'
+        function touches(list, allowed, c) {
+            add_cpus(list, allowed)
+            for (c in allowed) if (c in shielded) return 1
             return 0
         }
-        BEGIN {
-            n = split(cpus, part, ",")
-            for (i = 1; i <= n; i++) {
-                if (split(part[i], ends, "-") == 1) ends[2] = ends[1]
-                for (c = ends[1] + 0; c <= ends[2] + 0; c++) shielded[c]
-            }
-        }
+        BEGIN { add_cpus(cpus, shielded) }
         FILENAME ~ /stat$/ { line = $0; sub(/^.*\) /, "", line); split(line, v, " "); flags = v[7]; next }
         /^Name:/ { name = $2 }
         /^Pid:/ { id = $2 }
@@ -184,6 +177,27 @@ intrusion() {
     spawner 1 | while IFS='= ' read -r _ cpu _ errno _; do
         covers "$cpu" "$1" && echo "errno=$errno"
     done | sort -u
+}
+
+# The tutorial of the book, command by command, as a new user types it: each block marked `guest` succeeds. A block
+# marked `any-status` may end with a negative result.
+tutorial() {
+    local blocks mark command said code
+    blocks=$(awk '
+        /^```sh guest/ { marks = $0; inside = 1; next }
+        /^```/ { inside = 0 }
+        inside { print (marks ~ /any-status/ ? "any" : "ok") "\t" $0 }' /host/docs/tutorial.md)
+    claim "the tutorial has commands" test "$(wc -l <<<"$blocks")" -ge 8
+    while IFS=$'\t' read -r mark command; do
+        said=$(eval "$command" 2>&1 </dev/null)
+        code=$?
+        if [ $code = 0 ] || { [ "$mark" = any ] && [ $code = 1 ]; }; then
+            ok "$command (exit status $code)"
+        else
+            not_ok "$command (exit status $code)"
+            echo "$said" | sed 's/^/#   /'
+        fi
+    done <<<"$blocks"
 }
 
 # The number of this boot, from 1, if GRUB boots the guest.

@@ -44,23 +44,6 @@ refused() {
     is "$1: the shield stays" 3 isolated
     claim "$1: the program stays" test -x /usr/bin/cpushield
 }
-tutorial() {
-    awk '/^```sh guest/ { marks = $0; inside = 1; next }
-        /^```/ { inside = 0 }
-        inside { print (marks ~ /any-status/ ? "any" : "ok") "\t" $0 }' /host/docs/tutorial.md >/tmp/tutorial
-    claim "the tutorial has commands" test "$(wc -l </tmp/tutorial)" -ge 8
-    local mark command said code
-    while IFS=$'\t' read -r mark command; do
-        said=$(eval "$command" 2>&1 </dev/null)
-        code=$?
-        if [ $code = 0 ] || { [ "$mark" = any ] && [ $code = 1 ]; }; then
-            ok "$command (exit status $code)"
-        else
-            not_ok "$command (exit status $code)"
-            echo "$said" | sed 's/^/#   /'
-        fi
-    done </tmp/tutorial
-}
 proven_shield() {
     local attempt
     status "apply" 0 cpushield apply --cpus 3
