@@ -11,6 +11,7 @@ mod places;
 mod qemu_command;
 mod scenario;
 mod shared_dir;
+mod shuffle;
 mod stop;
 mod suite;
 

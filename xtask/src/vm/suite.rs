@@ -2,7 +2,7 @@
 
 use super::claims::{self, ClaimCounts};
 use super::scenario::{Scenario, ScenarioGuest};
-use super::{VmResult, places, stop};
+use super::{VmResult, places, shuffle, stop};
 use clap::Args;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -33,6 +33,9 @@ pub struct TestArgs {
     /// The program /host/cpushield (default: CPUSHIELD_BINARY, otherwise the newest static build)
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Run the guests in a random order, to find claims that depend on the order; SEED repeats one
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true)]
+    shuffle: Option<Option<u64>>,
     /// Names or files of scenarios; all their guests run, slow ones too
     scenarios: Vec<String>,
 }
@@ -118,6 +121,11 @@ fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
     }
     // A long guest that begins last would run alone. The time limit tells which ones are long.
     jobs.sort_by_key(|job| Reverse(job.guest.line.options.timeout));
+    if let Some(seed) = args.shuffle {
+        let seed = seed.unwrap_or_else(shuffle::new_seed);
+        println!("random order; to repeat it: --shuffle={seed}");
+        shuffle::shuffle(&mut jobs, seed);
+    }
     Ok((jobs, left_out))
 }
 
