@@ -1,5 +1,5 @@
-//! The [`LoadDone`] document: what a load did during a measurement; and [`SkippedLoad`]: why one did
-//! nothing. Plain data.
+//! The [`LoadDone`] document: what a load did during a measurement; and [`SkippedLoad`]: why one
+//! did not run. Plain data.
 
 use super::load_doubt::LoadDoubt;
 use cpushield_linux::CpuSet;

@@ -51,7 +51,8 @@ pub struct SurveyResult {
     pub unrecorded: Option<String>,
 }
 
-/// Surveys the machine; with `record`, also saves the files that the survey reads in that directory.
+/// Surveys the machine. With `record`, also saves the files that the survey reads in that
+/// directory.
 ///
 /// # Errors
 /// The directory cannot be created or is not empty.
