@@ -3,11 +3,11 @@
 
 mod added;
 mod amend;
-mod asked;
 mod bench;
 mod changed_shields;
 mod cycle;
 mod documents;
+mod existing_shield;
 mod fair_server;
 mod hogs;
 mod journals;
@@ -15,7 +15,7 @@ mod leaving;
 mod many_shields;
 mod offline;
 mod operators;
-mod standing;
+mod requested;
 mod status;
 mod stopped;
 mod trees;
