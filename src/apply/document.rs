@@ -66,7 +66,7 @@ pub struct UndoneShield {
     pub drifted_tasks: Vec<TaskId>,
     /// Tasks that keep exactly the CPUs that the shield had left them, because they asked for these
     /// while it was active. Kernels before 6.2 do not remember that, and widen them.
-    pub asked_tasks: Vec<TaskId>,
+    pub requested_tasks: Vec<TaskId>,
     /// Programs that were in the shield and continue on other CPUs.
     pub left: Vec<LeftProgram>,
     /// The number of tasks whose affinity was restored.
@@ -122,7 +122,7 @@ impl UndoneShield {
             other_boot: false,
             steps: Vec::new(),
             drifted_tasks: Vec::new(),
-            asked_tasks: Vec::new(),
+            requested_tasks: Vec::new(),
             left: Vec::new(),
             restored_tasks: 0,
             journal: None,

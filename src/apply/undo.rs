@@ -125,7 +125,7 @@ pub(super) fn undo_locked(
     let mut undone = UndoneShield::nothing();
     undone.shield = Some(scope.shield.clone());
     undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
-    undone.asked_tasks.clone_from(&tasks.asked);
+    undone.requested_tasks.clone_from(&tasks.asked);
     undone.restored_tasks = tasks.restored.len();
     undone.steps = run.take_results();
     let dropped = journal.dropped.iter();

@@ -221,7 +221,7 @@ fn drifted_lines(undone: &UndoneShield) -> Vec<String> {
     if tasks > 0 {
         lines.push(format!("{} with an affinity set since", many(tasks, "task")));
     }
-    let requested = undone.asked_tasks.len();
+    let requested = undone.requested_tasks.len();
     if requested > 0 {
         let tasks = many(requested, "task");
         lines.push(format!("{tasks} that requested exactly the housekeeping CPUs"));

@@ -174,8 +174,8 @@ macro_rules! snapshots {
     };
 }
 
-snapshots! { apply attempt boot compare completions experiment explain flags general help latency
-mask plan policy report run status survey undo verify watch wish }
+snapshots! { apply boot compare completions experiment explain flags general help latency mask plan
+policy report request run status survey try_shield undo verify watch }
 
 /// The calls of `cpushield` in all snapshots but that of the help, as words.
 fn calls() -> Vec<Vec<String>> {

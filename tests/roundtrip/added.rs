@@ -42,7 +42,7 @@ fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
         run::release(&bench.host(), &bench.store(), None).unwrap();
         let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         assert!(undone.is_complete(), "{when}: {undone:#?}");
-        assert_eq!(undone.asked_tasks, [], "{when}");
+        assert_eq!(undone.requested_tasks, [], "{when}");
         assert_eq!(undone.drifted_tasks, [], "{when}");
         same(&before, &bench.tree(), &when);
     }
@@ -93,6 +93,6 @@ fn a_task_that_pins_itself_after_its_release_stays_pinned() {
     let rest: CpuSet = "0-2".parse().unwrap();
     bench.host().set_affinity(100, &rest).unwrap();
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
-    assert_eq!(undone.asked_tasks.iter().map(|id| id.tid).collect::<Vec<_>>(), [100]);
+    assert_eq!(undone.requested_tasks.iter().map(|id| id.tid).collect::<Vec<_>>(), [100]);
     assert_eq!(bench.host().affinity(100).unwrap(), rest);
 }

@@ -3,11 +3,11 @@
 
 mod added;
 mod amend;
-mod asked;
 mod bench;
 mod changed_shields;
 mod cycle;
 mod documents;
+mod existing_shield;
 mod fair_server;
 mod hogs;
 mod journals;
@@ -15,8 +15,8 @@ mod leaving;
 mod many_shields;
 mod offline;
 mod operators;
+mod requested;
 mod shared_settings;
-mod standing;
 mod status;
 mod stopped;
 mod trees;

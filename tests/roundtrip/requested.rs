@@ -55,7 +55,7 @@ fn after_undo(tree: &Tree) -> (Vec<String>, Vec<i32>) {
     assert_eq!(undone.drifted_tasks, [], "{undone:#?}");
     let masks = all.iter().chain(&[201, 202]);
     let masks = masks.map(|tid| bench.host().affinity(*tid).unwrap().to_string()).collect();
-    (masks, undone.asked_tasks.iter().map(|id| id.tid).collect())
+    (masks, undone.requested_tasks.iter().map(|id| id.tid).collect())
 }
 
 #[test]
