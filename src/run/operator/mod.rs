@@ -1,9 +1,11 @@
 //! Operators: users other than root that enter a shield and leave it. `request` has what they ask
 //! and the answers, `serve` is the helper that runs as root for one request, `asker` has the
-//! processes of a request, and `sudoers` the line with which sudo permits the helper.
+//! processes of a request, `rights` what they get with their place, and `sudoers` the line with
+//! which sudo permits the helper.
 
 mod asker;
 mod request;
+mod rights;
 mod serve;
 mod sudoers;
 
