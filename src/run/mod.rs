@@ -46,7 +46,7 @@ pub use start::{
     ordinary, supervise,
 };
 pub use status::*;
-pub use user::{RunUser, look_up, look_up_group};
+pub use user::{RunUser, look_up, look_up_group, look_up_user};
 pub use version_change::{NoPlaceReason, ThreadInTheWay, VersionChange};
 
 use crate::apply::{self, ShieldPresence};

@@ -28,6 +28,20 @@ pub fn look_up(host: &Host, asked: &str) -> Result<RunUser, RunError> {
     parse(asked, &host.read(PASSWD)?, &host.read(GROUP)?)
 }
 
+/// Looks up a user by name or number on this machine; returns its number. A number needs no entry.
+///
+/// # Errors
+/// The name is unknown.
+pub fn look_up_user(host: &Host, asked: &str) -> Result<u32, RunError> {
+    user_number(asked, &host.read(PASSWD)?)
+}
+
+fn user_number(asked: &str, passwd: &str) -> Result<u32, RunError> {
+    let found = passwd.lines().map(fields).find(|line| is_entry(line, asked));
+    let number = number(found.map(|line| line[2])).or(number(Some(asked)));
+    number.ok_or_else(|| unknown("user", asked, PASSWD))
+}
+
 /// Looks up a group by name or number on this machine; returns its number.
 ///
 /// # Errors
@@ -132,6 +146,18 @@ mod tests {
             ("+1:0", "no user \"+1\" in /etc/passwd"),
         ] {
             assert_eq!(user(asked).unwrap_err().to_string(), said, "{asked}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_user_needs_neither_an_entry_nor_a_group() {
+        let number = |asked| user_number(asked, PASSWD).map_err(|error| error.to_string());
+        assert_eq!(number("cnc"), Ok(1000));
+        assert_eq!(number("1000"), Ok(1000));
+        assert_eq!(number("1500000"), Ok(1_500_000));
+        for wrong in ["ghost", "cnc:rt", "1000:1000", "cnc,root", "%rt", "4294967295", "", "odd"] {
+            let refused = format!("no user {wrong:?} in /etc/passwd");
+            assert_eq!(number(wrong), Err(refused));
         }
     }
 

@@ -182,7 +182,7 @@ impl EveryBootCommand {
         }
         if has_helpers && enabled.operator_paths.is_empty() {
             let operators = plans.iter().filter_map(|plan| plan.operators.as_ref());
-            work.ui.status(&explain_sudoers(operators, &own));
+            work.ui.status(&explain_sudoers(&work.host, operators, &own));
         }
         Ok(enabled)
     }

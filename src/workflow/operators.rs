@@ -13,7 +13,6 @@ use crate::run::{
 };
 use cpushield_linux::operator_socket::OperatorConnection;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, process};
-use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
@@ -31,16 +30,21 @@ pub fn answer_operator(work: &WorkContext<'_>, socket_of: Option<String>) {
 
 /// Explains how operators reach the helper where systemd offers no socket.
 pub(super) fn explain_sudoers<'a>(
+    host: &Host,
     operators: impl IntoIterator<Item = &'a ShieldOperators>,
     program: &str,
 ) -> String {
-    let names = operators.into_iter().flat_map(|operators| {
-        let group = operators.group.iter().map(|group| format!("%{}", group.name));
-        group.chain(operators.users.iter().map(|user| user.name.clone()))
-    });
-    let names: BTreeSet<String> = names.collect();
-    let line = sudoers_line(&names.into_iter().collect::<Vec<_>>().join(","), program);
-    format!("operators need this line in /etc/sudoers.d/cpushield, made with visudo: {line}")
+    match sudoers_line(host, operators, program) {
+        Ok(line) => {
+            format!(
+                "operators need this line in /etc/sudoers.d/cpushield, made with visudo: {line}"
+            )
+        }
+        Err(why) => format!(
+            "sudo must not permit {program}: {why}; root installs cpushield in a directory of \
+             root, such as /usr/local/bin, and operators use that one"
+        ),
+    }
 }
 
 /// Starts a program in a shield for an operator. Returns only if that failed.
@@ -220,7 +224,7 @@ fn ask_once(
                 let why = format!("{socket} does not exist, and sudo does not permit it");
                 let failure = Failure::machine(why)
                     .hint("root opens the socket where systemd runs: cpushield enable");
-                failure.hint(explain_sudoers(public.operators.as_ref(), &program))
+                failure.hint(explain_sudoers(host, public.operators.as_ref(), &program))
             })?
         }
         // systemd closes connections above the limits of the socket.

@@ -15,7 +15,7 @@ use crate::policy::{
 };
 use crate::quote::quote_for_shell;
 use crate::registry::nearest;
-use crate::run::{RunError, look_up, look_up_group};
+use crate::run::{RunError, look_up_group, look_up_user};
 use crate::survey::Machine;
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::{CpuSet, Host};
@@ -323,13 +323,15 @@ fn find_operators(
     let find = |name: &Spanned<String>, number: Result<u32, RunError>| {
         let place = format!("{file}:{}", line_of(text, name.span().start));
         let name = name.get_ref().clone();
-        let id = number.map_err(|error| Failure::usage(format!("{place}: {error}")))?;
+        let id = number.map_err(|error| {
+            let hint = "name one user or group in each text, or use its number: \"1000\"";
+            let is_unknown = matches!(error, RunError::Unknown { .. });
+            let failure = Failure::usage(format!("{place}: {error}"));
+            if is_unknown { failure.hint(hint) } else { failure }
+        })?;
         Ok::<_, Failure>(OperatorName { name, id })
     };
-    let users = policy
-        .users
-        .iter()
-        .map(|name| find(name, look_up(host, name.get_ref()).map(|user| user.rights.uid)));
+    let users = policy.users.iter().map(|name| find(name, look_up_user(host, name.get_ref())));
     let users = users.collect::<Result<_, _>>()?;
     let group = policy.group.as_ref();
     let group = group.map(|name| find(name, look_up_group(host, name.get_ref()))).transpose()?;

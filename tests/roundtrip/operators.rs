@@ -20,6 +20,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const GROUP: u32 = 44;
@@ -264,7 +265,52 @@ fn the_helper_answers_at_its_standard_input_and_ends() {
     let OperatorAnswer::Refused { refusal, .. } = ask("run\n") else { panic!("refused") };
     assert!(matches!(refusal, OperatorRefusal::Malformed { .. }), "{refusal:?}");
     // Without a socket there is nobody to answer.
-    let mut alone = std::process::Command::new(program);
-    let ended = alone.arg(OPERATOR_COMMAND).stdin(std::process::Stdio::null()).output().unwrap();
+    let mut alone = Command::new(program);
+    let ended = alone.arg(OPERATOR_COMMAND).stdin(Stdio::null()).output().unwrap();
     assert!(ended.status.success() && ended.stdout.is_empty());
+}
+
+/// Bypasses the test harness, which hides the output of a test that passes.
+fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+#[test]
+fn the_lines_for_sudoers_are_what_visudo_accepts() {
+    let name = |name: &str, id| OperatorName { name: name.to_owned(), id };
+    let operators = |users: &[(&str, u32)], group: Option<(&str, u32)>| ShieldOperators {
+        users: users.iter().map(|(user, id)| name(user, *id)).collect(),
+        group: group.map(|(group, id)| name(group, id)),
+        limits: OperatorLimits::default(),
+    };
+    // A program of root. Whose the root directory of a container is, is not certain.
+    let program = "/usr/bin/env";
+    let line = |all: &[ShieldOperators]| run::sudoers_line(&Host::live(), all, program);
+    let first = match line(&[operators(&[("joe", 1000)], Some(("rt", 44)))]) {
+        Ok(line) => line,
+        Err(why) => return not_run(&format!("{program} is not only root's: {why}")),
+    };
+    assert_eq!(first, "%rt,joe ALL=(root) NOPASSWD: /usr/bin/env __operator");
+    let numbers = line(&[operators(&[("1000", 1000)], None), operators(&[], Some(("4444", 4444)))]);
+    assert_eq!(
+        numbers.as_deref().unwrap(),
+        "#1000,%#4444 ALL=(root) NOPASSWD: /usr/bin/env __operator"
+    );
+    let odd = line(&[operators(&[("a b,c", 7), ("ALL", 8), ("j.o-e_2", 9)], Some(("d\\e", 10)))]);
+    let text = [first, numbers.unwrap(), odd.unwrap(), String::new()].join("\n");
+    let visudo = Command::new("visudo")
+        .args(["-c", "-s", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut visudo) = visudo else { return not_run("visudo is not installed") };
+    visudo.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let checked = visudo.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{text}{}", String::from_utf8_lossy(&checked.stderr));
+    // A line for a program of another user is refused.
+    let scratch = Scratch::new();
+    let own = scratch.0.join("cpushield");
+    fs::write(&own, "").unwrap();
+    assert!(run::sudoers_line(&Host::live(), [], &own.display().to_string()).is_err());
 }

@@ -317,13 +317,6 @@ impl fmt::Display for OperatorRefusal {
     }
 }
 
-/// The line for sudoers with which operators reach the helper where systemd offers no socket. It
-/// permits exactly this command, which takes no arguments and executes nothing.
-#[must_use]
-pub fn sudoers_line(whom: &str, program: &str) -> String {
-    format!("{whom} ALL=(root) NOPASSWD: {program} {OPERATOR_COMMAND}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
