@@ -12,13 +12,14 @@ use crate::run::{
     sudoers_line,
 };
 use cpushield_linux::operator_socket::OperatorConnection;
-use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, process};
+use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, inherited, process};
 use std::thread;
 use std::time::Duration;
 
 /// Answers the request of an operator that is connected to standard input. `socket_of` is the
 /// shield of the socket.
 pub fn answer_operator(work: &WorkContext<'_>, socket_of: Option<String>) {
+    inherited::shed_inherited();
     let Ok(connection) = OperatorConnection::standard_input() else { return };
     let caller = HelperCaller { sudo_user: process::sudo_user(), socket_of };
     let answer = run::serve_operator(&work.host, &work.store, &connection, &caller);

@@ -19,8 +19,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 const GROUP: u32 = 44;
@@ -273,6 +275,60 @@ fn the_helper_answers_at_its_standard_input_and_ends() {
 /// Bypasses the test harness, which hides the output of a test that passes.
 fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+/// A user that calls the helper by sudo chooses what it inherits. With the lock it must neither
+/// stop nor starve.
+#[test]
+fn the_helper_keeps_nothing_of_its_caller_that_could_stop_it() {
+    let can = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if fs::metadata("/proc/self").unwrap().uid() != 0 || !can("chrt") {
+        return not_run("only root can leave SCHED_IDLE, and the test needs chrt");
+    }
+    let (_theirs, ours) = UnixStream::pair().unwrap();
+    // Hard limits would need CAP_SYS_RESOURCE, which the root of a container may lack.
+    let script = "ulimit -S -f 0; ulimit -S -t 1000; ulimit -S -n 32; exec chrt -i 0 \"$0\" \"$1\"";
+    let mut helper = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_cpushield"), OPERATOR_COMMAND])
+        .process_group(0)
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(ours)))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(helper.id()).unwrap();
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let limit = |name: &str| {
+        let limits = read("limits");
+        let values = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        values.split_whitespace().next().unwrap_or_default().to_owned()
+    };
+    let found = || {
+        let status = read("status");
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        // SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN and SIGTTOU (signal(7)).
+        let signals: u64 = [1, 2, 3, 20, 21, 22].map(|signal| 1_u64 << (signal - 1)).iter().sum();
+        (
+            ignored.unwrap_or_default() & signals == signals,
+            limit("Max file size"),
+            limit("Max cpu time"),
+            limit("Max open files"),
+            Host::live().task(pid, pid).ok().map(|task| task.policy),
+        )
+    };
+    let unlimited = || "unlimited".to_owned();
+    // 0 is SCHED_OTHER.
+    let wanted = (true, unlimited(), unlimited(), "1024".to_owned(), Some(0));
+    // It waits 15 s for a request.
+    for _ in 0..100 {
+        if found() == wanted {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(found(), wanted);
+    helper.kill().unwrap();
+    helper.wait().unwrap();
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::run::order::order;
 use crate::run::removed::{Destination, Removal, remove_to};
 use crate::run::{RunError, ShieldPlacement, raise, record, shield};
 use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine};
-use cpushield_linux::{Host, SchedPolicy, Store};
+use cpushield_linux::{AffinityGuard, Host, SchedPolicy, Store};
 
 /// What has started the helper.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,7 +56,8 @@ fn answer(
     let asker = Asker::find(host, peer, caller.sudo_user)?;
     let shield = choose_shield(&request, caller)?;
     // A user that is no operator never holds the lock.
-    find_shield(host, store, shield.as_deref(), &asker)?;
+    let plan = find_shield(host, store, shield.as_deref(), &asker)?;
+    leave_shielded_cpus(host, &plan).map_err(|error| machine(&error))?;
     let other = match &request {
         OperatorRequest::Leave { pid: Some(pid), .. } => Some(asker.find_other(host, *pid)?),
         _ => None,
@@ -84,6 +85,21 @@ fn answer(
             entry.leave(&process, || OperatorRefusal::NoProcess { pid: process.pid() })
         }
     }
+}
+
+/// Moves the helper to housekeeping CPUs. sudo starts it where its caller runs, and a real-time
+/// program there could keep it from running while it holds the lock.
+fn leave_shielded_cpus(host: &Host, plan: &Plan) -> Result<(), RunError> {
+    let step_aside = || host.step_aside(&plan.shield.housekeeping).map(AffinityGuard::stay);
+    if step_aside().is_ok() {
+        return Ok(());
+    }
+    // It is in the group of the shield, as its caller. 0 is the process that writes.
+    let group = plan.cgroup_dir();
+    if let Some((above, _)) = group.as_deref().and_then(|group| group.rsplit_once('/')) {
+        host.write(&format!("{above}/cgroup.procs"), "0").map_err(RunError::Machine)?;
+    }
+    step_aside().map(drop).map_err(|error| RunError::call("sched_setaffinity", error))
 }
 
 fn machine(error: &RunError) -> OperatorRefusal {

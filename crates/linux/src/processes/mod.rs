@@ -2,6 +2,7 @@
 
 pub mod external_program;
 pub mod hogs;
+pub mod inherited;
 pub mod irqbalance;
 pub mod operator_socket;
 pub mod orphans;
