@@ -5,7 +5,7 @@ use super::WorkContext;
 use super::run_program::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
 use crate::failure::Failure;
-use crate::policy::ShieldOperators;
+use crate::policy::{OperatorName, ShieldOperators};
 use crate::run::{
     self, HelperCaller, MovedProcess, OPERATOR_COMMAND, OPERATOR_TIMEOUT, OperatorAnswer,
     OperatorRefusal, OperatorRequest, ProgramStart, RunError, ShieldPlacement, operator_socket,
@@ -89,10 +89,9 @@ fn enter_as_operator(
             return Err(Failure::usage(why).hint("omit --fifo and --lock-memory"));
         }
         // A single thread, as this process has, is the whole process.
-        false => host.write(&format!("{group}/tasks"), "0").map_err(|error| {
-            let failure = Failure::from(error);
-            explain_operators(failure, &public)
-        })?,
+        false => host
+            .write(&format!("{group}/tasks"), "0")
+            .map_err(|error| explain_operators(error, &public, PermittedBy::Group))?,
         true => {
             let shield = Some(public.shield.name.clone());
             let lock_memory = request.lock_memory;
@@ -230,7 +229,7 @@ fn ask_once(
         }
         // systemd closes connections above the limits of the socket.
         Err(error) if error.is_closed() => return Ok(OperatorRefusal::Busy { pid: None }.into()),
-        answer => answer.map_err(|error| explain_operators(Failure::from(error), public))?,
+        answer => answer.map_err(|error| explain_operators(error, public, PermittedBy::User))?,
     };
     serde_json::from_str(answer.trim_end()).map_err(|_| unexpected_answer())
 }
@@ -242,17 +241,81 @@ fn unexpected_answer() -> Failure {
 /// The failure of an answer that does not say what was asked for.
 fn explain_refusal(answer: OperatorAnswer) -> Failure {
     let OperatorAnswer::Refused { text, rule, .. } = answer else { return unexpected_answer() };
-    let rule = rule.map(|rule| format!("root can permit it in the policy: {rule}"));
-    rule.into_iter().fold(Failure::machine(text), Failure::hint)
+    rule.iter().map(|rule| explain_rule(rule)).fold(Failure::machine(text), Failure::hint)
 }
 
-/// Adds who the operators are.
-fn explain_operators(failure: Failure, public: &PublicShield) -> Failure {
+fn explain_rule(rule: &str) -> String {
+    format!("root can permit it in the policy: {rule}")
+}
+
+/// What a policy can permit here: on cgroup v1 only the members of a group are operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PermittedBy {
+    User,
+    Group,
+}
+
+/// Adds the operators of the shield, and what would permit the access that the kernel denied.
+fn explain_operators(error: Error, public: &PublicShield, by: PermittedBy) -> Failure {
+    let denied = error.is_denied();
     let name = &public.shield.name;
-    match &public.operators {
-        Some(operators) => failure.hint(format!("operators of shield {name}: {operators}")),
-        None => {
-            failure.hint(format!("only root may enter shield {name}: its policy has no operators"))
+    let operators = match &public.operators {
+        Some(operators) => format!("operators of shield {name}: {operators}"),
+        None => format!("only root may enter shield {name}: its policy has no operators"),
+    };
+    let failure = Failure::from(error).hint(operators);
+    if !denied {
+        return failure;
+    }
+    let group = public.operators.as_ref().and_then(|operators| operators.group.as_ref());
+    let rules = list_rules(name, group, by, process::effective_user());
+    rules.into_iter().fold(failure, Failure::hint)
+}
+
+/// What would permit a user to enter a shield. `group` is that of its operators.
+fn list_rules(
+    shield: &str,
+    group: Option<&OperatorName>,
+    by: PermittedBy,
+    uid: u32,
+) -> Vec<String> {
+    let shield = shield.to_owned();
+    let member = group.map(|group| {
+        let join = format!("usermod --append --groups {} USER", group.name);
+        format!("root adds the user to the group, which the next login has: {join}")
+    });
+    let rule = match (by, group) {
+        (PermittedBy::User, _) => OperatorRefusal::NotPermitted { shield, uid }.rule(),
+        (PermittedBy::Group, None) => {
+            Some(format!("[shield.{shield}.operators] group = \"GROUP\""))
+        }
+        (PermittedBy::Group, Some(_)) => None,
+    };
+    let rule = rule.map(|rule| explain_rule(&rule));
+    let both = rule.is_some() && member.is_some();
+    let member = member.map(|member| if both { format!("or {member}") } else { member });
+    rule.into_iter().chain(member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denied_user_learns_what_would_permit_it() {
+        let group = OperatorName { name: "rt".to_owned(), id: 44 };
+        let join = "root adds the user to the group, which the next login has: usermod --append \
+                    --groups rt USER";
+        let policy = "root can permit it in the policy: [shield.mill.operators]";
+        let (user, own) =
+            (format!("{policy} users = [\"7\"]"), format!("{policy} group = \"GROUP\""));
+        for (group, by, wanted) in [
+            (None, PermittedBy::User, vec![user.clone()]),
+            (None, PermittedBy::Group, vec![own]),
+            (Some(&group), PermittedBy::User, vec![user, format!("or {join}")]),
+            (Some(&group), PermittedBy::Group, vec![join.to_owned()]),
+        ] {
+            assert_eq!(list_rules("mill", group, by, 7), wanted);
         }
     }
 }
