@@ -42,7 +42,7 @@ pub(super) fn find_word_meaning(
     if cmdline::same_name(name, "isolcpus") {
         return isolcpus_meaning(word, target);
     }
-    if let Some(parameter) = same.iter().find(|it| is_same_word(&it.word(target), word)) {
+    if let Some(parameter) = same.iter().find(|it| is_same_word(&it.word(target), word, target)) {
         return WordMeaning::Parameters(vec![parameter.name]);
     }
     let has_cpus = |it: &&&KernelParameter| {
@@ -80,7 +80,7 @@ fn isolcpus_meaning(word: &str, target: &ParameterTarget) -> WordMeaning {
         Ok(isolcpus) => isolcpus,
         Err(error) => return WordMeaning::Inexpressible(error.to_string()),
     };
-    if isolcpus.cpus != target.cpus {
+    if without_boot_cpu(isolcpus.cpus.clone(), target) != target.cpus {
         let why = "it names other CPUs than the shield has";
         return WordMeaning::Inexpressible(why.to_owned());
     }
@@ -93,13 +93,23 @@ fn isolcpus_meaning(word: &str, target: &ParameterTarget) -> WordMeaning {
     WordMeaning::Parameters(names.collect())
 }
 
+/// The CPUs that the kernel takes of a list for `isolcpus=` or `nohz_full=`: of all CPUs, the boot
+/// CPU stays outside (`housekeeping_setup()`, kernel/sched/isolation.c, 6.12).
+fn without_boot_cpu(cpus: CpuSet, target: &ParameterTarget) -> CpuSet {
+    let is_all = target.rest.len() == 1 && cpus == target.cpus.union(&target.rest);
+    if is_all { target.cpus.clone() } else { cpus }
+}
+
 /// Whether two words are the same to the kernel: CPU lists are compared as sets.
-fn is_same_word(a: &str, b: &str) -> bool {
+fn is_same_word(a: &str, b: &str, target: &ParameterTarget) -> bool {
+    let last = target.cpus.union(&target.rest).last();
     let cpus = |word: &str| {
-        let (_, value) = word.split_once('=')?;
-        CpuSet::parse_list(value, None).ok()
+        let (name, value) = word.split_once('=')?;
+        let cpus = CpuSet::parse_list(value, last).ok()?;
+        let is_housekeeping = cmdline::same_name(name, "nohz_full");
+        Some(if is_housekeeping { without_boot_cpu(cpus, target) } else { cpus })
     };
-    let is_list = |word: &str| word.contains(['-', ',']);
+    let is_list = |word: &str| word.contains(['-', ',']) || word.ends_with("=all");
     match (cpus(a), cpus(b)) {
         (Some(first), Some(second)) if is_list(a) || is_list(b) => first == second,
         _ => a.split_once('=').map(|(_, value)| value) == b.split_once('=').map(|(_, value)| value),
@@ -138,6 +148,15 @@ mod tests {
             if let WordMeaning::Parameters(names) = meaning {
                 assert!(names.iter().all(|name| parameters::named(name).is_some()), "{word}");
             }
+        }
+        // The kernel leaves the boot CPU out of a list with every CPU.
+        let all_but_one = ParameterTarget { cpus: "1-3".parse().unwrap(), rest: CpuSet::single(0) };
+        for (word, meaning) in [
+            ("nohz_full=all", known(&["nohz-full"])),
+            ("nohz_full=0-N", known(&["nohz-full"])),
+            ("isolcpus=managed_irq,0-3", known(&["isolcpus-managed-irq"])),
+        ] {
+            assert_eq!(find_word_meaning(word, &all_but_one, line), meaning, "{word}");
         }
         for (word, why) in [
             ("nohz_full=2-5", "other CPUs"),
