@@ -1,7 +1,10 @@
-//! Setups that a tool seldom has: a kernel command line with every CPU.
+//! Setups that a tool seldom has: a kernel command line with every CPU, and files that are not
+//! regular.
 
-use super::{OtherMachine, names_and_cpus, shields};
-use cpushield::survey::other_tools::OtherTool;
+use super::{OtherMachine, PROFILE, names_and_cpus, shields};
+use cpushield::survey::other_tools::{OtherTool, SetupError};
+use std::fs;
+use std::process::Command;
 
 #[test]
 fn a_command_line_with_every_cpu_becomes_a_policy_that_can_be_planned() {
@@ -11,5 +14,24 @@ fn a_command_line_with_every_cpu_becomes_a_policy_that_can_be_planned() {
         assert_eq!(names_and_cpus(&imported), shields(&[("cmdline", "1-3")]), "{line}");
         let remark = format!("# {line} has every CPU; CPU 0 stays a housekeeping CPU");
         assert!(imported.policy.contains(&remark), "{}", imported.policy);
+    }
+}
+
+#[test]
+fn a_fifo_in_the_place_of_a_file_of_tuned_is_an_error() {
+    for path in
+        ["etc/tuned/active_profile", "etc/tuned/lathe/tuned.conf", "etc/tuned/lathe-variables.conf"]
+    {
+        let machine = OtherMachine::new("fifo", "6.12-rt-smt", PROFILE);
+        let file = machine.0.join(path);
+        fs::remove_file(&file).unwrap();
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        match machine.setup(OtherTool::Tuned) {
+            Err(SetupError::Access(error)) => {
+                assert_eq!(error.path, format!("/{path}"));
+                assert_eq!(error.reason(), "it is a FIFO, not a regular file");
+            }
+            other => panic!("{path}: {other:?}"),
+        }
     }
 }

@@ -30,7 +30,7 @@ const GIT_KEEP: &str = ".gitkeep";
 
 /// The maximum size of a file that is read: the largest kernel texts (without kallsyms) are a few
 /// MiB.
-const FILE_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The size of the first read. Tracefs files such as events/header_page give only the part that the
 /// first read asked for (seen on 6.1 and 6.12), so growing in small steps would lose text.
@@ -237,6 +237,11 @@ impl Host {
     /// The kernel's error.
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
         let answer = self.recorded_error(Operation::Read, path).and_then(|()| self.read_file(path));
+        self.finish_read(path, answer)
+    }
+
+    /// Logs and records what a read returned.
+    pub(crate) fn finish_read(&self, path: &str, answer: Result<Vec<u8>>) -> Result<Vec<u8>> {
         let answer = self.log_result(Operation::Read, path, None, answer);
         match (&answer, &self.recorder) {
             (Ok(bytes), Some(recorder)) => recorder.save_file(path, bytes),

@@ -54,7 +54,7 @@ struct MergedOption {
 
 /// Reads the active profile.
 pub(super) fn read_tuned(host: &Host, machine: &Machine) -> Result<ToolSetup, SetupError> {
-    let names = match host.read_line(ACTIVE) {
+    let names = match host.read_regular(ACTIVE) {
         Ok(text) => text,
         Err(error) if error.is_absent() => {
             let why = "no profile is active, or tuned is not installed";
@@ -137,7 +137,7 @@ impl<'a> ProfileReader<'a> {
             return Err(nothing(why, paths));
         };
         self.files.push(path.clone());
-        let text = self.host.read(&path)?;
+        let text = self.host.read_regular(&path)?;
         let parsed = tuned_profile::parse(&text, ProfileFile::Profile);
         let parsed = parsed.map_err(|error| error.at(&path))?;
         let folder = path.trim_end_matches("/tuned.conf");
@@ -180,7 +180,7 @@ impl<'a> ProfileReader<'a> {
 
 /// The folders of profiles: those of tuned's settings, or the usual ones.
 fn profile_dirs(host: &Host) -> Vec<String> {
-    let text = host.read(MAIN).unwrap_or_default();
+    let text = host.read_regular(MAIN).unwrap_or_default();
     let options = tuned_profile::parse(&text, ProfileFile::Variables).unwrap_or_default();
     let given = options.into_iter().rev().find(|it| it.name == "profile_dirs");
     let given = given.and_then(|it| it.value).unwrap_or_default();
@@ -213,7 +213,7 @@ fn read_variables<'a>(
             continue;
         }
         let path = option.value.trim();
-        let text = match host.read(path) {
+        let text = match host.read_regular(path) {
             Ok(text) => text,
             Err(error) if error.is_absent() => continue,
             Err(error) => return Err(error.into()),
@@ -272,7 +272,7 @@ fn find_shield(
 
 /// The isolated CPUs in the words that tuned has written for the boot loader.
 fn read_boot_words(host: &Host) -> Option<ToolShield> {
-    let text = host.read(BOOT_WORDS).ok()?;
+    let text = host.read_regular(BOOT_WORDS).ok()?;
     let mut lines = text.lines().enumerate();
     let (index, words) =
         lines.find_map(|(index, line)| Some((index, line.strip_prefix("TUNED_BOOT_CMDLINE=")?)))?;
