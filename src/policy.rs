@@ -6,6 +6,8 @@ mod boot_policy;
 mod disturbance;
 mod latency_limits;
 mod operators;
+mod time_key;
+mod toml_message;
 
 pub use boot_policy::BootPolicy;
 pub use disturbance::DisturbanceConsent;
@@ -14,10 +16,11 @@ pub use operators::{
     MemoryLimit, OPERATOR_PRIORITY_MAX, OperatorLimits, OperatorName, OperatorPolicy,
     ShieldOperators, parse_memory,
 };
+pub(crate) use toml_message::translate_toml_message;
 
 use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use cpushield_linux::CpuSet;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::{IntErrorKind, ParseIntError};
@@ -77,8 +80,8 @@ pub enum Siblings {
     Share,
 }
 
-/// The form of a shield's name, as text.
-pub const SHIELD_NAME: &str = "a lowercase letter and at most 30 letters, digits and underscores";
+/// The name of the group of all other programs on cgroup v1, which no shield can have.
+const RESERVED_NAME: &str = "housekeeping";
 
 /// The longest name of a shield.
 const NAME_LENGTH_MAX: usize = 31;
@@ -88,8 +91,16 @@ const NAME_LENGTH_MAX: usize = 31;
 pub fn is_shield_name(name: &str) -> bool {
     let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     let begins_well = name.starts_with(|c: char| c.is_ascii_lowercase());
-    // On cgroup v1, the group of all other programs has that name.
-    begins_well && name.len() <= NAME_LENGTH_MAX && is_plain && name != "housekeeping"
+    begins_well && name.len() <= NAME_LENGTH_MAX && is_plain && name != RESERVED_NAME
+}
+
+/// What to write instead of a name that no shield can have.
+#[must_use]
+pub fn expected_name(name: &str) -> &'static str {
+    match name {
+        RESERVED_NAME => "another name: this one is reserved for the group of all other programs",
+        _ => "a lowercase letter and at most 30 letters, digits and underscores",
+    }
 }
 
 /// A request for one shield.
@@ -177,12 +188,12 @@ pub struct PolicyLimits {
     /// See [`VerifyLimits::max_entries`].
     pub max_entries: Option<u64>,
     /// See [`VerifyLimits::max_gap_ns`].
-    #[serde(rename = "max_gap", deserialize_with = "deserialize_span")]
+    #[serde(rename = "max_gap", deserialize_with = "time_key::deserialize_span")]
     pub max_gap_ns: Option<u64>,
     /// See [`VerifyLimits::two_witnesses`].
     pub two_witnesses: bool,
     /// See [`LatencyLimits::max_ns`].
-    #[serde(rename = "max_latency", deserialize_with = "deserialize_span")]
+    #[serde(rename = "max_latency", deserialize_with = "time_key::deserialize_span")]
     pub max_latency_ns: Option<u64>,
     /// See [`LatencyLimits::linuxcnc`].
     pub linuxcnc: Option<LinuxCncGrade>,
@@ -200,20 +211,6 @@ impl PolicyLimits {
     #[must_use]
     pub fn of_latency(&self) -> LatencyLimits {
         LatencyLimits { max_ns: self.max_latency_ns, linuxcnc: self.linuxcnc }
-    }
-}
-
-fn deserialize_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a time with its unit, such as \"5us\"")]
-    enum SpanText {
-        Text(String),
-        Nanoseconds(u64),
-    }
-    match Option::<SpanText>::deserialize(deserializer)? {
-        None => Ok(None),
-        Some(SpanText::Nanoseconds(ns)) => Ok(Some(ns)),
-        Some(SpanText::Text(text)) => parse_span(&text).map(Some).map_err(serde::de::Error::custom),
     }
 }
 
@@ -406,7 +403,7 @@ impl ShieldPolicy {
     /// What is wrong, and the byte where; without a byte it is about the table of the shield.
     fn check(&self, name: &str) -> Result<(), (Option<usize>, String)> {
         if !is_shield_name(name) {
-            return Err((None, format!("expected {SHIELD_NAME}")));
+            return Err((None, format!("expected {}", expected_name(name))));
         }
         if self.count == Some(0) {
             return Err((None, "expected a count of at least 1".to_owned()));
@@ -470,20 +467,6 @@ impl ShieldPolicy {
         });
         parameters.collect()
     }
-}
-
-/// Rewrites a message of the TOML parser without Rust terms.
-pub(crate) fn translate_toml_message(message: &str) -> String {
-    const TERMS: &[(&str, &str)] = &[
-        ("expected usize", "expected a whole number, 0 or more"),
-        ("expected u64", "expected a whole number, 0 or more"),
-        ("expected a boolean", "expected true or false"),
-        ("expected a map", "expected a table"),
-        ("expected a sequence", "expected a list such as [\"nohlt\"]"),
-        ("wanted string or table", "expected a word in quotes"),
-    ];
-    let message = message.trim().to_owned();
-    TERMS.iter().fold(message, |text, (rust, plain)| text.replace(rust, plain))
 }
 
 /// The line of a byte, from 1.
@@ -626,6 +609,10 @@ workload = "vm"
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
             ("[shield.a.limits]\nmax_latency = \"x\"\n", "p.toml:2: \"x\" is not a time"),
             (
+                "[shield.housekeeping]\n",
+                "p.toml:1: shield \"housekeeping\": expected another name: this one is reserved",
+            ),
+            (
                 "[shield.a.limits]\nlinuxcnc = \"best\"\n",
                 "p.toml:2: unknown variant `best`, expected one of `very-good`, `good`, `hardware`",
             ),
@@ -639,6 +626,24 @@ workload = "vm"
                 error.starts_with(expected),
                 "{text:?}\n  got      {error}\n  expected {expected}"
             );
+        }
+    }
+
+    #[test]
+    fn errors_suggest_the_key_or_the_value_that_was_meant() {
+        for (text, meant) in [
+            ("[sheild.a]\n", "shield"),
+            ("[shield.a]\nsibling = \"idle\"\n", "siblings"),
+            ("[shield.a]\nsiblings = \"offlin\"\n", "offline"),
+            ("[shield.a]\nworkload = \"poling\"\n", "polling"),
+            ("[shield.a]\nshare = \"l4\"\n", "l2"),
+            ("[shield.a.operators]\ngruop = \"rt\"\n", "group"),
+            ("[shield.a.limits]\nmax_latenci = \"5us\"\n", "max_latency"),
+            ("[shield.a.limits]\nlinuxcnc = \"verygood\"\n", "very-good"),
+            ("[shield.a.boot]\nparameter = [\"nohlt\"]\n", "parameters"),
+        ] {
+            let error = PolicyFile::parse(text, "p.toml").unwrap_err().to_string();
+            assert!(error.ends_with(&format!("; did you mean {meant}?")), "{text}: {error}");
         }
     }
 

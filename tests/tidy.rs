@@ -41,7 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("ui", &["failure"]),
     ("survey", &["glob"]),
     ("cpu_selection", &[]),
-    ("policy", &["cpu_selection"]),
+    ("policy", &["cpu_selection", "registry"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
     ("plan", &[
         "causes", "change", "documents", "policy", "registry", "survey", "tunables", "with_text",

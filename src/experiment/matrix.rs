@@ -5,7 +5,7 @@ mod row_cpus;
 mod suggestions;
 
 pub use self::row_cpus::{RowCpus, RowPlace, WrittenList};
-use self::suggestions::{advise_on_list, advise_on_parameter, suggest_key};
+use self::suggestions::{advise_on_list, advise_on_parameter, advise_on_word};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
 use crate::boot::{WordFault, find_word_fault, names_kernel_parameter};
 use crate::cpu_selection::CpuSelection;
@@ -143,11 +143,7 @@ impl Matrix {
     /// The text is not a matrix, or has unknown keys.
     pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
         let parsed = toml::from_str::<MatrixText>(text)
-            .map_err(|error| {
-                let near = suggest_key(text, error.span());
-                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-                (error.span(), translate_toml_message(error.message()) + &near)
-            })
+            .map_err(|error| (error.span(), translate_toml_message(error.message())))
             .and_then(|raw| check_matrix(raw, text, file));
         parsed.map_err(|(span, why)| MatrixError {
             file: file.to_owned(),
@@ -416,8 +412,7 @@ fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixF
     let Some((fault, near)) = find_word_fault(&filled) else { return Ok(()) };
     let advice = match (&fault, near.as_slice()) {
         (WordFault::NotPlain, _) => {
-            let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
-            return Err(fault_at(word, why));
+            return Err(fault_at(word, advise_on_word(word.get_ref())));
         }
         (fault, _) if fault.is_unknown() && allow_unknown => return Ok(()),
         (_, [first, ..]) => format!("; did you mean {first}?"),
@@ -744,6 +739,9 @@ instrument = "spin"
         for (text, suggested) in [
             (format!("workloud = \"vm\"\n{row}{column}"), "; did you mean workload?"),
             (format!("{row}sheild = true\n{column}"), "; did you mean shield?"),
+            (format!("{row}kernl = \"6.12\"\n{column}"), "; did you mean kernel?"),
+            (format!("workload = \"cyclik\"\n{row}{column}"), "; did you mean cyclic?"),
+            (format!("{row}boot = [\"isolcpus={{cpu}}\"]\n{column}"), "; did you mean {cpus}?"),
             (format!("{row}parameters = [\"nohlt\"]\n{column}"), "; did you mean boot?"),
             (format!("{row}{column}thread = [\"1ms\"]\n"), "; did you mean threads?"),
             (format!("{row}boot = [\"isolcpu=3\"]\n{column}"), "; did you mean isolcpus?"),

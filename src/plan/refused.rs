@@ -2,7 +2,7 @@
 
 use super::node_refusal::NodeRefusal;
 use super::sibling_refusal::SiblingRefusal;
-use crate::policy::SHIELD_NAME;
+use crate::policy::expected_name;
 use cpushield_linux::CpuSet;
 use std::fmt;
 
@@ -174,7 +174,8 @@ impl fmt::Display for PlanRefusal {
             ),
             PlanRefusal::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
             PlanRefusal::BadName { name } => {
-                write!(f, "{name:?} cannot be a shield's name; use {SHIELD_NAME}")
+                let instead = expected_name(name);
+                write!(f, "{name:?} cannot be a shield's name; use {instead}")
             }
         }
     }

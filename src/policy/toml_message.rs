@@ -1,0 +1,59 @@
+//! Messages of the TOML parser in the words of a user, with a suggestion for a misspelled key or
+//! value. Pure.
+
+use crate::registry::nearest;
+
+/// Rewrites a message of the TOML parser without Rust terms, and adds the name that was meant.
+pub(crate) fn translate_toml_message(message: &str) -> String {
+    const TERMS: &[(&str, &str)] = &[
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a map", "expected a table"),
+        ("expected a sequence", "expected a list such as [\"nohlt\"]"),
+        ("wanted string or table", "expected a word in quotes"),
+    ];
+    let message = message.trim().to_owned();
+    let near = find_meant(&message);
+    let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    TERMS.iter().fold(message, |text, (rust, plain)| text.replace(rust, plain)) + &near
+}
+
+/// The known name that is most similar to an unknown one. serde's messages have the unknown name
+/// and then the known ones, each between backticks (`unknown_field()` and `unknown_variant()`,
+/// serde_core/src/de/mod.rs, 1.0).
+fn find_meant(message: &str) -> Option<String> {
+    let is_about_name = ["unknown field `", "unknown variant `"];
+    if !is_about_name.iter().any(|start| message.starts_with(start)) {
+        return None;
+    }
+    let mut names = message.split('`').skip(1).step_by(2);
+    let unknown = names.next()?;
+    let known: Vec<&str> = names.collect();
+    // A policy has the kernel parameters under this key, and a row of a matrix under the other one.
+    if unknown == "parameters" && known.contains(&"boot") {
+        return Some("boot".to_owned());
+    }
+    nearest(unknown, &known).into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_that_was_meant_is_one_of_the_known_ones() {
+        for (message, meant) in [
+            ("unknown field `gruop`, expected one of `users`, `group`", Some("group")),
+            ("unknown field `sheild`, expected `shield`", Some("shield")),
+            ("unknown variant `offlin`, expected `idle` or `offline`", Some("offline")),
+            ("unknown field `parameters`, expected one of `name`, `boot`", Some("boot")),
+            ("unknown field `colour`, expected one of `name`, `boot`", None),
+            ("unknown field ``, expected `name`", None),
+            ("missing field `name`", None),
+            ("unknown field `a", None),
+        ] {
+            assert_eq!(find_meant(message).as_deref(), meant, "{message}");
+        }
+    }
+}
