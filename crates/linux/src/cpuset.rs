@@ -214,7 +214,10 @@ impl CpuSet {
                 (cpu_number(text, used, last)?, cpu_number(text, group, last)?)
             }
         };
-        if group == 0 || used > group {
+        if group == 0 {
+            return Err(invalid(text, format!("{part:?}: a group of 0 CPUs is no group")));
+        }
+        if used > group {
             return Err(invalid(text, format!("{part:?}: used must not exceed group")));
         }
         for cpu in (from..=to).filter(|cpu| (cpu - from) % group < used) {
@@ -396,7 +399,8 @@ mod tests {
             ("1:1/2", "needs a range"),
             ("0-7:2", "needs used/group"),
             ("0-7:3/2", "must not exceed"),
-            ("0-7:0/0", "must not exceed"),
+            ("0-7:0/0", "a group of 0 CPUs"),
+            ("0-7:1/0", "a group of 0 CPUs"),
             ("9999999", "beyond 8191"),
             ("1;2", "not a CPU number"),
         ] {
