@@ -79,14 +79,43 @@ pub fn names<E: RegistryEntry>(registry: &[E]) -> Vec<&'static str> {
 /// The names most similar to a word, best first; empty when none is similar.
 #[must_use]
 pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
+    select_near(word, names, |edits, name| edits <= 1 + name.len() / 3 || name.contains(word))
+}
+
+/// The names of which a word may be a misspelling, best first. For thousands of names, of which
+/// some always resemble a word.
+#[must_use]
+pub fn nearest_spelling(word: &str, names: &[&str]) -> Vec<String> {
+    select_near(word, names, |edits, name| edits <= 1 + word.len().min(name.len()) / 4)
+}
+
+fn select_near(word: &str, names: &[&str], is_near: impl Fn(usize, &str) -> bool) -> Vec<String> {
     if word.is_empty() {
         return Vec::new();
     }
     let mut near: Vec<(usize, &str)> = names
         .iter()
         .map(|name| (strsim::levenshtein(word, name), *name))
-        .filter(|(edits, name)| *edits <= 1 + name.len() / 3 || name.contains(word))
+        .filter(|(edits, name)| is_near(*edits, name))
         .collect();
     near.sort();
     near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_name_is_near_it_and_no_misspelling_of_it() {
+        let names = ["scftorture.weight_single", "isolcpus", "nohz_full", "nosmt"];
+        assert_eq!(nearest("single", &names), ["scftorture.weight_single"]);
+        assert!(nearest_spelling("single", &names).is_empty());
+        for (word, meant) in
+            [("isol_cpu", "isolcpus"), ("nohz-ful", "nohz_full"), ("nosmp", "nosmt")]
+        {
+            assert_eq!(nearest_spelling(word, &names), [meant]);
+        }
+        assert!(nearest_spelling("", &names).is_empty());
+    }
 }

@@ -9,7 +9,7 @@ use super::parameters::KERNEL_NAMES;
 use super::request::UnknownWords;
 use super::{line, lint};
 use crate::policy::RequestedParameter;
-use crate::registry::nearest;
+use crate::registry::{nearest, nearest_spelling};
 use cpushield_linux::Host;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;
@@ -124,7 +124,7 @@ fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
         return None;
     }
     let listed: Vec<&str> = KERNEL_NAMES.lines().filter(|line| !line.starts_with('#')).collect();
-    Some((WordFault::UnknownName, nearest(name, &listed)))
+    Some((WordFault::UnknownName, nearest_spelling(name, &listed)))
 }
 
 /// A flag of `isolcpus=` that no released kernel has, or `nohz_full` without a list.
@@ -172,7 +172,7 @@ fn find_module_fault(
         ModuleParameter::NoModule => {
             let names = modules.names();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let near = nearest(module, &names);
+            let near = nearest_spelling(module, &names);
             let near = near.iter().map(|near| format!("{near}.{parameter}")).collect();
             Some((WordFault::NoModule { module: module.to_owned(), version }, near))
         }
