@@ -325,7 +325,9 @@ fn find_operators(
         let name = name.get_ref().clone();
         let id = number.map_err(|error| {
             let hint = "name one user or group in each text, or use its number: \"1000\"";
-            Failure::usage(format!("{place}: {error}")).hint(hint)
+            let is_unknown = matches!(error, RunError::Unknown { .. });
+            let failure = Failure::usage(format!("{place}: {error}"));
+            if is_unknown { failure.hint(hint) } else { failure }
         })?;
         Ok::<_, Failure>(OperatorName { name, id })
     };
