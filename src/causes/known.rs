@@ -138,6 +138,8 @@ pub const KNOWN: &[KnownCulprit] = &[
     work("wait_rcu_exp_gp", "expedited RCU grace period", "kernel/rcu/tree_exp.h"),
     work("sync_rcu_exp_select_node_cpus", "expedited RCU grace period", "kernel/rcu/tree_exp.h"),
     work("mce_gen_pool_process", "machine check log", "arch/x86/kernel/cpu/mce/genpool.c"),
+    work("fb_flashcursor", "console cursor", "drivers/video/fbdev/core/fbcon.c"),
+    work("drm_fb_helper_damage_work", "drawing the console", "drivers/gpu/drm/drm_fb_helper.c"),
     // Threads.
     thread("ksoftirqd/*", "deferred softirqs", "kernel/softirq.c"),
     thread("ktimers/*", "timers of PREEMPT_RT", "kernel/softirq.c"),

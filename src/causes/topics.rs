@@ -15,21 +15,29 @@ pub struct Topic {
 }
 
 /// Every topic.
-pub const TOPICS: &[Topic] = &[Topic {
-    name: "kernel-tlb-flush",
-    summary: "every CPU must flush freed kernel addresses from its TLB",
-    text: KERNEL_TLB_FLUSH,
-    functions: &[
-        "do_flush_tlb_all",
-        "do_kernel_range_flush",
-        "flush_tlb_kernel_range",
-        "drain_vmap_area_work",
-        "__purge_vmap_area_lazy",
-        "_vm_unmap_aliases",
-        "vm_unmap_aliases",
-        "purge_vmap_area_lazy",
-    ],
-}];
+pub const TOPICS: &[Topic] = &[
+    Topic {
+        name: "kernel-tlb-flush",
+        summary: "every CPU must flush freed kernel addresses from its TLB",
+        text: KERNEL_TLB_FLUSH,
+        functions: &[
+            "do_flush_tlb_all",
+            "do_kernel_range_flush",
+            "flush_tlb_kernel_range",
+            "drain_vmap_area_work",
+            "__purge_vmap_area_lazy",
+            "_vm_unmap_aliases",
+            "vm_unmap_aliases",
+            "purge_vmap_area_lazy",
+        ],
+    },
+    Topic {
+        name: "framebuffer-console",
+        summary: "the text console on a screen is drawn by the CPU that wrote to it",
+        text: FRAMEBUFFER_CONSOLE,
+        functions: &["fb_flashcursor", "drm_fb_helper_damage_work"],
+    },
+];
 
 /// Finds the topic with this name, or that of this kernel function.
 #[must_use]
@@ -77,6 +85,32 @@ transition\", v8, March 2026).
 Source: lazy_max_pages(), free_vmap_area_noflush(), drain_vmap_area_work() and
 __purge_vmap_area_lazy() in mm/vmalloc.c, flush_tlb_kernel_range() in arch/x86/mm/tlb.c (6.12).";
 
+const FRAMEBUFFER_CONSOLE: &str = "\
+A text console on a screen is a picture that the kernel draws. Two work items do it, and both are
+queued for the CPU that wrote to the console: a program on that CPU, or a message of the kernel.
+The queues are bound to CPUs, so no cpuset, IRQ affinity or workqueue mask keeps them off the
+shield.
+
+* `fb_flashcursor` draws the blinking cursor, about five times a second, and queues itself again on
+the same CPU. Unlike other work it does not end by itself. `console-cursor-blink` stops it;
+`vt.global_cursor_default=0` on the kernel's command line means that there is no cursor.
+* `drm_fb_helper_damage_work` copies what was drawn to the display, once for each burst of text. It
+ends when nothing is written any more.
+
+What helps against the second:
+* The kernel writes fewer messages to the console: `dmesg -n 1` (/proc/sys/kernel/printk) leaves
+only emergencies there. All messages stay in the log.
+* Programs on shielded CPUs do not write to the console of a screen. A serial line, a network login
+or a terminal of a desktop is no such console.
+* With `console=ttyS0` alone on the kernel's command line, messages of the kernel are not drawn.
+While a display server has the screen in graphics mode, nothing of the console is drawn.
+
+Source: fbcon_add_cursor_work(), fb_flashcursor() and fbcon_is_active() in
+drivers/video/fbdev/core/fbcon.c;
+drm_fb_helper_damage() and drm_fb_helper_damage_work() in drivers/gpu/drm/drm_fb_helper.c (6.12);
+do_syslog() in kernel/printk/printk.c. Firedancer stops both for its own CPUs (console.c in
+src/app/shared/commands/configure, commit 178b48f).";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +119,9 @@ mod tests {
     fn a_function_and_its_sender_have_the_same_page() {
         for name in ["do_flush_tlb_all", "drain_vmap_area_work", "kernel-tlb-flush"] {
             assert_eq!(find(name).map(|topic| topic.name), Some("kernel-tlb-flush"), "{name}");
+        }
+        for name in ["fb_flashcursor", "drm_fb_helper_damage_work"] {
+            assert_eq!(find(name).map(|topic| topic.name), Some("framebuffer-console"), "{name}");
         }
         assert_eq!(find("do_sync_core"), None);
         for topic in TOPICS {

@@ -15,6 +15,8 @@ pub enum InapplicableReason {
     NoFairServer,
     /// The directory of the fair server does not exist.
     FairServerUnseen,
+    /// The console has no framebuffer.
+    NoFramebufferConsole,
     /// Tracefs is not mounted.
     TracefsUnmounted,
     /// A trace instance does not enlarge the main buffer of this kernel.
@@ -135,6 +137,7 @@ impl fmt::Display for InapplicableReason {
                 "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or \
                  the kernel has no fair server"
             }
+            Self::NoFramebufferConsole => "the console has no framebuffer",
             Self::TracefsUnmounted => "tracefs is not mounted",
             Self::OwnTraceBuffers => "each trace of this kernel has its own buffers",
             Self::TickContinues => {

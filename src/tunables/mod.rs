@@ -3,6 +3,7 @@
 //! write and no undo code.
 
 mod boot;
+mod console_cursor_blink;
 mod cpu_hotplug_cycle;
 mod cpuset;
 mod explained;
@@ -175,6 +176,7 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &ksm::KSM,
     &thp::THP,
     &writeback_interval::WRITEBACK_INTERVAL,
+    &console_cursor_blink::CONSOLE_CURSOR_BLINK,
     &power::CpuIdle,
     &power::CpuGovernor,
     &offline_siblings::OfflineSiblings,

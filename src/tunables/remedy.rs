@@ -163,6 +163,7 @@ mod tests {
             (Cause::Kthread, "kthreadd", "kthreads: taskset -pc 0-2 2 "),
             (Cause::Workqueue, "vmstat_update", "vm-stat-interval: echo 3600 >"),
             (Cause::Workqueue, "wb_workfn (unbound)", "workqueues: "),
+            (Cause::Workqueue, "fb_flashcursor", "console-cursor-blink: echo 0 >"),
             (Cause::Hrtimer, "watchdog_timer_fn", "watchdog: echo 0-2 >"),
             (Cause::Hrtimer, "dl_task_timer", "fair-server: echo 0 >"),
             (Cause::Softirq, "NET_RX", "irq-affinity: cpushield apply"),

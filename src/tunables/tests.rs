@@ -58,6 +58,7 @@ pub(super) fn busy(mode: CgroupMode) -> Machine {
         ("/sys/kernel/mm/ksm/run", "1"),
         ("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
         ("/proc/sys/vm/dirty_writeback_centisecs", "500"),
+        ("/sys/class/graphics/fbcon/cursor_blink", "1"),
     ] {
         m.settings.insert(path.to_owned(), TunableReading::Value(text.to_owned()));
     }
@@ -405,7 +406,6 @@ fn the_cpu_cycle_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     assert_eq!(kicked(&m), RemedyAnswer::Impossible(obstacle));
 }
 
-/// Linux 7.0 has an ext server.
 #[test]
 fn each_deadline_server_whose_file_exists_is_switched_off() {
     let ext = "/sys/kernel/debug/sched/ext_server/cpu3/runtime";

@@ -30,8 +30,8 @@ fn check_blink(text: Option<&str>) -> Option<SurveyFinding> {
             "cursor-blink",
             "the cursor of the framebuffer console blinks".to_owned(),
             "about five times a second, work runs on the CPU that last wrote to the console; \
-             write 0 to /sys/class/graphics/fbcon/cursor_blink, or boot with \
-             vt.global_cursor_default=0",
+             a shield stops it (console-cursor-blink), as does vt.global_cursor_default=0 on \
+             the kernel's command line",
         )
     })
 }

@@ -1,0 +1,78 @@
+//! `console-cursor-blink`: the cursor of the framebuffer console stands still. Pure.
+
+use super::setting::{FileSetting, always};
+use super::want::setting;
+use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
+use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
+use crate::survey::Machine;
+
+const FILE: &str = "/sys/class/graphics/fbcon/cursor_blink";
+
+pub(super) const CONSOLE_CURSOR_BLINK: FileSetting = FileSetting {
+    name: "console-cursor-blink",
+    summary: "stop the blinking cursor of the framebuffer console",
+    page: "\
+The cursor of the text console on a screen blinks about five times a second. Each time a work item
+(fb_flashcursor) draws it and queues itself again, on the CPU where it ran. It is work of a bound
+queue unless the kernel was booted with workqueue.power_efficient=1, so neither a cpuset nor the
+masks of `workqueues` and `irq-affinity` keep it off a CPU. It gets there when a task on that CPU,
+or a message of the kernel, writes to the console.
+
+Messages of the kernel are drawn by the same CPU too: see `framebuffer-console`.
+
+Cost: the cursor of the console stands still, or is not visible, while the shield is active.
+
+Source: fbcon_add_cursor_work(), fb_flashcursor() and store_cursor_blink() in
+drivers/video/fbdev/core/fbcon.c (6.12). Firedancer sets the same file (console.c in
+src/app/shared/commands/configure, commit 178b48f).",
+    file: &[FILE],
+    value: "0",
+    compare: ValueComparison::Text,
+    reason: "the CPU that wrote to the console otherwise draws the cursor five times a second",
+    removes: &[Cause::Workqueue],
+    culprits: &[CulpritPattern::Function("fb_flashcursor")],
+    risk: Risk::Low,
+    optional: always,
+    disturbs: None,
+    applies: has_framebuffer,
+};
+
+/// Kernels such as 6.12 answer -1 if the console has no framebuffer (show_cursor_blink() in
+/// drivers/video/fbdev/core/fbcon.c).
+fn has_framebuffer(machine: &Machine) -> Result<(), InapplicableReason> {
+    match setting(machine, FILE) {
+        Some("-1") => Err(InapplicableReason::NoFramebufferConsole),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{busy, shield};
+    use super::super::{Tunable, WantedChanges};
+    use super::*;
+    use crate::survey::{CgroupMode, TunableReading};
+
+    #[test]
+    fn a_cursor_that_blinks_is_stopped_where_there_is_one() {
+        let mut m = busy(CgroupMode::V2);
+        let shield = shield(&m);
+        let wants = |m: &Machine| CONSOLE_CURSOR_BLINK.wants(m, &shield);
+        m.settings.remove(FILE);
+        let absent = InapplicableReason::SettingAbsent { file: FILE.to_owned() };
+        assert_eq!(wants(&m), WantedChanges::Nothing(absent));
+        let mut with = |text: &str| {
+            m.settings.insert(FILE.to_owned(), TunableReading::Value(text.to_owned()));
+            wants(&m)
+        };
+        let none = InapplicableReason::NoFramebufferConsole;
+        assert_eq!(with("-1"), WantedChanges::Nothing(none));
+        let already = |wanted: WantedChanges| match wanted {
+            WantedChanges::Changes(changes) => changes.iter().map(|it| it.already).collect(),
+            WantedChanges::Nothing(_) => Vec::new(),
+        };
+        assert_eq!((already(with("1")), already(with("0"))), (vec![false], vec![true]));
+    }
+}
