@@ -104,7 +104,7 @@ fn refuse<T>(tid: i32, why: &str, hint: Option<String>) -> Result<T, RunError> {
     Err(RunError::Task { tid, why: why.to_owned(), hint })
 }
 
-/// Removes the entries of threads that have left their shield since, and returns them: where another
+/// Removes the entries of threads that have left their shield, and returns them: where another
 /// process has put a thread is its place now.
 ///
 /// # Errors

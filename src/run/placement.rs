@@ -146,7 +146,7 @@ impl ShieldPlacement {
         (below != PROGRAMS).then_some(below)
     }
 
-    /// Whether a thread is in the shield now: in its group, or without a group, confined to its CPUs.
+    /// Whether a thread is in the shield: in its group, or without a group, confined to its CPUs.
     ///
     /// # Errors
     /// The members of the group cannot be read.
