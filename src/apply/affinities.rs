@@ -140,7 +140,13 @@ impl UndoSnapshot<'_> {
         if cpus == original {
             return true;
         }
+        let shielded = self.scope.shield.cpus.union(&self.scope.cpus_of_others());
         if let Some(left) = &self.journal.applied {
+            // It was in the shield when that was changed, or before, and has left it since.
+            let was_in = left.0.get(&id).is_some_and(|left| left.intersects(&shielded));
+            if was_in && *cpus == original.difference(&shielded) {
+                return true;
+            }
             let same = left.0.get(&id) == Some(cpus);
             if same || self.journal.amending.is_empty() {
                 return same;
@@ -149,7 +155,6 @@ impl UndoSnapshot<'_> {
         // Stopped while applying or amending: the masks left were not recorded. The plan has one
         // mask. When cpusets shrink, grow or appear, the kernel makes masks that contain at least
         // the original's CPUs outside of the shield.
-        let shielded = self.scope.shield.cpus.union(&self.scope.cpus_of_others());
         self.wanted.get(&id) == Some(&cpus) || original.difference(&shielded).is_subset(cpus)
     }
 

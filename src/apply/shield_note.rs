@@ -101,6 +101,11 @@ pub enum ShieldNote {
         /// The error.
         error: String,
     },
+    /// The new CPUs of the programs in the shield could not be recorded.
+    ProgramsNotRecorded {
+        /// The error.
+        error: String,
+    },
     /// About one process.
     Process {
         /// The note.
@@ -181,6 +186,9 @@ impl fmt::Display for ShieldNote {
             }
             ShieldNote::ProgramsNotReleased { error } => {
                 write!(f, "programs in the shield: {error}")
+            }
+            ShieldNote::ProgramsNotRecorded { error } => {
+                write!(f, "could not record the new CPUs of programs in the shield: {error}")
             }
             ShieldNote::Process { process } => process.fmt(f),
         }

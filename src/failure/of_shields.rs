@@ -124,7 +124,7 @@ fn describe_rollback(
 
 impl From<crate::run::RunError> for Failure {
     fn from(error: crate::run::RunError) -> Failure {
-        use crate::run::RunError;
+        use crate::run::{RunError, ThreadInTheWay};
         let message = error.to_string();
         match error {
             RunError::NoShield => Failure::machine(message)
@@ -134,8 +134,17 @@ impl From<crate::run::RunError> for Failure {
             RunError::NoSuchShield { names, .. } => {
                 Failure::machine(message).hint(name_a_shield(&names))
             }
-            RunError::InTheWay { .. } => Failure::machine(message)
-                .hint("end them, or give them the CPUs of the new version: --move-programs"),
+            RunError::InTheWay { threads, .. } => {
+                let failure = Failure::machine(message);
+                match threads.iter().find(|thread| thread.reason.is_unsafe()) {
+                    None => failure.hint(
+                        "end them, or give them the CPUs of the new version: --move-programs",
+                    ),
+                    Some(ThreadInTheWay { tid, .. }) => failure
+                        .hint(format!("make it an ordinary program: chrt -o -p 0 {tid}"))
+                        .hint("or end it"),
+                }
+            }
             RunError::NotOffered { offered, .. } => {
                 Failure::usage(message).hint(format!("use one of these CPUs: {offered}"))
             }
@@ -162,7 +171,7 @@ impl From<crate::run::RunError> for Failure {
             }
             RunError::Journal(error) => error.into(),
             RunError::Machine(error) => error.into(),
-            RunError::Record(_) => Failure::machine(message),
+            RunError::NoDestination { .. } | RunError::Record(_) => Failure::machine(message),
         }
     }
 }

@@ -55,12 +55,14 @@ pub fn add(
     let mut open = record::open(host, store)?;
     // Entries of ended tasks are useless.
     open.record.added.retain(|added| host.is_same_task(added.task));
+    let left = forget_left(host, &mut open, place, &task)?;
     let cpus = match onto {
         CpuAssignment::All => place.cpus.clone(),
         CpuAssignment::One(cpu) => CpuSet::single(place.choose(host, cpu)?.cpu),
     };
     let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::new(&cpus));
-    match move_in(host, &mut open, place, &task, &cpus, spread.as_mut()) {
+    let way_in = WayIn { place, cpus: &cpus, left: &left };
+    match move_in(host, &mut open, &way_in, &task, spread.as_mut()) {
         Ok((threads, notes)) => Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes }),
         Err(error) => {
             // The first error is reported; what cannot be restored stays on record.
@@ -102,6 +104,54 @@ fn refuse<T>(tid: i32, why: &str, hint: Option<String>) -> Result<T, RunError> {
     Err(RunError::Task { tid, why: why.to_owned(), hint })
 }
 
+/// Removes the entries of threads that have left their shield, and returns them: where another
+/// process has put a thread is its place now.
+///
+/// # Errors
+/// The task is in this shield or in another one.
+fn forget_left(
+    host: &Host,
+    open: &mut OpenRecord<'_>,
+    place: &ShieldPlacement,
+    task: &Task,
+) -> Result<Vec<AddedThread>, RunError> {
+    let mut left = Vec::new();
+    for added in open.record.added.iter().filter(|added| belongs_to(added, task)) {
+        match find_current_shield(host, open.store(), place, added)? {
+            None => left.push(added.task),
+            Some(shield) if shield != place.name => {
+                let tid = task.id.tid;
+                let hint = format!("cpushield remove --shield {shield} {tid}");
+                return refuse(tid, &format!("is in shield {shield}"), Some(hint));
+            }
+            Some(_) if added.task == task.id => {
+                return refuse(task.id.tid, "is already in the shield", None);
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(open.record.added.extract_if(.., |added| left.contains(&added.task)).collect())
+}
+
+/// The name of the shield in which a recorded thread still is.
+pub(super) fn find_current_shield(
+    host: &Host,
+    store: &Store,
+    place: &ShieldPlacement,
+    added: &AddedThread,
+) -> Result<Option<String>, RunError> {
+    if added.is_in(place) {
+        return Ok(place.has(host, added.task.tid)?.then(|| place.name.clone()));
+    }
+    for plan in super::all_active(host, store)? {
+        let other = ShieldPlacement::new(host, &plan);
+        if added.is_in(&other) && other.has(host, added.task.tid)? {
+            return Ok(Some(other.name));
+        }
+    }
+    Ok(None)
+}
+
 /// Finds a task by its number, with its process.
 pub(super) fn find_task(host: &Host, tid: i32) -> Result<Task, cpushield_linux::Error> {
     let path = format!("/proc/{tid}/status");
@@ -123,16 +173,23 @@ pub(super) fn threads_of(host: &Host, task: &Task) -> Result<Vec<Task>, RunError
     Ok(tids.filter_map(|tid| host.task(task.pid, tid).ok()).collect())
 }
 
+/// The shield and the CPUs that threads get, and the entries of those that have left before.
+struct WayIn<'a> {
+    place: &'a ShieldPlacement,
+    cpus: &'a CpuSet,
+    left: &'a [AddedThread],
+}
+
 /// Moves the threads of a task in. Returns their number and notes.
 fn move_in(
     host: &Host,
     open: &mut OpenRecord<'_>,
-    place: &ShieldPlacement,
+    way_in: &WayIn<'_>,
     task: &Task,
-    cpus: &CpuSet,
     mut spread: Option<&mut ThreadSpread>,
 ) -> Result<(usize, Vec<ProcessNote>), RunError> {
-    let mut notes = Vec::new();
+    let WayIn { place, cpus, .. } = way_in;
+    let (mut moved, mut notes) = (0, Vec::new());
     for _ in 0..ROUNDS_MAX {
         let added = &open.record.added;
         let threads = threads_of(host, task)?.into_iter();
@@ -141,7 +198,8 @@ fn move_in(
         if fresh.is_empty() {
             break;
         }
-        record_originals(host, open, place, &fresh, cpus)?;
+        record_originals(host, open, way_in, &fresh)?;
+        moved += fresh.len();
         notes.extend(raise_kernel_threads(host, open, task, &fresh, cpus)?);
         if let Some(group) = place.entry_group(host)? {
             check_move(host, &group)?;
@@ -158,7 +216,6 @@ fn move_in(
             spread.place_new_threads(host, task.pid);
         }
     }
-    let moved = open.record.added.iter().filter(|added| belongs_to(added, task)).count();
     Ok((moved, notes))
 }
 
@@ -170,10 +227,10 @@ pub(super) fn belongs_to(added: &AddedThread, task: &Task) -> bool {
 fn record_originals(
     host: &Host,
     open: &mut OpenRecord<'_>,
-    place: &ShieldPlacement,
+    way_in: &WayIn<'_>,
     threads: &[Task],
-    cpus: &CpuSet,
 ) -> Result<(), RunError> {
+    let WayIn { place, cpus, left } = *way_in;
     for thread in threads {
         let group = match &place.group {
             Some(group) => Some(cgroup_of(host, group, place.v2, thread)?),
@@ -181,15 +238,22 @@ fn record_originals(
         };
         let affinity = host.affinity(thread.id.tid)?;
         let policy = host.scheduling(thread.id.tid)?;
+        // It has kept what it got when it was in the shield before.
+        let before = left.iter().find(|left| left.task == thread.id);
+        let lowered_from = match policy.rt_priority() {
+            PRIORITY_MAX => before.and_then(|before| before.lowered_from),
+            higher => (higher > PRIORITY_MAX).then_some(policy),
+        };
         open.record.added.push(AddedThread {
             task: thread.id,
             pid: thread.pid,
             comm: thread.comm.clone(),
+            shield: Some(place.name.clone()),
             group,
             affinity,
-            lowered_from: (policy.rt_priority() > PRIORITY_MAX).then_some(policy),
+            lowered_from,
             given: cpus.clone(),
-            granted: false,
+            granted: left.iter().any(|left| left.pid == thread.pid && left.granted),
         });
     }
     open.save()
@@ -267,6 +331,7 @@ mod tests {
             task: TaskId { tid, started: 7 },
             pid,
             comm: "x".to_owned(),
+            shield: None,
             group: None,
             affinity: CpuSet::single(0),
             lowered_from: None,

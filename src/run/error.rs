@@ -85,6 +85,11 @@ pub enum RunError {
         /// What to do instead, if anything.
         hint: Option<String>,
     },
+    /// No cgroup outside of the shield is known that has the limits of a program's user.
+    NoDestination {
+        /// The number of the program.
+        tid: i32,
+    },
     /// The shield is incomplete.
     Unfinished {
         /// Its journal.
@@ -143,6 +148,10 @@ impl fmt::Display for RunError {
             }
             RunError::Exec { program, error } => write!(f, "cannot start {program}: {error}"),
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
+            RunError::NoDestination { tid } => write!(
+                f,
+                "process {tid} cannot leave: no control group with the limits of its user is known"
+            ),
             RunError::Unfinished { path, unfinished } => {
                 write!(f, "no shield is in force: {unfinished}\n  file:  {path}")
             }

@@ -12,6 +12,7 @@
 
 mod added;
 mod confine;
+mod destination;
 mod drift;
 mod error;
 mod left;

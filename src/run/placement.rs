@@ -146,6 +146,20 @@ impl ShieldPlacement {
         (below != PROGRAMS).then_some(below)
     }
 
+    /// Whether a thread is in the shield: in its group, or without a group, confined to its CPUs.
+    ///
+    /// # Errors
+    /// The members of the group cannot be read.
+    pub(super) fn has(&self, host: &Host, tid: i32) -> Result<bool, RunError> {
+        match &self.group {
+            Some(_) => Ok(self.members(host)?.contains(&tid)),
+            None => {
+                let own = self.cpus.union(&self.idle);
+                Ok(host.affinity(tid).is_ok_and(|cpus| !cpus.is_empty() && cpus.is_subset(&own)))
+            }
+        }
+    }
+
     /// Whether a directory is that of its group, or of a group below it.
     pub(super) fn contains_group(&self, dir: &str) -> bool {
         let below = |group: &String| dir.strip_prefix(group.as_str());

@@ -71,20 +71,21 @@ pub fn raise(
         return Ok(());
     }
     open.record.needs.push(PriorityNeed { task: program, cpus: cpus.clone(), priority });
-    for (thread, policy) in &order.raise {
-        let known = open.record.raised.iter_mut().find(|raised| raised.task == thread.task);
-        match known {
-            Some(raised) => {
-                raised.given = *policy;
-                raised.cpus = raised.cpus.union(cpus);
+    for thread in &order.above {
+        let raised = order.raise.iter().find(|(raised, _)| raised.task == thread.task);
+        let cpus = cpus_of_need(thread, cpus);
+        match open.record.raised.iter_mut().find(|raised| raised.task == thread.task) {
+            Some(known) => {
+                known.given = raised.map_or(known.given, |(_, policy)| *policy);
+                known.cpus = known.cpus.union(&cpus);
             }
-            None => open.record.raised.push(RaisedThread {
+            None => open.record.raised.extend(raised.map(|(_, policy)| RaisedThread {
                 task: thread.task,
                 comm: thread.comm.clone(),
-                cpus: cpus.clone(),
+                cpus,
                 original: thread.policy,
                 given: *policy,
-            }),
+            })),
         }
     }
     open.save()?;
@@ -105,6 +106,15 @@ pub fn raise(
         }
     }
     Ok(())
+}
+
+/// The CPUs of a program on which it could starve a thread: those of the thread. A thread that
+/// lends its priority is needed for all of them.
+fn cpus_of_need(thread: &KernelThread, cpus: &CpuSet) -> CpuSet {
+    match is_vital(&thread.comm, &CpuSet::new(), cpus) {
+        true => cpus.clone(),
+        false => thread.affinity.intersection(cpus),
+    }
 }
 
 fn cannot_raise(thread: &KernelThread, error: cpushield_linux::Error) -> RunError {

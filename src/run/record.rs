@@ -4,7 +4,7 @@
 //! It is a small file that is replaced as a whole, before each change. So the next `run`, `remove`
 //! or `undo` restores everything that a killed `run` changed.
 
-use super::RunError;
+use super::{RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,9 @@ pub struct AddedThread {
     pub pid: i32,
     /// Its name.
     pub comm: String,
+    /// The shield; `None` in the record of an earlier version, which has only the CPUs.
+    #[serde(default)]
+    pub shield: Option<String>,
     /// Directory of the cgroup it came from; `None` when the shield has no cgroup.
     pub group: Option<String>,
     /// Its original affinity.
@@ -80,6 +83,17 @@ pub struct AddedThread {
     /// that with the place.
     #[serde(default)]
     pub granted: bool,
+}
+
+impl AddedThread {
+    /// Whether it was added to this shield.
+    #[must_use]
+    pub fn is_in(&self, place: &ShieldPlacement) -> bool {
+        match &self.shield {
+            Some(shield) => *shield == place.name,
+            None => self.given.is_subset(&place.cpus.union(&place.idle)),
+        }
+    }
 }
 
 /// The record, locked for changes.

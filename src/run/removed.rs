@@ -2,6 +2,7 @@
 //! or to the caller's cgroup when they were started in the shield.
 
 use super::added::{MovedProcess, belongs_to, cgroup_of, find_task, threads_of};
+use super::destination::{Destination, find_destination};
 use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
@@ -22,16 +23,6 @@ pub(super) struct Removal {
     pub started: Option<u64>,
     /// Where it goes if it was started in the shield.
     pub destination: Destination,
-}
-
-/// Where a program goes that was started in the shield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Destination {
-    /// The cgroup of this process.
-    Caller,
-    /// The cgroup of its nearest ancestor outside of the shield that has the same user; else the
-    /// root group.
-    Above,
 }
 
 /// Moves a process or thread out of the shield, to where it was before it was added. One that was
@@ -69,7 +60,7 @@ pub(super) fn remove_to(
     }
     // An entry of an ended task has the place of another program.
     open.record.added.retain(|added| host.is_same_task(added.task));
-    if open.record.added.iter().any(|added| belongs_to(added, &task)) {
+    if open.record.added.iter().any(|added| is_entry_of(added, place, &task)) {
         let (threads, notes) = move_out(host, &mut open, place, &task)?;
         let cpus = host.affinity(tid)?;
         return Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes });
@@ -81,32 +72,9 @@ pub(super) fn remove_to(
     move_started(host, store, place, &task, destination)
 }
 
-/// Finds the cgroup of a destination.
-fn find_destination(
-    host: &Host,
-    shield: &str,
-    v2: bool,
-    task: &Task,
-    destination: Destination,
-) -> Result<String, RunError> {
-    if destination == Destination::Caller {
-        let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
-        return cgroup_of(host, shield, v2, &host.task(own_pid, own_pid)?);
-    }
-    let owner = |pid: i32| host.access(&format!("/proc/{pid}")).ok()?.owner;
-    let root = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
-    let mut above = task.parent;
-    while above > 1 {
-        let Ok(ancestor) = host.task(above, above) else { break };
-        let group = cgroup_of(host, shield, v2, &ancestor)?;
-        // Neither this shield nor another one.
-        if !group.starts_with(&format!("{root}/cpushield")) {
-            let is_same = owner(above).is_some() && owner(above) == owner(task.pid);
-            return Ok(if is_same { group } else { root.to_owned() });
-        }
-        above = ancestor.parent;
-    }
-    Ok(root.to_owned())
+/// Whether an entry says that a task was added to the shield.
+fn is_entry_of(added: &AddedThread, place: &ShieldPlacement, task: &Task) -> bool {
+    belongs_to(added, task) && added.is_in(place)
 }
 
 /// Moves a program that was started in the shield out of it.
@@ -121,6 +89,13 @@ fn move_started(
     let masks = threads.iter().map(|thread| (thread.clone(), host.affinity(thread.id.tid)));
     let masks: Vec<_> = masks.filter_map(|(thread, mask)| Some((thread, mask.ok()?))).collect();
     let requests = ReleaseRequest::new(host, store, place, &masks);
+    let group = match &place.group {
+        Some(shield) => {
+            check_move(host, shield)?;
+            Some(find_destination(host, shield, place.v2, task, destination)?)
+        }
+        None => None,
+    };
     let mut notes = Vec::new();
     for thread in &threads {
         let policy = host.scheduling(thread.id.tid)?;
@@ -129,9 +104,7 @@ fn move_started(
             notes.push(ProcessNote::MadeOrdinary { tid: thread.id.tid, policy });
         }
     }
-    if let Some(shield) = &place.group {
-        check_move(host, shield)?;
-        let group = find_destination(host, shield, place.v2, task, destination)?;
+    if let Some(group) = group {
         let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
         host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
     }
@@ -150,8 +123,8 @@ pub(super) fn move_out(
     place: &ShieldPlacement,
     task: &Task,
 ) -> Result<(usize, Vec<ProcessNote>), RunError> {
-    let entries: Vec<AddedThread> =
-        open.record.added.iter().filter(|added| belongs_to(added, task)).cloned().collect();
+    let own_entries = open.record.added.iter().filter(|added| is_entry_of(added, place, task));
+    let entries: Vec<AddedThread> = own_entries.cloned().collect();
     let mut notes = Vec::new();
     let mut failed = None;
     if entries.iter().any(|entry| entry.granted) {
@@ -187,9 +160,9 @@ pub(super) fn move_out(
             }
         }
     }
-    open.record
-        .added
-        .retain(|added| !belongs_to(added, task) || still_in || unrestored.contains(&added.task));
+    open.record.added.retain(|added| {
+        !is_entry_of(added, place, task) || still_in || unrestored.contains(&added.task)
+    });
     if failed.is_none() {
         open.record.needs.retain(|need| need.task != task.id);
     }
@@ -355,8 +328,7 @@ pub fn release(
     let place = plan.map(|plan| ShieldPlacement::new(host, &plan));
     let mut open = record::open(host, store)?;
     if let Some(place) = &place {
-        let shield = place.cpus.union(&place.idle);
-        let added = open.record.added.iter().filter(|added| added.given.is_subset(&shield));
+        let added = open.record.added.iter().filter(|added| added.is_in(place));
         let mut pids: Vec<i32> = added.map(|added| added.pid).collect();
         pids.sort_unstable();
         pids.dedup();
@@ -384,6 +356,10 @@ pub fn release(
         let demoted = raise::demote_programs(host, place, &|id| {
             before.as_ref().is_some_and(|before| !before.contains(&id))
         })?;
+        // An ordinary program needs no kernel thread above it.
+        let members = place.members(host)?;
+        open.record.needs.retain(|need| !members.contains(&need.task.tid));
+        open.save()?;
         released.disarmed = demoted.done;
         released.notes.extend(demoted.failed);
     }

@@ -4,7 +4,7 @@
 use super::WorkContext;
 use super::apply_with_fallback::{ApplyFunction, PlanOrigin, apply_or_fall_back};
 use super::machine_survey::survey_shielded;
-use crate::apply::{self, AppliedPlan, ApplyProgress, ShieldNote};
+use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, ShieldNote};
 use crate::failure::Failure;
 use crate::plan::{Plan, SkipReason, missing};
 use crate::run::{self, RunError, VersionChange};
@@ -46,11 +46,24 @@ pub(super) fn change_shield(
     if is_same_version(old, &new) {
         return repair(work, old).map(|applied| (applied, old.clone()));
     }
-    let change = check_programs(work, (old, &new), programs)?;
+    let mut change = check_programs(work, (old, &new), programs)?;
+    let prepared = change.prepare(host, store)?;
     let replace: ApplyFunction = apply::replace;
-    let (mut applied, plan) = apply_or_fall_back((host, store), replace, new, origin, progress)?;
+    let replaced = apply_or_fall_back((host, store), replace, new, origin, progress);
+    let (mut applied, plan) = match replaced {
+        Ok(replaced) => replaced,
+        Err(error) => {
+            match &error {
+                // The new version is in force. Only the error is reported.
+                ApplyError::OldRemains { .. } => drop(change.finish(host, store)),
+                _ => change.cancel(host, store),
+            }
+            return Err(error.into());
+        }
+    };
     applied.notes.insert(0, note_of_change(old, &plan));
-    applied.notes.extend(change.place_threads(host).into_iter().map(ShieldNote::from));
+    applied.notes.extend(prepared);
+    applied.notes.extend(change.finish(host, store));
     let returned = old.shield.offline_siblings.difference(&plan.shield.offline_siblings);
     if returned.intersects(&plan.shield.cpus) {
         // While the plan was made, the files of these CPUs did not exist.
@@ -69,11 +82,17 @@ pub(super) fn check_programs(
     programs: ProgramsInTheWay,
 ) -> Result<VersionChange, Failure> {
     let change = VersionChange::new(&work.host, old, new)?;
-    if programs == ProgramsInTheWay::Refuse && !change.in_the_way.is_empty() {
-        let (shield, threads) = (new.shield.name.clone(), change.in_the_way);
-        return Err(RunError::InTheWay { shield, threads }.into());
+    let mut refused = change.in_the_way.clone();
+    if programs == ProgramsInTheWay::Move {
+        refused.retain(|thread| thread.reason.is_unsafe());
     }
-    Ok(change)
+    match refused.is_empty() {
+        true => Ok(change),
+        false => {
+            let shield = new.shield.name.clone();
+            Err(RunError::InTheWay { shield, threads: refused }.into())
+        }
+    }
 }
 
 /// Makes what an unchanged shield lacks, because another process changed it or something new

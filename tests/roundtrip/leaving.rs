@@ -282,3 +282,102 @@ fn a_process_that_has_ended_or_belongs_to_a_service_is_not_moved_out() {
     assert_eq!(refusal(leave(&bench, pid)), OperatorRefusal::InUnit { unit });
     assert!(bench.tree() == before);
 }
+
+/// A process in a group of a machine.
+fn place(tree: &mut Tree, task: Task, uid: u32, group: &str) {
+    let tid = task.tid;
+    put_process(tree, task, uid);
+    let dir = Path::new("sys/fs/cgroup").join(group);
+    let list = dir.join("cgroup.procs");
+    for dir in dir.ancestors().filter(|dir| dir.starts_with("sys/fs/cgroup")) {
+        for file in ["cgroup.procs", "cgroup.controllers", "cgroup.subtree_control"] {
+            tree.entry(dir.join(file)).or_insert(Some(Vec::new()));
+        }
+    }
+    let root = tree.get_mut(Path::new("sys/fs/cgroup/cgroup.procs")).unwrap().as_mut().unwrap();
+    let rest = String::from_utf8(root.clone()).unwrap().replace(&format!("{tid}\n"), "");
+    *root = rest.into_bytes();
+    tree.entry(list)
+        .or_insert(Some(Vec::new()))
+        .as_mut()
+        .unwrap()
+        .extend(format!("{tid}\n").bytes());
+    let file = format!("proc/{tid}/cgroup");
+    tree.insert(file.into(), Some(format!("0::/{group}\n").into_bytes()));
+}
+
+/// The group of a process that was started in the shield and has no parent, after it has left. The
+/// process that asks is in this group, and so are others of its user in others.
+fn group_after_leaving(
+    sleeper: &Sleeper,
+    asker: &str,
+    others: &[&str],
+    systemd: bool,
+) -> Result<String, OperatorRefusal> {
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    let own = i32::try_from(std::process::id()).unwrap();
+    let bench = machine_with(sleeper, |tree, _| {
+        if systemd {
+            tree.insert("run/systemd/system".into(), None);
+        }
+        if !asker.is_empty() && asker != "cpushield" {
+            place(tree, Task::new(own, "asker", 0, "0-3"), uid, asker);
+        }
+        for (n, group) in others.iter().enumerate() {
+            let tid = 4_000_000 + i32::try_from(n).unwrap();
+            place(tree, Task::new(tid, "other", 0, "0-3"), uid, group);
+        }
+    });
+    let shield = "/sys/fs/cgroup/cpushield/cgroup.procs";
+    bench.host().write(shield, &sleeper.pid().to_string()).unwrap();
+    if asker == "cpushield" {
+        bench.host().write(shield, &own.to_string()).unwrap();
+    }
+    let before = bench.tree();
+    match leave(&bench, sleeper.pid()) {
+        OperatorAnswer::Left(_) => {
+            Ok(bench.host().read_line(&format!("/proc/{}/cgroup", sleeper.pid())).unwrap())
+        }
+        OperatorAnswer::Refused { refusal, .. } => {
+            same(&before, &bench.tree(), &refusal.to_string());
+            match refusal {
+                OperatorRefusal::NoDestination { pid } if pid == sleeper.pid() => {
+                    Err(OperatorRefusal::NoDestination { pid: 0 })
+                }
+                refusal => Err(refusal),
+            }
+        }
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn a_process_without_parents_leaves_to_a_group_with_the_limits_of_its_user() {
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    let session = &format!("user.slice/user-{uid}.slice/session-7.scope");
+    let manager = &format!("user.slice/user-{uid}.slice/user@{uid}.service/init.scope");
+    let other_user = &format!("user.slice/user-{}.slice/session-8.scope", uid + 1);
+    let service = "system.slice/mill.service";
+    let group = |group: &str| Ok(format!("0::/{group}"));
+    let refused = Err(OperatorRefusal::NoDestination { pid: 0 });
+    let cases: &[(&str, &[&str], bool, Result<String, OperatorRefusal>)] = &[
+        // The process that asks comes first, wherever it is.
+        (session, &[manager], true, group(session)),
+        (service, &[session], true, group(service)),
+        // It is in the shield itself.
+        ("cpushield", &[service, manager, session], true, group(session)),
+        ("cpushield", &[service, manager], true, group(manager)),
+        ("cpushield", &[service, other_user], true, refused.clone()),
+        // With systemd no process of a user belongs to the root group.
+        ("", &[session], true, group(session)),
+        ("", &[], true, refused.clone()),
+        ("", &[], false, group("")),
+        ("cpushield", &[], false, refused),
+        ("cpushield", &["mine"], false, group("mine")),
+    ];
+    let sleeper = Sleeper::new();
+    for (asker, others, systemd, wanted) in cases {
+        let found = group_after_leaving(&sleeper, asker, others, *systemd);
+        assert_eq!(found, *wanted, "{asker:?} {others:?} {systemd}");
+    }
+}

@@ -5,6 +5,7 @@ mod added;
 mod amend;
 mod asked;
 mod bench;
+mod changed_programs;
 mod changed_shields;
 mod cycle;
 mod fair_server;

@@ -36,6 +36,7 @@ pub use event_log::EventLog;
 pub use hogs::RtHog;
 pub use host::{FileWriter, Host};
 pub use machine_files::{FileAttributes, FreeSpace};
+pub use memory::RaisedLockLimit;
 pub use processes::process_handle::ProcessHandle;
 pub use processes::step_aside::AffinityGuard;
 pub use programs::CommandOutput;

@@ -14,7 +14,7 @@ pub(super) struct HeldProcess {
 
 impl HeldProcess {
     /// The process of this descriptor; `None` if its number has no task.
-    fn new(host: &Host, handle: ProcessHandle) -> Option<HeldProcess> {
+    pub fn new(host: &Host, handle: ProcessHandle) -> Option<HeldProcess> {
         let (tid, started) = (handle.pid(), host.start_time(handle.pid())?);
         Some(HeldProcess { handle, task: TaskId { tid, started } })
     }

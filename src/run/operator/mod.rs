@@ -1,9 +1,10 @@
 //! Operators: users other than root that enter a shield and leave it. `request` has what they ask
-//! and the answers, `serve` is the helper that runs as root for one request, and `asker` has the
-//! processes of a request.
+//! and the answers, `serve` is the helper that runs as root for one request, `asker` has the
+//! processes of a request, and `rights` what they get with their place.
 
 mod asker;
 mod request;
+mod rights;
 mod serve;
 
 pub use request::{

@@ -180,6 +180,12 @@ pub enum OperatorRefusal {
         /// The group of the unit, below that of the shield.
         unit: String,
     },
+    /// The process has no ancestor outside of the shield, and its user has no other process there:
+    /// no cgroup with the limits of the user is known.
+    NoDestination {
+        /// The process.
+        pid: i32,
+    },
     /// Another process changes the shields, or waits to do so.
     Busy {
         /// That process, if it is known.
@@ -303,6 +309,12 @@ impl fmt::Display for OperatorRefusal {
             }
             OperatorRefusal::OtherNumbers => f.write_str(
                 "the process that asks is in another PID namespace, so it cannot name a process",
+            ),
+            OperatorRefusal::NoDestination { pid } => write!(
+                f,
+                "process {pid} cannot leave: no ancestor of it and no other process of its user is \
+                 outside of the shield, so no control group with the limits of the user is known; \
+                 root can move it"
             ),
             OperatorRefusal::Busy { pid: Some(pid) } => {
                 write!(f, "process {pid} changes the shields now: ask again in a second")

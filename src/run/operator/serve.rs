@@ -4,20 +4,21 @@
 //!
 //! The number of a process that ends may belong to another one at once. So the process is checked
 //! before the change and after it, by its start time and by a descriptor of the process itself. If
-//! another process was moved, it is moved back.
+//! another process was moved, it is moved back, and it loses what it was given.
 
 use super::asker::{Asker, HeldProcess};
 use super::request::{EnteredShield, OperatorAnswer, OperatorRefusal, OperatorRequest};
 use super::request::{OPERATOR_TIMEOUT, REQUEST_BYTES_MAX};
+use super::rights::ProcessRights;
 use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, OperatorLimits};
-use crate::run::added::{CpuAssignment, add, cgroup_of};
-use crate::run::order::order;
-use crate::run::removed::{Destination, Removal, remove_to};
+use crate::run::added::{CpuAssignment, add, cgroup_of, find_current_shield};
+use crate::run::destination::Destination;
+use crate::run::removed::{Removal, remove_to};
 use crate::run::{RunError, ShieldPlacement, raise, record, shield};
 use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine};
-use cpushield_linux::{Host, SchedPolicy, Store};
+use cpushield_linux::{Host, Store, TaskId};
 
 /// What has started the helper.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -164,79 +165,82 @@ impl ShieldEntry<'_> {
         }
         let pid = self.asker.process.pid();
         let members = place.members(self.host).map_err(|error| machine(&error))?;
-        let was_in = members.contains(&pid);
-        if !was_in {
-            self.refuse_other_shield()?;
-            add(self.host, self.store, &place, pid, CpuAssignment::All)
-                .map_err(|error| machine(&error))?;
-        }
-        let given = self.give(&place, priority, locked_memory);
-        if !self.asker.process.lives(self.host) {
-            self.take_back(&place, was_in, priority);
-            return Err(OperatorRefusal::Ended);
-        }
+        let moved = match members.contains(&pid) {
+            true => None,
+            false => {
+                self.refuse_other_shield(&place)?;
+                self.move_in(&place)?
+            }
+        };
+        let mut rights = ProcessRights::new(self.host, self.store, &self.asker.process);
+        let given = self.give(&place, priority, locked_memory, &mut rights);
+        let lives = self.asker.process.lives(self.host);
         match given {
-            Ok(notes) => {
+            Ok(notes) if lives => {
                 let (shield, cpus) = (self.shield(), place.cpus);
                 Ok(EnteredShield { shield, cpus, priority, locked_memory, notes })
             }
-            Err(error) => {
-                self.take_back(&place, was_in, priority);
-                Err(machine(&error))
+            given => {
+                // The first error is reported.
+                rights.take_back();
+                self.take_back(&place, moved);
+                let error = given.err().filter(|_| lives);
+                Err(error.map_or(OperatorRefusal::Ended, |error| machine(&error)))
             }
         }
     }
 
-    /// Refuses a process that has a place in another shield: its way back leads out of that one.
-    fn refuse_other_shield(&self) -> Result<(), OperatorRefusal> {
-        let known = record::read(self.host, self.store).map_err(|error| machine(&error))?;
-        match known.added.iter().any(|added| added.task == self.asker.process.task) {
-            true => Err(OperatorRefusal::InOtherShield),
-            false => Ok(()),
-        }
-    }
-
-    /// Moves the process back that was moved in, whichever it was. The record says from where.
-    fn take_back(&self, place: &ShieldPlacement, was_in: bool, priority: Option<u32>) {
+    /// Moves the process with the number in. Returns that process, which may be another one than
+    /// the one that asks; `None` if it has ended since.
+    fn move_in(&self, place: &ShieldPlacement) -> Result<Option<TaskId>, OperatorRefusal> {
         let pid = self.asker.process.pid();
-        // The first error is reported; what cannot be restored stays on record.
-        if !was_in {
-            let destination = Destination::Above;
-            let removal = Removal { tid: pid, started: None, destination };
+        add(self.host, self.store, place, pid, CpuAssignment::All)
+            .map_err(|error| machine(&error))?;
+        let Ok(known) = record::read(self.host, self.store) else {
+            return Ok(Some(self.asker.process.task));
+        };
+        let mut added = known.added.iter().map(|added| added.task);
+        Ok(added.find(|task| task.tid == pid && self.host.is_same_task(*task)))
+    }
+
+    /// Refuses a process that is in another shield: its way back leads out of that one.
+    fn refuse_other_shield(&self, place: &ShieldPlacement) -> Result<(), OperatorRefusal> {
+        let known = record::read(self.host, self.store).map_err(|error| machine(&error))?;
+        for added in known.added.iter().filter(|added| added.task == self.asker.process.task) {
+            let now = find_current_shield(self.host, self.store, place, added);
+            if now.map_err(|error| machine(&error))?.is_some() {
+                return Err(OperatorRefusal::InOtherShield);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the process back that was moved in, whichever it was: the record says from where. What
+    /// cannot be restored stays on record.
+    fn take_back(&self, place: &ShieldPlacement, moved: Option<TaskId>) {
+        if let Some(TaskId { tid, started }) = moved {
+            let destination = Destination::OfUser { asker: self.asker.process.pid() };
+            let removal = Removal { tid, started: Some(started), destination };
             drop(remove_to(self.host, self.store, place, removal));
-        } else if priority.is_some() && !self.asker.process.lives(self.host) {
-            // Another process may have got the number, and the priority with it.
-            drop(self.host.set_scheduling(pid, SchedPolicy::Other { nice: 0 }));
         }
     }
 
-    /// Gives the process the priority and the limit.
+    /// Gives the process the priority and the limit. The program moves between the CPUs of the
+    /// shield as it likes, so all of them count.
     fn give(
         &self,
         place: &ShieldPlacement,
         priority: Option<u32>,
         locked_memory: Option<MemoryLimit>,
+        rights: &mut ProcessRights<'_>,
     ) -> Result<Vec<ProcessNote>, RunError> {
-        let pid = self.asker.process.pid();
         if let Some(limit) = locked_memory {
-            let bytes = match limit {
-                MemoryLimit::Unlimited => None,
-                MemoryLimit::Bytes(bytes) => Some(bytes),
-            };
-            self.host.raise_lock_limit(pid, bytes)?;
+            rights.raise_lock_limit(limit)?;
         }
-        let Some(priority) = priority else { return Ok(Vec::new()) };
-        let wanted = SchedPolicy::Fifo { priority };
-        let order = order(wanted, &place.cpus, &raise::threads(self.host, &place.cpus)?);
-        let mut open = record::open(self.host, self.store)?;
-        // The program moves between the CPUs of the shield as it likes, so all of them count.
-        raise::raise(self.host, &mut open, &order, &place.cpus, self.asker.process.task)?;
-        for added in open.record.added.iter_mut().filter(|added| added.pid == pid) {
-            added.granted = true;
+        match priority {
+            Some(priority) => rights.give_priority(priority, &place.cpus),
+            None => Ok(Vec::new()),
         }
-        open.save()?;
-        self.host.set_scheduling(pid, order.policy)?;
-        Ok(order.notes(wanted))
     }
 
     /// Moves a process out. `ended` is the refusal if it ends before.
@@ -259,11 +263,13 @@ impl ShieldEntry<'_> {
             }
         }
         let started = Some(process.task.started);
-        let removal = Removal { tid: pid, started, destination: Destination::Above };
+        let destination = Destination::OfUser { asker: self.asker.process.pid() };
+        let removal = Removal { tid: pid, started, destination };
         let moved = remove_to(self.host, self.store, &place, removal);
         match moved {
             Ok(moved) => Ok(OperatorAnswer::Left(moved)),
             Err(_) if !process.lives(self.host) => Err(ended()),
+            Err(RunError::NoDestination { .. }) => Err(OperatorRefusal::NoDestination { pid }),
             Err(error) => Err(machine(&error)),
         }
     }

@@ -17,21 +17,75 @@ pub struct MemoryUse {
     pub swapped_kib: u64,
 }
 
+/// The soft and the hard limit on locked memory, in bytes; `None` is no limit.
+type LockLimit = (Option<u64>, Option<u64>);
+
+/// A limit on locked memory that was raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RaisedLockLimit {
+    before: LockLimit,
+    given: LockLimit,
+}
+
+/// The name of the limit in `/proc/<pid>/limits` (fs/proc/base.c, 6.12).
+const LOCKED_MEMORY: &str = "Max locked memory";
+
 impl Host {
     /// Lets another process lock at least this much memory; `None` is any amount. Higher limits
-    /// stay.
+    /// stay. Returns the limit of exactly the process that got the new one.
     ///
     /// # Errors
     /// The process has ended, or the kernel refuses.
-    pub fn raise_lock_limit(&self, pid: i32, bytes: Option<u64>) -> Result<()> {
+    pub fn raise_lock_limit(&self, pid: i32, bytes: Option<u64>) -> Result<RaisedLockLimit> {
         let path = format!("/proc/{pid}/limits");
         let now = parse_lock_limit(&path, &self.read(&path)?)?;
         let higher = |now: Option<u64>| Some(now?.max(bytes?));
-        let limit = Rlimit { current: higher(now.current), maximum: higher(now.maximum) };
+        let given = (higher(now.current), higher(now.maximum));
+        let before = self.set_lock_limit(pid, given)?;
+        Ok(RaisedLockLimit { before, given })
+    }
+
+    /// Restores a raised limit, if the process with the number has it.
+    ///
+    /// # Errors
+    /// The process has ended, or the kernel refuses.
+    pub fn restore_lock_limit(&self, pid: i32, raised: RaisedLockLimit) -> Result<()> {
+        let path = format!("/proc/{pid}/limits");
+        let now = parse_lock_limit(&path, &self.read(&path)?)?;
+        match (now.current, now.maximum) == raised.given {
+            true => self.set_lock_limit(pid, raised.before).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Sets the soft and the hard limit. Returns those before.
+    fn set_lock_limit(&self, pid: i32, limit: LockLimit) -> Result<LockLimit> {
+        let path = format!("/proc/{pid}/limits");
+        self.before_write(Operation::Call, &path)?;
+        #[cfg(feature = "simulator")]
+        if !self.is_live() {
+            return self.simulate_lock_limit(&path, limit);
+        }
         let process = Pid::from_raw(pid).ok_or_else(|| Error::no_task(pid))?;
-        prlimit(Some(process), Resource::Memlock, limit)
-            .map(drop)
+        let (current, maximum) = limit;
+        prlimit(Some(process), Resource::Memlock, Rlimit { current, maximum })
+            .map(|before| (before.current, before.maximum))
             .map_err(|errno| Error::io(Operation::Call, &path, errno.into()))
+    }
+
+    /// Writes the limits into the file of a recorded machine.
+    #[cfg(feature = "simulator")]
+    fn simulate_lock_limit(&self, path: &str, (soft, hard): LockLimit) -> Result<LockLimit> {
+        let text = self.read(path)?;
+        let before = parse_lock_limit(path, &text)?;
+        let word = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |it| it.to_string());
+        let lines = text.lines().map(|line| match line.starts_with(LOCKED_MEMORY) {
+            true => format!("{LOCKED_MEMORY} {} {} bytes\n", word(soft), word(hard)),
+            false => format!("{line}\n"),
+        });
+        std::fs::write(self.local_path(path), lines.collect::<String>())
+            .map_err(|error| Error::io(Operation::Call, path, error))?;
+        Ok((before.current, before.maximum))
     }
 
     /// The memory that a process has locked, resident and swapped out.
@@ -51,7 +105,7 @@ impl Host {
 
 /// The limits on locked memory in `/proc/<pid>/limits`.
 fn parse_lock_limit(path: &str, text: &str) -> Result<Rlimit> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let line = text.lines().find_map(|line| line.strip_prefix(LOCKED_MEMORY));
     let mut words = line.unwrap_or_default().split_whitespace().map(|word| match word {
         "unlimited" => Some(None),
         number => number.parse().ok().map(Some),

@@ -285,7 +285,13 @@ impl Host {
         self.set_text(path, &format!("{value}\n"))?;
         let top = self.hierarchy_of(dir);
         if self.is_v2(&top) {
-            return self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent));
+            self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent))?;
+            let kind = self.text(&format!("{dir}/cpuset.cpus.partition")).unwrap_or_default();
+            let is_partition = ["root", "isolated"].contains(&kind.trim());
+            if is_partition && now.as_ref() != Some(&cpus) {
+                self.force_members(dir, &cpus)?;
+            }
+            return Ok(());
         }
         if now.as_ref() != Some(&cpus) && !cpus.is_empty() {
             self.force_members(dir, &cpus)?;

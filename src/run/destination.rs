@@ -1,0 +1,124 @@
+//! The cgroup of a program that leaves a shield and was started in it.
+
+use super::RunError;
+use super::added::cgroup_of;
+use cpushield_linux::{Host, Task};
+
+/// Where a program goes that was started in the shield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// The cgroup of this process.
+    Caller,
+    /// A cgroup with the limits of its user: that of its nearest ancestor outside of shields, if
+    /// that has the same user, else that of the process that asks, or of another one of the user.
+    OfUser {
+        /// The process that asks.
+        asker: i32,
+    },
+}
+
+/// Finds the cgroup of a destination. `shield` is the group of the shield.
+///
+/// # Errors
+/// A group cannot be read, or no group with the limits of the user is known.
+pub(super) fn find_destination(
+    host: &Host,
+    shield: &str,
+    v2: bool,
+    task: &Task,
+    destination: Destination,
+) -> Result<String, RunError> {
+    let asker = match destination {
+        Destination::OfUser { asker } => asker,
+        Destination::Caller => {
+            let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+            return cgroup_of(host, shield, v2, &host.task(own_pid, own_pid)?);
+        }
+    };
+    let root = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
+    let groups = UserGroups { host, shield, v2, root, user: find_user(host, task.pid) };
+    if let Some(group) = groups.find_of_ancestor(task)? {
+        return Ok(group);
+    }
+    if !v2 {
+        // A group of this hierarchy has no limits other than CPUs and memory nodes.
+        return Ok(root.to_owned());
+    }
+    let found = groups.find_of_asker(asker, task).or_else(|| groups.find_of_others(task));
+    found.ok_or(RunError::NoDestination { tid: task.id.tid })
+}
+
+/// The user of a process, if that is its real, effective and saved one.
+fn find_user(host: &Host, pid: i32) -> Option<u32> {
+    let status = host.read(&format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let users: Vec<u32> = line.split_whitespace().take(3).flat_map(str::parse).collect();
+    match users.as_slice() {
+        [real, effective, saved] if real == effective && real == saved => Some(*real),
+        _ => None,
+    }
+}
+
+/// The groups of the processes of a user.
+struct UserGroups<'a> {
+    host: &'a Host,
+    shield: &'a str,
+    v2: bool,
+    root: &'a str,
+    user: Option<u32>,
+}
+
+impl UserGroups<'_> {
+    /// The group of a process outside of shields.
+    fn find_outside(&self, process: &Task) -> Result<Option<String>, RunError> {
+        let group = cgroup_of(self.host, self.shield, self.v2, process)?;
+        let in_shields = format!("{}/cpushield", self.root);
+        Ok(Some(group).filter(|group| !group.starts_with(&in_shields)))
+    }
+
+    fn is_of_user(&self, pid: i32) -> bool {
+        self.user.is_some() && find_user(self.host, pid) == self.user
+    }
+
+    /// The group of the nearest ancestor outside of shields, if that has the same user.
+    fn find_of_ancestor(&self, task: &Task) -> Result<Option<String>, RunError> {
+        let mut above = task.parent;
+        while above > 1 {
+            let Ok(ancestor) = self.host.task(above, above) else { break };
+            if let Some(group) = self.find_outside(&ancestor)? {
+                return Ok(Some(group).filter(|_| self.is_of_user(above)));
+            }
+            above = ancestor.parent;
+        }
+        Ok(None)
+    }
+
+    /// The group of the process that asks. With systemd no process of a user is in the root group,
+    /// except for one that was put there, and it has no limits.
+    fn find_of_asker(&self, asker: i32, task: &Task) -> Option<String> {
+        let process = self.host.task(asker, asker).ok()?;
+        let group = self.find_outside(&process).ok()??;
+        let is_other = asker != task.pid && self.is_of_user(asker);
+        (is_other && (group != self.root || !self.has_systemd())).then_some(group)
+    }
+
+    /// The group of another process of the user: with systemd one below the slice of the user
+    /// (systemd-logind.service(8)), a session if there is one. A service may have the same user,
+    /// and has its own limits.
+    fn find_of_others(&self, task: &Task) -> Option<String> {
+        let slice = format!("/user-{}.slice/", self.user?);
+        let tasks = self.host.tasks().ok()?.into_iter();
+        let processes = tasks.filter(|it| !it.kthread && it.pid == it.id.tid && it.pid != task.pid);
+        let of_user = processes.filter(|process| self.is_of_user(process.pid));
+        let groups = of_user.filter_map(|process| self.find_outside(&process).ok()?);
+        let groups = groups.filter(|group| !self.has_systemd() || group.contains(&slice));
+        groups.min_by_key(|group| {
+            let is_session = group.contains(&format!("{slice}session-"));
+            (group == self.root, !is_session, group.clone())
+        })
+    }
+
+    fn has_systemd(&self) -> bool {
+        self.host.exists("/run/systemd/system")
+    }
+}
