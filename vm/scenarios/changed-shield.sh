@@ -110,6 +110,26 @@ is "it is on the CPU that stays" 3 list $pinned
 as_before "only CPU 3 was ever shielded" /tmp/only-3
 kill $pinned
 wait $pinned 2>/dev/null
+# It sleeps: some writes of a change wait for kernel threads of a busy CPU, and would be refused.
+cpushield run --fifo 50 -- sleep 1000 2>/dev/null &
+run=$!
+realtime=
+for _ in $(seq 100); do
+    realtime=$(pgrep -P $run -x sleep) && break
+    sleep 0.2
+done
+claim "a real-time program is confined to CPU 3" waits_for 3 "$realtime"
+below() { # CPU: the vital kernel threads of this CPU that are not above the program
+    ps -eLo comm=,rtprio= | awk -v cpu="$1" '$1 ~ "^(rcuc|ktimers|ksoftirqd)/" cpu "$" && $2 + 0 <= 50 { print $1 }'
+}
+is "the kernel's threads there are above it" "" below 3
+status "it is moved to CPU 2" 0 cpushield apply --cpus 2 --move-programs
+is "it is on CPU 2" 2 list "$realtime"
+is "the kernel's threads are above it there" "" below 2
+claim "those of CPU 3 have their own priority again" [ -n "$(below 3)" ]
+kill $run
+wait $run 2>/dev/null
+as_before "only CPU 2 was ever shielded" /tmp/only-2
 status "undo" 0 cpushield undo
 as_before "as before" /tmp/before
 
