@@ -1,5 +1,5 @@
-//! Options of the running kernel that cost latency even when nothing uses them. The severity is that
-//! of Documentation/core-api/real-time/kernel-configuration.rst in Linux (commit 3160c8de3ae5).
+//! Options of the running kernel that cost latency even when nothing uses them. The severity is
+//! that of Documentation/core-api/real-time/kernel-configuration.rst (Linux, 3160c8de3ae5).
 
 use super::{AdviceSource, SubjectReading, finding};
 use crate::survey::SurveyFinding;
