@@ -95,7 +95,7 @@ shield.
 the same CPU. Unlike other work it does not end by itself. `console-cursor-blink` stops it;
 `vt.global_cursor_default=0` on the kernel's command line means that there is no cursor.
 * `drm_fb_helper_damage_work` copies what was drawn to the display, once for each burst of text. It
-ends when nothing is written any more.
+ends when nothing more is written.
 
 What helps against the second:
 * The kernel writes fewer messages to the console: `dmesg -n 1` (/proc/sys/kernel/printk) leaves

@@ -6,6 +6,7 @@ mod access_control;
 mod console;
 mod efi_runtime;
 mod firmware_updates;
+mod kernel_options;
 mod memory_speed;
 mod pcie_aspm;
 mod vfio;
@@ -51,6 +52,7 @@ const SUBJECTS: &[(&str, SubjectReader)] = &[
     ("console", console::read),
     ("SELinux and AppArmor", access_control::read),
     ("VFIO devices", vfio::read),
+    ("options of the kernel", kernel_options::read),
 ];
 
 /// The findings of all subjects, and the names of those that could not be observed.
@@ -130,6 +132,8 @@ mod tests {
         ("sys/class/graphics/fbcon/cursor_blink", "1\n"),
         ("sys/kernel/security/lsm", "lockdown,capability,selinux,apparmor"),
         ("sys/fs/selinux/enforce", "1"),
+        ("proc/config.gz", "CONFIG_HZ=250\nCONFIG_PROVE_LOCKING=y\nCONFIG_LOCKUP_DETECTOR=y\n"),
+        ("proc/sys/kernel/watchdog", "1\n"),
     ];
 
     /// Everything is observed, and nothing deserves advice.
@@ -142,6 +146,8 @@ mod tests {
         ("sys/module/kernel/parameters/consoleblank", "0\n"),
         ("sys/class/graphics/fbcon/cursor_blink", "0\n"),
         ("sys/kernel/security/lsm", "lockdown,capability,yama"),
+        ("proc/config.gz", "CONFIG_HZ=250\nCONFIG_LOCKUP_DETECTOR=y\n"),
+        ("proc/sys/kernel/watchdog", "0\n"),
     ];
 
     /// A table with one memory module of these speeds.
@@ -175,6 +181,8 @@ mod tests {
             "selinux",
             "apparmor",
             "vfio",
+            "prove-locking",
+            "lockup-detector",
         ];
         assert_eq!(advised(&bad), (names.map(str::to_owned).to_vec(), Vec::new()));
         let good = recorded("good", GOOD);

@@ -1,0 +1,43 @@
+//! Options of the running kernel that cost latency even when nothing uses them. The severity is
+//! that of Documentation/core-api/real-time/kernel-configuration.rst (Linux, 3160c8de3ae5).
+
+use super::{AdviceSource, SubjectReading, finding};
+use crate::survey::SurveyFinding;
+
+/// An option, the name of its finding, and why it should be off. All of them have the severity
+/// "high" in the kernel's document.
+const OPTIONS: &[(&str, &str, &str)] = &[
+    (
+        "CONFIG_PROVE_LOCKING",
+        "prove-locking",
+        "every lock of the kernel is checked, which makes worst latencies much longer",
+    ),
+    (
+        "CONFIG_LOCKUP_DETECTOR",
+        "lockup-detector",
+        "timers interrupt the CPUs that it watches every few seconds; a shield takes its CPUs out \
+         (watchdog), and nowatchdog on the kernel's command line switches it off",
+    ),
+    ("CONFIG_IRQSOFF_TRACER", "irqsoff-tracer", "it costs latency even while nothing is traced"),
+    ("CONFIG_PREEMPT_TRACER", "preempt-tracer", "it costs latency even while nothing is traced"),
+];
+
+pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
+    let config = &source.machine.kernel.config;
+    if config.is_empty() {
+        return SubjectReading::Unobserved;
+    }
+    // Without the detectors running, their option costs nothing.
+    let unwatched = source.r.line("/proc/sys/kernel/watchdog").is_some_and(|text| text == "0");
+    let is_on = |option: &str| {
+        let set = config.get(option).is_some_and(|value| value == "y");
+        set && !(unwatched && option == "CONFIG_LOCKUP_DETECTOR")
+    };
+    let found = OPTIONS.iter().filter(|(option, ..)| is_on(option));
+    SubjectReading::Observed(found.map(|(option, name, why)| advise(option, name, why)).collect())
+}
+
+fn advise(option: &str, name: &str, why: &str) -> SurveyFinding {
+    let advice = format!("{why}; the kernel's document on real-time options rates it high");
+    finding(name, format!("the kernel was built with {option}"), &advice)
+}
