@@ -3,8 +3,8 @@
 //! catalogues in the tool, and the JSON schemas of its output from the definitions of the
 //! documents.
 
-use cpushield::apply::AppliedPlan;
 use crate::exit_codes;
+use cpushield::apply::AppliedPlan;
 use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
 use cpushield::boot::{BootPlan, BootStatus};
 use cpushield::causes::Cause;
