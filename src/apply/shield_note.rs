@@ -148,96 +148,91 @@ impl From<ProcessNote> for ShieldNote {
 impl fmt::Display for ShieldNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ShieldNote::Changed { shield, added, released } => {
-                write!(f, "shield {shield} was changed: ")?;
-                match (added.is_empty(), released.is_empty()) {
-                    (false, false) => {
-                        write!(f, "CPU {added} was added, CPU {released} was released")
-                    }
-                    (false, true) => write!(f, "CPU {added} was added"),
-                    (true, false) => write!(f, "CPU {released} was released"),
-                    (true, true) => f.write_str("its CPUs are the same"),
-                }
+            Self::Changed { shield, added, released } => {
+                write!(f, "shield {shield} was changed: {}", describe_cpus(added, released))
             }
-            ShieldNote::Settings(settings) => write!(f, "settings {settings}"),
-            ShieldNote::Interrupted { tunable, disturbance } => write!(
-                f,
-                "restoring {tunable} interrupted {}: {}",
-                disturbance.named_shields(),
-                disturbance.effect
-            ),
-            ShieldNote::Unchanged { shield } => {
+            Self::Settings(settings) => write!(f, "settings {settings}"),
+            Self::Interrupted { tunable, disturbance } => {
+                let (shields, effect) = (disturbance.named_shields(), &disturbance.effect);
+                write!(f, "restoring {tunable} interrupted {shields}: {effect}")
+            }
+            Self::Unchanged { shield } => {
                 write!(f, "shield {shield} is already active; nothing was changed")
             }
-            ShieldNote::Repaired { shield } => {
+            Self::Repaired { shield } => {
                 write!(f, "shield {shield} was active, but lacked some of its settings")
             }
-            ShieldNote::RepairHalted { why } => f.write_str(why),
-            ShieldNote::ForeignValue { subject, drift } => write!(
-                f,
-                "another process changed {subject} from {} to {}; undo restores that value",
-                drift.left,
-                drift.now.as_deref().unwrap_or("nothing")
-            ),
-            ShieldNote::ForeignAffinities { tasks } => {
-                let numbers: Vec<String> = tasks.iter().map(|task| task.tid.to_string()).collect();
-                let numbers = numbers.join(", ");
+            Self::RepairHalted { why } => f.write_str(why),
+            Self::ForeignValue { subject, drift } => {
+                let (left, now) = (&drift.left, drift.now.as_deref().unwrap_or("nothing"));
+                write!(f, "another process changed {subject} from {left} to {now}; {VALUE_STAYS}")
+            }
+            Self::ForeignAffinities { tasks } => {
+                let tasks = comma_numbers(tasks);
+                write!(f, "other processes changed the affinity of tasks ({tasks}); {VALUE_STAYS}")
+            }
+            Self::Rebooted { shield, journal } => {
+                let shield =
+                    shield.as_ref().map_or("a shield".to_owned(), |it| format!("shield {it}"));
                 write!(
                     f,
-                    "other processes changed the affinity of tasks ({numbers}); undo restores what \
-                     they set"
+                    "the machine was rebooted since {shield} was applied, {REBOOTED} {journal}"
                 )
             }
-            ShieldNote::Rebooted { shield, journal } => {
-                f.write_str("the machine was rebooted since ")?;
-                match shield {
-                    Some(shield) => write!(f, "shield {shield}")?,
-                    None => f.write_str("a shield")?,
-                }
-                write!(f, " was applied, so nothing of it is left; its journal is now {journal}")
-            }
-            ShieldNote::NotPublished { error } => {
+            Self::NotPublished { error } => {
                 write!(f, "`status` of other users does not show this: {error}")
             }
-            ShieldNote::JournalLineDropped { line } => line.fmt(f),
-            ShieldNote::JournalIncomplete { error } => {
-                write!(f, "the journal is incomplete: {error}")
+            Self::JournalLineDropped { line } => line.fmt(f),
+            Self::JournalIncomplete { error } => write!(f, "the journal is incomplete: {error}"),
+            Self::JournalNotWritten { answer } => {
+                write!(
+                    f,
+                    "the journal could not be written ({answer}), so undo continued without it"
+                )
             }
-            ShieldNote::JournalNotWritten { answer } => write!(
-                f,
-                "the journal could not be written ({answer}), so undo continued without it"
-            ),
-            ShieldNote::JournalRemoved { answer } => {
+            Self::JournalRemoved { answer } => {
                 write!(f, "the journal could not be archived ({answer}) and was removed")
             }
-            ShieldNote::JournalStays { answer } => write!(
-                f,
-                "the journal could not be archived ({answer}): run `cpushield undo` again when its \
-                 directory is writable"
-            ),
-            ShieldNote::TracerStopped => f.write_str(
-                "a killed measurement left a kernel tracer running; cpushield stopped it and \
-                 restored its settings",
-            ),
-            ShieldNote::TracerNotRestored { error } => {
+            Self::JournalStays { answer } => {
+                write!(f, "the journal could not be archived ({answer}): {UNDO_AGAIN}")
+            }
+            Self::TracerStopped => f.write_str(TRACER_STOPPED),
+            Self::TracerNotRestored { error } => {
                 write!(f, "could not restore the tracer settings of a killed measurement: {error}")
             }
-            ShieldNote::TracesRemoved { traces } => {
+            Self::TracesRemoved { traces } => {
                 write!(f, "removed the traces of killed watches: {traces}")
             }
-            ShieldNote::ProgramMovedBack { comm, tid } => {
+            Self::ProgramMovedBack { comm, tid } => {
                 write!(f, "{comm} ({tid}) is back in its previous place")
             }
-            ShieldNote::ProgramMadeOrdinary { program } => {
+            Self::ProgramMadeOrdinary { program } => {
                 write!(f, "{program} continues as an ordinary program")
             }
-            ShieldNote::ProgramsNotReleased { error } => {
-                write!(f, "programs in the shield: {error}")
-            }
-            ShieldNote::ProgramsNotRecorded { error } => {
+            Self::ProgramsNotReleased { error } => write!(f, "programs in the shield: {error}"),
+            Self::ProgramsNotRecorded { error } => {
                 write!(f, "could not record the new CPUs of programs in the shield: {error}")
             }
-            ShieldNote::Process { process } => process.fmt(f),
+            Self::Process { process } => process.fmt(f),
         }
     }
+}
+
+const VALUE_STAYS: &str = "undo restores that value";
+const UNDO_AGAIN: &str = "run `cpushield undo` again when its directory is writable";
+const REBOOTED: &str = "so nothing of it is left; its journal is now";
+const TRACER_STOPPED: &str = "a killed measurement left a kernel tracer running; cpushield stopped it \
+                              and restored its settings";
+
+fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {
+    match (added.is_empty(), released.is_empty()) {
+        (false, false) => format!("CPU {added} was added, CPU {released} was released"),
+        (false, true) => format!("CPU {added} was added"),
+        (true, false) => format!("CPU {released} was released"),
+        (true, true) => "its CPUs are the same".to_owned(),
+    }
+}
+
+fn comma_numbers(tasks: &[TaskId]) -> String {
+    tasks.iter().map(|task| task.tid.to_string()).collect::<Vec<_>>().join(", ")
 }

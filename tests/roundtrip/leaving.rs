@@ -351,6 +351,9 @@ fn group_after_leaving(
     }
 }
 
+/// A name, the groups, a flag, and the destination.
+type DestinationCase<'a> = (&'a str, &'a [&'a str], bool, Result<String, OperatorRefusal>);
+
 #[test]
 fn a_process_without_parents_leaves_to_a_group_with_the_limits_of_its_user() {
     let uid = fs::metadata("/proc/self").unwrap().uid();
@@ -360,7 +363,7 @@ fn a_process_without_parents_leaves_to_a_group_with_the_limits_of_its_user() {
     let service = "system.slice/mill.service";
     let group = |group: &str| Ok(format!("0::/{group}"));
     let refused = Err(OperatorRefusal::NoDestination { pid: 0 });
-    let cases: &[(&str, &[&str], bool, Result<String, OperatorRefusal>)] = &[
+    let cases: &[DestinationCase<'_>] = &[
         // The process that asks comes first, wherever it is.
         (session, &[manager], true, group(session)),
         (service, &[session], true, group(service)),
