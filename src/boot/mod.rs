@@ -19,14 +19,15 @@
 //!    have what several of them share. No loader imports another one. A loader reads its menu and
 //!    plans the files to write.
 //! 4. `lint/` (pure) finds what is wrong with the running kernel's command line or a planned one,
-//!    and `running_lint.rs` adds the kernel's messages. `foreign_words.rs` finds parameters that other
-//!    programs have set.
+//!    and `running_lint.rs` adds the kernel's messages. `foreign_words.rs` finds parameters that
+//!    other programs have set.
 //! 5. `init_files.rs` has the units and scripts of `enable`, `trial_unit.rs` those of a trial, and
 //!    `reachability.rs` tells whether a user can log in.
 //! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
 //!    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`, `by_hand.rs`,
-//!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu. `restore.rs`, `earlier.rs` (an apply whose
-//!    words the next one replaces), `present_files.rs` and `kexec.rs` come before `write.rs`.
+//!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu.
+//!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`
+//!    and `kexec.rs` come before `write.rs`.
 //!    `permanent.rs` (a trial that has passed) and `trial.rs` use them. `status.rs` and `early.rs`
 //!    stand alone.
 

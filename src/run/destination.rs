@@ -1,7 +1,8 @@
 //! The cgroup of a program that leaves a shield and was started in it.
 
 use super::RunError;
-use super::added::cgroup_of;
+use super::added::{belongs_to, cgroup_of};
+use super::record::AddedThread;
 use cpushield_linux::{Host, Task};
 
 /// Where a program goes that was started in the shield.
@@ -17,18 +18,25 @@ pub(super) enum Destination {
     },
 }
 
+/// The removal of a program that was started in the shield.
+#[derive(Debug)]
+pub(super) struct StartedRemoval<'a> {
+    pub(super) destination: Destination,
+    /// The programs that were added to shields, with the groups that they came from.
+    pub(super) added: &'a [AddedThread],
+}
+
 /// Finds the cgroup of a destination. `shield` is the group of the shield.
 ///
 /// # Errors
 /// A group cannot be read, or no group with the limits of the user is known.
 pub(super) fn find_destination(
     host: &Host,
-    shield: &str,
-    v2: bool,
+    (shield, v2): (&str, bool),
     task: &Task,
-    destination: Destination,
+    removal: &StartedRemoval<'_>,
 ) -> Result<String, RunError> {
-    let asker = match destination {
+    let asker = match removal.destination {
         Destination::OfUser { asker } => asker,
         Destination::Caller => {
             let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
@@ -36,7 +44,8 @@ pub(super) fn find_destination(
         }
     };
     let root = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
-    let groups = UserGroups { host, shield, v2, root, user: find_user(host, task.pid) };
+    let (added, user) = (removal.added, find_user(host, task.pid));
+    let groups = UserGroups { host, shield, v2, root, user, added };
     if let Some(group) = groups.find_of_ancestor(task)? {
         return Ok(group);
     }
@@ -66,6 +75,7 @@ struct UserGroups<'a> {
     v2: bool,
     root: &'a str,
     user: Option<u32>,
+    added: &'a [AddedThread],
 }
 
 impl UserGroups<'_> {
@@ -80,7 +90,8 @@ impl UserGroups<'_> {
         self.user.is_some() && find_user(self.host, pid) == self.user
     }
 
-    /// The group of the nearest ancestor outside of shields, if that has the same user.
+    /// The group of the nearest ancestor outside of shields, if that has the same user. An ancestor
+    /// that was added to a shield counts with the group that it came from.
     fn find_of_ancestor(&self, task: &Task) -> Result<Option<String>, RunError> {
         let mut above = task.parent;
         while above > 1 {
@@ -88,9 +99,18 @@ impl UserGroups<'_> {
             if let Some(group) = self.find_outside(&ancestor)? {
                 return Ok(Some(group).filter(|_| self.is_of_user(above)));
             }
+            if let Some(group) = self.find_former(&ancestor) {
+                return Ok(Some(group));
+            }
             above = ancestor.parent;
         }
         Ok(None)
+    }
+
+    /// The group from which a process of the user was added.
+    fn find_former(&self, process: &Task) -> Option<String> {
+        let entry = self.added.iter().find(|added| belongs_to(added, process))?;
+        entry.group.clone().filter(|_| self.is_of_user(process.pid))
     }
 
     /// The group of the process that asks. With systemd no process of a user is in the root group,

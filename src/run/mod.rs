@@ -27,6 +27,7 @@ mod shield_state;
 mod spread;
 mod start;
 mod status;
+mod thread_in_the_way;
 mod unchecked_part;
 mod user;
 mod version_change;
@@ -48,9 +49,10 @@ pub use start::{
     ordinary, supervise,
 };
 pub use status::*;
+pub use thread_in_the_way::{NoPlaceReason, ThreadInTheWay};
 pub use unchecked_part::UncheckedPart;
 pub use user::{RunUser, look_up, look_up_group, look_up_user};
-pub use version_change::{NoPlaceReason, ThreadInTheWay, VersionChange};
+pub use version_change::VersionChange;
 
 use crate::apply::{self, ShieldPresence};
 use crate::documents::plan::Plan;

@@ -2,7 +2,7 @@
 //! or to the caller's cgroup when they were started in the shield.
 
 use super::added::{MovedProcess, belongs_to, cgroup_of, find_task, threads_of};
-use super::destination::{Destination, find_destination};
+use super::destination::{Destination, StartedRemoval, find_destination};
 use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
@@ -69,7 +69,13 @@ pub(super) fn remove_to(
         let (why, hint) = ("is not in the shield".to_owned(), None);
         return Err(RunError::Task { tid, why, hint });
     }
-    move_started(host, store, place, &task, destination)
+    move_started(
+        host,
+        store,
+        place,
+        &task,
+        &StartedRemoval { destination, added: &open.record.added },
+    )
 }
 
 /// Whether an entry says that a task was added to the shield.
@@ -83,7 +89,7 @@ fn move_started(
     store: &Store,
     place: &ShieldPlacement,
     task: &Task,
-    destination: Destination,
+    removal: &StartedRemoval<'_>,
 ) -> Result<MovedProcess, RunError> {
     let threads = threads_of(host, task)?;
     let masks = threads.iter().map(|thread| (thread.clone(), host.affinity(thread.id.tid)));
@@ -92,7 +98,7 @@ fn move_started(
     let group = match &place.group {
         Some(shield) => {
             check_move(host, shield)?;
-            Some(find_destination(host, shield, place.v2, task, destination)?)
+            Some(find_destination(host, (shield, place.v2), task, removal)?)
         }
         None => None,
     };

@@ -1,5 +1,6 @@
 //! Applies a saved plan, or plans a request and applies that plan.
 
+use super::active_plans::active_shields;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 pub use super::change_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, end_interrupted_change, find_version, is_same_version};
@@ -190,14 +191,6 @@ pub fn find_free(work: &WorkContext<'_>) -> Result<FreeCpus, Failure> {
     };
     let shields: Option<Vec<(String, CpuSet)>> = shields;
     Ok(find_free_cpus(&machine, shields.as_deref()))
-}
-
-/// The active shields. A normal user cannot read the journal, and plans without them.
-pub(super) fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failure> {
-    match active_plans(&work.host, &work.store) {
-        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(Vec::new()),
-        plans => Ok(plans?),
-    }
 }
 
 /// Reads the saved plan, or plans the request and also returns what that plan was made from.

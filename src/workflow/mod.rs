@@ -1,6 +1,7 @@
 //! What a subcommand does: each workflow calls stages in order on the machine of a [`WorkContext`],
 //! shows its progress, and returns a document. It parses no arguments and prints no result.
 
+mod active_plans;
 mod applied_policy;
 pub mod apply_policy;
 pub mod apply_shield;

@@ -1,7 +1,8 @@
 //! Plans all shields of a policy, before anything is written.
 
 use super::WorkContext;
-use super::apply_shield::{active_shields, explain_change};
+use super::active_plans::active_shields;
+use super::apply_shield::explain_change;
 use super::machine_survey::survey_machine;
 use super::machine_without::remove_shield;
 use super::shield_options::{PolicyOptions, resolve_all};

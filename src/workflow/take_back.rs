@@ -1,8 +1,9 @@
 //! Takes back what a command did to shields, after a later one of them could not be applied.
 
 use super::WorkContext;
+use super::active_plans::active_shields;
 use super::applied_policy::{AppliedShield, ShieldEffect};
-use super::apply_shield::{ProgramsInTheWay, active_shields};
+use super::apply_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, find_version, is_same_version};
 use super::machine_without::survey_without;
 use super::take_down::{UnrestoredChanges, take_down_named};

@@ -36,19 +36,6 @@ const ALLOWED: &[(&[&str], &str)] = &[
         ],
         "a failed apply is undone, and undo ends a change of a shield that was killed",
     ),
-    (
-        &[
-            "src/run/added.rs",
-            "src/run/error.rs",
-            "src/run/limits.rs",
-            "src/run/placement.rs",
-            "src/run/raise.rs",
-            "src/run/record.rs",
-            "src/run/removed.rs",
-            "src/run/version_change.rs",
-        ],
-        "the errors of all files contain a reason that one of them declares",
-    ),
     (&["src/run/shield_state.rs", "src/run/status.rs"], "the state is a part of the status"),
 ];
 

@@ -3,6 +3,7 @@
 //! Nothing else in the project opens a kernel file.
 
 mod logging;
+mod regular_reader;
 mod writer;
 
 pub use writer::FileWriter;

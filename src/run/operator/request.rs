@@ -312,9 +312,9 @@ impl fmt::Display for OperatorRefusal {
             ),
             OperatorRefusal::NoDestination { pid } => write!(
                 f,
-                "process {pid} cannot leave: no ancestor of it and no other process of its user is \
-                 outside of the shield, so no control group with the limits of the user is known; \
-                 root can move it"
+                "process {pid} cannot leave: no control group with the limits of its user is known, \
+                 because no ancestor and no other process of the user is outside the shield; root \
+                 can move it"
             ),
             OperatorRefusal::Busy { pid: Some(pid) } => {
                 write!(f, "process {pid} changes the shields now: ask again in a second")
