@@ -15,10 +15,10 @@ pub(super) const CONSOLE_CURSOR_BLINK: FileSetting = FileSetting {
     summary: "stop the blinking cursor of the framebuffer console",
     page: "\
 The cursor of the text console on a screen blinks about five times a second. Each time a work item
-(fb_flashcursor) draws it and queues itself again, on the CPU where it ran. The queue is
-bound to CPUs unless the kernel was booted with workqueue.power_efficient=1. So neither a cpuset nor
-the masks of `workqueues` and `irq-affinity` keep the work off a CPU. It gets there when a task on that CPU,
-or a message of the kernel, writes to the console.
+(fb_flashcursor) draws it and queues itself again, on the CPU where it ran. The queue is bound to
+CPUs unless the kernel was booted with workqueue.power_efficient=1. So neither a cpuset nor the
+masks of `workqueues` and `irq-affinity` keep the work off a CPU. It gets there when a task on
+that CPU, or a message of the kernel, writes to the console.
 
 Messages of the kernel are drawn by the same CPU too: see `framebuffer-console`.
 

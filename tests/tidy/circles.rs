@@ -36,6 +36,10 @@ const ALLOWED: &[(&[&str], &str)] = &[
         ],
         "a failed apply is undone, and undo ends a change of a shield that was killed",
     ),
+    (
+        &["src/run/added.rs", "src/run/destination.rs", "src/run/removed.rs"],
+        "an addition that failed is taken back, and a removal looks at the group of a program",
+    ),
     (&["src/run/shield_state.rs", "src/run/status.rs"], "the state is a part of the status"),
 ];
 
