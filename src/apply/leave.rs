@@ -8,7 +8,6 @@ use super::kinds::kind_of;
 use super::original::OriginalState;
 use super::perform::perform;
 use super::step_result::{ChangeFate, StepDone};
-use super::unbound;
 use crate::change::{Change, Outcome, ValueComparison};
 use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Host, Result};
@@ -237,10 +236,7 @@ pub(super) fn make_replaced(
         Some(reason) => PerformedChange::refused(reason),
         None => match kind.release(host, was, &scope.shield.cpus) {
             Some(released) => PerformedChange::from_answer(released)?,
-            None => match unbound::write_for_others(host, &replaced.change)? {
-                Some(made) => made,
-                None => perform(host, &replaced.change, was)?,
-            },
+            None => perform(host, &replaced.change, was)?,
         },
     };
     Ok(match made.outcome {

@@ -1,7 +1,6 @@
 //! The mask of unbound workqueues, which the kernel itself changes for isolated partitions.
 
-use super::kind::PerformedChange;
-use crate::change::{Change, ValueComparison};
+use crate::change::ValueComparison;
 use cpushield_linux::{CpuSet, Host, Result};
 
 /// The mask in force, and the requested mask.
@@ -32,29 +31,6 @@ pub(super) fn isolated_conflict(host: &Host, path: &str, before: &str) -> Result
         "{requested} was requested, but another partition keeps it at {before}: if it is restored, \
          unbound work would run on the CPUs of that partition"
     )))
-}
-
-/// Writes the mask that the staying shields need after one of ours has left. Their own partitions
-/// narrow the mask in force, which is no conflict as long as the new mask has none of their CPUs.
-/// `None` where that is not so, and for other changes.
-///
-/// # Errors
-/// Only when a test stopped the host, or the masks cannot be read.
-pub(super) fn write_for_others(host: &Host, change: &Change) -> Result<Option<PerformedChange>> {
-    let Change::Write { path, value, .. } = change else { return Ok(None) };
-    if path != UNBOUND || shown_by(host, path) == path {
-        return Ok(None);
-    }
-    let isolated = host.read_line(ISOLATED).ok().and_then(|list| list.parse::<CpuSet>().ok());
-    let (Ok(mask), Some(isolated)) = (CpuSet::parse_mask(value), isolated) else { return Ok(None) };
-    if isolated.is_empty() || mask.intersects(&isolated) {
-        return Ok(None);
-    }
-    match host.write(path, value) {
-        Err(error) if error.is_stop() => Err(error),
-        Err(error) => Ok(Some(PerformedChange::refused(error.reason()))),
-        Ok(()) => Ok(Some(PerformedChange::changed(host.read_line(path)?))),
-    }
 }
 
 /// Writes the requested mask again where the mask in force is smaller without a partition as the
