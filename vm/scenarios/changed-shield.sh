@@ -130,7 +130,7 @@ claim "those of CPU 3 have their own priority again" [ -n "$(below 3)" ]
 kill $run
 wait $run 2>/dev/null
 # After --balance the mask of unbound workqueues was written. A later change to other CPUs restores it over the
-# new partition, which the kernel then does not exclude any more.
+# new partition, and the kernel then no longer excludes those CPUs.
 if [ "$(cat /sys/devices/virtual/workqueue/cpumask)" = f ]; then
     skip "only CPU 2 was ever shielded" "KNOWN FAULT: unbound work may run on CPU 2 (mask f) after --balance and back"
 else
