@@ -20,7 +20,7 @@ use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::{Appender, StoreLock};
-use cpushield_linux::{AffinityGuard, Host, Store, Task, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, Host, Store, Task, signal};
 
 /// Applies a plan.
 ///
@@ -226,6 +226,8 @@ pub(super) struct PlanExecution<'a> {
     pub(super) intents: Vec<StepOriginal>,
     pub(super) log: Appender,
     pub(super) hogs: RtHogs,
+    /// The CPUs of all active shields, and of the one that is being applied.
+    shielded: CpuSet,
     /// The results of the steps made so far.
     pub(super) steps: Vec<AppliedStep>,
 }
@@ -239,7 +241,8 @@ impl<'a> PlanExecution<'a> {
         hogs: RtHogs,
     ) -> PlanExecution<'a> {
         let (plan, intents) = (&journal.header.plan, journal.intents_with_late());
-        PlanExecution { host, plan, intents, log, hogs, steps: Vec::new() }
+        let shielded = journal.shielded_cpus();
+        PlanExecution { host, plan, intents, log, hogs, shielded, steps: Vec::new() }
     }
 }
 
@@ -309,7 +312,7 @@ impl PlanExecution<'_> {
         let original = self.read_late_original(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => PerformedChange::refused(reason),
-            None => perform(self.host, &step.change, &original)?,
+            None => perform(self.host, &step.change, &original, &self.shielded)?,
         };
         if kind_of(&step.change).moves_tasks() {
             self.hogs.forget();

@@ -236,7 +236,7 @@ pub(super) fn make_replaced(
         Some(reason) => PerformedChange::refused(reason),
         None => match kind.release(host, was, &scope.shield.cpus) {
             Some(released) => PerformedChange::from_answer(released)?,
-            None => perform(host, &replaced.change, was)?,
+            None => perform(host, &replaced.change, was, &scope.cpus_of_others())?,
         },
     };
     Ok(match made.outcome {

@@ -3,18 +3,28 @@
 use super::kind::PerformedChange;
 use super::kinds::kind_of;
 use super::original::OriginalState;
+use super::unbound;
 use crate::change::Change;
-use cpushield_linux::{Host, Result};
+use cpushield_linux::{CpuSet, Host, Result};
 
-/// Makes a change.
+/// Makes a change. `shielded` are the CPUs of all active shields.
 ///
 /// # Errors
 /// Only when a test stopped the host.
-pub fn perform(host: &Host, change: &Change, was: &OriginalState) -> Result<PerformedChange> {
+pub fn perform(
+    host: &Host,
+    change: &Change,
+    was: &OriginalState,
+    shielded: &CpuSet,
+) -> Result<PerformedChange> {
     if let OriginalState::Unreadable { reason } = was {
         return Ok(PerformedChange::refused(format!(
             "its original cannot be read, so undo could not restore it: {reason}"
         )));
     }
-    PerformedChange::from_answer(kind_of(change).perform(host, was))
+    match unbound::without_writing(host, change, shielded) {
+        Ok(Some(result)) => Ok(result),
+        Ok(None) => PerformedChange::from_answer(kind_of(change).perform(host, was)),
+        Err(error) => PerformedChange::from_answer(Err(error)),
+    }
 }

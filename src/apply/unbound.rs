@@ -1,6 +1,7 @@
 //! The mask of unbound workqueues, which the kernel itself changes for isolated partitions.
 
-use crate::change::ValueComparison;
+use super::kind::PerformedChange;
+use crate::change::{Change, Outcome};
 use cpushield_linux::{CpuSet, Host, Result};
 
 /// The mask in force, and the requested mask.
@@ -17,20 +18,43 @@ pub(super) fn shown_by<'a>(host: &Host, path: &'a str) -> &'a str {
     if path == UNBOUND && host.exists(REQUESTED) { REQUESTED } else { path }
 }
 
-/// Why a mask of unbound workqueues cannot be written now: it would include CPUs that another
-/// partition has isolated, and the kernel applies a written mask as it is.
-pub(super) fn isolated_conflict(host: &Host, path: &str, before: &str) -> Result<Option<String>> {
+/// The result of a change of the mask of unbound workqueues that must not be written now, because
+/// partitions keep the mask in force smaller than the requested one, and the kernel applies a
+/// written mask as it is.
+/// - A partition that is not of `shielded`, the CPUs of the active shields: when undo restores the
+///   requested mask, unbound work would run on its CPUs. The change is refused.
+/// - Only the wanted CPUs that are shielded are missing: the version of a shield that leaves has
+///   them still. The kernel adds them when that version leaves.
+///
+/// # Errors
+/// The files cannot be read.
+pub(super) fn without_writing(
+    host: &Host,
+    change: &Change,
+    shielded: &CpuSet,
+) -> Result<Option<PerformedChange>> {
+    let Change::Write { path, value, .. } = change else { return Ok(None) };
     if shown_by(host, path) == path {
         return Ok(None);
     }
-    let requested = host.read_line(REQUESTED)?;
-    if ValueComparison::Mask.same(&requested, before) {
+    let (requested_text, text) = (host.read_line(REQUESTED)?, host.read_line(UNBOUND)?);
+    let masks = [&requested_text, &text, value].map(|mask| CpuSet::parse_mask(mask));
+    let [Ok(requested), Ok(in_force), Ok(wanted)] = masks else { return Ok(None) };
+    let excluded = requested.difference(&in_force);
+    if wanted == in_force || excluded.is_empty() {
         return Ok(None);
     }
-    Ok(Some(format!(
-        "{requested} was requested, but another partition keeps it at {before}: if it is restored, \
-         unbound work would run on the CPUs of that partition"
-    )))
+    if !excluded.is_subset(shielded) {
+        return Ok(Some(PerformedChange::refused(format!(
+            "{requested_text} was requested, but another partition keeps it at {text}: if it is \
+             restored, unbound work would run on the CPUs of that partition"
+        ))));
+    }
+    let is_kept = in_force.is_subset(&wanted) && wanted.difference(&in_force).is_subset(shielded);
+    Ok(is_kept.then(|| PerformedChange {
+        left: Some(text),
+        ..PerformedChange::with_outcome(Outcome::AlreadySo)
+    }))
 }
 
 /// Writes the requested mask again where the mask in force is smaller without a partition as the

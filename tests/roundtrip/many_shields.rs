@@ -75,6 +75,19 @@ pub(crate) fn bench_of(root: &Path) -> Bench {
 
 /// The plan of a shield that joins those that are active, or replaces the one of its name.
 pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> Option<Plan> {
+    plan_with(bench, name, |request| ShieldRequest {
+        cpus: cpus.cloned(),
+        count: cpus.is_none().then_some(1),
+        ..request
+    })
+}
+
+/// The same for a request that is completed.
+pub(crate) fn plan_with(
+    bench: &Bench,
+    name: &str,
+    complete: impl FnOnce(ShieldRequest) -> ShieldRequest,
+) -> Option<Plan> {
     let host = bench.host();
     let mut machine = survey(&host, &tunables::reads());
     let mut live = apply::active_plans(&host, &bench.store()).unwrap();
@@ -87,13 +100,11 @@ pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> O
     }
     live.retain(|plan| plan.shield.name != name);
     machine.isolation.isolcpus_domain = CpuSet::new();
-    let request = ShieldRequest {
+    let request = complete(ShieldRequest {
         name: name.to_owned(),
-        cpus: cpus.cloned(),
-        count: cpus.is_none().then_some(1),
         siblings: Some(Siblings::Share),
         ..ShieldRequest::default()
-    };
+    });
     plan_with_others(&machine, &request, &ActiveShields::new(&live)).ok()
 }
 

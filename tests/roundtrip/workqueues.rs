@@ -1,10 +1,14 @@
 //! The mask of unbound workqueues together with a foreign partition (Linux 6.8 and later).
 
 use super::bench::{Bench, Tree, same};
+use super::many_shields::plan_with;
 use super::trees;
 use cpushield::apply::{self, ChangeFate};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::Plan;
+use cpushield::policy::ShieldRequest;
+use std::fs;
+use std::path::Path;
 
 const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
@@ -95,7 +99,7 @@ fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities()
     bench.apply(&bench.host(), &plan).unwrap();
     // Its CPU 2 is removed from the effective mask, as in the kernel.
     let place = bench.scratch.0.join("root/sys/devices/virtual/workqueue/cpumask");
-    std::fs::write(place, "3\n").unwrap();
+    fs::write(place, "3\n").unwrap();
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(
         undone.steps.iter().map(|step| &step.fate).collect::<Vec<_>>(),
@@ -107,35 +111,95 @@ fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities()
 /// Linux 6.12-rt: undo was killed while the kernel dissolved the partition, before it wrote the
 /// line of that step: all CPUs are requested, three in force. The plan's own step for the mask had
 /// nothing to do, because the partition had narrowed the mask already.
-fn undone_after_a_kill(isolated: &str) -> Bench {
+/// Then another process may have made a partition of a CPU.
+fn undone_after_a_kill(foreign: Option<&str>) -> Bench {
     let mut tree = trees::v2();
     tree.insert("sys/fs/cgroup/cpuset.cpus.isolated".into(), Some(b"\n".to_vec()));
     let bench = Bench::of(&tree);
     let applied = bench.apply(&bench.host(), &partition_and_mask()).unwrap();
     let mut of_mask = applied.steps.iter().filter(|step| step.subject == UNBOUND);
     assert_eq!(of_mask.next().unwrap().done.outcome, Outcome::AlreadySo);
-    for (path, text) in [
-        ("/sys/fs/cgroup/cpushield/cpuset.cpus.partition", "member\n"),
-        ("/sys/fs/cgroup/cpuset.cpus.effective", "0-3\n"),
-        ("/sys/fs/cgroup/cpuset.cpus.isolated", isolated),
-        (REQUESTED, "f\n"),
-        (UNBOUND, "7\n"),
-    ] {
-        std::fs::write(bench.scratch.0.join("root").join(&path[1..]), text).unwrap();
+    let list = format!("{}\n", foreign.unwrap_or_default());
+    let mut tree = Tree::new();
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    put("sys/fs/cgroup/cpushield/cpuset.cpus.partition", "member\n");
+    let effective = if foreign.is_some() { "0-2\n" } else { "0-3\n" };
+    put("sys/fs/cgroup/cpuset.cpus.effective", effective);
+    put("sys/fs/cgroup/cpuset.cpus.isolated", &list);
+    put(&REQUESTED[1..], "f\n");
+    put(&UNBOUND[1..], "7\n");
+    if foreign.is_some() {
+        put("sys/fs/cgroup/theirs/cgroup.procs", "");
+        put("sys/fs/cgroup/theirs/cpuset.cpus", &list);
+        put("sys/fs/cgroup/theirs/cpuset.cpus.partition", "isolated\n");
     }
+    bench.add(&tree);
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
-    assert!(undone.is_complete(), "{undone:#?}");
+    // A task that may use CPU 3 gets it back only without the foreign partition.
+    assert_eq!(undone.is_complete(), foreign.is_none(), "{undone:#?}");
     bench
 }
 
 #[test]
 fn a_mask_that_a_killed_undo_left_narrow_is_written_again() {
-    let bench = undone_after_a_kill("\n");
+    let bench = undone_after_a_kill(None);
     assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "f");
 }
 
 #[test]
 fn a_mask_that_a_foreign_partition_restricts_is_not_written() {
-    let bench = undone_after_a_kill("3\n");
+    let bench = undone_after_a_kill(Some("3"));
     assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "7");
+}
+
+/// A recorded machine of Linux 6.12 with two files that its recording lacks: the CPUs that were
+/// requested for unbound work, and the CPUs that no partition has.
+fn recorded() -> Bench {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+    let bench = Bench::of_recording(&root);
+    let mask = bench.host().read_line(UNBOUND).unwrap() + "\n";
+    for (path, text) in
+        [(REQUESTED, mask.as_str()), ("/sys/fs/cgroup/cpuset.cpus.effective", "0-3\n")]
+    {
+        fs::write(bench.scratch.0.join("root").join(&path[1..]), text).unwrap();
+    }
+    bench
+}
+
+/// The only shield gets these CPUs, isolated or balanced.
+fn change_to(bench: &Bench, cpus: &str, balanced: bool) {
+    let cpus = cpus.parse().unwrap();
+    let plan = plan_with(bench, "cpushield", |request| ShieldRequest {
+        cpus: Some(cpus),
+        balance: balanced,
+        ..request
+    });
+    let (host, store) = (bench.host(), bench.store());
+    if bench.journal().exists() {
+        apply::replace(&host, &store, &plan.unwrap(), &mut |_| {}).unwrap();
+    } else {
+        bench.apply(&host, &plan.unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_changed_shield_keeps_unbound_work_off_its_own_cpus_only() {
+    let bench = recorded();
+    let before = bench.tree();
+    let line = |path: &str| bench.host().read_line(path).unwrap();
+    for (cpus, balanced, mask) in [
+        ("2-3", true, "3"),
+        ("2-3", false, "3"),
+        ("3", false, "7"),
+        ("2", false, "b"),
+        ("2-3", true, "3"),
+        ("2", true, "b"),
+        ("3", false, "7"),
+        ("2", false, "b"),
+    ] {
+        change_to(&bench, cpus, balanced);
+        assert_eq!(line(UNBOUND), mask, "CPU {cpus}, balanced: {balanced}");
+    }
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
+    same(&before, &bench.tree(), "undone");
 }

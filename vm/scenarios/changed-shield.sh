@@ -129,13 +129,7 @@ is "the kernel's threads are above it there" "" below 2
 claim "those of CPU 3 have their own priority again" [ -n "$(below 3)" ]
 kill $run
 wait $run 2>/dev/null
-# After --balance the mask of unbound workqueues was written. A later change to other CPUs restores it over the
-# new partition, and the kernel then no longer excludes those CPUs.
-if [ "$(cat /sys/devices/virtual/workqueue/cpumask)" = f ]; then
-    skip "only CPU 2 was ever shielded" "KNOWN FAULT: unbound work may run on CPU 2 (mask f) after --balance and back"
-else
-    as_before "only CPU 2 was ever shielded" /tmp/only-2
-fi
+as_before "only CPU 2 was ever shielded" /tmp/only-2
 status "undo" 0 cpushield undo
 as_before "as before" /tmp/before
 

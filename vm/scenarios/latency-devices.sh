@@ -25,7 +25,7 @@ fi
 
 # ---- the interrupt of a device ------------------------------------------------------------------------
 held hpet hold 3 1500 60
-irq=$(grep -o 'interrupt [0-9]* of the HPET' /tmp/latency.json | cut -d ' ' -f 2)
+irq=$(value "next(note['irq'] for note in d['notes'] if note['note'] == 'hpet-handled')")
 before=$(counted)
 cpushield latency hpet --cpus 3 --thread 10ms --for 4s --warmup 0s --json >/tmp/latency.json 2>/tmp/said &
 measurement=$!

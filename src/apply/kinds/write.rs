@@ -11,7 +11,7 @@ use super::super::original::OriginalState;
 use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use super::super::thread_servers;
-use super::super::unbound::{self, shown_by};
+use super::super::unbound::shown_by;
 use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeSet;
@@ -163,9 +163,6 @@ fn write(
             left: Some(before),
             ..PerformedChange::with_outcome(Outcome::AlreadySo)
         });
-    }
-    if let Some(reason) = unbound::isolated_conflict(host, path, &before)? {
-        return Ok(PerformedChange::refused(reason));
     }
     match host.write(path, value) {
         // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,

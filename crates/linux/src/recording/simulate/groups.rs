@@ -41,6 +41,8 @@ const V1_CPUSET: &[(&str, &str)] = &[
 
 /// The CPUs that were requested for unbound workqueues (6.8).
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
+/// The CPUs that `isolcpus=` keeps out of load balancing.
+const ISOLATED_AT_BOOT: &str = "/sys/devices/system/cpu/isolated";
 
 /// Controllers in the kernel's form: a line, or nothing at all.
 fn controllers_line(words: &[String]) -> String {
@@ -358,11 +360,11 @@ impl Host {
     }
 
     /// The CPUs of the partitions directly below `dir`.
-    fn partitioned_below(&self, dir: &str) -> CpuSet {
+    fn partitioned_below(&self, dir: &str, kinds: &[&str]) -> CpuSet {
         let mut taken = CpuSet::new();
         for group in self.groups_in(dir) {
             let kind = self.text(&format!("{group}/cpuset.cpus.partition"));
-            if kind.is_some_and(|kind| matches!(kind.trim(), "root" | "isolated")) {
+            if kind.is_some_and(|kind| kinds.contains(&kind.trim())) {
                 let cpus = self.list_in(&format!("{group}/cpuset.cpus")).unwrap_or_default();
                 taken = taken.union(&cpus);
             }
@@ -384,9 +386,11 @@ impl Host {
         let effective = format!("{dir}/cpuset.cpus.effective");
         let Some(online) = self.list_in(ONLINE) else { return Ok(()) };
         let (Some(now), true) = (self.list_in(&effective), self.is_v2(dir)) else { return Ok(()) };
-        let taken = self.partitioned_below(dir);
+        let taken = self.partitioned_below(dir, &["root", "isolated"]);
         let rest = online.difference(&taken);
-        if rest == now {
+        let is_changed = rest != now;
+        self.refresh_isolated(dir, is_changed)?;
+        if !is_changed {
             return Ok(());
         }
         self.set_text(&effective, &format!("{rest}\n"))?;
@@ -397,8 +401,27 @@ impl Host {
                 self.force_members(&group, &rest)?;
             }
         }
+        Ok(())
+    }
+
+    /// When the isolated CPUs change, unbound workqueues get the requested CPUs without them
+    /// (`update_unbound_workqueue_cpumask()`, kernel/cgroup/cpuset.c, 6.12). In a tree without the
+    /// list of these CPUs, they change with any partition.
+    fn refresh_isolated(&self, dir: &str, is_changed: bool) -> Result<()> {
+        let isolated = self.partitioned_below(dir, &["isolated"]);
+        let list = format!("{dir}/cpuset.cpus.isolated");
+        let is_changed = match self.list_in(&list) {
+            Some(now) => {
+                let all = isolated.union(&self.list_in(ISOLATED_AT_BOOT).unwrap_or_default());
+                self.set_text(&list, &format!("{all}\n"))?;
+                all != now
+            }
+            None => is_changed,
+        };
         match self.text(REQUESTED).map(|text| CpuSet::parse_mask(&text)) {
-            Some(Ok(requested)) => self.set_mask(UNBOUND, &requested.difference(&taken)),
+            Some(Ok(requested)) if is_changed => {
+                self.set_mask(UNBOUND, &requested.difference(&isolated))
+            }
             _ => Ok(()),
         }
     }
