@@ -36,7 +36,8 @@ pub fn tuned_profile(plan: &Plan, words: &[String]) -> String {
         .collect();
     let mut text = format!(
         "# What tuned can do of the shield {name} (cpushield plan --export tuned).\n\
-         # Next: save it as /etc/tuned/{name}/tuned.conf, then: tuned-adm profile {name}\n\
+         # Next: save it as /etc/tuned/profiles/{name}/tuned.conf (tuned before 2.23:\n\
+         # /etc/tuned/{name}/tuned.conf), then: tuned-adm profile {name}\n\
          # tuned has no partition: any task can still move itself to CPU {cpus}.\n\
          [main]\nsummary=CPU {cpus} without interruptions, as far as tuned can do it\n"
     );

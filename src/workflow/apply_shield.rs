@@ -1,6 +1,6 @@
 //! Applies a saved plan, or plans a request and applies that plan.
 
-use super::active_plans::active_shields;
+use super::active_plans::{active_shields, known_shields};
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 pub use super::change_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, end_interrupted_change, find_version, is_same_version};
@@ -10,9 +10,7 @@ use super::machine_without::survey_without;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
-use crate::apply::{
-    self, AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, active_plans, check,
-};
+use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, check};
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
@@ -183,9 +181,8 @@ pub(super) fn explain_change(plan: &mut Plan, old: &Plan) {
 pub fn find_free(work: &WorkContext<'_>) -> Result<FreeCpus, Failure> {
     let WorkContext { host, store, .. } = work;
     let machine = survey_machine(host, store);
-    let shields = match active_plans(host, store) {
-        Ok(plans) => Some(plans.into_iter().map(|it| (it.shield.name, it.shield.cpus)).collect()),
-        // A normal user cannot read the journal.
+    let shields = match known_shields(host, store) {
+        Ok(shields) => Some(shields.into_iter().map(|it| (it.name, it.cpus)).collect()),
         Err(JournalLoadError::Access(error)) if error.is_denied() => None,
         Err(error) => return Err(error.into()),
     };

@@ -3,12 +3,12 @@
 //! process is changing.
 
 use super::WorkContext;
+use super::active_plans::known_shields;
 use super::every_boot::AtEveryBoot;
 use super::take_down::note_of_tracer;
-use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
+use crate::apply::{self, JournalLoadError, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
 use crate::latency;
-use crate::plan::Shield;
 use crate::policy::DisturbanceConsent;
 use crate::run::{self, RunError, ShieldStatus};
 use cpushield_linux::{CpuSet, Host, Store};
@@ -20,29 +20,12 @@ use std::time::Duration;
 /// # Errors
 /// None is, or the journal cannot be read.
 pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
-    let shields = live_shields(host, store)?;
+    let shields = known_shields(host, store)?;
     let names: Vec<String> = shields.into_iter().map(|shield| shield.name).collect();
     match names.iter().any(|live| live == name) {
         true => Ok(()),
         false if names.is_empty() => Err(RunError::NoShield.into()),
         false => Err(RunError::NoSuchShield { name: name.to_owned(), names }.into()),
-    }
-}
-
-/// The live shields, whole or incomplete. A normal user, who cannot read the journal, gets those of
-/// the public summary.
-fn live_shields(host: &Host, store: &Store) -> Result<Vec<Shield>, JournalLoadError> {
-    match apply::active_plans(host, store) {
-        Ok(plans) => Ok(plans.into_iter().map(|plan| plan.shield).collect()),
-        Err(JournalLoadError::Access(error)) if error.is_denied() => {
-            match apply::read_public_state(host, store) {
-                PublicState::Active(shields) => {
-                    Ok(shields.into_iter().map(|public| public.shield).collect())
-                }
-                PublicState::Unknown | PublicState::Unfinished => Err(error.into()),
-            }
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -61,7 +44,7 @@ pub fn check_disturbance(
     if consent == DisturbanceConsent::Given {
         return Ok(());
     }
-    let shields = live_shields(&work.host, &work.store)?;
+    let shields = known_shields(&work.host, &work.store)?;
     let Some(other) = shields.iter().find(|shield| !shield.cpus.intersects(watched)) else {
         return Ok(());
     };

@@ -41,6 +41,16 @@ if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     status "a plan becomes a profile" 0 cpushield plan --cpus 2-3 --shield own --export tuned \
         -o /etc/tuned/profiles/own/tuned.conf
     status "tuned loads it" 0 tuned-adm profile own
+    sleep 1
+    tuned-adm verify >/dev/null
+    verified=/var/log/tuned/tuned.log
+    claim "tuned verifies its settings" [ "$(grep -c 'verify: passed' $verified)" -gt 5 ]
+    # The guest has not booted with the parameters, and the kernel refused some writes.
+    is "only what needs a boot, or the kernel refused, is wrong" "" awk '
+        / Writing to file .* error: / { split($0, part, "\47"); refused[part[2]] = 1 }
+        / Failed to set SMP affinity of IRQ / { sub(/.* of IRQ /, ""); refused["SMP affinity of IRQ " $1] = 1 }
+        / verify: failed: cmdline arg / { next }
+        / verify: failed: / { split($0, part, "\47"); if (!(part[2] in refused)) print part[2] }' $verified
     tuned-adm off
     status "without tuned there is one error" 3 cpushield plan --from tuned
     finish
