@@ -50,6 +50,7 @@ mod measurement_process;
 mod note;
 mod order;
 mod power;
+mod refusal;
 mod resume;
 mod sample_source;
 mod sampled_series;
@@ -74,6 +75,7 @@ pub use measurement_process::serve;
 pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
 pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
 pub use power::{MeasuredPower, memory_size, read_memory_kib};
+pub use refusal::{HpetRefusal, InstrumentRefusal, ThreadRefusal, TracerRefusal};
 pub use resume::{ResumeMismatch, find_mismatch, join_parts};
 pub use settings::{
     SettingTime, TemporarySetting as TracerSetting, TracerRecovery, restore_tracer_settings,
