@@ -21,7 +21,7 @@ pub use version_difference::{SettingsFate, VersionSettings, version_differences}
 pub use warning::PlanWarning;
 
 use crate::causes::Cause;
-use crate::change::{Change, EffectTime, Risk};
+use crate::change::{Change, ChangeFault, EffectTime, Risk};
 use crate::policy::{ShieldOperators, Workload};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -337,7 +337,7 @@ impl fmt::Display for StepReason {
 impl Plan {
     /// The first step that no plan may contain, counted from 0, and why.
     #[must_use]
-    pub fn unfit(&self) -> Option<(usize, String)> {
+    pub fn unfit(&self) -> Option<(usize, ChangeFault)> {
         let mut steps = self.steps.iter().enumerate();
         let invalid = steps.find_map(|(n, step)| Some((n, step.check(&self.shield).err()?)));
         invalid.or_else(|| self.loses_affinities())
@@ -345,13 +345,12 @@ impl Plan {
 
     /// A step that takes a CPU offline before a step saves the affinities of tasks. Tasks that may
     /// only run on that CPU would never return to it.
-    fn loses_affinities(&self) -> Option<(usize, String)> {
+    fn loses_affinities(&self) -> Option<(usize, ChangeFault)> {
         let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
         let mut offline = before.enumerate().filter(|(_, step)| {
             matches!(step.change, Change::CycleCpu { .. } | Change::OfflineSibling { .. })
         });
-        let why = "expected an earlier step that saves the affinities of tasks, found none";
-        offline.next().map(|(n, _)| (n, why.to_owned()))
+        offline.next().map(|(n, _)| (n, ChangeFault::AffinitiesNotSaved))
     }
 }
 
@@ -395,8 +394,8 @@ impl Step {
     /// Checks whether a plan for this shield may contain the step.
     ///
     /// # Errors
-    /// It may not; the text says what was expected.
-    pub fn check(&self, shield: &Shield) -> Result<(), String> {
+    /// It may not.
+    pub fn check(&self, shield: &Shield) -> Result<(), ChangeFault> {
         self.change.check(&shield.cpus, &shield.group())
     }
 }

@@ -35,7 +35,7 @@ pub use dropped::check_dropped;
 pub use free_cpus::{CpuHolder, CpuHolding, FreeCpus, FreeGroup, find_free_cpus};
 pub use missing::{missing, wanted_now};
 pub use node_refusal::NodeRefusal;
-pub use parse::PlanError;
+pub use parse::{PlanError, PlanFault};
 pub use policy_plans::{PlannedShield, PolicyRefusal, WantedShield, plan_policy};
 pub use readiness::Readiness;
 pub use refused::PlanRefusal;
