@@ -69,7 +69,7 @@ pub struct MeasureRequest<'a> {
 impl MeasureRequest<'_> {
     /// Refuses the request because its instrument cannot run here.
     pub(super) fn refuse(&self, why: impl Into<InstrumentRefusal>) -> LatencyError {
-        LatencyError::Impossible { instrument: self.instrument.name(), why: why.into() }
+        LatencyError::Impossible { instrument: self.instrument.name(), why: Box::new(why.into()) }
     }
 }
 
@@ -119,7 +119,7 @@ pub enum LatencyError {
         /// The name of the instrument.
         instrument: &'static str,
         /// Why.
-        why: InstrumentRefusal,
+        why: Box<InstrumentRefusal>,
     },
     /// The instrument cannot have these threads.
     Unsuited {

@@ -2,11 +2,11 @@
 //! that is missing then was taken below the kernel.
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
-use crate::latency::{LatencyNote, TracerRefusal};
 use crate::latency::settings::SettingTime;
 use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
+use crate::latency::{LatencyNote, TracerRefusal};
 use cpushield_linux::Host;
 use cpushield_linux::latency_stats::{LatencyStats, WakeEvent};
 use cpushield_linux::tracefs::Tracefs;
