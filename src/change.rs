@@ -4,6 +4,7 @@
 mod check;
 mod comparison;
 
+pub use check::ChangeFault;
 pub use comparison::{ValueComparison, chosen_word};
 
 use crate::quote::quote_for_shell;
@@ -290,8 +291,8 @@ impl Change {
     /// Checks a change from a saved plan for a shield with these CPUs and this cgroup.
     ///
     /// # Errors
-    /// No plan may contain it; the text says what was expected.
-    pub fn check(&self, shielded: &CpuSet, group: &str) -> Result<(), String> {
+    /// No plan may contain it.
+    pub fn check(&self, shielded: &CpuSet, group: &str) -> Result<(), ChangeFault> {
         match self {
             Change::Write { path, value, compare } => {
                 check_path(path)?;
@@ -306,18 +307,16 @@ impl Change {
             Change::Slice { unit, cpus, .. } => {
                 let wanted = format!("{group}.slice");
                 if *unit != wanted {
-                    return Err(format!("expected the slice {wanted:?}, found {unit:?}"));
+                    return Err(ChangeFault::Slice { wanted, found: unit.clone() });
                 }
                 check_cpus(cpus)
             }
             Change::GiveToGroup { path, .. } => check_task_list(path),
             Change::CycleCpu { cpu } if shielded.contains(*cpu) => Ok(()),
-            Change::CycleCpu { cpu } => Err(format!("CPU {cpu} is not shielded")),
+            Change::CycleCpu { cpu } => Err(ChangeFault::NotShielded { cpu: *cpu }),
             Change::OfflineSibling { cpu, sibling } => match (cpu, sibling) {
-                (cpu, _) if !shielded.contains(*cpu) => Err(format!("CPU {cpu} is not shielded")),
-                (cpu, sibling) if cpu == sibling => {
-                    Err(format!("CPU {cpu} is not a sibling of itself"))
-                }
+                (cpu, _) if !shielded.contains(*cpu) => Err(ChangeFault::NotShielded { cpu: *cpu }),
+                (cpu, sibling) if cpu == sibling => Err(ChangeFault::OwnSibling { cpu: *cpu }),
                 _ => Ok(()),
             },
         }

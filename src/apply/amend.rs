@@ -9,7 +9,7 @@ use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::task_masks::TaskMasks;
-use crate::change::Change;
+use crate::change::{Change, ChangeFault};
 use crate::documents::plan::Step;
 use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId, signal};
 use std::fmt;
@@ -37,7 +37,7 @@ pub enum AmendError {
         /// The subject of the change.
         subject: String,
         /// What is wrong with it.
-        why: String,
+        why: ChangeFault,
     },
     /// A real-time task would block the kernel forever; nothing was written.
     Hog(BlockedBy),

@@ -5,7 +5,7 @@ use super::journal::JournalError;
 use super::shield_note::ShieldNote;
 use super::step_note::StepNote;
 use super::step_result::{ChangeFate, StepDone};
-use crate::change::{Refusal, RefusalKind};
+use crate::change::{ChangeFault, Refusal, RefusalKind};
 use crate::documents::plan::Shield;
 use crate::with_text;
 use cpushield_linux::{CpuSet, Error, TaskId};
@@ -178,7 +178,7 @@ pub enum ApplyError {
         /// The step, from 1.
         step: usize,
         /// What is wrong with it.
-        why: String,
+        why: ChangeFault,
     },
     /// A real-time task would block the kernel forever; nothing was written.
     Hog(BlockedBy),

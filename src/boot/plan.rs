@@ -24,7 +24,7 @@ use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::warnings;
 use crate::glob;
 use crate::plan::{PlanRefusal, Shield, choose};
-use crate::policy::ShieldRequest;
+use crate::policy::{ShieldRequest, is_shield_name};
 use crate::registry::nearest;
 use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host};
@@ -346,6 +346,10 @@ fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootEr
 }
 
 fn check_names(request: &BootRequest) -> Result<(), BootError> {
+    let name = &request.shield.name;
+    if !is_shield_name(name) {
+        return Err(PlanRefusal::BadName { name: name.clone() }.into());
+    }
     for (name, on) in &request.shield.tunables {
         match super::parameters::named(name) {
             Some(KernelParameter { offer: ParameterOffer::Never(why), .. }) if *on => {

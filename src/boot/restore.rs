@@ -36,7 +36,7 @@ pub(super) fn restore_all(
     let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
     for (path, bytes) in loader.strip_later_files(host, &known, &words) {
         host.replace_file(&path, &bytes, host.access(&path)?)?;
-        undone.files.push((path, FileFate::MadeAnew));
+        undone.files.push((path, FileFate::WordsRemoved));
     }
     restore_units(host, loader, journal, &mut undone)?;
     remove_journal(store)?;
@@ -125,19 +125,20 @@ fn restore_earlier_text(
         return Ok(FileFate::AlreadySo);
     }
     let is_only_ours = now == saved.left.as_ref().and_then(FileBytes::get);
+    let generated = loader.is_generated(path);
     let changed = match (original, now) {
         (None, _) => {
             if !is_only_ours {
                 notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
             }
             host.erase_file(path)?;
-            return Ok(FileFate::Restored);
+            return Ok(FileFate::Removed);
         }
         (Some(original), now) if is_only_ours || now.is_none() => {
             host.replace_file(path, &original, saved.access())?;
             return Ok(FileFate::Restored);
         }
-        (Some(_), _) if loader.is_generated(path) => loader.generate(host, path)?,
+        (Some(_), _) if generated => loader.generate(host, path)?,
         (Some(_), now) => {
             let now = now.unwrap_or_default();
             match loader.without_trial(&now) {
@@ -146,12 +147,12 @@ fn restore_earlier_text(
             }
         }
     };
-    if loader.is_generated(path) && loader.without_trial(&changed) != changed {
+    if generated && loader.without_trial(&changed) != changed {
         return Err(BootError::wrong(format!("{path} would still contain our entries"), None));
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
     host.replace_file(path, &changed, access)?;
-    Ok(FileFate::MadeAnew)
+    Ok(if generated { FileFate::MadeAnew } else { FileFate::WordsRemoved })
 }
 
 /// The words that the files may have: while an apply replaces those of an earlier one, both.
@@ -229,7 +230,7 @@ fn restore_file(
                 notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
             }
             host.erase_file(path)?;
-            return Ok(FileFate::Restored);
+            return Ok(FileFate::Removed);
         }
         _ if generated => {
             // Without our entries there is nothing to remove.
@@ -242,7 +243,7 @@ fn restore_file(
             let stripped = now.as_ref().and_then(|now| loader.strip_words(now, words));
             let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
             host.replace_file(path, &stripped, host.access(path)?)?;
-            return Ok(FileFate::MadeAnew);
+            return Ok(FileFate::WordsRemoved);
         }
     }
     // The file was generated again since, for example after a kernel was installed.

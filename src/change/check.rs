@@ -2,26 +2,108 @@
 
 use super::ValueComparison;
 use cpushield_linux::CpuSet;
+use std::fmt;
 
 /// Where a change may write and create directories: kernel interfaces, never files on a disk.
 const WRITES: &[&str] = &["/sys/", "/proc/sys/", "/proc/irq/", "/dev/cpuset/"];
 /// The longest value that a kernel file accepts in one write.
 const VALUE_BYTES_MAX: usize = 4096;
 
-pub(super) fn check_path(path: &str) -> Result<(), String> {
+/// Why no plan may contain a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeFault {
+    /// It writes to another place than the kernel's interfaces.
+    Place {
+        /// The path.
+        path: String,
+    },
+    /// It gives a file away that is no list of tasks.
+    NotTaskList {
+        /// The path.
+        path: String,
+    },
+    /// Its value is not one line.
+    NotOneLine,
+    /// Its value is not one of its kind.
+    Value {
+        /// The value.
+        value: String,
+        /// The kind.
+        compare: ValueComparison,
+    },
+    /// A number is not that of a task.
+    Task {
+        /// The number.
+        tid: i32,
+    },
+    /// It names no CPU.
+    NoCpu,
+    /// It makes the slice of another shield.
+    Slice {
+        /// The slice of the shield.
+        wanted: String,
+        /// The slice that was found.
+        found: String,
+    },
+    /// It takes a CPU of other programs offline.
+    NotShielded {
+        /// The CPU.
+        cpu: usize,
+    },
+    /// A CPU is its own sibling.
+    OwnSibling {
+        /// The CPU.
+        cpu: usize,
+    },
+    /// It takes a CPU offline, and no earlier step saves the affinities of tasks.
+    AffinitiesNotSaved,
+}
+
+impl fmt::Display for ChangeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChangeFault::Place { path } => {
+                let places = WRITES.join(", ");
+                write!(f, "expected a path below {places} without . and .., found {path:?}")
+            }
+            ChangeFault::NotTaskList { path } => {
+                write!(f, "expected the file tasks of a control group, found {path:?}")
+            }
+            ChangeFault::NotOneLine => {
+                write!(f, "expected one line of at most {VALUE_BYTES_MAX} bytes as the value")
+            }
+            ChangeFault::Value { value, compare } => {
+                write!(f, "{value:?} is not a value of the kind {compare:?}")
+            }
+            ChangeFault::Task { tid } => {
+                write!(f, "expected the number of a task, found {tid}")
+            }
+            ChangeFault::NoCpu => f.write_str("expected at least one CPU"),
+            ChangeFault::Slice { wanted, found } => {
+                write!(f, "expected the slice {wanted:?}, found {found:?}")
+            }
+            ChangeFault::NotShielded { cpu } => write!(f, "CPU {cpu} is not shielded"),
+            ChangeFault::OwnSibling { cpu } => write!(f, "CPU {cpu} is not a sibling of itself"),
+            ChangeFault::AffinitiesNotSaved => f.write_str(
+                "expected an earlier step that saves the affinities of tasks, found none",
+            ),
+        }
+    }
+}
+
+pub(super) fn check_path(path: &str) -> Result<(), ChangeFault> {
     let inside = WRITES.iter().any(|prefix| path.starts_with(prefix));
     let direct = path.split('/').skip(1).all(|name| name != "." && name != "..");
     let clean = !path.contains("//") && !path.chars().any(char::is_control);
     if inside && direct && clean {
         return Ok(());
     }
-    let places = WRITES.join(", ");
-    Err(format!("expected a path below {places} without . and .., found {path:?}"))
+    Err(ChangeFault::Place { path: path.to_owned() })
 }
 
-pub(super) fn check_value(value: &str, compare: ValueComparison) -> Result<(), String> {
+pub(super) fn check_value(value: &str, compare: ValueComparison) -> Result<(), ChangeFault> {
     if value.len() > VALUE_BYTES_MAX || value.chars().any(char::is_control) {
-        return Err("expected one line of at most 4096 bytes as the value".to_owned());
+        return Err(ChangeFault::NotOneLine);
     }
     let fits = match compare {
         ValueComparison::List => value.parse::<CpuSet>().is_ok(),
@@ -31,23 +113,23 @@ pub(super) fn check_value(value: &str, compare: ValueComparison) -> Result<(), S
         }
         ValueComparison::Text | ValueComparison::Word | ValueComparison::Again => !value.is_empty(),
     };
-    if fits { Ok(()) } else { Err(format!("{value:?} is not a value of the kind {compare:?}")) }
+    if fits { Ok(()) } else { Err(ChangeFault::Value { value: value.to_owned(), compare }) }
 }
 
-pub(super) fn check_task(tid: i32) -> Result<(), String> {
-    if tid > 0 { Ok(()) } else { Err(format!("expected the number of a task, found {tid}")) }
+pub(super) fn check_task(tid: i32) -> Result<(), ChangeFault> {
+    if tid > 0 { Ok(()) } else { Err(ChangeFault::Task { tid }) }
 }
 
-pub(super) fn check_cpus(cpus: &CpuSet) -> Result<(), String> {
-    if cpus.is_empty() { Err("expected at least one CPU".to_owned()) } else { Ok(()) }
+pub(super) fn check_cpus(cpus: &CpuSet) -> Result<(), ChangeFault> {
+    if cpus.is_empty() { Err(ChangeFault::NoCpu) } else { Ok(()) }
 }
 
 /// Only lists of tasks are given away: a file `cpuset.*` would let its writer change the shield.
-pub(super) fn check_task_list(path: &str) -> Result<(), String> {
+pub(super) fn check_task_list(path: &str) -> Result<(), ChangeFault> {
     check_path(path)?;
     let places = ["/sys/fs/cgroup/", "/dev/cpuset/"];
     if path.ends_with("/tasks") && places.iter().any(|place| path.starts_with(place)) {
         return Ok(());
     }
-    Err(format!("expected the file tasks of a control group, found {path:?}"))
+    Err(ChangeFault::NotTaskList { path: path.to_owned() })
 }

@@ -19,7 +19,7 @@ pub use doubt::{FindingReason, PairDoubt, PairNote, RunDoubt};
 pub use finding::one_figure;
 
 use crate::documents::evidence::{CpuVerdict, Evidence, JudgeReason, Verdict};
-use crate::latency::LatencyMeasurement;
+use crate::latency::{self, LatencyMeasurement};
 use std::fmt;
 
 /// A group of runs to compare.
@@ -99,7 +99,7 @@ pub enum CompareError {
         /// The run.
         run: String,
         /// What is wrong.
-        why: String,
+        why: latency::HistogramError,
     },
 }
 

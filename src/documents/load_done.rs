@@ -2,6 +2,8 @@
 //! did not run. Plain data.
 
 use super::load_doubt::LoadDoubt;
+use super::load_refusal::LoadRefusal;
+use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -43,7 +45,9 @@ pub struct SkippedLoad {
     /// Its name.
     pub load: String,
     /// Why it cannot run.
-    pub why: String,
+    #[serde(with = "with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadRefusal>"))]
+    pub why: LoadRefusal,
 }
 
 impl fmt::Display for SkippedLoad {

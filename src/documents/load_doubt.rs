@@ -1,5 +1,7 @@
 //! The doubts about the figures of a load. Pure.
 
+use super::load_refusal::LoadRefusal;
+use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,7 +14,9 @@ pub enum LoadDoubt {
     /// It did not start.
     DidNotBegin {
         /// Why.
-        why: String,
+        #[serde(with = "with_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadRefusal>"))]
+        why: LoadRefusal,
     },
     /// One of its threads ran on other CPUs.
     RanElsewhere {
@@ -67,7 +71,9 @@ pub enum LoadDoubt {
     /// The process of the load did not answer.
     NoAnswer {
         /// Why.
-        why: String,
+        #[serde(with = "with_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadRefusal>"))]
+        why: LoadRefusal,
     },
 }
 
@@ -99,7 +105,7 @@ impl fmt::Display for LoadDoubt {
             LoadDoubt::ProgramFailed { message: None } => {
                 f.write_str("the program failed without a message")
             }
-            LoadDoubt::NoAnswer { why } => f.write_str(why),
+            LoadDoubt::NoAnswer { why } => why.fmt(f),
         }
     }
 }

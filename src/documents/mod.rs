@@ -9,6 +9,7 @@ pub mod leftovers;
 pub mod load_done;
 pub mod load_doubt;
 pub mod load_price;
+pub mod load_refusal;
 pub mod machine_difference;
 pub mod plan;
 pub mod policy_plans;

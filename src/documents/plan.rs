@@ -7,6 +7,7 @@ mod choice_reason;
 mod choice_warning;
 mod cpuset_warning;
 mod disturbance;
+mod evidence_limit;
 mod skip_reason;
 mod version_difference;
 mod warning;
@@ -16,12 +17,13 @@ pub use choice_reason::ChoiceReason;
 pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
 pub use cpuset_warning::CpusetWarning;
 pub use disturbance::{Disturbance, InterruptedShield, MachineWideEffect};
+pub use evidence_limit::EvidenceLimit;
 pub use skip_reason::{OffReason, SkipReason};
 pub use version_difference::{SettingsFate, VersionSettings, version_differences};
 pub use warning::PlanWarning;
 
 use crate::causes::Cause;
-use crate::change::{Change, EffectTime, Risk};
+use crate::change::{Change, ChangeFault, EffectTime, Risk};
 use crate::policy::{ShieldOperators, Workload};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -61,6 +63,13 @@ pub struct Plan {
     pub immovable: Vec<Immovable>,
     /// What remains after the plan is applied, with the boot parameter that would remove it.
     pub boot: Vec<BootAdvice>,
+    /// What `verify` cannot prove about the shield on this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<EvidenceLimit>>")
+    )]
+    pub unproven: Vec<EvidenceLimit>,
     /// Warnings with advice.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(
@@ -337,7 +346,7 @@ impl fmt::Display for StepReason {
 impl Plan {
     /// The first step that no plan may contain, counted from 0, and why.
     #[must_use]
-    pub fn unfit(&self) -> Option<(usize, String)> {
+    pub fn unfit(&self) -> Option<(usize, ChangeFault)> {
         let mut steps = self.steps.iter().enumerate();
         let invalid = steps.find_map(|(n, step)| Some((n, step.check(&self.shield).err()?)));
         invalid.or_else(|| self.loses_affinities())
@@ -345,13 +354,12 @@ impl Plan {
 
     /// A step that takes a CPU offline before a step saves the affinities of tasks. Tasks that may
     /// only run on that CPU would never return to it.
-    fn loses_affinities(&self) -> Option<(usize, String)> {
+    fn loses_affinities(&self) -> Option<(usize, ChangeFault)> {
         let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
         let mut offline = before.enumerate().filter(|(_, step)| {
             matches!(step.change, Change::CycleCpu { .. } | Change::OfflineSibling { .. })
         });
-        let why = "expected an earlier step that saves the affinities of tasks, found none";
-        offline.next().map(|(n, _)| (n, why.to_owned()))
+        offline.next().map(|(n, _)| (n, ChangeFault::AffinitiesNotSaved))
     }
 }
 
@@ -395,8 +403,8 @@ impl Step {
     /// Checks whether a plan for this shield may contain the step.
     ///
     /// # Errors
-    /// It may not; the text says what was expected.
-    pub fn check(&self, shield: &Shield) -> Result<(), String> {
+    /// It may not.
+    pub fn check(&self, shield: &Shield) -> Result<(), ChangeFault> {
         self.change.check(&shield.cpus, &shield.group())
     }
 }

@@ -1,8 +1,8 @@
 //! Checks whether a request is possible on this machine, and makes notes about it.
 
 use super::LatencyNote;
-use super::duration::exact_duration;
 use super::order::{LatencyError, MeasureRequest};
+use super::refusal::ThreadRefusal;
 use cpushield_linux::{CpuSet, Host};
 
 /// The shortest period: a shorter one leaves a thread no time to sleep on most machines.
@@ -35,38 +35,31 @@ pub(super) fn check_request(
 }
 
 /// Checks that the instrument can have the requested threads on these CPUs.
-fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), String> {
+fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), ThreadRefusal> {
     let instrument = request.instrument;
     if online.difference(&request.cpus).is_empty() {
         if instrument.is_endless() {
-            return Err("it would keep every CPU busy; leave one CPU out of --cpus".to_owned());
+            return Err(ThreadRefusal::EveryCpuBusy);
         }
         if !request.force && request.threads.iter().any(|thread| thread.policy.rt_priority() > 0) {
-            return Err(
-                "real-time threads on every CPU could starve everything else, even the process \
-                 that stops them; leave a CPU out of --cpus, or use --other or --force"
-                    .to_owned(),
-            );
+            return Err(ThreadRefusal::RealTimeOnEveryCpu);
         }
     }
     for thread in &request.threads {
         if !instrument.is_endless() && thread.period_ns < SHORTEST_NS {
-            let (asked, least) = (exact_duration(thread.period_ns), exact_duration(SHORTEST_NS));
-            return Err(format!(
-                "a thread with a period of {asked} would never sleep and starve its CPU; the \
-                 shortest period is {least}"
-            ));
+            return Err(ThreadRefusal::PeriodTooShort {
+                period_ns: thread.period_ns,
+                least_ns: SHORTEST_NS,
+            });
         }
         instrument.check_period(thread.period_ns)?;
     }
     if instrument.has_one_period() && request.threads.len() > 1 {
-        return Err("it has one period for all CPUs; use a single --thread".to_owned());
+        return Err(ThreadRefusal::SeveralPeriods);
     }
     let most = instrument.threads_max();
     if request.threads.len().saturating_mul(request.cpus.len()) > most {
-        return Err(format!(
-            "it can have {most} thread at most; use one CPU (--cpus) and one period"
-        ));
+        return Err(ThreadRefusal::TooMany { most });
     }
     Ok(())
 }
@@ -182,15 +175,18 @@ mod tests {
         let all: CpuSet = "0-3".parse().unwrap();
         let refusal = |instrument, cpus: &str, period_ns, policy, force| {
             let request = MeasureRequest { force, ..request(instrument, cpus, period_ns, policy) };
-            check_threads(&request, &all).err().unwrap_or_default()
+            check_threads(&request, &all).err()
         };
         let (fifo, other) = (SchedPolicy::Fifo { priority: 80 }, SchedPolicy::Other { nice: 0 });
-        assert_eq!(refusal("timer", "3", 10_000, fifo, false), "");
-        assert!(refusal("timer", "3", 9_999, fifo, true).contains("the shortest period is 10us"));
-        assert!(refusal("timer", "0-3", 1_000_000, fifo, false).contains("--force"));
-        assert_eq!(refusal("timer", "0-3", 1_000_000, fifo, true), "");
-        assert_eq!(refusal("timer", "0-3", 1_000_000, other, false), "");
-        assert_eq!(refusal("spin", "3", 0, other, false), "");
-        assert!(refusal("spin", "0-3", 0, other, true).contains("every CPU busy"));
+        let short = ThreadRefusal::PeriodTooShort { period_ns: 9_999, least_ns: 10_000 };
+        assert_eq!(refusal("timer", "3", 10_000, fifo, false), None);
+        assert_eq!(refusal("timer", "3", 9_999, fifo, true), Some(short));
+        assert!(short.to_string().ends_with("the shortest period is 10us"));
+        let starved = Some(ThreadRefusal::RealTimeOnEveryCpu);
+        assert_eq!(refusal("timer", "0-3", 1_000_000, fifo, false), starved);
+        assert_eq!(refusal("timer", "0-3", 1_000_000, fifo, true), None);
+        assert_eq!(refusal("timer", "0-3", 1_000_000, other, false), None);
+        assert_eq!(refusal("spin", "3", 0, other, false), None);
+        assert_eq!(refusal("spin", "0-3", 0, other, true), Some(ThreadRefusal::EveryCpuBusy));
     }
 }

@@ -13,7 +13,8 @@ impl LatencyMeasurement {
         doubts.extend(broken.map(|breach| LatencyDoubt::ShieldBroken { breach }));
         for series in &self.series {
             let unreadable = counts(series).err();
-            let unreadable = unreadable.map(|why| ThreadDoubt::HistogramUnreadable { why });
+            let unreadable =
+                unreadable.map(|error| ThreadDoubt::HistogramUnreadable { why: error.to_string() });
             let of_thread = series.doubts.iter().cloned().chain(unreadable);
             doubts.extend(
                 of_thread

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The highest value that is distinguished: the limit of a tally (18 minutes).
@@ -79,22 +79,52 @@ pub(super) fn encode(histogram: &Histogram<u64>) -> String {
     }
 }
 
+/// Why the histograms of a document cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HistogramError {
+    /// A text is not a histogram.
+    Damaged {
+        /// The CPU of the series.
+        cpu: usize,
+        /// The decoder's error.
+        error: String,
+    },
+    /// The values of a histogram do not fit into another one.
+    TooWide {
+        /// The error of the addition.
+        error: String,
+    },
+    /// The HDR log cannot be written.
+    NoLog {
+        /// The writer's error.
+        error: String,
+    },
+}
+
+impl fmt::Display for HistogramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HistogramError::Damaged { cpu, error } => {
+                write!(f, "cannot decode the histogram of CPU {cpu}: {error}")
+            }
+            HistogramError::TooWide { error } => write!(f, "a histogram is too wide: {error}"),
+            HistogramError::NoLog { error } => write!(f, "cannot write the HDR log: {error}"),
+        }
+    }
+}
+
 /// Decodes the histogram of a series.
-fn decode(series: &ThreadSeries) -> Result<Histogram<u64>, String> {
-    let cpu = series.cpu;
-    let bytes = STANDARD
-        .decode(&series.histogram)
-        .map_err(|e| format!("cannot decode the histogram of CPU {cpu}: {e}"))?;
-    Deserializer::new()
-        .deserialize(&mut bytes.as_slice())
-        .map_err(|e| format!("cannot decode the histogram of CPU {cpu}: {e:?}"))
+fn decode(series: &ThreadSeries) -> Result<Histogram<u64>, HistogramError> {
+    let damaged = |error| HistogramError::Damaged { cpu: series.cpu, error };
+    let bytes = STANDARD.decode(&series.histogram).map_err(|e| damaged(e.to_string()))?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|e| damaged(format!("{e:?}")))
 }
 
 /// Returns the percentiles of several threads together, including missed events.
 ///
 /// # Errors
 /// A histogram of the document cannot be decoded.
-pub fn percentiles_of(series: &[&ThreadSeries]) -> Result<Vec<Percentile>, String> {
+pub fn percentiles_of(series: &[&ThreadSeries]) -> Result<Vec<Percentile>, HistogramError> {
     let mut whole = empty();
     for one in series {
         let with_missed = with_missed(&decode(one)?, one.period_ns);
@@ -109,7 +139,7 @@ pub fn percentiles_of(series: &[&ThreadSeries]) -> Result<Vec<Percentile>, Strin
 ///
 /// # Errors
 /// The histogram of the document cannot be decoded.
-pub fn counts(series: &ThreadSeries) -> Result<Vec<(u64, u64)>, String> {
+pub fn counts(series: &ThreadSeries) -> Result<Vec<(u64, u64)>, HistogramError> {
     let longest = series.max_ns.unwrap_or(u64::MAX);
     let histogram = decode(series)?;
     let steps = histogram.iter_recorded();
@@ -117,7 +147,7 @@ pub fn counts(series: &ThreadSeries) -> Result<Vec<(u64, u64)>, String> {
 }
 
 /// Adds the histograms of several threads, without missed events.
-pub(super) fn sum(series: &[&ThreadSeries]) -> Result<Histogram<u64>, String> {
+pub(super) fn sum(series: &[&ThreadSeries]) -> Result<Histogram<u64>, HistogramError> {
     let mut whole = empty();
     for one in series {
         whole.add(decode(one)?).map_err(|e| too_wide(&e))?;
@@ -125,15 +155,15 @@ pub(super) fn sum(series: &[&ThreadSeries]) -> Result<Histogram<u64>, String> {
     Ok(whole)
 }
 
-fn too_wide(error: &hdrhistogram::AdditionError) -> String {
-    format!("a histogram is too wide: {error:?}")
+fn too_wide(error: &hdrhistogram::AdditionError) -> HistogramError {
+    HistogramError::TooWide { error: format!("{error:?}") }
 }
 
 /// Writes all histograms as one HDR log of version 2; each has a tag with its CPU and period.
 ///
 /// # Errors
 /// A histogram of the document cannot be decoded.
-pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, String> {
+pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, HistogramError> {
     let mut log = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let mut writer = IntervalLogWriterBuilder::new()
@@ -155,8 +185,8 @@ pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, String> {
     Ok(log)
 }
 
-fn log_error(error: &dyn std::fmt::Debug) -> String {
-    format!("cannot write the HDR log: {error:?}")
+fn log_error(error: &dyn fmt::Debug) -> HistogramError {
+    HistogramError::NoLog { error: format!("{error:?}") }
 }
 
 /// Formats all histograms as `cyclictest --histogram` does: a line for each microsecond, a column
@@ -164,7 +194,7 @@ fn log_error(error: &dyn std::fmt::Debug) -> String {
 ///
 /// # Errors
 /// A histogram of the document cannot be decoded.
-pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, String> {
+pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, HistogramError> {
     let mut all: Vec<&ThreadSeries> = latency.series.iter().collect();
     all.sort_by_key(|series| (series.cpu, series.period_ns, series.stage));
     let longest = all.iter().filter_map(|series| series.max_ns).max().map_or(0, whole_us);
@@ -260,7 +290,8 @@ mod tests {
         series.histogram = encode(&histogram);
         assert_eq!(decode(&series).unwrap(), histogram);
         series.histogram.push('!');
-        assert!(decode(&series).unwrap_err().starts_with("cannot decode the histogram of CPU 3"));
+        let error = decode(&series).unwrap_err();
+        assert!(matches!(error, HistogramError::Damaged { cpu: 3, .. }), "{error}");
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod measurement_process;
 mod note;
 mod order;
 mod power;
+mod refusal;
 mod resume;
 mod sample_source;
 mod sampled_series;
@@ -63,7 +64,7 @@ mod tracer;
 pub use crate::load::LoadDone;
 pub use document::*;
 pub use doubt::{GuardBreach, LatencyDoubt, ShieldBreach, ThreadDoubt};
-pub use histogram::{counts, cyclictest, hdr_log, percentiles_of};
+pub use histogram::{HistogramError, counts, cyclictest, hdr_log, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use isolation_check::{IsolationAnswer, IsolationCheck, IsolationWitness};
 pub use measure::measure;
@@ -74,7 +75,8 @@ pub use measurement_process::serve;
 pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
 pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
 pub use power::{MeasuredPower, memory_size, read_memory_kib};
-pub use resume::{ResumeMismatch, find_mismatch, join_parts};
+pub use refusal::{HpetRefusal, InstrumentRefusal, ThreadRefusal, TracerRefusal};
+pub use resume::{JoinError, ResumeMismatch, find_mismatch, join_parts};
 pub use settings::{
     SettingTime, TemporarySetting as TracerSetting, TracerRecovery, restore_tracer_settings,
 };

@@ -1,5 +1,6 @@
 //! The request for a measurement, its progress, and the errors that prevent it.
 
+use super::refusal::{InstrumentRefusal, ThreadRefusal};
 use super::{Instrument, LatencyMeasurement, ShieldMonitor};
 use crate::load::{self, LoadError};
 use crate::policy::LatencyLimits;
@@ -67,8 +68,8 @@ pub struct MeasureRequest<'a> {
 
 impl MeasureRequest<'_> {
     /// Refuses the request because its instrument cannot run here.
-    pub(super) fn refuse(&self, why: String) -> LatencyError {
-        LatencyError::Impossible { instrument: self.instrument.name(), why }
+    pub(super) fn refuse(&self, why: impl Into<InstrumentRefusal>) -> LatencyError {
+        LatencyError::Impossible { instrument: self.instrument.name(), why: Box::new(why.into()) }
     }
 }
 
@@ -118,14 +119,14 @@ pub enum LatencyError {
         /// The name of the instrument.
         instrument: &'static str,
         /// Why.
-        why: String,
+        why: Box<InstrumentRefusal>,
     },
     /// The instrument cannot have these threads.
     Unsuited {
         /// The name of the instrument.
         instrument: &'static str,
         /// Why.
-        why: String,
+        why: ThreadRefusal,
     },
     /// The kernel refused a thread its scheduling policy.
     Policy {

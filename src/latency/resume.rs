@@ -2,6 +2,7 @@
 //! the joined document count measured time, without pauses. Pure.
 
 use super::duration::exact_duration;
+use super::histogram::HistogramError;
 use super::limits::judge_limits;
 use super::order::MeasureRequest;
 use super::{
@@ -11,6 +12,7 @@ use super::{
 use crate::load::LoadDone;
 use crate::policy::LatencyLimits;
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// How many of the longest latencies are kept.
 const WORST_MAX: usize = 16;
@@ -79,6 +81,37 @@ fn or(value: Option<String>, absent: &str) -> String {
     value.unwrap_or_else(|| absent.to_owned())
 }
 
+/// Why two parts of a measurement cannot be joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JoinError {
+    /// The earlier part does not have this series.
+    NotMeasured {
+        /// Its CPU.
+        cpu: usize,
+        /// Its threads, as reports name them.
+        role: String,
+    },
+    /// A histogram cannot be used.
+    Histogram(HistogramError),
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::NotMeasured { cpu, role } => {
+                write!(f, "CPU {cpu}, {role}: not measured before")
+            }
+            JoinError::Histogram(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<HistogramError> for JoinError {
+    fn from(error: HistogramError) -> JoinError {
+        JoinError::Histogram(error)
+    }
+}
+
 /// Joins two documents. `limits` are those of the request.
 ///
 /// # Errors
@@ -87,7 +120,7 @@ pub fn join_parts(
     before: &LatencyMeasurement,
     part: &LatencyMeasurement,
     limits: LatencyLimits,
-) -> Result<LatencyMeasurement, String> {
+) -> Result<LatencyMeasurement, JoinError> {
     let mut whole = part.clone();
     let offset = before.span_ns;
     whole.asked_ns = offset.saturating_add(part.asked_ns);
@@ -100,7 +133,7 @@ pub fn join_parts(
     whole.parts.push(part_of(part, offset));
     for series in &mut whole.series {
         let earlier = find_series(before, series)
-            .ok_or_else(|| format!("CPU {}, {}: not measured before", series.cpu, series.role()))?;
+            .ok_or_else(|| JoinError::NotMeasured { cpu: series.cpu, role: series.role() })?;
         *series = join_series(earlier, series, offset)?;
     }
     whole.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
@@ -181,7 +214,7 @@ fn join_series(
     before: &ThreadSeries,
     part: &ThreadSeries,
     offset: u64,
-) -> Result<ThreadSeries, String> {
+) -> Result<ThreadSeries, HistogramError> {
     let mut whole = part.clone();
     let counts = histogram::sum(&[before, part])?;
     whole.samples = before.samples.saturating_add(part.samples);
@@ -313,9 +346,9 @@ mod tests {
             series: vec![ThreadSeries { cpu: 9, ..after.series[0].clone() }],
             ..after
         };
-        assert!(
-            join_parts(&before, &other, LatencyLimits::default()).unwrap_err().contains("CPU 9")
-        );
+        let role = other.series[0].role();
+        let error = JoinError::NotMeasured { cpu: 9, role };
+        assert_eq!(join_parts(&before, &other, LatencyLimits::default()), Err(error));
     }
 
     /// A day of 10 kHz on 4 CPUs, with every value that a histogram distinguishes, and counts that

@@ -5,6 +5,7 @@ use self::page_sink::{ChannelRecorder, PageSink};
 use super::kthreads::{find_tracer_threads, run_time_ns, wait_for_kthread};
 use super::measurement_process::{self, MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
+use super::refusal::TracerRefusal;
 use super::sampled_series::{FinalFacts, SeriesLabel};
 use super::settings::ChangedSettings;
 use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerUse};
@@ -85,14 +86,12 @@ impl<'h> LatencyTrace<'h> {
     ) -> Result<LatencyTrace<'h>, LatencyError> {
         let tracefs = Tracefs::find(host)?;
         let mut settings = ChangedSettings::claim(host, &request.store, &tracefs)
-            .map_err(|error| request.refuse(describe_claim_error(&error)))?;
+            .map_err(|error| request.refuse(explain_claim_error(error)))?;
         if let Some((dir, name)) =
             tracefs.active_tracers(host, tracer.conflicting_tracers()).first()
         {
-            return Err(request.refuse(format!(
-                "another process uses the {name} tracer in {dir}, which the settings would change; \
-                 wait until it ends (rtla?), or stop it: echo nop > {dir}/current_tracer"
-            )));
+            let (tracer, dir) = (name.to_string(), dir.to_string());
+            return Err(request.refuse(TracerRefusal::TracerInUse { tracer, dir }));
         }
         let period_ns = placements.first().map_or(0, |placement| placement.period_ns);
         let job = TracerJob { cpus: &request.cpus, period_ns };
@@ -100,10 +99,12 @@ impl<'h> LatencyTrace<'h> {
         let format = tracefs.format(host, "ftrace", tracer.name())?;
         let record_layout =
             format.ok_or("format").and_then(|format| RecordLayout::new(tracer, &format));
-        let record_layout = record_layout.map_err(|what| {
-            request.refuse(format!("this kernel's {} records have no {what}", tracer.name()))
+        let record_layout = record_layout.map_err(|part| {
+            request.refuse(TracerRefusal::NoRecordPart { tracer: tracer.name(), part })
         })?;
-        settings.change(usage.settings.clone()).map_err(|e| request.refuse(e.to_string()))?;
+        settings
+            .change(usage.settings.clone())
+            .map_err(|e| request.refuse(TracerRefusal::Linux(e)))?;
         let mut instance =
             prepare_instance(host, tracefs, &request.cpus).map_err(|why| request.refuse(why))?;
         set_tracer(&mut instance, tracer).map_err(|why| request.refuse(why))?;
@@ -342,13 +343,10 @@ fn setting_doubts(answers: Vec<String>) -> impl Iterator<Item = LatencyDoubt> {
 }
 
 /// Says why the tracer's settings cannot be changed.
-fn describe_claim_error(error: &Error) -> String {
-    if error.is_held() {
-        format!("another cpushield process uses the kernel's tracers ({error})")
-    } else {
-        format!(
-            "cannot save the original settings of the tracer, so they were not changed: {error}"
-        )
+fn explain_claim_error(error: Error) -> TracerRefusal {
+    match error.is_held() {
+        true => TracerRefusal::SettingsInUse { error },
+        false => TracerRefusal::SettingsNotSaved { error },
     }
 }
 
@@ -357,7 +355,7 @@ fn prepare_instance<'h>(
     host: &'h Host,
     tracefs: Tracefs,
     cpus: &CpuSet,
-) -> Result<TraceInstance<'h>, String> {
+) -> Result<TraceInstance<'h>, TracerRefusal> {
     let hog = host.hogs().unwrap_or_default().into_iter().next();
     let wanted = InstanceSettings {
         cpus,
@@ -368,12 +366,8 @@ fn prepare_instance<'h>(
         no_work: hog.is_some(),
     };
     TraceInstance::prepare(host, tracefs, &wanted).map_err(|error| match (hog, error.errno()) {
-        (Some(hog), Some(EBUSY)) => format!(
-            "the real-time task {hog} keeps CPU {} busy; this kernel must run a work item on every \
-             CPU before it can record, and would wait forever",
-            hog.task.cpu
-        ),
-        _ => format!("cannot set up the trace: {error}"),
+        (Some(hog), Some(EBUSY)) => TracerRefusal::RecordingBlocked { hog: Box::new(hog) },
+        _ => TracerRefusal::NoTrace { error },
     })
 }
 
@@ -391,14 +385,14 @@ fn open_channels(
 }
 
 /// Selects the tracer in the instance.
-fn set_tracer(instance: &mut TraceInstance<'_>, tracer: &dyn LatencyTracer) -> Result<(), String> {
+fn set_tracer(
+    instance: &mut TraceInstance<'_>,
+    tracer: &dyn LatencyTracer,
+) -> Result<(), TracerRefusal> {
     instance.set_tracer(tracer.name()).map_err(|error| match error.errno() {
-        Some(EBUSY) => format!("another process uses a kernel tracer: {error}"),
-        // Before 5.17 osnoise and timerlat worked at the top level only.
-        Some(22) => {
-            format!("this kernel has no {} tracer for instances (needs 5.17)", tracer.name())
-        }
-        _ => error.to_string(),
+        Some(EBUSY) => TracerRefusal::TracerBusy { error },
+        Some(22) => TracerRefusal::NoTracerInInstances { tracer: tracer.name() },
+        _ => TracerRefusal::Linux(error),
     })
 }
 

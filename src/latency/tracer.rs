@@ -1,12 +1,13 @@
 //! A kernel tracer as an instrument: its settings and the meaning of its records. Pure, except for
 //! the check of what this kernel supports.
 
+use super::refusal::TracerRefusal;
 use super::settings::{SettingTime, TemporarySetting};
 use super::{LatencyNote, WakeupStage};
 use cpushield_linux::latency_stats::WakeEvent;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 use cpushield_linux::tracefs::Tracefs;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::{CpuSet, Error, Host};
 use std::fmt;
 
 /// The threads that a tracer measures.
@@ -78,13 +79,13 @@ pub trait LatencyTracer: Sync {
     /// Decides how to use it on this machine.
     ///
     /// # Errors
-    /// One sentence: which setting cannot be read.
+    /// Why it cannot be used: a setting cannot be read.
     fn plan_use(
         &self,
         host: &Host,
         tracefs: &Tracefs,
         job: &TracerJob<'_>,
-    ) -> Result<TracerUse, String>;
+    ) -> Result<TracerUse, TracerRefusal>;
 
     /// Reads a record from the values of its fields and its time; `None` when it makes no sense.
     fn sample(&self, values: &[u64], at_ns: u64, job: &TracerJob<'_>) -> Option<TracerSample>;
@@ -150,25 +151,22 @@ impl RecordLayout {
 /// Checks that a tracer can be used on this machine.
 ///
 /// # Errors
-/// The reason as one sentence.
-pub(super) fn possible(tracer: &dyn LatencyTracer, host: &Host) -> Result<(), String> {
+/// Why it cannot.
+pub(super) fn possible(tracer: &dyn LatencyTracer, host: &Host) -> Result<(), TracerRefusal> {
     if cfg!(target_endian = "big") {
-        return Err("cpushield cannot read traces of big-endian machines".to_owned());
+        return Err(TracerRefusal::BigEndian);
     }
-    let missing = format!("this kernel has no {} tracer ({})", tracer.name(), tracer.config());
+    let missing = || TracerRefusal::NoTracer { tracer: tracer.name(), config: tracer.config() };
     let tracefs = Tracefs::find(host).map_err(|error| match error.errno() {
-        Some(1 | 13) => format!(
-            "not allowed to use tracefs ({}): this needs root and a kernel without lockdown",
-            error.reason()
-        ),
+        Some(1 | 13) => TracerRefusal::TracefsDenied { error },
         // ENODEV, or ENOSYS before 5.2, which has none of these tracers for instances.
-        Some(19 | 38) => missing.clone(),
-        _ => error.to_string(),
+        Some(19 | 38) => missing(),
+        _ => TracerRefusal::Linux(error),
     })?;
     match tracefs.has_tracer(host, tracer.name()) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(missing),
-        Err(error) => Err(error.to_string()),
+        Ok(false) => Err(missing()),
+        Err(error) => Err(TracerRefusal::Linux(error)),
     }
 }
 
@@ -181,9 +179,9 @@ pub(super) fn setting(
     tracefs: &Tracefs,
     file: &str,
     wanted: &str,
-) -> Result<TemporarySetting, String> {
+) -> Result<TemporarySetting, Error> {
     let path = format!("{}/{file}", tracefs.root());
-    let was = host.read_line(&path).map_err(|error| error.to_string())?;
+    let was = host.read_line(&path)?;
     let (file, wanted) = (file.to_owned(), wanted.to_owned());
     Ok(TemporarySetting { file, was, wanted, when: SettingTime::Outside })
 }

@@ -4,7 +4,7 @@
 
 use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, LoadWork, ProgramReport};
 use super::order::{LoadError, LoadRequest, WantedLoad};
-use super::{LoadDone, LoadDoubt};
+use super::{LoadDone, LoadDoubt, LoadRefusal};
 use crate::documents::load_done::SkippedLoad;
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::clock::monotonic_ns;
@@ -42,6 +42,12 @@ pub(crate) enum LoadReply {
     Done { reports: Vec<ProgramReport> },
 }
 
+impl From<WorkerFailure> for LoadRefusal {
+    fn from(failure: WorkerFailure) -> LoadRefusal {
+        LoadRefusal::NoAnswer { failure: failure.to_string() }
+    }
+}
+
 /// The process of a load as a worker.
 #[derive(Debug)]
 pub(crate) struct LoadProtocol;
@@ -51,7 +57,7 @@ impl WorkerProtocol for LoadProtocol {
     const TIMEOUT: Duration = TIMEOUT;
     type Request = LoadCommand;
     type Reply = LoadReply;
-    type Failure = String;
+    type Failure = LoadRefusal;
 
     fn is_last(reply: &LoadReply) -> bool {
         matches!(reply, LoadReply::Done { .. })
@@ -196,7 +202,7 @@ fn is_misplaced(task: &Task, host: &Host, cpus: &CpuSet) -> bool {
 }
 
 impl LoadInstance {
-    fn start(wanted: &WantedLoad, request: &LoadRequest) -> Result<LoadInstance, String> {
+    fn start(wanted: &WantedLoad, request: &LoadRequest) -> Result<LoadInstance, LoadRefusal> {
         let kind = wanted.kind;
         let shares = if kind.needs_process_per_cpu() {
             request.cpus.iter().map(CpuSet::single).collect()
@@ -251,7 +257,7 @@ impl LoadInstance {
                 Ok(LoadReply::Done { reports: more }) => reports.extend(more),
                 Ok(other) => {
                     self.doubts.push(LoadDoubt::NoAnswer {
-                        why: WorkerFailure::unexpected(&other).to_string(),
+                        why: WorkerFailure::unexpected(&other).into(),
                     });
                 }
                 Err(why) => self.doubts.push(LoadDoubt::NoAnswer { why }),
@@ -350,13 +356,13 @@ impl LoadProcess {
         wanted: &WantedLoad,
         cpus: CpuSet,
         request: &LoadRequest,
-    ) -> Result<StartedProcess, String> {
+    ) -> Result<StartedProcess, LoadRefusal> {
         let (kind, arguments) = (wanted.kind.name().to_owned(), wanted.arguments.clone());
         let command = LoadCommand::Start { kind, arguments, cpus, dir: request.dir.clone() };
         match WorkerClient::start(&command)? {
             (worker, LoadReply::Ready { board, workers, description, allowed }) => {
                 let counters = ProgressCounters::open(worker.pid(), board, workers)
-                    .map_err(|e| format!("cannot read its counters: {e}"))?;
+                    .map_err(|e| LoadRefusal::CountersUnreadable { answer: e.to_string() })?;
                 let process = LoadProcess { worker, counters };
                 Ok(StartedProcess { process, description, allowed })
             }
@@ -403,17 +409,18 @@ impl LoadThreads {
         arguments: Vec<String>,
         cpus: &CpuSet,
         dir: PathBuf,
-    ) -> Result<(LoadThreads, LoadReply), String> {
-        let kind = kinds::named(name).ok_or_else(|| format!("there is no load {name}"))?;
+    ) -> Result<(LoadThreads, LoadReply), LoadRefusal> {
+        let kind =
+            kinds::named(name).ok_or_else(|| LoadRefusal::UnknownLoad { name: name.to_owned() })?;
         sched::set_affinity(0, cpus)
-            .map_err(|e| format!("the kernel does not let it run on CPU {cpus}: {e}"))?;
+            .map_err(|e| LoadRefusal::CpusDenied { cpus: cpus.clone(), answer: e.to_string() })?;
         // A cpuset may allow only some of them.
-        let allowed = sched::affinity(0).map_err(|e| e.to_string())?;
+        let allowed = sched::affinity(0).map_err(LoadRefusal::failed)?;
         let environment = LoadEnvironment { host, cpus: allowed.clone(), dir, arguments };
         kind.check_possible(&environment)?;
         let prepared = kind.prepare(&environment)?;
         let workers = prepared.workers.len();
-        let counters = Arc::new(ProgressCounters::new(workers).map_err(|e| e.to_string())?);
+        let counters = Arc::new(ProgressCounters::new(workers).map_err(LoadRefusal::failed)?);
         let (mut starts, (ready_sender, ready_receiver)) = (Vec::new(), channel());
         for (nth, (cpu, work)) in prepared.workers.into_iter().enumerate() {
             let (start, wait) = channel();
@@ -424,13 +431,13 @@ impl LoadThreads {
                 .name(format!("load/{name}"))
                 .stack_size(STACK_BYTES)
                 .spawn(move || worker.run(&ready))
-                .map_err(|e| format!("cannot start a thread: {e}"))?;
+                .map_err(|e| LoadRefusal::NoThread { answer: e.to_string() })?;
         }
         for _ in 0..workers {
-            let placed = ready_receiver.recv_timeout(TIMEOUT / 2).map_err(|e| e.to_string())?;
-            placed.map_err(|e| format!("the kernel does not let a thread run on its CPU: {e}"))?;
+            let placed = ready_receiver.recv_timeout(TIMEOUT / 2).map_err(LoadRefusal::failed)?;
+            placed.map_err(|e| LoadRefusal::CpuDenied { answer: e.to_string() })?;
         }
-        let board = counters.number().ok_or("no shared memory")?;
+        let board = counters.number().ok_or(LoadRefusal::NoSharedMemory)?;
         let description = LoadDescription { what: prepared.what, program: prepared.program };
         let threads = LoadThreads { starts, finish: prepared.finish, _counters: counters };
         Ok((threads, LoadReply::Ready { board, workers, description, allowed }))

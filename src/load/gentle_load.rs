@@ -6,7 +6,7 @@
 //! Its work ends at a deadline. The process ends with its parent, or when [`GentleLoad`] is
 //! dropped. It opens no file.
 
-use super::work;
+use super::{LoadRefusal, work};
 use crate::worker::{self, WorkerClient, WorkerProtocol};
 use cpushield_linux::{CpuSet, sched};
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ impl WorkerProtocol for GentleLoadProtocol {
     const TIMEOUT: Duration = Duration::from_secs(60);
     type Request = GentleLoadRequest;
     type Reply = GentleLoadReply;
-    type Failure = String;
+    type Failure = LoadRefusal;
 }
 
 /// A running load.
@@ -57,7 +57,7 @@ pub struct GentleLoad {
 ///
 /// # Errors
 /// The process cannot be started, or one of its threads.
-pub fn start(cpus: &CpuSet, seconds: u64) -> Result<GentleLoad, String> {
+pub fn start(cpus: &CpuSet, seconds: u64) -> Result<GentleLoad, LoadRefusal> {
     let request = GentleLoadRequest::Start { cpus: cpus.clone(), seconds };
     let (worker, GentleLoadReply::Working) = WorkerClient::start(&request)?;
     Ok(GentleLoad { _worker: worker })
@@ -66,7 +66,7 @@ pub fn start(cpus: &CpuSet, seconds: u64) -> Result<GentleLoad, String> {
 /// Runs the process of the load.
 pub fn serve() {
     worker::serve::<GentleLoadProtocol>(|GentleLoadRequest::Start { cpus, seconds }| {
-        start_work(&cpus, Duration::from_secs(seconds)).map_err(|e| e.to_string())?;
+        start_work(&cpus, Duration::from_secs(seconds)).map_err(LoadRefusal::failed)?;
         Ok(GentleLoadReply::Working)
     });
 }

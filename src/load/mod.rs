@@ -14,6 +14,7 @@ mod work;
 
 pub use crate::documents::load_done::{LoadDone, SkippedLoad};
 pub use crate::documents::load_doubt::LoadDoubt;
+pub use crate::documents::load_refusal::LoadRefusal;
 pub(crate) use generator::LoadProtocol;
 pub use generator::{CountReading, LoadGenerator, compute_rate, serve as serve_kind};
 pub(crate) use gentle_load::GentleLoadProtocol;

@@ -1,5 +1,6 @@
 //! The requested loads, and the errors that prevent them. Pure.
 
+use super::LoadRefusal;
 use super::kinds::{self, KINDS, LoadKind};
 use cpushield_linux::CpuSet;
 use std::fmt;
@@ -66,7 +67,7 @@ pub enum LoadError {
         /// The name of the load.
         load: &'static str,
         /// Why.
-        why: String,
+        why: LoadRefusal,
     },
 }
 
@@ -153,9 +154,9 @@ mod tests {
     use super::*;
 
     /// The names of the parsed loads, with `?` for optional ones, and their arguments.
-    fn parse(words: &[&str]) -> Result<Vec<String>, String> {
+    fn parse(words: &[&str]) -> Result<Vec<String>, LoadError> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let loads = parse_loads(&words).map_err(|e| e.to_string())?;
+        let loads = parse_loads(&words)?;
         Ok(loads.iter().map(describe).collect())
     }
 
@@ -177,10 +178,17 @@ mod tests {
         assert_eq!(all.iter().filter(|name| name.ends_with('?')).count(), all.len() - 1);
         assert!(all.contains(&"disk".to_owned()) && !all.iter().any(|name| name.contains("ng")));
         assert_eq!(parse(&["command: a  'b:c' "]), Ok(vec!["commanda  'b:c'".into()]));
-        assert!(parse(&["command"]).unwrap_err().contains("has no command"));
-        assert!(parse(&["command:a", "command:b"]).unwrap_err().contains("only one command"));
-        assert!(parse(&["none", "disk"]).unwrap_err().contains("combined with other loads"));
-        assert!(parse(&["sundial"]).unwrap_err().contains("all, none, messages"));
-        assert!(parse(&["disk:--fast"]).unwrap_err().contains("only a program"));
+        assert!(parse(&["command"]).unwrap_err().to_string().contains("has no command"));
+        assert!(
+            parse(&["command:a", "command:b"])
+                .unwrap_err()
+                .to_string()
+                .contains("only one command")
+        );
+        assert!(
+            parse(&["none", "disk"]).unwrap_err().to_string().contains("combined with other loads")
+        );
+        assert!(parse(&["sundial"]).unwrap_err().to_string().contains("all, none, messages"));
+        assert!(parse(&["disk:--fast"]).unwrap_err().to_string().contains("only a program"));
     }
 }

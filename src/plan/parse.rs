@@ -1,8 +1,10 @@
 //! [`Plan::parse`]: reads saved plans, which a user may have edited. A plan with one error is
 //! refused completely. Pure.
 
+use crate::change::ChangeFault;
 use crate::documents::plan::{Plan, SCHEMA, Shield};
 use crate::tunables;
+use cpushield_linux::CpuSet;
 use std::fmt;
 
 /// Why a plan is not accepted.
@@ -12,8 +14,85 @@ pub struct PlanError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what was expected.
-    pub why: String,
+    /// What is wrong.
+    pub why: PlanFault,
+}
+
+/// What is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanFault {
+    /// The text is not JSON, or has other keys or values than a plan.
+    Malformed {
+        /// The parser's error.
+        error: String,
+    },
+    /// It has another schema.
+    Schema {
+        /// Its schema; `None` without one.
+        found: Option<u64>,
+    },
+    /// The name cannot be that of a shield.
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// There is no shielded or no housekeeping CPU.
+    NoCpus,
+    /// CPUs are both shielded and housekeeping.
+    BothKinds {
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Idle siblings are not shielded.
+    IdleNotShielded,
+    /// Offline siblings are not idle.
+    OfflineNotIdle,
+    /// All shielded CPUs are idle.
+    OnlyIdle,
+    /// There is no such tunable.
+    NoSuchTunable {
+        /// The index of the step.
+        step: usize,
+        /// The name of the tunable.
+        name: String,
+    },
+    /// No plan may contain the change of a step.
+    Change {
+        /// The index of the step.
+        step: usize,
+        /// Why.
+        fault: ChangeFault,
+    },
+}
+
+impl fmt::Display for PlanFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanFault::Malformed { error } => f.write_str(error),
+            PlanFault::Schema { found } => {
+                let found = found.map_or("none".to_owned(), |found| found.to_string());
+                write!(f, "expected schema {SCHEMA}, found {found}")
+            }
+            PlanFault::Name { name } => {
+                write!(f, "expected a name of letters and digits, found {name:?}")
+            }
+            PlanFault::NoCpus => {
+                f.write_str("expected at least one shielded and one housekeeping CPU")
+            }
+            PlanFault::BothKinds { cpus } => {
+                write!(f, "CPU {cpus} is both shielded and housekeeping")
+            }
+            PlanFault::IdleNotShielded => f.write_str("the idle siblings are not all shielded"),
+            PlanFault::OfflineNotIdle => f.write_str("the offline siblings are not all idle"),
+            PlanFault::OnlyIdle => {
+                f.write_str("expected a shielded CPU that runs programs, found only idle ones")
+            }
+            PlanFault::NoSuchTunable { step, name } => {
+                write!(f, "step {}: there is no tunable {name:?}", step + 1)
+            }
+            PlanFault::Change { step, fault } => write!(f, "step {}: {fault}", step + 1),
+        }
+    }
 }
 
 impl fmt::Display for PlanError {
@@ -35,49 +114,52 @@ impl Plan {
 }
 
 /// Parses and checks a plan. An error has its line.
-fn parse_and_check(text: &str) -> Result<Plan, (usize, String)> {
+fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
     // The schema number comes first, because a newer version may have keys that are unknown here.
     let schema = serde_json::from_str::<serde_json::Value>(text)
-        .map_err(|e| (e.line().max(1), e.to_string()))?
+        .map_err(|e| malformed(&e))?
         .get("schema")
         .and_then(serde_json::Value::as_u64);
     if schema != Some(u64::from(SCHEMA)) {
-        let found = schema.map_or("none".to_owned(), |found| found.to_string());
-        let why = format!("expected schema {SCHEMA}, found {found}");
-        return Err((line_of_key(text, "schema", 0), why));
+        return Err((line_of_key(text, "schema", 0), PlanFault::Schema { found: schema }));
     }
-    let plan: Plan = serde_json::from_str(text).map_err(|e| (e.line().max(1), e.to_string()))?;
+    let plan: Plan = serde_json::from_str(text).map_err(|e| malformed(&e))?;
     check_shield(&plan.shield).map_err(|why| (line_of_key(text, "shield", 0), why))?;
     for (n, step) in plan.steps.iter().enumerate() {
         let checked = match tunables::named(&step.tunable) {
-            None => Err(format!("there is no tunable {:?}", step.tunable)),
-            Some(_) => step.check(&plan.shield),
+            None => Err(PlanFault::NoSuchTunable { step: n, name: step.tunable.clone() }),
+            Some(_) => {
+                step.check(&plan.shield).map_err(|fault| PlanFault::Change { step: n, fault })
+            }
         };
-        checked
-            .map_err(|why| (line_of_key(text, "change", n), format!("step {}: {why}", n + 1)))?;
+        checked.map_err(|why| (line_of_key(text, "change", n), why))?;
     }
     Ok(plan)
 }
 
-fn check_shield(shield: &Shield) -> Result<(), String> {
+fn malformed(error: &serde_json::Error) -> (usize, PlanFault) {
+    (error.line().max(1), PlanFault::Malformed { error: error.to_string() })
+}
+
+fn check_shield(shield: &Shield) -> Result<(), PlanFault> {
     if !super::is_shield_name(&shield.name) {
-        return Err(format!("expected a name of letters and digits, found {:?}", shield.name));
+        return Err(PlanFault::Name { name: shield.name.clone() });
     }
     if shield.cpus.is_empty() || shield.housekeeping.is_empty() {
-        return Err("expected at least one shielded and one housekeeping CPU".to_owned());
+        return Err(PlanFault::NoCpus);
     }
     let both = shield.cpus.intersection(&shield.housekeeping);
     if !both.is_empty() {
-        return Err(format!("CPU {both} is both shielded and housekeeping"));
+        return Err(PlanFault::BothKinds { cpus: both });
     }
     if !shield.idle_siblings.is_subset(&shield.cpus) {
-        return Err("the idle siblings are not all shielded".to_owned());
+        return Err(PlanFault::IdleNotShielded);
     }
     if !shield.offline_siblings.is_subset(&shield.idle_siblings) {
-        return Err("the offline siblings are not all idle".to_owned());
+        return Err(PlanFault::OfflineNotIdle);
     }
     if shield.idle_siblings == shield.cpus {
-        return Err("expected a shielded CPU that runs programs, found only idle ones".to_owned());
+        return Err(PlanFault::OnlyIdle);
     }
     Ok(())
 }
@@ -151,8 +233,7 @@ mod tests {
         plan.steps.insert(saved + 1, cycle.clone());
         assert_eq!(plan.unfit(), None);
         plan.steps.remove(saved);
-        let (n, why) = plan.unfit().unwrap();
-        assert!(n == saved && why.contains("saves the affinities"), "{n}: {why}");
+        assert_eq!(plan.unfit(), Some((saved, ChangeFault::AffinitiesNotSaved)));
     }
 
     proptest! {

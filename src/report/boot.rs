@@ -259,6 +259,8 @@ pub fn boot_undone_blocks(undone: Option<&RemovedParameters>) -> Vec<ReportBlock
         let fate = match fate {
             FileFate::Restored => "restored",
             FileFate::AlreadySo => "already as it was before",
+            FileFate::Removed => "removed; it did not exist before",
+            FileFate::WordsRemoved => "had changed since; only the parameters were removed",
             FileFate::MadeAnew => "had changed since; regenerated without the parameters",
             FileFate::Drifted => "had changed since; left as it is",
         };

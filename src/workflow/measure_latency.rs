@@ -320,13 +320,14 @@ pub fn write_files(
     latency: &LatencyMeasurement,
 ) -> Result<(), Failure> {
     if let Some(file) = &files.histogram {
-        let text =
-            latency::cyclictest(latency).map_err(|why| Failure::new(FailureKind::Bug, why))?;
+        let text = latency::cyclictest(latency)
+            .map_err(|why| Failure::new(FailureKind::Bug, why.to_string()))?;
         write_stream(file, &mut |out| out.write_all(text.as_bytes()))?;
         ui.status(&format!("wrote {}", file.display()));
     }
     if let Some(file) = &files.hdr {
-        let log = latency::hdr_log(latency).map_err(|why| Failure::new(FailureKind::Bug, why))?;
+        let log = latency::hdr_log(latency)
+            .map_err(|why| Failure::new(FailureKind::Bug, why.to_string()))?;
         write_stream(file, &mut |out| out.write_all(&log))?;
         ui.status(&format!("wrote {}", file.display()));
     }

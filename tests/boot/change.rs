@@ -5,7 +5,7 @@ use super::grub::Machine;
 use super::request_cpus;
 use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, BootPlan, FileFate, earlier, loaders, status};
+use cpushield::boot::{BootError, BootPlan, earlier, loaders, status};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
 use cpushield::survey::survey;
@@ -107,7 +107,7 @@ fn a_second_apply_changes_only_the_words_and_undo_restores_the_first_text() {
         let kept = &change.kept;
         assert!(text.contains(&format!("    - {FIRST}\n    + {SECOND}\n      {kept}\n")), "{text}");
         let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-        assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
+        machine.assert_fates(&undone, &before);
         assert_eq!(before, machine.files(), "{name}");
     }
 }

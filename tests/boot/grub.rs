@@ -1,6 +1,7 @@
 //! A machine with GRUB, made of files. A few lines of shell simulate `grub-mkconfig`: they run
 //! every script below `etc/grub.d` between the same marks as the real program.
 
+use cpushield::boot::{FileFate, RemovedParameters};
 use cpushield_linux::{CommandOutput, Host, Store};
 use std::collections::BTreeMap;
 use std::fs;
@@ -234,6 +235,19 @@ impl Machine {
         let mut files = BTreeMap::new();
         walk(&self.dir.join("root"), &mut files);
         files
+    }
+
+    /// Checks that undo restored each file that was there before, and removed the others.
+    pub fn assert_fates(
+        &self,
+        undone: &RemovedParameters,
+        before: &BTreeMap<PathBuf, (u32, Vec<u8>)>,
+    ) {
+        for (path, fate) in &undone.files {
+            let was_there = before.contains_key(&self.path(path.trim_start_matches('/')));
+            let wanted = if was_there { FileFate::Restored } else { FileFate::Removed };
+            assert_eq!(*fate, wanted, "{path}");
+        }
     }
 }
 

@@ -79,7 +79,7 @@ fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
     );
     assert_eq!(again.writes(), 0);
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
+    machine.assert_fates(&undone, &before);
     assert_eq!(before, machine.files());
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 }

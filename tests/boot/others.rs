@@ -32,7 +32,7 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
     let changed = machine.files().iter().filter(|(path, it)| before.get(*path) != Some(it)).count();
     assert_eq!(changed, 1, "{path}");
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
+    machine.assert_fates(&undone, &before);
     assert_eq!(before, machine.files());
     // Another program has added a word since: undo keeps it and removes ours.
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
@@ -204,7 +204,7 @@ fn a_kernel_that_kernel_install_adds_later_has_the_words_until_undo() {
     assert_eq!(read("6.99.2-rt"), entry("6.99.2-rt", &format!("{ADDED}root=UUID=ab ro")));
     assert_eq!(read("6.99.3"), bare("6.99.3"));
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert_eq!(undone.files.last().unwrap().1, FileFate::MadeAnew);
+    assert_eq!(undone.files.last().unwrap().1, FileFate::WordsRemoved);
     assert_eq!(read("6.99.2-rt"), bare("6.99.2-rt"));
     for version in ["6.99.2-rt", "6.99.3"] {
         machine.remove(&format!("boot/loader/entries/m-{version}.conf"));

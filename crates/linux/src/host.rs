@@ -12,7 +12,7 @@ use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result, errno_name};
 use crate::event_log::EventLog;
 use crate::files::fast_read::{is_whole_at_first_read, open};
-use crate::record::MachineRecorder;
+use crate::record::{MachineRecorder, PresentKind};
 use crate::recording::root_dir::{
     self, ERRORS_FILE, Listed, RecordedOutcome, RootDir, parse_errors,
 };
@@ -388,7 +388,11 @@ impl Host {
             None => self.local_path(path).exists(),
         };
         if exists && let Some(recorder) = &self.recorder {
-            recorder.save_presence(path, self.local_path(path).is_dir());
+            let kind = match self.local_path(path).is_dir() {
+                true => PresentKind::Directory,
+                false => PresentKind::File,
+            };
+            recorder.save_presence(path, kind);
         }
         exists
     }

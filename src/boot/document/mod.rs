@@ -332,7 +332,11 @@ pub enum FileFate {
     Restored,
     /// It already had its original bytes.
     AlreadySo,
+    /// It did not exist before, so it was removed.
+    Removed,
     /// Another program changed it since; our parameters were removed from the new text.
+    WordsRemoved,
+    /// Another program changed it since; the boot loader's program made it anew.
     MadeAnew,
     /// Another program changed it since, so it was left alone.
     Drifted,

@@ -1,7 +1,7 @@
 //! `eventfd`: a thread that another CPU wakes through an eventfd.
 
 use super::wakeup::{WakeupSleeper, wake_periodically};
-use super::{Instrument, ThreadTask};
+use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::sleep_until;
 use cpushield_linux::events::EventFile;
@@ -41,15 +41,13 @@ impl Instrument for EventFd {
          ttwu_queue() in kernel/sched/core.c (6.12)."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), String> {
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
         let own_pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-        let file = EventFile::new().map_err(|error| format!("no eventfd: {error}"))?;
+        let file = EventFile::new()
+            .map_err(|error| InstrumentRefusal::NoEventFd { answer: error.to_string() })?;
         match EventFile::open(own_pid, file.number()) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!(
-                "the waker cannot get the sleeper's file, because pidfd_getfd(2) is missing (needs \
-                 Linux 5.6) or not allowed: {error}; `cpushield latency wakeup` needs no such file"
-            )),
+            Err(error) => Err(InstrumentRefusal::NoPidfdGetfd { answer: error.to_string() }),
         }
     }
 

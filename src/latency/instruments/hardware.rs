@@ -1,12 +1,12 @@
 //! `hardware`: the hwlat tracer. A kernel thread polls the clock with interrupts disabled; time
 //! that is missing then was taken below the kernel.
 
-use super::{Instrument, ThreadTask};
-use crate::latency::LatencyNote;
+use super::{Instrument, InstrumentRefusal, ThreadTask};
 use crate::latency::settings::SettingTime;
 use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
+use crate::latency::{LatencyNote, TracerRefusal};
 use cpushield_linux::Host;
 use cpushield_linux::latency_stats::{LatencyStats, WakeEvent};
 use cpushield_linux::tracefs::Tracefs;
@@ -55,13 +55,8 @@ impl Instrument for HardwareInstrument {
          Intel SDM volume 4, MSR_SMI_COUNT."
     }
 
-    fn possible(&self, host: &Host) -> Result<(), String> {
-        tracer::possible(self, host).map_err(|why| {
-            format!(
-                "{why}; `cpushield latency spin` sees such gaps too, but cannot distinguish them \
-                 from the kernel's"
-            )
-        })
+    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
+        tracer::possible(self, host).map_err(InstrumentRefusal::GapTracer)
     }
 
     fn is_endless(&self) -> bool {
@@ -111,11 +106,9 @@ impl LatencyTracer for HardwareInstrument {
         host: &Host,
         tracefs: &Tracefs,
         job: &TracerJob<'_>,
-    ) -> Result<TracerUse, String> {
-        let mut mode =
-            tracer::setting(host, tracefs, "hwlat_detector/mode", "per-cpu").map_err(|why| {
-                format!("this kernel's hwlat has no per-cpu mode (needs 5.14): {why}")
-            })?;
+    ) -> Result<TracerUse, TracerRefusal> {
+        let mut mode = tracer::setting(host, tracefs, "hwlat_detector/mode", "per-cpu")
+            .map_err(|error| TracerRefusal::NoPerCpuMode { error })?;
         let chosen = mode.was.split_whitespace();
         mode.was = chosen
             .filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'))

@@ -1,7 +1,7 @@
 //! `hpet`: a device interrupt, raised by an HPET timer and measured by the HPET's counter.
 
-use super::{Instrument, ThreadTask};
-use crate::latency::LatencyNote;
+use super::{Instrument, InstrumentRefusal, ThreadRefusal, ThreadTask};
+use crate::latency::{HpetRefusal, LatencyNote};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::hpet::{HpetPage, HpetRepetition, HpetTicks, HpetTimer};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
@@ -63,38 +63,27 @@ impl Instrument for DeviceTimer {
          specification 1.0a, 2.3."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), String> {
-        let path = HpetTimer::PATH;
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
         let mut hpet = HpetTimer::open().map_err(|error| match error.raw_os_error() {
-            Some(2) => format!("there is no {path} (no HPET, or a kernel without CONFIG_HPET)"),
-            Some(16) => {
-                format!("no timer of {path} is free: the kernel or other programs use all of them")
-            }
-            _ => format!("{path}: {error}"),
+            Some(2) => HpetRefusal::NoHpet,
+            Some(16) => HpetRefusal::NoFreeTimer,
+            _ => HpetRefusal::Device { answer: error.to_string() },
         })?;
         let _page = hpet.page().map_err(|error| match error.raw_os_error() {
-            Some(13) => format!(
-                "the kernel denies access to the registers of {path}, so the due time of an \
-                 interrupt is not known; boot with hpet_mmap=1"
-            ),
-            Some(38) => format!(
-                "cannot read the registers of {path} (no CONFIG_HPET_MMAP, or other registers in \
-                 their page), so the due time of an interrupt is not known"
-            ),
-            _ => format!("the registers of {path}: {error}"),
+            Some(13) => HpetRefusal::RegistersDenied,
+            Some(38) => HpetRefusal::RegistersNotMapped,
+            _ => HpetRefusal::Registers { answer: error.to_string() },
         })?;
-        hpet.start(HERTZ_FOR_ALL).map(|_| ()).map_err(|error| match error.raw_os_error() {
-            Some(5) => format!("the interrupt of the timer of {path} is not free"),
-            _ => format!("{path}: {error}"),
-        })
+        hpet.start(HERTZ_FOR_ALL).map_err(|error| match error.raw_os_error() {
+            Some(5) => HpetRefusal::InterruptNotFree,
+            _ => HpetRefusal::Device { answer: error.to_string() },
+        })?;
+        Ok(())
     }
 
-    fn check_period(&self, period_ns: u64) -> Result<(), String> {
+    fn check_period(&self, period_ns: u64) -> Result<(), ThreadRefusal> {
         if !SECOND_NS.is_multiple_of(period_ns.max(1)) || period_ns == 0 {
-            return Err(
-                "its period must be a second divided by a whole number, such as 1ms or 10ms"
-                    .to_owned(),
-            );
+            return Err(ThreadRefusal::NotPartOfSecond { most: None });
         }
         Ok(())
     }

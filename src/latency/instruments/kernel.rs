@@ -1,11 +1,11 @@
 //! `kernel`: the timerlat tracer. The kernel itself records how late its timer's interrupt, the
 //! woken thread and that thread's return to user mode were.
 
-use super::{Instrument, ThreadTask};
+use super::{Instrument, InstrumentRefusal, ThreadRefusal, ThreadTask};
 use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
-use crate::latency::{LatencyNote, WakeupStage};
+use crate::latency::{LatencyNote, TracerRefusal, WakeupStage};
 use cpushield_linux::clock::sleep_until;
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
@@ -55,13 +55,13 @@ impl Instrument for KernelInstrument {
          instances since commit dae181349f1e (5.17), timerlat_fd since e88ed227f639 (6.5)."
     }
 
-    fn possible(&self, host: &Host) -> Result<(), String> {
-        tracer::possible(self, host)
+    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
+        Ok(tracer::possible(self, host)?)
     }
 
-    fn check_period(&self, period_ns: u64) -> Result<(), String> {
+    fn check_period(&self, period_ns: u64) -> Result<(), ThreadRefusal> {
         if !PERIODS_NS.contains(&period_ns) || !period_ns.is_multiple_of(1_000) {
-            return Err("its period must be whole microseconds, 100us to 1s".to_owned());
+            return Err(ThreadRefusal::NotTracerPeriod);
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl LatencyTracer for KernelInstrument {
         host: &Host,
         tracefs: &Tracefs,
         job: &TracerJob<'_>,
-    ) -> Result<TracerUse, String> {
+    ) -> Result<TracerUse, TracerRefusal> {
         let root = tracefs.root();
         let options = host.read_line(&format!("{root}/osnoise/options")).unwrap_or_default();
         let workload = has_option(&options, "OSNOISE_WORKLOAD");

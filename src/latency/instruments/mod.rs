@@ -12,6 +12,7 @@ mod timerfd;
 mod wakeup;
 
 use super::LatencyNote;
+use super::refusal::{InstrumentRefusal, ThreadRefusal};
 use super::tracer::LatencyTracer;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::latency_stats::{LatencyStats, ThreadSettings};
@@ -56,14 +57,14 @@ pub trait Instrument: Sync {
     /// Checks that it can run on this machine.
     ///
     /// # Errors
-    /// The reason as one sentence.
-    fn possible(&self, host: &Host) -> Result<(), String>;
+    /// Why it cannot.
+    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal>;
 
     /// Checks that it supports threads of this period.
     ///
     /// # Errors
-    /// The reason as one sentence.
-    fn check_period(&self, _period_ns: u64) -> Result<(), String> {
+    /// Why it does not.
+    fn check_period(&self, _period_ns: u64) -> Result<(), ThreadRefusal> {
         Ok(())
     }
 

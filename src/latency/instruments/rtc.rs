@@ -1,6 +1,6 @@
 //! `rtc`: the periodic interrupt of the real-time clock, a measure in use since Linux 2.4.
 
-use super::{Instrument, ThreadTask};
+use super::{Instrument, InstrumentRefusal, ThreadRefusal, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::events::{RtcDevice, RtcTicks};
@@ -50,23 +50,21 @@ impl Instrument for RealTimeClock {
          drivers/rtc/interface.c (2.6.38 to 6.12), commit 6610e0893b8b."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), String> {
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
+        let path = RtcDevice::PATH;
         match RtcDevice::open() {
             Ok(_) => Ok(()),
             Err(error) => Err(match error.raw_os_error() {
-                Some(2) => format!("there is no {}", RtcDevice::PATH),
-                Some(16) => format!("another program uses {}", RtcDevice::PATH),
-                _ => format!("{}: {error}", RtcDevice::PATH),
+                Some(2) => InstrumentRefusal::NoDevice { path },
+                Some(16) => InstrumentRefusal::DeviceBusy { path },
+                _ => InstrumentRefusal::Device { path, answer: error.to_string() },
             }),
         }
     }
 
-    fn check_period(&self, period_ns: u64) -> Result<(), String> {
+    fn check_period(&self, period_ns: u64) -> Result<(), ThreadRefusal> {
         if !SECOND_NS.is_multiple_of(period_ns.max(1)) || SECOND_NS / period_ns.max(1) > HERTZ_MAX {
-            return Err(
-                "its period must be a second divided by a whole number up to 8192, such as 1ms or 10ms"
-                    .to_owned(),
-            );
+            return Err(ThreadRefusal::NotPartOfSecond { most: Some(HERTZ_MAX) });
         }
         Ok(())
     }

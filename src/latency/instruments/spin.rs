@@ -1,7 +1,7 @@
 //! `spin`: like oslat. A thread polls the clock; time between two reads that is longer than a read
 //! takes went to something else.
 
-use super::{Instrument, ThreadTask};
+use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{ClockReading, ClockTicks, TickScale, monotonic_ns, ticks};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
@@ -41,7 +41,7 @@ impl Instrument for SpinInstrument {
          clock_gettime(2)."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), String> {
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
         Ok(())
     }
 

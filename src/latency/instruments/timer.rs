@@ -1,7 +1,7 @@
 //! `timer`: like cyclictest. A thread sleeps until a point in time, reads the clock when it runs
 //! again, and sleeps until the next point.
 
-use super::{Instrument, ThreadTask};
+use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
@@ -50,7 +50,7 @@ impl Instrument for TimerInstrument {
          hrtimer_check_target(); get_nohz_timer_target() in kernel/sched/core.c."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), String> {
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! `timerfd`: a timer as a file that is read, as event loops and audio programs use it.
 
-use super::{Instrument, ThreadTask};
+use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::events::TimerFile;
@@ -34,7 +34,7 @@ impl Instrument for TimerFd {
          PREEMPT_RT."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), String> {
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
         Ok(())
     }
 

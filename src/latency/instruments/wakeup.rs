@@ -1,6 +1,6 @@
 //! `wakeup`: a thread that another CPU wakes by a futex in shared memory.
 
-use super::{Instrument, ThreadTask};
+use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::latency_stats::{
     EventSource, FutexWait, LatencyStats, TriggerListener, WakeEvent, WakeMethod, measure,
@@ -41,7 +41,7 @@ impl Instrument for WakeupInstrument {
          Source: futex(2); ttwu_queue() in kernel/sched/core.c (6.12)."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), String> {
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! `command`: runs a command of the user's own repeatedly.
 
 use super::hackbench::check_installed;
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, ProgramReport};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
 use cpushield_linux::external_program::ExternalProgram;
 use cpushield_linux::orphans::OrphanTracker;
@@ -52,18 +52,18 @@ impl LoadKind for CommandLoad {
         true
     }
 
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         check_installed(environment, "sh", "dash")?;
         match environment.arguments.as_slice() {
-            [] => Err("it has no command".to_owned()),
+            [] => Err(LoadRefusal::NoCommand),
             _ => Ok(()),
         }
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         self.check_possible(environment)?;
         let command = environment.arguments.join(" ");
-        let orphans = OrphanTracker::adopt().map_err(|error| error.to_string())?;
+        let orphans = OrphanTracker::adopt().map_err(LoadRefusal::failed)?;
         let is_ending = Arc::new(AtomicBool::new(false));
         let (failed, failure) = channel();
         let words = ["sh", "-c", &command].map(OsString::from);
@@ -71,10 +71,10 @@ impl LoadKind for CommandLoad {
         let work: LoadWork = Box::new(move |counter| {
             while !ending.load(Ordering::SeqCst) {
                 match run_once(&words) {
-                    Ok(()) => counter.add(1),
+                    CommandRun::Succeeded => counter.add(1),
                     // After the order to end, a failure is expected.
-                    Err(_) if ending.load(Ordering::SeqCst) => break,
-                    Err(message) => {
+                    CommandRun::Failed(_) if ending.load(Ordering::SeqCst) => break,
+                    CommandRun::Failed(message) => {
                         // The other end may be gone, and then the message does not matter.
                         let _ = failed.send(message);
                         break;
@@ -97,17 +97,26 @@ impl LoadKind for CommandLoad {
 }
 
 /// Runs the command until it ends.
-///
-/// # Errors
-/// How it failed: its status and the last line of its output, or the kernel's answer.
-fn run_once(words: &[OsString]) -> Result<(), String> {
-    let ended = ExternalProgram::start(words, KILL_SIGNAL).and_then(ExternalProgram::wait);
-    let (status, output) = ended.map_err(|error| error.to_string())?;
-    if status.success() {
-        return Ok(());
+fn run_once(words: &[OsString]) -> CommandRun {
+    match ExternalProgram::start(words, KILL_SIGNAL).and_then(ExternalProgram::wait) {
+        Ok((status, _)) if status.success() => CommandRun::Succeeded,
+        Ok((status, output)) => {
+            let last = output.lines().rfind(|line| !line.trim().is_empty());
+            let status = status.to_string();
+            CommandRun::Failed(
+                last.map_or(status.clone(), |line| format!("{status}: {}", line.trim())),
+            )
+        }
+        Err(error) => CommandRun::Failed(error.to_string()),
     }
-    let last = output.lines().rfind(|line| !line.trim().is_empty());
-    Err(last.map_or_else(|| status.to_string(), |line| format!("{status}: {}", line.trim())))
+}
+
+/// One run of the command.
+enum CommandRun {
+    /// It ended without an error.
+    Succeeded,
+    /// It failed: its status and the last line of its output, or the kernel's answer.
+    Failed(String),
 }
 
 /// The running command, as the main thread of the load sees it.

@@ -2,10 +2,12 @@
 //! writes.
 
 use super::{
-    LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, pluralize, prepare_own,
+    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, pluralize,
+    prepare_own,
 };
 use cpushield_linux::scratch_file::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,14 +53,14 @@ impl LoadKind for DiskLoad {
         "bytes"
     }
 
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         count_blocks(environment).map(drop)
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         let (dir, blocks) = (&environment.dir, count_blocks(environment)?);
         let file = ScratchFile::new(dir, blocks)
-            .map_err(|e| format!("cannot make a file in {}: {e}", dir.display()))?;
+            .map_err(|e| LoadRefusal::NoFile { dir: name_of(dir), answer: e.to_string() })?;
         let threads = environment.cpus.len().min(THREADS_MAX);
         let what = format!(
             "{} reading from a file of {} in {}, {}",
@@ -75,23 +77,25 @@ impl LoadKind for DiskLoad {
 }
 
 /// Decides how many blocks the file has.
-fn count_blocks(environment: &LoadEnvironment<'_>) -> Result<u64, String> {
-    let dir = environment.dir.display();
+fn count_blocks(environment: &LoadEnvironment<'_>) -> Result<u64, LoadRefusal> {
+    let dir = name_of(&environment.dir);
     if scratch_file::is_in_memory(&environment.dir).map_err(|e| cannot_use(&dir, &e))? {
-        return Err(format!("{dir} is in memory, not on a disk; set TMPDIR to another directory"));
+        return Err(LoadRefusal::InMemory { dir });
     }
-    let space = environment.host.free_space(&dir.to_string()).map_err(|e| cannot_use(&dir, &e))?;
+    let space = environment.host.free_space(&dir).map_err(|e| cannot_use(&dir, &e))?;
     if space.read_only {
-        return Err(format!("{dir} is read-only; set TMPDIR to another directory"));
+        return Err(LoadRefusal::ReadOnly { dir });
     }
-    blocks_that_fit(space.free.unwrap_or(0)).ok_or_else(|| {
-        let least = format_bytes(FILE_BYTES_MIN * FREE_PARTS);
-        format!("less than {least} is free in {dir}; set TMPDIR to another directory")
-    })
+    let least_bytes = FILE_BYTES_MIN * FREE_PARTS;
+    blocks_that_fit(space.free.unwrap_or(0)).ok_or(LoadRefusal::TooLittleSpace { dir, least_bytes })
 }
 
-fn cannot_use(dir: &impl Display, error: &impl Display) -> String {
-    format!("cannot use {dir}: {error}")
+fn name_of(dir: &Path) -> String {
+    dir.display().to_string()
+}
+
+fn cannot_use(dir: &str, error: &impl Display) -> LoadRefusal {
+    LoadRefusal::UnusableDirectory { dir: dir.to_owned(), answer: error.to_string() }
 }
 
 /// Limits the file to its share of the free bytes; `None` when too few are free.

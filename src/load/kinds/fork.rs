@@ -1,6 +1,8 @@
 //! `fork`: processes that start and end immediately.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, prepare_own};
+use super::{
+    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, prepare_own,
+};
 use cpushield_linux::load_syscalls;
 
 /// The memory of a process. Every fork copies its page tables.
@@ -41,7 +43,7 @@ impl LoadKind for ForkLoad {
         true
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker())).collect();
         let what =
             format!("on each CPU, a process of {} that forks", format_bytes(MEMORY_BYTES as u64));

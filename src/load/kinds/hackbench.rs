@@ -1,6 +1,6 @@
 //! `hackbench`: runs this program of rt-tests repeatedly.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, pluralize};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, pluralize};
 use cpushield_linux::external_program::ExternalProgram;
 use std::ffi::OsString;
 use std::io;
@@ -43,15 +43,15 @@ impl LoadKind for HackbenchLoad {
         true
     }
 
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         check_installed(environment, "hackbench", "rt-tests")?;
         match environment.arguments.as_slice() {
             [] => Ok(()),
-            arguments => Err(format!("it takes no arguments: {}", arguments.join(" "))),
+            arguments => Err(LoadRefusal::TakesNoArguments { arguments: arguments.to_vec() }),
         }
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         self.check_possible(environment)?;
         let groups = environment.cpus.len();
         let line = format!("hackbench -T -g {groups} -l {MESSAGES}");
@@ -80,11 +80,12 @@ pub(super) fn check_installed(
     environment: &LoadEnvironment<'_>,
     program: &str,
     package: &str,
-) -> Result<(), String> {
+) -> Result<(), LoadRefusal> {
     match environment.host.program(program) {
         Some(_) => Ok(()),
         None => {
-            Err(format!("the program {program} is not installed; install the package {package}"))
+            let (program, package) = (program.to_owned(), package.to_owned());
+            Err(LoadRefusal::NotInstalled { program, package })
         }
     }
 }

@@ -1,6 +1,8 @@
 //! `interrupts`: CPUs that interrupt each other.
 
-use super::{CountSource, LoadEnvironment, LoadKind, LoadWork, PreparedLoad, prepare_own};
+use super::{
+    CountSource, LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own,
+};
 use cpushield_linux::text::interrupts::{self, InterruptTable};
 use cpushield_linux::{CpuSet, Host, load_syscalls};
 use std::time::{Duration, Instant};
@@ -44,20 +46,17 @@ impl LoadKind for InterruptLoad {
         CountSource::Kernel(interrupts::parse(&text).ok().and_then(|all| sum_calls(&all, cpus)))
     }
 
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         if environment.cpus.len() < 2 {
-            return Err(format!(
-                "it needs two CPUs, and the load has only CPU {}",
-                environment.cpus
-            ));
+            return Err(LoadRefusal::NeedsTwoCpus { cpus: environment.cpus.clone() });
         }
         Ok(())
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         self.check_possible(environment)?;
         load_syscalls::register_barriers()
-            .map_err(|e| format!("this kernel does not support the needed membarrier(2): {e}"))?;
+            .map_err(|e| LoadRefusal::NoMembarrier { answer: e.to_string() })?;
         // So the other threads mostly compute and do not wait for their own call.
         let pause = PAUSE * u32::try_from(environment.cpus.len()).unwrap_or(u32::MAX);
         let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker(pause))).collect();

@@ -1,6 +1,8 @@
 //! `memory`: copies between large buffers, which keeps caches and memory channels busy.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, prepare_own};
+use super::{
+    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, prepare_own,
+};
 use std::hint::black_box;
 
 /// The size of both buffers of a CPU together: more than its share of most last-level caches.
@@ -39,11 +41,11 @@ impl LoadKind for MemoryLoad {
         "bytes"
     }
 
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         choose_buffer_bytes(environment).map(drop)
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         let half = choose_buffer_bytes(environment)? / 2;
         let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker(half))).collect();
         let each = format_bytes(half as u64);
@@ -53,22 +55,19 @@ impl LoadKind for MemoryLoad {
 }
 
 /// Decides how large both buffers of a CPU are together.
-fn choose_buffer_bytes(environment: &LoadEnvironment<'_>) -> Result<usize, String> {
-    let text = environment.host.read("/proc/meminfo").map_err(|e| e.to_string())?;
+fn choose_buffer_bytes(environment: &LoadEnvironment<'_>) -> Result<usize, LoadRefusal> {
+    let text = environment.host.read("/proc/meminfo").map_err(LoadRefusal::failed)?;
     let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = free.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    let free = free.ok_or("/proc/meminfo has no MemAvailable, so the free memory is unknown")?;
+    let free = free.ok_or(LoadRefusal::FreeMemoryUnknown)?;
     divide_memory(free.saturating_mul(1024), environment.cpus.len())
 }
 
 /// Divides the share of the free memory among the CPUs.
-fn divide_memory(free: usize, cpus: usize) -> Result<usize, String> {
+fn divide_memory(free: usize, cpus: usize) -> Result<usize, LoadRefusal> {
     let each = free / FREE_PARTS / cpus.max(1);
     if each < BUFFER_BYTES_MIN {
-        return Err(format!(
-            "only {} of memory is free for {cpus} CPUs",
-            format_bytes(free as u64)
-        ));
+        return Err(LoadRefusal::TooLittleMemory { free_bytes: free as u64, cpus });
     }
     Ok(each.min(BUFFER_BYTES_MAX) / (2 * STEP_BYTES) * 2 * STEP_BYTES)
 }

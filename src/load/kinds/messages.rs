@@ -1,6 +1,8 @@
 //! `messages`: threads that wake each other with messages, as hackbench does.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, pluralize, prepare_own};
+use super::{
+    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, pluralize, prepare_own,
+};
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -38,11 +40,12 @@ impl LoadKind for MessageLoad {
         "messages"
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         let groups = environment.cpus.len();
         let mut workers = Vec::new();
         for _ in 0..groups {
-            add_group(&mut workers).map_err(|e| format!("cannot make sockets: {e}"))?;
+            add_group(&mut workers)
+                .map_err(|e| LoadRefusal::NoSockets { answer: e.to_string() })?;
         }
         let what = format!(
             "{} of {SENDERS} senders and {SENDERS} receivers, {MESSAGE_BYTES} bytes per message",

@@ -12,7 +12,8 @@ mod network;
 mod stress_ng;
 mod timers;
 
-use super::LoadDoubt;
+use super::{LoadDoubt, LoadRefusal};
+use crate::documents::load_refusal::format_bytes;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::progress_counter::ProgressCounter;
 use cpushield_linux::{CpuSet, Host};
@@ -130,16 +131,16 @@ pub trait LoadKind: Sync {
     /// Checks that it can run there.
     ///
     /// # Errors
-    /// The reason as one sentence.
-    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    /// Why it cannot.
+    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         Ok(())
     }
 
     /// Prepares it in a separate process, which still has a single thread.
     ///
     /// # Errors
-    /// The reason as one sentence.
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String>;
+    /// Why it cannot.
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal>;
 }
 
 impl fmt::Debug for dyn LoadKind {
@@ -178,14 +179,6 @@ fn pluralize(count: usize, word: &str) -> String {
     match count {
         1 => format!("1 {word}"),
         _ => format!("{count} {word}s"),
-    }
-}
-
-/// Formats bytes in whole units.
-fn format_bytes(bytes: u64) -> String {
-    match bytes {
-        1_048_576.. => format!("{} MiB", bytes >> 20),
-        _ => format!("{} KiB", bytes >> 10),
     }
 }
 

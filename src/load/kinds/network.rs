@@ -1,7 +1,8 @@
 //! `network`: streams over the loopback device.
 
 use super::{
-    LoadEnvironment, LoadKind, LoadWork, PreparedLoad, format_bytes, pluralize, prepare_own,
+    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, pluralize,
+    prepare_own,
 };
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -37,11 +38,11 @@ impl LoadKind for NetworkLoad {
         "bytes"
     }
 
-    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         connect_pair().map(drop)
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         let pairs = environment.cpus.len();
         let mut workers = Vec::new();
         for _ in 0..pairs {
@@ -56,8 +57,8 @@ impl LoadKind for NetworkLoad {
 }
 
 /// Connects both ends of a stream.
-fn connect_pair() -> Result<(TcpStream, TcpStream), String> {
-    try_connect_pair().map_err(|e| format!("cannot connect over 127.0.0.1: {e}"))
+fn connect_pair() -> Result<(TcpStream, TcpStream), LoadRefusal> {
+    try_connect_pair().map_err(|e| LoadRefusal::NoConnection { answer: e.to_string() })
 }
 
 fn try_connect_pair() -> io::Result<(TcpStream, TcpStream)> {

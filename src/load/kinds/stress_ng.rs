@@ -1,7 +1,7 @@
 //! `stress-ng`: runs this program with stressors that the user chooses.
 
 use super::hackbench::check_installed;
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, ProgramReport};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
 use cpushield_linux::external_program::{ExternalProgram, MemoryFile};
 use cpushield_linux::process;
@@ -71,22 +71,22 @@ impl LoadKind for StressNgLoad {
         true
     }
 
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), String> {
+    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
         check_installed(environment, "stress-ng", "stress-ng")?;
         match environment.arguments.iter().find(|argument| is_reserved(argument)) {
-            Some(argument) => Err(format!("cpushield sets {argument} itself; name stressors only")),
+            Some(argument) => Err(LoadRefusal::ReservedArgument { argument: argument.clone() }),
             None => Ok(()),
         }
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         self.check_possible(environment)?;
         let cpus = environment.cpus.len().to_string();
         let arguments = match environment.arguments.as_slice() {
             [] => ["--cpu", &cpus, "--sock", &cpus].map(str::to_owned).to_vec(),
             arguments => arguments.to_vec(),
         };
-        let metrics = MemoryFile::new().map_err(|e| e.to_string())?;
+        let metrics = MemoryFile::new().map_err(LoadRefusal::failed)?;
         let line = build_command_line(&arguments, environment, &metrics);
         let (result_sender, result) = channel();
         let pid = Arc::new(AtomicI32::new(0));

@@ -1,6 +1,6 @@
 //! `timers`: threads that repeatedly sleep for a moment.
 
-use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, prepare_own};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own};
 use cpushield_linux::load_syscalls;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl LoadKind for TimerLoad {
         "sleeps"
     }
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         let mut workers = Vec::new();
         for cpu in environment.cpus.iter() {
             workers.extend((0..THREADS).map(|_| (Some(cpu), make_worker())));

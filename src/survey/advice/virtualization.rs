@@ -23,7 +23,12 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let virtualizes = flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm");
     let has_table = IOMMU_TABLES.iter().any(|name| r.host.exists(&format!("{TABLES}/{name}")));
     let in_use = !r.names("/sys/class/iommu").is_empty();
-    let findings = [check_processor(virtualizes), check_iommu(virtualizes, has_table, in_use)];
+    let iommu = match (in_use, has_table) {
+        (true, _) => IommuState::InUse,
+        (false, true) => IommuState::Offered,
+        (false, false) => IommuState::Absent,
+    };
+    let findings = [check_processor(virtualizes), check_iommu(iommu, virtualizes)];
     SubjectReading::Observed(findings.into_iter().flatten().collect())
 }
 
@@ -39,19 +44,30 @@ fn check_processor(virtualizes: bool) -> Option<SurveyFinding> {
     })
 }
 
-fn check_iommu(virtualizes: bool, has_table: bool, in_use: bool) -> Option<SurveyFinding> {
-    let (seen, advice) = match (has_table, in_use) {
-        (_, true) => return None,
-        (true, false) => (
+/// What the machine has of an IOMMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IommuState {
+    /// The kernel uses it.
+    InUse,
+    /// The firmware offers it, and the kernel does not use it.
+    Offered,
+    /// The firmware offers none.
+    Absent,
+}
+
+fn check_iommu(iommu: IommuState, virtualizes: bool) -> Option<SurveyFinding> {
+    let (seen, advice) = match iommu {
+        IommuState::InUse => return None,
+        IommuState::Offered => (
             "the firmware offers an IOMMU (VT-d or AMD-Vi), and the kernel does not use it",
             "only guests with devices of their own need it; boot with intel_iommu=on or \
              amd_iommu=on then",
         ),
-        (false, false) if virtualizes => (
+        IommuState::Absent if virtualizes => (
             "the firmware offers no IOMMU (VT-d or AMD-Vi)",
             "only guests with devices of their own need it; enable it in the firmware's setup then",
         ),
-        (false, false) => return None,
+        IommuState::Absent => return None,
     };
     Some(finding("iommu", seen.to_owned(), advice))
 }

@@ -37,6 +37,15 @@ struct RecorderState {
     addresses: HardwareAddresses,
 }
 
+/// What exists at a path whose contents are not saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PresentKind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+}
+
 impl MachineRecorder {
     /// Starts a recording. `knows_errors` says that the machine's errors are known: it is live, or
     /// a recording that has them.
@@ -167,16 +176,16 @@ impl MachineRecorder {
         if !copy.exists() { fs::create_dir_all(copy) } else { Ok(()) }
     }
 
-    pub(crate) fn save_presence(&self, path: &str, is_dir: bool) {
-        self.note_failure(path, self.try_save_presence(path, is_dir));
+    pub(crate) fn save_presence(&self, path: &str, kind: PresentKind) {
+        self.note_failure(path, self.try_save_presence(path, kind));
     }
 
-    fn try_save_presence(&self, path: &str, is_dir: bool) -> io::Result<()> {
+    fn try_save_presence(&self, path: &str, kind: PresentKind) -> io::Result<()> {
         let copy = self.follow(path)?;
         if copy.exists() {
             return Ok(());
         }
-        if is_dir {
+        if kind == PresentKind::Directory {
             return fs::create_dir_all(copy);
         }
         if let Some(parent) = copy.parent() {
@@ -188,7 +197,7 @@ impl MachineRecorder {
     /// Saves an error of the kernel. A file that could not be read is saved as an empty one.
     pub(crate) fn note_error(&self, verb: Operation, path: &str, errno: &str) {
         if verb == Operation::Read {
-            self.save_presence(path, false);
+            self.save_presence(path, PresentKind::File);
         }
         self.note_failure(path, self.try_note_error(verb, path, errno));
     }

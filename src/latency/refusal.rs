@@ -1,0 +1,334 @@
+//! Why an instrument cannot run on a machine, and why it cannot have the requested threads. Pure.
+
+use super::duration::exact_duration;
+use cpushield_linux::hpet::HpetTimer;
+use cpushield_linux::{Error, RtHog};
+use std::fmt;
+
+/// Why an instrument cannot run on this machine.
+#[derive(Debug)]
+pub enum InstrumentRefusal {
+    /// There is no such device.
+    NoDevice {
+        /// Its file.
+        path: &'static str,
+    },
+    /// Another program uses the device.
+    DeviceBusy {
+        /// Its file.
+        path: &'static str,
+    },
+    /// The device cannot be used.
+    Device {
+        /// Its file.
+        path: &'static str,
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// The kernel makes no eventfd.
+    NoEventFd {
+        /// Its answer.
+        answer: String,
+    },
+    /// A thread cannot get a file of another one.
+    NoPidfdGetfd {
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// The HPET has no timer for it.
+    Hpet(HpetRefusal),
+    /// Its tracer cannot be used.
+    Tracer(TracerRefusal),
+    /// The tracer that looks for gaps below the kernel cannot be used.
+    GapTracer(TracerRefusal),
+}
+
+/// Why no timer of the HPET can be used.
+#[derive(Debug)]
+pub enum HpetRefusal {
+    /// The machine has no HPET, or the kernel no driver.
+    NoHpet,
+    /// All timers of the HPET are in use.
+    NoFreeTimer,
+    /// The kernel denies access to the registers of the HPET.
+    RegistersDenied,
+    /// The kernel cannot map the registers of the HPET.
+    RegistersNotMapped,
+    /// The registers of the HPET cannot be read.
+    Registers {
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// The interrupt of the HPET's timer is in use.
+    InterruptNotFree,
+    /// The device cannot be used.
+    Device {
+        /// The kernel's answer.
+        answer: String,
+    },
+}
+
+/// Why a tracer of the kernel cannot measure.
+#[derive(Debug)]
+pub enum TracerRefusal {
+    /// Raw trace pages of this byte order cannot be read.
+    BigEndian,
+    /// The kernel has no such tracer.
+    NoTracer {
+        /// Its name.
+        tracer: &'static str,
+        /// The kernel's configuration option.
+        config: &'static str,
+    },
+    /// The kernel's tracer has no mode for single CPUs.
+    NoPerCpuMode {
+        /// The error of its setting.
+        error: Error,
+    },
+    /// This process may not use tracefs.
+    TracefsDenied {
+        /// Why.
+        error: Error,
+    },
+    /// Another process uses a tracer that has the same settings.
+    TracerInUse {
+        /// The tracer.
+        tracer: String,
+        /// The directory of its instance.
+        dir: String,
+    },
+    /// Another process of cpushield has changed the settings of tracers.
+    SettingsInUse {
+        /// The error of the claim.
+        error: Error,
+    },
+    /// The original settings of the tracer cannot be saved.
+    SettingsNotSaved {
+        /// Why.
+        error: Error,
+    },
+    /// The records of the tracer have no such part.
+    NoRecordPart {
+        /// The tracer.
+        tracer: &'static str,
+        /// The name of a field, or `format` for the whole.
+        part: &'static str,
+    },
+    /// A real-time task would block the start of the recording forever.
+    RecordingBlocked {
+        /// The task.
+        hog: Box<RtHog>,
+    },
+    /// The trace cannot be set up.
+    NoTrace {
+        /// Why.
+        error: Error,
+    },
+    /// Another process uses a tracer of the kernel.
+    TracerBusy {
+        /// The error of the selection.
+        error: Error,
+    },
+    /// The tracer does not work in an instance.
+    NoTracerInInstances {
+        /// The tracer.
+        tracer: &'static str,
+    },
+    /// The machine did not answer.
+    Linux(Error),
+}
+
+impl fmt::Display for InstrumentRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InstrumentRefusal::NoDevice { path } => write!(f, "there is no {path}"),
+            InstrumentRefusal::DeviceBusy { path } => write!(f, "another program uses {path}"),
+            InstrumentRefusal::Device { path, answer } => write!(f, "{path}: {answer}"),
+            InstrumentRefusal::NoEventFd { answer } => write!(f, "no eventfd: {answer}"),
+            InstrumentRefusal::NoPidfdGetfd { answer } => write!(
+                f,
+                "the waker cannot get the sleeper's file, because pidfd_getfd(2) is missing (needs \
+                 Linux 5.6) or not allowed: {answer}; `cpushield latency wakeup` needs no such file"
+            ),
+            InstrumentRefusal::Hpet(why) => why.fmt(f),
+            InstrumentRefusal::Tracer(why) => why.fmt(f),
+            InstrumentRefusal::GapTracer(why) => write!(
+                f,
+                "{why}; `cpushield latency spin` sees such gaps too, but cannot distinguish them \
+                 from the kernel's"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for HpetRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = HpetTimer::PATH;
+        match self {
+            HpetRefusal::NoHpet => {
+                write!(f, "there is no {path} (no HPET, or a kernel without CONFIG_HPET)")
+            }
+            HpetRefusal::NoFreeTimer => {
+                write!(
+                    f,
+                    "no timer of {path} is free: the kernel or other programs use all of them"
+                )
+            }
+            HpetRefusal::RegistersDenied => write!(
+                f,
+                "the kernel denies access to the registers of {path}, so the due time of an \
+                 interrupt is not known; boot with hpet_mmap=1"
+            ),
+            HpetRefusal::RegistersNotMapped => write!(
+                f,
+                "cannot read the registers of {path} (no CONFIG_HPET_MMAP, or other registers in \
+                 their page), so the due time of an interrupt is not known"
+            ),
+            HpetRefusal::Registers { answer } => {
+                write!(f, "the registers of {path}: {answer}")
+            }
+            HpetRefusal::InterruptNotFree => {
+                write!(f, "the interrupt of the timer of {path} is not free")
+            }
+            HpetRefusal::Device { answer } => write!(f, "{path}: {answer}"),
+        }
+    }
+}
+
+impl fmt::Display for TracerRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use TracerRefusal as Refusal;
+        match self {
+            Refusal::BigEndian => {
+                f.write_str("cpushield cannot read traces of big-endian machines")
+            }
+            Refusal::NoTracer { tracer, config } => {
+                write!(f, "this kernel has no {tracer} tracer ({config})")
+            }
+            Refusal::NoPerCpuMode { error } => {
+                write!(f, "this kernel's hwlat has no per-cpu mode (needs 5.14): {error}")
+            }
+            Refusal::TracefsDenied { error } => write!(
+                f,
+                "not allowed to use tracefs ({}): this needs root and a kernel without lockdown",
+                error.reason()
+            ),
+            Refusal::TracerInUse { tracer, dir } => write!(
+                f,
+                "another process uses the {tracer} tracer in {dir}, which the settings would \
+                 change; wait until it ends (rtla?), or stop it: echo nop > {dir}/current_tracer"
+            ),
+            Refusal::SettingsInUse { error } => {
+                write!(f, "another cpushield process uses the kernel's tracers ({error})")
+            }
+            Refusal::SettingsNotSaved { error } => write!(
+                f,
+                "cannot save the original settings of the tracer, so they were not changed: {error}"
+            ),
+            Refusal::NoRecordPart { tracer, part } => {
+                write!(f, "this kernel's {tracer} records have no {part}")
+            }
+            Refusal::RecordingBlocked { hog } => write!(
+                f,
+                "the real-time task {hog} keeps CPU {} busy; this kernel must run a work item on \
+                 every CPU before it can record, and would wait forever",
+                hog.task.cpu
+            ),
+            Refusal::NoTrace { error } => write!(f, "cannot set up the trace: {error}"),
+            Refusal::TracerBusy { error } => {
+                write!(f, "another process uses a kernel tracer: {error}")
+            }
+            // Before 5.17 osnoise and timerlat worked at the top level only.
+            Refusal::NoTracerInInstances { tracer } => {
+                write!(f, "this kernel has no {tracer} tracer for instances (needs 5.17)")
+            }
+            Refusal::Linux(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl From<HpetRefusal> for InstrumentRefusal {
+    fn from(why: HpetRefusal) -> InstrumentRefusal {
+        InstrumentRefusal::Hpet(why)
+    }
+}
+
+impl From<TracerRefusal> for InstrumentRefusal {
+    fn from(why: TracerRefusal) -> InstrumentRefusal {
+        InstrumentRefusal::Tracer(why)
+    }
+}
+
+impl From<Error> for TracerRefusal {
+    fn from(error: Error) -> TracerRefusal {
+        TracerRefusal::Linux(error)
+    }
+}
+
+/// Why an instrument cannot have the requested threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThreadRefusal {
+    /// Threads that never sleep would occupy every CPU.
+    EveryCpuBusy,
+    /// Real-time threads would occupy every CPU.
+    RealTimeOnEveryCpu,
+    /// A thread of this period would never sleep.
+    PeriodTooShort {
+        /// The requested period in nanoseconds.
+        period_ns: u64,
+        /// The shortest one.
+        least_ns: u64,
+    },
+    /// The period is not a part of a second that a device can have.
+    NotPartOfSecond {
+        /// The most parts; `None` without a limit.
+        most: Option<u64>,
+    },
+    /// The period is not one of the kernel's tracer.
+    NotTracerPeriod,
+    /// The instrument has one period for all CPUs.
+    SeveralPeriods,
+    /// There are too many threads.
+    TooMany {
+        /// The most that the instrument can have.
+        most: usize,
+    },
+}
+
+impl fmt::Display for ThreadRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThreadRefusal::EveryCpuBusy => {
+                f.write_str("it would keep every CPU busy; leave one CPU out of --cpus")
+            }
+            ThreadRefusal::RealTimeOnEveryCpu => f.write_str(
+                "real-time threads on every CPU could starve everything else, even the process \
+                 that stops them; leave a CPU out of --cpus, or use --other or --force",
+            ),
+            ThreadRefusal::PeriodTooShort { period_ns, least_ns } => {
+                let (asked, least) = (exact_duration(*period_ns), exact_duration(*least_ns));
+                write!(
+                    f,
+                    "a thread with a period of {asked} would never sleep and starve its CPU; the \
+                     shortest period is {least}"
+                )
+            }
+            ThreadRefusal::NotPartOfSecond { most } => {
+                f.write_str("its period must be a second divided by a whole number")?;
+                if let Some(most) = most {
+                    write!(f, " up to {most}")?;
+                }
+                f.write_str(", such as 1ms or 10ms")
+            }
+            ThreadRefusal::NotTracerPeriod => {
+                f.write_str("its period must be whole microseconds, 100us to 1s")
+            }
+            ThreadRefusal::SeveralPeriods => {
+                f.write_str("it has one period for all CPUs; use a single --thread")
+            }
+            ThreadRefusal::TooMany { most } => {
+                write!(f, "it can have {most} thread at most; use one CPU (--cpus) and one period")
+            }
+        }
+    }
+}
