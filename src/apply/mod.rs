@@ -50,6 +50,7 @@
 
 mod affinities;
 mod amend;
+mod applied_policy;
 mod blocking_writes;
 mod cpu_power;
 mod document;
@@ -84,6 +85,7 @@ mod undo;
 mod undo_log;
 
 pub use amend::{AmendError, AmendedShield, amend};
+pub use applied_policy::{AppliedPolicy, AppliedShield, ShieldEffect};
 pub use document::*;
 pub use executor::{apply, check};
 pub use hogs::BlockedBy;

@@ -29,8 +29,9 @@
 //!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`
 //!    and `kexec.rs` come before `write.rs`.
 //!    `permanent.rs` (a trial that has passed) and `trial.rs` use them. `status.rs` and `early.rs`
-//!    stand alone.
+//!    stand alone, and `at_every_boot.rs` asks the latter.
 
+mod at_every_boot;
 mod by_hand;
 mod document;
 pub mod earlier;
@@ -68,6 +69,7 @@ mod trial_unit;
 mod warnings;
 pub mod write;
 
+pub use at_every_boot::AtEveryBoot;
 pub use document::*;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};

@@ -3,9 +3,9 @@
 //! process is changing.
 
 use super::WorkContext;
-use super::every_boot::AtEveryBoot;
 use super::take_down::note_of_tracer;
 use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
+use crate::boot::AtEveryBoot;
 use crate::failure::Failure;
 use crate::latency;
 use crate::plan::Shield;
