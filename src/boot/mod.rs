@@ -13,7 +13,8 @@
 //! 2. `line.rs` adds words to a command line. `grub/` parses GRUB's texts, `kernel_file.rs` finds
 //!    the version of a kernel file, `kernel_modules.rs` reads the modules of a kernel, and
 //!    `running_kernel.rs` reads what the running kernel shows. `parameters/` is the catalogue of
-//!    parameters, in the slice `PARAMETERS`.
+//!    parameters, in the slice `PARAMETERS`,
+//!    and `switches.rs` looks names of parameters and tunables up.
 //! 3. `loaders/boot_loader.rs` is the trait of a loader. `loaders/mod.rs` has the slice `LOADERS`,
 //!    and a loader is one file. `cmdline_files.rs`, `grub_environment.rs` and `systemd_boot.rs`
 //!    have what several of them share. No loader imports another one. A loader reads its menu and
@@ -29,8 +30,9 @@
 //!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`
 //!    and `kexec.rs` come before `write.rs`.
 //!    `permanent.rs` (a trial that has passed) and `trial.rs` use them. `status.rs` and `early.rs`
-//!    stand alone.
+//!    stand alone, and `at_every_boot.rs` asks the latter.
 
+mod at_every_boot;
 mod by_hand;
 mod document;
 pub mod earlier;
@@ -63,11 +65,13 @@ pub mod running_kernel;
 pub mod running_lint;
 mod selection;
 pub mod status;
+pub mod switches;
 pub mod trial;
 mod trial_unit;
 mod warnings;
 pub mod write;
 
+pub use at_every_boot::AtEveryBoot;
 pub use document::*;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};

@@ -1,9 +1,11 @@
 //! `cpushield add`: moves running processes into the shield.
 
 use super::active::ActiveArgs;
+use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
-use crate::run::{CpuAssignment, MovedProcess};
+use crate::report::moved_blocks;
+use crate::run::CpuAssignment;
 use crate::ui::Ui;
 use crate::workflow::membership::add_processes;
 
@@ -38,17 +40,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> 
     args.active.select(&mut work)?;
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let moved = add_processes(&work, &args.tids, assignment)?;
-    ui.show(&moved, || moved.iter().map(|moved| describe_move(moved, "in the shield")).collect())
-}
-
-/// A line about a moved process, with its notes below.
-pub(super) fn describe_move(moved: &MovedProcess, destination: &str) -> String {
-    let threads = match moved.threads {
-        1 => "1 thread".to_owned(),
-        n => format!("{n} threads"),
-    };
-    let MovedProcess { tid, comm, cpus, .. } = moved;
-    let mut out = format!("{tid} ({comm}, {threads}) is {destination}, on CPU {cpus}\n");
-    moved.notes.iter().for_each(|note| out.push_str(&format!("  {note}\n")));
-    out
+    show(ui, &moved, || moved_blocks(&moved, "in the shield"))
 }

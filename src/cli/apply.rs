@@ -1,14 +1,13 @@
 //! `cpushield apply`: applies a saved plan, or plans a request and applies that plan.
 
 use super::GlobalArgs;
-use super::paint::on_terminal;
+use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
-use crate::plan::Plan;
-use crate::report::{AppliedPolicyShield, applied_blocks, applied_policy_blocks};
+use crate::report::{applied_blocks, applied_policy_blocks, script_blocks};
 use crate::ui::Ui;
 use crate::workflow::WorkContext;
-use crate::workflow::apply_policy::{AppliedPolicy, apply_policy};
+use crate::workflow::apply_policy::apply_policy;
 use crate::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source, preview_source};
 use crate::workflow::policy_shields::plan_policy_shields;
 use std::path::PathBuf;
@@ -67,10 +66,10 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
     };
     if args.dry_run {
         let plan = preview_source(&work, &source)?;
-        return ui.show(&plan, || shell_script(&plan));
+        return show(ui, &plan, || script_blocks(&plan));
     }
     let (applied, plan) = apply_source(&work, &source, programs)?;
-    ui.show(&applied, || on_terminal(ui, &applied_blocks(&applied, &plan)))
+    show(ui, &applied, || applied_blocks(&applied, &plan))
 }
 
 /// Applies every shield of the policy.
@@ -82,28 +81,8 @@ fn run_all(
     let options = args.disturb.policy_options(&args.request);
     if args.dry_run {
         let plans = plan_policy_shields(work, &options)?.document();
-        return work.ui.show(&plans, || plans.plans.iter().map(shell_script).collect());
+        return show(work.ui, &plans, || plans.plans.iter().flat_map(script_blocks).collect());
     }
     let applied = apply_policy(work, &options, programs)?;
-    work.ui.show(&applied, || all_text(work.ui, &applied))
-}
-
-/// The shields of a policy that are in force now.
-pub(super) fn all_text(ui: &Ui, applied: &AppliedPolicy) -> String {
-    let shields = applied.shields.iter().map(|shield| AppliedPolicyShield {
-        what: shield.what.describe(),
-        applied: &shield.applied,
-        plan: &shield.plan,
-    });
-    on_terminal(ui, &applied_policy_blocks(&shields.collect::<Vec<_>>(), &applied.others))
-}
-
-/// The equivalent commands, for `sh`.
-fn shell_script(plan: &Plan) -> String {
-    let mut text = format!("# shields CPU {}; dry run: nothing was changed\n", plan.shield.cpus);
-    for step in plan.steps.iter().filter(|step| step.is_runtime()) {
-        text.push_str(&step.change.shell());
-        text.push('\n');
-    }
-    text
+    show(work.ui, &applied, || applied_policy_blocks(&applied))
 }

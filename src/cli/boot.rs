@@ -2,12 +2,12 @@
 
 use super::GlobalArgs;
 use super::input::span;
-use super::paint::on_terminal;
+use super::paint::show;
 use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
 use crate::report::{
-    boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
-    boot_written_blocks,
+    boot_plan_blocks, boot_recipe_blocks, boot_status_blocks, boot_trial_blocks,
+    boot_undone_blocks, boot_written_blocks,
 };
 use crate::ui::Ui;
 use crate::workflow::boot_parameters::{
@@ -198,7 +198,7 @@ impl BootApplyArgs {
 /// The request is wrong, or the boot loader's files cannot be read or written.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Failure> {
     match &args.command {
-        BootCommand::Plan(args) => show(ui, global, args),
+        BootCommand::Plan(args) => plan(ui, global, args),
         BootCommand::Apply(args) => apply(ui, global, args),
         BootCommand::Status => return status(ui, global),
         BootCommand::Undo => undo(ui, global),
@@ -211,16 +211,16 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
 ///
 /// # Errors
 /// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
-fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
+fn plan(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
     let work = global.open(ui)?;
     let plan = plan_boot(&work, &args.request.options(), &args.kernels.options())?;
-    ui.show(&plan, || on_terminal(ui, &boot_plan_blocks(&plan)))
+    show(ui, &plan, || boot_plan_blocks(&plan))
 }
 
 /// Runs `boot apply`.
 ///
 /// # Errors
-/// As [`show`], or the boot loader's files cannot be written.
+/// As [`plan`], or the boot loader's files cannot be written.
 fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failure> {
     let work = match args.dry_run {
         true => global.open(ui)?,
@@ -230,23 +230,10 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
     let order = args.order();
     if args.dry_run {
         let recipe = preview_boot(&work, &plan, &order)?;
-        return ui.show(&plan, || {
-            let Some(recipe) = &recipe else {
-                return "# nothing to write: every parameter is already present\n".to_owned();
-            };
-            let mut text = "# dry run: nothing was changed\n".to_owned();
-            for edit in &recipe.edits {
-                let bytes = String::from_utf8_lossy(&edit.bytes);
-                text.push_str(&format!("# {} (mode {:o}):\n{bytes}", edit.path, edit.mode));
-            }
-            for path in &recipe.generated {
-                text.push_str(&format!("# then regenerated: {path}\n"));
-            }
-            text
-        });
+        return show(ui, &plan, || boot_recipe_blocks(recipe.as_ref()));
     }
     let written = write_boot(&work, &plan, &order)?;
-    ui.show(&written, || on_terminal(ui, &boot_written_blocks(&written)))?;
+    show(ui, &written, || boot_written_blocks(&written))?;
     if args.kexec { start_kernel(&work, &written) } else { Ok(()) }
 }
 
@@ -259,10 +246,10 @@ fn conclude(ui: &Ui, global: &GlobalArgs, args: &ConcludeArgs) -> Result<(), Fai
     if let (Some(goal), Some(within)) = (args.reboot_unless.and_then(UntilArg::goal), args.within) {
         let until = TrialDeadline { goal, within_s: within.as_secs() };
         let Some(end) = reboot_unless_reached(&work, until)? else { return Ok(()) };
-        return ui.show(&end, || on_terminal(ui, &boot_trial_blocks(&end)));
+        return show(ui, &end, || boot_trial_blocks(&end));
     }
     let end = conclude_trial(&work)?;
-    ui.show(&end, || on_terminal(ui, &boot_trial_blocks(&end)))
+    show(ui, &end, || boot_trial_blocks(&end))
 }
 
 /// Runs `boot undo`.
@@ -272,7 +259,7 @@ fn conclude(ui: &Ui, global: &GlobalArgs, args: &ConcludeArgs) -> Result<(), Fai
 fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
     let undone = undo_boot(&work)?;
-    ui.show(&undone, || on_terminal(ui, &boot_undone_blocks(undone.as_ref())))
+    show(ui, &undone, || boot_undone_blocks(undone.as_ref()))
 }
 
 /// Runs `boot status`. The exit code is 0 when every parameter is in force, 1 when one is not,
@@ -283,7 +270,7 @@ fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
 fn status(ui: &Ui, global: &GlobalArgs) -> Result<ExitCode, Failure> {
     let work = global.open(ui)?;
     let status = read_boot_status(&work)?;
-    ui.show(&status, || on_terminal(ui, &boot_status_blocks(&status)))?;
+    show(ui, &status, || boot_status_blocks(&status))?;
     // If the kernel does not show whether a parameter is in force, the booted line decides.
     let mut words = status.words.iter();
     let in_force = words.all(|word| word.written && word.booted && word.in_force != Some(false));

@@ -1,6 +1,6 @@
 //! `cpushield compare`: compares repeated measurements and tells differences from chance.
 
-use super::paint::on_terminal;
+use super::paint::show;
 use crate::failure::Failure;
 use crate::report::compare as report;
 use crate::ui::Ui;
@@ -24,5 +24,5 @@ pub struct CompareArgs {
 /// A file is not a measurement, or the groups cannot be compared.
 pub fn run(ui: &Ui, args: &CompareArgs) -> Result<(), Failure> {
     let comparison = compare_groups(&args.groups)?;
-    ui.show(&comparison, || on_terminal(ui, &report::blocks(&comparison)))
+    show(ui, &comparison, || report::blocks(&comparison))
 }

@@ -1,12 +1,12 @@
 //! `cpushield disable`: stops applying a shield at every boot.
 
-use super::paint::on_terminal;
-use super::{GlobalArgs, undo};
+use super::GlobalArgs;
+use super::paint::show;
 use crate::failure::Failure;
-use crate::plan::named;
-use crate::report::undone_blocks;
+use crate::report::disabled_blocks;
 use crate::ui::Ui;
 use crate::workflow::every_boot::{ActiveShieldFate, DisabledShield, disable_shield};
+use crate::workflow::take_down::check_restored;
 
 /// Stop shielding CPUs at every boot
 ///
@@ -27,27 +27,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failu
     let work = global.open_live(ui)?;
     let fate = if args.now { ActiveShieldFate::TakenDown } else { ActiveShieldFate::Kept };
     let document = disable_shield(&work, fate)?;
-    ui.show(&document, || text(ui, &document))?;
-    document.undone.iter().try_for_each(undo::check_complete)
-}
-
-fn text(ui: &Ui, document: &DisabledShield) -> String {
-    let mut text = match &document.disabled {
-        Some(disabled) => {
-            format!("Disabled: {} is removed, so the next boot shields no CPU\n", disabled.path)
-        }
-        None => "Not enabled: no boot applies a shield\n".to_owned(),
-    };
-    for shield in &document.active {
-        text.push_str(&format!(
-            "Shield {0} on {1} stays active until `cpushield undo --shield {0}` or a reboot\n",
-            shield.name,
-            named(&shield.cpus)
-        ));
-    }
-    if let Some(why) = &document.active_unknown {
-        text.push_str(&format!("Active shield: unknown: {why}\n"));
-    }
-    text.extend(document.undone.iter().map(|undone| on_terminal(ui, &undone_blocks(undone))));
-    text
+    let DisabledShield { disabled, active, active_unknown, undone } = &document;
+    show(ui, &document, || {
+        disabled_blocks(disabled.as_ref(), active, active_unknown.as_deref(), undone)
+    })?;
+    check_restored(undone)
 }

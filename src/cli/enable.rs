@@ -1,15 +1,13 @@
 //! `cpushield enable`: applies a shield at every boot, with a systemd unit or an init script.
 
 use super::GlobalArgs;
-use super::apply::all_text;
-use super::paint::on_terminal;
+use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
-use crate::plan::Plan;
-use crate::report::{applied_blocks, enabled_line};
+use crate::report::{enabled_blocks, enabled_policy_blocks};
 use crate::ui::Ui;
 use crate::workflow::every_boot::{
-    ApplyTime, Enabled, EnabledPolicy, EnabledShield, absolute_path, enable_policy, enable_shield,
+    ApplyTime, EnabledPolicy, EnabledShield, absolute_path, enable_policy, enable_shield,
 };
 use std::path::Path;
 
@@ -42,13 +40,15 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
     let when = if args.now { ApplyTime::NowToo } else { ApplyTime::NextBoot };
     if args.all {
         let document = enable_policy(&work, &args.disturb.policy_options(&args.request), when)?;
-        return ui.show(&document, || policy_text(ui, &document));
+        let EnabledPolicy { enabled, applied } = &document;
+        return show(ui, &document, || enabled_policy_blocks(enabled, applied.as_ref()));
     }
     let mut words = apply_arguments(&args.request);
     words.extend(args.disturb.disturb.then(|| "--disturb".to_owned()));
     let options = args.disturb.options(&args.request);
-    let (enabled, plan) = enable_shield(&work, &options, words, when)?;
-    ui.show(&enabled, || text(ui, &enabled, plan.as_ref()))
+    let (document, plan) = enable_shield(&work, &options, words, when)?;
+    let EnabledShield { enabled, applied } = &document;
+    show(ui, &document, || enabled_blocks(enabled, applied.as_ref().zip(plan.as_ref())))
 }
 
 /// The arguments of `cpushield` that apply this request, independent of the working directory.
@@ -57,27 +57,4 @@ pub fn apply_arguments(request: &RequestArgs) -> Vec<String> {
     let policy = request.policy.as_ref().map(|path| absolute_path(Path::new(path)));
     let request = RequestArgs { policy, ..request.clone() };
     ["apply".to_owned()].into_iter().chain(request.to_arguments()).collect()
-}
-
-fn text(ui: &Ui, document: &EnabledShield, plan: Option<&Plan>) -> String {
-    let applied = document.applied.as_ref().zip(plan);
-    let applied = applied.map(|(applied, plan)| on_terminal(ui, &applied_blocks(applied, plan)));
-    enabled_text(&document.enabled, applied, "the shield")
-}
-
-fn policy_text(ui: &Ui, document: &EnabledPolicy) -> String {
-    let applied = document.applied.as_ref().map(|applied| all_text(ui, applied));
-    enabled_text(&document.enabled, applied, "the shields")
-}
-
-/// What was applied now, and what every boot does.
-fn enabled_text(enabled: &Enabled, applied: Option<String>, what: &str) -> String {
-    let mut text = enabled_line(enabled).text() + "\n";
-    match applied {
-        Some(applied) => text.insert_str(0, &applied),
-        None => text.push_str(&format!(
-            "The running system has not changed. --now also applies {what} now.\n"
-        )),
-    }
-    text
 }

@@ -2,10 +2,10 @@
 
 use super::GlobalArgs;
 use super::input;
-use super::paint::on_terminal;
+use super::paint::show;
 use crate::experiment::RebootPermission;
-use crate::experiment::search::{OptionSearch, SearchEnd, SearchGoal};
-use crate::failure::{Failure, FailureKind};
+use crate::experiment::search::SearchGoal;
+use crate::failure::Failure;
 use crate::report::experiment as report;
 use crate::report::option_search;
 use crate::ui::Ui;
@@ -117,7 +117,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
             }
             if args.dry_run {
                 let dry_run = run_experiment::dry_run(&work, &file, reboot)?;
-                return ui.show(&dry_run, || on_terminal(ui, &report::dry_run_blocks(&dry_run)));
+                return show(ui, &dry_run, || report::dry_run_blocks(&dry_run));
             }
             run_experiment::start(&work, file, reboot, args.output.as_deref())?
         }
@@ -139,7 +139,7 @@ fn run_minimize(
     let ui = work.ui;
     if args.dry_run {
         let dry_run = minimize::dry_run(work, request)?;
-        return ui.show(&dry_run, || on_terminal(ui, &option_search::dry_run_blocks(&dry_run)));
+        return show(ui, &dry_run, || option_search::dry_run_blocks(&dry_run));
     }
     finish(ui, minimize::start(work, request, args.output.as_deref())?)
 }
@@ -156,7 +156,7 @@ fn run_between(
     match between::dry_run(work, request)? {
         BetweenDryRun::List(results) => show_results(ui, &results),
         BetweenDryRun::Search(dry_run) => {
-            ui.show(&dry_run, || on_terminal(ui, &option_search::dry_run_blocks(&dry_run)))
+            show(ui, &dry_run, || option_search::dry_run_blocks(&dry_run))
         }
     }
 }
@@ -165,40 +165,12 @@ fn run_between(
 fn finish(ui: &Ui, results: Option<ExperimentResults>) -> Result<(), Failure> {
     let Some(results) = results else { return Ok(()) };
     show_results(ui, &results)?;
-    match &results {
-        ExperimentResults::Matrix(_) => Ok(()),
-        ExperimentResults::Search(search) => check_found(search),
-    }
+    results.check_found()
 }
 
 fn show_results(ui: &Ui, results: &ExperimentResults) -> Result<(), Failure> {
-    ui.show(results, || {
-        let blocks = match results {
-            ExperimentResults::Matrix(experiment) => report::blocks(experiment),
-            ExperimentResults::Search(search) => option_search::blocks(search),
-        };
-        on_terminal(ui, &blocks)
+    show(ui, results, || match results {
+        ExperimentResults::Matrix(experiment) => report::blocks(experiment),
+        ExperimentResults::Search(search) => option_search::blocks(search),
     })
-}
-
-/// Succeeds if a search found a set, has not ended, or only lists differences.
-fn check_found(search: &OptionSearch) -> Result<(), Failure> {
-    let found = search.end.as_ref().is_none_or(|end| match end {
-        SearchEnd::LeastSet
-        | SearchEnd::SomeUndecided
-        | SearchEnd::NothingNeeded
-        | SearchEnd::Culprits
-        | SearchEnd::CulpritsUndecided
-        | SearchEnd::Listed { .. } => true,
-        SearchEnd::NotSufficient
-        | SearchEnd::SufficiencyUnknown
-        | SearchEnd::NotConfirmed
-        | SearchEnd::BadNotReproduced
-        | SearchEnd::GoodNotReproduced
-        | SearchEnd::CulpritsNotConfirmed => false,
-    });
-    match (&search.end, found) {
-        (Some(end), false) => Err(Failure::new(FailureKind::DoesNotHold, end.to_string())),
-        _ => Ok(()),
-    }
 }

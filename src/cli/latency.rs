@@ -2,16 +2,16 @@
 
 use super::active::ActiveArgs;
 use super::loads::LoadArgs;
-use super::paint::on_terminal;
+use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
-use crate::documents::evidence::Gate;
-use crate::failure::{Failure, FailureKind};
-use crate::latency::{INSTRUMENTS, LatencyDoubt, LatencyMeasurement, ThreadDoubt};
+use crate::failure::Failure;
+use crate::latency::INSTRUMENTS;
 use crate::policy::{LatencyLimits, LinuxCncGrade};
 use crate::report::latency as report;
 use crate::ui::{OutputFormat, Ui};
 use crate::workflow::cpu_names::select_cpus;
+use crate::workflow::latency_check;
 use crate::workflow::measure_latency::{
     LatencyFiles, LatencyRequest, measure_latency, read_limits, write_files,
 };
@@ -139,7 +139,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
     let cpus = select_cpus(&work.host, args.cpus.as_ref())?;
     let request = args.request(limits, cpus);
     let (latency, save_error) = measure_latency(&work, &request)?;
-    ui.show(&latency, || on_terminal(ui, &report::blocks(&latency)))?;
+    show(ui, &latency, || report::blocks(&latency))?;
     write_files(ui, &request.files, &latency)?;
     if let Some(failure) = save_error {
         if ui.format == OutputFormat::Text {
@@ -147,38 +147,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
         }
         return Err(failure);
     }
-    check_result(&latency)
-}
-
-/// Succeeds if something was measured and every limit holds.
-///
-/// # Errors
-/// Nothing was measured, or a limit does not hold or is unknown.
-fn check_result(latency: &LatencyMeasurement) -> Result<(), Failure> {
-    let is_silent = latency.silent_below_ns().is_some();
-    if latency.worst().is_none() && !latency.stopped && !is_silent {
-        let mut thread_doubts = latency.series.iter().flat_map(|series| series.doubts.first());
-        let why = match (thread_doubts.next(), latency.doubts.first()) {
-            (Some(doubt), _) => doubt.to_string(),
-            (None, Some(doubt)) => doubt.to_string(),
-            (None, None) => ThreadDoubt::NoEvent.to_string(),
-        };
-        return Err(Failure::machine(format!("nothing was measured: {why}")));
-    }
-    if latency.holds() {
-        return Ok(());
-    }
-    let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
-    let reasons: Vec<String> = broken.map(describe_broken_gate).collect();
-    Err(Failure::new(FailureKind::DoesNotHold, reasons.join("; ")))
-}
-
-fn describe_broken_gate(gate: &Gate<LatencyDoubt>) -> String {
-    if gate.held.is_none() {
-        let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
-        return format!("it is unknown whether {} holds{why}", gate.limit);
-    }
-    format!("{} does not hold: found {}", gate.limit, report::measured_value(gate))
+    latency_check::check(&latency)
 }
 
 fn instrument_parser() -> impl TypedValueParser<Value = String> {

@@ -1,11 +1,20 @@
-//! Blocks on the terminal: its width, and its colours for the tones.
+//! Documents on the terminal: their blocks in its width, with its colours for the tones.
 
+use crate::failure::Failure;
 use crate::report::blocks::{ReportBlock, TextTone, terminal_blocks};
 use crate::ui::{Emphasis, Ui};
+use serde::Serialize;
 
-/// The blocks as this terminal shows them.
-pub(super) fn on_terminal(ui: &Ui, blocks: &[ReportBlock]) -> String {
-    terminal_blocks(blocks, ui.width(), &paint)
+/// Shows a document as JSON or as its blocks.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(super) fn show<T: Serialize>(
+    ui: &Ui,
+    document: &T,
+    blocks: impl FnOnce() -> Vec<ReportBlock>,
+) -> Result<(), Failure> {
+    ui.show(document, || terminal_blocks(&blocks(), ui.width(), &paint))
 }
 
 /// Colours words by their meaning.
@@ -16,5 +25,6 @@ pub(super) fn paint(tone: TextTone, words: &str) -> String {
         TextTone::Bad => Emphasis::Bad.paint(words),
         TextTone::Doubt => Emphasis::Doubt.paint(words),
         TextTone::Head => Emphasis::Head.paint(words),
+        TextTone::Dim => Emphasis::Dim.paint(words),
     }
 }

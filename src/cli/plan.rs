@@ -1,7 +1,7 @@
 //! `cpushield plan`: chooses CPUs and lists the changes in order, without making them.
 
 use super::GlobalArgs;
-use super::paint::on_terminal;
+use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::{Failure, FailureKind};
 use crate::report::free_cpus;
@@ -55,7 +55,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
     if args.free {
         refuse_request(&args.request, "--free")?;
         let found = find_free(&work)?;
-        return ui.show(&found, || on_terminal(ui, &free_cpus::blocks(&found)));
+        return show(ui, &found, || free_cpus::blocks(&found));
     }
     if let Some(tool) = args.from {
         refuse_request(&args.request, "--from")?;
@@ -74,11 +74,11 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
         let plans =
             plan_policy_shields(&work, &args.disturb.policy_options(&args.request))?.document();
         save_document(&work, args, &plans)?;
-        return ui.show(&plans, || on_terminal(ui, &report::policy_blocks(&plans, detail)));
+        return show(ui, &plans, || report::policy_blocks(&plans, detail));
     }
     let (plan, _) = plan_options(&work, &args.disturb.options(&args.request))?;
     save_document(&work, args, &plan)?;
-    ui.show(&plan, || on_terminal(ui, &report::blocks(&plan, detail)))
+    show(ui, &plan, || report::blocks(&plan, detail))
 }
 
 /// Refuses options that request a shield, where the CPUs come from elsewhere.

@@ -1,8 +1,10 @@
 //! `cpushield remove`: moves processes out of the shield.
 
 use super::active::ActiveArgs;
-use super::{GlobalArgs, add, input};
+use super::paint::show;
+use super::{GlobalArgs, input};
 use crate::failure::Failure;
+use crate::report::moved_blocks;
 use crate::ui::Ui;
 use crate::workflow::membership::remove_processes;
 
@@ -31,5 +33,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failur
     let mut work = global.open_to_change(ui)?;
     args.active.select(&mut work)?;
     let moved = remove_processes(&work, &args.tids)?;
-    ui.show(&moved, || moved.iter().map(|m| add::describe_move(m, "out of the shield")).collect())
+    show(ui, &moved, || moved_blocks(&moved, "out of the shield"))
 }

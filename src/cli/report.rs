@@ -4,12 +4,10 @@
 use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::paint::paint;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::report::{blocks, page};
 use crate::ui::{self, Ui};
-use crate::workflow::document_bundle::DocumentBundle;
-use crate::workflow::report_material::collect_material;
-use crate::workflow::saved_document::NamedDocument;
+use crate::workflow::report_material::{bundle_text, choose_picture, collect_material};
 use clap::ValueEnum;
 use cpushield_linux::{can_write, write_document};
 use std::path::{Path, PathBuf};
@@ -78,7 +76,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
         ReportFormat::Html => blocks::page(&report),
         ReportFormat::Svg => blocks::picture(choose_picture(&report, args.picture.as_deref())?),
         ReportFormat::Md => blocks::markdown(&report),
-        ReportFormat::Json => bundle(&report, &documents)?,
+        ReportFormat::Json => bundle_text(&report, &documents)?,
         ReportFormat::Text => {
             let characters = match ui.is_unicode() {
                 true => blocks::CharacterSet::Unicode,
@@ -132,33 +130,4 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
             .hint("omit --picture; the other formats contain all pictures"));
     }
     Ok(format)
-}
-
-/// The picture of this name, or the first one.
-///
-/// # Errors
-/// There is no such picture.
-fn choose_picture<'a>(
-    report: &'a blocks::Report,
-    name: Option<&str>,
-) -> Result<&'a blocks::Picture, Failure> {
-    let known: Vec<&str> = report.pictures().map(|picture| picture.id.as_str()).collect();
-    let found = report.pictures().find(|picture| name.is_none_or(|name| picture.id == name));
-    found.ok_or_else(|| match known.as_slice() {
-        [] => Failure::usage("these documents have no picture")
-            .hint("add a document: a survey has a map, verify has noise, latency has a histogram"),
-        known => {
-            let (name, known) = (name.unwrap_or_default(), known.join(", "));
-            Failure::usage(format!("there is no picture {name:?}"))
-                .hint(format!("choose one of these: {known}"))
-        }
-    })
-}
-
-/// Writes all documents as one JSON document.
-fn bundle(report: &blocks::Report, documents: &[NamedDocument]) -> Result<String, Failure> {
-    let bundle = DocumentBundle::new(report.title.clone(), documents);
-    let json = serde_json::to_string_pretty(&bundle)
-        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
-    Ok(json + "\n")
 }

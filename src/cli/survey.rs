@@ -1,7 +1,7 @@
 //! `cpushield survey`: shows the machine, its isolated CPUs and the obstacles to isolation.
 
 use super::GlobalArgs;
-use super::paint::on_terminal;
+use super::paint::show;
 use crate::failure::{Failure, FailureKind};
 use crate::report::command_line_blocks;
 use crate::report::machine as report;
@@ -38,7 +38,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<ExitCode, 
     let work = global.open(ui)?;
     if args.lint {
         let lint = lint_command_line(&work.host)?;
-        ui.show(&lint, || on_terminal(ui, &command_line_blocks(&lint)))?;
+        show(ui, &lint, || command_line_blocks(&lint))?;
         return Ok(match lint.findings.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(FailureKind::DoesNotHold.code()),
@@ -46,12 +46,10 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<ExitCode, 
     }
     let SurveyResult { machine, shield, findings, unrecorded } =
         survey_and_record(work, args.record.as_deref())?;
-    ui.show(&machine, || match shield {
-        ShieldKnowledge::Absent => {
-            on_terminal(ui, &report::blocks_with_readiness(&machine, &findings))
-        }
+    show(ui, &machine, || match shield {
+        ShieldKnowledge::Absent => report::blocks_with_readiness(&machine, &findings),
         // On a machine that is already shielded, a plan for another shield proves nothing.
-        ShieldKnowledge::PresentOrUnknown => on_terminal(ui, &report::blocks(&machine, &findings)),
+        ShieldKnowledge::PresentOrUnknown => report::blocks(&machine, &findings),
     })?;
     if let Some(dir) = &args.record {
         match unrecorded {

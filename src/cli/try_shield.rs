@@ -1,6 +1,6 @@
 //! `cpushield try`: shields a CPU for a few seconds, verifies the shield and undoes everything.
 
-use super::paint::on_terminal;
+use super::paint::show;
 use super::request::RequestArgs;
 use super::{GlobalArgs, input};
 use crate::failure::{Failure, FailureKind};
@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &TryArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
     let attempt = try_shield::try_options(&work, &args.request.options(), args.time, &args.price)?;
-    ui.show(&attempt, || on_terminal(ui, &attempt.blocks()))?;
+    show(ui, &attempt, || attempt.blocks())?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         return Ok(());
     }

@@ -2,15 +2,13 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
-use super::paint::on_terminal;
-use crate::apply::UndoneShield;
+use super::paint::show;
 use crate::failure::{Failure, FailureKind};
-use crate::report::table::many;
-use crate::report::undone_blocks;
+use crate::report::undo_blocks;
 use crate::ui::Ui;
 use crate::workflow::catch_stops;
 use crate::workflow::every_boot::shuts_down;
-use crate::workflow::take_down::UnrestoredChanges;
+use crate::workflow::take_down::{UnrestoredChanges, check_restored};
 use crate::workflow::undo_shields::{UndoDocument, UndoTarget, undo_shields};
 
 /// Take a shield down and restore the original settings
@@ -71,40 +69,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
         (None, false) => UndoTarget::One,
     };
     let document = undo_shields(&work, target, args.unrestored_changes())?;
-    ui.show(&document, || text(ui, &document))?;
-    match args.forget {
-        true => Ok(()),
-        false => document.shields.iter().try_for_each(check_complete),
-    }
-}
-
-fn text(ui: &Ui, document: &UndoDocument) -> String {
-    let shields = document.shields.iter();
-    let mut text: String = shields.map(|undone| on_terminal(ui, &undone_blocks(undone))).collect();
-    if document.shields.is_empty() {
-        text.push_str("nothing to undo: no shield of the policy is active\n");
-    }
-    match &document.at_every_boot.enabled {
-        Some(enabled) => text.push_str(&format!(
-            "Still enabled at every boot ({}); to disable it: cpushield disable\n",
-            enabled.path
-        )),
-        None => text.push_str(&document.at_every_boot.text()),
-    }
-    text
-}
-
-/// Checks that every change was undone.
-///
-/// # Errors
-/// A change could not be undone.
-pub(super) fn check_complete(undone: &UndoneShield) -> Result<(), Failure> {
-    if undone.is_complete() {
-        return Ok(());
-    }
-    let failed = undone.failed().count();
-    let message = format!("{} could not be restored", many(failed, "change"));
-    Err(Failure::new(FailureKind::NotUndone, message)
-        .hint("try again: cpushield undo")
-        .hint("or forget the changes that remain: cpushield undo --forget"))
+    let UndoDocument { shields, at_every_boot, .. } = &document;
+    show(ui, &document, || undo_blocks(shields, at_every_boot))?;
+    if args.forget { Ok(()) } else { check_restored(shields) }
 }

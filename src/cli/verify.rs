@@ -1,7 +1,7 @@
 //! `cpushield verify`: watches shielded CPUs and reports whether the shield holds.
 
 use super::active::ActiveArgs;
-use super::paint::on_terminal;
+use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
 use crate::documents::evidence::VerifyDocument;
@@ -146,7 +146,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     let VerifyResult { evidence, verdict, recording, .. } = watched;
     let document = VerifyDocument { evidence, verdict };
     let VerifyDocument { evidence, verdict } = &document;
-    ui.show(&document, || on_terminal(ui, &report::blocks(evidence, verdict)))?;
+    show(ui, &document, || report::blocks(evidence, verdict))?;
     session.save(&document)?;
     session.export(recording, evidence, verdict)?;
     let subject = match session.target.own_shield() {
@@ -159,7 +159,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
 /// Runs `verify --fix`.
 fn run_fix(ui: &Ui, session: &VerifySession<'_>) -> Result<(), Failure> {
     let (fixed, recording) = fix::fix(session)?;
-    ui.show(&fixed, || on_terminal(ui, &fixed.blocks()))?;
+    show(ui, &fixed, || fixed.blocks())?;
     let Some(last) = fixed.rounds.last() else { return Ok(()) };
     session.save(&fixed)?;
     session.export(recording, &last.evidence, &last.verdict)?;

@@ -1,6 +1,7 @@
 //! Documents that several stages exchange. They lie below all stages: a stage imports a document,
 //! and a document imports no stage. Pure data.
 
+pub mod cpu_sets;
 pub mod evidence;
 pub mod fix_reason;
 pub mod fix_report;

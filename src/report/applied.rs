@@ -5,7 +5,9 @@ use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextL
 use super::plan::{boot_advice, left_alone, warnings};
 use super::table::many;
 use super::verdict::more_line;
-use crate::apply::{AppliedPlan, AppliedStep, ChangeFate, UndoneShield, UndoneStep};
+use crate::apply::{
+    AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, UndoneShield, UndoneStep,
+};
 use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Shield};
 use std::collections::BTreeMap;
@@ -50,35 +52,32 @@ fn result_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
     blocks
 }
 
-/// A shield of a policy that is in force now.
-#[derive(Debug)]
-pub struct AppliedPolicyShield<'a> {
-    /// What was done to it, in a few words.
-    pub what: &'static str,
-    /// The result.
-    pub applied: &'a AppliedPlan,
-    /// Its plan.
-    pub plan: &'a Plan,
-}
-
-/// The blocks of `cpushield apply --all`. `others` are active, but not in the policy.
+/// The blocks of `cpushield apply --all`.
 #[must_use]
-pub fn applied_policy_blocks(
-    shields: &[AppliedPolicyShield<'_>],
-    others: &[Shield],
-) -> Vec<ReportBlock> {
+pub fn applied_policy_blocks(policy: &AppliedPolicy) -> Vec<ReportBlock> {
     let mut blocks = Vec::new();
-    for AppliedPolicyShield { what, applied, plan } in shields {
+    for AppliedShield { what, applied, plan, .. } in &policy.shields {
+        let what = what.describe();
         blocks.push(ReportBlock::Heading(format!("Shield {} {what}", applied.shield.name)));
         blocks.extend(result_blocks(applied, plan));
     }
-    blocks.extend(left_alone(others));
+    blocks.extend(left_alone(&policy.others));
     blocks.push(next_commands([
         ("cpushield run --shield NAME -- PROGRAM", "runs a program in a shield"),
         ("cpushield status", "shows all shields"),
         ("cpushield undo --all", "restores the original settings"),
     ]));
     blocks
+}
+
+/// The blocks of `cpushield apply --dry-run`: the equivalent commands, for `sh`.
+#[must_use]
+pub fn script_blocks(plan: &Plan) -> Vec<ReportBlock> {
+    let about = format!("# shields CPU {}; dry run: nothing was changed", plan.shield.cpus);
+    let commands = plan.steps.iter().filter(|step| step.is_runtime());
+    let commands = commands.map(|step| step.change.shell());
+    let lines = [about].into_iter().chain(commands).map(TextLine::verbatim);
+    vec![ReportBlock::Lines(lines.collect())]
 }
 
 fn next_commands(next: [(&str, &str); 3]) -> ReportBlock {
@@ -161,9 +160,8 @@ fn short_section(title: &str, lines: Vec<String>) -> Vec<ReportBlock> {
     ReportBlock::section(title, lines.chain(more).collect())
 }
 
-/// The blocks of `cpushield undo`.
-#[must_use]
-pub fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
+/// The blocks of a shield that was taken down.
+pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let line = |text: String| ReportBlock::Lines(vec![TextLine::new(text)]);
     if undone.other_boot {
         let shield = undone.shield.as_ref();

@@ -3,11 +3,13 @@
 use super::blocks::{
     LineKind, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
+use super::every_boot::enabled_line;
 use super::lint::lint_blocks;
 use super::moment::moment;
+use crate::boot::loaders::BootFilePlan;
 use crate::boot::{
-    BootPlan, BootStatus, Enabled, EntryChange, FileFate, ForeignWord, KernelRule,
-    RemovedParameters, SettledAs, TrialBoot, TrialEnd, TrialState, WrittenParameters,
+    BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, RemovedParameters,
+    SettledAs, TrialBoot, TrialEnd, TrialState, WrittenParameters,
 };
 use crate::plan::named;
 
@@ -271,13 +273,6 @@ pub fn boot_undone_blocks(undone: Option<&RemovedParameters>) -> Vec<ReportBlock
     vec![ReportBlock::Lines(lines)]
 }
 
-/// A line for the shield that every boot creates.
-#[must_use]
-pub fn enabled_line(enabled: &Enabled) -> TextLine {
-    let words = enabled.words.join(" ");
-    TextLine::new(format!("Enabled at every boot: cpushield {words} ({})", enabled.path))
-}
-
 /// The state of a trial, and the next command.
 fn trial_lines(trial: &TrialBoot, state: Option<&TrialState>) -> Vec<TextLine> {
     let entry = &trial.entry;
@@ -402,4 +397,20 @@ fn boot_words(status: &BootStatus) -> Table {
     });
     let columns = ["wanted", "written", "booted", "in force"].map(TableColumn::words).to_vec();
     Table::new("Boot parameters", columns, rows.collect()).with_head(TableHead::Names)
+}
+
+/// The blocks of `cpushield boot apply --dry-run`: the files to write. `None`: there are none.
+#[must_use]
+pub fn boot_recipe_blocks(recipe: Option<&BootFilePlan>) -> Vec<ReportBlock> {
+    let Some(recipe) = recipe else {
+        let nothing = "# nothing to write: every parameter is already present";
+        return vec![ReportBlock::Lines(vec![TextLine::new(nothing)])];
+    };
+    let mut lines = vec!["# dry run: nothing was changed".to_owned()];
+    for edit in &recipe.edits {
+        lines.push(format!("# {} (mode {:o}):", edit.path, edit.mode));
+        lines.extend(String::from_utf8_lossy(&edit.bytes).lines().map(str::to_owned));
+    }
+    lines.extend(recipe.generated.iter().map(|path| format!("# then regenerated: {path}")));
+    vec![ReportBlock::Lines(lines.into_iter().map(TextLine::verbatim).collect())]
 }

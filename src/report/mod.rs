@@ -4,6 +4,8 @@ mod applied;
 pub mod blocks;
 mod boot;
 pub mod compare;
+mod cpu_sets;
+mod every_boot;
 pub mod experiment;
 mod fix_report;
 pub mod free_cpus;
@@ -13,17 +15,23 @@ mod lint;
 pub mod linuxcnc;
 pub mod machine;
 pub mod moment;
+mod moved;
 pub mod option_search;
 pub mod page;
 pub mod plan;
 mod price;
+mod status;
 pub mod table;
 mod try_report;
 pub mod verdict;
 
-pub use applied::{AppliedPolicyShield, applied_blocks, applied_policy_blocks, undone_blocks};
+pub use applied::{applied_blocks, applied_policy_blocks, script_blocks};
 pub use boot::{
-    boot_plan_blocks, boot_status_blocks, boot_trial_blocks, boot_undone_blocks,
-    boot_written_blocks, enabled_line,
+    boot_plan_blocks, boot_recipe_blocks, boot_status_blocks, boot_trial_blocks,
+    boot_undone_blocks, boot_written_blocks,
 };
+pub use cpu_sets::cpu_set_blocks;
+pub use every_boot::{disabled_blocks, enabled_blocks, enabled_policy_blocks, undo_blocks};
 pub use lint::command_line_blocks;
+pub use moved::moved_blocks;
+pub use status::status_blocks;

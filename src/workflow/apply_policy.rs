@@ -2,7 +2,6 @@
 //! cannot be applied, what this command did to the shields before it is taken back.
 
 use super::active_plans::active_shields;
-pub use super::applied_policy::{AppliedPolicy, AppliedShield, ShieldEffect};
 use super::apply_shield::{ProgramsInTheWay, make_plan, warn_of_nohz_full};
 use super::apply_with_fallback::PlanOrigin;
 use super::change_shield::{check_programs, end_interrupted_change, is_same_version};
@@ -12,6 +11,7 @@ use super::policy_shields::plan_policy_shields;
 use super::shield_options::PolicyOptions;
 use super::take_back::take_back;
 use super::{WorkContext, catch_stops};
+use crate::apply::{AppliedPolicy, AppliedShield, ShieldEffect};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::{ActiveShields, Plan, PlannedShield, plan_choice};
 use crate::run;

@@ -1,22 +1,21 @@
 //! Applies a shield at every boot, and stops that.
 
-use super::apply_policy::{AppliedPolicy, apply_policy};
+use super::apply_policy::apply_policy;
 use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options};
 use super::operators::explain_sudoers;
 use super::policy_shields::plan_policy_shields;
 use super::shield_options::{PolicyOptions, ShieldOptions};
 use super::take_down::{UnrestoredChanges, take_down, take_policy_down};
 use super::{WorkContext, catch_stops};
-use crate::apply::{self, AppliedPlan, UndoneShield};
+use crate::apply::{self, AppliedPlan, AppliedPolicy, UndoneShield};
 pub use crate::boot::Enabled;
 use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand};
 use crate::change::Change;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
 use crate::policy::{DEFAULT_PATH, DisturbanceConsent};
-use crate::report::enabled_line;
 use crate::run::{OPERATOR_COMMAND, OPERATOR_SHIELD, operator_socket};
-use cpushield_linux::{Store, sched};
+use cpushield_linux::sched;
 use serde::Serialize;
 use std::path::{Path, absolute};
 
@@ -49,37 +48,6 @@ pub struct DisabledShield {
     pub active_unknown: Option<String>,
     /// What `--now` undid.
     pub undone: Vec<UndoneShield>,
-}
-
-/// What is enabled, as other subcommands report it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct AtEveryBoot {
-    /// The command that every boot runs; `None` when nothing is enabled, or when that is unknown.
-    pub enabled: Option<Enabled>,
-    /// Why that is unknown.
-    pub enabled_unknown: Option<String>,
-}
-
-impl AtEveryBoot {
-    /// Reads it from the state directory.
-    #[must_use]
-    pub fn read(store: &Store) -> AtEveryBoot {
-        match early::installed(store) {
-            Ok(enabled) => AtEveryBoot { enabled, enabled_unknown: None },
-            Err(error) => AtEveryBoot { enabled: None, enabled_unknown: Some(error.to_string()) },
-        }
-    }
-
-    /// One line; empty when nothing is enabled.
-    #[must_use]
-    pub fn text(&self) -> String {
-        match (&self.enabled, &self.enabled_unknown) {
-            (Some(enabled), _) => enabled_line(enabled).text() + "\n",
-            (None, Some(why)) => format!("Enabled at every boot: unknown: {why}\n"),
-            (None, None) => String::new(),
-        }
-    }
 }
 
 /// When a shield is applied that every boot applies.

@@ -2,7 +2,6 @@
 //! shows its progress, and returns a document. It parses no arguments and prints no result.
 
 mod active_plans;
-mod applied_policy;
 pub mod apply_policy;
 pub mod apply_shield;
 mod apply_with_fallback;
@@ -25,6 +24,8 @@ pub mod fix;
 mod given_file;
 pub mod internal;
 mod irqbalance_ban;
+pub mod latency_check;
+pub mod list_or_mask;
 pub mod live_view;
 pub mod load_options;
 pub mod machine_survey;

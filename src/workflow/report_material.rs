@@ -1,11 +1,13 @@
 //! Collects the material of a report: saved documents, or this machine and its active shields.
 
 use super::WorkContext;
+use super::document_bundle::DocumentBundle;
 use super::machine_survey::survey_machine;
 use super::saved_document::{NamedDocument, SavedDocument};
 use crate::apply;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::plan::Plan;
+use crate::report::blocks::{Picture, Report};
 use crate::report::page::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
 };
@@ -113,4 +115,33 @@ fn read_outcomes(host: &Host, store: &Store, plan: Plan) -> Result<PlanWithOutco
     let ShieldStatus { shields, .. } = run::status(host, store, Some(&plan.shield.name))?;
     let drift = shields.into_iter().flat_map(|shield| shield.drift).collect();
     Ok(PlanWithOutcome { plan, outcomes, drift, undone: false })
+}
+
+/// The picture of this name, or the first one.
+///
+/// # Errors
+/// There is no such picture.
+pub fn choose_picture<'a>(report: &'a Report, name: Option<&str>) -> Result<&'a Picture, Failure> {
+    let known: Vec<&str> = report.pictures().map(|picture| picture.id.as_str()).collect();
+    let found = report.pictures().find(|picture| name.is_none_or(|name| picture.id == name));
+    found.ok_or_else(|| match known.as_slice() {
+        [] => Failure::usage("these documents have no picture")
+            .hint("add a document: a survey has a map, verify has noise, latency has a histogram"),
+        known => {
+            let (name, known) = (name.unwrap_or_default(), known.join(", "));
+            Failure::usage(format!("there is no picture {name:?}"))
+                .hint(format!("choose one of these: {known}"))
+        }
+    })
+}
+
+/// All documents as one JSON document.
+///
+/// # Errors
+/// There is a bug: a document cannot be written as JSON.
+pub fn bundle_text(report: &Report, documents: &[NamedDocument]) -> Result<String, Failure> {
+    let bundle = DocumentBundle::new(report.title.clone(), documents);
+    let json = serde_json::to_string_pretty(&bundle)
+        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
+    Ok(json + "\n")
 }

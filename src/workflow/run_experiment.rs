@@ -48,6 +48,22 @@ pub enum ExperimentResults {
     Search(Box<OptionSearch>),
 }
 
+impl ExperimentResults {
+    /// Succeeds if a search found an answer, has not ended, or only lists differences.
+    ///
+    /// # Errors
+    /// The search ended without an answer.
+    pub fn check_found(&self) -> Result<(), Failure> {
+        let ExperimentResults::Search(search) = self else { return Ok(()) };
+        match &search.end {
+            Some(end) if !end.is_answer() => {
+                Err(Failure::new(FailureKind::DoesNotHold, end.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl ExperimentFile {
     /// Reads the file.
     ///

@@ -4,9 +4,9 @@
 
 use super::WorkContext;
 use super::active_plans::known_shields;
-use super::every_boot::AtEveryBoot;
 use super::take_down::note_of_tracer;
 use crate::apply::{self, JournalLoadError, ShieldPresence, UnfinishedWork};
+use crate::boot::AtEveryBoot;
 use crate::failure::Failure;
 use crate::latency;
 use crate::policy::DisturbanceConsent;

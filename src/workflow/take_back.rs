@@ -2,12 +2,11 @@
 
 use super::WorkContext;
 use super::active_plans::active_shields;
-use super::applied_policy::{AppliedShield, ShieldEffect};
 use super::apply_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, find_version, is_same_version};
 use super::machine_without::survey_without;
 use super::take_down::{UnrestoredChanges, take_down_named};
-use crate::apply;
+use crate::apply::{self, AppliedShield, ShieldEffect};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::{ActiveShields, Plan, plan_version};
 use cpushield_linux::signal;

@@ -3,9 +3,10 @@
 use super::WorkContext;
 use super::shield_options::policy_shields;
 use crate::apply::{self, ChangeFate, ShieldNote, UndoError, UndoneShield, undo};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::latency::TracerRecovery;
 use crate::plan::{Disturbance, Shield};
+use crate::report::table::many;
 use crate::run::ReleasedPrograms;
 use crate::{latency, run, tunables};
 use cpushield_linux::{sched, tracefs};
@@ -147,6 +148,18 @@ pub(super) fn take_down_named(
         undone.journal = apply::forget(store)?;
     }
     Ok(undone)
+}
+
+/// Succeeds if every change of these shields was undone.
+///
+/// # Errors
+/// A change could not be undone.
+pub fn check_restored(shields: &[UndoneShield]) -> Result<(), Failure> {
+    let Some(undone) = shields.iter().find(|undone| !undone.is_complete()) else { return Ok(()) };
+    let message = format!("{} could not be restored", many(undone.failed().count(), "change"));
+    Err(Failure::new(FailureKind::NotUndone, message)
+        .hint("try again: cpushield undo")
+        .hint("or forget the changes that remain: cpushield undo --forget"))
 }
 
 /// What happened to programs that were in the shield.

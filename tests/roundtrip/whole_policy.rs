@@ -4,13 +4,14 @@
 use crate::bench::{Bench, Tree, few_disturbed_writes, same};
 use crate::many_shields::{Recorded, machines, same_apart_from_irq_threads};
 use cpushield::apply;
+use cpushield::apply::{AppliedPolicy, ShieldEffect};
 use cpushield::change::Change;
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::plan::Plan;
 use cpushield::report::page;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
-use cpushield::workflow::apply_policy::{AppliedPolicy, ShieldEffect, apply_policy};
+use cpushield::workflow::apply_policy::apply_policy;
 use cpushield::workflow::apply_shield::ProgramsInTheWay;
 use cpushield::workflow::policy_shields::plan_policy_shields;
 use cpushield::workflow::report_material::collect_material;

@@ -4,14 +4,14 @@
 //! documents.
 
 use crate::exit_codes;
-use cpushield::apply::AppliedPlan;
+use cpushield::apply::{AppliedPlan, AppliedPolicy};
 use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
 use cpushield::boot::{BootPlan, BootStatus};
 use cpushield::causes::Cause;
 use cpushield::causes::topics::TOPICS;
 use cpushield::change::EffectTime;
-use cpushield::cli::mask::MaskDocument;
 use cpushield::compare::Comparison;
+use cpushield::documents::cpu_sets::MaskDocument;
 use cpushield::documents::evidence::VerifyDocument;
 use cpushield::documents::fix_report::FixReport;
 use cpushield::documents::plan::Plan;
@@ -28,7 +28,6 @@ use cpushield::registry::ExplainPage;
 use cpushield::survey::Machine;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
 use cpushield::ui::FailureDocument;
-use cpushield::workflow::apply_policy::AppliedPolicy;
 use cpushield::workflow::document_bundle::DocumentBundle;
 use cpushield::workflow::standing::StatusDocument;
 use cpushield::workflow::undo_shields::UndoDocument;

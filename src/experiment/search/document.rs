@@ -159,6 +159,27 @@ pub enum SearchEnd {
     },
 }
 
+impl SearchEnd {
+    /// Whether the search has an answer.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        match self {
+            SearchEnd::LeastSet
+            | SearchEnd::SomeUndecided
+            | SearchEnd::NothingNeeded
+            | SearchEnd::Culprits
+            | SearchEnd::CulpritsUndecided
+            | SearchEnd::Listed { .. } => true,
+            SearchEnd::NotSufficient
+            | SearchEnd::SufficiencyUnknown
+            | SearchEnd::NotConfirmed
+            | SearchEnd::BadNotReproduced
+            | SearchEnd::GoodNotReproduced
+            | SearchEnd::CulpritsNotConfirmed => false,
+        }
+    }
+}
+
 impl fmt::Display for SearchEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

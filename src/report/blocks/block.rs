@@ -85,6 +85,8 @@ pub enum TextTone {
     Doubt,
     /// A name or a figure that the reader looks for first.
     Head,
+    /// Less important.
+    Dim,
 }
 
 /// Colours words by their meaning, for a terminal.

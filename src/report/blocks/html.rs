@@ -131,7 +131,7 @@ fn words(kind: LineKind, text: &str) -> Markup {
 /// The words with their class and, where they have one, their sign.
 fn toned(tone: TextTone, text: Markup) -> Markup {
     match tone {
-        TextTone::Plain => text,
+        TextTone::Plain | TextTone::Dim => text,
         TextTone::Head => html! { strong { (text) } },
         other => html! { span class=(self::tone(other)) { (sign(other)) (text) } },
     }
@@ -181,13 +181,14 @@ fn tone(tone: TextTone) -> &'static str {
         TextTone::Bad => "bad",
         TextTone::Doubt => "doubt",
         TextTone::Head => "head",
+        TextTone::Dim => "dim",
     }
 }
 
 /// A sign next to the colour, for readers who cannot see the colour.
 fn sign(tone: TextTone) -> Markup {
     let sign = match tone {
-        TextTone::Plain | TextTone::Head => return html! {},
+        TextTone::Plain | TextTone::Head | TextTone::Dim => return html! {},
         TextTone::Good => "✓",
         TextTone::Bad => "✗",
         TextTone::Doubt => "?",

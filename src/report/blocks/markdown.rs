@@ -32,7 +32,7 @@ fn line(line: &TextLine) -> String {
 fn toned(tone: TextTone, text: &str) -> String {
     let text = plain(text);
     match tone {
-        TextTone::Plain | TextTone::Good => text,
+        TextTone::Plain | TextTone::Good | TextTone::Dim => text,
         TextTone::Bad | TextTone::Doubt | TextTone::Head => format!("**{text}**"),
     }
 }

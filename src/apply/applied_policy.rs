@@ -1,7 +1,7 @@
 //! [`AppliedPolicy`]: what applying a policy did to each of its shields. Plain data.
 
-use crate::apply::AppliedPlan;
-use crate::plan::{Plan, Shield};
+use super::document::AppliedPlan;
+use crate::documents::plan::{Plan, Shield};
 use serde::Serialize;
 
 /// What `apply --all --json` prints.

@@ -1,0 +1,76 @@
+//! Parses words that are CPU lists or hexadecimal masks.
+
+use crate::cpu_selection::{CpuNames, CpuSelection};
+use crate::failure::Failure;
+use cpushield_linux::CpuSet;
+
+/// The notation of the words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WordNotation {
+    /// Each word is a list or a mask, by its form.
+    Detected,
+    /// Every word is a mask.
+    Mask,
+}
+
+/// Parses a list or a mask. A word is a mask if it has `0x`, a hexadecimal letter, or an
+/// eight-digit group after a comma, which no list has.
+///
+/// # Errors
+/// The word is neither.
+pub fn parse_set(word: &str, notation: WordNotation, names: &CpuNames) -> Result<CpuSet, Failure> {
+    let groups = word.contains(',')
+        && word
+            .split(',')
+            .skip(1)
+            .all(|g| g.len() == 8 && g.bytes().all(|b| b.is_ascii_hexdigit()));
+    let letters = word.bytes().all(|b| b.is_ascii_hexdigit() || b == b',')
+        && word.bytes().any(|b| b.is_ascii_alphabetic());
+    let parsed = if notation == WordNotation::Mask || word.starts_with("0x") || groups || letters {
+        CpuSet::parse_mask(word).map_err(|error| error.to_string())
+    } else {
+        CpuSelection::parse(word).and_then(|selection| selection.resolve(names))
+    };
+    let hint = "a list looks like 0-3,8 or all,^0 and a mask like 0x10f or 8000,00000000";
+    // A mask of zeros is a valid empty set. An empty word is usually an unset shell variable.
+    let digits = word.bytes().any(|b| b.is_ascii_hexdigit());
+    match parsed {
+        Ok(cpus) if cpus.is_empty() && !digits => {
+            Err(Failure::usage(format!("{word:?} names no CPU")).hint(hint))
+        }
+        parsed => parsed.map_err(|why| Failure::usage(why).hint(hint)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_a_word_decides_whether_it_is_a_list_or_a_mask() {
+        let names = CpuNames::unknown();
+        for (word, list) in [
+            ("7", "7"),
+            ("0x80", "7"),
+            ("8000,00000000", "47"),
+            ("ff", "0-7"),
+            ("0-3,8", "0-3,8"),
+            ("10,20", "10,20"),
+        ] {
+            assert_eq!(
+                parse_set(word, WordNotation::Detected, &names).unwrap().to_string(),
+                list,
+                "{word}"
+            );
+        }
+        assert_eq!(parse_set("80", WordNotation::Mask, &names).unwrap().to_string(), "7");
+        assert!(parse_set("0x0", WordNotation::Detected, &names).unwrap().is_empty());
+        for wrong in ["x", "", " ", ","] {
+            assert!(
+                parse_set(wrong, WordNotation::Detected, &names).is_err()
+                    && parse_set(wrong, WordNotation::Mask, &names).is_err(),
+                "{wrong:?}"
+            );
+        }
+    }
+}
