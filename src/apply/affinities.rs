@@ -13,9 +13,9 @@
 //! the same mask, and gets its original.
 
 use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
-use super::leave::UndoScope;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
+use super::undo_scope::UndoScope;
 use crate::change::Change;
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host, Result, Task, TaskId};
@@ -101,6 +101,31 @@ pub fn current_masks(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Resu
         }
     }
     Ok(TaskMasks(masks))
+}
+
+/// Returns the masks that are ours after an amendment. A mask that changed during the amendment is
+/// ours, and so is one that a step wants, perhaps from an amendment that was killed. Other masks
+/// that differ from the recorded ones belong to other processes.
+pub(super) fn masks_after_amendment(
+    journal: &ApplyJournal,
+    before: &TaskMasks,
+    now: TaskMasks,
+) -> TaskMasks {
+    let mut left = journal.applied.clone().unwrap_or_default();
+    let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
+    let wanted: Vec<(&TaskId, &CpuSet)> = steps
+        .filter_map(|step| match &step.change {
+            Change::Affinity { task, cpus, .. } => Some((task, cpus)),
+            _ => None,
+        })
+        .collect();
+    for (id, now) in now.0 {
+        let ours = before.0.get(&id) != Some(&now) || wanted.contains(&(&id, &now));
+        if ours || !left.0.contains_key(&id) {
+            left.0.insert(id, now);
+        }
+    }
+    left
 }
 
 /// The masks that other processes have set since the active shields were applied. Left out are

@@ -8,10 +8,8 @@ use super::hogs::{BlockedBy, RtHogs};
 use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
-use super::task_masks::TaskMasks;
-use crate::change::Change;
 use crate::documents::plan::Step;
-use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId, signal};
+use cpushield_linux::{AffinityGuard, Error, Host, Store, signal};
 use std::fmt;
 
 /// The result of an amendment.
@@ -113,7 +111,8 @@ pub fn amend(
     let mut run = PlanExecution::new(host, &journal, log, hogs);
     let halted = make_steps(&mut run, &journal)?;
     let now = affinities::current_masks(host, plan, &run.intents)?;
-    run.log.add(&journal::applied_line(&masks_after_amendment(&journal, &before, now)))?;
+    run.log
+        .add(&journal::applied_line(&affinities::masks_after_amendment(&journal, &before, now)))?;
     run.log.sync()?;
     Ok(AmendedShield { steps: run.steps, halted })
 }
@@ -125,31 +124,6 @@ fn was_interrupted(journal: &ApplyJournal) -> bool {
         step.is_some_and(|step| kind_of(&step.change).needs_undo_when_interrupted())
             && !journal.outcomes.contains_key(&intent.step)
     })
-}
-
-/// Returns the masks that are ours after an amendment. A mask that changed during the amendment is
-/// ours, and so is one that a step wants, perhaps from an amendment that was killed. Other masks
-/// that differ from the recorded ones belong to other processes.
-pub(super) fn masks_after_amendment(
-    journal: &ApplyJournal,
-    before: &TaskMasks,
-    now: TaskMasks,
-) -> TaskMasks {
-    let mut left = journal.applied.clone().unwrap_or_default();
-    let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
-    let wanted: Vec<(&TaskId, &CpuSet)> = steps
-        .filter_map(|step| match &step.change {
-            Change::Affinity { task, cpus, .. } => Some((task, cpus)),
-            _ => None,
-        })
-        .collect();
-    for (id, now) in now.0 {
-        let ours = before.0.get(&id) != Some(&now) || wanted.contains(&(&id, &now));
-        if ours || !left.0.contains_key(&id) {
-            left.0.insert(id, now);
-        }
-    }
-    left
 }
 
 /// Decides which steps are made again and which are added, with their originals. Only a step of the

@@ -3,7 +3,6 @@
 //! everything is undone at once.
 
 use super::affinities;
-use super::amend::masks_after_amendment;
 use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
 use super::hogs::RtHogs;
 use super::join;
@@ -271,7 +270,7 @@ impl PlanExecution<'_> {
         progress(ApplyProgress { done: total, total, what: "" });
         let mut masks = affinities::current_masks(self.host, self.plan, &self.intents)?;
         if journal.joining.is_some() {
-            masks = masks_after_amendment(journal, &before, masks);
+            masks = affinities::masks_after_amendment(journal, &before, masks);
         }
         self.log.add(&journal::applied_line(&masks))?;
         self.log.sync()?;

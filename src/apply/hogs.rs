@@ -6,6 +6,7 @@
 
 use super::blocking_writes::{CPU, read_cpu_list, value_to_replace};
 use super::kinds::kind_of;
+use super::memory_moves::cpus_of_move;
 use super::original::OriginalState;
 use super::thread_servers::ThreadServer;
 use crate::change::Change;
@@ -133,6 +134,14 @@ impl RtHogs {
             format!("{}, and {words}; {}", describe_hog(hog), remedy(hog))
         }))
     }
+}
+
+/// Returns why no program can enter or leave a group now, because the write would never return.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn refuse_move(host: &Host, group: &str) -> Result<Option<String>> {
+    RtHogs::default().endless_wait(host, cpus_of_move(host, group))
 }
 
 /// Checks whether a task on a CPU blocks RCU there.

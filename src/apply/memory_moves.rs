@@ -5,24 +5,15 @@
 //! each online CPU. Whether a CPU has such pages cannot be seen, so any CPU may be waited for.
 
 use super::blocking_writes::{CPU, read_cpu_list};
-use super::hogs::RtHogs;
 use super::moves::members;
 use crate::change::ValueComparison;
-use cpushield_linux::{CpuSet, Host, Result};
+use cpushield_linux::{CpuSet, Host};
 
 /// The memory nodes of a group: those that it was given.
 const MEMS: &str = "cpuset.mems";
 
 /// The maximum depth of groups in the shield's group.
 const DEPTH_MAX: usize = 8;
-
-/// Returns why no program can enter or leave a group now, because the write would never return.
-///
-/// # Errors
-/// `/proc` cannot be read.
-pub fn refuse_move(host: &Host, group: &str) -> Result<Option<String>> {
-    RtHogs::default().endless_wait(host, cpus_of_move(host, group))
-}
 
 /// The CPUs on each of which the kernel needs a thread when a program enters a group or leaves it;
 /// `None` if its pages stay, because the root has the same memory nodes.

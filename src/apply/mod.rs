@@ -14,8 +14,9 @@
 //! Imports in `src/apply/` point one way, from the first line to the last:
 //!
 //! ```text
-//! executor.rs, amend.rs, undo.rs         run the steps, and write the journal
-//! join.rs, leave.rs                      what a shield shares with other active shields
+//! undo_versions.rs, replace.rs           a shield with two versions
+//! amend.rs, executor.rs, undo.rs         run the steps, and write the journal
+//! join.rs, leave.rs, undo_scope.rs       what a shield shares with other active shields
 //! read_originals.rs, perform.rs,         one step: read, make, revert, turn errors into
 //!   revert.rs, hogs.rs                   outcomes; writes that would block forever
 //! kinds/                                 one file per kind of change
@@ -83,27 +84,28 @@ mod thread_servers;
 mod unbound;
 mod undo;
 mod undo_log;
+mod undo_scope;
+mod undo_versions;
 
 pub use amend::{AmendError, AmendedShield, amend};
 pub use applied_policy::{AppliedPolicy, AppliedShield, ShieldEffect};
 pub use document::*;
 pub use executor::{apply, check};
-pub use hogs::BlockedBy;
+pub use hogs::{BlockedBy, refuse_move};
 pub use join::check_active;
 pub use journal::JournalError;
 pub use kind::DriftedValue;
 pub use kinds::slice_dir;
 pub use load::{JOURNAL, JournalLoadError};
-pub use memory_moves::refuse_move;
 pub use original::OriginalState;
 pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
-pub use replace::{end_change, replace};
+pub use replace::replace;
 pub use shield_note::ShieldNote;
 pub use step_note::StepNote;
 pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
 pub use summary::{PublicShield, PublicState, read_public_state};
 pub use thread_servers::ThreadServer;
-pub use undo::undo;
+pub use undo_versions::{end_change, undo};
 
 use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Step};
@@ -173,7 +175,9 @@ pub fn masks_without_cpusets(
     tasks: &[(Task, CpuSet)],
 ) -> Result<BTreeMap<TaskId, CpuSet>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
-    let Some(scope) = leave::UndoScope::new(&journal, name) else { return Ok(BTreeMap::new()) };
+    let Some(scope) = undo_scope::UndoScope::new(&journal, name) else {
+        return Ok(BTreeMap::new());
+    };
     let masks = affinities::masks_without_cpusets(host, &journal, &scope, tasks)
         .map_err(JournalLoadError::Access)?;
     Ok(masks.0)
@@ -203,7 +207,7 @@ pub fn states_without(
     name: &str,
 ) -> Result<Vec<(Change, OriginalState)>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
-    let Some(scope) = leave::UndoScope::new(&journal, name) else { return Ok(Vec::new()) };
+    let Some(scope) = undo_scope::UndoScope::new(&journal, name) else { return Ok(Vec::new()) };
     Ok(leave::states_without(&journal, &scope))
 }
 

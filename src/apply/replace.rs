@@ -3,7 +3,7 @@
 //! the CPUs that stay are protected all the time. If the new version cannot be applied, the new one
 //! leaves instead.
 
-use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError, UndoneShield};
+use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError};
 use super::executor::{PlanExecution, check, find_hogs, run_plan};
 use super::join::JoinedShield;
 use super::journal::{ApplyJournal, JoinKind, replaced_name};
@@ -75,48 +75,6 @@ fn replace_locked(
 
 fn gone_since(name: &str) -> ApplyError {
     ApplyError::Stale { why: format!("shield {name} was undone since the plan was made") }
-}
-
-/// Ends a change of an active shield that was interrupted: completes it if the new version was in
-/// force, otherwise removes the new version. Returns the shield, if there was one.
-///
-/// # Errors
-/// The journal cannot be used, or not everything could be restored.
-pub fn end_change(host: &Host, store: &Store) -> Result<Option<String>, ApplyError> {
-    let unfinished = match load(host, store) {
-        Ok(FoundJournal::Here(journal)) if journal.is_replacing() => journal.unfinished_name(),
-        _ => None,
-    };
-    let Some(shield) = unfinished else { return Ok(None) };
-    let lock = store.lock()?;
-    let ended = end_replacement(host, store, Some(&shield), &lock);
-    // Without it, only the next change tells other users.
-    let _ = summary::publish(host, store);
-    match ended {
-        Ok(None) => Ok(None),
-        Ok(Some(undone)) if undone.is_complete() => Ok(Some(shield)),
-        Err(UndoError::Killed) => Err(ApplyError::Killed),
-        undone => {
-            let undone = undone.map(|undone| undone.unwrap_or_else(UndoneShield::nothing));
-            Err(ApplyError::OldRemains { shield, undone: Box::new(undone) })
-        }
-    }
-}
-
-/// The same with a lock that is held already; `None` if no shield of this name is being replaced.
-pub(super) fn end_replacement(
-    host: &Host,
-    store: &Store,
-    name: Option<&str>,
-    lock: &StoreLock,
-) -> Result<Option<UndoneShield>, UndoError> {
-    let Ok(FoundJournal::Here(journal)) = load(host, store) else { return Ok(None) };
-    let Some(unfinished) = journal.unfinished_name() else { return Ok(None) };
-    if name.is_some_and(|name| name != unfinished) {
-        return Ok(None);
-    }
-    let Some(version) = journal.superfluous_version(&unfinished) else { return Ok(None) };
-    undo::undo_locked(host, store, Some(&version), lock).map(Some)
 }
 
 /// The CPUs that neither version has.

@@ -1,10 +1,10 @@
-//! Undo of one shield: walks backwards through its steps and restores each change that is still
-//! ours. Settings that other active shields need too get the value that those need (`leave`).
-//! Affinities come last, because the kernel changes them when cpusets are removed. Undo continues
-//! after a failure. It can be killed and called again at any time: it decides by the current state.
+//! Undo of one version of a shield: walks backwards through its steps and restores each change that
+//! is still ours. Settings that other active shields need too get the value that those need
+//! (`leave`). Affinities come last, because the kernel changes them when cpusets are removed. Undo
+//! continues after a failure. It can be killed and called again at any time: it decides by the
+//! current state.
 
 use super::affinities;
-use super::amend::masks_after_amendment;
 use super::document::{UndoError, UndoneShield, UndoneStep};
 use super::hogs::RtHogs;
 use super::journal::{
@@ -13,57 +13,22 @@ use super::journal::{
 };
 use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;
-use super::leave::{self, ReplacedResult, UndoScope};
+use super::leave::{self, ReplacedResult};
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::original::OriginalState;
-use super::replace;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::shield_note::ShieldNote;
 use super::step_result::{ChangeFate, StepDone};
-use super::summary;
 use super::task_masks::TaskMasks;
 use super::unbound;
 use super::undo_log::{UndoLog, archive_or_remove};
+use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
 use cpushield_linux::store::StoreLock;
 use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
-
-/// Removes the active shield of this name. Without a name, there must be only one.
-///
-/// # Errors
-/// Nothing was done. A step that could not be restored is in [`UndoneShield`].
-pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShield, UndoError> {
-    match store.read(JOURNAL) {
-        // No lock is needed, and the directory may not exist.
-        Ok(None) => return Ok(UndoneShield::nothing()),
-        Ok(Some(_)) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let lock = store.lock()?;
-    summary::announce_change(host, store);
-    let mut undone = undo_all_versions(host, store, name, &lock);
-    let note = summary::publish(host, store);
-    if let Ok(undone) = &mut undone {
-        undone.notes.extend(note);
-    }
-    undone
-}
-
-/// Removes a shield, and first the other version of it if it was being replaced.
-fn undo_all_versions(
-    host: &Host,
-    store: &Store,
-    name: Option<&str>,
-    lock: &StoreLock,
-) -> Result<UndoneShield, UndoError> {
-    match replace::end_replacement(host, store, name, lock)? {
-        Some(undone) if !undone.is_complete() => Ok(undone),
-        _ => undo_locked(host, store, name, lock),
-    }
-}
 
 /// Removes one version of a shield, with a lock that is held already.
 pub(super) fn undo_locked(
@@ -176,7 +141,7 @@ fn keep_others(
     let now = current_masks(host, journal)?;
     let decided = |id: &TaskId, mask: &CpuSet| undoing.masks.0.get(id) == Some(mask);
     let ours = now.0.clone().into_iter().filter(|(id, mask)| decided(id, mask));
-    let mut masks = masks_after_amendment(journal, before, now.clone());
+    let mut masks = affinities::masks_after_amendment(journal, before, now.clone());
     masks.0.extend(ours);
     let bytes = journal.without_shield(name, &masks);
     store.replace_and_reserve(JOURNAL, &bytes, journal::room_for(bytes.len()))

@@ -2,15 +2,16 @@
 //! recorded before the first is moved, so that `removed` can restore them.
 
 use super::confine::confine;
+use super::moved_process::MovedProcess;
 use super::order::{PRIORITY_MAX, order};
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
+use super::removed::move_out;
 use super::spread::ThreadSpread;
+use super::task_lookup::{belongs_to, cgroup_of, find_task, threads_of};
 use super::{RunError, ShieldPlacement, limits, raise, record};
 use crate::documents::process_note::ProcessNote;
-use crate::with_text;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
-use serde::{Deserialize, Serialize};
 
 /// How often to check a process again for threads that were created while it was moved.
 const ROUNDS_MAX: usize = 10;
@@ -22,22 +23,6 @@ pub enum CpuAssignment {
     One(Option<usize>),
     /// Its threads are spread over all of the shield.
     All,
-}
-
-/// A process or thread that was moved into or out of the shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MovedProcess {
-    /// The number of the process or thread.
-    pub tid: i32,
-    /// Its name.
-    pub comm: String,
-    /// The number of moved threads.
-    pub threads: usize,
-    /// The CPUs they may run on now.
-    pub cpus: CpuSet,
-    /// Notes.
-    #[serde(with = "with_text::list")]
-    pub notes: Vec<ProcessNote>,
 }
 
 /// Moves a process into the shield, or a single thread where cgroups are of version 1.
@@ -66,7 +51,7 @@ pub fn add(
         Ok((threads, notes)) => Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes }),
         Err(error) => {
             // The first error is reported; what cannot be restored stays on record.
-            let _ = super::removed::move_out(host, &mut open, place, &task);
+            let _ = move_out(host, &mut open, place, &task);
             Err(error)
         }
     }
@@ -152,27 +137,6 @@ pub(super) fn find_current_shield(
     Ok(None)
 }
 
-/// Finds a task by its number, with its process.
-pub(super) fn find_task(host: &Host, tid: i32) -> Result<Task, cpushield_linux::Error> {
-    let path = format!("/proc/{tid}/status");
-    let text = host.read(&path)?;
-    let pid = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    let pid = pid.and_then(|pid| pid.trim().parse().ok()).ok_or_else(|| {
-        cpushield_linux::Error::malformed(&path, 0, "a line Tgid: with a number", "")
-    })?;
-    host.task(pid, tid)
-}
-
-/// Returns the threads to move together: all threads of a process, or a single thread.
-pub(super) fn threads_of(host: &Host, task: &Task) -> Result<Vec<Task>, RunError> {
-    if task.pid != task.id.tid {
-        return Ok(vec![host.task(task.pid, task.id.tid)?]);
-    }
-    let names = host.list(&format!("/proc/{}/task", task.pid))?;
-    let tids = names.iter().filter_map(|name| name.parse().ok());
-    Ok(tids.filter_map(|tid| host.task(task.pid, tid).ok()).collect())
-}
-
 /// The shield and the CPUs that threads get, and the entries of those that have left before.
 struct WayIn<'a> {
     place: &'a ShieldPlacement,
@@ -219,11 +183,6 @@ fn move_in(
     Ok((moved, notes))
 }
 
-/// Whether an entry is moved together with the task.
-pub(super) fn belongs_to(added: &AddedThread, task: &Task) -> bool {
-    if task.pid == task.id.tid { added.pid == task.pid } else { added.task == task.id }
-}
-
 fn record_originals(
     host: &Host,
     open: &mut OpenRecord<'_>,
@@ -257,32 +216,6 @@ fn record_originals(
         });
     }
     open.save()
-}
-
-/// Returns the directory of a thread's cgroup, in the hierarchy of the shield's group.
-pub(super) fn cgroup_of(
-    host: &Host,
-    shield: &str,
-    v2: bool,
-    thread: &Task,
-) -> Result<String, RunError> {
-    let path = format!("/proc/{}/cgroup", thread.id.tid);
-    let text = host.read(&path)?;
-    let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
-    let group = text.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (fields.next()?, fields.next()?);
-        let ours = if v2 {
-            controllers.is_empty()
-        } else {
-            controllers.split(',').any(|controller| controller == "cpuset")
-        };
-        ours.then(|| group.trim_end_matches('/').to_owned())
-    });
-    let group = group.ok_or_else(|| {
-        cpushield_linux::Error::malformed(&path, 0, "a line of the hierarchy with cpusets", &text)
-    })?;
-    Ok(format!("{mount}{group}"))
 }
 
 /// Raises kernel threads above the real-time threads that arrive, so that these cannot starve them.

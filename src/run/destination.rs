@@ -1,8 +1,8 @@
 //! The cgroup of a program that leaves a shield and was started in it.
 
 use super::RunError;
-use super::added::{belongs_to, cgroup_of};
 use super::record::AddedThread;
+use super::task_lookup::{belongs_to, cgroup_of};
 use cpushield_linux::{Host, Task};
 
 /// Where a program goes that was started in the shield.

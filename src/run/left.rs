@@ -2,7 +2,7 @@
 //! running.
 
 use super::ShieldPlacement;
-use super::added::find_task;
+use super::task_lookup::find_task;
 use crate::apply::{self, LeftProgram};
 use cpushield_linux::{Host, Store, Task};
 

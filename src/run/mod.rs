@@ -17,6 +17,7 @@ mod drift;
 mod error;
 mod left;
 mod limits;
+mod moved_process;
 mod operator;
 mod order;
 mod placement;
@@ -27,16 +28,19 @@ mod shield_state;
 mod spread;
 mod start;
 mod status;
+mod status_document;
+mod task_lookup;
 mod thread_in_the_way;
 mod unchecked_part;
 mod user;
 mod version_change;
 
-pub use added::{CpuAssignment, MovedProcess, add};
+pub use added::{CpuAssignment, add};
 pub use drift::Drift;
 pub use error::RunError;
 pub use left::{programs_in_shield, still_running};
 pub use limits::{check as check_policy, sentences as limits};
+pub use moved_process::MovedProcess;
 pub use operator::*;
 pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
 pub use placement::{ChosenCpu, ShieldPlacement, check_move};
@@ -48,7 +52,8 @@ pub use start::{
     NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, execute, lock_limit,
     ordinary, supervise,
 };
-pub use status::*;
+pub use status::status;
+pub use status_document::*;
 pub use thread_in_the_way::{NoPlaceReason, ThreadInTheWay};
 pub use unchecked_part::UncheckedPart;
 pub use user::{RunUser, look_up, look_up_group, look_up_user};

@@ -1,11 +1,12 @@
 //! Moves programs out of the shield: back to where they were before they were added, by the record,
 //! or to the caller's cgroup when they were started in the shield.
 
-use super::added::{MovedProcess, belongs_to, cgroup_of, find_task, threads_of};
 use super::destination::{Destination, StartedRemoval, find_destination};
+use super::moved_process::MovedProcess;
 use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
+use super::task_lookup::{belongs_to, cgroup_of, find_task, threads_of};
 use super::{RunError, ShieldPlacement, raise, record};
 use crate::apply::{self, UnfinishedWork};
 use crate::documents::process_note::ProcessNote;

@@ -1,8 +1,6 @@
 //! [`ShieldState`]: whether a shield is in force, as a tag and as a sentence.
 
-use super::status::{ShieldSummary, count_foreign, missing_group};
-use crate::apply::journal::ApplyJournal;
-use crate::apply::{PublicShield, ShieldWork, UnfinishedWork};
+use crate::apply::{ShieldWork, UnfinishedWork};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -39,34 +37,6 @@ pub enum ShieldState {
 }
 
 impl ShieldState {
-    pub(super) fn new(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
-        let settings = shield.drift.len();
-        let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
-        match missing_group(journal, shield) {
-            Some(path) => ShieldState::GroupGone { path },
-            None if settings + foreign == 0 => ShieldState::InForce,
-            None => ShieldState::Drifted { settings, foreign },
-        }
-    }
-
-    /// The state of a shield that this user knows by its public summary only. `is_closed`: the
-    /// kernel keeps other programs out.
-    pub(super) fn as_seen(
-        public: &PublicShield,
-        shield: &ShieldSummary,
-        is_closed: bool,
-    ) -> ShieldState {
-        let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
-        let open = public.group.is_some() && !is_closed;
-        match (&public.group, &shield.group) {
-            (Some(path), None) => ShieldState::GroupGone { path: path.clone() },
-            _ if open || foreign > 0 => {
-                ShieldState::Drifted { settings: usize::from(open), foreign }
-            }
-            _ => ShieldState::InForceAsSeen,
-        }
-    }
-
     /// Whether the shield is in force and nothing speaks against it.
     #[must_use]
     pub fn is_active(&self) -> bool {

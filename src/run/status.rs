@@ -1,145 +1,22 @@
-//! [`ShieldStatus`]: the active shield, its changes since apply, and the threads and interrupts on
-//! its CPUs. It only reads, with one exception: it removes a trace that a killed `verify` left
-//! recording.
+//! Reads the [`ShieldStatus`]. It changes nothing, with one exception: it removes a trace that a
+//! killed `verify` left recording.
 
-use super::drift::{Drift, find_drift};
-use super::record::{self, RaisedThread};
-use super::shield_state::{ShieldState, StateReport};
+use super::drift::find_drift;
+use super::record;
+use super::shield_state::ShieldState;
+use super::status_document::{
+    CpuProtection, OnCpu, OnIrq, OnThread, SCHEMA, ShieldStatus, ShieldSummary, ThreadRole,
+};
 use super::{RunError, ShieldPlacement, UncheckedPart};
 use crate::apply::journal::ApplyJournal;
 use crate::apply::{
-    JournalLoadError, PublicState, ShieldPresence, UnfinishedWork, find_shield, read_public_state,
-    slice_dir,
+    JournalLoadError, PublicShield, PublicState, ShieldPresence, UnfinishedWork, find_shield,
+    read_public_state, slice_dir,
 };
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Shield;
-use crate::policy::ShieldOperators;
 use cpushield_linux::tracefs;
-use cpushield_linux::{CpuSet, Error, Host, Store, Task};
-use serde::{Deserialize, Serialize};
-
-/// The version of the document's schema.
-pub const SCHEMA: u32 = 1;
-
-/// The state of the shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ShieldStatus {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// The state of all shields: in force only if each of them is.
-    pub state: StateReport,
-    /// The shields, in the order in which they were applied; empty without one, or when the state
-    /// is unknown.
-    pub shields: Vec<ShieldSummary>,
-    /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when unknown.
-    pub isolated: Option<CpuSet>,
-    /// CPUs whose tick stops while one thread runs (`/sys/devices/system/cpu/nohz_full`); `None`
-    /// when the kernel cannot.
-    pub nohz_full: Option<CpuSet>,
-    /// Traces that a killed `verify` left recording and that were removed now.
-    #[serde(default)]
-    pub swept: usize,
-    /// What this user could not check; empty for root.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unchecked: Vec<UncheckedPart>,
-}
-
-/// A shield, perhaps an incomplete one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ShieldSummary {
-    /// Its name.
-    pub name: String,
-    /// Its state, as a tag and as a sentence.
-    pub state: StateReport,
-    /// Directory of its cgroup; `None` for a shield that consists of affinities only.
-    pub group: Option<String>,
-    /// Every other online CPU.
-    pub housekeeping: CpuSet,
-    /// Siblings that stay idle.
-    pub idle_siblings: CpuSet,
-    /// Those among them that the shield has taken offline.
-    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
-    pub offline_siblings: CpuSet,
-    /// Settings that changed since apply.
-    pub drift: Vec<Drift>,
-    /// One entry for each shielded CPU.
-    pub cpus: Vec<OnCpu>,
-    /// Kernel threads that were raised above real-time programs.
-    pub raised: Vec<RaisedThread>,
-    /// Users other than root that may enter it; `None` if only root may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operators: Option<ShieldOperators>,
-}
-
-/// The protections of a shielded CPU, and what is on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OnCpu {
-    /// The CPU.
-    pub cpu: usize,
-    /// Whether other programs are kept out.
-    pub processes: CpuProtection,
-    /// Whether device interrupts are delivered here.
-    pub interrupts: CpuProtection,
-    /// Whether the timer tick stops.
-    pub tick: CpuProtection,
-    /// Threads whose last CPU this is, and programs of the shield whose next CPU it is.
-    pub threads: Vec<OnThread>,
-    /// Interrupts that are delivered here.
-    pub irqs: Vec<OnIrq>,
-}
-
-/// One of the three protections of a CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CpuProtection {
-    /// Whether it holds.
-    pub holds: bool,
-    /// How, or why not.
-    pub how: String,
-}
-
-/// A thread whose last CPU is a shielded one, or whose next one is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OnThread {
-    /// The thread.
-    #[serde(flatten)]
-    pub task: Task,
-    /// The reason.
-    pub role: ThreadRole,
-}
-
-/// Why a thread is on a shielded CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum ThreadRole {
-    /// A foreign task, which may run there.
-    Stranger,
-    /// A program of the shield.
-    Program,
-    /// A program of the shield that has not run since it was added: its last CPU is another one.
-    Waiting,
-    /// A kernel thread that belongs to this CPU and cannot be moved.
-    Kernel,
-    /// It last ran there before the shield, and cannot return.
-    Gone,
-}
-
-/// An interrupt that is delivered to a shielded CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OnIrq {
-    /// Its number.
-    pub irq: u32,
-    /// Its actions (`nvme0q3`), comma-separated.
-    pub actions: String,
-    /// Its mask has other CPUs already: many controllers move it only at the next interrupt.
-    pub leaving: bool,
-}
+use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// Reads the status of all shields, or of the named one.
 ///
@@ -190,8 +67,31 @@ fn find_unchecked(host: &Host) -> Vec<UncheckedPart> {
     unchecked
 }
 
+/// The state of a complete shield.
+fn find_state(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
+    let settings = shield.drift.len();
+    let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
+    match missing_group(journal, shield) {
+        Some(path) => ShieldState::GroupGone { path },
+        None if settings + foreign == 0 => ShieldState::InForce,
+        None => ShieldState::Drifted { settings, foreign },
+    }
+}
+
+/// The state of a shield that this user knows by its public summary only. `is_closed`: the
+/// kernel keeps other programs out.
+fn state_as_seen(public: &PublicShield, shield: &ShieldSummary, is_closed: bool) -> ShieldState {
+    let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
+    let open = public.group.is_some() && !is_closed;
+    match (&public.group, &shield.group) {
+        (Some(path), None) => ShieldState::GroupGone { path: path.clone() },
+        _ if open || foreign > 0 => ShieldState::Drifted { settings: usize::from(open), foreign },
+        _ => ShieldState::InForceAsSeen,
+    }
+}
+
 /// Returns the directory of the shield's control group, if the shield made one and it is gone.
-pub(super) fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
+fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
     if shield.group.is_some() {
         return None;
     }
@@ -241,7 +141,7 @@ impl StatusReader<'_> {
                     Some(unfinished) => ShieldState::Part(unfinished.clone()),
                     None => {
                         shield.drift = find_drift(self.host, journal, &shield.name);
-                        ShieldState::new(journal, &shield)
+                        find_state(journal, &shield)
                     }
                 }
                 .into();
@@ -281,7 +181,7 @@ impl StatusReader<'_> {
             let exclusion = find_exclusion(self.host, &place);
             let mut shield = self.summarize(&public.shield, place)?;
             shield.operators.clone_from(&public.operators);
-            shield.state = ShieldState::as_seen(public, &shield, exclusion.holds).into();
+            shield.state = state_as_seen(public, &shield, exclusion.holds).into();
             Ok(shield)
         });
         let shields = shields.collect::<Result<Vec<ShieldSummary>, RunError>>()?;
@@ -418,7 +318,7 @@ fn read_cpus(host: &Host, path: &str) -> Option<CpuSet> {
     host.read_line(path).ok()?.parse().ok()
 }
 
-pub(super) fn count_foreign(threads: &[OnThread]) -> usize {
+fn count_foreign(threads: &[OnThread]) -> usize {
     threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count()
 }
 

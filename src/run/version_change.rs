@@ -2,10 +2,10 @@
 //! place, and which CPUs the others get. While the kernel moves them, its threads are above the
 //! real-time ones on every CPU of both versions.
 
-use super::added::{cgroup_of, find_task};
 use super::order::{PRIORITY_MAX, order};
 use super::raise;
 use super::record::{self, AddedThread, OpenRecord, PriorityNeed};
+use super::task_lookup::{cgroup_of, find_task};
 use super::thread_in_the_way::{NoPlaceReason, ThreadInTheWay};
 use super::{RunError, ShieldPlacement};
 use crate::apply::{self, ShieldNote};

@@ -3,7 +3,7 @@
 
 use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, is_shield_name};
-use crate::run::added::MovedProcess;
+use crate::run::MovedProcess;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,52 @@
+//! [`UndoScope`]: the shield that an undo is about, and the ones that stay.
+
+use super::journal::ApplyJournal;
+use crate::change::Change;
+use crate::documents::plan::Shield;
+use cpushield_linux::CpuSet;
+
+/// A shield that is undone, and the ones that stay.
+#[derive(Debug)]
+pub(super) struct UndoScope {
+    /// The shield, with the CPUs that are in no shield after it. Its housekeeping CPUs are in none
+    /// now.
+    pub(super) shield: Shield,
+    /// The other active shields.
+    pub(super) others: Vec<Shield>,
+    /// The other version of a shield that is being replaced, if both have the same control group.
+    pub(super) other_version: Option<Shield>,
+}
+
+impl UndoScope {
+    /// The scope of an undo; `None` if no active shield has this name.
+    pub(super) fn new(journal: &ApplyJournal, name: &str) -> Option<UndoScope> {
+        let shields = journal.shields.iter().map(|live| &live.plan.shield);
+        let others: Vec<Shield> = shields.filter(|shield| shield.name != name).cloned().collect();
+        let shield = journal.shield(name)?;
+        let cpus = shield.cpus.difference(&journal.cpus_of_others(name));
+        let mut same = others.iter().filter(|other| other.group() == shield.group());
+        let other_version = same.find(|other| journal.has_group(&other.name)).cloned();
+        Some(UndoScope { shield: Shield { cpus, ..shield }, others, other_version })
+    }
+
+    /// Whether a change makes or configures the control group of both versions.
+    pub(super) fn is_about_common_group(&self, change: &Change) -> bool {
+        self.other_version.as_ref().is_some_and(|other| change.is_about_group(&other.group()))
+    }
+
+    /// The shielded CPUs of the shields that stay.
+    pub(super) fn cpus_of_others(&self) -> CpuSet {
+        self.others.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
+    }
+
+    /// The CPUs that are in no shield after the undo.
+    pub(super) fn free_cpus(&self) -> CpuSet {
+        self.shield.housekeeping.union(&self.shield.cpus)
+    }
+
+    /// `cpus` without those of the shields that stay; the free CPUs if none would be left.
+    pub(super) fn keep_off_others(&self, cpus: &CpuSet) -> CpuSet {
+        let rest = cpus.difference(&self.cpus_of_others());
+        if rest.is_empty() { self.free_cpus() } else { rest }
+    }
+}

@@ -1,0 +1,85 @@
+//! Undo of a shield in all its versions: a change that was interrupted has left two, and ends
+//! first.
+
+use super::document::{ApplyError, UndoError, UndoneShield};
+use super::load::{FoundJournal, JOURNAL, load};
+use super::summary;
+use super::undo::undo_locked;
+use cpushield_linux::store::StoreLock;
+use cpushield_linux::{Host, Store};
+
+/// Removes the active shield of this name. Without a name, there must be only one.
+///
+/// # Errors
+/// Nothing was done. A step that could not be restored is in [`UndoneShield`].
+pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShield, UndoError> {
+    match store.read(JOURNAL) {
+        // No lock is needed, and the directory may not exist.
+        Ok(None) => return Ok(UndoneShield::nothing()),
+        Ok(Some(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let lock = store.lock()?;
+    summary::announce_change(host, store);
+    let mut undone = undo_all_versions(host, store, name, &lock);
+    let note = summary::publish(host, store);
+    if let Ok(undone) = &mut undone {
+        undone.notes.extend(note);
+    }
+    undone
+}
+
+/// Removes a shield, and first the other version of it if it was being replaced.
+fn undo_all_versions(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+    lock: &StoreLock,
+) -> Result<UndoneShield, UndoError> {
+    match end_replacement(host, store, name, lock)? {
+        Some(undone) if !undone.is_complete() => Ok(undone),
+        _ => undo_locked(host, store, name, lock),
+    }
+}
+
+/// Ends a change of an active shield that was interrupted: completes it if the new version was in
+/// force, otherwise removes the new version. Returns the shield, if there was one.
+///
+/// # Errors
+/// The journal cannot be used, or not everything could be restored.
+pub fn end_change(host: &Host, store: &Store) -> Result<Option<String>, ApplyError> {
+    let unfinished = match load(host, store) {
+        Ok(FoundJournal::Here(journal)) if journal.is_replacing() => journal.unfinished_name(),
+        _ => None,
+    };
+    let Some(shield) = unfinished else { return Ok(None) };
+    let lock = store.lock()?;
+    let ended = end_replacement(host, store, Some(&shield), &lock);
+    // Without it, only the next change tells other users.
+    let _ = summary::publish(host, store);
+    match ended {
+        Ok(None) => Ok(None),
+        Ok(Some(undone)) if undone.is_complete() => Ok(Some(shield)),
+        Err(UndoError::Killed) => Err(ApplyError::Killed),
+        undone => {
+            let undone = undone.map(|undone| undone.unwrap_or_else(UndoneShield::nothing));
+            Err(ApplyError::OldRemains { shield, undone: Box::new(undone) })
+        }
+    }
+}
+
+/// The same with a lock that is held already; `None` if no shield of this name is being replaced.
+fn end_replacement(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+    lock: &StoreLock,
+) -> Result<Option<UndoneShield>, UndoError> {
+    let Ok(FoundJournal::Here(journal)) = load(host, store) else { return Ok(None) };
+    let Some(unfinished) = journal.unfinished_name() else { return Ok(None) };
+    if name.is_some_and(|name| name != unfinished) {
+        return Ok(None);
+    }
+    let Some(version) = journal.superfluous_version(&unfinished) else { return Ok(None) };
+    undo_locked(host, store, Some(&version), lock).map(Some)
+}

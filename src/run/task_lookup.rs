@@ -1,0 +1,57 @@
+//! Finds the tasks that move together into a shield or out of it, and their cgroups.
+
+use super::RunError;
+use super::record::AddedThread;
+use cpushield_linux::{Host, Task};
+
+/// Finds a task by its number, with its process.
+pub(super) fn find_task(host: &Host, tid: i32) -> Result<Task, cpushield_linux::Error> {
+    let path = format!("/proc/{tid}/status");
+    let text = host.read(&path)?;
+    let pid = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    let pid = pid.and_then(|pid| pid.trim().parse().ok()).ok_or_else(|| {
+        cpushield_linux::Error::malformed(&path, 0, "a line Tgid: with a number", "")
+    })?;
+    host.task(pid, tid)
+}
+
+/// Returns the threads to move together: all threads of a process, or a single thread.
+pub(super) fn threads_of(host: &Host, task: &Task) -> Result<Vec<Task>, RunError> {
+    if task.pid != task.id.tid {
+        return Ok(vec![host.task(task.pid, task.id.tid)?]);
+    }
+    let names = host.list(&format!("/proc/{}/task", task.pid))?;
+    let tids = names.iter().filter_map(|name| name.parse().ok());
+    Ok(tids.filter_map(|tid| host.task(task.pid, tid).ok()).collect())
+}
+
+/// Whether an entry is moved together with the task.
+pub(super) fn belongs_to(added: &AddedThread, task: &Task) -> bool {
+    if task.pid == task.id.tid { added.pid == task.pid } else { added.task == task.id }
+}
+
+/// Returns the directory of a thread's cgroup, in the hierarchy of the shield's group.
+pub(super) fn cgroup_of(
+    host: &Host,
+    shield: &str,
+    v2: bool,
+    thread: &Task,
+) -> Result<String, RunError> {
+    let path = format!("/proc/{}/cgroup", thread.id.tid);
+    let text = host.read(&path)?;
+    let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
+    let group = text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (fields.next()?, fields.next()?);
+        let ours = if v2 {
+            controllers.is_empty()
+        } else {
+            controllers.split(',').any(|controller| controller == "cpuset")
+        };
+        ours.then(|| group.trim_end_matches('/').to_owned())
+    });
+    let group = group.ok_or_else(|| {
+        cpushield_linux::Error::malformed(&path, 0, "a line of the hierarchy with cpusets", &text)
+    })?;
+    Ok(format!("{mount}{group}"))
+}
