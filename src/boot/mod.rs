@@ -13,7 +13,8 @@
 //! 2. `line.rs` adds words to a command line. `grub/` parses GRUB's texts, `kernel_file.rs` finds
 //!    the version of a kernel file, `kernel_modules.rs` reads the modules of a kernel, and
 //!    `running_kernel.rs` reads what the running kernel shows. `parameters/` is the catalogue of
-//!    parameters, in the slice `PARAMETERS`.
+//!    parameters, in the slice `PARAMETERS`,
+//!    and `switches.rs` looks names of parameters and tunables up.
 //! 3. `loaders/boot_loader.rs` is the trait of a loader. `loaders/mod.rs` has the slice `LOADERS`,
 //!    and a loader is one file. `cmdline_files.rs`, `grub_environment.rs` and `systemd_boot.rs`
 //!    have what several of them share. No loader imports another one. A loader reads its menu and
@@ -64,6 +65,7 @@ pub mod running_kernel;
 pub mod running_lint;
 mod selection;
 pub mod status;
+pub mod switches;
 pub mod trial;
 mod trial_unit;
 mod warnings;

@@ -21,6 +21,7 @@ use super::request::{CpuOrigin, MeasuredRow, UnknownWords};
 use super::requested_words::add_requested;
 use super::running_kernel::{online_cpus, possible_cpus};
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
+use super::switches::{Switch, named_switch};
 use super::warnings;
 use crate::glob;
 use crate::plan::{PlanRefusal, Shield, choose};
@@ -347,13 +348,12 @@ fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootEr
 
 fn check_names(request: &BootRequest) -> Result<(), BootError> {
     for (name, on) in &request.shield.tunables {
-        match super::parameters::named(name) {
-            Some(KernelParameter { offer: ParameterOffer::Never(why), .. }) if *on => {
+        // A policy switches tunables of the running kernel too.
+        match named_switch(name).map(Switch::parameter) {
+            Some(Some(KernelParameter { offer: ParameterOffer::Never(why), .. })) if *on => {
                 return Err(BootError::Never { name: name.clone(), why });
             }
             Some(_) => {}
-            // A policy switches tunables of the running kernel too.
-            None if crate::tunables::named(name).is_some() => {}
             None => {
                 let known: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
                 let near = nearest(name, &known);

@@ -5,11 +5,11 @@ use super::boot_words::{WordMeaning, WordOrigin, find_word_meaning};
 use super::comment_text;
 use super::known_settings::{SettingMeaning, find_meaning};
 use crate::boot::line;
-use crate::boot::parameters::{PARAMETERS, ParameterTarget};
+use crate::boot::parameters::ParameterTarget;
+use crate::boot::switches::switch_names;
 use crate::policy::{Siblings, is_shield_name};
 use crate::survey::Machine;
 use crate::survey::other_tools::{OtherTool, SettingTarget, ToolSetting, ToolSetup, ToolShield};
-use crate::tunables::TUNABLES;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 use std::fmt;
@@ -229,15 +229,11 @@ impl PolicyDraft {
         }
         self.line(&format!("\n[shield.{shield}.tunables]"));
         self.comment("The values are those of cpushield: `cpushield explain NAME` shows them.");
-        let names = TUNABLES.iter().map(|tunable| tunable.name());
-        let mut done = Vec::new();
-        for name in names.chain(PARAMETERS.iter().map(|parameter| parameter.name)) {
+        for name in switch_names() {
             let mut sources = wanted.iter().filter(|(known, _)| *known == name).peekable();
-            // A boot parameter may have a tunable of the same name.
-            if sources.peek().is_none() || done.contains(&name) {
+            if sources.peek().is_none() {
                 continue;
             }
-            done.push(name);
             for (_, source) in sources {
                 self.comment(source);
             }

@@ -9,6 +9,19 @@ use crate::documents::plan::{BootAdvice, BootAdviceReason, PlanWarning, Shield};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
+/// What a tunable and the kernel parameter of the same name have in common.
+#[derive(Debug)]
+pub struct BootFacts {
+    /// The name of both.
+    pub name: &'static str,
+    /// The page of `explain`.
+    pub page: &'static str,
+    /// The causes of interruptions that it removes.
+    pub removes: &'static [Cause],
+    /// What it can harm.
+    pub risk: Risk,
+}
+
 #[derive(Debug)]
 pub(super) struct NohzFull;
 
@@ -18,8 +31,10 @@ pub(super) struct RcuNocbs;
 #[derive(Debug)]
 pub(super) struct ClocksourceWatchdog;
 
-/// The page of the tunable and of the kernel parameter.
-pub const NOHZ_PAGE: &str = "\
+/// `nohz-full`.
+pub const NOHZ_FULL: BootFacts = BootFacts {
+    name: "nohz-full",
+    page: "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
 kernel stops it while only one task runs there. It must be set at boot (up to Linux 7.2). The kernel
 must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
@@ -39,20 +54,30 @@ RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
 
 Source: Documentation/timers/no_hz.rst, Documentation/admin-guide/cpu-isolation.rst,
 kernel/sched/isolation.c (6.12); for the series,
-lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.";
+lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.",
+    removes: &[Cause::Tick, Cause::Softirq, Cause::Kthread],
+    risk: Risk::Low,
+};
 
-/// The page of the tunable and of the kernel parameter.
-pub const NOCBS_PAGE: &str = "\
+/// `rcu-nocbs`.
+pub const RCU_NOCBS: BootFacts = BootFacts {
+    name: "rcu-nocbs",
+    page: "\
 RCU callbacks run in a soft interrupt (on PREEMPT_RT in the thread rcuc) of the CPU that queued
 them. On the CPUs of `rcu_nocbs=` they are passed to threads that may run elsewhere and that
 `kthreads` moves away. `nohz_full=` implies it for its CPUs.
 
 Cost: freeing memory takes a little longer for programs on those CPUs.
 
-Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.";
+Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.",
+    removes: &[Cause::Softirq, Cause::Kthread],
+    risk: Risk::None,
+};
 
-/// The page of the tunable and of the kernel parameter.
-pub const CLOCKSOURCE_PAGE: &str = "\
+/// `clocksource-watchdog`.
+pub const CLOCKSOURCE_WATCHDOG: BootFacts = BootFacts {
+    name: "clocksource-watchdog",
+    page: "\
 Where the kernel does not trust the time stamp counter, a timer compares it with another clock every
 half second. It runs on each CPU in turn, including shielded ones (6.12; later kernels may use only
 one CPU). `tsc=reliable` stops it.
@@ -61,7 +86,10 @@ Add it only if the trace shows `clocksource_watchdog` on the shield. If the coun
 unreliable, the clock then goes wrong and nothing reports it.
 
 Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
-Documentation/admin-guide/kernel-parameters.txt.";
+Documentation/admin-guide/kernel-parameters.txt.",
+    removes: &[Cause::Timer],
+    risk: Risk::Medium,
+};
 
 /// The boot CPU. Its tick keeps the time of all others, so the kernel removes it from `nohz_full=`
 /// (tick_nohz_init() in kernel/time/tick-sched.c, 6.12); this tool never prepares it at boot.
@@ -86,7 +114,7 @@ fn advise(
 
 impl Tunable for NohzFull {
     fn name(&self) -> &'static str {
-        "nohz-full"
+        NOHZ_FULL.name
     }
 
     fn summary(&self) -> &'static str {
@@ -94,7 +122,7 @@ impl Tunable for NohzFull {
     }
 
     fn page(&self) -> &'static str {
-        NOHZ_PAGE
+        NOHZ_FULL.page
     }
 
     fn reads(&self) -> &'static [&'static str] {
@@ -102,11 +130,11 @@ impl Tunable for NohzFull {
     }
 
     fn removes(&self) -> &'static [Cause] {
-        &[Cause::Tick, Cause::Softirq, Cause::Kthread]
+        NOHZ_FULL.removes
     }
 
     fn risk(&self) -> Risk {
-        Risk::Low
+        NOHZ_FULL.risk
     }
 
     fn when(&self) -> EffectTime {
@@ -140,7 +168,7 @@ impl Tunable for NohzFull {
             remains = advise(
                 "nohz_full",
                 &nohz_full.union(&preparable(shield)),
-                &[Cause::Tick, Cause::Softirq, Cause::Kthread],
+                NOHZ_FULL.removes,
                 BootAdviceReason::TickStops { known: can_stop.is_some() },
             );
         }
@@ -153,7 +181,7 @@ impl Tunable for NohzFull {
 
 impl Tunable for RcuNocbs {
     fn name(&self) -> &'static str {
-        "rcu-nocbs"
+        RCU_NOCBS.name
     }
 
     fn summary(&self) -> &'static str {
@@ -161,7 +189,7 @@ impl Tunable for RcuNocbs {
     }
 
     fn page(&self) -> &'static str {
-        NOCBS_PAGE
+        RCU_NOCBS.page
     }
 
     fn reads(&self) -> &'static [&'static str] {
@@ -169,7 +197,7 @@ impl Tunable for RcuNocbs {
     }
 
     fn removes(&self) -> &'static [Cause] {
-        &[Cause::Softirq, Cause::Kthread]
+        RCU_NOCBS.removes
     }
 
     fn culprits(&self) -> &'static [CulpritPattern] {
@@ -183,7 +211,7 @@ impl Tunable for RcuNocbs {
     }
 
     fn risk(&self) -> Risk {
-        Risk::None
+        RCU_NOCBS.risk
     }
 
     fn when(&self) -> EffectTime {
@@ -207,7 +235,7 @@ impl Tunable for RcuNocbs {
         }
         let all = offloaded.union(&preparable(shield));
         let reason = BootAdviceReason::CallbacksElsewhere;
-        advise("rcu_nocbs", &all, &[Cause::Softirq, Cause::Kthread], reason)
+        advise("rcu_nocbs", &all, RCU_NOCBS.removes, reason)
     }
 }
 
@@ -224,7 +252,7 @@ fn offloaded(machine: &Machine) -> CpuSet {
 
 impl Tunable for ClocksourceWatchdog {
     fn name(&self) -> &'static str {
-        "clocksource-watchdog"
+        CLOCKSOURCE_WATCHDOG.name
     }
 
     fn summary(&self) -> &'static str {
@@ -232,7 +260,7 @@ impl Tunable for ClocksourceWatchdog {
     }
 
     fn page(&self) -> &'static str {
-        CLOCKSOURCE_PAGE
+        CLOCKSOURCE_WATCHDOG.page
     }
 
     fn reads(&self) -> &'static [&'static str] {
@@ -240,7 +268,7 @@ impl Tunable for ClocksourceWatchdog {
     }
 
     fn removes(&self) -> &'static [Cause] {
-        &[Cause::Timer]
+        CLOCKSOURCE_WATCHDOG.removes
     }
 
     fn culprits(&self) -> &'static [CulpritPattern] {
@@ -248,7 +276,7 @@ impl Tunable for ClocksourceWatchdog {
     }
 
     fn risk(&self) -> Risk {
-        Risk::Medium
+        CLOCKSOURCE_WATCHDOG.risk
     }
 
     fn when(&self) -> EffectTime {

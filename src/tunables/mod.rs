@@ -33,7 +33,7 @@ mod watchdog;
 mod workqueues;
 mod writeback_interval;
 
-pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
+pub use boot::{BootFacts, CLOCKSOURCE_WATCHDOG, NOHZ_FULL, RCU_NOCBS};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
 pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
 pub use remedy::remedy;

@@ -2,7 +2,7 @@
 //! load, or any name that a table shows. Pages link to each other by name.
 
 use super::page_text::render_body;
-use crate::boot::parameters::{KernelParameter, PARAMETERS};
+use crate::boot::switches::switches;
 use crate::causes::Cause;
 use crate::causes::lookup::{ExplainSubject, find_subject};
 use crate::causes::topics::TOPICS;
@@ -11,7 +11,6 @@ use crate::latency::{INSTRUMENTS, instruments};
 use crate::load::KINDS;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry, nearest};
 use crate::report::table::{Align, fit, fold};
-use crate::tunables::{TUNABLES, named};
 
 /// The page about the policy file; its man page is made from the same text.
 pub const POLICY: &str = include_str!("../../docs/policy.md");
@@ -33,8 +32,7 @@ pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
 /// Finds the page for a name, or for a word that a table shows.
 fn find_page(words: &str) -> Option<ExplainPage> {
     let name = page_name_of(words);
-    find_named_page(TUNABLES, name)
-        .or_else(|| find_named_page(PARAMETERS, name))
+    find_named_page(&switches(), name)
         .or_else(|| find_named_page(Cause::ALL, name))
         .or_else(|| (name == "policy").then(explain_policy))
         // Last, the plain names of instruments and loads, if nothing else has the name.
@@ -77,10 +75,8 @@ fn with_instrument_link(mut page: ExplainPage) -> ExplainPage {
 /// Names that shells complete.
 #[must_use]
 pub fn static_names() -> Vec<&'static str> {
-    let boot_only: Vec<_> = boot_only_parameters().collect();
     let mut names = [
-        registry::names(TUNABLES),
-        registry::names(&boot_only),
+        registry::names(&switches()),
         registry::names(Cause::ALL),
         vec!["policy"],
         registry::names(INSTRUMENTS),
@@ -95,18 +91,14 @@ pub fn static_names() -> Vec<&'static str> {
 /// Every page, in the order of the list.
 #[must_use]
 pub fn pages() -> Vec<ExplainPage> {
-    explain_all(TUNABLES)
-        .chain(boot_only_parameters().map(ExplainedEntry::explain))
+    switches()
+        .into_iter()
+        .map(ExplainedEntry::explain)
         .chain(explain_all(Cause::ALL))
         .chain(TOPICS.iter().map(ExplainedEntry::explain))
         .chain(explain_all(INSTRUMENTS))
         .chain(explain_all(KINDS))
         .collect()
-}
-
-/// Boot parameters that are not also tunables of the running kernel.
-fn boot_only_parameters() -> impl Iterator<Item = &'static KernelParameter> {
-    PARAMETERS.iter().copied().filter(|parameter| named(parameter.name).is_none())
 }
 
 /// The name of the page about a boot parameter, given with or without a value. Other words are

@@ -6,12 +6,12 @@ use super::apply_shield::plan_options;
 use super::boot_parameters::{BootOptions, plan_boot};
 use super::machine_survey::survey_machine;
 use super::shield_options::ShieldOptions;
-use crate::boot::{BootPlan, parameters};
+use crate::boot::BootPlan;
+use crate::boot::switches::{is_parameter, is_tunable};
 use crate::exchange::{ImportedPolicy, make_policy, service_drop_in, tuned_profile};
 use crate::failure::Failure;
 pub use crate::survey::other_tools::OtherTool;
 use crate::survey::other_tools::{SetupError, read_setup};
-use crate::tunables;
 use serde::Serialize;
 
 /// Makes a policy with the CPUs that another tool has isolated.
@@ -95,10 +95,10 @@ fn list_words(work: &WorkContext<'_>, options: &ShieldOptions) -> Result<Vec<Str
 fn split_switches(options: &ShieldOptions) -> (ShieldOptions, ShieldOptions) {
     let (mut now, mut boot) = (options.clone(), options.clone());
     for names in [&mut now.on, &mut now.off] {
-        names.retain(|name| tunables::named(name).is_some());
+        names.retain(|name| is_tunable(name));
     }
     for names in [&mut boot.on, &mut boot.off] {
-        names.retain(|name| parameters::named(name).is_some());
+        names.retain(|name| is_parameter(name));
     }
     (now, boot)
 }

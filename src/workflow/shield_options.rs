@@ -4,7 +4,7 @@
 use super::cpu_names::names_of;
 use super::given_file::read_file;
 use crate::boot::names_kernel_parameter;
-use crate::boot::parameters::{self, PARAMETERS};
+use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
 use crate::change::EffectTime;
 use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use crate::failure::Failure;
@@ -17,7 +17,6 @@ use crate::quote::quote_for_shell;
 use crate::registry::nearest;
 use crate::run::{RunError, look_up_group, look_up_user};
 use crate::survey::Machine;
-use crate::tunables::{self, TUNABLES};
 use cpushield_linux::{CpuSet, Host};
 use std::path::Path;
 use toml::Spanned;
@@ -89,9 +88,7 @@ impl ShieldOptions {
         let mut resolved = self.resolve_policy(host, &names)?;
         let request = &mut resolved.request;
         // A policy may also name boot parameters, which do not apply to the running kernel.
-        request
-            .tunables
-            .retain(|name, _| when == EffectTime::Boot || tunables::named(name).is_some());
+        request.tunables.retain(|name, _| when == EffectTime::Boot || is_tunable(name));
         if let Some(list) = &self.cpus {
             let selected = CpuSelection::parse(list).and_then(|list| list.resolve(&names));
             let list = selected.map_err(|why| {
@@ -133,14 +130,12 @@ impl ShieldOptions {
         }
         let on = self.on.iter().map(|name| ("--on", name));
         for (flag, name) in on.chain(self.off.iter().map(|name| ("--off", name))) {
-            let now = tunables::named(name).is_some();
-            let boot = parameters::named(name).is_some();
-            let (why, hint) = match when {
-                EffectTime::Runtime if boot && !now => (
+            let (why, hint) = match (when, named_switch(name)) {
+                (EffectTime::Runtime, Some(Switch::Parameter(_))) => (
                     "is a boot parameter, not a tunable of the running kernel",
                     format!("cpushield boot plan {flag} {name}"),
                 ),
-                EffectTime::Boot if now && !boot => (
+                (EffectTime::Boot, Some(Switch::Tunable(_))) => (
                     "is a tunable of the running kernel, not a boot parameter",
                     format!("cpushield plan {flag} {name}"),
                 ),
@@ -285,7 +280,7 @@ pub fn resolve_all(
     let requests = read.policy.shield.keys().map(|name| {
         let mut request = read.request(host, &names, name, ListUse::Used)?.request;
         // A policy may also name boot parameters, which do not apply to the running kernel.
-        request.tunables.retain(|name, _| tunables::named(name).is_some());
+        request.tunables.retain(|name, _| is_tunable(name));
         request.disturbance = options.disturbance;
         Ok(request)
     });
@@ -347,9 +342,7 @@ fn request_named(name: &str) -> RequestWithLimits {
 /// The names that `--on` and `--off` accept: tunables and boot parameters.
 #[must_use]
 pub fn switchable_names() -> Vec<&'static str> {
-    let runtime = TUNABLES.iter().map(|tunable| tunable.name());
-    let boot = PARAMETERS.iter().map(|parameter| parameter.name);
-    runtime.chain(boot.filter(|name| tunables::named(name).is_none())).collect()
+    switch_names()
 }
 
 /// The hint for a hexadecimal mask where a list is expected.
@@ -396,7 +389,7 @@ pub fn read_policy(text: &str, file: &str) -> Result<PolicyFile, Failure> {
 
 /// Why `--on` and `--off` do not accept this name; `None` if they do.
 fn why_unknown(name: &str) -> Option<String> {
-    if tunables::named(name).is_some() || parameters::named(name).is_some() {
+    if named_switch(name).is_some() {
         return None;
     }
     if names_kernel_parameter(name) {

@@ -3,7 +3,7 @@
 use super::kernel_parameter::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
-use crate::tunables::CLOCKSOURCE_PAGE;
+use crate::tunables;
 
 const X86: &[&str] = &["x86_64", "i686", "i386"];
 
@@ -32,12 +32,12 @@ Documentation/admin-guide/kernel-parameters.txt.",
 };
 
 pub(super) const TSC: KernelParameter = KernelParameter {
-    name: "clocksource-watchdog",
+    name: tunables::CLOCKSOURCE_WATCHDOG.name,
     keyword: "tsc",
     summary: "trust the time stamp counter, so that no timer checks it on each CPU in turn",
-    page: CLOCKSOURCE_PAGE,
-    removes: &[Cause::Timer],
-    risk: Risk::Medium,
+    page: tunables::CLOCKSOURCE_WATCHDOG.page,
+    removes: tunables::CLOCKSOURCE_WATCHDOG.removes,
+    risk: tunables::CLOCKSOURCE_WATCHDOG.risk,
     offer: ParameterOffer::OnRequest("only where the trace shows clocksource_watchdog"),
     needs: &[],
     since: None,

@@ -3,7 +3,7 @@
 use super::kernel_parameter::{KernelParameter, ParameterOffer, ParameterTarget};
 use crate::causes::Cause;
 use crate::change::Risk;
-use crate::tunables::{NOCBS_PAGE, NOHZ_PAGE};
+use crate::tunables;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 fn target_cpus(target: &ParameterTarget) -> Option<String> {
@@ -15,12 +15,12 @@ fn other_cpus(target: &ParameterTarget) -> Option<String> {
 }
 
 pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
-    name: "nohz-full",
+    name: tunables::NOHZ_FULL.name,
     keyword: "nohz_full",
     summary: "stop the tick on these CPUs while only one task runs there",
-    page: NOHZ_PAGE,
-    removes: &[Cause::Tick, Cause::Softirq, Cause::Kthread],
-    risk: Risk::Low,
+    page: tunables::NOHZ_FULL.page,
+    removes: tunables::NOHZ_FULL.removes,
+    risk: tunables::NOHZ_FULL.risk,
     offer: ParameterOffer::Always,
     needs: &["CONFIG_NO_HZ_FULL"],
     since: Some(KernelVersion::new(3, 10)),
@@ -31,12 +31,12 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
 };
 
 pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
-    name: "rcu-nocbs",
+    name: tunables::RCU_NOCBS.name,
     keyword: "rcu_nocbs",
     summary: "run RCU callbacks of these CPUs elsewhere",
-    page: NOCBS_PAGE,
-    removes: &[Cause::Softirq, Cause::Kthread],
-    risk: Risk::None,
+    page: tunables::RCU_NOCBS.page,
+    removes: tunables::RCU_NOCBS.removes,
+    risk: tunables::RCU_NOCBS.risk,
     offer: ParameterOffer::Always,
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),

@@ -109,9 +109,10 @@ mod tests {
             assert!(parameter.page.contains("\n\nSource: "), "{}", parameter.name);
             let words = parameter.word(&target);
             assert!(line::is_plain(&words), "{words}");
-            for tunable in crate::tunables::TUNABLES {
-                let same = tunable.name() == parameter.name;
-                assert!(!same || tunable.page() == parameter.page, "{}", parameter.name);
+            if let Some(tunable) = crate::tunables::named(parameter.name) {
+                assert_eq!(tunable.page(), parameter.page);
+                assert_eq!(tunable.removes(), parameter.removes);
+                assert_eq!(tunable.risk(), parameter.risk);
             }
         }
         assert_eq!(cpus::IRQAFFINITY.word(&target), "irqaffinity=0-1");
