@@ -1,7 +1,8 @@
-//! Undo of one version of a shield: walks backwards through its steps and restores each change that is still
-//! ours. Settings that other active shields need too get the value that those need (`leave`).
-//! Affinities come last, because the kernel changes them when cpusets are removed. Undo continues
-//! after a failure. It can be killed and called again at any time: it decides by the current state.
+//! Undo of one version of a shield: walks backwards through its steps and restores each change that
+//! is still ours. Settings that other active shields need too get the value that those need
+//! (`leave`). Affinities come last, because the kernel changes them when cpusets are removed. Undo
+//! continues after a failure. It can be killed and called again at any time: it decides by the
+//! current state.
 
 use super::affinities;
 use super::document::{UndoError, UndoneShield, UndoneStep};

@@ -1,4 +1,5 @@
-//! Undo of a shield in all its versions: a change that was interrupted has left two, and ends first.
+//! Undo of a shield in all its versions: a change that was interrupted has left two, and ends
+//! first.
 
 use super::document::{ApplyError, UndoError, UndoneShield};
 use super::load::{FoundJournal, JOURNAL, load};

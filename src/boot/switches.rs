@@ -1,5 +1,5 @@
-//! Switches: the names that `--on`, `--off` and a policy accept. A switch is a tunable of the running
-//! kernel, a boot parameter, or both. One lookup serves all. Pure.
+//! Switches: the names that `--on`, `--off` and a policy accept. A switch is a tunable of the
+//! running kernel, a boot parameter, or both. One lookup serves all. Pure.
 
 use super::parameters::{KernelParameter, PARAMETERS};
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
