@@ -29,16 +29,15 @@ One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shi
 With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
 itself to them runs there.
 
-Unreleased: a patch series of October 2026 (DHM, version 5) makes `nohz_full=` invalid unless all of
-its CPUs are in `isolcpus=domain,` too. The kernel then warns and disables it, for
-`isolcpus=nohz,` as well. No released kernel does that. `boot status` and a trial show such a
-message.
+Unreleased: with a patch series of October 2026 (DHM, version 5) the kernel warns and disables
+`nohz_full=`, and `isolcpus=nohz,`, unless all of their CPUs are in `isolcpus=domain,` too. No
+released kernel does that (up to 7.2). This is from a digest of the mails, not from the patch.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
 
 Source: Documentation/timers/no_hz.rst, Documentation/admin-guide/cpu-isolation.rst,
-kernel/sched/isolation.c (6.12); for the series,
+kernel/sched/isolation.c (6.12); for the series, a digest of 2026-10-03 of
 lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.";
 
 /// The page of the tunable and of the kernel parameter.
