@@ -210,10 +210,12 @@ impl Tunable for RcuNocbs {
     }
 }
 
-/// Whether the option is off in a configuration that could be read.
+/// Whether the option is off in a configuration that could be read, or the kernel is older than the
+/// option: `rcu_nocbs=` came with Linux 3.8 (commit 3fbfbf7a3b66).
 fn lacks_nocbs(machine: &Machine) -> bool {
     let config = &machine.kernel.config;
-    !config.is_empty() && config.get("CONFIG_RCU_NOCB_CPU").is_none_or(|value| value != "y")
+    let old = machine.kernel.version.is_some_and(|version| version < (3, 8));
+    old || !config.is_empty() && config.get("CONFIG_RCU_NOCB_CPU").is_none_or(|value| value != "y")
 }
 
 fn offloaded(machine: &Machine) -> CpuSet {
