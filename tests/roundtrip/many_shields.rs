@@ -92,6 +92,8 @@ pub(crate) fn plan_shield(bench: &Bench, name: &str, cpus: Option<&CpuSet>) -> O
         cpus: cpus.cloned(),
         count: cpus.is_none().then_some(1),
         siblings: Some(Siblings::Share),
+        // Older kernels know only such partitions (kernel/cgroup/cpuset.c, 5.15).
+        balance: machine.kernel.version.is_some_and(|version| version < (6, 1)),
         ..ShieldRequest::default()
     };
     plan_with_others(&machine, &request, &ActiveShields::new(&live)).ok()
