@@ -23,8 +23,9 @@ const MESSAGES: [(&str, &[&str]); 8] = [
 ];
 
 /// Parts of a message of a series that no released kernel has (DHM, version 5 of 2026-10-02, patch
-/// 1: "sched/isolation: Enforce nohz_full as a subset of isolcpus=domain at boot"): the kernel
-/// warns and disables `nohz_full=`. The wording may change, so only the words of its subject count.
+/// 1: "sched/isolation: Enforce nohz_full as a subset of isolcpus=domain at boot"). A digest of the
+/// mails says that the kernel warns and disables `nohz_full=`. The wording of the message is not
+/// known: these words, of the subject and the digest, are a guess.
 const NO_SUBSET: &[&str] = &["nohz_full", "isolcpus", "subset", "disabl"];
 
 /// Parameters that nothing in the kernel knows (`print_unknown_bootoptions()`, init/main.c, 6.12).

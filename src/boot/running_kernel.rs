@@ -29,7 +29,10 @@ pub(super) fn online_cpus(host: &Host) -> CpuSet {
 /// neither is known.
 pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {
     let mut options = machine.kernel.config.clone();
+    // Of a kernel older than the option, the version says why it cannot.
+    let older = machine.kernel.version.is_some_and(|version| version < (3, 10));
     if options.is_empty()
+        && !older
         && let Some(stops) = machine.can_stop_tick()
     {
         let value = if stops { "y" } else { "n" };

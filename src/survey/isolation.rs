@@ -29,6 +29,9 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
         let setup = isolation_setup(line, &topology.possible, version);
         found.isolcpus_domain = setup.cpus(IsolationKind::Domain);
         found.managed_irq = setup.cpus(IsolationKind::ManagedIrq);
+        if found.nohz_full.is_none() && found.isolated.is_none() && stops_tick(kernel) {
+            found.nohz_full = Some(setup.cpus(IsolationKind::Tick));
+        }
     }
     // The last one counts: rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 00a611229bfa) starts again.
     if let Some(value) = cmdline::values(&params, "rcu_nocbs").last() {
@@ -50,6 +53,12 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
         }
     }
     found
+}
+
+/// Whether a kernel that shows neither `isolated` nor `nohz_full` can stop the tick. Both files came
+/// with Linux 4.2 (commits 59f30abe94bf and 6570a9a1ce3a); `nohz_full=` came with 3.10.
+fn stops_tick(kernel: &Kernel) -> bool {
+    kernel.config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y")
 }
 
 /// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` print a null bitmap: `  (null)`, padded.

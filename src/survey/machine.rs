@@ -69,6 +69,10 @@ impl Machine {
         if !config.is_empty() {
             return Some(config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y"));
         }
+        // `CONFIG_NO_HZ_FULL` came with Linux 3.10 (kernel/time/Kconfig).
+        if self.kernel.version.is_some_and(|version| version < (3, 10)) {
+            return Some(false);
+        }
         let complete = self.isolation.isolated.is_some() && self.kernel.cmdline.is_some();
         complete.then_some(false)
     }

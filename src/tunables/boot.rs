@@ -44,16 +44,15 @@ One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shi
 With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
 itself to them runs there.
 
-Unreleased: a patch series of October 2026 (DHM, version 5) makes `nohz_full=` invalid unless all of
-its CPUs are in `isolcpus=domain,` too. The kernel then warns and disables it, for
-`isolcpus=nohz,` as well. No released kernel does that. `boot status` and a trial show such a
-message.
+Unreleased: with a patch series of October 2026 (DHM, version 5) the kernel warns and disables
+`nohz_full=`, and `isolcpus=nohz,`, unless all of their CPUs are in `isolcpus=domain,` too. No
+released kernel does that (up to 7.2). This is from a digest of the mails, not from the patch.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
 
 Source: Documentation/timers/no_hz.rst, Documentation/admin-guide/cpu-isolation.rst,
-kernel/sched/isolation.c (6.12); for the series,
+kernel/sched/isolation.c (6.12); for the series, a digest of 2026-10-03 of
 lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.",
     removes: &[Cause::Tick, Cause::Softirq, Cause::Kthread],
     risk: Risk::Low,
@@ -239,10 +238,12 @@ impl Tunable for RcuNocbs {
     }
 }
 
-/// Whether the option is off in a configuration that could be read.
+/// Whether the option is off in a configuration that could be read, or the kernel is older than the
+/// option: `rcu_nocbs=` came with Linux 3.8 (commit 3fbfbf7a3b66).
 fn lacks_nocbs(machine: &Machine) -> bool {
     let config = &machine.kernel.config;
-    !config.is_empty() && config.get("CONFIG_RCU_NOCB_CPU").is_none_or(|value| value != "y")
+    let old = machine.kernel.version.is_some_and(|version| version < (3, 8));
+    old || !config.is_empty() && config.get("CONFIG_RCU_NOCB_CPU").is_none_or(|value| value != "y")
 }
 
 fn offloaded(machine: &Machine) -> CpuSet {

@@ -13,6 +13,7 @@ use crate::documents::plan::{
 };
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::{Irq, IrqMovability, Machine};
+use cpushield_linux::CpuSet;
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
@@ -95,11 +96,12 @@ impl Tunable for IrqAffinity {
             if matches!(irq.movable, IrqMovability::No(_)) {
                 continue;
             }
+            let (path, spelled, compare) = spell_affinity(machine, irq.irq);
             wanted.push(WantedChange::write(
-                Some(affinity.to_string()),
-                &path(irq),
-                &keep_off_shield(affinity, shield).to_string(),
-                ValueComparison::List,
+                Some(spelled(affinity)),
+                &path,
+                &spelled(&keep_off_shield(affinity, shield)),
+                compare,
                 StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() },
             ));
         }
@@ -156,7 +158,8 @@ impl Tunable for IrqAffinity {
         let mask = irq.affinity.as_ref()?;
         let on_shield = mask.intersects(&shield.cpus);
         let tunable = self.name().to_owned();
-        let echo = format!("echo {} > {}", keep_off_shield(mask, shield), path(irq));
+        let (path, spelled, _) = spell_affinity(machine, irq.irq);
+        let echo = format!("echo {} > {path}", spelled(&keep_off_shield(mask, shield)));
         Some(match &irq.movable {
             IrqMovability::No(answer) if !is_message(irq) => {
                 let (answer, arrives) = (answer.clone(), RefusedIrq::NotKnown);
@@ -237,17 +240,26 @@ fn managed_irq(machine: &Machine, shield: &Shield) -> String {
     format!("isolcpus=managed_irq,{}", machine.isolation.managed_irq.union(&preparable(shield)))
 }
 
-/// The file of an interrupt's affinity.
-pub(super) fn affinity_file(irq: u32) -> String {
-    format!("/proc/irq/{irq}/smp_affinity_list")
+/// Names of the files of an interrupt's affinity, as a list and as a mask.
+const FILES: [&str; 2] = ["smp_affinity_list", "smp_affinity"];
+
+/// Whether this is a file of the interrupt's affinity.
+pub(super) fn is_affinity_file(path: &str, irq: u32) -> bool {
+    FILES.iter().any(|name| path == format!("/proc/irq/{irq}/{name}"))
 }
 
-fn path(irq: &Irq) -> String {
-    affinity_file(irq.irq)
+/// The file of an interrupt's affinity, how it spells CPUs, and how two of its texts are compared.
+/// The list came with Linux 3.0 (commit 4b060420a596); every kernel has the mask.
+fn spell_affinity(machine: &Machine, irq: u32) -> (String, fn(&CpuSet) -> String, ValueComparison) {
+    let [list, mask] = FILES.map(|name| format!("/proc/irq/{irq}/{name}"));
+    if machine.kernel.version.is_some_and(|version| version < (3, 0)) {
+        return (mask, CpuSet::to_mask, ValueComparison::Mask);
+    }
+    (list, CpuSet::to_string, ValueComparison::List)
 }
 
 /// The mask of an interrupt, if it includes shielded CPUs.
-fn affinity_on_shield<'a>(irq: &'a Irq, shield: &Shield) -> Option<&'a cpushield_linux::CpuSet> {
+fn affinity_on_shield<'a>(irq: &'a Irq, shield: &Shield) -> Option<&'a CpuSet> {
     irq.affinity.as_ref().filter(|affinity| affinity.intersects(&shield.cpus))
 }
 

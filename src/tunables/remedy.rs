@@ -111,7 +111,7 @@ fn affects(wanted: &WantedChange, culprit: &Culprit) -> bool {
     match &wanted.change {
         Change::Write { path, .. } => {
             let Culprit::Irq { irq, .. } = culprit else { return false };
-            *path == irq_affinity::affinity_file(*irq)
+            irq_affinity::is_affinity_file(path, *irq)
         }
         Change::Affinity { task, comm, .. } => match culprit {
             Culprit::Kthread { comm: name } => name == comm,

@@ -103,9 +103,9 @@ fn why_unreadable(machine: &Machine, path: &str) -> Option<InapplicableReason> {
             let answer = answer.clone();
             Some(InapplicableReason::PathUnreadable { path: path_text, answer })
         }
-        Some(TunableReading::Absent) | None => {
-            Some(InapplicableReason::PathAbsent { path: path_text })
-        }
+        Some(TunableReading::Absent) => Some(InapplicableReason::PathAbsent { path: path_text }),
+        // The survey reads no files below debugfs.
+        None => Some(InapplicableReason::SettingUnknown { file: path_text }),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
-use crate::survey::Machine;
+use crate::survey::{Machine, TunableReading};
 use cpushield_linux::CpuSet;
 
 const ENABLED: &str = "/proc/sys/kernel/watchdog";
@@ -69,6 +69,14 @@ impl Tunable for Watchdog {
         let now = setting(machine, CPUS);
         let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?)))
         else {
+            // The detectors are older than the file (4.2, commit fe4ba3c34352).
+            let older = machine.kernel.version.is_some_and(|version| version < (4, 2));
+            let absent = machine.settings.get(CPUS) == Some(&TunableReading::Absent);
+            if absent && (older || setting(machine, ENABLED).is_some()) {
+                return WantedChanges::Nothing(InapplicableReason::SettingAbsent {
+                    file: CPUS.to_owned(),
+                });
+            }
             return WantedChanges::Nothing(match machine.shows_proc() {
                 true => InapplicableReason::NoWatchdog,
                 false => InapplicableReason::WatchdogUnknown,

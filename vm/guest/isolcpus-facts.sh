@@ -51,15 +51,29 @@ for irq in /proc/irq/[0-9]*; do
     case $cpus in *3*) echo "queue=$name: $cpus, effective $(value "$irq/effective_affinity_list")" ;; esac
 done
 
-# Whether an isolated partition can be made of it.
-group=/sys/fs/cgroup/probe
-echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
-mkdir $group
-echo $cpu >$group/cpuset.cpus
-echo $cpu >$group/cpuset.cpus.exclusive 2>/dev/null
-echo isolated >$group/cpuset.cpus.partition 2>/dev/null
-echo "partition=$(value $group/cpuset.cpus.partition)"
+# Whether an isolated partition can be made of it, or on cgroup v1 an exclusive set.
+if [ -e /sys/fs/cgroup/cpuset ]; then
+    group=/sys/fs/cgroup/cpuset/probe
+    mkdir $group
+    echo $cpu >$group/cpuset.cpus
+    echo 0 >$group/cpuset.mems
+    echo 1 >$group/cpuset.cpu_exclusive 2>/dev/null
+    sleep 1000 &
+    echo $! >$group/tasks
+    echo "partition=cpu_exclusive $(value $group/cpuset.cpu_exclusive), CPUs" \
+        "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$!/status)"
+    kill $!
+    wait $! 2>/dev/null
+else
+    group=/sys/fs/cgroup/probe
+    echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir $group
+    echo $cpu >$group/cpuset.cpus
+    echo $cpu >$group/cpuset.cpus.exclusive 2>/dev/null
+    echo isolated >$group/cpuset.cpus.partition 2>/dev/null
+    echo "partition=$(value $group/cpuset.cpus.partition)"
+    echo member >$group/cpuset.cpus.partition
+fi
 echo "nohz_full_after=$(value /sys/devices/system/cpu/nohz_full)"
-echo member >$group/cpuset.cpus.partition
 rmdir $group
 dmesg | grep -iE 'isolcpus|housekeeping|nohz_full' | sed 's/^\[[^]]*\] //' | grep -viE 'command line' | sort -u | sed 's/^/said=/'

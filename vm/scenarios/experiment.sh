@@ -2,7 +2,7 @@
 # slow: six boots of systemd
 # An experiment under systemd, with a row on the running kernel and one with a kernel parameter that boots once. It is
 # killed in the first and loses power in the second. Its unit resumes it, and it ends with the original boot entry and
-# boot files.
+# boot files. The document says of each row whether its CPU was isolated: only the row with the shield was.
 . /host/lib.sh
 n=$(boot_number)
 unit=/etc/systemd/system/cpushield-experiment.service
@@ -29,6 +29,23 @@ wait_for() { # seconds, a command
     return 1
 }
 measuring() { pgrep -f __measure; }
+init_cpus() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/1/status; }
+document() { # python
+    python3 -c "import json
+document = json.load(open('/host/experiment.json'))
+rows = document['rows']
+$1"
+}
+# What it says of each row.
+marks() { document 'for row in rows: print(row["name"], row["isolation"]["isolation"])'; }
+# The CPUs that each witness showed as isolated, for each run: the kernel's files, PID 1, the probe.
+witnesses() {
+    document '
+for cell in document["cells"]:
+    for run in cell["runs"]:
+        shown = [run["isolation"][it].get("isolated", "missing") or "-" for it in ("kernel", "init", "probe")]
+        print(rows[cell["row"]]["name"], *shown)' | sort
+}
 [ "$n" = 1 ] || is "systemd is up" 1 sh -c 'systemctl is-active multi-user.target | grep -cx active'
 case $n in
 1)
@@ -59,6 +76,7 @@ END
     cpushield experiment /host/m.toml --reboot -o /host/experiment.json >/host/said 2>&1 &
     job=$!
     claim "the shield's row comes" wait_for 120 grep -qx 3 /sys/fs/cgroup/cpuset.cpus.isolated
+    is "and PID 1 may not run on its CPU" 0-2 init_cpus
     kill -9 $job
     wait $job 2>/dev/null
     claim "killed, its shield is undone" wait_for 60 sh -c '! grep -q . /sys/fs/cgroup/cpuset.cpus.isolated'
@@ -70,6 +88,7 @@ END
     ;;
 3)
     is "the row booted" 3 cat /sys/devices/system/cpu/nohz_full
+    is "its parameter alone keeps no task off the CPU" 0-3 init_cpus
     is "after what had to be measured before" 2 measured
     is "its entry is not the default" 0 sh -c 'grep -c next_entry=. /boot/grub/grubenv'
     claim "its unit measures" wait_for 120 measuring
@@ -95,6 +114,10 @@ END
     is "every file is restored, byte for byte" "" unchanged
     is "no shield is left" "" cat /sys/fs/cgroup/cpuset.cpus.isolated
     claim "the result was written" grep -q '"state": "finished"' /host/experiment.json
+    is "it marks the row with the shield as isolated, and no other" \
+        $'base ordinary\nshield isolated\nnohz ordinary' marks
+    is "by three witnesses that agree: the kernel's files, PID 1 and the probe" \
+        $'base - - -\nnohz - - -\nshield 3 3 3' witnesses
     is "nothing is missing in it" 0 grep -c '"reason": "did-not-come-up"' /host/experiment.json
     cpushield experiment --status
     ;;

@@ -332,7 +332,11 @@ impl Host {
     /// Makes a v2 group a partition, or a member again.
     pub(super) fn simulate_partition(&self, dir: &str, value: &str) -> Result<()> {
         let path = format!("{dir}/cpuset.cpus.partition");
-        if !["member", "root", "isolated"].contains(&value) {
+        // `isolated` came with Linux 6.1 (commit f28e22441f35; kernel/cgroup/cpuset.c of 5.15 knows
+        // the other two).
+        let known = ["member", "root", "isolated"].contains(&value);
+        let since = self.version().is_none_or(|version| version >= (6, 1));
+        if !known || (value == "isolated" && !since) {
             return Err(Error::os(Operation::Write, &path, libc::EINVAL));
         }
         let cpus = self.list_in(&format!("{dir}/cpuset.cpus")).unwrap_or_default();
@@ -351,12 +355,15 @@ impl Host {
     /// Whether a partition may not have these CPUs of `isolcpus=`: from 6.7 (commit 4a74e418881f)
     /// until 6.18 (216217ebee16).
     fn conflicts_with_boot(&self, cpus: &CpuSet) -> bool {
+        let isolated = self.list_in("/sys/devices/system/cpu/isolated").unwrap_or_default();
+        self.version().is_some_and(|version| ((6, 7)..(6, 18)).contains(&version))
+            && isolated.intersects(cpus)
+    }
+
+    fn version(&self) -> Option<(u32, u32)> {
         let release = self.text("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        let version = numbers.next().zip(numbers.next());
-        let isolated = self.list_in("/sys/devices/system/cpu/isolated").unwrap_or_default();
-        version.is_some_and(|version| ((6, 7)..(6, 18)).contains(&version))
-            && isolated.intersects(cpus)
+        numbers.next().zip(numbers.next())
     }
 
     /// The CPUs of the partitions directly below `dir`.
