@@ -7,6 +7,7 @@ mod choice_reason;
 mod choice_warning;
 mod cpuset_warning;
 mod disturbance;
+mod evidence_limit;
 mod skip_reason;
 mod version_difference;
 mod warning;
@@ -16,6 +17,7 @@ pub use choice_reason::ChoiceReason;
 pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
 pub use cpuset_warning::CpusetWarning;
 pub use disturbance::{Disturbance, InterruptedShield, MachineWideEffect};
+pub use evidence_limit::EvidenceLimit;
 pub use skip_reason::{OffReason, SkipReason};
 pub use version_difference::{SettingsFate, VersionSettings, version_differences};
 pub use warning::PlanWarning;
@@ -61,6 +63,13 @@ pub struct Plan {
     pub immovable: Vec<Immovable>,
     /// What remains after the plan is applied, with the boot parameter that would remove it.
     pub boot: Vec<BootAdvice>,
+    /// What `verify` cannot prove about the shield on this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<EvidenceLimit>>")
+    )]
+    pub unproven: Vec<EvidenceLimit>,
     /// Warnings with advice.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(

@@ -7,6 +7,7 @@ mod choice_notes;
 mod choose;
 mod comma_list;
 mod dropped;
+mod evidence_limits;
 #[cfg(test)]
 pub(crate) mod fake;
 mod free_cpus;
@@ -32,6 +33,7 @@ pub use candidates::{CpuCandidate, list_candidates};
 use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
 pub use dropped::check_dropped;
+use evidence_limits::find_evidence_limits;
 pub use free_cpus::{CpuHolder, CpuHolding, FreeCpus, FreeGroup, find_free_cpus};
 pub use missing::{missing, wanted_now};
 pub use node_refusal::NodeRefusal;
@@ -86,6 +88,7 @@ pub fn plan_choice(
     if request.tunables.get("cpuset") != Some(&false) {
         check_partitions(machine, &shield)?;
     }
+    let unproven = find_evidence_limits(machine, &shield);
     let mut plan = Plan {
         schema: SCHEMA,
         boot_id: machine.boot_id.clone(),
@@ -96,6 +99,7 @@ pub fn plan_choice(
         already: BTreeMap::new(),
         skipped: Vec::new(),
         immovable: Vec::new(),
+        unproven,
         boot: Vec::new(),
         warnings: warnings.into_iter().map(PlanWarning::from).collect(),
         operators: request.operators.clone(),

@@ -67,6 +67,7 @@ fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     blocks.extend(immovable(&plan.immovable));
     blocks.extend(boot_advice(plan));
     blocks.extend(skipped(plan));
+    blocks.extend(unproven(plan));
     blocks.extend(warnings(plan));
     blocks
 }
@@ -103,6 +104,12 @@ pub fn skipped(plan: &Plan) -> Vec<ReportBlock> {
     let names = (!names.is_empty()).then(|| TextLine::new(names.join(", ")));
     let off = ReportBlock::section("Off by default (--on NAME)", names.into_iter().collect());
     tables.chain(off).collect()
+}
+
+/// What `verify` cannot prove about the shield.
+fn unproven(plan: &Plan) -> Vec<ReportBlock> {
+    let limits = plan.unproven.iter().map(|limit| TextLine::new(limit.to_string()));
+    ReportBlock::section("What verify cannot prove here", limits.collect())
 }
 
 /// What the user must know before applying the plan.

@@ -175,6 +175,7 @@ mod tests {
             already: BTreeMap::new(),
             skipped: Vec::new(),
             immovable: Vec::new(),
+            unproven: Vec::new(),
             boot: Vec::new(),
             warnings: Vec::new(),
             operators: None,

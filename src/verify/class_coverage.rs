@@ -83,7 +83,9 @@ fn count_event_witnesses(class: EntryClass, cpu: &CpuEvidence) -> usize {
 mod tests {
     use super::*;
     use crate::documents::evidence::{AbsenceReason, EventEvidence};
+    use crate::documents::plan::EvidenceLimit;
     use crate::verify::judge::examples::clean;
+    use cpushield_linux::CpuSet;
 
     fn event(class: EntryClass, counted: Option<u64>) -> EventEvidence {
         let event = class.witnesses().events[0].to_owned();
@@ -116,6 +118,10 @@ mod tests {
         let open = coverage(false, WatchedWorkload::Given, &all(Some(0)));
         assert_eq!(open.unwatched, [EntryClass::OtherException, EntryClass::SystemCall]);
         assert_eq!(open.one_witness, []);
+        let cpus = CpuSet::single(3);
+        let unwatched = open.unwatched;
+        let known_before = EvidenceLimit::EntriesNotTracked { cpus: cpus.clone(), unwatched };
+        assert_eq!(EvidenceLimit::not_tracked(cpus), known_before);
         let uncounted = coverage(true, WatchedWorkload::Given, &all(None));
         let expected = [
             EntryClass::UserModeExit,
@@ -145,5 +151,9 @@ mod tests {
         evidence.workload = WatchedWorkload::Given;
         let found = ClassCoverage::assess(&evidence, &evidence.cpus[0]);
         assert!(found.unwatched.contains(&EntryClass::PageFault));
+        let ClassCoverage { one_witness, unwatched } = found;
+        let reason = AbsenceReason::NoTracefs;
+        let known_before = EvidenceLimit::NoTrace { reason, one_witness, unwatched };
+        assert_eq!(EvidenceLimit::no_trace(AbsenceReason::NoTracefs), known_before);
     }
 }

@@ -198,6 +198,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
         steps: steps.collect(),
         skipped: Vec::new(),
         immovable: Vec::new(),
+        unproven: Vec::new(),
         boot: Vec::new(),
         already: BTreeMap::new(),
         warnings: Vec::new(),

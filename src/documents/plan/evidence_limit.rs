@@ -1,0 +1,75 @@
+//! [`EvidenceLimit`]: what `verify` cannot prove about a planned shield, because of the kernel or
+//! its command line. Pure.
+
+use crate::documents::evidence::{AbsenceReason, EntryClass, list_classes};
+use crate::with_text;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What `verify` cannot prove on this machine. Timers that were armed before are a warning of the
+/// plan, see [`Leftovers`](crate::documents::leftovers::Leftovers).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "limit", rename_all = "kebab-case")]
+pub enum EvidenceLimit {
+    /// The kernel cannot be traced, so only its counters watch a program.
+    NoTrace {
+        /// Why.
+        #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<AbsenceReason>")
+        )]
+        reason: AbsenceReason,
+        /// The classes of entries that the counters watch, as the only witness.
+        one_witness: Vec<EntryClass>,
+        /// The classes that no witness watches.
+        unwatched: Vec<EntryClass>,
+    },
+    /// The kernel does not report every entry from user mode on CPUs without `nohz_full=`.
+    EntriesNotTracked {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The classes that no witness watches there while a program runs.
+        unwatched: Vec<EntryClass>,
+    },
+}
+
+impl EvidenceLimit {
+    /// The limit of a kernel that cannot be traced.
+    #[must_use]
+    pub fn no_trace(reason: AbsenceReason) -> EvidenceLimit {
+        let classes = EntryClass::all().filter(|class| *class != EntryClass::UserModeExit);
+        let (one_witness, unwatched) =
+            classes.partition(|class| !class.witnesses().rows.is_empty());
+        EvidenceLimit::NoTrace { reason, one_witness, unwatched }
+    }
+
+    /// The limit of CPUs without `nohz_full=`.
+    #[must_use]
+    pub fn not_tracked(cpus: CpuSet) -> EvidenceLimit {
+        let unwatched = vec![EntryClass::OtherException, EntryClass::SystemCall];
+        EvidenceLimit::EntriesNotTracked { cpus, unwatched }
+    }
+}
+
+impl fmt::Display for EvidenceLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EvidenceLimit::NoTrace { reason, one_witness, unwatched } => write!(
+                f,
+                "there is no trace: {reason}. While a program runs, only the kernel's counters see: \
+                 {}. No witness sees: {}",
+                list_classes(one_witness),
+                list_classes(unwatched)
+            ),
+            EvidenceLimit::EntriesNotTracked { cpus, unwatched } => write!(
+                f,
+                "without nohz_full= on CPU {cpus}, no witness sees these entries of a program: {}. \
+                 `verify --syscalls` watches system calls",
+                list_classes(unwatched)
+            ),
+        }
+    }
+}
