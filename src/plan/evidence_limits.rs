@@ -1,4 +1,4 @@
-//! Finds what `verify` cannot prove about a planned shield. Pure: all facts are those of the survey.
+//! Finds what `verify` cannot prove about a planned shield. Pure: it knows only the survey.
 //! A fact that the survey does not have limits nothing.
 
 use crate::documents::evidence::AbsenceReason;

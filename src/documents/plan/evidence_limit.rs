@@ -59,8 +59,8 @@ impl fmt::Display for EvidenceLimit {
         match self {
             EvidenceLimit::NoTrace { reason, one_witness, unwatched } => write!(
                 f,
-                "there is no trace: {reason}. While a program runs, only the kernel's counters see: \
-                 {}. No witness sees: {}",
+                "there is no trace: {reason}. While a program runs, only the kernel's counters \
+                 see: {}. No witness sees: {}",
                 list_classes(one_witness),
                 list_classes(unwatched)
             ),
