@@ -55,8 +55,8 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
     found
 }
 
-/// Whether a kernel that shows neither `isolated` nor `nohz_full` can stop the tick. Both files came
-/// with Linux 4.2 (commits 59f30abe94bf and 6570a9a1ce3a); `nohz_full=` came with 3.10.
+/// Whether a kernel that shows neither `isolated` nor `nohz_full` can stop the tick. Both files
+/// came with Linux 4.2 (commits 59f30abe94bf and 6570a9a1ce3a); `nohz_full=` came with 3.10.
 fn stops_tick(kernel: &Kernel) -> bool {
     kernel.config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y")
 }

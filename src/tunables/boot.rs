@@ -44,8 +44,8 @@ One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shi
 With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
 itself to them runs there.
 
-Unreleased: with a patch series of October 2026 (DHM, version 5) the kernel warns and disables
-`nohz_full=`, and `isolcpus=nohz,`, unless all of their CPUs are in `isolcpus=domain,` too. No
+Unreleased: a patch series of October 2026 (DHM, version 5) wants all CPUs of `nohz_full=` and
+`isolcpus=nohz,` in `isolcpus=domain,` too. Otherwise the kernel warns and disables both. No
 released kernel does that (up to 7.2). This is from a digest of the mails, not from the patch.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and

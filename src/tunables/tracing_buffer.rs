@@ -126,6 +126,9 @@ mod tests {
         };
         m.settings
             .insert(format!("/t/{SIZE}"), TunableReading::Value("7 (expanded: 1408)".to_owned()));
+        let unread = format!("it is unknown whether this kernel has /t/{SWITCH}");
+        assert_eq!(why(&m), unread);
+        m.settings.insert(format!("/t/{SWITCH}"), TunableReading::Absent);
         assert_eq!(why(&m), format!("/t/{SWITCH} does not exist"));
         let now = TunableReading::Unreadable("EACCES: Permission denied".to_owned());
         m.settings.insert(format!("/t/{SWITCH}"), now);

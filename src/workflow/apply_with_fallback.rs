@@ -1,9 +1,7 @@
 //! Applies a plan. Some kernels refuse a partition with CPUs of `isolcpus=`, which only the attempt
-//! shows. Then a plan without the partition is applied instead. Others do not know the partition
-//! `isolated`. Then a plan with the partition `root` is applied, as with `--balance`.
+//! shows. Then a plan without the partition is applied instead.
 
-use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, UndoneShield};
-use crate::change::RefusalKind;
+use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress};
 use crate::plan::{ActiveShields, CpuChoice, Plan, plan_choice, plan_with_others};
 use crate::policy::ShieldRequest;
 use crate::survey::Machine;
@@ -24,8 +22,7 @@ pub struct PlanOrigin<'a> {
 pub type ApplyFunction =
     fn(&Host, &Store, &Plan, &mut dyn FnMut(ApplyProgress<'_>)) -> Result<AppliedPlan, ApplyError>;
 
-/// Applies the plan, or the fallback with another partition or none. Returns the plan that is in
-/// force.
+/// Applies the plan, or the fallback without a partition. Returns the plan that is in force.
 ///
 /// # Errors
 /// The shield cannot be applied. Nothing was changed, or every change was undone.
@@ -40,36 +37,18 @@ pub fn apply_or_fall_back(
         Ok(applied) => return Ok((applied, first)),
         Err(error) => error,
     };
-    let Some(origin) = origin else { return Err(error) };
-    let (mut machine, mut request) = (origin.machine.clone(), origin.request.clone());
-    let mut choice = origin.choice.cloned();
-    match error.no_partition() {
-        Some(answer) => machine.cgroup.no_partition = Some(answer.to_owned()),
-        None if !request.balance && is_isolated_unknown(&error) => {
-            request.balance = true;
-            choice.iter_mut().for_each(|choice| choice.shield.balanced = true);
-        }
-        None => return Err(error),
-    }
+    let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
+    let mut machine = origin.machine.clone();
+    machine.cgroup.no_partition = Some(answer.to_owned());
     let mut live = apply::active_plans(host, store).unwrap_or_default();
     let old = live.extract_if(.., |plan| plan.shield.name == first.shield.name).next();
     let live = ActiveShields::new(&live).replacing(old.as_ref());
-    let fallback = match choice {
-        Some(choice) => plan_choice(&machine, &request, choice, &live),
-        None => plan_with_others(&machine, &request, &live),
+    let fallback = match origin.choice {
+        Some(choice) => plan_choice(&machine, origin.request, choice.clone(), &live),
+        None => plan_with_others(&machine, origin.request, &live),
     };
     let Ok(fallback) = fallback else { return Err(error) };
     Ok((apply_plan(host, store, &fallback, progress)?, fallback))
-}
-
-/// Whether the kernel did not accept a kind of partition (EINVAL), and everything is restored.
-/// `isolated` came with Linux 6.1 (commit f28e22441f35); before, `sched_partition_write()`
-/// (kernel/cgroup/cpuset.c, 5.15) knows `root` and `member` only.
-fn is_isolated_unknown(error: &ApplyError) -> bool {
-    let ApplyError::Failed { subject, refusal, undone, .. } = error else { return false };
-    subject.ends_with("/cpuset.cpus.partition")
-        && refusal.kind == RefusalKind::Invalid
-        && undone.as_ref().as_ref().is_ok_and(UndoneShield::is_complete)
 }
 
 #[cfg(test)]
@@ -142,39 +121,6 @@ mod tests {
         assert!(before == after, "undo did not restore the original state");
         fs::remove_dir_all(dir).unwrap();
         (made == Some(true), plan.warnings)
-    }
-
-    #[test]
-    fn a_kernel_without_isolated_partitions_makes_a_root_partition() {
-        let dir = std::env::temp_dir();
-        let dir = dir.join(format!("cpushield-no-isolated-{}", std::process::id()));
-        let root = dir.join("root");
-        copy(Path::new("machines/hand-5.15/root"), &root);
-        let (host, store) = (Host::recorded(&root).unwrap(), Store::new(&dir.join("state")));
-        let (machine, request) = (survey(&host, &tunables::reads()), ShieldRequest::default());
-        let (first, kinds) = (plan(&machine, &request).unwrap(), |plan: &Plan| {
-            let values = plan.steps.iter().filter_map(|step| match &step.change {
-                Change::Write { path, value, .. } if path.ends_with("/cpuset.cpus.partition") => {
-                    Some(value.clone())
-                }
-                _ => None,
-            });
-            values.collect::<Vec<_>>()
-        });
-        assert_eq!(kinds(&first), ["isolated"]);
-        let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-        read_files(&root, &mut before);
-        let origin = PlanOrigin { machine: &machine, request: &request, choice: None };
-        let (_, plan) =
-            apply_or_fall_back((&host, &store), apply::apply, first, Some(&origin), &mut |_| {})
-                .unwrap();
-        assert_eq!(kinds(&plan), ["root"]);
-        let partition = root.join("sys/fs/cgroup/cpushield/cpuset.cpus.partition");
-        assert_eq!(fs::read_to_string(partition).unwrap(), "root\n");
-        assert!(apply::undo(&host, &store, None).unwrap().is_complete());
-        read_files(&root, &mut after);
-        assert!(before == after, "undo did not restore the original state");
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
