@@ -103,8 +103,6 @@ pub(crate) fn plan_with(
     let request = complete(ShieldRequest {
         name: name.to_owned(),
         siblings: Some(Siblings::Share),
-        // Older kernels know only such partitions (kernel/cgroup/cpuset.c, 5.15).
-        balance: machine.kernel.version.is_some_and(|version| version < (6, 1)),
         ..ShieldRequest::default()
     });
     plan_with_others(&machine, &request, &ActiveShields::new(&live)).ok()

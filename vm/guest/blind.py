@@ -7,6 +7,7 @@ A trial counts only if its attack was within the span that verify watched, accor
 
 import collections
 import ctypes
+import errno
 import fcntl
 import glob
 import json
@@ -117,7 +118,15 @@ def counters(request):
     return act
 
 
+def leave_out_program(base):
+    """set_event_notrace_pid: the events of the watched program are not recorded."""
+    pids = subprocess.run(["pgrep", "-x", "faults"], capture_output=True, text=True, check=True).stdout.split()
+    put(f"{base}/set_event_notrace_pid", " ".join(pids))
+
+
 FAULT = "events/exceptions/page_fault_user"
+FIRST_TIMER = "events/irq_vectors/local_timer_entry/trigger"
+DISABLE = "disable_event:exceptions:page_fault_user"
 NOTHING = None
 # `back` reverts the attack after a short time; without it the attack is permanent. `before` prepares the machine before
 # verify starts, and `after` restores it after verify has ended. An early attack comes before the trace records.
@@ -154,6 +163,14 @@ ATTACKS = [Attack(*words) for words in [
            before=lambda: put(INOTIFY_MAX, "0"), after=lambda: put(INOTIFY_MAX, "128")),
     Attack("a filter before it records", write(f"{FAULT}/filter", "error_code == 99"), NOTHING, early=True),
     Attack("page faults off before it records", write(f"{FAULT}/enable", "0"), NOTHING, early=True),
+    Attack("the program left out", leave_out_program, write("set_event_notrace_pid", " ")),
+    Attack("another tracer", write("current_tracer", "function"), write("current_tracer", "nop")),
+    Attack("larger pages", write("buffer_subbuf_size_kb", "64"), write("buffer_subbuf_size_kb", "4")),
+    Attack("a snapshot of the CPU", write(f"per_cpu/cpu{CPU}/snapshot", "1"), NOTHING),
+    Attack("all exceptions off", write("events/exceptions/enable", "0"), write("events/exceptions/enable", "1")),
+    Attack("all CPUs shrunk", write("buffer_size_kb", "4"), write("buffer_size_kb", "8192")),
+    Attack("a trigger that disables another event", write(FIRST_TIMER, DISABLE), write(FIRST_TIMER, "!" + DISABLE)),
+    Attack("the instance removed", os.rmdir, NOTHING),
 ]
 
 
@@ -253,7 +270,7 @@ def watched_attack(attack, back, kind, busy, *flags):
     global delay
     program, interrupts = Program(), Interrupts()
     verify = watch(*flags)
-    early = None
+    early, base = None, None
     try:
         if attack.early:
             early = wait_for_instance(verify)
@@ -268,12 +285,15 @@ def watched_attack(attack, back, kind, busy, *flags):
         verify.communicate()
         program.end()
         interrupts.end()
+        if getattr(error, "errno", None) in (errno.ENODEV, errno.ENOENT) and not os.path.isdir(base or ""):
+            delay = 1.5  # verify had ended before the attack
+            return None, f"too late: {error}", False
         return None, f"refused: {error}", True
     if busy:
         keep_busy(BLINK_S, kind, program, interrupts)
     else:
         time.sleep(BLINK_S)
-    if base and back:
+    if base and back and os.path.isdir(base):
         back(base)
     done = time.monotonic_ns()
     out, err = verify.communicate()

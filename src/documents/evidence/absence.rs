@@ -130,7 +130,9 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::TracefsDenied { answer } => {
                 write!(f, "not allowed to use tracefs ({answer}): {advice}")
             }
-            AbsenceReason::NoTracefs => f.write_str("this kernel has no tracefs (CONFIG_TRACING, since 4.1)"),
+            AbsenceReason::NoTracefs => {
+                f.write_str("this kernel has no tracefs (CONFIG_TRACING, since 4.1)")
+            }
             AbsenceReason::TracefsNotMounted => write!(
                 f,
                 "tracefs is not mounted, and this kernel (before 5.2) cannot mount it for one \

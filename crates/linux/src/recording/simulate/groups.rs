@@ -104,7 +104,7 @@ impl Host {
             let enabled = self.words_of(&format!("{parent}/cgroup.subtree_control"));
             self.set_text(&format!("{path}/cgroup.controllers"), &controllers_line(&enabled))?;
             if enabled.iter().any(|word| word == "cpuset") {
-                self.create_files(path, V2_CPUSET)?;
+                self.create_files(path, &self.v2_cpuset())?;
             }
         } else if self.is_file(&format!("{parent}/tasks")) {
             self.create_files(path, V1_FILES)?;
@@ -114,6 +114,14 @@ impl Host {
             }
         }
         Ok(())
+    }
+
+    /// The interface files of a v2 cpuset that this kernel has: `cpuset.cpus.exclusive` came with
+    /// Linux 6.7 (commit 0c7f293efc87).
+    fn v2_cpuset(&self) -> Vec<(&'static str, &'static str)> {
+        let is_new = self.version().is_none_or(|version| version >= (6, 7));
+        let files = V2_CPUSET.iter().copied();
+        files.filter(|(name, _)| is_new || *name != "cpuset.cpus.exclusive").collect()
     }
 
     fn create_files(&self, dir: &str, files: &[(&str, &str)]) -> Result<()> {
@@ -160,7 +168,7 @@ impl Host {
         if controller != "cpuset" {
             return Ok(());
         }
-        for (name, text) in V2_CPUSET {
+        for (name, text) in self.v2_cpuset() {
             let file = format!("{group}/{name}");
             if !on {
                 fs::remove_file(self.local_path(&file))
