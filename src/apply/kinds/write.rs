@@ -221,11 +221,16 @@ fn fall_back_to_root(
 ) -> Result<PerformedChange> {
     let left = &refusal.reason;
     if value == "isolated" {
+        let note = Some(StepNote::RootPartition { answer: left.clone() });
+        if before == "root" && host.read_line(path)? == "root" {
+            // A shield that changes is such a partition already, and stays one.
+            let already = PerformedChange::with_outcome(Outcome::AlreadySo);
+            return Ok(PerformedChange { note, left: Some(before.to_owned()), ..already });
+        }
         host.write(path, "root")?;
         let fallback = host.read_line(path)?;
         if fallback == "root" {
-            let note = StepNote::RootPartition { answer: left.clone() };
-            return Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(fallback) });
+            return Ok(PerformedChange { note, ..PerformedChange::changed(fallback) });
         }
     }
     let reason = format!("the kernel reports {left:?}");
