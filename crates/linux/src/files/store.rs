@@ -56,7 +56,19 @@ impl WriteBudget {
 /// The exclusive right to change the store, until all its clones are dropped.
 #[derive(Debug, Clone)]
 pub struct StoreLock {
-    _file: Arc<File>,
+    _file: Arc<LockedFile>,
+}
+
+/// An open file with a lock. It is unlocked before it is closed: a child that was forked meanwhile
+/// has the same open file, and would hold the lock until it executes its program (flock(2)).
+#[derive(Debug)]
+struct LockedFile(File);
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // A failure is fine: closing unlocks it too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// The process that holds the lock.
@@ -252,7 +264,7 @@ impl Store {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(pid.as_bytes()));
-        Ok(StoreLock { _file: Arc::new(file) })
+        Ok(StoreLock { _file: Arc::new(LockedFile(file)) })
     }
 
     /// Reads a file; `None` if it does not exist.
