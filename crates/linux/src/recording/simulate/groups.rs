@@ -363,7 +363,7 @@ impl Host {
     /// Whether a partition may not have these CPUs of `isolcpus=`: from 6.7 (commit 4a74e418881f)
     /// until 6.18 (216217ebee16).
     fn conflicts_with_boot(&self, cpus: &CpuSet) -> bool {
-        let isolated = self.list_in("/sys/devices/system/cpu/isolated").unwrap_or_default();
+        let isolated = self.list_in(ISOLATED_AT_BOOT).unwrap_or_default();
         self.version().is_some_and(|version| ((6, 7)..(6, 18)).contains(&version))
             && isolated.intersects(cpus)
     }
