@@ -114,8 +114,14 @@ With commit 7dec062cfcf2 (November 2025) that holds only for CPUs of `nohz_full=
 isolated partition, or of `isolcpus=`, leave the hierarchy of timer migration. The global timers
 that are armed there then fire there.
 
+From 6.9 on, a CPU that ticks also expires the global timers of idle CPUs. In a guest with 6.12, 22
+timers that were armed on CPU 2 expired on the shielded CPU 3 in 12 s, after the CPU cycle too. A
+CPU whose tick is stopped does not do that (`nohz_full=`). Nor does an isolated CPU with commit
+7dec062cfcf2.
+
 Source: __mod_timer(), trigger_dyntick_cpu() and timers_dead_cpu() in kernel/time/timer.c,
-kernel/time/timer_migration.c (6.12); tmigr_is_isolated() in the latter (7dec062cfcf2).";
+tmigr_handle_remote() and tmigr_cpu_deactivate() in kernel/time/timer_migration.c (6.12);
+tmigr_is_isolated() in the latter (7dec062cfcf2).";
 
 const IRQ: &str = "\
 A device raised an interrupt. It goes to a CPU in its mask, /proc/irq/N/smp_affinity_list;

@@ -314,10 +314,13 @@ impl Plan {
 
     /// Warns of kernel threads that are created later. They may run on all CPUs except those of
     /// `nohz_full=`, whatever the affinity of the thread that creates them (kthread() and
-    /// housekeeping_nohz_full_setup(), 6.12). They also run on the shield if the scheduler balances
+    /// housekeeping_nohz_full_setup(), 6.12). Since 7.0 `nohz_full=` has no such effect, but
+    /// `isolcpus=` has (commit 041ee6f3727a). They also run on the shield if the scheduler balances
     /// load over it, which a cpuset prevents.
     fn warn_of_new_kthreads(&mut self, machine: &Machine) {
-        let prepared = machine.isolation.nohz_full.clone().unwrap_or_default();
+        let by_nohz_full = machine.kernel.version.is_none_or(|version| version < (7, 0));
+        let nohz_full = machine.isolation.nohz_full.clone().filter(|_| by_nohz_full);
+        let prepared = nohz_full.unwrap_or_default();
         let cpus = self.shield.cpus.difference(&prepared.union(&machine.isolation.isolcpus_domain));
         if !cpus.is_empty() && !self.has_cpuset() {
             self.warnings.push(PlanWarning::NewKthreads { cpus });
@@ -457,6 +460,11 @@ mod tests {
         assert!(warned(&four(), &[("cpuset", false)]));
         let mut machine = four();
         machine.isolation.nohz_full = Some("2-3".parse().unwrap());
+        assert!(!warned(&machine, &[("cpuset", false)]));
+        machine.kernel.version = Some((7, 0));
+        assert!(warned(&machine, &[("cpuset", false)]));
+        assert!(!warned(&machine, &[]));
+        machine.isolation.isolcpus_domain = "3".parse().unwrap();
         assert!(!warned(&machine, &[("cpuset", false)]));
     }
 

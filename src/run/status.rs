@@ -24,7 +24,7 @@ use cpushield_linux::{CpuSet, Error, Host, Store};
 /// The journal or `/proc` cannot be read, or no shield has this name.
 pub fn status(host: &Host, store: &Store, name: Option<&str>) -> Result<ShieldStatus, RunError> {
     let isolated = read_cpus(host, "/sys/devices/system/cpu/isolated");
-    let nohz_full = read_cpus(host, "/sys/devices/system/cpu/nohz_full");
+    let nohz_full = read_nohz_full(host);
     let reader = StatusReader { host, store, nohz_full: nohz_full.as_ref(), name };
     let mut unchecked = Vec::new();
     let (state, shields) = match find_shield(host, store) {
@@ -318,6 +318,12 @@ fn read_cpus(host: &Host, path: &str) -> Option<CpuSet> {
     host.read_line(path).ok()?.parse().ok()
 }
 
+/// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` show `  (null)`, or nothing (7.2).
+fn read_nohz_full(host: &Host) -> Option<CpuSet> {
+    let text = host.read_line("/sys/devices/system/cpu/nohz_full").ok()?;
+    if text.trim() == "(null)" { Some(CpuSet::new()) } else { text.parse().ok() }
+}
+
 fn count_foreign(threads: &[OnThread]) -> usize {
     threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count()
 }
@@ -374,5 +380,21 @@ fn describe_tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {
         Some(cpus) if cpus.contains(cpu) => protected("stops while one thread runs"),
         Some(_) => unprotected("ticks; only nohz_full= at boot stops it"),
         None => unprotected("ticks; this kernel has no nohz_full"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_kernel_that_was_booted_without_nohz_full_is_not_one_without_it() {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let host = Host::recorded(&machines.join("6.12-nvme/root")).unwrap();
+        let cpus = read_nohz_full(&host);
+        assert_eq!(cpus, Some(CpuSet::new()));
+        let tick = describe_tick(1, cpus.as_ref());
+        assert_eq!(tick, unprotected("ticks; only nohz_full= at boot stops it"));
     }
 }

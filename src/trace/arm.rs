@@ -45,6 +45,9 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
         return Err(AbsenceReason::BigEndian);
     }
     let tracefs = Tracefs::find(host).map_err(|error| no_tracefs(&error))?;
+    if in_pid_namespace(host) {
+        return Err(AbsenceReason::PidNamespace);
+    }
     let mut blind = Vec::new();
     let formats = formats(host, &tracefs, order, &mut blind).map_err(|e| refused(&e))?;
     let events: Vec<_> = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
@@ -81,6 +84,16 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
         blind.push(BlindSpot::SmallBuffer { cpu: hog.task.cpu, task: hog.to_string() });
     }
     Ok(ArmedTrace { instance, formats, tsc, busy, stack, blind })
+}
+
+/// The initial PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h, 3.8 to 6.12).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether task numbers of this process differ from those of the trace. The kernel records
+/// `task->pid` (`tracing_gen_ctx()`, kernel/trace/trace.c; sched_switch, 6.12), which is the number
+/// in the initial PID namespace. A task there can have the same number as one of the workload.
+fn in_pid_namespace(host: &Host) -> bool {
+    host.read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace != INITIAL_PID_NAMESPACE)
 }
 
 /// EBUSY (asm-generic/errno-base.h): `TraceInstance::prepare` would have to wait.
@@ -148,4 +161,27 @@ fn no_tracefs(error: &Error) -> AbsenceReason {
 
 fn refused(error: &Error) -> AbsenceReason {
     AbsenceReason::TraceRefused { answer: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_another_pid_namespace_makes_the_tasks_of_the_trace_unrecognizable() {
+        let dir = std::env::temp_dir().join(format!("pid-namespace-{}", std::process::id()));
+        for (namespace, other) in
+            [(Some(INITIAL_PID_NAMESPACE), false), (Some("pid:[4026532448]"), true), (None, false)]
+        {
+            let links = dir.join("proc/self/ns");
+            std::fs::create_dir_all(&links).unwrap();
+            if let Some(namespace) = namespace {
+                symlink(namespace, links.join("pid")).unwrap();
+            }
+            let host = Host::recorded(&dir).unwrap();
+            assert_eq!(in_pid_namespace(&host), other, "{namespace:?}");
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
+    }
 }

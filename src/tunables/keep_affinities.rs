@@ -28,8 +28,8 @@ affinity of the program that started it.
 
 Cost: some kilobytes of journal. It changes nothing and removes no interruption.
 
-Source: kernel/sched/core.c, __sched_setaffinity(), __set_cpus_allowed_ptr() and
-dup_user_cpus_ptr() (6.12).";
+Source: __sched_setaffinity() in kernel/sched/syscalls.c, __set_cpus_allowed_ptr() and
+dup_user_cpus_ptr() in kernel/sched/core.c (6.12).";
 
 impl Tunable for KeepAffinities {
     fn name(&self) -> &'static str {

@@ -14,9 +14,9 @@ const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
 interrupts may run on any CPU unless their affinity is restricted. Each one whose affinity includes
 shielded CPUs gets the housekeeping CPUs of its own affinity. A thread that is created later does
-not inherit that: the kernel gives it all CPUs except those of `nohz_full=` (kthread() in
-kernel/kthread.c, 6.12; `isolcpus=` has no effect there). On a machine booted without it, `status`
-shows such a new thread.
+not inherit that. Before 7.0 the kernel gives it all CPUs except those of `nohz_full=`; `isolcpus=`
+has no effect there. Since 7.0 it is the reverse: all CPUs except those of `isolcpus=` and of
+isolated partitions. Where neither keeps a new thread away, `status` shows it.
 
 Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT
 also ktimers and rcuc) cannot be moved: the kernel refuses with EINVAL (PF_NO_SETAFFINITY). They run
@@ -25,8 +25,8 @@ follow the masks of their queues (`workqueues`).
 
 Cost: none.
 
-Source: __sched_setaffinity() in kernel/sched/syscalls.c, kthread_create_on_cpu() in
-kernel/kthread.c (6.12).";
+Source: __sched_setaffinity() in kernel/sched/syscalls.c, kthread() and kthread_create_on_cpu() in
+kernel/kthread.c (6.12); commit 041ee6f3727a (7.0).";
 
 impl Tunable for Kthreads {
     fn name(&self) -> &'static str {

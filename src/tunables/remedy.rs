@@ -130,7 +130,7 @@ mod tests {
     use crate::plan::fake::{plain, set, thread};
     use crate::plan::plan;
     use crate::policy::ShieldRequest;
-    use crate::survey::CgroupMode;
+    use crate::survey::{CgroupMode, TunableReading};
     use cpushield_linux::CpuSet;
 
     #[test]
@@ -184,6 +184,13 @@ mod tests {
         };
         let found = remedy(&m, &shield, Cause::Tick, &kept).remedy().unwrap();
         assert_eq!(found.tunable, "fair-server");
+        // It is the timer of any delayed work; nothing shows that it is that of writeback.
+        let writeback = "/proc/sys/vm/dirty_writeback_centisecs".to_owned();
+        let mut delayed = m.clone();
+        delayed.settings.insert(writeback, TunableReading::Value("500".to_owned()));
+        let culprit = Culprit::function("delayed_work_timer_fn");
+        let found = remedy(&delayed, &shield, Cause::Timer, &culprit).remedy();
+        assert_ne!(found.map(|remedy| remedy.tunable).as_deref(), Some("writeback-interval"));
         assert_eq!(how(Cause::Smi, ""), None);
         // It is bound to its CPU: moving other threads does not remove it.
         assert_eq!(how(Cause::Kthread, "ksoftirqd/3"), None);

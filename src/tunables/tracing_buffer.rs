@@ -19,7 +19,7 @@ real-time task never leaves, that work never runs, and the task that enabled the
 apply enlarges the buffer while the shield is still empty: it writes 0 to the `enable` file of an
 event, which already reads 0. Nothing is traced.
 
-Since 6.7 (commit 6d98a0f2ac3c) the trace of `verify` has its own buffers from the start. Nothing
+Since 6.7 (commit a1f157c7a3bb) the trace of `verify` has its own buffers from the start. Nothing
 needs to be done where the size of sub-buffers can be chosen (6.8 and later).
 
 Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption. The

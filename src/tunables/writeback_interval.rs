@@ -24,11 +24,8 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysc
     compare: ValueComparison::Text,
     reason: "the timer of writeback then fires rarely",
     removes: &[Cause::Timer, Cause::Workqueue],
-    culprits: &[
-        CulpritPattern::Function("wb_workfn"),
-        CulpritPattern::Function("wb_wakeup"),
-        CulpritPattern::Function("delayed_work_timer_fn"),
-    ],
+    // Not `delayed_work_timer_fn`: that is the timer of any delayed work.
+    culprits: &[CulpritPattern::Function("wb_workfn"), CulpritPattern::Function("wb_wakeup")],
     risk: Risk::Medium,
     optional: on_request,
     disturbs: None,

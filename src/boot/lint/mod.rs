@@ -247,7 +247,7 @@ mod tests {
         ),
         (
             "kthread_cpus=0",
-            &["kthread_cpus=0: mainline kernels do not know it; nohz_full= does the same"],
+            &["kthread_cpus=0: mainline kernels do not know it; the tunable kthreads does this"],
         ),
     ];
 

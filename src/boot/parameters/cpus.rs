@@ -131,7 +131,7 @@ pub(super) const NOHZ: KernelParameter = KernelParameter {
     page: "\
 The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does. Up to 6.12 that is
 all: unbound work, timers and new kernel threads stay on the CPUs, and `nohz_full=` moves these too.
-So `nohz_full=` is better in nearly every case.
+Later kernels treat both alike. So `nohz_full=` is better, or equal.
 
 Cost: as for `nohz-full`: each entry into the kernel takes longer on these CPUs. Kernels refuse it
 together with a `nohz_full=` that names other CPUs.
@@ -244,12 +244,13 @@ pub(super) const UNBOUND_CPUS: KernelParameter = KernelParameter {
     page: "\
 The CPUs for kernel work that is not bound to a CPU. At runtime the tunable `workqueues` sets the
 same mask. The parameter sets it from the start and exists since 6.6 (commit ace3c5499e61).
-`nohz_full=` also removes its CPUs from that mask.
+Up to 6.12 `nohz_full=` also removes its CPUs from that mask; 7.2 does not.
 
-Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueue.c (6.12).",
+Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueue.c (6.12); tried on
+6.1, 6.12 and 7.2 (docs/isolcpus.md).",
     removes: &[Cause::Kthread],
     risk: Risk::None,
-    offer: ParameterOffer::OnRequest("for kernels without nohz_full=, which does the same"),
+    offer: ParameterOffer::OnRequest("the tunable workqueues does the same at runtime"),
     needs: &[],
     since: None,
     flag_since: None,
@@ -264,13 +265,16 @@ pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     summary: "never written: mainline kernels do not have this parameter",
     page: "\
 Guides for some vendors' kernels recommend it. It was proposed for mainline and not accepted;
-mainline kernels pass the word to init. `nohz_full=` has the intended effect: kernel threads that
-are created later get the other CPUs. The tunable `kthreads` moves the existing ones.
+mainline kernels pass the word to init. Before 7.0 `nohz_full=` has the intended effect: kernel
+threads that are created later get the other CPUs. Since 7.0 `isolcpus=` and isolated partitions
+have it (commit 041ee6f3727a), and the CPUs of a shield are such a partition. The tunable `kthreads`
+moves the existing threads.
 
-Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12).",
+Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12); commit
+041ee6f3727a (7.0).",
     removes: &[],
     risk: Risk::None,
-    offer: ParameterOffer::Never("mainline kernels do not know it; nohz_full= does the same"),
+    offer: ParameterOffer::Never("mainline kernels do not know it; the tunable kthreads does this"),
     needs: &[],
     since: None,
     flag_since: None,

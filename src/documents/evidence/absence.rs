@@ -34,6 +34,9 @@ pub enum AbsenceReason {
     },
     /// The kernel has no event for task switches.
     NoSwitchEvent,
+    /// This process is in a PID namespace of its own, as in a container. The trace has the task
+    /// numbers of the initial one, so the workload cannot be recognized in it.
+    PidNamespace,
     /// The trace cannot be armed while a real-time task never yields a CPU.
     WouldHang {
         /// The CPU.
@@ -101,6 +104,9 @@ impl AbsenceReason {
             AbsenceReason::WouldHang { .. } => {
                 Some("Start `verify` before the workload, or let `apply` enlarge the trace buffer")
             }
+            AbsenceReason::PidNamespace => {
+                Some("run it outside of the container, or in a container with the PIDs of the host")
+            }
             AbsenceReason::OutsideCpuset { .. } => Some("name it with --cgroup DIR"),
             AbsenceReason::NoMsrDevice => Some("modprobe msr"),
             _ => None,
@@ -113,6 +119,9 @@ impl AbsenceReason {
         AbsenceReason::Failed { what: what.to_string() }
     }
 }
+
+const PID_NAMESPACE: &str =
+    "this process is in its own PID namespace, so it cannot recognize the tasks of the trace";
 
 impl fmt::Display for AbsenceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,6 +153,7 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::NoSwitchEvent => {
                 f.write_str("this kernel has no trace event for switches (CONFIG_EVENT_TRACING)")
             }
+            AbsenceReason::PidNamespace => write!(f, "{PID_NAMESPACE}: {advice}"),
             AbsenceReason::WouldHang { cpu, task } => write!(
                 f,
                 "CPU {cpu} is busy with the real-time task {task}: arming the trace would hang, \

@@ -120,7 +120,8 @@ impl fmt::Display for PlanWarning {
             PlanWarning::NewKthreads { cpus } => write!(
                 f,
                 "kernel threads that are created later may run on CPU {cpus}: without a cpuset, \
-                 only nohz_full={cpus} at boot keeps them away"
+                 only isolcpus={cpus} or (before Linux 7.0) nohz_full={cpus} at boot keeps them \
+                 away"
             )?,
             PlanWarning::OperatorLimits => f.write_str(
                 "on cgroup v1 the priority and the locked memory of operators are those of their \

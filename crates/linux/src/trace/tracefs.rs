@@ -128,7 +128,7 @@ impl Tracefs {
     }
 
     /// Whether enabling an event resizes buffers, which needs a work item on every CPU. A new
-    /// instance below 6.7 shares this state with the top level (separate since 6d98a0f2ac3c).
+    /// instance below 6.7 shares this state with the top level (separate since a1f157c7a3bb).
     ///
     /// # Errors
     /// The kernel's error.
