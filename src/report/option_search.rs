@@ -65,7 +65,7 @@ fn headline(search: &OptionSearch) -> TextLine {
 
 fn describe_kind(kind: &SearchKind) -> String {
     match kind {
-        SearchKind::Minimize { row } => format!("the least options of row {row:?}"),
+        SearchKind::Minimize { row } => format!("a minimal set of options of row {row:?}"),
         SearchKind::Between { good, bad } => format!("what differs between {good} and {bad}"),
     }
 }

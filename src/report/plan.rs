@@ -123,8 +123,8 @@ fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let already: usize = plan.already.values().sum();
     let already = match already {
         0 => String::new(),
-        1 => "; 1 setting is already right".to_owned(),
-        n => format!("; {n} settings are already right"),
+        1 => "; 1 setting is already as planned".to_owned(),
+        n => format!("; {n} settings are already as planned"),
     };
     let title = format!("{}{already}", many(plan.steps.len(), "change"));
     if plan.steps.is_empty() {

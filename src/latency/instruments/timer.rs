@@ -17,7 +17,7 @@ impl Instrument for TimerInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "a sleep until a point in time, as cyclictest measures it"
+        "a sleep until an absolute time, as in cyclictest"
     }
 
     fn page(&self) -> &'static str {

@@ -21,7 +21,7 @@ impl Instrument for WakeupInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "a wakeup by another CPU (futex), as by a message between programs"
+        "a wakeup by another CPU (futex), as when one program sends another a message"
     }
 
     fn page(&self) -> &'static str {

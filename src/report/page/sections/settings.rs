@@ -92,7 +92,7 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
             TableCell::new(already.get(name).copied().unwrap_or(0).to_string()),
             refused,
             risk,
-            TableCell::new(why.unwrap_or_else(|| "the setting is already right".to_owned())),
+            TableCell::new(why.unwrap_or_else(|| "the setting already has this value".to_owned())),
         ]
     });
     let mut columns = vec![TableColumn::words("tunable")];
