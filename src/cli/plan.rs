@@ -110,7 +110,7 @@ fn save_document<T: Serialize>(
 ) -> Result<(), Failure> {
     let Some(file) = &args.output else { return Ok(()) };
     let text = serde_json::to_string_pretty(document)
-        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
+        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?;
     save(work, file, &(text + "\n"))
 }
 
