@@ -97,7 +97,7 @@ impl Autosave {
 /// A defect of this program.
 pub fn to_json(document: &impl Serialize) -> Result<String, String> {
     let text = serde_json::to_string_pretty(document);
-    text.map(|text| text + "\n").map_err(|e| format!("cannot make JSON: {e}"))
+    text.map(|text| text + "\n").map_err(|e| format!("cannot write JSON: {e}"))
 }
 
 fn start_writer(

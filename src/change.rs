@@ -221,7 +221,7 @@ pub enum EffectTime {
 }
 
 impl Change {
-    /// Whether it makes or configures the control group of this name, or the slice.
+    /// Whether it makes or configures the cgroup of this name, or the slice.
     #[must_use]
     pub fn is_about_group(&self, group: &str) -> bool {
         let slice = format!("{group}.slice");

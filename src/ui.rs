@@ -136,7 +136,7 @@ impl Ui {
         let out = match self.format {
             OutputFormat::Text => text(),
             OutputFormat::Json => serde_json::to_string_pretty(document)
-                .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?,
+                .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?,
         };
         self.print(&out).map(|_| ())
     }
@@ -155,7 +155,7 @@ impl Ui {
     /// Standard output cannot be written.
     pub fn line<T: Serialize>(&self, document: &T) -> Result<bool, Failure> {
         let line = serde_json::to_string(document)
-            .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
+            .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?;
         self.print(&line)
     }
 

@@ -286,7 +286,7 @@ impl fmt::Display for ApplyError {
                 write!(f, "shield {shield} is incomplete: an apply or undo did not finish")
             }
             ApplyError::Overlap { cpus, other } => {
-                write!(f, "CPU {cpus} is in shield {other} already")
+                write!(f, "CPU {cpus} is already in shield {other}")
             }
             ApplyError::Plan { step, why } => write!(f, "step {step} of the plan: {why}"),
             ApplyError::Stale { why } => f.write_str(why),

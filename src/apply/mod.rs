@@ -44,7 +44,7 @@
 //! `src/workflow/machine_without.rs` makes the surveyed machine as it would be without the shield,
 //! and the new version is planned on that. The new version joins the journal; until it is
 //! complete, the CPUs of both versions are kept free. Then the old version leaves. Both have one
-//! control group, which gets the new CPUs in one write, so its partition stays valid. If the new
+//! cgroup, which gets the new CPUs in one write, so its partition stays valid. If the new
 //! version fails, it leaves instead. The next `apply` or `undo` ends a change that was killed.
 //! `tests/roundtrip/changed_shields.rs` compares the machine with one on which only that version
 //! was ever applied.

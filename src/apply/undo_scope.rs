@@ -13,7 +13,7 @@ pub(super) struct UndoScope {
     pub(super) shield: Shield,
     /// The other active shields.
     pub(super) others: Vec<Shield>,
-    /// The other version of a shield that is being replaced, if both have the same control group.
+    /// The other version of a shield that is being replaced, if both have the same cgroup.
     pub(super) other_version: Option<Shield>,
 }
 
@@ -29,7 +29,7 @@ impl UndoScope {
         Some(UndoScope { shield: Shield { cpus, ..shield }, others, other_version })
     }
 
-    /// Whether a change makes or configures the control group of both versions.
+    /// Whether a change makes or configures the cgroup of both versions.
     pub(super) fn is_about_common_group(&self, change: &Change) -> bool {
         self.other_version.as_ref().is_some_and(|other| change.is_about_group(&other.group()))
     }

@@ -144,8 +144,8 @@ too. `rcu_nocbs=` moves RCU callbacks.
 Source: raise_softirq_irqoff() and handle_softirqs() in kernel/softirq.c (6.12).";
 
 const IPI_RESCHEDULE: &str = "\
-Another CPU woke a task that is to run on this CPU, or requests a check of its run queue. On a
-closed shield, only the workload itself is woken. When another CPU arms a timer for a busy
+Another CPU woke a task that is to run on this CPU, or requests a check of its run queue. In a
+cpuset partition, only the workload itself is woken. When another CPU arms a timer for a busy
 `nohz_full` CPU, it sends a function call (`nohz_full_kick_func`) instead of this IPI.
 
 Source: resched_curr() and wake_up_nohz_cpu() in kernel/sched/core.c, tick_nohz_full_kick_cpu() in

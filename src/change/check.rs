@@ -67,7 +67,7 @@ impl fmt::Display for ChangeFault {
                 write!(f, "expected a path below {places} without . and .., found {path:?}")
             }
             ChangeFault::NotTaskList { path } => {
-                write!(f, "expected the file tasks of a control group, found {path:?}")
+                write!(f, "expected the file tasks of a cgroup, found {path:?}")
             }
             ChangeFault::NotOneLine => {
                 write!(f, "expected one line of at most {VALUE_BYTES_MAX} bytes as the value")

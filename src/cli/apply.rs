@@ -27,13 +27,13 @@ pub struct ApplyArgs {
         ]
     )]
     plan: Option<PathBuf>,
-    /// Apply every shield of the policy file; if one cannot be applied, take the others back
+    /// Apply every shield of the policy file; if one cannot be applied, undo the others
     #[arg(long, conflicts_with_all = ONE_SHIELD)]
     all: bool,
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Change an active shield even if programs in it lose all their CPUs; they get the new ones
+    /// Change an active shield even if programs in it lose all their CPUs; they move to the new ones
     #[arg(long, conflicts_with = "dry_run")]
     move_programs: bool,
     /// What the shield may do to others

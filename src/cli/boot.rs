@@ -169,7 +169,7 @@ struct BootApplyArgs {
     until: Option<UntilArg>,
     /// With `--trial`: how long that may take, from the start of the kernel
     #[arg(long, value_name = "TIME", value_parser = span, requires = "trial")]
-    #[arg(default_value = "5min")]
+    #[arg(default_value = "5m")]
     within: Duration,
     /// Start the chosen kernel immediately with kexec, without firmware and boot loader; running
     /// programs end as in a reboot

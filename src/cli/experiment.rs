@@ -41,10 +41,10 @@ pub struct ExperimentArgs {
     /// Write the results as JSON to this file at the end
     #[arg(long, short, value_name = "FILE", requires = "subject")]
     output: Option<PathBuf>,
-    /// Find the least set of options of a row that meets the goal (--max or --max-entries)
+    /// Find a minimal set of options of a row that meets the goal (--max or --max-entries)
     ///
     /// Each option is left out once: first kernel parameters, then tunables, the riskiest first.
-    /// Each configuration is measured until an exact test decides. Passes repeat until no option
+    /// Each configuration is measured until a sequential test decides. Passes repeat until no option
     /// of the result can be left out alone.
     #[arg(long, requires = "file", requires = "goal", group = "search")]
     minimize: bool,
@@ -55,8 +55,8 @@ pub struct ExperimentArgs {
     /// --max-entries)
     ///
     /// GOOD met the goal and BAD missed it. Both are files of `latency`, `verify`, `experiment` or
-    /// `report` with --json. LABEL=FILE names a row of an experiment or a label of a report. Both
-    /// ends are measured again first. What cannot be set here is listed only.
+    /// `report` with --json. LABEL=FILE selects a row of an experiment or a label of a report. Both
+    /// ends are measured again first. Differences that cannot be set here are only listed.
     #[arg(
         long,
         value_names = ["GOOD", "BAD"],
@@ -65,10 +65,10 @@ pub struct ExperimentArgs {
         groups = ["what", "subject", "search"]
     )]
     between: Option<Vec<String>>,
-    /// Goal: no latency is longer
+    /// Goal: no latency longer than this
     #[arg(long, value_name = "TIME", group = "goal", requires = "search", value_parser = input::span_ns)]
     max: Option<u64>,
-    /// Goal: no measured CPU enters the kernel more often in one measurement
+    /// Goal: at most N entries into the kernel on each measured CPU, per measurement
     #[arg(long, value_name = "N", group = "goal", requires = "search", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Resume an interrupted run

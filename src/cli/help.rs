@@ -49,7 +49,7 @@ const OWN_CODES: &[(&str, &[(&str, &str)])] = &[
             ("0", "every shield is active and unchanged"),
             (
                 "1",
-                "changed settings, foreign tasks, or a shield that is incomplete, at work or \
+                "changed settings, foreign tasks, or a shield that is incomplete, being changed or \
                  unreadable",
             ),
             USAGE,

@@ -32,7 +32,7 @@ pub struct PlanArgs {
     /// List the CPUs that are in no shield, by NUMA node and cache
     #[arg(long, conflicts_with_all = ["from", "export", "output", "verbose"])]
     pub free: bool,
-    /// Show the plan as another tool reads it
+    /// Show the plan in the format of another tool
     #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["from", "verbose"])]
     pub export: Option<ExportFormat>,
     /// Plan every shield of the policy file
@@ -110,7 +110,7 @@ fn save_document<T: Serialize>(
 ) -> Result<(), Failure> {
     let Some(file) = &args.output else { return Ok(()) };
     let text = serde_json::to_string_pretty(document)
-        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
+        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?;
     save(work, file, &(text + "\n"))
 }
 

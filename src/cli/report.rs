@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// Make a report: the machine, the changes and the remaining interruptions
 ///
 /// Reads documents that other subcommands saved with --json (survey, verify, latency, try) and
-/// plans of `plan -o`. Give the files before the change first. Without a file, the report describes
-/// this machine and its active shield.
+/// plans of `plan -o`. List the files from before the change first. Without a file, the report
+/// describes this machine and its active shield.
 ///
 /// The page is self-contained: it needs no network and no script. Without -o, the report is shown
 /// on the terminal, with plots.

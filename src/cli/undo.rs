@@ -30,7 +30,8 @@ pub struct UndoArgs {
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
-    /// Change nothing while systemd shuts the system down, or without the shield: for units
+    /// Change nothing while systemd shuts the system down, or if the shield is not active (for
+    /// units)
     #[arg(long)]
     unless_shutdown: bool,
     /// The active shield

@@ -50,7 +50,8 @@ pub struct VerifyArgs {
     /// checked on bare metal with an SMI counter
     #[arg(long, value_name = "TIME", value_parser = input::span)]
     max_gap: Option<Duration>,
-    /// Policy file with the limits that no flag gives; of several shields in it, --shield names one
+    /// Take limits that no option sets from this policy file; if it has several shields, --shield
+    /// selects one
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Watch the programs that already run on the CPUs, and start none
@@ -66,7 +67,7 @@ pub struct VerifyArgs {
     /// kept, also for --trace-dat and --perfetto, so a watch can last for days
     #[arg(long)]
     stop_on_breach: bool,
-    /// Minimum time before the breach that --stop-on-breach keeps of the trace
+    /// With --stop-on-breach: how much of the trace before the breach is kept, at least
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = input::span)]
     before: Duration,
     /// Record the kernel stack of each event. This costs the watched CPUs some microseconds per
@@ -87,11 +88,11 @@ pub struct VerifyArgs {
     /// Write a timeline of the CPUs to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// Write the JSON document to this file. Until the watch ends, the file has the progress, once
-    /// a minute: a watch that is cut off cannot be resumed, but its unbroken length is known
+    /// Write the JSON document to this file. During the watch, the file holds the progress, updated
+    /// once a minute. An interrupted watch cannot be resumed, but the file says how long it lasted
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Program to watch in the shield; it is stopped when the time is over
+    /// Program to run and watch in the shield; it is stopped when the time is over
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
     /// The active shield

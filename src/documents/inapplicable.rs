@@ -99,7 +99,7 @@ pub enum InapplicableReason {
     NoWatchdog,
     /// Whether the kernel has lockup detectors is unknown.
     WatchdogUnknown,
-    /// The daemon irqbalance does not run.
+    /// The daemon irqbalance is not running.
     NoIrqbalance,
     /// No interface steers packets to the shield.
     NoSteeredPackets,

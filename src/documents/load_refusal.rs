@@ -164,7 +164,7 @@ impl fmt::Display for LoadRefusal {
                 write!(f, "less than {least} is free in {dir}; set TMPDIR to another directory")
             }
             Refusal::UnusableDirectory { dir, answer } => write!(f, "cannot use {dir}: {answer}"),
-            Refusal::NoFile { dir, answer } => write!(f, "cannot make a file in {dir}: {answer}"),
+            Refusal::NoFile { dir, answer } => write!(f, "cannot create a file in {dir}: {answer}"),
             Refusal::FreeMemoryUnknown => {
                 f.write_str("/proc/meminfo has no MemAvailable, so the free memory is unknown")
             }
@@ -177,7 +177,7 @@ impl fmt::Display for LoadRefusal {
             Refusal::NoMembarrier { answer } => {
                 write!(f, "this kernel does not support the needed membarrier(2): {answer}")
             }
-            Refusal::NoSockets { answer } => write!(f, "cannot make sockets: {answer}"),
+            Refusal::NoSockets { answer } => write!(f, "cannot create sockets: {answer}"),
             Refusal::NoConnection { answer } => {
                 write!(f, "cannot connect over 127.0.0.1: {answer}")
             }

@@ -147,7 +147,7 @@ impl PolicyDraft {
             OtherTool::Partrt => {
                 "Before `cpushield apply`, remove its cpusets: partrt undo -s /tmp/partrt_env"
             }
-            OtherTool::Cmdline => "`cpushield boot lint` checks the command line itself.",
+            OtherTool::Cmdline => "`cpushield survey --lint` checks the command line itself.",
         };
         draft.comment(end);
         for remark in &setup.remarks {
@@ -171,7 +171,7 @@ impl PolicyDraft {
         self.comment(&format!("{}: {}", shield.what, shield.place));
         self.line(&format!("cpus = \"{cpus}\""));
         if siblings.is_some() {
-            self.comment("An SMT sibling of these CPUs is outside, as the other tool has it.");
+            self.comment("An SMT sibling of these CPUs is outside, as in the other tool.");
             self.line("siblings = \"share\"");
         }
     }
@@ -256,7 +256,7 @@ impl PolicyDraft {
     fn finish(mut self) -> String {
         if !self.left_out.is_empty() {
             self.line("");
-            self.comment("No entry of a policy says these:");
+            self.comment("A policy cannot express these settings:");
             for text in std::mem::take(&mut self.left_out) {
                 self.comment(&format!("  {text}"));
             }

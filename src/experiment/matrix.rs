@@ -340,7 +340,7 @@ fn check_unique<'a>(
     let mut seen = BTreeSet::new();
     match names.find(|name| !seen.insert(name.get_ref())) {
         Some(twice) => {
-            Err(fault_at(twice, format!("{:?} is the name of another one too", twice.get_ref())))
+            Err(fault_at(twice, format!("the name {:?} is already in use", twice.get_ref())))
         }
         None => Ok(()),
     }

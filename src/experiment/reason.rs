@@ -201,7 +201,7 @@ impl fmt::Display for BestEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BestEvidence::OthersLonger { p } => {
-                write!(f, "every other row is longer by more than chance, p {p:.3} at most")
+                write!(f, "every other row is worse by more than chance (p {p:.3} at most)")
             }
             BestEvidence::NoOtherRow => f.write_str("no other row was measured"),
             BestEvidence::Undecided { reasons } => {

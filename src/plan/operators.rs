@@ -22,7 +22,7 @@ pub(super) fn add_operators(
 ) -> Result<(), PlanRefusal> {
     let Some(operators) = operators else { return Ok(()) };
     let Some(group) = plan.cgroup_dir() else {
-        let why = "the shield has no control group, so there is nothing to enter".to_owned();
+        let why = "the shield has no cgroup, so there is nothing to enter".to_owned();
         return Err(PlanRefusal::Operators { why });
     };
     if matches!(machine.cgroup.mode, CgroupMode::V2) {

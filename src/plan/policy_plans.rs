@@ -391,7 +391,7 @@ mod tests {
         );
         assert_eq!(
             planned(vec![listed("a", "5")], &[active(6, "x", "4-5")]),
-            "shield a: CPU 5 is in shield x already"
+            "shield a: CPU 5 is already in shield x"
         );
         assert_eq!(
             planned(vec![listed("a", "5"), listed("b", "9")], &[]),

@@ -91,7 +91,7 @@ pub enum PlanRefusal {
     InPartition {
         /// The CPUs.
         cpus: CpuSet,
-        /// The control group.
+        /// The cgroup.
         group: String,
     },
     /// With the active shields, no housekeeping CPU would be left.
@@ -133,7 +133,7 @@ impl fmt::Display for PlanRefusal {
                 f.write_str("this machine has one CPU; a shield needs a second one")
             }
             PlanRefusal::InOtherShield { cpus, shield } => {
-                write!(f, "CPU {cpus} is in shield {shield} already")
+                write!(f, "CPU {cpus} is already in shield {shield}")
             }
             PlanRefusal::InPartition { cpus, group } => write!(
                 f,
@@ -254,7 +254,7 @@ impl PlanRefusal {
                 "or leave programs where they are: --off cpuset".to_owned(),
             ],
             PlanRefusal::RestoringInterrupts { tunable, .. } => vec![
-                "if nothing there suffers from that: --disturb".to_owned(),
+                "accept the interruption: --disturb".to_owned(),
                 format!("or keep these settings: --on {tunable}"),
             ],
             PlanRefusal::NoHousekeeping { .. } => {

@@ -18,7 +18,7 @@ pub enum LinuxCncGrade {
     VeryGood,
     /// Good for software stepping: at most 50000 ns
     Good,
-    /// For hardware that steps: at most 500000 ns
+    /// For hardware step generation: at most 500000 ns
     Hardware,
 }
 

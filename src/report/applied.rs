@@ -117,7 +117,7 @@ fn count_outcomes(steps: &[&AppliedStep]) -> String {
     }
     let mut words = Vec::new();
     for (count, word) in
-        [(changed, "changed"), (already, "already right"), (refused, "refused"), (absent, "gone")]
+        [(changed, "changed"), (already, "already set"), (refused, "refused"), (absent, "gone")]
     {
         if count > 0 {
             words.push(format!("{count} {word}"));
@@ -196,7 +196,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),
-        ("In the shield until now, continue on ordinary CPUs", left_programs(undone)),
+        ("Left the shield, continue on housekeeping CPUs", left_programs(undone)),
         ("Changed since by another process, left as they are", drifted_lines(undone)),
         ("Gone, so there is nothing to restore", gone.map(describe_step).collect()),
         ("Could not be restored", undone.failed().map(describe_step).collect()),

@@ -19,14 +19,14 @@ const LIMITS: [(u64, &str); 4] = [
     (50_000, "good for software stepping, at a lower step rate (50 µs or less)"),
     (
         99_999,
-        "doubtful for software stepping: LinuxCNC calls 50 µs good and 100 µs or more no candidate",
+        "doubtful for software stepping: LinuxCNC calls 50 µs good and 100 µs or more unsuitable",
     ),
     (
         1_000_000,
-        "no candidate for software stepping (100 µs or more); only for hardware that steps",
+        "not suitable for software stepping (100 µs or more); only for hardware step generation",
     ),
 ];
-const BEYOND: &str = "no candidate for LinuxCNC at all (more than 1 ms)";
+const BEYOND: &str = "not suitable for LinuxCNC at all (more than 1 ms)";
 /// LinuxCNC asks for a test of several minutes.
 const SPAN_NS_MIN: u64 = 180_000_000_000;
 
@@ -41,7 +41,7 @@ pub fn lines(latency: &LatencyMeasurement) -> Vec<String> {
     }
     let mut lacks = Vec::new();
     if latency.span_ns < SPAN_NS_MIN {
-        lacks.push(format!("several minutes (this was {}; --for 10min)", span(latency.span_ns)));
+        lacks.push(format!("several minutes (this was {}; --for 10m)", span(latency.span_ns)));
     }
     if latency.loads.is_empty() {
         lacks.push("a load during the measurement (--load all)".to_owned());

@@ -65,7 +65,7 @@ fn headline(search: &OptionSearch) -> TextLine {
 
 fn describe_kind(kind: &SearchKind) -> String {
     match kind {
-        SearchKind::Minimize { row } => format!("the least options of row {row:?}"),
+        SearchKind::Minimize { row } => format!("a minimal set of options of row {row:?}"),
         SearchKind::Between { good, bad } => format!("what differs between {good} and {bad}"),
     }
 }
@@ -209,8 +209,8 @@ fn differences(differences: &[Difference]) -> Option<ReportBlock> {
 fn describe_test(test: &SequentialTest) -> String {
     format!(
         "Rule: a configuration meets the goal if at most {:.0} % of its measurements miss it, and \
-         misses it from {:.0} % on. Each decision is wrong with a probability of {:.2} % at most; \
-         after {} measurements without a decision there is no answer.",
+         misses it if at least {:.0} % do. Each decision is wrong with a probability of {:.2} % at \
+         most; after {} measurements without a decision there is no answer.",
         100.0 * test.miss_rate_met,
         100.0 * test.miss_rate_missed,
         100.0 * test.error_rate,

@@ -123,8 +123,8 @@ fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let already: usize = plan.already.values().sum();
     let already = match already {
         0 => String::new(),
-        1 => "; 1 setting is already right".to_owned(),
-        n => format!("; {n} settings are already right"),
+        1 => "; 1 setting is already set".to_owned(),
+        n => format!("; {n} settings are already set"),
     };
     let title = format!("{}{already}", many(plan.steps.len(), "change"));
     if plan.steps.is_empty() {
@@ -133,7 +133,11 @@ fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     if detail == PlanDetail::EveryChange {
         let lines = plan.steps.iter().flat_map(|step| {
             // A new object has no current value, nor has a change that sets none.
-            let now = step.now.as_ref().map(|now| format!(" (now: {now})")).unwrap_or_default();
+            let now = step.now.as_ref().map(|now| match now.trim() {
+                "" => " (now: empty)".to_owned(),
+                now => format!(" (now: {now})"),
+            });
+            let now = now.unwrap_or_default();
             let change = TextLine::new(format!("{}: {}{now}", step.tunable, step.reason));
             [change, TextLine::command(step.change.shell()).below().below()]
         });

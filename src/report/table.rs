@@ -244,7 +244,7 @@ pub fn rate(count: u64, span_ns: u64) -> String {
         return "-".to_owned();
     }
     if span_ns == 0 {
-        return format!("{count} in no time");
+        return format!("{count} in 0 s");
     }
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let rate = count as f64 * 1e9 / span_ns as f64;

@@ -150,7 +150,7 @@ impl fmt::Display for RunError {
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
             RunError::NoDestination { tid } => write!(
                 f,
-                "process {tid} cannot leave: no control group with the limits of its user is known"
+                "process {tid} cannot leave: no cgroup with the limits of its user is known"
             ),
             RunError::Unfinished { path, unfinished } => {
                 write!(f, "no shield is active: {unfinished}\n  file:  {path}")

@@ -22,7 +22,7 @@ pub enum ShieldState {
         /// Tasks on its CPUs that do not belong there.
         foreign: usize,
     },
-    /// Its control group, which keeps other programs out, is gone.
+    /// Its cgroup, which keeps other programs out, is gone.
     GroupGone {
         /// The directory.
         path: String,
@@ -67,7 +67,7 @@ impl fmt::Display for ShieldState {
                 }
             }
             ShieldState::GroupGone { path } => {
-                write!(f, "not active: its control group {path} is gone")
+                write!(f, "not active: its cgroup {path} is gone")
             }
             ShieldState::Part(UnfinishedWork::UnderWay { work, pid }) => {
                 let word = match work {

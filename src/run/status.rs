@@ -90,7 +90,7 @@ fn state_as_seen(public: &PublicShield, shield: &ShieldSummary, is_closed: bool)
     }
 }
 
-/// Returns the directory of the shield's control group, if the shield made one and it is gone.
+/// Returns the directory of the shield's cgroup, if the shield made one and it is gone.
 fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
     if shield.group.is_some() {
         return None;

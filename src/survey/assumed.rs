@@ -90,7 +90,7 @@ fn assume_group_cpus(group: &mut CpusetGroup, cpus: &CpuSet) {
     }
 }
 
-/// A file of a control group that the survey found.
+/// A file of a cgroup that the survey found.
 fn assume_group_file(machine: &mut Machine, dir: &str, file: &str, text: &str) {
     let file = file.strip_prefix("cpuset.").unwrap_or(file);
     if file == "sched_load_balance" && machine.cgroup.mount.as_deref() == Some(dir) {

@@ -44,7 +44,7 @@ One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shi
 With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
 itself to them runs there.
 
-Unreleased: a patch series of October 2026 (DHM, version 5) wants all CPUs of `nohz_full=` and
+Unreleased: a patch series of October 2026 (DHM, version 5) requires all CPUs of `nohz_full=` and
 `isolcpus=nohz,` in `isolcpus=domain,` too. Otherwise the kernel warns and disables both. No
 released kernel does that (up to 7.2). This is from a digest of the mails, not from the patch.
 
@@ -62,7 +62,7 @@ lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.",
 pub const RCU_NOCBS: BootFacts = BootFacts {
     name: "rcu-nocbs",
     page: "\
-RCU callbacks run in a soft interrupt (on PREEMPT_RT in the thread rcuc) of the CPU that queued
+RCU callbacks run in a softirq (on PREEMPT_RT in the thread rcuc) of the CPU that queued
 them. On the CPUs of `rcu_nocbs=` they are passed to threads that may run elsewhere and that
 `kthreads` moves away. `nohz_full=` implies it for its CPUs.
 

@@ -120,7 +120,7 @@ impl Tunable for CpuHotplugCycle {
         for cpu in shield.online_cpus().iter() {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
             if setting(machine, &path) == Some("1") {
-                let reason = "timers and work that were left on it move to other CPUs";
+                let reason = "timers and work that were left on this CPU move to other CPUs";
                 wanted.push(WantedChange::new(Change::CycleCpu { cpu }, reason));
             }
         }

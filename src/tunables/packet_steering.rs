@@ -23,7 +23,7 @@ pub(super) struct Xps;
 
 const RPS_PAGE: &str = "\
 Receive packet steering passes received packets from the CPU that took the interrupt to other
-CPUs, with an IPI and a soft interrupt there. Each receive queue has a mask. The shielded CPUs are
+CPUs, with an IPI and a softirq there. Each receive queue has a mask. The shielded CPUs are
 removed from it, and from the mask for interfaces that appear later (`net.core.rps_default_mask`,
 since 6.3). An empty mask, the default, switches steering off.
 

@@ -331,7 +331,7 @@ mod tests {
         other.shield.name = "other".to_owned();
         std::fs::write(file, serde_json::to_string(&other).unwrap()).unwrap();
         let overlap = preview_source(&work, &without).unwrap_err();
-        assert_eq!(overlap.message, "CPU 2-3 is in shield cpushield already");
+        assert_eq!(overlap.message, "CPU 2-3 is already in shield cpushield");
         std::fs::remove_dir_all(&scratch).unwrap();
     }
 

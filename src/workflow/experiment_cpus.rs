@@ -148,7 +148,7 @@ fn check_rows_differ(matrix: &Matrix, rows: &[&PlannedRow], file: &str) -> Resul
             let other = find_line(matrix, same);
             let name = matrix.rows.get(same).map(|row| row.name.as_str()).unwrap_or_default();
             let why = format!(
-                "row {:?} plans the same on this machine as row {name:?} of line {other}",
+                "row {:?} has the same plan on this machine as row {name:?} of line {other}",
                 row.name
             );
             let line = find_line(matrix, index);

@@ -29,7 +29,7 @@ pub fn ban_from_irqbalance(work: &WorkContext<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     if !wait_for_irqbalance(host) {
-        ui.status("irqbalance does not run");
+        ui.status("irqbalance is not running");
         return Ok(());
     }
     let shielded = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));

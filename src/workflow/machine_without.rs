@@ -83,7 +83,7 @@ fn return_cpu(machine: &mut Machine, cpu: usize, sibling: usize, files: &BTreeMa
     }
 }
 
-/// Forgets a control group that the shield made, with everything below it.
+/// Forgets a cgroup that the shield made, with everything below it.
 fn forget_group(machine: &mut Machine, dir: &str) {
     let is_below = |path: &str| path == dir || path.starts_with(&format!("{dir}/"));
     machine.cgroup.groups.retain(|group| !is_below(&group.path));

@@ -42,8 +42,8 @@ pub(super) fn explain_sudoers<'a>(
             )
         }
         Err(why) => format!(
-            "sudo must not permit {program}: {why}; root installs cpushield in a directory of \
-             root, such as /usr/local/bin, and operators use that one"
+            "sudo must not permit {program}: {why}; as root, install cpushield where only root can \
+             write, such as /usr/local/bin, and let operators use that one"
         ),
     }
 }
@@ -76,7 +76,7 @@ fn enter_as_operator(
     let place = ShieldPlacement::of_group(host, &public.shield, group);
     let Some(group) = &place.group else {
         let name = &place.name;
-        return Err(Failure::machine(format!("shield {name} has no control group to enter")));
+        return Err(Failure::machine(format!("shield {name} has no cgroup to enter")));
     };
     let choice = match request.cpus {
         ProgramCpus::One(cpu) => place.choose(host, cpu)?,
@@ -223,7 +223,7 @@ fn ask_once(
             host.ask_program(&command, &line, OPERATOR_TIMEOUT).map_err(|_| {
                 let why = format!("{socket} does not exist, and sudo does not permit it");
                 let failure = Failure::machine(why)
-                    .hint("root opens the socket where systemd runs: cpushield enable");
+                    .hint("create the socket as root (needs systemd): cpushield enable");
                 failure.hint(explain_sudoers(host, public.operators.as_ref(), &program))
             })?
         }
@@ -235,7 +235,7 @@ fn ask_once(
 }
 
 fn unexpected_answer() -> Failure {
-    Failure::machine("the answer of the helper is not one of this version")
+    Failure::machine("the helper's answer is unknown to this version of cpushield")
 }
 
 /// The failure of an answer that does not say what was asked for.
@@ -282,7 +282,7 @@ fn list_rules(
     let shield = shield.to_owned();
     let member = group.map(|group| {
         let join = format!("usermod --append --groups {} USER", group.name);
-        format!("root adds the user to the group, which the next login has: {join}")
+        format!("as root, add the user to the group; it takes effect at the next login: {join}")
     });
     let rule = match (by, group) {
         (PermittedBy::User, _) => OperatorRefusal::NotPermitted { shield, uid }.rule(),
@@ -304,8 +304,8 @@ mod tests {
     #[test]
     fn a_denied_user_learns_what_would_permit_it() {
         let group = OperatorName { name: "rt".to_owned(), id: 44 };
-        let join = "root adds the user to the group, which the next login has: usermod --append \
-                    --groups rt USER";
+        let join = "as root, add the user to the group; it takes effect at the next login: usermod \
+                    --append --groups rt USER";
         let policy = "root can permit it in the policy: [shield.mill.operators]";
         let (user, own) =
             (format!("{policy} users = [\"7\"]"), format!("{policy} group = \"GROUP\""));

@@ -142,6 +142,6 @@ pub fn choose_picture<'a>(report: &'a Report, name: Option<&str>) -> Result<&'a 
 pub fn bundle_text(report: &Report, documents: &[NamedDocument]) -> Result<String, Failure> {
     let bundle = DocumentBundle::new(report.title.clone(), documents);
     let json = serde_json::to_string_pretty(&bundle)
-        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
+        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?;
     Ok(json + "\n")
 }

@@ -527,8 +527,8 @@ mod tests {
             )
         };
         let twice = dry_run_with("", &row("")).unwrap_err();
-        let said = "m.toml:11: row \"again\" plans the same on this machine as row \"shield\" of \
-                    line 4\n";
+        let said = "m.toml:11: row \"again\" has the same plan on this machine as row \"shield\" \
+                    of line 4\n";
         assert!(twice.starts_with(said), "{twice}");
         assert!(dry_run_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
         let bare = |cpus: &str| format!("[[row]]\nname = \"bare\"\ncpus = \"{cpus}\"\n");
@@ -538,7 +538,7 @@ mod tests {
         // The list of the placeholder counts, and not the placeholder.
         let parameter = "[[row]]\nname = \"p\"\nshield = true\nboot = [\"nohz_full={cpus}\"]\n";
         let same = dry_run_with("cpus = \"3\"", parameter).unwrap_err();
-        assert!(same.contains("row \"p\" plans the same on this machine as row"), "{same}");
+        assert!(same.contains("row \"p\" has the same plan on this machine as row"), "{same}");
     }
 
     #[test]

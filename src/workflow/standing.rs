@@ -54,7 +54,7 @@ pub fn check_disturbance(
         other.cpus, other.name
     );
     Err(Failure::machine(message)
-        .hint("if nothing there suffers from that: --disturb")
+        .hint("accept the interruption: --disturb")
         .hint("counters alone interrupt no CPU: cpushield watch"))
 }
 

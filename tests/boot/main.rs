@@ -248,7 +248,7 @@ fn before_5_18_nohz_full_is_refused_with_an_isolcpus_of_another_list() {
     // Later kernels take both, and the plan says so.
     let machine = given("5.18.0-rt-amd64", "isolcpus=2-3");
     let warnings = make_plan(&machine.host(), &BootRequest::default()).unwrap().warnings;
-    let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel takes both";
+    let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel accepts both";
     assert!(warnings.iter().any(|it| it.to_string().contains(taken)), "{warnings:#?}");
 }
 

@@ -112,7 +112,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     fs::write(bench.journal(), &whole).unwrap();
     let group = bench.scratch.0.join("root/sys/fs/cgroup/cpushield");
     fs::remove_dir_all(group).unwrap();
-    said(1, "not active: its control group /sys/fs/cgroup/cpushield is gone");
+    said(1, "not active: its cgroup /sys/fs/cgroup/cpushield is gone");
 }
 
 /// Every command that reads or changes the active shield refuses a shield with another name.

@@ -347,7 +347,7 @@ fn a_conflict_is_refused_before_any_write() {
     bench.write_policy(&[("a", Ok(a)), ("b", Ok(b))]);
     let (refused, writes) = bench.apply(bench.bench.host());
     let message = refused.unwrap_err().message;
-    assert_eq!(message, format!("shield b: CPU {b} is in shield x already"));
+    assert_eq!(message, format!("shield b: CPU {b} is already in shield x"));
     assert_eq!(writes, 0);
     bench.write_policy(&[("a", Ok(a))]);
     let applied = bench.apply(bench.bench.host()).0.unwrap();

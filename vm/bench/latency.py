@@ -129,7 +129,7 @@ def pairs(ours, theirs, rounds, seconds):
 
 
 def table(seen, ours, theirs, rows):
-    print(f"| median of {len(seen)} pairs | {ours} | {theirs} | ratio | of each pair |")
+    print(f"| median of {len(seen)} pairs | {ours} | {theirs} | median of the ratios | ratio of each pair |")
     print("|---|---|---|---|---|")
     for name, words in rows:
         a, b = ([pair[side][name] for pair in seen] for side in (0, 1))

@@ -105,7 +105,8 @@ fn tunables_page() -> String {
          changes, in the order of the changes. `cpushield explain NAME` shows the same page. \
          `--on NAME` and `--off NAME` of `plan`, `apply` and `try`, or the table \
          `[shield.NAME.tunables]` of a policy, enable or disable a tunable. `cpushield undo` \
-         undoes every change.\n\n\
+         undoes every change. *always*: for every kind of workload, where the machine needs it; \
+         the page of a tunable says when that is.\n\n\
          | tunable | what it does | applied |\n|---|---|---|\n"
     );
     for tunable in TUNABLES {

@@ -239,7 +239,7 @@ impl ApplyJournal {
         shields.map(|live| &live.plan.shield)
     }
 
-    /// Whether a shield has a control group.
+    /// Whether a shield has a cgroup.
     #[must_use]
     pub fn has_group(&self, name: &str) -> bool {
         let Some(live) = self.find_shield(name) else { return false };

@@ -111,13 +111,13 @@ impl ChangeKind for FileWrite<'_> {
                  others; `cpushield apply` without a saved plan shields them without a partition",
             ),
             RefusalKind::NotExclusive if is_partition(self.path) => {
-                Some("another control group has these CPUs; `cpushield survey` names it")
+                Some("another cgroup has these CPUs; `cpushield survey` names it")
             }
             _ if is_partition(self.path) => {
                 Some("`cpushield plan --off cpuset` plans a shield that keeps no other program out")
             }
             RefusalKind::Busy if self.path.contains("cpuset") => {
-                Some("another control group has these CPUs; `cpushield survey` names it")
+                Some("another cgroup has these CPUs; `cpushield survey` names it")
             }
             _ => None,
         }

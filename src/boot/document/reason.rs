@@ -187,7 +187,7 @@ impl fmt::Display for ParameterSkipReason {
             ParameterSkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
             ParameterSkipReason::Undecided { name } => write!(
                 f,
-                "not known: there is no configuration of the kernel, and its name may be a \
+                "unknown: the kernel's configuration is not installed, and its name may be a \
                  vendor's (--on {name} writes it, --trial tries it)"
             ),
             ParameterSkipReason::UnknownToKernels { why } => why.fmt(f),

@@ -190,10 +190,10 @@ impl fmt::Display for DifferentLists {
         let DifferentLists { isolcpus, nohz_full, both_taken } = self;
         write!(f, "{nohz_full} and {isolcpus} are different lists: ")?;
         match both_taken {
-            true => f.write_str("this kernel takes both"),
+            true => f.write_str("this kernel accepts both"),
             false => write!(
                 f,
-                "kernels before {LIST_PER_KIND_SINCE} ignore {isolcpus}, later ones take both; \
+                "kernels before {LIST_PER_KIND_SINCE} ignore {isolcpus}, later ones accept both; \
                  the version of this one is unknown"
             ),
         }

@@ -177,7 +177,7 @@ Source: lkml.iu.edu/hypermail/linux/kernel/2605.1/09246.html; commit 3662daf0235
 pub(super) const BARE_NOHZ_FULL: KernelParameter = KernelParameter {
     name: "nohz-full-without-list",
     keyword: "nohz_full",
-    summary: "never written: no released kernel knows nohz_full without CPUs",
+    summary: "never written: no released kernel accepts nohz_full without CPUs",
     page: "\
 A patch series of April 2026 lets `nohz_full` without a list prepare all CPUs: isolated cpuset
 partitions then stop the tick of their CPUs at runtime. No released kernel has it (up to 7.2). They

@@ -172,7 +172,7 @@ impl fmt::Display for ChoiceReason {
                 write!(f, "Several CPUs are equally suitable; chose the highest: {}.", named(cpus))
             }
             ChoiceReason::SameVersion { shield, cpus } => {
-                write!(f, "Shield {shield} is active and has CPU {cpus} already.")
+                write!(f, "Shield {shield} is active and already has CPU {cpus}.")
             }
             ChoiceReason::NewVersion { shield, cpus } => {
                 write!(f, "Shield {shield} is active on CPU {cpus}; this plan replaces it.")

@@ -184,8 +184,8 @@ impl fmt::Display for SearchEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SearchEnd::LeastSet => {
-                "this set is sufficient and 1-minimal: without any one of its options the goal is \
-                 missed"
+                "this set is sufficient and 1-minimal: if any one of its options is left out, the \
+                 goal is missed"
             }
             SearchEnd::SomeUndecided => {
                 "this set is sufficient; the measurements do not decide whether all of it is \
@@ -202,23 +202,23 @@ impl fmt::Display for SearchEnd {
                  changed during the search"
             }
             SearchEnd::Culprits => {
-                "these differences together break the goal; without any one of them it is not \
-                 missed"
+                "together these differences make the machine miss the goal; if any one of them is \
+                 left out, the goal is met"
             }
             SearchEnd::CulpritsUndecided => {
-                "these differences together break the goal; the measurements do not decide whether \
-                 all of them are needed for that"
+                "together these differences make the machine miss the goal; the measurements do \
+                 not decide whether all of them are needed for that"
             }
             SearchEnd::BadNotReproduced => {
-                "the bad end does not miss the goal on this machine now, so its cause is not among \
+                "measured again on this machine, BAD meets the goal: the cause is not among \
                  the differences that cpushield can set"
             }
             SearchEnd::GoodNotReproduced => {
-                "the good end does not meet the goal on this machine now, so the cause is not \
+                "measured again on this machine, GOOD misses the goal: the cause is not \
                  among the differences that cpushield can set"
             }
             SearchEnd::CulpritsNotConfirmed => {
-                "no answer: measured again at the end, these differences did not break the goal; \
+                "no answer: measured again at the end, with these differences the goal was met; \
                  the machine changed during the search"
             }
             SearchEnd::Listed { why } => return write!(f, "nothing was measured: {why}"),

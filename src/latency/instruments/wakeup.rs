@@ -21,7 +21,7 @@ impl Instrument for WakeupInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "a wakeup by another CPU (futex), as by a message between programs"
+        "a wakeup by another CPU (futex), as when one program sends another a message"
     }
 
     fn page(&self) -> &'static str {
@@ -33,7 +33,7 @@ impl Instrument for WakeupInstrument {
          include how late the waker is: it counts from the waker's read of the clock.\n\n\
          The waker is an ordinary program, with nice -20 where that is allowed. When it is \
          delayed between its read of the clock and the end of its system call, the figure \
-         includes that; calls longer than 50 us are counted, and the worst is doubtful where \
+         includes that; calls longer than 50 µs are counted, and the worst is doubtful where \
          one of them may have caused it.\n\n\
          `eventfd` is the same through a file, as programs with an event loop wake each other.\n\n\
          A sleeper that has not answered when the next period starts is not woken again: that \

@@ -19,11 +19,11 @@ impl LoadKind for TimerLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "threads that repeatedly sleep for 100 us: timer interrupts and short idle times"
+        "threads that repeatedly sleep for 100 µs: timer interrupts and short idle times"
     }
 
     fn page(&self) -> &'static str {
-        "Four threads on each CPU repeatedly sleep for 100 us. Their timer slack is 1 ns, so that \
+        "Four threads on each CPU repeatedly sleep for 100 µs. Their timer slack is 1 ns, so that \
          the kernel does not merge their timers. Up to 40000 timers a second expire on each CPU. \
          Each causes an interrupt, unless several are due at once. The timers stay on the CPU that \
          armed them or move to a busy one (kernel.timer_migration). So they do not affect a \

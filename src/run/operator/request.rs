@@ -282,13 +282,21 @@ impl fmt::Display for OperatorRefusal {
                 write!(f, "user {uid} is not an operator of shield {shield}")
             }
             OperatorRefusal::NoGroup { shield } => {
-                write!(f, "shield {shield} has no control group to enter")
+                write!(f, "shield {shield} has no cgroup to enter")
             }
             OperatorRefusal::Priority { shield, priority, highest: Some(highest) } => {
-                write!(f, "priority {priority} is not 1 to {highest}, as in shield {shield}")
+                write!(
+                    f,
+                    "priority {priority} is outside the range of shield {shield}, 1 to \
+                           {highest}"
+                )
             }
             OperatorRefusal::Priority { shield, priority, highest: None } => {
-                write!(f, "operators of shield {shield} have no priority, and not {priority}")
+                write!(
+                    f,
+                    "operators of shield {shield} may not set a real-time priority; the \
+                           request has {priority}"
+                )
             }
             OperatorRefusal::LockedMemory { shield } => {
                 write!(f, "operators of shield {shield} may not raise the limit on locked memory")
@@ -312,15 +320,15 @@ impl fmt::Display for OperatorRefusal {
             ),
             OperatorRefusal::NoDestination { pid } => write!(
                 f,
-                "process {pid} cannot leave: no control group with the limits of its user is known, \
-                 because no ancestor and no other process of the user is outside the shield; root \
-                 can move it"
+                "process {pid} cannot leave: no cgroup with the limits of its user is \
+                 known, because no ancestor and no other process of the user is outside the \
+                 shield; root can move it"
             ),
             OperatorRefusal::Busy { pid: Some(pid) } => {
-                write!(f, "process {pid} changes the shields now: ask again in a second")
+                write!(f, "process {pid} is changing the shields: ask again in a second")
             }
             OperatorRefusal::Busy { pid: None } => {
-                f.write_str("another process changes the shields now: ask again in a second")
+                f.write_str("another process is changing the shields: ask again in a second")
             }
             OperatorRefusal::InUnit { unit } => {
                 write!(f, "the process belongs to {unit}, which systemd places")

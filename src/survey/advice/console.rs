@@ -20,7 +20,7 @@ fn check_blank(text: &str) -> Option<SurveyFinding> {
     Some(finding(
         "console-blank",
         format!("the console blanks after {seconds} s without a key"),
-        "a timer and work of the kernel do it once; consoleblank=0 avoids both",
+        "a timer and kernel work then run once; consoleblank=0 prevents both",
     ))
 }
 

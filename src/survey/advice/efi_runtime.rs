@@ -21,9 +21,9 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         finding(
             "efi-runtime",
             "EFI runtime services are enabled".to_owned(),
-            "a call of the firmware, to read the clock or a boot variable, can stop a CPU for \
-             long; real-time kernels disable them by default. efi=noruntime does so on others, and \
-             programs then cannot change boot entries",
+            "a call to the firmware, to read the clock or a boot variable, can stop a CPU for a \
+             long time; real-time kernels disable them by default. efi=noruntime does so on \
+             others, and programs then cannot change boot entries",
         )
     }))
 }

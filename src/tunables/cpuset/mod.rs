@@ -50,8 +50,8 @@ bug and refuse it (`partition config conflicts with housekeeping setup`). apply 
 kernel. If the kernel refuses, apply restores everything and starts again without a partition. Then,
 as on a machine without cpusets, programs are moved away one by one and nothing keeps them out.
 
-`/sys/devices/system/cpu/isolated` lists only CPUs of the boot line, and LinuxCNC looks nowhere
-else; so `run` sets RTAPI_CPU_NUMBER for it, to the highest CPU of the program.
+`/sys/devices/system/cpu/isolated` lists only the CPUs that were isolated at boot, and LinuxCNC
+looks nowhere else; so `run` sets RTAPI_CPU_NUMBER for it, to the highest CPU of the program.
 
 Cost: other programs have fewer CPUs. On v1, programs that pinned themselves have the affinity of
 their cpuset while the shield is active.

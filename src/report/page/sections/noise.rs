@@ -134,8 +134,8 @@ fn picture(observations: &[LabelledDocument<WatchWithVerdict>], causes: &[Cause]
         title: "Interruptions per second, by cause".to_owned(),
         about: format!("Bars for {} causes, one each for: {}.", causes.len(), series.join(", ")),
         how: "Per CPU, on a logarithmic scale: every grey line is ten times the one before it. \
-              Shorter is quieter. \u{201c}none\u{201d} was watched and not seen; \
-              \u{201c}unknown\u{201d} could not be watched."
+              Shorter is quieter. \u{201c}none\u{201d}: watched and not seen; \
+              \u{201c}unknown\u{201d}: could not be watched."
             .to_owned(),
         drawing: Drawing::Bars(BarChart { unit: "/s".to_owned(), series, rows }),
         table,

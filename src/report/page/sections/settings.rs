@@ -92,11 +92,11 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
             TableCell::new(already.get(name).copied().unwrap_or(0).to_string()),
             refused,
             risk,
-            TableCell::new(why.unwrap_or_else(|| "the setting is already right".to_owned())),
+            TableCell::new(why.unwrap_or_else(|| "already set".to_owned())),
         ]
     });
     let mut columns = vec![TableColumn::words("tunable")];
-    columns.extend(["changes", "already right", "refused"].map(TableColumn::numbers));
+    columns.extend(["changes", "already set", "refused"].map(TableColumn::numbers));
     columns.extend(["risk", "why"].map(TableColumn::words));
     Table {
         caption: "Changes by tunable".to_owned(),
