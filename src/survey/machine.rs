@@ -378,9 +378,10 @@ pub struct Virtualization {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tracing {
-    /// The mount point of tracefs.
+    /// The directory of the trace: the mount point of tracefs, or `tracing` in debugfs before 4.1.
     pub tracefs: Option<String>,
-    /// Whether the kernel supports tracefs (`/proc/filesystems`), mounted or not.
+    /// Whether the kernel has trace instances: tracefs in `/proc/filesystems`, mounted or not, or
+    /// `tracing/instances` in debugfs (3.10 to 4.0).
     pub supported: Option<bool>,
     /// `available_tracers`.
     pub tracers: Vec<String>,

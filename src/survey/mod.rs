@@ -41,6 +41,7 @@ pub use realtime_kernel::{
 };
 
 use advice::{AdviceSource, read_advice};
+use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
 use reader::SurveyReader;
 
@@ -109,12 +110,13 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
     // The file includes CPUs of isolcpus= (seen on 6.12), which belong to no partition.
     isolation.partitions = partitions.map(|cpus| cpus.difference(&isolation.isolcpus_domain));
     let (irqs, irq_default) = irqs::read_irqs(&r, shielded);
+    let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
     let mut machine = Machine {
         schema: SCHEMA,
         boot_id: r.line("/proc/sys/kernel/random/boot_id"),
         virt: virt::read_virt(&r, cpuinfo.as_deref(), &kernel.clocksources),
         power: power::read_power(&r, &topology),
-        tracing: tracing::read_tracing(&r, &mounts),
+        tracing: tracing::read_tracing(&r, &mounts, version),
         devices: devices::read_devices(&r),
         settings: settings::read_settings(&r, wanted),
         tasks: tasks::read_tasks(&r),

@@ -23,10 +23,12 @@ pub enum AbsenceReason {
         /// The kernel's error.
         answer: String,
     },
-    /// The kernel was built without tracefs.
-    NoTracefs,
+    /// The kernel was built without tracing, or is older than 3.10.
+    NoTraceInstances,
     /// Tracefs is not mounted, and the kernel is too old to mount it privately.
     TracefsNotMounted,
+    /// The kernel (3.10 to 4.0) has its trace in debugfs, which is not mounted.
+    DebugfsNotMounted,
     /// The kernel is locked down and created no files in tracefs.
     LockedDown {
         /// The line in the kernel log.
@@ -98,6 +100,7 @@ impl AbsenceReason {
             AbsenceReason::TracefsNotMounted => {
                 Some("mount -t tracefs tracefs /sys/kernel/tracing")
             }
+            AbsenceReason::DebugfsNotMounted => Some("mount -t debugfs debugfs /sys/kernel/debug"),
             AbsenceReason::WouldHang { .. } => {
                 Some("Start `verify` before the workload, or let `apply` enlarge the trace buffer")
             }
@@ -130,14 +133,20 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::TracefsDenied { answer } => {
                 write!(f, "not allowed to use tracefs ({answer}): {advice}")
             }
-            AbsenceReason::NoTracefs => {
-                f.write_str("this kernel has no tracefs (CONFIG_TRACING, since 4.1)")
+            AbsenceReason::NoTraceInstances => {
+                f.write_str("this kernel has no trace instances (CONFIG_TRACING, since 3.10)")
             }
             AbsenceReason::TracefsNotMounted => write!(
                 f,
                 "tracefs is not mounted, and this kernel (before 5.2) cannot mount it for one \
                  process alone: {advice}"
             ),
+            AbsenceReason::DebugfsNotMounted => {
+                write!(
+                    f,
+                    "debugfs, which has the trace of kernels before 4.1, is not mounted: {advice}"
+                )
+            }
             AbsenceReason::LockedDown { said } => {
                 write!(f, "the kernel is locked down; its log says: {said}")
             }
