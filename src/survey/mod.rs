@@ -29,10 +29,7 @@ mod tracing;
 mod virt;
 
 pub use crate::documents::machine_difference::MachineDifference;
-pub use command_line::{
-    CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, STRICT_RANGE_SINCE,
-    isolation_setup,
-};
+pub use command_line::{CommandLineFault, IsolationKind, IsolationSetup, isolation_setup};
 pub use compare::differences;
 pub use machine::*;
 pub use machine_topology::*;
@@ -41,7 +38,6 @@ pub use realtime_kernel::{
 };
 
 use advice::{AdviceSource, read_advice};
-use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
 use reader::SurveyReader;
 
@@ -110,13 +106,12 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
     // The file includes CPUs of isolcpus= (seen on 6.12), which belong to no partition.
     isolation.partitions = partitions.map(|cpus| cpus.difference(&isolation.isolcpus_domain));
     let (irqs, irq_default) = irqs::read_irqs(&r, shielded);
-    let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
     let mut machine = Machine {
         schema: SCHEMA,
         boot_id: r.line("/proc/sys/kernel/random/boot_id"),
         virt: virt::read_virt(&r, cpuinfo.as_deref(), &kernel.clocksources),
         power: power::read_power(&r, &topology),
-        tracing: tracing::read_tracing(&r, &mounts, version),
+        tracing: tracing::read_tracing(&r, &mounts, kernel.version),
         devices: devices::read_devices(&r),
         settings: settings::read_settings(&r, wanted),
         tasks: tasks::read_tasks(&r),
