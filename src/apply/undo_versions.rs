@@ -21,12 +21,8 @@ pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShie
     }
     let lock = store.lock()?;
     summary::announce_change(host, store);
-    let mut undone = undo_all_versions(host, store, name, &lock);
-    let note = summary::publish(host, store);
-    if let Ok(undone) = &mut undone {
-        undone.notes.extend(note);
-    }
-    undone
+    let work = || undo_all_versions(host, store, name, &lock);
+    summary::publish_after(host, store, work, |undone| &mut undone.notes)
 }
 
 /// Removes a shield, and first the other version of it if it was being replaced.
