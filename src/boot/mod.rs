@@ -27,9 +27,10 @@
 //! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
 //!    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`, `by_hand.rs`,
 //!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu.
-//!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`
-//!    and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has passed) and `trial.rs`
-//!    use them. `status.rs` and `early.rs` stand alone, and `at_every_boot.rs` asks the latter.
+//!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`,
+//!    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has
+//!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
+//!    `at_every_boot.rs` asks the latter.
 
 mod at_every_boot;
 mod by_hand;
@@ -69,6 +70,7 @@ pub mod trial;
 mod trial_unit;
 mod warnings;
 pub mod write;
+mod write_mode;
 
 pub use at_every_boot::AtEveryBoot;
 pub use document::*;
