@@ -124,6 +124,7 @@ mod tests {
             (Some("aarch64"), Some((5, 10)), false),
         ] {
             let arch = arch.map(str::to_owned);
+            let version = version.map(KernelVersion::from);
             let kernel = Kernel { arch, version, ..Kernel::default() };
             assert_eq!(cpuinfo_interrupts(&kernel), interrupts, "{kernel:?}");
         }

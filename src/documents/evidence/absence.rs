@@ -158,15 +158,9 @@ impl fmt::Display for AbsenceReason {
                 "CPU {cpu} is busy with the real-time task {task}: arming the trace would hang, \
                  because this kernel first runs a work item on every CPU. {advice}"
             ),
-            AbsenceReason::TraceRefused { answer } => {
-                write!(f, "the trace could not be set up: {answer}")
-            }
-            AbsenceReason::TraceNotOpened { answer } => {
-                write!(f, "the trace could not be opened: {answer}")
-            }
-            AbsenceReason::TraceEnded { answer } => {
-                write!(f, "the trace ended early: {answer}")
-            }
+            AbsenceReason::TraceRefused { answer } => trace(f, "could not be set up", answer),
+            AbsenceReason::TraceNotOpened { answer } => trace(f, "could not be opened", answer),
+            AbsenceReason::TraceEnded { answer } => trace(f, "ended early", answer),
             AbsenceReason::OutsideCpuset { cpu } => {
                 write!(f, "CPU {cpu} belongs to a cpuset that the sampler is not in: {advice}")
             }
@@ -193,6 +187,11 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::Failed { what } => f.write_str(what),
         }
     }
+}
+
+/// What happened to the trace, with the kernel's error.
+fn trace(f: &mut fmt::Formatter<'_>, what: &str, answer: &str) -> fmt::Result {
+    write!(f, "the trace {what}: {answer}")
 }
 
 /// What a witness that watches cannot see here.
