@@ -2,7 +2,7 @@
 //! left out: `2-3`, `2-N`, `isolated`, `all,^0,^4-5`. Pure.
 
 use cpushield_linux::CpuSet;
-use cpushield_linux::cpuset::CPUS_MAX;
+use cpushield_linux::cpuset::{CPUS_MAX, CpuSetError};
 use std::fmt;
 
 /// The form of a selection, as a hint.
@@ -45,6 +45,37 @@ impl CpuNames {
     }
 }
 
+/// Why a text selects no CPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CpuSelectionError {
+    /// A part is neither a name nor a CPU list.
+    NotList(CpuSetError),
+    /// It has no part.
+    Empty {
+        /// The text.
+        text: String,
+    },
+    /// It selects no CPU of the machine.
+    NoneOfMachine {
+        /// The text.
+        text: String,
+    },
+}
+
+impl fmt::Display for CpuSelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CpuSelectionError::NotList(error) => error.fmt(f),
+            CpuSelectionError::Empty { text } => write!(f, "{text:?} names no CPU"),
+            CpuSelectionError::NoneOfMachine { text } => {
+                write!(f, "{text:?} names no CPU of this machine")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CpuSelectionError {}
+
 /// A selection of CPUs, as text with a valid form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuSelection(String);
@@ -54,10 +85,12 @@ impl CpuSelection {
     ///
     /// # Errors
     /// The text is not a selection, or is empty.
-    pub fn parse(text: &str) -> Result<CpuSelection, String> {
-        match select(text, &CpuNames::unknown())? {
-            _ if text.trim_matches([',', ' ']).is_empty() => Err(format!("{text:?} names no CPU")),
-            _ => Ok(CpuSelection(text.to_owned())),
+    pub fn parse(text: &str) -> Result<CpuSelection, CpuSelectionError> {
+        select(text, &CpuNames::unknown())?;
+        let text = text.to_owned();
+        match text.trim_matches([',', ' ']).is_empty() {
+            true => Err(CpuSelectionError::Empty { text }),
+            false => Ok(CpuSelection(text)),
         }
     }
 
@@ -65,10 +98,10 @@ impl CpuSelection {
     ///
     /// # Errors
     /// The selection names no CPU of this machine.
-    pub fn resolve(&self, names: &CpuNames) -> Result<CpuSet, String> {
+    pub fn resolve(&self, names: &CpuNames) -> Result<CpuSet, CpuSelectionError> {
         let cpus = select(&self.0, names)?;
         match cpus.is_empty() {
-            true => Err(format!("{:?} names no CPU of this machine", self.0)),
+            true => Err(CpuSelectionError::NoneOfMachine { text: self.0.clone() }),
             false => Ok(cpus),
         }
     }
@@ -82,7 +115,7 @@ impl fmt::Display for CpuSelection {
 
 /// The CPUs of a text: those that its parts name, without those of the parts with `^`. Where all
 /// parts have one, the others of the online CPUs.
-fn select(text: &str, names: &CpuNames) -> Result<CpuSet, String> {
+fn select(text: &str, names: &CpuNames) -> Result<CpuSet, CpuSelectionError> {
     let (mut named, mut left_out) = (None, CpuSet::new());
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (is_left_out, list) = match part.strip_prefix('^') {
@@ -92,7 +125,7 @@ fn select(text: &str, names: &CpuNames) -> Result<CpuSet, String> {
         let cpus = match names.find(list) {
             Some(cpus) => cpus,
             None => {
-                CpuSet::parse_list(list, names.all.last()).map_err(|error| error.to_string())?
+                CpuSet::parse_list(list, names.all.last()).map_err(CpuSelectionError::NotList)?
             }
         };
         match is_left_out {
@@ -117,7 +150,7 @@ mod tests {
         CpuNames { all: set("0-7"), active: set("0-6"), isolated: set("2-3") }
     }
 
-    fn selected(text: &str) -> Result<String, String> {
+    fn selected(text: &str) -> Result<String, CpuSelectionError> {
         CpuSelection::parse(text)?.resolve(&names()).map(|cpus| cpus.to_string())
     }
 
@@ -151,7 +184,7 @@ mod tests {
             ("3,^3", "names no CPU of this machine"),
             ("~3", "is not a CPU number"),
         ] {
-            let error = selected(text).unwrap_err();
+            let error = selected(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

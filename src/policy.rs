@@ -18,7 +18,7 @@ pub use operators::{
 };
 pub(crate) use toml_message::translate_toml_message;
 
-use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
+use crate::cpu_selection::{CpuNames, CpuSelection, CpuSelectionError, SELECTION_HINT};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -435,7 +435,11 @@ impl ShieldPolicy {
     ///
     /// # Errors
     /// The list names no CPU.
-    pub fn request(&self, name: &str, names: &CpuNames) -> Result<ShieldRequest, String> {
+    pub fn request(
+        &self,
+        name: &str,
+        names: &CpuNames,
+    ) -> Result<ShieldRequest, CpuSelectionError> {
         let cpus = self.cpus.as_ref().map(|list| {
             CpuSelection::parse(list.get_ref()).and_then(|selection| selection.resolve(names))
         });

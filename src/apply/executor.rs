@@ -33,12 +33,8 @@ pub fn apply(
 ) -> Result<AppliedPlan, ApplyError> {
     let boot = check(host, plan)?;
     let lock = store.lock()?;
-    let mut applied = apply_locked(host, store, plan, boot, &lock, progress);
-    let note = summary::publish(host, store);
-    if let Ok(applied) = &mut applied {
-        applied.notes.extend(note);
-    }
-    applied
+    let work = || apply_locked(host, store, plan, boot, &lock, progress);
+    summary::publish_after(host, store, work, |applied| &mut applied.notes)
 }
 
 fn apply_locked(

@@ -27,12 +27,8 @@ pub fn replace(
 ) -> Result<AppliedPlan, ApplyError> {
     check(host, plan)?;
     let lock = store.lock()?;
-    let mut applied = replace_locked(host, store, plan, &lock, progress);
-    let note = summary::publish(host, store);
-    if let Ok(applied) = &mut applied {
-        applied.notes.extend(note);
-    }
-    applied
+    let work = || replace_locked(host, store, plan, &lock, progress);
+    summary::publish_after(host, store, work, |applied| &mut applied.notes)
 }
 
 fn replace_locked(

@@ -73,6 +73,22 @@ pub(super) fn publish(host: &Host, store: &Store) -> Option<ShieldNote> {
     Some(ShieldNote::NotPublished { error })
 }
 
+/// Does work that changes shields, and then tells other users the result. The notes of what was
+/// done say if that failed. The caller has the lock.
+pub(super) fn publish_after<T, E>(
+    host: &Host,
+    store: &Store,
+    work: impl FnOnce() -> Result<T, E>,
+    notes_of: impl FnOnce(&mut T) -> &mut Vec<ShieldNote>,
+) -> Result<T, E> {
+    let mut result = work();
+    let note = publish(host, store);
+    if let Ok(done) = &mut result {
+        notes_of(done).extend(note);
+    }
+    result
+}
+
 fn summarize(journal: &ApplyJournal) -> Vec<PublicShield> {
     let plans = journal.plans().into_iter();
     plans

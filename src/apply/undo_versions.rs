@@ -6,7 +6,7 @@ use super::load::{FoundJournal, JOURNAL, load};
 use super::summary;
 use super::undo::undo_locked;
 use cpushield_linux::store::StoreLock;
-use cpushield_linux::{Host, Store};
+use cpushield_linux::{CpuSet, Host, Store};
 
 /// Removes the active shield of this name. Without a name, there must be only one.
 ///
@@ -21,12 +21,8 @@ pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShie
     }
     let lock = store.lock()?;
     summary::announce_change(host, store);
-    let mut undone = undo_all_versions(host, store, name, &lock);
-    let note = summary::publish(host, store);
-    if let Ok(undone) = &mut undone {
-        undone.notes.extend(note);
-    }
-    undone
+    let work = || undo_all_versions(host, store, name, &lock);
+    summary::publish_after(host, store, work, |undone| &mut undone.notes)
 }
 
 /// Removes a shield, and first the other version of it if it was being replaced.
@@ -42,24 +38,36 @@ fn undo_all_versions(
     }
 }
 
+/// A change of a shield that was interrupted and has been ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedChange {
+    /// The name of the shield.
+    pub shield: String,
+    /// The CPUs of both versions.
+    pub cpus: CpuSet,
+}
+
 /// Ends a change of an active shield that was interrupted: completes it if the new version was in
-/// force, otherwise removes the new version. Returns the shield, if there was one.
+/// force, otherwise removes the new version. Returns the shield, if there was one. Its programs are
+/// placed by `run::end_change`.
 ///
 /// # Errors
 /// The journal cannot be used, or not everything could be restored.
-pub fn end_change(host: &Host, store: &Store) -> Result<Option<String>, ApplyError> {
+pub fn end_change(host: &Host, store: &Store) -> Result<Option<EndedChange>, ApplyError> {
     let unfinished = match load(host, store) {
-        Ok(FoundJournal::Here(journal)) if journal.is_replacing() => journal.unfinished_name(),
+        Ok(FoundJournal::Here(journal)) if journal.is_replacing() => {
+            journal.unfinished_name().map(|name| (journal.cpus_of_versions(&name), name))
+        }
         _ => None,
     };
-    let Some(shield) = unfinished else { return Ok(None) };
+    let Some((cpus, shield)) = unfinished else { return Ok(None) };
     let lock = store.lock()?;
     let ended = end_replacement(host, store, Some(&shield), &lock);
     // Without it, only the next change tells other users.
     let _ = summary::publish(host, store);
     match ended {
         Ok(None) => Ok(None),
-        Ok(Some(undone)) if undone.is_complete() => Ok(Some(shield)),
+        Ok(Some(undone)) if undone.is_complete() => Ok(Some(EndedChange { shield, cpus })),
         Err(UndoError::Killed) => Err(ApplyError::Killed),
         undone => {
             let undone = undone.map(|undone| undone.unwrap_or_else(UndoneShield::nothing));

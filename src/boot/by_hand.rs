@@ -12,9 +12,10 @@ use super::running_kernel::{online_cpus, possible_cpus};
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// The word that a command line has for the same parameter with another value.
-pub(super) fn present_value(line: &str, word: &str) -> Option<String> {
-    match line::merge(line, &[word.to_owned()], usize::MAX) {
+/// The word that a command line has for the same parameter with another value. `last` is the last
+/// possible CPU.
+pub(super) fn present_value(line: &str, word: &str, last: Option<usize>) -> Option<String> {
+    match line::merge(line, &[word.to_owned()], usize::MAX, last) {
         Err(ParameterConflict::Differs { present, .. }) => Some(present),
         _ => None,
     }
@@ -76,8 +77,10 @@ pub(super) fn steps(
 /// Conflicts to resolve first, except other values of the same parameters.
 fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
+    let (possible, online) = (possible_cpus(host), online_cpus(host));
+    let last = possible.last();
     for word in words {
-        match line::merge(now, std::slice::from_ref(word), line::limit(arch)) {
+        match line::merge(now, std::slice::from_ref(word), line::limit(arch), last) {
             Ok(_) | Err(ParameterConflict::Differs { .. }) => {}
             Err(conflict) => lines.push(format!("first: {conflict}")),
         }
@@ -85,10 +88,10 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
     lines.dedup();
     let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = KernelVersion::from_release(&release);
-    let (possible, online) = (possible_cpus(host), online_cpus(host));
     let target = LintTarget { possible: &possible, online: &online, version, arch };
     // Another value of the same parameter is replaced.
-    let replaced: Vec<String> = words.iter().filter_map(|word| present_value(now, word)).collect();
+    let replaced: Vec<String> =
+        words.iter().filter_map(|word| present_value(now, word, last)).collect();
     let ignored = new_findings(&line::without(now, &replaced), words, &target).into_iter();
     let is_new = |it: &LintFinding| match it {
         // The conflict with `nr_cpus=` above says the same.

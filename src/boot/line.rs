@@ -109,11 +109,17 @@ pub fn limit(arch: Option<&str>) -> usize {
     }
 }
 
-/// Sorts wanted words (`nohz_full=2-3`) into those to add and those already present.
+/// Sorts wanted words (`nohz_full=2-3`) into those to add and those already present. `last` is the
+/// last possible CPU, which `N` in a list means, where known.
 ///
 /// # Errors
 /// A word contradicts the line, or the line would become too long.
-pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, ParameterConflict> {
+pub fn merge(
+    line: &str,
+    wanted: &[String],
+    limit: usize,
+    last: Option<usize>,
+) -> Result<MergedLine, ParameterConflict> {
     if line.matches('"').count() % 2 == 1 {
         return Err(ParameterConflict::OpenQuote);
     }
@@ -125,9 +131,9 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
         for param in &params {
             let (present, wanted) = (to_word(param), word.clone());
             if name == "nohz_full" && cmdline::same_name(&param.name, "isolcpus") {
-                let isolcpus = param.value.as_deref().map(|value| cmdline::isolcpus(value, None));
+                let isolcpus = param.value.as_deref().map(|value| cmdline::isolcpus(value, last));
                 let isolcpus = isolcpus.and_then(Result::ok);
-                if isolcpus.is_some_and(|it| it.nohz && !is_list_of(&it.cpus, value)) {
+                if isolcpus.is_some_and(|it| it.nohz && !is_list_of(&it.cpus, value, last)) {
                     return Err(ParameterConflict::Mismatch { present, wanted });
                 }
             }
@@ -141,7 +147,7 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
             if !cmdline::same_name(&param.name, name) {
                 continue;
             }
-            let same = is_same_value(name, param.value.as_deref(), value);
+            let same = is_same_value(name, param.value.as_deref(), value, last);
             if !same && is_repeated(name) {
                 continue;
             }
@@ -171,7 +177,7 @@ pub fn different_lists(
         let value =
             param.value.as_deref().filter(|_| cmdline::same_name(&param.name, "isolcpus"))?;
         let parsed =
-            cmdline::isolcpus(value, None).ok().filter(|it| !is_list_of(&it.cpus, cpus))?;
+            cmdline::isolcpus(value, None).ok().filter(|it| !is_list_of(&it.cpus, cpus, None))?;
         let (isolcpus, nohz_full) = (to_word(param), nohz_full.clone());
         (!parsed.nohz).then_some(DifferentLists { isolcpus, nohz_full, both_taken })
     })
@@ -251,22 +257,29 @@ pub fn without(line: &str, words: &[String]) -> String {
 /// Whether the line has this word, or an equal one.
 #[must_use]
 pub fn has(line: &str, word: &str) -> bool {
+    has_on(line, word, None)
+}
+
+/// The same on a machine with this last possible CPU, which `N` in a list means.
+#[must_use]
+pub fn has_on(line: &str, word: &str, last: Option<usize>) -> bool {
     let (name, value) = split(word);
     cmdline::parse(line).iter().any(|param| {
-        cmdline::same_name(&param.name, name) && is_same_value(name, param.value.as_deref(), value)
+        let present = param.value.as_deref();
+        cmdline::same_name(&param.name, name) && is_same_value(name, present, value, last)
     })
 }
 
 /// The CPUs that a word takes out of the scheduling domains; `None` for other words.
 #[must_use]
 pub fn isolated_domain(word: &str) -> Option<CpuSet> {
-    parse_isolcpus(split(word)).filter(|it| it.domain).map(|it| it.cpus)
+    parse_isolcpus(split(word), None).filter(|it| it.domain).map(|it| it.cpus)
 }
 
 /// One `isolcpus=` with the flags of two that name the same CPUs; `None` for other words.
 #[must_use]
 pub fn join_isolcpus(a: &str, b: &str) -> Option<String> {
-    let (a, b) = (parse_isolcpus(split(a))?, parse_isolcpus(split(b))?);
+    let (a, b) = (parse_isolcpus(split(a), None)?, parse_isolcpus(split(b), None)?);
     let flags = [
         (a.nohz || b.nohz, "nohz,"),
         (a.domain || b.domain, "domain,"),
@@ -276,8 +289,11 @@ pub fn join_isolcpus(a: &str, b: &str) -> Option<String> {
     (a.cpus == b.cpus).then(|| format!("isolcpus={flags}{}", a.cpus))
 }
 
-fn parse_isolcpus((name, value): (&str, Option<&str>)) -> Option<cmdline::Isolcpus> {
-    cmdline::isolcpus(value.filter(|_| cmdline::same_name(name, "isolcpus"))?, None).ok()
+fn parse_isolcpus(
+    (name, value): (&str, Option<&str>),
+    last: Option<usize>,
+) -> Option<cmdline::Isolcpus> {
+    cmdline::isolcpus(value.filter(|_| cmdline::same_name(name, "isolcpus"))?, last).ok()
 }
 
 /// The name of the parameter that a word sets.
@@ -343,20 +359,25 @@ pub(super) fn to_word(param: &cmdline::KernelParam) -> String {
     }
 }
 
-fn is_same_value(name: &str, present: Option<&str>, wanted: Option<&str>) -> bool {
+fn is_same_value(
+    name: &str,
+    present: Option<&str>,
+    wanted: Option<&str>,
+    last: Option<usize>,
+) -> bool {
     present == wanted
         || LISTS.iter().any(|list| cmdline::same_name(list, name))
-            && parse_list(present).is_some_and(|cpus| is_list_of(&cpus, wanted))
-        || parse_isolcpus((name, present))
-            .is_some_and(|isolcpus| Some(isolcpus) == parse_isolcpus((name, wanted)))
+            && parse_list(present, last).is_some_and(|cpus| is_list_of(&cpus, wanted, last))
+        || parse_isolcpus((name, present), last)
+            .is_some_and(|isolcpus| Some(isolcpus) == parse_isolcpus((name, wanted), last))
 }
 
-fn is_list_of(cpus: &CpuSet, list: Option<&str>) -> bool {
-    parse_list(list).as_ref() == Some(cpus)
+fn is_list_of(cpus: &CpuSet, list: Option<&str>, last: Option<usize>) -> bool {
+    parse_list(list, last).as_ref() == Some(cpus)
 }
 
-fn parse_list(value: Option<&str>) -> Option<CpuSet> {
-    value?.parse().ok()
+fn parse_list(value: Option<&str>, last: Option<usize>) -> Option<CpuSet> {
+    CpuSet::parse_list(value?, last).ok()
 }
 
 #[cfg(test)]
@@ -371,17 +392,17 @@ mod tests {
     #[test]
     fn present_words_are_not_added_and_contradictions_are_refused() {
         let wanted = words("nohz_full=2-3 rcu_nocbs=2-3");
-        let merged = merge("root=/dev/vda1 ro quiet", &wanted, 2048).unwrap();
+        let merged = merge("root=/dev/vda1 ro quiet", &wanted, 2048, None).unwrap();
         assert_eq!((merged.add, merged.already.len()), (wanted.clone(), 0));
-        let merged = merge("ro nohz-full=2,3 a=\"b nohz_full=1\"", &wanted, 2048).unwrap();
+        let merged = merge("ro nohz-full=2,3 a=\"b nohz_full=1\"", &wanted, 2048, None).unwrap();
         assert_eq!((merged.add, merged.already), (words("rcu_nocbs=2-3"), words("nohz_full=2-3")));
-        let refused = |line| merge(line, &wanted, 2048).unwrap_err().to_string();
+        let refused = |line| merge(line, &wanted, 2048, None).unwrap_err().to_string();
         assert!(refused("nohz_full=3").starts_with("nohz_full=3 is already on the command line"));
         // Given twice with different values: the kernel takes the first and warns.
         assert!(refused("nohz_full=2-3 nohz_full=1").contains("nohz_full=1"));
         assert!(refused("isolcpus=nohz,domain,1").contains("the lists differ"));
-        assert!(merge("isolcpus=domain,1", &wanted, 2048).is_ok());
-        assert!(merge("isolcpus=nohz,2-3", &wanted, 2048).is_ok());
+        assert!(merge("isolcpus=domain,1", &wanted, 2048, None).is_ok());
+        assert!(merge("isolcpus=nohz,2-3", &wanted, 2048, None).is_ok());
         let differ = |line, version| {
             different_lists(line, &wanted, version).map(|it| it.to_string()).unwrap_or_default()
         };
@@ -393,10 +414,10 @@ mod tests {
             Default::default()
         );
         assert!(refused("nr_cpus=3").contains("does not know all of these CPUs"));
-        assert!(merge("nr_cpus=4", &wanted, 2048).is_ok());
+        assert!(merge("nr_cpus=4", &wanted, 2048, None).is_ok());
         assert!(refused("a=\"b").contains("never closed"));
         // Words after `--` are for init.
-        assert!(merge("ro -- nohz_full=1", &wanted, 2048).is_ok());
+        assert!(merge("ro -- nohz_full=1", &wanted, 2048, None).is_ok());
     }
 
     #[test]
@@ -407,17 +428,32 @@ mod tests {
         assert_eq!(join_isolcpus("isolcpus=2-3", "nohz_full=2-3"), None);
         assert!(has("ro isolcpus=domain,2,3", "isolcpus=2-3"));
         assert!(!has("ro isolcpus=nohz,2,3", "isolcpus=2-3"));
-        let refused = merge("isolcpus=2", &words("isolcpus=2-3"), 2048).unwrap_err();
+        let refused = merge("isolcpus=2", &words("isolcpus=2-3"), 2048, None).unwrap_err();
         assert!(matches!(refused, ParameterConflict::Differs { .. }));
+    }
+
+    #[test]
+    fn the_last_cpu_may_be_written_as_n() {
+        let wanted = words("nohz_full=1-3 rcu_nocbs=1-3 isolcpus=domain,1-3");
+        let line = "nohz_full=1-N rcu_nocbs=1-N isolcpus=domain,1-N";
+        assert_eq!(merge(line, &wanted, 2048, Some(3)).unwrap().already, wanted);
+        assert!(has_on(line, "nohz_full=1-3", Some(3)));
+        for last in [None, Some(7)] {
+            let refused = merge(line, &wanted, 2048, last).unwrap_err();
+            assert!(matches!(refused, ParameterConflict::Differs { .. }));
+        }
+        let nohz = |last| merge("isolcpus=nohz,1-N", &words("nohz_full=1-3"), 2048, Some(last));
+        assert!(nohz(3).is_ok());
+        assert!(matches!(nohz(7), Err(ParameterConflict::Mismatch { .. })));
     }
 
     #[test]
     fn the_limit_includes_the_final_zero() {
         let wanted = words("skew_tick=1");
         let line = "x".repeat(2048 - 1 - 1 - "skew_tick=1".len());
-        assert!(merge(&line, &wanted, limit(Some("x86_64"))).is_ok());
+        assert!(merge(&line, &wanted, limit(Some("x86_64")), None).is_ok());
         let too_long = ParameterConflict::TooLong { bytes: 2049, limit: 2048 };
-        assert_eq!(merge(&(line + "x"), &wanted, 2048), Err(too_long));
+        assert_eq!(merge(&(line + "x"), &wanted, 2048, None), Err(too_long));
     }
 
     proptest! {
@@ -427,7 +463,7 @@ mod tests {
             cpus in 1_usize..64,
         ) {
             let wanted = vec![format!("nohz_full={cpus}"), "rcu_nocb_poll".to_owned()];
-            if let Ok(merged) = merge(&line, &wanted, 2048) {
+            if let Ok(merged) = merge(&line, &wanted, 2048, None) {
                 let new = with_words(&line, &merged.add);
                 prop_assert!(new.ends_with(&line));
                 for word in &wanted {
@@ -438,13 +474,13 @@ mod tests {
                     prop_assert_eq!(without_front(&new, &merged.add), line.clone());
                 }
                 // The second time there is nothing to add.
-                prop_assert!(merge(&new, &wanted, 2048).unwrap().add.is_empty());
+                prop_assert!(merge(&new, &wanted, 2048, None).unwrap().add.is_empty());
             }
         }
 
         #[test]
         fn no_line_makes_it_panic(line in ".*", word in ".*") {
-            let _ = merge(&line, &[word], 2048);
+            let _ = merge(&line, &[word], 2048, None);
         }
     }
 }

@@ -3,8 +3,8 @@
 //! files and a [`BootJournal`] → [`BootStatus`].
 //!
 //! `line`, `grub`, `parameters` and `lint` are pure; `loaders` only read; `write` and `restore`
-//! write, and know no particular loader.
-//! The journal of the runtime shield ends with the boot; this one survives it.
+//! write, and know no particular loader. The journal of the runtime shield ends with the boot; this
+//! one survives it.
 //!
 //! The files of `src/boot/` import downward only:
 //!
@@ -13,8 +13,8 @@
 //! 2. `line.rs` adds words to a command line. `grub/` parses GRUB's texts, `kernel_file.rs` finds
 //!    the version of a kernel file, `kernel_modules.rs` reads the modules of a kernel, and
 //!    `running_kernel.rs` reads what the running kernel shows. `parameters/` is the catalogue of
-//!    parameters, in the slice `PARAMETERS`,
-//!    and `switches.rs` looks names of parameters and tunables up.
+//!    parameters, in the slice `PARAMETERS`, and `switches.rs` looks names of parameters and
+//!    tunables up.
 //! 3. `loaders/boot_loader.rs` is the trait of a loader. `loaders/mod.rs` has the slice `LOADERS`,
 //!    and a loader is one file. `cmdline_files.rs`, `grub_environment.rs` and `systemd_boot.rs`
 //!    have what several of them share. No loader imports another one. A loader reads its menu and
@@ -27,10 +27,10 @@
 //! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
 //!    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`, `by_hand.rs`,
 //!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu.
-//!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`
-//!    and `kexec.rs` come before `write.rs`.
-//!    `permanent.rs` (a trial that has passed) and `trial.rs` use them. `status.rs` and `early.rs`
-//!    stand alone, and `at_every_boot.rs` asks the latter.
+//!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`,
+//!    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has
+//!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
+//!    `at_every_boot.rs` asks the latter.
 
 mod at_every_boot;
 mod by_hand;
@@ -70,6 +70,7 @@ pub mod trial;
 mod trial_unit;
 mod warnings;
 pub mod write;
+mod write_mode;
 
 pub use at_every_boot::AtEveryBoot;
 pub use document::*;

@@ -229,6 +229,8 @@ pub fn for_words(
         let known = entries.iter().map(|entry| entry.version.clone()).collect();
         return Err(BootError::NoKernel { asked: version, known });
     }
+    let (arch, possible, online) = (host.build_arch(), possible_cpus(host), online_cpus(host));
+    let last = possible.last();
     let mut parameters = Vec::new();
     for word in words {
         parameters.push(WantedParameter {
@@ -236,12 +238,11 @@ pub fn for_words(
             word: word.clone(),
             reason: "requested as a word".to_owned(),
             substitute: None,
-            booted: line::has(&booted, word),
-            instead: by_hand::present_value(&booted, word),
-            already: target.is_some_and(|entry| line::has(&entry.args, word)),
+            booted: line::has_on(&booted, word, last),
+            instead: by_hand::present_value(&booted, word, last),
+            already: target.is_some_and(|entry| line::has_on(&entry.args, word, last)),
         });
     }
-    let (arch, possible, online) = (host.build_arch(), possible_cpus(host), online_cpus(host));
     let (arch, possible, online) = (arch.as_deref(), &possible, &online);
     let planned = LinesToCheck { host, parameters: &parameters, arch, possible, online };
     let faults = match menu {

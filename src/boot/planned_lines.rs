@@ -106,7 +106,8 @@ impl LinesToCheck<'_> {
     ) -> Result<(), BootError> {
         // GRUB puts `BOOT_IMAGE=` and the kernel's file in front.
         let text = format!("BOOT_IMAGE=/boot/vmlinuz-{} {}", entry.version, entry.args);
-        let Err(conflict) = line::merge(&text, words, line::limit(self.arch)) else {
+        let Err(conflict) = line::merge(&text, words, line::limit(self.arch), self.possible.last())
+        else {
             return Ok(());
         };
         let keyword = match &conflict {

@@ -3,6 +3,7 @@
 use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
 use crate::survey::Machine;
 use cpushield_linux::text::cmdline;
+use cpushield_linux::text::first_releases;
 use cpushield_linux::{CpuSet, Host, Task};
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ pub(super) fn online_cpus(host: &Host) -> CpuSet {
 pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {
     let mut options = machine.kernel.config.clone();
     // Of a kernel older than the option, the version says why it cannot.
-    let older = machine.kernel.version.is_some_and(|version| version < (3, 10));
+    let older = machine.kernel.version.is_some_and(|version| version < first_releases::NOHZ_FULL);
     if options.is_empty()
         && !older
         && let Some(stops) = machine.can_stop_tick()

@@ -212,8 +212,9 @@ fn wanted_parameter(parameter: &KernelParameter, target: &ParameterTarget) -> Wa
 /// Compares a word with the running kernel's command line and with those of the chosen entries.
 fn compare_with_lines(wanted: &mut WantedParameter, machine: &Machine, targets: &[&LoaderEntry]) {
     let (word, booted) = (&wanted.word, machine.kernel.cmdline.as_deref().unwrap_or_default());
-    wanted.booted = line::has(booted, word);
-    wanted.instead = by_hand::present_value(booted, word);
-    wanted.already =
-        !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, word));
+    let last = machine.topology.possible.last();
+    wanted.booted = line::has_on(booted, word, last);
+    wanted.instead = by_hand::present_value(booted, word, last);
+    let has_word = |entry: &&LoaderEntry| line::has_on(&entry.args, word, last);
+    wanted.already = !targets.is_empty() && targets.iter().all(has_word);
 }

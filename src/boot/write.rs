@@ -4,19 +4,19 @@
 
 use super::document::{
     BootJournal, BootPlan, EarlierJournal, EarlierState, FileBytes, ParameterChange,
-    RemovedParameters, SCHEMA, SavedFile, TrialBoot, TrialDeadline, WrittenParameters,
+    RemovedParameters, SCHEMA, SavedFile, TrialBoot, WrittenParameters,
 };
 use super::earlier::EarlierApply;
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
-    self, BootFilePlan, BootLoader, EarlierTexts, EntryPosition, FileEdit, LoaderEntry,
-    ParameterAssignment,
+    self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, LoaderEntry, ParameterAssignment,
 };
 use super::parameters::{ParameterOffer, named};
 use super::present_files::{PresentTexts, changed_meanwhile, check_menu, read_originals};
 use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
+pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
 use super::{kexec, line, trial_unit};
 use cpushield_linux::{FileAttributes, Host, Store};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -82,33 +82,6 @@ fn find_loader(plan: &BootPlan) -> Result<&'static dyn BootLoader, BootError> {
     })
 }
 
-/// How the parameters are written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WriteMode {
-    /// Whether our entries follow all others, so that none of them becomes the default.
-    pub keep_default: bool,
-    /// Whether they boot once, as a trial.
-    pub trial: bool,
-    /// Whether the running kernel starts the new entry, so that the loader need not boot it once.
-    pub kexec: bool,
-    /// This program and its state directory, for the unit that concludes a trial; `None` without
-    /// systemd.
-    pub unit: Option<(String, String)>,
-    /// What must come up in a trial's boot; `None`: nothing. Only the unit can fall back.
-    pub until: Option<TrialDeadline>,
-}
-
-impl WriteMode {
-    fn position(&self, earlier: Option<&EarlierApply>) -> EntryPosition {
-        match (self.trial, earlier) {
-            (true, Some(_)) => EntryPosition::OverEarlier,
-            (true, None) => EntryPosition::Last,
-            (false, _) if self.keep_default => EntryPosition::Last,
-            (false, _) => EntryPosition::First,
-        }
-    }
-}
-
 /// Writes the parameters of a plan. They replace those of an earlier apply, and undo still restores
 /// the text before the first one. A trial leaves those of an earlier apply in place until it has
 /// passed.
@@ -145,13 +118,13 @@ pub fn write(
         return Err(changed_meanwhile("the boot menu"));
     }
     if let Some(earlier) = &earlier {
-        files = match mode.trial {
-            true => present.keep_earlier_entries(loader, files),
-            false => earlier.merge_files(files),
+        files = match mode.term {
+            ParameterTerm::Trial => present.keep_earlier_entries(loader, files),
+            ParameterTerm::Permanent => earlier.merge_files(files),
         };
     }
     let mut journal = begin_journal(host, loader, plan, files);
-    journal.earlier = earlier.as_ref().filter(|_| mode.trial).map(|earlier| {
+    journal.earlier = earlier.as_ref().filter(|_| mode.is_trial()).map(|earlier| {
         let journal = Box::new(earlier.journal().clone());
         EarlierJournal { state: EarlierState::Kept, journal }
     });
@@ -161,9 +134,9 @@ pub fn write(
     journal.history = extend_history(&journal, &file_plan, earlier.as_ref());
     save_journal(store, &journal)?;
     let result = write_files(host, loader, &file_plan, &present, &mut journal)
-        .and_then(|()| match mode.trial {
-            true => arm_trial(host, store, loader, (plan, mode), &mut journal),
-            false => Ok(()),
+        .and_then(|()| match mode.term {
+            ParameterTerm::Trial => arm_trial(host, store, loader, (plan, mode), &mut journal),
+            ParameterTerm::Permanent => Ok(()),
         })
         .and_then(|()| save_journal(store, &finish(&journal, &file_plan)));
     match result {
@@ -191,7 +164,7 @@ pub fn write(
 
 /// Adds the units of a trial to the files that are written.
 fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
-    let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) else { return };
+    let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.is_trial()) else { return };
     for (unit, text) in trial_unit::texts(program, state, mode.until, words) {
         let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
@@ -235,7 +208,7 @@ fn read_earlier(
         return Err(BootError::Active { words: journal.words });
     }
     // Only the words tell a trial's boot from another one.
-    if mode.trial && words.iter().all(|word| journal.words.contains(word)) {
+    if mode.is_trial() && words.iter().all(|word| journal.words.contains(word)) {
         return Err(BootError::TrialOfPart { words: words.to_vec(), written: journal.words });
     }
     if let Some(note) = kexec::unload(host, &journal)? {
@@ -256,7 +229,7 @@ fn plan_files(
     let mut words = requested.clone();
     let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
         || words.iter().any(|word| line::name_of(word) == "panic");
-    if mode.trial && !panics {
+    if mode.is_trial() && !panics {
         words.push(PANIC.to_owned());
     }
     let none = EarlierTexts::new();
@@ -270,7 +243,7 @@ fn plan_files(
             earlier: earlier.map_or(&none, |earlier| &earlier.texts),
         },
     )?;
-    if let Some(earlier) = earlier.filter(|_| !mode.trial) {
+    if let Some(earlier) = earlier.filter(|_| !mode.is_trial()) {
         earlier.add_leftovers(loader, &mut file_plan);
     }
     add_trial_units(&mut file_plan, mode, &requested);
@@ -324,10 +297,13 @@ fn arm_trial(
         return Err(BootError::wrong("the menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.unit.is_some();
-    let keep_default = mode.keep_default;
+    let keep_default = mode.default_entry == DefaultEntry::Kept;
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
-    let reboot = loader.reboot_argument().filter(|_| !mode.kexec).map(str::to_owned);
+    let reboot = loader
+        .reboot_argument()
+        .filter(|_| mode.start == EntryStart::BootLoader)
+        .map(str::to_owned);
     let entry_name = entry.clone();
     let until = mode.until.filter(|_| unit);
     let trial = TrialBoot { entry: entry_name, unit, keep_default, proves, reboot, until, failed };
@@ -338,7 +314,10 @@ fn arm_trial(
             host.systemctl(&["enable", unit])?;
         }
     }
-    if mode.kexec { Ok(()) } else { loader.boot_once(host, &entry) }
+    match mode.start {
+        EntryStart::BootLoader => loader.boot_once(host, &entry),
+        EntryStart::Kexec => Ok(()),
+    }
 }
 
 fn hint_of(error: &BootError) -> Option<String> {

@@ -11,8 +11,9 @@ use crate::report::{
 };
 use crate::ui::Ui;
 use crate::workflow::boot_parameters::{
-    BootOptions, BootOrder, ExperimentRowName, TrialDeadline, TrialGoal, TrialWait, plan_boot,
-    preview_boot, read_boot_status, start_kernel, undo_boot, write_boot,
+    BootOptions, BootOrder, DefaultEntry, EntryStart, ExperimentRowName, ParameterTerm,
+    TrialDeadline, TrialGoal, TrialWait, plan_boot, preview_boot, read_boot_status, start_kernel,
+    undo_boot, write_boot,
 };
 use crate::workflow::conclude::{conclude_trial, reboot_unless_reached};
 use std::path::PathBuf;
@@ -187,8 +188,10 @@ impl BootApplyArgs {
             None => TrialWait::AsThisBoot,
             Some(until) => until.goal().map_or(TrialWait::Nothing, TrialWait::For),
         };
-        let (keep_default, trial, kexec) = (self.keep_default, self.trial, self.kexec);
-        BootOrder { keep_default, trial, kexec, until, within: self.within }
+        let default_entry = if self.keep_default { DefaultEntry::Kept } else { DefaultEntry::Ours };
+        let term = if self.trial { ParameterTerm::Trial } else { ParameterTerm::Permanent };
+        let start = if self.kexec { EntryStart::Kexec } else { EntryStart::BootLoader };
+        BootOrder { default_entry, term, start, until, within: self.within }
     }
 }
 

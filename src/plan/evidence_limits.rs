@@ -8,7 +8,7 @@ use crate::survey::Machine;
 /// Finds the limits for the CPUs of a shield that run programs.
 pub(super) fn find_evidence_limits(machine: &Machine, shield: &Shield) -> Vec<EvidenceLimit> {
     if machine.tracing.supported == Some(false) {
-        return vec![EvidenceLimit::no_trace(AbsenceReason::NoTracefs)];
+        return vec![EvidenceLimit::no_trace(AbsenceReason::NoTraceInstances)];
     }
     let working = shield.cpus.difference(&shield.idle_siblings);
     let not_tracked = match &machine.isolation.nohz_full {
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(limits(Some(""), None, None), not_tracked("2-3"));
         assert_eq!(limits(None, Some(true), Some("n")), not_tracked("2-3"));
         assert_eq!(limits(None, Some(true), Some("y")), [], "the list was not read");
-        let no_trace = [EvidenceLimit::no_trace(AbsenceReason::NoTracefs)];
+        let no_trace = [EvidenceLimit::no_trace(AbsenceReason::NoTraceInstances)];
         assert_eq!(limits(Some("2-3"), Some(false), None), no_trace);
     }
 }

@@ -171,7 +171,7 @@ fn tracing(machine: &Machine) -> String {
             format!("{mount}; tracers: {tracers}{clock}")
         }
         (None, Some(true)) => "supported, but tracefs is not mounted".to_owned(),
-        (None, Some(false)) => "not supported by the kernel".to_owned(),
+        (None, Some(false)) => "the kernel has no trace instances (since 3.10)".to_owned(),
         (None, None) => "unknown".to_owned(),
     }
 }

@@ -14,6 +14,7 @@ mod added;
 mod confine;
 mod destination;
 mod drift;
+mod ended_change;
 mod error;
 mod left;
 mod limits;
@@ -37,6 +38,7 @@ mod version_change;
 
 pub use added::{CpuAssignment, add};
 pub use drift::Drift;
+pub use ended_change::end_change;
 pub use error::RunError;
 pub use left::{programs_in_shield, still_running};
 pub use limits::{check as check_policy, sentences as limits};

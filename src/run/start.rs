@@ -6,7 +6,7 @@ use super::spread::ThreadSpread;
 use super::user::RunUser;
 use super::{RunError, raise, record};
 use cpushield_linux::process::{self, ProcessEnd, SignalForwarder};
-use cpushield_linux::text::kernel_version::RT_GROUP_SCHED_SINCE;
+use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
 use cpushield_linux::{AffinityGuard, CpuSet, Host, SchedPolicy, Store, TaskId, memory};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -162,7 +162,7 @@ fn group_hints(groups: &str) -> Vec<String> {
                  cgroup v2, and this is {path}"
             ),
             format!(
-                "boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED_SINCE} and later), or run it \
+                "boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED} and later), or run it \
                  without --fifo: nothing competes with it in a shield"
             ),
         ],

@@ -294,7 +294,7 @@ fn has_cpus(host: &Host, task: &Task, cpus: &CpuSet) -> bool {
 
 /// Gives threads their CPUs. Kernels before 6.2 forget the affinities of threads
 /// when their cpuset changes. Returns notes about what was refused.
-fn place_threads<'a>(
+pub(super) fn place_threads<'a>(
     host: &Host,
     threads: impl Iterator<Item = (&'a Task, &'a CpuSet)>,
 ) -> Vec<ProcessNote> {
@@ -403,7 +403,7 @@ fn has_group(plan: &Plan) -> bool {
 
 /// The threads in a shield with their affinities: those in its group, or without a group those that
 /// may run on its CPUs only.
-fn threads_in(
+pub(super) fn threads_in(
     host: &Host,
     place: &ShieldPlacement,
     cpus: &CpuSet,

@@ -11,18 +11,12 @@
 
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
+use cpushield_linux::text::first_releases::{
+    LIST_PER_ISOLATION, ONE_ISOLATION_LIST, STRICT_CPU_RANGE,
+};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// The first kernel with one list for `nohz_full=` and `isolcpus=`.
-const ONE_LIST_SINCE: KernelVersion = KernelVersion::new(4, 15);
-/// The first kernel with a list for each kind of isolation.
-pub const LIST_PER_KIND_SINCE: KernelVersion = KernelVersion::new(5, 18);
-/// The first kernel whose list parser always ends at the last possible CPU: `nr_cpumask_bits` is
-/// `nr_cpu_ids` (include/linux/cpumask.h, 6.3, commit 596ff4a09b89). Before, that was so with
-/// `CONFIG_CPUMASK_OFFSTACK` only; kernels before 5.18 compare with `nr_cpu_ids` themselves.
-pub const STRICT_RANGE_SINCE: KernelVersion = KernelVersion::new(6, 3);
 
 /// A parameter that the kernel does not accept as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,7 +121,7 @@ impl fmt::Display for CommandLineFault {
             CommandLineFault::ListDiffers { refused, kept, one_list: true } => write!(
                 f,
                 "the kernel ignores {refused}: {kept} comes first, and kernels before \
-                 {LIST_PER_KIND_SINCE} have one list for nohz_full= and isolcpus="
+                 {LIST_PER_ISOLATION} have one list for nohz_full= and isolcpus="
             ),
             CommandLineFault::ListDiffers { refused, kept, one_list: false } => {
                 write!(f, "the kernel ignores {refused}: {kept} comes first and names other CPUs")
@@ -214,9 +208,8 @@ pub fn isolation_setup(
         let beyond: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
         let word = to_word(param);
         if !beyond.is_empty() {
-            let certain = version.is_none_or(|version| {
-                version < LIST_PER_KIND_SINCE || version >= STRICT_RANGE_SINCE
-            });
+            let certain = version
+                .is_none_or(|version| version < LIST_PER_ISOLATION || version >= STRICT_CPU_RANGE);
             setup.faults.push(CommandLineFault::BeyondLast {
                 parameter: word,
                 cpus: beyond,
@@ -246,7 +239,7 @@ fn apply_parameter(
     parameter: IsolationParameter,
     version: Option<KernelVersion>,
 ) {
-    if version.is_some_and(|version| version < ONE_LIST_SINCE) {
+    if version.is_some_and(|version| version < ONE_ISOLATION_LIST) {
         if let Some(index) = setup.taken.iter().position(|it| it.kinds == parameter.kinds) {
             let lost = setup.taken.remove(index).word;
             let by = parameter.word.clone();
@@ -255,7 +248,7 @@ fn apply_parameter(
         setup.taken.push(parameter);
         return;
     }
-    let one_list = version.is_some_and(|version| version < LIST_PER_KIND_SINCE);
+    let one_list = version.is_some_and(|version| version < LIST_PER_ISOLATION);
     let conflicting = setup.taken.iter().find(|earlier| {
         let shares = one_list || earlier.kinds.iter().any(|kind| parameter.kinds.contains(kind));
         shares && earlier.cpus != parameter.cpus

@@ -2,7 +2,7 @@
 
 use super::reader::SurveyReader;
 use super::{CgroupMode, Machine, SurveyFinding};
-use cpushield_linux::text::kernel_version::RT_GROUP_SCHED_SINCE;
+use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
 
 /// Programs by command name: what they do, and the advice.
 const PROGRAMS: &[(&str, &str, &str)] = &[
@@ -120,7 +120,7 @@ pub(super) fn find_conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
             "the kernel has RT_GROUP_SCHED",
             &format!(
                 "the kernel refuses SCHED_FIFO in cgroups of the cpu controller that have no \
-                 real-time runtime; boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED_SINCE} and \
+                 real-time runtime; boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED} and \
                  later) or keep the workload in the controller's root group"
             ),
         ));

@@ -5,7 +5,6 @@ use super::reader::{CpuSetSpelling, SurveyReader};
 use super::{Isolation, Kernel, Topology};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
-use cpushield_linux::text::kernel_version::KernelVersion;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
@@ -25,11 +24,12 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
         }
     }
     if let Some(line) = &kernel.cmdline {
-        let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
-        let setup = isolation_setup(line, &topology.possible, version);
+        let setup = isolation_setup(line, &topology.possible, kernel.version);
         found.isolcpus_domain = setup.cpus(IsolationKind::Domain);
         found.managed_irq = setup.cpus(IsolationKind::ManagedIrq);
-        if found.nohz_full.is_none() && found.isolated.is_none() && stops_tick(kernel) {
+        // The files came with Linux 4.2 (commits 59f30abe94bf, 6570a9a1ce3a), after `nohz_full=`.
+        let no_files = found.nohz_full.is_none() && found.isolated.is_none();
+        if no_files && kernel.is_built_to_stop_tick() == Some(true) {
             found.nohz_full = Some(setup.cpus(IsolationKind::Tick));
         }
     }
@@ -53,12 +53,6 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
         }
     }
     found
-}
-
-/// Whether a kernel that shows neither `isolated` nor `nohz_full` can stop the tick. Both files
-/// came with Linux 4.2 (commits 59f30abe94bf and 6570a9a1ce3a); `nohz_full=` came with 3.10.
-fn stops_tick(kernel: &Kernel) -> bool {
-    kernel.config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y")
 }
 
 /// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` print a null bitmap: `  (null)`, padded.

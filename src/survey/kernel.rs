@@ -4,18 +4,20 @@
 use super::Kernel;
 use super::reader::SurveyReader;
 use super::realtime_kernel::{COKERNEL_DIRS, RealtimeKind, named_cokernel, realtime_option};
+use cpushield_linux::text::first_releases::{CPUINFO_INTERRUPTS, CPUINFO_INTERRUPTS_UNTIL};
+use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::{gzip, kconfig};
 use std::collections::BTreeMap;
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// Whether opening `/proc/cpuinfo` makes this kernel interrupt every CPU to read its frequency: on
-/// x86 from 4.15 (commit 7d5905dc14a8) until f3eca381bd49 (5.19), except CPUs of `nohz_full=`
-/// (arch_freq_prepare_all() in arch/x86/kernel/cpu/aperfmperf.c). An unknown version may be one of
-/// them.
+/// Whether opening `/proc/cpuinfo` makes this kernel interrupt every CPU to read its frequency.
+/// Some do on x86, except CPUs of `nohz_full=` (arch_freq_prepare_all() in
+/// arch/x86/kernel/cpu/aperfmperf.c). An unknown version may be one of them.
 pub(super) fn cpuinfo_interrupts(kernel: &Kernel) -> bool {
     let x86 = matches!(kernel.arch.as_deref(), None | Some("x86_64" | "x86" | "i386" | "i686"));
-    x86 && kernel.version.is_none_or(|version| ((4, 15)..(5, 19)).contains(&version))
+    let affected = CPUINFO_INTERRUPTS..CPUINFO_INTERRUPTS_UNTIL;
+    x86 && kernel.version.is_none_or(|version| affected.contains(&version))
 }
 
 pub(super) fn read_kernel(r: &SurveyReader) -> Kernel {
@@ -34,7 +36,7 @@ pub(super) fn read_kernel(r: &SurveyReader) -> Kernel {
     }
     let sources = r.line(&format!("{CLOCKSOURCE}/available_clocksource"));
     Kernel {
-        version: release.as_deref().and_then(version),
+        version: release.as_deref().and_then(KernelVersion::from_release),
         release,
         arch: r.line("/proc/sys/kernel/arch").or_else(|| r.host.build_arch()),
         realtime: realtime_kind.map(|kind| kind.is_some()),
@@ -48,12 +50,6 @@ pub(super) fn read_kernel(r: &SurveyReader) -> Kernel {
             .map(|text| text.split_whitespace().map(str::to_owned).collect())
             .unwrap_or_default(),
     }
-}
-
-/// `6.12.48-rt-amd64` → (6, 12).
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// What makes it a real-time kernel (`None` inside: nothing does), and the source of that. Only the
@@ -128,6 +124,7 @@ mod tests {
             (Some("aarch64"), Some((5, 10)), false),
         ] {
             let arch = arch.map(str::to_owned);
+            let version = version.map(KernelVersion::from);
             let kernel = Kernel { arch, version, ..Kernel::default() };
             assert_eq!(cpuinfo_interrupts(&kernel), interrupts, "{kernel:?}");
         }

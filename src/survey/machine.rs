@@ -2,6 +2,8 @@
 //! data; absence is `None` or a [`SurveyNote`], never a zero.
 
 use super::{RealtimeKind, Topology};
+use cpushield_linux::text::first_releases::NOHZ_FULL;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,16 +67,10 @@ impl Machine {
         if self.isolation.nohz_full.is_some() {
             return Some(true);
         }
-        let config = &self.kernel.config;
-        if !config.is_empty() {
-            return Some(config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y"));
-        }
-        // `CONFIG_NO_HZ_FULL` came with Linux 3.10 (kernel/time/Kconfig).
-        if self.kernel.version.is_some_and(|version| version < (3, 10)) {
-            return Some(false);
-        }
-        let complete = self.isolation.isolated.is_some() && self.kernel.cmdline.is_some();
-        complete.then_some(false)
+        self.kernel.is_built_to_stop_tick().or_else(|| {
+            let complete = self.isolation.isolated.is_some() && self.kernel.cmdline.is_some();
+            complete.then_some(false)
+        })
     }
 
     /// Whether anything in `/proc` could be read; if not, an absent file there says nothing about
@@ -150,7 +146,7 @@ pub struct Kernel {
     /// `/proc/sys/kernel/osrelease`.
     pub release: Option<String>,
     /// Major and minor version of the release.
-    pub version: Option<(u32, u32)>,
+    pub version: Option<KernelVersion>,
     /// Machine architecture as `uname -m` says, where known.
     pub arch: Option<String>,
     /// Whether it is a real-time kernel (PREEMPT_RT, RTAI, Xenomai); `None` when unknown.
@@ -170,6 +166,18 @@ pub struct Kernel {
     pub clocksource: Option<String>,
     /// The available clocksources.
     pub clocksources: Vec<String>,
+}
+
+impl Kernel {
+    /// Whether it was built to stop the tick of a busy CPU (`CONFIG_NO_HZ_FULL`); `None` if neither
+    /// its configuration nor its version shows that.
+    #[must_use]
+    pub fn is_built_to_stop_tick(&self) -> Option<bool> {
+        if !self.config.is_empty() {
+            return Some(self.config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y"));
+        }
+        self.version.is_some_and(|version| version < NOHZ_FULL).then_some(false)
+    }
 }
 
 impl Kernel {
@@ -378,9 +386,10 @@ pub struct Virtualization {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tracing {
-    /// The mount point of tracefs.
+    /// The directory of the trace: the mount point of tracefs, or `tracing` in debugfs before 4.1.
     pub tracefs: Option<String>,
-    /// Whether the kernel supports tracefs (`/proc/filesystems`), mounted or not.
+    /// Whether the kernel has trace instances: tracefs in `/proc/filesystems`, mounted or not, or
+    /// `tracing/instances` in debugfs (3.10 to 4.0).
     pub supported: Option<bool>,
     /// `available_tracers`.
     pub tracers: Vec<String>,

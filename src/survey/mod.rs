@@ -29,10 +29,7 @@ mod tracing;
 mod virt;
 
 pub use crate::documents::machine_difference::MachineDifference;
-pub use command_line::{
-    CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, STRICT_RANGE_SINCE,
-    isolation_setup,
-};
+pub use command_line::{CommandLineFault, IsolationKind, IsolationSetup, isolation_setup};
 pub use compare::differences;
 pub use machine::*;
 pub use machine_topology::*;
@@ -114,7 +111,7 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
         boot_id: r.line("/proc/sys/kernel/random/boot_id"),
         virt: virt::read_virt(&r, cpuinfo.as_deref(), &kernel.clocksources),
         power: power::read_power(&r, &topology),
-        tracing: tracing::read_tracing(&r, &mounts),
+        tracing: tracing::read_tracing(&r, &mounts, kernel.version),
         devices: devices::read_devices(&r),
         settings: settings::read_settings(&r, wanted),
         tasks: tasks::read_tasks(&r),

@@ -6,7 +6,7 @@ use super::trace_events::{self, EventSpec};
 use super::{RecordRequest, clock_name};
 use crate::documents::evidence::{AbsenceReason, BlindSpot};
 use cpushield_linux::text::trace_format::EventFormat;
-use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs};
+use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs, needs_debugfs};
 use cpushield_linux::{Error, Host, RtHog};
 
 /// Buffer of a watched CPU in KiB: enough for seconds of nothing but task switches, so that a late
@@ -44,9 +44,12 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     if cfg!(target_endian = "big") {
         return Err(AbsenceReason::BigEndian);
     }
-    let tracefs = Tracefs::find(host).map_err(|error| no_tracefs(&error))?;
     if in_pid_namespace(host) {
         return Err(AbsenceReason::PidNamespace);
+    }
+    let tracefs = Tracefs::find(host).map_err(|error| no_tracefs(host, &error))?;
+    if !tracefs.has_instances(host) {
+        return Err(AbsenceReason::NoTraceInstances);
     }
     let mut blind = Vec::new();
     let formats = formats(host, &tracefs, order, &mut blind).map_err(|e| refused(&e))?;
@@ -150,10 +153,11 @@ fn no_events(host: &Host) -> AbsenceReason {
     said.map_or(AbsenceReason::NoSwitchEvent, |said| AbsenceReason::LockedDown { said })
 }
 
-fn no_tracefs(error: &Error) -> AbsenceReason {
+fn no_tracefs(host: &Host, error: &Error) -> AbsenceReason {
     match error.errno() {
+        Some(19) if needs_debugfs(host) => AbsenceReason::DebugfsNotMounted,
         Some(1 | 13) => AbsenceReason::TracefsDenied { answer: error.reason().to_string() },
-        Some(19) => AbsenceReason::NoTracefs,
+        Some(19) => AbsenceReason::NoTraceInstances,
         Some(38) => AbsenceReason::TracefsNotMounted,
         _ => AbsenceReason::failed(error),
     }

@@ -8,6 +8,7 @@ use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{BootAdvice, BootAdviceReason, PlanWarning, Shield};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases;
 
 /// What a tunable and the kernel parameter of the same name have in common.
 #[derive(Debug)]
@@ -239,10 +240,10 @@ impl Tunable for RcuNocbs {
 }
 
 /// Whether the option is off in a configuration that could be read, or the kernel is older than the
-/// option: `rcu_nocbs=` came with Linux 3.8 (commit 3fbfbf7a3b66).
+/// option.
 fn lacks_nocbs(machine: &Machine) -> bool {
     let config = &machine.kernel.config;
-    let old = machine.kernel.version.is_some_and(|version| version < (3, 8));
+    let old = machine.kernel.version.is_some_and(|version| version < first_releases::RCU_NOCBS);
     old || !config.is_empty() && config.get("CONFIG_RCU_NOCB_CPU").is_none_or(|value| value != "y")
 }
 

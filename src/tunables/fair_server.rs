@@ -8,6 +8,7 @@ use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::Machine;
+use cpushield_linux::text::first_releases::FAIR_SERVER;
 
 const FILES: &[&str] = &[
     "/sys/kernel/debug/sched/fair_server/cpu*/runtime",
@@ -90,7 +91,7 @@ impl Tunable for FairServer {
         let wanted: Vec<WantedChange> = wanted.collect();
         match (wanted.is_empty(), machine.kernel.version) {
             (false, _) => WantedChanges::Changes(wanted),
-            (true, Some(version)) if version < (6, 12) => {
+            (true, Some(version)) if version < FAIR_SERVER => {
                 WantedChanges::Nothing(InapplicableReason::NoFairServer)
             }
             (true, _) => WantedChanges::Nothing(InapplicableReason::FairServerUnseen),

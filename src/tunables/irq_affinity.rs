@@ -14,6 +14,7 @@ use crate::documents::plan::{
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::survey::{Irq, IrqMovability, Machine};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases::IRQ_AFFINITY_LIST;
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
@@ -249,10 +250,10 @@ pub(super) fn is_affinity_file(path: &str, irq: u32) -> bool {
 }
 
 /// The file of an interrupt's affinity, how it spells CPUs, and how two of its texts are compared.
-/// The list came with Linux 3.0 (commit 4b060420a596); every kernel has the mask.
+/// The list is younger than the mask.
 fn spell_affinity(machine: &Machine, irq: u32) -> (String, fn(&CpuSet) -> String, ValueComparison) {
     let [list, mask] = FILES.map(|name| format!("/proc/irq/{irq}/{name}"));
-    if machine.kernel.version.is_some_and(|version| version < (3, 0)) {
+    if machine.kernel.version.is_some_and(|version| version < IRQ_AFFINITY_LIST) {
         return (mask, CpuSet::to_mask, ValueComparison::Mask);
     }
     (list, CpuSet::to_string, ValueComparison::List)

@@ -8,6 +8,7 @@ use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 use crate::survey::Machine;
+use cpushield_linux::text::first_releases::RT_THROTTLING_UNTIL;
 
 pub(super) const RT_THROTTLING: FileSetting = FileSetting {
     name: "rt-throttling",
@@ -49,7 +50,9 @@ fn for_cyclic(workload: Workload) -> Option<OffReason> {
 fn has_throttling(machine: &Machine) -> Result<(), InapplicableReason> {
     let group = machine.kernel.config.get("CONFIG_RT_GROUP_SCHED").is_some_and(|v| v == "y");
     match machine.kernel.version {
-        Some(version) if version >= (6, 12) && !group => Err(InapplicableReason::NoThrottling),
+        Some(version) if version >= RT_THROTTLING_UNTIL && !group => {
+            Err(InapplicableReason::NoThrottling)
+        }
         _ => Ok(()),
     }
 }

@@ -10,12 +10,13 @@ use crate::plan::{ImmovableReason, Plan, RefusedIrq, Step, plan};
 use crate::policy::ShieldRequest;
 use crate::survey::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use std::collections::BTreeSet;
 
 /// A busy machine of four CPUs with everything a tunable can want; CPU 3 is to be shielded.
 pub(super) fn busy(mode: CgroupMode) -> Machine {
     let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
-    m.kernel.version = Some((6, 12));
+    m.kernel.version = Some(KernelVersion::new(6, 12));
     m.cgroup.mode = mode;
     m.cgroup.prefix = "cpuset.".to_owned();
     m.cgroup.mount = Some(match mode {
@@ -295,7 +296,7 @@ fn a_v2_partition_takes_its_cpus_from_sibling_groups() {
             "echo isolated > /sys/fs/cgroup/cpushield/cpuset.cpus.partition",
         ]
     );
-    m.kernel.version = Some((6, 1));
+    m.kernel.version = Some(KernelVersion::new(6, 1));
     assert!(!shell(&m, "cpuset").iter().any(|line| line.contains("exclusive")));
 }
 
@@ -327,7 +328,7 @@ fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     };
     let doubtful = CpusetWarning::PartitionDoubtful { cpus: set("3") };
     for (version, is_warned) in [((6, 1), false), ((6, 12), true), ((6, 18), false)] {
-        m.kernel.version = Some(version);
+        m.kernel.version = Some(KernelVersion::from(version));
         assert!(asks(&m), "{version:?}");
         assert_eq!(warned(&m, doubtful.clone()), is_warned, "{version:?}");
     }

@@ -9,6 +9,7 @@ use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::Shield;
 use crate::survey::{Machine, TunableReading};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases::WATCHDOG_CPUMASK;
 
 const ENABLED: &str = "/proc/sys/kernel/watchdog";
 const CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
@@ -69,8 +70,8 @@ impl Tunable for Watchdog {
         let now = setting(machine, CPUS);
         let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?)))
         else {
-            // The detectors are older than the file (4.2, commit fe4ba3c34352).
-            let older = machine.kernel.version.is_some_and(|version| version < (4, 2));
+            // The detectors are older than the file.
+            let older = machine.kernel.version.is_some_and(|version| version < WATCHDOG_CPUMASK);
             let absent = machine.settings.get(CPUS) == Some(&TunableReading::Absent);
             if absent && (older || setting(machine, ENABLED).is_some()) {
                 return WantedChanges::Nothing(InapplicableReason::SettingAbsent {

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn without_a_trace_the_kernel_counters_are_the_only_witness() {
         let mut evidence = clean();
-        evidence.witnesses[0].absent = Some(AbsenceReason::NoTracefs);
+        evidence.witnesses[0].absent = Some(AbsenceReason::NoTraceInstances);
         evidence.cpus[0].tracked = false;
         evidence.cpus[0].events.clear();
         let found = ClassCoverage::assess(&evidence, &evidence.cpus[0]);
@@ -152,8 +152,8 @@ mod tests {
         let found = ClassCoverage::assess(&evidence, &evidence.cpus[0]);
         assert!(found.unwatched.contains(&EntryClass::PageFault));
         let ClassCoverage { one_witness, unwatched } = found;
-        let reason = AbsenceReason::NoTracefs;
+        let reason = AbsenceReason::NoTraceInstances;
         let known_before = EvidenceLimit::NoTrace { reason, one_witness, unwatched };
-        assert_eq!(EvidenceLimit::no_trace(AbsenceReason::NoTracefs), known_before);
+        assert_eq!(EvidenceLimit::no_trace(AbsenceReason::NoTraceInstances), known_before);
     }
 }

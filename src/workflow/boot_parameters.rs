@@ -8,6 +8,7 @@ use super::shield_options::ShieldOptions;
 use crate::boot::line::contradicts;
 use crate::boot::loaders::BootFilePlan;
 use crate::boot::plan::{BootRequest, for_row, plan};
+pub use crate::boot::write::{DefaultEntry, EntryStart, ParameterTerm};
 use crate::boot::{
     BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, earlier,
     goal_of_this_boot, kexec, status, write,
@@ -69,12 +70,12 @@ pub fn plan_boot(
 /// How the parameters are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BootOrder {
-    /// Whether the default entry of the boot loader stays.
-    pub keep_default: bool,
+    /// What becomes of the default entry of the boot loader.
+    pub default_entry: DefaultEntry,
     /// Whether the machine boots with them only once at first.
-    pub trial: bool,
-    /// Whether the kernel is started with kexec.
-    pub kexec: bool,
+    pub term: ParameterTerm,
+    /// What starts the kernel.
+    pub start: EntryStart,
     /// What must come up in the trial's boot.
     pub until: TrialWait,
     /// How long it may take, from the start of the kernel.
@@ -103,7 +104,8 @@ impl BootOrder {
         // A part of a second counts as a whole one.
         let within_s = self.within.as_millis().div_ceil(1000);
         let within_s = u64::try_from(within_s).unwrap_or(u64::MAX);
-        goal.filter(|_| self.trial).map(|goal| TrialDeadline { goal, within_s })
+        let is_trial = self.term == ParameterTerm::Trial;
+        goal.filter(|_| is_trial).map(|goal| TrialDeadline { goal, within_s })
     }
 }
 
@@ -116,8 +118,8 @@ pub fn preview_boot(
     plan: &BootPlan,
     order: &BootOrder,
 ) -> Result<Option<BootFilePlan>, Failure> {
-    let BootOrder { keep_default, trial, .. } = *order;
-    let mode = write::WriteMode { keep_default, trial, ..write::WriteMode::default() };
+    let BootOrder { default_entry, term, .. } = *order;
+    let mode = write::WriteMode { default_entry, term, ..write::WriteMode::default() };
     let recipe = write::preview(&work.host, &work.store, plan, &mode)?;
     Ok((!write::words(plan).is_empty()).then_some(recipe))
 }
@@ -132,7 +134,7 @@ pub fn write_boot(
     order: &BootOrder,
 ) -> Result<WrittenParameters, Failure> {
     let WorkContext { ui, host, store, state_dir, .. } = work;
-    if order.kexec {
+    if order.start == EntryStart::Kexec {
         kexec::possible(host, plan)?;
     }
     ui.status("writing boot files …");
@@ -140,9 +142,9 @@ pub fn write_boot(
         host.read_link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
     let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
     let mode = write::WriteMode {
-        keep_default: order.keep_default,
-        trial: order.trial,
-        kexec: order.kexec,
+        default_entry: order.default_entry,
+        term: order.term,
+        start: order.start,
         unit: program.map(|program| (program, state)),
         until: order.deadline(host),
     };

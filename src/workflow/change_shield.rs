@@ -26,8 +26,9 @@ pub enum ProgramsInTheWay {
 /// # Errors
 /// The journal cannot be used, or not everything could be restored.
 pub(super) fn end_interrupted_change(work: &WorkContext<'_>) -> Result<(), Failure> {
-    if let Some(shield) = apply::end_change(&work.host, &work.store)? {
+    if let Some((shield, notes)) = run::end_change(&work.host, &work.store)? {
         work.ui.status(&format!("an interrupted change of shield {shield} was ended first"));
+        notes.iter().for_each(|note| work.ui.status(&note.to_string()));
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ fn find_own_cpus(
 fn parse_list(machine: &Machine, written: &WrittenList, file: &str) -> Result<CpuSet, Failure> {
     let parsed = CpuSelection::parse(&written.list)
         .and_then(|selection| selection.resolve(&names_of(machine)))
-        .map_err(Failure::usage)
+        .map_err(|error| Failure::usage(error.to_string()))
         .and_then(|cpus| Ok(check_online(machine, &cpus).map(|()| cpus)?));
     parsed.map_err(|failure| {
         let message = format!("{file}:{}: {}", written.line, failure.message);

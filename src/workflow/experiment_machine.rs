@@ -87,8 +87,13 @@ pub struct MeasuredCell<'a> {
 }
 
 /// An experiment boots its parameters once and never keeps them.
-const TRIAL_MODE: write::WriteMode =
-    write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None, until: None };
+const TRIAL_MODE: write::WriteMode = write::WriteMode {
+    default_entry: write::DefaultEntry::Kept,
+    term: write::ParameterTerm::Trial,
+    start: write::EntryStart::BootLoader,
+    unit: None,
+    until: None,
+};
 
 impl LiveExperimentMachine<'_> {
     /// Checks that the boot loader can be given this boot, without writing anything.

@@ -29,7 +29,9 @@ pub fn parse_set(word: &str, notation: WordNotation, names: &CpuNames) -> Result
     let parsed = if notation == WordNotation::Mask || word.starts_with("0x") || groups || letters {
         CpuSet::parse_mask(word).map_err(|error| error.to_string())
     } else {
-        CpuSelection::parse(word).and_then(|selection| selection.resolve(names))
+        let selection = CpuSelection::parse(word);
+        let resolved = selection.and_then(|selection| selection.resolve(names));
+        resolved.map_err(|error| error.to_string())
     };
     let hint = "a list looks like 0-3,8 or all,^0 and a mask like 0x10f or 8000,00000000";
     // A mask of zeros is a valid empty set. An empty word is usually an unset shell variable.

@@ -4,7 +4,7 @@
 use super::grub::Machine;
 use super::request_cpus;
 use cpushield::boot::plan::{BootRequest, plan};
-use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::write::{self, DefaultEntry, WriteMode};
 use cpushield::boot::{BootError, BootPlan, earlier, loaders, status};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
@@ -18,10 +18,10 @@ fn make_plan(machine: &Machine, asked: &BootRequest) -> BootPlan {
     plan(&host, &survey(&host, &[]), asked, menu.as_ref()).unwrap()
 }
 
-fn apply(machine: &Machine, cpus: &str, keep_default: bool) -> BootPlan {
+fn apply(machine: &Machine, cpus: &str, default_entry: DefaultEntry) -> BootPlan {
     let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus(cpus) };
     let plan = make_plan(machine, &asked);
-    let mode = WriteMode { keep_default, ..WriteMode::default() };
+    let mode = WriteMode { default_entry, ..WriteMode::default() };
     let written = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
     assert!(!written.files.is_empty());
     plan
@@ -79,12 +79,12 @@ fn command_lines(machine: &Machine) -> Vec<String> {
 fn a_second_apply_changes_only_the_words_and_undo_restores_the_first_text() {
     for (name, make) in MACHINES {
         let alone = make();
-        apply(&alone, "3", false);
+        apply(&alone, "3", DefaultEntry::Ours);
         let machine = make();
         let before = machine.files();
-        apply(&machine, "2-3", false);
+        apply(&machine, "2-3", DefaultEntry::Ours);
         assert!(command_lines(&machine).iter().any(|it| it.contains(FIRST)), "{name}");
-        let again = apply(&machine, "3", false);
+        let again = apply(&machine, "3", DefaultEntry::Ours);
         // Nothing shows that there was another list.
         let files = |machine: &Machine| {
             let files = machine.files().into_iter();
@@ -117,8 +117,8 @@ fn the_history_has_every_change_and_ends_with_undo() {
     let machine = Machine::debian();
     let read = || status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(read().history, []);
-    apply(&machine, "2-3", false);
-    apply(&machine, "3", false);
+    apply(&machine, "2-3", DefaultEntry::Ours);
+    apply(&machine, "3", DefaultEntry::Ours);
     // The same words again are no change.
     let plan = make_plan(
         &machine,
@@ -146,8 +146,9 @@ fn the_history_has_every_change_and_ends_with_undo() {
 
 #[test]
 fn entries_that_keep_the_default_are_replaced_too() {
+    use DefaultEntry::{Kept, Ours};
     for (name, make) in MACHINES {
-        for (first, second) in [(false, true), (true, false), (true, true)] {
+        for (first, second) in [(Ours, Kept), (Kept, Ours), (Kept, Kept)] {
             let machine = make();
             let before = machine.files();
             apply(&machine, "2-3", first);
@@ -160,7 +161,7 @@ fn entries_that_keep_the_default_are_replaced_too() {
                 .collect();
             assert!(texts.contains(SECOND) && !texts.contains("2-3"), "{name}: {texts}");
             write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-            assert_eq!(before, machine.files(), "{name} {first} {second}");
+            assert_eq!(before, machine.files(), "{name} {first:?} {second:?}");
         }
     }
 }
@@ -169,7 +170,7 @@ fn entries_that_keep_the_default_are_replaced_too() {
 fn a_second_apply_killed_or_refused_at_any_write_loses_nothing() {
     for (name, make) in MACHINES {
         let machine = make();
-        apply(&machine, "2-3", false);
+        apply(&machine, "2-3", DefaultEntry::Ours);
         let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") };
         let host = machine.host();
         let plan = make_plan(&machine, &asked);
@@ -179,7 +180,7 @@ fn a_second_apply_killed_or_refused_at_any_write_loses_nothing() {
         for at in 0..count {
             let machine = make();
             let before = machine.files();
-            apply(&machine, "2-3", false);
+            apply(&machine, "2-3", DefaultEntry::Ours);
             let (between, store) = (machine.files(), machine.store());
             // A refusal restores what the first apply wrote.
             let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
@@ -204,19 +205,19 @@ fn a_second_apply_killed_or_refused_at_any_write_loses_nothing() {
 fn a_change_of_another_program_between_two_applies_stays() {
     let machine = make_extlinux_machine();
     let path = "boot/extlinux/extlinux.conf";
-    apply(&machine, "2-3", false);
+    apply(&machine, "2-3", DefaultEntry::Ours);
     machine.write(path, &machine.read(path).replace("ro\n", "ro theirs\n"));
-    apply(&machine, "3", false);
+    apply(&machine, "3", DefaultEntry::Ours);
     let theirs = LABELS.replace("ro\n", "ro theirs\n");
     assert_eq!(machine.read(path), theirs.replacen("append ", &format!("append {SECOND} "), 1));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(machine.read(path), theirs);
     // A kernel was installed in between.
     let machine = Machine::debian();
-    apply(&machine, "2-3", false);
+    apply(&machine, "2-3", DefaultEntry::Ours);
     machine.install("6.13.1-rt-amd64", true);
     machine.update_grub();
-    apply(&machine, "3", false);
+    apply(&machine, "3", DefaultEntry::Ours);
     let own: Vec<String> =
         command_lines(&machine).into_iter().filter(|it| it.contains("nohz_full")).collect();
     assert!(own.len() == 2 && own.iter().all(|it| it.contains(SECOND)), "{own:?}");
@@ -235,7 +236,7 @@ fn a_kernel_that_is_no_longer_chosen_loses_the_words() {
     let store = machine.store();
     write::write(&machine.host(), &store, &plan, &WriteMode::default()).unwrap();
     assert!(machine.read("boot/loader/entries/m-6.9.1.conf").contains(FIRST));
-    apply(&machine, "3", false);
+    apply(&machine, "3", DefaultEntry::Ours);
     let other = machine.read("boot/loader/entries/m-6.9.1.conf");
     assert!(other.contains("options root=UUID=a ro"), "{other}");
     write::undo(&machine.host(), &store).unwrap().unwrap();
@@ -245,7 +246,7 @@ fn a_kernel_that_is_no_longer_chosen_loses_the_words() {
 #[test]
 fn the_report_names_the_words_that_were_replaced() {
     let machine = Machine::debian();
-    apply(&machine, "2-3", false);
+    apply(&machine, "2-3", DefaultEntry::Ours);
     let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") };
     let plan = make_plan(&machine, &asked);
     let written =

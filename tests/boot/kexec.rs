@@ -5,7 +5,7 @@ use super::grub::{LOADED, Machine};
 use super::make_plan;
 use cpushield::boot::kexec::{self, KexecImage};
 use cpushield::boot::plan::BootRequest;
-use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::write::{self, ParameterTerm, WriteMode};
 use cpushield::boot::{BootError, NextReason, WrittenParameters, loaders, read_journal};
 use cpushield_linux::InjectedFault;
 
@@ -26,10 +26,10 @@ fn make_kexec_machine() -> Machine {
     machine
 }
 
-fn write_parameters(machine: &Machine, trial: bool) -> WrittenParameters {
+fn write_parameters(machine: &Machine, term: ParameterTerm) -> WrittenParameters {
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     kexec::possible(&machine.host(), &plan).unwrap();
-    let how = WriteMode { trial, kexec: true, ..WriteMode::default() };
+    let how = WriteMode { term, start: write::EntryStart::Kexec, ..WriteMode::default() };
     let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     assert!(!machine.path("boot/grub/grubenv").exists());
     written
@@ -45,7 +45,9 @@ fn the_files_of_an_entry_are_loaded_and_a_missing_ram_disk_is_refused() {
     assert!(hint.starts_with("nothing was written"), "{hint}");
     machine.write(&format!("boot/initrd.img-{RT}"), "");
     let line = format!("BOOT_IMAGE=/boot/vmlinuz-{RT} root=UUID=ab ro nohz_full=1-3 rcu_nocbs=1-3");
-    let image = kexec::image(&machine.host(), &write_parameters(&machine, false)).unwrap();
+    let image =
+        kexec::image(&machine.host(), &write_parameters(&machine, ParameterTerm::Permanent))
+            .unwrap();
     let words = |line: &str| {
         let mut words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
         words.sort();
@@ -110,14 +112,14 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
 #[test]
 fn undo_unloads_only_the_kernel_that_this_boot_loaded() {
     let machine = make_kexec_machine();
-    let it = write_parameters(&machine, false);
+    let it = write_parameters(&machine, ParameterTerm::Permanent);
     let started = kexec::start(&machine.host(), &machine.store(), &it).unwrap();
     assert!(!started.now);
     assert_eq!(machine.read(LOADED), "1\n");
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(machine.read(LOADED), "0\n");
     // A kernel that is loaded in a later boot is not ours.
-    let it = write_parameters(&machine, false);
+    let it = write_parameters(&machine, ParameterTerm::Permanent);
     kexec::start(&machine.host(), &machine.store(), &it).unwrap();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -128,14 +130,14 @@ fn undo_unloads_only_the_kernel_that_this_boot_loaded() {
 fn after_a_kill_between_loading_and_starting_undo_unloads_the_kernel() {
     let count = {
         let machine = make_kexec_machine();
-        let (host, it) = (machine.host(), write_parameters(&machine, true));
+        let (host, it) = (machine.host(), write_parameters(&machine, ParameterTerm::Trial));
         kexec::start(&host, &machine.store(), &it).unwrap();
         host.writes() + 1
     };
     for at in 0..count {
         let machine = make_kexec_machine();
         machine.write("run/systemd/system/README", "");
-        let it = write_parameters(&machine, true);
+        let it = write_parameters(&machine, ParameterTerm::Trial);
         let killed = machine.host().failing(InjectedFault::Stop { at });
         let error = kexec::start(&killed, &machine.store(), &it).unwrap_err();
         assert!(matches!(error, BootError::Killed), "{at}: {error}");
@@ -148,12 +150,12 @@ fn after_a_kill_between_loading_and_starting_undo_unloads_the_kernel() {
 fn after_a_refusal_no_kernel_stays_loaded_and_the_loader_boots_the_trial_once() {
     // The init system refuses to start the kernel, or the kernel refuses to load it.
     for init in [true, false] {
-        for trial in [true, false] {
+        for term in [ParameterTerm::Trial, ParameterTerm::Permanent] {
             let machine = make_kexec_machine();
             if init {
                 machine.write("run/systemd/system/README", "");
             }
-            let it = write_parameters(&machine, trial);
+            let it = write_parameters(&machine, term);
             if !init {
                 machine.remove(LOADED);
             }
@@ -165,12 +167,12 @@ fn after_a_refusal_no_kernel_stays_loaded_and_the_loader_boots_the_trial_once() 
             let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
             assert!(found.entries[found.next.unwrap()].ours, "{}", found.why);
             let is_once = matches!(found.why, NextReason::ForOneBoot { .. });
-            assert_eq!(is_once, trial, "{}", found.why);
+            assert_eq!(is_once, term == ParameterTerm::Trial, "{}", found.why);
         }
     }
     // If the loader cannot boot the trial once either, the hint is to undo it.
     let machine = make_kexec_machine();
-    let it = write_parameters(&machine, true);
+    let it = write_parameters(&machine, ParameterTerm::Trial);
     machine.remove(LOADED);
     let host = machine.probing("abstraction", "lvm");
     let (_, hint) = split_error(&kexec::start(&host, &machine.store(), &it).unwrap_err());

@@ -145,7 +145,7 @@ fn a_separate_label_of_a_jetson_has_the_device_tree_and_the_overlays() {
     let machine = jetson();
     let before = machine.files();
     let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
-    let mode = WriteMode { keep_default: true, ..WriteMode::default() };
+    let mode = WriteMode { default_entry: write::DefaultEntry::Kept, ..WriteMode::default() };
     write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
     let text = machine.read("boot/extlinux/extlinux.conf");
     let ours = text.split_once("# Made by cpushield").unwrap().1;

@@ -120,7 +120,7 @@ fn without_an_rt_kernel_the_newest_or_the_saved_one_gets_the_parameters() {
             &machine.host(),
             &machine.store(),
             &plan,
-            &WriteMode { keep_default: true, ..WriteMode::default() },
+            &WriteMode { default_entry: write::DefaultEntry::Kept, ..WriteMode::default() },
         )
         .unwrap()
     };

@@ -31,7 +31,7 @@ label l1r
 \tappend root=/dev/sda1 ro single";
 
 fn make_trial_mode() -> WriteMode {
-    WriteMode { trial: true, ..WriteMode::default() }
+    WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() }
 }
 
 fn request_rt_kernels() -> BootRequest {
@@ -125,7 +125,7 @@ fn our_labels_keep_the_default_and_are_removed_byte_for_byte() {
     let machine = make_u_boot_machine();
     let before = machine.files();
     let plan = make_plan(&machine.host(), &request_rt_kernels()).unwrap();
-    let how = WriteMode { keep_default: true, ..WriteMode::default() };
+    let how = WriteMode { default_entry: write::DefaultEntry::Kept, ..WriteMode::default() };
     let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     assert!(!written.next_has && written.next.as_ref().unwrap().title == "l1");
     let text = machine.read(FILE);
@@ -228,7 +228,7 @@ fn with_u_boot_only_kexec_can_start_a_trial() {
     assert!(error.to_string().contains("U-Boot boots the label of `default` each time"), "{error}");
     assert_eq!(before, machine.files());
     // The running kernel starts the label, and a reset boots the default.
-    let how = WriteMode { kexec: true, ..make_trial_mode() };
+    let how = WriteMode { start: write::EntryStart::Kexec, ..make_trial_mode() };
     let written = write::write(&host, &store, &plan, &how).unwrap();
     assert_eq!(written.trial.unwrap().entry, "cpushield-l0");
     boot(&machine);
@@ -287,7 +287,7 @@ fn a_raspberry_pi_boots_a_trial_only_when_the_reboot_requests_it() {
     // A permanent entry that is not the default.
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     let plan = make_plan(&host, &request_cpus("3")).unwrap();
-    let how = WriteMode { keep_default: true, ..WriteMode::default() };
+    let how = WriteMode { default_entry: write::DefaultEntry::Kept, ..WriteMode::default() };
     let said = boot_written_blocks(&write::write(&host, &store, &plan, &how).unwrap());
     let said = terminal_blocks(&said, usize::MAX, &unpainted);
     assert!(said.contains("  once: reboot '0 tryboot'\n"), "{said}");

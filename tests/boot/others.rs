@@ -122,7 +122,7 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
     let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     assert_eq!(plan.next.clone().unwrap().to_string(), "Debian (6.9.1) (default of loader.conf)");
     assert_eq!(plan.loader.as_deref(), Some("bls"));
-    let trial = WriteMode { trial: true, ..WriteMode::default() };
+    let trial = WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() };
     let (host, store) = (simulate_bootctl(&machine), machine.store());
     let written = write::write(&host, &store, &plan, &trial).unwrap();
     assert_eq!(
@@ -171,7 +171,7 @@ fn without_efi_variables_no_trial_is_written() {
     machine.write("proc/cmdline", "initrd=\\initrd.img-6.12.1-rt root=UUID=ab ro\n");
     let before = machine.files();
     let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
-    let trial = WriteMode { trial: true, ..WriteMode::default() };
+    let trial = WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() };
     let error =
         write::write(&simulate_bootctl(&machine), &machine.store(), &plan, &trial).unwrap_err();
     assert!(error.to_string().contains("efi=runtime"), "{error}");

@@ -5,7 +5,7 @@
 use super::grub::Machine;
 use super::{make_plan, request_cpus};
 use cpushield::boot::plan::BootRequest;
-use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::write::{self, DefaultEntry, WriteMode};
 use cpushield::boot::{BootError, EntryPurpose, loaders};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_plan_blocks;
@@ -20,11 +20,11 @@ fn request_all_kernels() -> BootRequest {
 /// it is, and one entry of each of these kernels has the words.
 fn check(machine: &Machine, signs: &[&str], kernels: &[&str]) {
     let before = machine.files();
-    for keep_default in [false, true] {
+    for default_entry in [DefaultEntry::Ours, DefaultEntry::Kept] {
         let plan = make_plan(&machine.host(), &request_all_kernels()).unwrap();
         let versions: Vec<&str> = plan.kernels.iter().map(|it| it.version.as_str()).collect();
         assert_eq!(versions, kernels);
-        let mode = WriteMode { keep_default, ..WriteMode::default() };
+        let mode = WriteMode { default_entry, ..WriteMode::default() };
         write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
         let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
         let mut spared = 0;

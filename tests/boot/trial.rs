@@ -14,7 +14,7 @@ use cpushield::report::boot_status_blocks;
 use cpushield_linux::InjectedFault;
 
 fn make_trial_mode() -> WriteMode {
-    WriteMode { trial: true, ..WriteMode::default() }
+    WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() }
 }
 
 #[test]

@@ -17,7 +17,7 @@ const LINK: &str = "etc/systemd/system/multi-user.target.wants/cpushield-trial.s
 fn arm(machine: &Machine) {
     let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
     machine.write("etc/systemd/system/README", "");
-    let mode = WriteMode { trial: true, unit, ..WriteMode::default() };
+    let mode = WriteMode { term: write::ParameterTerm::Trial, unit, ..WriteMode::default() };
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
     assert!(machine.path(LINK).exists());
@@ -61,7 +61,12 @@ fn a_trial_that_cannot_be_reached_in_time_is_undone() {
         machine.save("saved_entry", "0");
         machine.write("etc/systemd/system/README", "");
         let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
-        let mode = WriteMode { trial: true, unit, until: Some(until), ..WriteMode::default() };
+        let mode = WriteMode {
+            term: write::ParameterTerm::Trial,
+            unit,
+            until: Some(until),
+            ..WriteMode::default()
+        };
         let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
         let written = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
         assert_eq!(written.trial.unwrap().until, Some(until));

@@ -6,7 +6,7 @@ use super::once::{make_extlinux_machine, make_raspberry_pi, simulate_extlinux};
 use super::others::{make_systemd_boot_machine, simulate_bootctl};
 use super::request_cpus;
 use cpushield::boot::plan::{BootRequest, plan};
-use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::write::{self, DefaultEntry, WriteMode};
 use cpushield::boot::{
     BootError, BootPlan, SettledAs, WrittenParameters, earlier, loaders, read_journal, status,
     trial,
@@ -62,22 +62,22 @@ impl OnceLoader {
     }
 
     /// Applies the first or the second words.
-    fn apply(&self, machine: &Machine, cpus: &str, keep_default: bool) {
-        let mode = WriteMode { keep_default, ..WriteMode::default() };
+    fn apply(&self, machine: &Machine, cpus: &str, default_entry: DefaultEntry) {
+        let mode = WriteMode { default_entry, ..WriteMode::default() };
         let plan = self.plan(machine, cpus);
         write::write(&(self.host)(machine), &machine.store(), &plan, &mode).unwrap();
     }
 
     /// Arms a trial of the second words.
     fn arm(&self, machine: &Machine, host: &Host) -> Result<WrittenParameters, BootError> {
-        let mode = WriteMode { trial: true, ..WriteMode::default() };
+        let mode = WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() };
         write::write(host, &machine.store(), &self.plan(machine, "3"), &mode)
     }
 
     /// A machine with the first words, on which the trial of the second ones is armed.
     fn make_armed(&self) -> Machine {
         let machine = (self.make)();
-        self.apply(&machine, "2-3", false);
+        self.apply(&machine, "2-3", DefaultEntry::Ours);
         self.arm(&machine, &(self.host)(&machine)).unwrap();
         machine
     }
@@ -131,7 +131,7 @@ fn a_trial_leaves_the_written_words_in_place() {
         let name = loader.name;
         let machine = (loader.make)();
         let before = boot_files(&machine);
-        loader.apply(&machine, "2-3", false);
+        loader.apply(&machine, "2-3", DefaultEntry::Ours);
         let between = boot_files(&machine);
         let written = loader.arm(&machine, &(loader.host)(&machine)).unwrap();
         let lines = command_lines(&machine);
@@ -160,7 +160,7 @@ fn entries_that_keep_the_default_stay_too() {
         let name = loader.name;
         let machine = (loader.make)();
         let before = boot_files(&machine);
-        loader.apply(&machine, "2-3", true);
+        loader.apply(&machine, "2-3", DefaultEntry::Kept);
         let between = boot_files(&machine);
         match loader.arm(&machine, &(loader.host)(&machine)) {
             Ok(_) => {
@@ -192,7 +192,7 @@ fn a_trial_that_passes_replaces_the_written_words_in_place() {
         assert_eq!(conclude(loader, &machine).unwrap(), SettledAs::Permanent, "{name}");
         // The files are those of an apply of the second words alone.
         let alone = (loader.make)();
-        loader.apply(&alone, "3", false);
+        loader.apply(&alone, "3", DefaultEntry::Ours);
         assert_eq!(boot_files(&machine), boot_files(&alone), "{name}");
         let history = status::status(&machine.host(), &machine.store()).unwrap().history;
         assert_eq!(history.len(), 2, "{name}");
@@ -207,7 +207,7 @@ fn a_trial_that_fails_leaves_the_written_words() {
         let name = loader.name;
         let machine = (loader.make)();
         let before = boot_files(&machine);
-        loader.apply(&machine, "2-3", false);
+        loader.apply(&machine, "2-3", DefaultEntry::Ours);
         let between = boot_files(&machine);
         loader.arm(&machine, &(loader.host)(&machine)).unwrap();
         // It hung, and the old entry booted.
@@ -252,7 +252,7 @@ fn a_trial_over_written_words_killed_or_refused_at_any_write_loses_nothing() {
         let before = boot_files(&(loader.make)());
         for at in 0.. {
             let machine = (loader.make)();
-            loader.apply(&machine, "2-3", false);
+            loader.apply(&machine, "2-3", DefaultEntry::Ours);
             let between = boot_files(&machine);
             let refused = (loader.host)(&machine).failing(InjectedFault::Refuse { at, errno: 28 });
             if loader.arm(&machine, &refused).is_ok() {
@@ -277,7 +277,7 @@ fn the_end_of_a_trial_over_written_words_killed_at_any_write_is_finished_later()
         let before = boot_files(&(loader.make)());
         let [first, second] = ["2-3", "3"].map(|cpus| {
             let machine = (loader.make)();
-            loader.apply(&machine, cpus, false);
+            loader.apply(&machine, cpus, DefaultEntry::Ours);
             boot_files(&machine)
         });
         // The next boot has the words of the trial, or else the old ones.
@@ -308,11 +308,11 @@ fn the_end_of_a_trial_over_written_words_killed_at_any_write_is_finished_later()
 fn a_trial_of_a_part_of_the_written_words_is_refused() {
     let [grub, ..] = &LOADERS;
     let machine = (grub.make)();
-    grub.apply(&machine, "2-3", false);
+    grub.apply(&machine, "2-3", DefaultEntry::Ours);
     let between = machine.files();
     let mut plan = grub.plan(&machine, "2-3");
     plan.parameters.truncate(2);
-    let mode = WriteMode { trial: true, ..WriteMode::default() };
+    let mode = WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() };
     let error = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap_err();
     let why = format!("cannot try nohz_full=2-3 rcu_nocbs=2-3: {FIRST} is already written");
     assert!(error.to_string().starts_with(&why), "{error}");
@@ -324,7 +324,7 @@ fn a_trial_is_not_replaced_by_another_one() {
     for loader in &LOADERS {
         let machine = loader.make_armed();
         let between = machine.files();
-        let mode = WriteMode { trial: true, ..WriteMode::default() };
+        let mode = WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() };
         let plan = loader.plan(&machine, "2");
         let host = (loader.host)(&machine);
         let error = write::write(&host, &machine.store(), &plan, &mode).unwrap_err();

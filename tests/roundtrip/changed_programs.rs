@@ -5,7 +5,7 @@ use crate::bench::{Bench, Tree, same};
 use crate::operators::put_process;
 use crate::trees::{self, Task};
 use cpushield::apply::{self, ShieldNote};
-use cpushield::change::Change;
+use cpushield::change::{Change, ValueComparison};
 use cpushield::plan::Plan;
 use cpushield::run::{
     self, CpuAssignment, NoPlaceReason, RunError, ShieldPlacement, VersionChange,
@@ -222,6 +222,60 @@ fn a_program_that_would_starve_the_kernel_is_not_moved() {
     let reasons: Vec<_> = change.in_the_way.iter().map(|thread| &thread.reason).collect();
     assert_eq!(reasons, [&NoPlaceReason::NoPriorityAbove { priority: 99 }]);
     assert!(reasons[0].is_unsafe());
+}
+
+/// The CPUs of both programs, and the kernel's threads that are raised.
+fn placed(bench: &Bench) -> ([CpuSet; 2], Vec<(&'static str, u32)>) {
+    ([FIRST, SECOND].map(|tid| bench.host().affinity(tid).unwrap()), raised(bench))
+}
+
+#[test]
+fn a_killed_change_that_is_ended_places_the_programs_as_the_change_does() {
+    for remembers in [false, true] {
+        let shielded = || {
+            let bench = machine(remembers, [50, 0]);
+            // The setting that only this version has is restored after the new one is in force.
+            let mut old = plan(&bench, "a", "1");
+            let setting = trees::write("/proc/sys/vm/stat_interval", "120", ValueComparison::Text);
+            old.steps.push(trees::step(setting, false));
+            bench.apply(&bench.host(), &old).unwrap();
+            for tid in [FIRST, SECOND] {
+                add(&bench, "a", tid, ONE).unwrap();
+            }
+            bench
+        };
+        let bench = shielded();
+        let before = placed(&bench);
+        let (mut whole, new) = version(&bench, "a", "2-3");
+        whole.prepare(&bench.host(), &bench.store()).unwrap();
+        let host = bench.host();
+        assert!(replace(&bench, &host, &new));
+        assert_eq!(whole.finish(&host, &bench.store()), Vec::<ShieldNote>::new());
+        let (after, raised_after) = placed(&bench);
+        assert_eq!(after, [cpus("2"), cpus("3")]);
+        // The change does not know which program was the real-time one; its CPU alone is needed.
+        let on_2 = vec![("ksoftirqd/2", 51), ("rcuc/2", 51), ("rcub/0", 51)];
+        assert!(on_2.iter().all(|thread| raised_after.contains(thread)));
+        let after = (after, on_2);
+        let mut seen = [false, false];
+        for at in 0..host.writes() {
+            let when = format!("killed at {at}, remembers: {remembers}");
+            let bench = shielded();
+            let (mut change, new) = version(&bench, "a", "2-3");
+            change.prepare(&bench.host(), &bench.store()).unwrap();
+            if replace(&bench, &bench.host().failing(InjectedFault::Stop { at }), &new) {
+                continue;
+            }
+            let ended = run::end_change(&bench.host(), &bench.store()).unwrap();
+            let Some((_, notes)) = ended else { continue };
+            assert_eq!(notes, [], "{when}");
+            let live = run::shield(&bench.host(), &bench.store(), Some("a")).unwrap();
+            let is_new = live.shield.cpus == cpus("2-3");
+            seen[usize::from(is_new)] = true;
+            assert_eq!(placed(&bench), *if is_new { &after } else { &before }, "{when}");
+        }
+        assert_eq!(seen, [true, true]);
+    }
 }
 
 /// The machine without the masks of tasks that the shield has moved out of its way.

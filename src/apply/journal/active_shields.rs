@@ -144,6 +144,14 @@ impl ApplyJournal {
         Some(if is_complete { replaced } else { name.to_owned() })
     }
 
+    /// The shielded CPUs of a shield, in all its versions.
+    #[must_use]
+    pub fn cpus_of_versions(&self, name: &str) -> CpuSet {
+        let shields = self.shields.iter().map(|live| &live.plan.shield);
+        let versions = shields.filter(|shield| common_name(&shield.name) == name);
+        versions.fold(CpuSet::new(), |all, version| all.union(&version.cpus))
+    }
+
     /// The shielded CPUs of all active shields except one.
     #[must_use]
     pub fn cpus_of_others(&self, name: &str) -> CpuSet {

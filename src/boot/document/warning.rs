@@ -2,9 +2,9 @@
 
 use super::lint_finding::LintFinding;
 use super::reason::{NextReason, UnknownReason};
-use crate::survey::LIST_PER_KIND_SINCE;
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases::LIST_PER_ISOLATION;
 use serde::Serialize;
 use std::fmt;
 
@@ -193,7 +193,7 @@ impl fmt::Display for DifferentLists {
             true => f.write_str("this kernel accepts both"),
             false => write!(
                 f,
-                "kernels before {LIST_PER_KIND_SINCE} ignore {isolcpus}, later ones accept both; \
+                "kernels before {LIST_PER_ISOLATION} ignore {isolcpus}, later ones accept both; \
                  the version of this one is unknown"
             ),
         }

@@ -5,9 +5,10 @@ use super::{LintTarget, to_line};
 use crate::boot::document::{BadListEffect, LintFinding};
 use crate::boot::line::to_word;
 use crate::registry::nearest;
-use crate::survey::{IsolationKind, IsolationSetup, STRICT_RANGE_SINCE, isolation_setup};
+use crate::survey::{IsolationKind, IsolationSetup, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, ISOLCPUS_FLAGS, KernelParam};
+use cpushield_linux::text::first_releases::STRICT_CPU_RANGE;
 
 /// Parameters with a CPU list of which the last one counts, and what a kernel does with a list
 /// that it cannot parse:
@@ -63,7 +64,7 @@ fn bad_list(target: &LintTarget<'_>, param: &KernelParam, last: usize) -> Option
         return Some(LintFinding::EmptyList { word });
     }
     let cpus: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
-    let certain = target.version.is_none_or(|version| version >= STRICT_RANGE_SINCE);
+    let certain = target.version.is_none_or(|version| version >= STRICT_CPU_RANGE);
     (!cpus.is_empty()).then_some(LintFinding::BeyondLast { word, cpus, last, effect, certain })
 }
 

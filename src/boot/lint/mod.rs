@@ -36,7 +36,7 @@ impl<'a> LintTarget<'a> {
         LintTarget {
             possible: &machine.topology.possible,
             online: &machine.topology.online,
-            version: machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor)),
+            version: machine.kernel.version,
             arch: machine.kernel.arch.as_deref(),
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     fn machine(line: &str) -> Machine {
         let mut machine = Machine::default();
         machine.kernel.cmdline = Some(line.to_owned());
-        machine.kernel.version = Some((6, 12));
+        machine.kernel.version = Some(KernelVersion::new(6, 12));
         machine.kernel.arch = Some("x86_64".to_owned());
         machine.topology.possible = "0-3".parse().unwrap();
         machine.topology.online = "0-3".parse().unwrap();
@@ -279,7 +279,7 @@ mod tests {
         ];
         assert_eq!(texts(&built, &[]), expected);
         // Before 4.13 and 4.15 these words needed other options.
-        built.kernel.version = Some((4, 9));
+        built.kernel.version = Some(KernelVersion::new(4, 9));
         built.kernel.release = Some("4.9.0".to_owned());
         assert_eq!(texts(&built, &[]), expected[..2]);
         let mut arm = machine("idle=poll");

@@ -6,25 +6,16 @@ use super::LintTarget;
 use crate::boot::document::{LintFinding, OverrideEffect};
 use crate::boot::line::to_word;
 use cpushield_linux::text::cmdline::{self, KernelParam};
+use cpushield_linux::text::first_releases::{MITIGATIONS, NOWATCHDOG_WINS};
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// Since this version `nowatchdog` wins whatever follows it: `lockup_detector_update_enable()`,
-/// kernel/watchdog.c, returns early if it cleared `watchdog_user_enabled`. Sources: the function is
-/// in Ubuntu's kernel 4.15, where `lockup_detector_init()` calls it, and not in 4.13
-/// (l/lockup_detector_update_enable.md of DepSurf/function). kernel/watchdog.c has the return in
-/// versions with `HK_FLAG_TIMER` and with `HK_TYPE_TIMER`; 004417a6d468 (2.6.38) has neither the
-/// variable nor the function. Before, the last word counted.
-const WATCHDOG_SWITCH_SINCE: KernelVersion = KernelVersion::new(4, 15);
-
-/// `mitigations=` exists since this version, and overrides the words of single mitigations until
-/// the other one at least: `spectre_v2_parse_cmdline()`, `mds_select_mitigation()` and
+/// From [`MITIGATIONS`] on and until this version at least, `mitigations=` overrides the words of
+/// single mitigations: `spectre_v2_parse_cmdline()`, `mds_select_mitigation()` and
 /// `taa_select_mitigation()`, arch/x86/kernel/cpu/bugs.c, return early if `cpu_mitigations_off()`
-/// (read at 001415e4e626). "cpu/speculation: Add 'mitigations=' cmdline option" was merged after
-/// 5.1, whose stable series got it later, as 4.9, 4.14 and 4.19 did: there it stays unjudged. The
-/// series of attack vectors removed the return from `mds_select_mitigation()`. It changes a file
-/// with `MDS_MITIGATION_AUTO`, which is later than 6.12, so the bound is cautious.
-const MITIGATIONS: (KernelVersion, KernelVersion) =
-    (KernelVersion::new(5, 2), KernelVersion::new(6, 12));
+/// (read at 001415e4e626). The series of attack vectors removed the return from
+/// `mds_select_mitigation()`. It changes a file with `MDS_MITIGATION_AUTO`, which is later than
+/// 6.12, so the bound is cautious. Older stable series stay unjudged.
+const MITIGATIONS_OVERRIDE_TO: KernelVersion = KernelVersion::new(6, 12);
 
 /// Words of single mitigations, each with the beginnings of the values that request it.
 /// `pti=on` is none of them: it wins over `mitigations=off`.
@@ -57,7 +48,7 @@ fn ineffective(word: &KernelParam, by: &KernelParam, effect: OverrideEffect) -> 
 /// `nowatchdog` together with `nmi_watchdog=1` or `softlockup_panic=1`.
 fn watchdogs(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
     let off = params.iter().find(|it| it.name == "nowatchdog" && it.value.is_none());
-    let certain = target.version.is_none_or(|version| version >= WATCHDOG_SWITCH_SINCE);
+    let certain = target.version.is_none_or(|version| version >= NOWATCHDOG_WINS);
     let Some(off) = off.filter(|_| certain) else { return Vec::new() };
     let wanted = [("nmi_watchdog", "1"), ("softlockup_panic", "1")];
     let words = wanted.into_iter().filter_map(|(name, on)| {
@@ -91,8 +82,8 @@ fn sleep_states(params: &[KernelParam]) -> Vec<LintFinding> {
 
 /// `mitigations=off` together with a word that requests a single mitigation.
 fn mitigations(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
-    let (since, until) = MITIGATIONS;
-    let certain = target.version.is_some_and(|version| version >= since && version <= until);
+    let overriding = MITIGATIONS..=MITIGATIONS_OVERRIDE_TO;
+    let certain = target.version.is_some_and(|version| overriding.contains(&version));
     let off = last(params, "mitigations").filter(|(_, value)| certain && *value == "off");
     let Some((off, _)) = off else { return Vec::new() };
     let words = SINGLE_MITIGATIONS.iter().filter_map(|(name, values)| {

@@ -4,7 +4,7 @@ use super::kernel_parameter::{KernelParameter, ParameterOffer, ParameterTarget};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables;
-use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::text::first_releases;
 
 fn target_cpus(target: &ParameterTarget) -> Option<String> {
     Some(target.cpus.to_string())
@@ -23,7 +23,7 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     risk: tunables::NOHZ_FULL.risk,
     offer: ParameterOffer::Always,
     needs: &["CONFIG_NO_HZ_FULL"],
-    since: Some(KernelVersion::new(3, 10)),
+    since: Some(first_releases::NOHZ_FULL),
     flag_since: None,
     arches: &[],
     substitute: None,
@@ -39,7 +39,7 @@ pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
     risk: tunables::RCU_NOCBS.risk,
     offer: ParameterOffer::Always,
     needs: &["CONFIG_RCU_NOCB_CPU"],
-    since: Some(KernelVersion::new(3, 8)),
+    since: Some(first_releases::RCU_NOCBS),
     flag_since: None,
     arches: &[],
     substitute: None,
@@ -61,7 +61,7 @@ Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guid
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("it keeps the housekeeping CPUs from idling"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
-    since: Some(KernelVersion::new(3, 8)),
+    since: Some(first_releases::RCU_NOCBS),
     flag_since: None,
     arches: &[],
     substitute: None,
@@ -143,7 +143,7 @@ kernel/sched/isolation.c (6.12); the flags came with commit 150dfee95f8a (4.15).
     offer: ParameterOffer::OnRequest("nohz_full= does this and more"),
     needs: &["CONFIG_NO_HZ_FULL"],
     since: None,
-    flag_since: Some(KernelVersion::new(4, 15)),
+    flag_since: Some(first_releases::ISOLCPUS_FLAGS),
     arches: &[],
     substitute: None,
     value: |target| Some(format!("nohz,{}", target.cpus)),
@@ -230,8 +230,7 @@ kernel/irq/manage.c (6.12).",
     offer: ParameterOffer::OnRequest("only where managed interrupts are on the shield"),
     needs: &["CONFIG_CPU_ISOLATION"],
     since: None,
-    // Commit 11ea68f553e2.
-    flag_since: Some(KernelVersion::new(5, 6)),
+    flag_since: Some(first_releases::MANAGED_IRQ_FLAG),
     arches: &[],
     substitute: None,
     value: |target| Some(format!("managed_irq,{}", target.cpus)),

@@ -5,6 +5,7 @@ use crate::boot::document::{ParameterSkipReason, SkippedParameter, UnknownReason
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases::{CPU_ISOLATION_OPTION, SOFTLOCKUP_DETECTOR_OPTION};
 use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
 use std::collections::BTreeMap;
 
@@ -157,9 +158,7 @@ impl KernelFacts<'_> {
 }
 
 /// Options that are younger than what they enable: before, every kernel had that.
-/// - `CONFIG_CPU_ISOLATION`: commit 5c4991e24c69 (4.15);
-/// - `CONFIG_SOFTLOCKUP_DETECTOR`: commit 05a4a9527931 (4.13).
 const OPTIONS_SINCE: &[(&str, KernelVersion)] = &[
-    ("CONFIG_CPU_ISOLATION", KernelVersion::new(4, 15)),
-    ("CONFIG_SOFTLOCKUP_DETECTOR", KernelVersion::new(4, 13)),
+    ("CONFIG_CPU_ISOLATION", CPU_ISOLATION_OPTION),
+    ("CONFIG_SOFTLOCKUP_DETECTOR", SOFTLOCKUP_DETECTOR_OPTION),
 ];

@@ -23,10 +23,12 @@ pub enum AbsenceReason {
         /// The kernel's error.
         answer: String,
     },
-    /// The kernel was built without tracefs.
-    NoTracefs,
+    /// The kernel was built without tracing, or is older than 3.10.
+    NoTraceInstances,
     /// Tracefs is not mounted, and the kernel is too old to mount it privately.
     TracefsNotMounted,
+    /// The kernel (3.10 to 4.0) has its trace in debugfs, which is not mounted.
+    DebugfsNotMounted,
     /// The kernel is locked down and created no files in tracefs.
     LockedDown {
         /// The line in the kernel log.
@@ -101,6 +103,7 @@ impl AbsenceReason {
             AbsenceReason::TracefsNotMounted => {
                 Some("mount -t tracefs tracefs /sys/kernel/tracing")
             }
+            AbsenceReason::DebugfsNotMounted => Some("mount -t debugfs debugfs /sys/kernel/debug"),
             AbsenceReason::WouldHang { .. } => {
                 Some("Start `verify` before the workload, or let `apply` enlarge the trace buffer")
             }
@@ -139,14 +142,20 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::TracefsDenied { answer } => {
                 write!(f, "not allowed to use tracefs ({answer}): {advice}")
             }
-            AbsenceReason::NoTracefs => {
-                f.write_str("this kernel has no tracefs (CONFIG_TRACING, since 4.1)")
+            AbsenceReason::NoTraceInstances => {
+                f.write_str("this kernel has no trace instances (CONFIG_TRACING, since 3.10)")
             }
             AbsenceReason::TracefsNotMounted => write!(
                 f,
                 "tracefs is not mounted, and this kernel (before 5.2) cannot mount it for one \
                  process alone: {advice}"
             ),
+            AbsenceReason::DebugfsNotMounted => {
+                write!(
+                    f,
+                    "debugfs, which has the trace of kernels before 4.1, is not mounted: {advice}"
+                )
+            }
             AbsenceReason::LockedDown { said } => {
                 write!(f, "the kernel is locked down; its log says: {said}")
             }
@@ -159,15 +168,9 @@ impl fmt::Display for AbsenceReason {
                 "CPU {cpu} is busy with the real-time task {task}: arming the trace would hang, \
                  because this kernel first runs a work item on every CPU. {advice}"
             ),
-            AbsenceReason::TraceRefused { answer } => {
-                write!(f, "the trace could not be set up: {answer}")
-            }
-            AbsenceReason::TraceNotOpened { answer } => {
-                write!(f, "the trace could not be opened: {answer}")
-            }
-            AbsenceReason::TraceEnded { answer } => {
-                write!(f, "the trace ended early: {answer}")
-            }
+            AbsenceReason::TraceRefused { answer } => trace(f, "could not be set up", answer),
+            AbsenceReason::TraceNotOpened { answer } => trace(f, "could not be opened", answer),
+            AbsenceReason::TraceEnded { answer } => trace(f, "ended early", answer),
             AbsenceReason::OutsideCpuset { cpu } => {
                 write!(f, "CPU {cpu} belongs to a cpuset that the sampler is not in: {advice}")
             }
@@ -194,6 +197,11 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::Failed { what } => f.write_str(what),
         }
     }
+}
+
+/// What happened to the trace, with the kernel's error.
+fn trace(f: &mut fmt::Formatter<'_>, what: &str, answer: &str) -> fmt::Result {
+    write!(f, "the trace {what}: {answer}")
 }
 
 /// What a witness that watches cannot see here.

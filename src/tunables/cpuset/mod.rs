@@ -10,6 +10,10 @@ use crate::change::{Change, EffectTime, Risk};
 use crate::documents::plan::{CpusetWarning, Plan, PlanWarning, Shield, Step};
 use crate::documents::remedy::Remedy;
 use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
+use cpushield_linux::text::first_releases::{
+    PARTITION_REFUSES_ISOLCPUS, PARTITION_REFUSES_ISOLCPUS_UNTIL,
+};
+use cpushield_linux::text::kernel_version::KernelVersion;
 
 #[derive(Debug)]
 pub(super) struct Cpuset;
@@ -182,10 +186,10 @@ fn exclusion_method(machine: &Machine, shield: &Shield) -> ExclusionMethod {
     }
 }
 
-/// Versions that are known to refuse a partition with CPUs of `isolcpus=`: commit 4a74e418881f
-/// (6.7) checks the new kind of partition before it is set, 216217ebee16 (6.18, also in 6.17.3)
-/// fixes that. apply finds out what a kernel really does.
-const REFUSING: std::ops::Range<(u32, u32)> = (6, 7)..(6, 18);
+/// Versions that are known to refuse a partition with CPUs of `isolcpus=`. apply finds out what a
+/// kernel really does.
+const REFUSING: std::ops::Range<KernelVersion> =
+    PARTITION_REFUSES_ISOLCPUS..PARTITION_REFUSES_ISOLCPUS_UNTIL;
 
 /// Warns before the kernel was asked for a partition.
 fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<CpusetWarning> {

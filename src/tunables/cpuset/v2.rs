@@ -13,6 +13,7 @@ use crate::change::{Change, ValueComparison};
 use crate::documents::plan::Shield;
 use crate::survey::{CpusetGroup, Machine};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases::EXCLUSIVE_CPUS;
 
 /// The file with the memory nodes of a group.
 const MEMS: &str = "cpuset.mems";
@@ -34,8 +35,8 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let cpus = shield.cpus.to_string();
     let path = format!("{dir}/cpuset.cpus.exclusive");
     let now = setting(machine, &path).map(str::to_owned);
-    // An existing group without this file means a kernel before 6.7.
-    let can = machine.kernel.version.is_none_or(|version| version >= (6, 7));
+    // An existing group without this file means an older kernel.
+    let can = machine.kernel.version.is_none_or(|version| version >= EXCLUSIVE_CPUS);
     if now.is_some() || (group.is_none() && can) {
         let reason = "no other group can then use these CPUs";
         wanted.push(WantedChange::write(now, &path, &cpus, ValueComparison::List, reason));

@@ -1,20 +1,19 @@
 //! The version of a kernel, as far as facts about kernels depend on it: `6.12` for
 //! `6.12.48-rt-amd64`.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Major and minor version of a kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Major and minor version of a kernel; in documents, an array of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "(u32, u32)", into = "(u32, u32)")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub struct KernelVersion {
     /// `6` in `6.12`.
     pub major: u32,
     /// `12` in `6.12`.
     pub minor: u32,
 }
-
-/// The first kernel with `rt_group_sched=` (commits e34e0131fea1 to d6809c2f606c, applied in April
-/// 2025 after 6.15-rc1).
-pub const RT_GROUP_SCHED_SINCE: KernelVersion = KernelVersion::new(6, 16);
 
 impl KernelVersion {
     /// Creates a version.
@@ -51,6 +50,18 @@ pub fn may_be_vendor_build(release: &str) -> bool {
         let word = word.trim_matches(|c: char| c.is_ascii_digit());
         !word.is_empty() && !NEUTRAL_WORDS.contains(&word)
     })
+}
+
+impl From<(u32, u32)> for KernelVersion {
+    fn from((major, minor): (u32, u32)) -> KernelVersion {
+        KernelVersion { major, minor }
+    }
+}
+
+impl From<KernelVersion> for (u32, u32) {
+    fn from(version: KernelVersion) -> (u32, u32) {
+        (version.major, version.minor)
+    }
 }
 
 impl fmt::Display for KernelVersion {

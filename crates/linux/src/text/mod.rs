@@ -5,6 +5,7 @@
 pub mod cmdline;
 pub mod cpuinfo;
 pub mod dmi;
+pub mod first_releases;
 pub mod gzip;
 pub mod interrupts;
 pub mod kallsyms;

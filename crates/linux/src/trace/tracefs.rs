@@ -1,5 +1,7 @@
 //! tracefs: finding it, and private tracing instances in it whose raw pages can be read.
 //!
+//! Kernels before 4.1 have the same files in debugfs, in its directory `tracing`.
+//!
 //! If tracefs is supported but not mounted, it is mounted for this process alone: a detached mount
 //! (`fsopen(2)`, `fsmount(2)`, Linux 5.2). It is in no mount table, every thread reaches it through
 //! `/proc/self/fd`, and it is gone when the process ends.
@@ -21,6 +23,8 @@ use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use crate::ring_buffer::PageLayout;
+use crate::text::first_releases::{TRACE_INSTANCES, TRACEFS};
+use crate::text::kernel_version::KernelVersion;
 use crate::text::mounts;
 use crate::text::size::will_grow;
 use crate::text::trace_format::EventFormat;
@@ -31,7 +35,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where tracefs is: at its own mount point, or mounted automatically inside debugfs.
+/// Where tracefs is: at its own mount point, or mounted automatically inside debugfs. Before 4.1,
+/// the second place is a directory of debugfs.
 const PLACES: &[&str] = &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The names of our instances start with this, a hyphen and our process ID.
@@ -59,8 +64,12 @@ impl Tracefs {
         let mounted = mounts::parse(&mounts)
             .unwrap_or_default()
             .into_iter()
-            .filter(|mount| mount.kind == "tracefs" && mount.root == "/")
-            .map(|mount| mount.point);
+            .filter(|mount| mount.root == "/")
+            .filter_map(|mount| match mount.kind.as_str() {
+                "tracefs" => Some(mount.point),
+                "debugfs" => Some(format!("{}/tracing", mount.point)),
+                _ => None,
+            });
         let mut refused = None;
         for root in PLACES.iter().map(|place| (*place).to_owned()).chain(mounted) {
             match host.read(&format!("{root}/trace_clock")) {
@@ -79,6 +88,12 @@ impl Tracefs {
         let mount =
             mount_detached().map_err(|e| Error::io(Operation::Call, "fsopen tracefs", e))?;
         Ok(Tracefs { root: format!("/proc/self/fd/{}", mount.as_raw_fd()), _mount: Some(mount) })
+    }
+
+    /// Whether it has instances. Directories in debugfs before 3.10 have none.
+    #[must_use]
+    pub fn has_instances(&self, host: &Host) -> bool {
+        host.exists(&format!("{}/instances", self.root))
     }
 
     /// Its directory.
@@ -390,6 +405,19 @@ pub fn remove_stale_instances(host: &Host) -> usize {
     mounted_root(host).map_or(0, |root| remove_leftovers(host, root))
 }
 
+/// Whether this kernel has its trace in debugfs, which is not mounted.
+#[must_use]
+pub fn needs_debugfs(host: &Host) -> bool {
+    let has = |path: &str, word: &str| {
+        host.read(path).is_ok_and(|text| text.split_whitespace().any(|found| found == word))
+    };
+    let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = KernelVersion::from_release(&release);
+    version.is_some_and(|version| (TRACE_INSTANCES..TRACEFS).contains(&version))
+        && has("/proc/filesystems", "debugfs")
+        && !has("/proc/self/mountinfo", "debugfs")
+}
+
 /// The first of [`PLACES`] where tracefs is mounted. Looking at the second place mounts tracefs
 /// there (debugfs has an automount), so it is not tried unless necessary.
 fn mounted_root(host: &Host) -> Option<&'static str> {
@@ -536,6 +564,35 @@ mod tests {
         assert_eq!(remove_stale_instances(&host), 2);
         let left = host.list("/sys/kernel/tracing/instances").unwrap();
         assert_eq!(left, ["cpushield-42-0", "cpushield-x", "other"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn before_4_1_the_trace_is_in_debugfs() {
+        let dir = machine("debugfs");
+        let debugfs = dir.join("sys/kernel/debug");
+        fs::create_dir_all(&debugfs).unwrap();
+        fs::rename(dir.join("sys/kernel/tracing"), debugfs.join("tracing")).unwrap();
+        fs::create_dir_all(dir.join("proc/self")).unwrap();
+        fs::create_dir_all(dir.join("proc/sys/kernel")).unwrap();
+        fs::write(dir.join("proc/sys/kernel/osrelease"), "3.18.140\n").unwrap();
+        fs::write(dir.join("proc/filesystems"), "nodev\tdebugfs\n").unwrap();
+        let before = snapshot(&dir);
+        let host = Host::recorded(&dir).unwrap();
+        let instance = prepare(&host, true).unwrap();
+        assert!(instance.dir.starts_with("/sys/kernel/debug/tracing/instances/"));
+        instance.close().unwrap();
+        assert_eq!(snapshot(&dir), before);
+        // Mounted elsewhere, and not mounted.
+        fs::rename(&debugfs, dir.join("debug")).unwrap();
+        let mount = "17 15 0:6 / /debug rw - debugfs debugfs rw\n";
+        fs::write(dir.join("proc/self/mountinfo"), mount).unwrap();
+        let tracefs = Tracefs::find(&host).unwrap();
+        assert_eq!((tracefs.root(), tracefs.has_instances(&host)), ("/debug/tracing", true));
+        assert!(!needs_debugfs(&host));
+        fs::write(dir.join("proc/self/mountinfo"), "").unwrap();
+        assert_eq!(Tracefs::find(&host).unwrap_err().errno(), Some(libc::ENODEV));
+        assert!(needs_debugfs(&host));
         fs::remove_dir_all(dir).unwrap();
     }
 

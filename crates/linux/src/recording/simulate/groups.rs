@@ -6,6 +6,11 @@ use super::paths::{ONLINE, UNBOUND};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
+use crate::text::first_releases::{
+    EXCLUSIVE_CPUS, ISOLATED_PARTITION, PARTITION_REFUSES_ISOLCPUS,
+    PARTITION_REFUSES_ISOLCPUS_UNTIL,
+};
+use crate::text::kernel_version::KernelVersion;
 use std::fs;
 
 /// Interface files of every v2 group.
@@ -116,10 +121,9 @@ impl Host {
         Ok(())
     }
 
-    /// The interface files of a v2 cpuset that this kernel has: `cpuset.cpus.exclusive` came with
-    /// Linux 6.7 (commit 0c7f293efc87).
+    /// The interface files of a v2 cpuset that this kernel has.
     fn v2_cpuset(&self) -> Vec<(&'static str, &'static str)> {
-        let is_new = self.version().is_none_or(|version| version >= (6, 7));
+        let is_new = self.version().is_none_or(|version| version >= EXCLUSIVE_CPUS);
         let files = V2_CPUSET.iter().copied();
         files.filter(|(name, _)| is_new || *name != "cpuset.cpus.exclusive").collect()
     }
@@ -340,10 +344,8 @@ impl Host {
     /// Makes a v2 group a partition, or a member again.
     pub(super) fn simulate_partition(&self, dir: &str, value: &str) -> Result<()> {
         let path = format!("{dir}/cpuset.cpus.partition");
-        // `isolated` came with Linux 6.1 (commit f28e22441f35; kernel/cgroup/cpuset.c of 5.15 knows
-        // the other two).
         let known = ["member", "root", "isolated"].contains(&value);
-        let since = self.version().is_none_or(|version| version >= (6, 1));
+        let since = self.version().is_none_or(|version| version >= ISOLATED_PARTITION);
         if !known || (value == "isolated" && !since) {
             return Err(Error::os(Operation::Write, &path, libc::EINVAL));
         }
@@ -360,18 +362,16 @@ impl Host {
         self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent))
     }
 
-    /// Whether a partition may not have these CPUs of `isolcpus=`: from 6.7 (commit 4a74e418881f)
-    /// until 6.18 (216217ebee16).
+    /// Whether a partition may not have these CPUs of `isolcpus=`.
     fn conflicts_with_boot(&self, cpus: &CpuSet) -> bool {
         let isolated = self.list_in(ISOLATED_AT_BOOT).unwrap_or_default();
-        self.version().is_some_and(|version| ((6, 7)..(6, 18)).contains(&version))
+        let refusing = PARTITION_REFUSES_ISOLCPUS..PARTITION_REFUSES_ISOLCPUS_UNTIL;
+        self.version().is_some_and(|version| refusing.contains(&version))
             && isolated.intersects(cpus)
     }
 
-    fn version(&self) -> Option<(u32, u32)> {
-        let release = self.text("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        numbers.next().zip(numbers.next())
+    fn version(&self) -> Option<KernelVersion> {
+        KernelVersion::from_release(&self.text("/proc/sys/kernel/osrelease")?)
     }
 
     /// The CPUs of the partitions directly below `dir`.

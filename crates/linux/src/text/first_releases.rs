@@ -1,0 +1,93 @@
+//! The first releases of what kernels have, one constant for each fact, with its source. A constant
+//! whose name ends in `_UNTIL` is the first release without it.
+
+use super::kernel_version::KernelVersion;
+
+/// The list of an interrupt's CPUs, `smp_affinity_list` (commit 4b060420a596). Every kernel has the
+/// mask.
+pub const IRQ_AFFINITY_LIST: KernelVersion = KernelVersion::new(3, 0);
+
+/// `rcu_nocbs=` and `rcu_nocb_poll` (commit 3fbfbf7a3b66).
+pub const RCU_NOCBS: KernelVersion = KernelVersion::new(3, 8);
+
+/// `nohz_full=` and `CONFIG_NO_HZ_FULL` (kernel/time/Kconfig).
+pub const NOHZ_FULL: KernelVersion = KernelVersion::new(3, 10);
+
+/// Trace instances, `instances` in the directory of the trace (commits 277ba04461c2 and
+/// 0c8916c34203).
+pub const TRACE_INSTANCES: KernelVersion = KernelVersion::new(3, 10);
+
+/// The file system tracefs; before, the directory of the trace is `tracing` in debugfs
+/// (Documentation/ABI/obsolete/automount-tracefs-debugfs).
+pub const TRACEFS: KernelVersion = KernelVersion::new(4, 1);
+
+/// The CPUs of the lockup detectors, `watchdog_cpumask` (commit fe4ba3c34352). The detectors are
+/// older.
+pub const WATCHDOG_CPUMASK: KernelVersion = KernelVersion::new(4, 2);
+
+/// `CONFIG_SOFTLOCKUP_DETECTOR` (commit 05a4a9527931). Before, every kernel with lockup detectors
+/// had what it enables.
+pub const SOFTLOCKUP_DETECTOR_OPTION: KernelVersion = KernelVersion::new(4, 13);
+
+/// `CONFIG_CPU_ISOLATION` (commit 5c4991e24c69). Before, every kernel had what it enables.
+pub const CPU_ISOLATION_OPTION: KernelVersion = KernelVersion::new(4, 15);
+
+/// The flags of `isolcpus=` (commit 150dfee95f8a).
+pub const ISOLCPUS_FLAGS: KernelVersion = KernelVersion::new(4, 15);
+
+/// One list for `nohz_full=` and `isolcpus=` (kernel/sched/isolation.c).
+pub const ONE_ISOLATION_LIST: KernelVersion = KernelVersion::new(4, 15);
+
+/// `nowatchdog` wins whatever follows it: `lockup_detector_update_enable()`, kernel/watchdog.c,
+/// returns early if it cleared `watchdog_user_enabled`. Sources: the function is in Ubuntu's kernel
+/// 4.15, where `lockup_detector_init()` calls it, and not in 4.13
+/// (l/lockup_detector_update_enable.md of DepSurf/function). kernel/watchdog.c has the return in
+/// versions with `HK_FLAG_TIMER` and with `HK_TYPE_TIMER`; 004417a6d468 (2.6.38) has neither the
+/// variable nor the function. Before, the last word counted.
+pub const NOWATCHDOG_WINS: KernelVersion = KernelVersion::new(4, 15);
+
+/// Opening `/proc/cpuinfo` interrupts every CPU of an x86 machine to read its frequency (commit
+/// 7d5905dc14a8).
+pub const CPUINFO_INTERRUPTS: KernelVersion = KernelVersion::new(4, 15);
+
+/// Reading `/proc/cpuinfo` interrupts no CPU any more (commit f3eca381bd49).
+pub const CPUINFO_INTERRUPTS_UNTIL: KernelVersion = KernelVersion::new(5, 19);
+
+/// `mitigations=`: "cpu/speculation: Add 'mitigations=' cmdline option" was merged after 5.1, whose
+/// stable series got it later, as 4.9, 4.14 and 4.19 did.
+pub const MITIGATIONS: KernelVersion = KernelVersion::new(5, 2);
+
+/// The flag `managed_irq` of `isolcpus=` (commit 11ea68f553e2).
+pub const MANAGED_IRQ_FLAG: KernelVersion = KernelVersion::new(5, 6);
+
+/// A list for each kind of isolation (`housekeeping.cpumasks[]`, kernel/sched/isolation.c).
+pub const LIST_PER_ISOLATION: KernelVersion = KernelVersion::new(5, 18);
+
+/// The value `isolated` of `cpuset.cpus.partition` (commit f28e22441f35; kernel/cgroup/cpuset.c of
+/// 5.15 knows `member` and `root`).
+pub const ISOLATED_PARTITION: KernelVersion = KernelVersion::new(6, 1);
+
+/// The parser of CPU lists always ends at the last possible CPU: `nr_cpumask_bits` is `nr_cpu_ids`
+/// (include/linux/cpumask.h, 6.3, commit 596ff4a09b89). Before, that was so with
+/// `CONFIG_CPUMASK_OFFSTACK` only; kernels before 5.18 compare with `nr_cpu_ids` themselves.
+pub const STRICT_CPU_RANGE: KernelVersion = KernelVersion::new(6, 3);
+
+/// `cpuset.cpus.exclusive` (commit 0c7f293efc87).
+pub const EXCLUSIVE_CPUS: KernelVersion = KernelVersion::new(6, 7);
+
+/// A partition with CPUs of `isolcpus=` is refused: commit 4a74e418881f checks the new kind of
+/// partition before it is set.
+pub const PARTITION_REFUSES_ISOLCPUS: KernelVersion = KernelVersion::new(6, 7);
+
+/// Such a partition is accepted again (commit 216217ebee16, also in 6.17.3).
+pub const PARTITION_REFUSES_ISOLCPUS_UNTIL: KernelVersion = KernelVersion::new(6, 18);
+
+/// The fair server of each CPU (dl_server in kernel/sched/deadline.c).
+pub const FAIR_SERVER: KernelVersion = KernelVersion::new(6, 12);
+
+/// Without `CONFIG_RT_GROUP_SCHED`, real-time tasks are not throttled any more (commit
+/// 5f6bd380c7bd).
+pub const RT_THROTTLING_UNTIL: KernelVersion = KernelVersion::new(6, 12);
+
+/// `rt_group_sched=` (commits e34e0131fea1 to d6809c2f606c, applied in April 2025 after 6.15-rc1).
+pub const RT_GROUP_SCHED: KernelVersion = KernelVersion::new(6, 16);

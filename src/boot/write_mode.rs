@@ -1,0 +1,68 @@
+//! How the parameters of a boot plan are written. Pure.
+
+use super::document::TrialDeadline;
+use super::earlier::EarlierApply;
+use super::loaders::EntryPosition;
+
+/// What becomes of the default entry of the boot loader.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DefaultEntry {
+    /// Our entry becomes the default.
+    #[default]
+    Ours,
+    /// It stays: our entries follow all others.
+    Kept,
+}
+
+/// For how many boots parameters are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ParameterTerm {
+    /// For all.
+    #[default]
+    Permanent,
+    /// For one, a trial. They become permanent if it passes.
+    Trial,
+}
+
+/// What starts the new entry first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EntryStart {
+    /// The boot loader.
+    #[default]
+    BootLoader,
+    /// The running kernel, with kexec. The loader need not boot the entry of a trial once.
+    Kexec,
+}
+
+/// How the parameters are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteMode {
+    /// What becomes of the default entry.
+    pub default_entry: DefaultEntry,
+    /// For how many boots the parameters are written.
+    pub term: ParameterTerm,
+    /// What starts the new entry first.
+    pub start: EntryStart,
+    /// This program and its state directory, for the unit that concludes a trial; `None` without
+    /// systemd.
+    pub unit: Option<(String, String)>,
+    /// What must come up in a trial's boot; `None`: nothing. Only the unit can fall back.
+    pub until: Option<TrialDeadline>,
+}
+
+impl WriteMode {
+    /// Whether the parameters are written for a trial.
+    pub(super) fn is_trial(&self) -> bool {
+        self.term == ParameterTerm::Trial
+    }
+
+    /// Where our entries are in the menu.
+    pub(super) fn position(&self, earlier: Option<&EarlierApply>) -> EntryPosition {
+        match (self.term, earlier, self.default_entry) {
+            (ParameterTerm::Trial, Some(_), _) => EntryPosition::OverEarlier,
+            (ParameterTerm::Trial, None, _) => EntryPosition::Last,
+            (ParameterTerm::Permanent, _, DefaultEntry::Kept) => EntryPosition::Last,
+            (ParameterTerm::Permanent, _, DefaultEntry::Ours) => EntryPosition::First,
+        }
+    }
+}
