@@ -61,6 +61,22 @@ pub trait ChangeKind {
         None
     }
 
+    /// The change that the remaining shields need instead of this one after another shield left.
+    /// `None` where it stays as it is, or is not made again.
+    fn for_remaining(
+        &self,
+        _was: &OriginalState,
+        _remaining: &RemainingShields<'_>,
+    ) -> Option<Change> {
+        None
+    }
+
+    /// The change while an older version of the shield is active too: a set of CPUs that other
+    /// programs may use leaves out the CPUs of both. `None` where it has no such set.
+    fn beside_version(&self, _older: &OlderVersion<'_>) -> Option<Change> {
+        None
+    }
+
     /// What must be done before undo reverts any change.
     ///
     /// # Errors
@@ -147,6 +163,44 @@ impl ShieldChanges<'_> {
     #[must_use]
     pub fn made_directory_of(&self, path: &str) -> bool {
         self.new_dirs.iter().any(|dir| is_below(path, dir))
+    }
+}
+
+/// The shields that remain when another one leaves, as far as one change needs to know them.
+#[derive(Debug)]
+pub struct RemainingShields<'a> {
+    /// The CPUs of those that changed the same object.
+    pub cpus: CpuSet,
+    /// The CPUs that the leaving shield frees.
+    pub freed: &'a CpuSet,
+    /// All CPUs that are in no shield then.
+    pub free: CpuSet,
+    /// The last change of the same object, which has its value now.
+    pub last: Option<&'a Change>,
+}
+
+impl RemainingShields<'_> {
+    /// `original` without the shielded CPUs; all free CPUs where none would be left.
+    pub(super) fn keep_off(&self, original: &CpuSet) -> CpuSet {
+        let rest = original.difference(&self.cpus);
+        if rest.is_empty() { self.free.clone() } else { rest }
+    }
+}
+
+/// The older version of a shield that is being replaced.
+#[derive(Debug)]
+pub struct OlderVersion<'a> {
+    /// Its CPUs.
+    pub cpus: &'a CpuSet,
+    /// The CPUs that neither version has.
+    pub free: &'a CpuSet,
+}
+
+impl OlderVersion<'_> {
+    /// `wanted` without the CPUs of the older version; the free CPUs where none would be left.
+    pub(super) fn keep_off(&self, wanted: &CpuSet) -> CpuSet {
+        let rest = wanted.difference(self.cpus);
+        if rest.is_empty() && !wanted.is_empty() { self.free.clone() } else { rest }
     }
 }
 

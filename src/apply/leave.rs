@@ -3,13 +3,13 @@
 
 use super::hogs::RtHogs;
 use super::journal::{ApplyJournal, ReplacedChange, StepOriginal};
-use super::kind::PerformedChange;
+use super::kind::{PerformedChange, RemainingShields};
 use super::kinds::kind_of;
 use super::original::OriginalState;
 use super::perform::perform;
 use super::step_result::{ChangeFate, StepDone};
 use super::undo_scope::UndoScope;
-use crate::change::{Change, Outcome, ValueComparison};
+use crate::change::{Change, Outcome};
 use cpushield_linux::{CpuSet, Host, Result};
 
 /// Finds the steps of other shields that need another change without the leaving one: those about
@@ -86,67 +86,14 @@ fn change_without(
         return (!matches!(change, Change::MakeDir { .. })).then(|| change.clone());
     }
     let others = journal.shields_about(change).filter(|shield| shield.name != scope.shield.name);
-    let shielded = others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
-    let original = journal.original(step);
-    let keep_off = |cpus: &CpuSet| {
-        let rest = cpus.difference(&shielded);
-        if rest.is_empty() { scope.free_cpus() } else { rest }
+    let last = journal.last_about(change).and_then(|last| journal.step(last));
+    let remaining = RemainingShields {
+        cpus: others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus)),
+        freed: &scope.shield.cpus,
+        free: scope.free_cpus(),
+        last: last.map(|step| &step.change),
     };
-    match change {
-        Change::Write { path, compare, .. } => {
-            let last = journal.last_about(change).and_then(|last| journal.step(last));
-            let Some(Change::Write { value, .. }) = last.map(|step| &step.change) else {
-                return None;
-            };
-            let value = value_without(path, value, *compare, original, &shielded, scope)?;
-            Some(Change::Write { path: path.clone(), value, compare: *compare })
-        }
-        Change::Affinity { task, comm, cpus } => {
-            let cpus = match original {
-                OriginalState::Cpus { cpus } => keep_off(cpus),
-                _ => cpus.clone(),
-            };
-            Some(Change::Affinity { task: *task, comm: comm.clone(), cpus })
-        }
-        Change::BanFromIrqbalance { .. } => Some(Change::BanFromIrqbalance { cpus: shielded }),
-        Change::MoveTasks { .. } | Change::GiveToGroup { .. } => Some(change.clone()),
-        Change::MakeDir { .. }
-        | Change::Scheduling { .. }
-        | Change::KeepAffinities
-        | Change::Slice { .. }
-        | Change::CycleCpu { .. }
-        | Change::OfflineSibling { .. } => None,
-    }
-}
-
-/// The set of CPUs in a file, which has this value now, without the leaving shield; `None` for a
-/// file of another kind.
-fn value_without(
-    path: &str,
-    value: &str,
-    compare: ValueComparison,
-    original: &OriginalState,
-    shielded: &CpuSet,
-    scope: &UndoScope,
-) -> Option<String> {
-    if path.ends_with("mems") {
-        return None;
-    }
-    let now = compare.parse_set(value)?;
-    let before = match original {
-        OriginalState::Text { text } => compare.parse_set(text).filter(|set| !set.is_empty()),
-        _ => None,
-    };
-    let cpus = match before {
-        // The file is in a directory that the shields made: it gets the CPUs that become free.
-        None => now.union(&scope.shield.cpus),
-        Some(before) => {
-            let rest = before.difference(shielded);
-            let emptied = rest.is_empty() && !now.is_empty();
-            if emptied { scope.free_cpus() } else { rest }
-        }
-    };
-    Some(compare.spell_set(&cpus))
+    kind_of(change).for_remaining(journal.original(step), &remaining)
 }
 
 /// What became of a replaced change.

@@ -7,6 +7,8 @@ use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError};
 use super::executor::{PlanExecution, check, find_hogs, run_plan};
 use super::join::JoinedShield;
 use super::journal::{ApplyJournal, JoinKind, replaced_name};
+use super::kind::OlderVersion;
+use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
 use super::{join, summary, undo};
 use crate::change::Change;
@@ -83,6 +85,7 @@ fn free_cpus(plan: &Plan, old: &Shield) -> CpuSet {
 fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
     let group = plan.shield.group();
     let free = free_cpus(plan, old);
+    let older = OlderVersion { cpus: &old.cpus, free: &free };
     let is_repeated = |change: &Change| {
         matches!(change, Change::CycleCpu { .. }) && journal.last_about(change).is_some()
     };
@@ -90,7 +93,9 @@ fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
         let change = match step.change.is_about_group(&group) || is_kept_by_partition(&step.change)
         {
             true => step.change.clone(),
-            false => change_without(&step.change, &old.cpus, &free),
+            false => {
+                kind_of(&step.change).beside_version(&older).unwrap_or_else(|| step.change.clone())
+            }
         };
         Step { change, ..step.clone() }
     });
@@ -101,27 +106,4 @@ fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
 /// workqueues has no CPU of an isolated one, and cannot be narrower for the old version.
 fn is_kept_by_partition(change: &Change) -> bool {
     matches!(change, Change::Write { path, .. } if path.ends_with("/workqueue/cpumask"))
-}
-
-/// A change whose set of CPUs leaves out those of the old version. Where no CPU would remain, the
-/// set has the free CPUs.
-fn change_without(change: &Change, leaving: &CpuSet, free: &CpuSet) -> Change {
-    let without = |cpus: &CpuSet| {
-        let rest = cpus.difference(leaving);
-        if rest.is_empty() && !cpus.is_empty() { free.clone() } else { rest }
-    };
-    match change {
-        Change::Write { path, value, compare } if !path.ends_with("mems") => {
-            let Some(cpus) = compare.parse_set(value) else { return change.clone() };
-            let value = compare.spell_set(&without(&cpus));
-            Change::Write { path: path.clone(), value, compare: *compare }
-        }
-        Change::Affinity { task, comm, cpus } => {
-            Change::Affinity { task: *task, comm: comm.clone(), cpus: without(cpus) }
-        }
-        Change::BanFromIrqbalance { cpus } => {
-            Change::BanFromIrqbalance { cpus: cpus.union(leaving) }
-        }
-        other => other.clone(),
-    }
 }

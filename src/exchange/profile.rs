@@ -104,15 +104,8 @@ fn profile_entry(step: &Step) -> ProfileEntry {
         }
         Change::Affinity { .. } => ProfileEntry::Scheduler,
         Change::BanFromIrqbalance { .. } => ProfileEntry::Irqbalance,
-        Change::Write { .. }
-        | Change::MakeDir { .. }
-        | Change::Scheduling { .. }
-        | Change::MoveTasks { .. }
-        | Change::KeepAffinities
-        | Change::Slice { .. }
-        | Change::GiveToGroup { .. }
-        | Change::CycleCpu { .. }
-        | Change::OfflineSibling { .. } => ProfileEntry::Nothing,
+        // No plugin of tuned makes any other kind of change.
+        _ => ProfileEntry::Nothing,
     }
 }
 

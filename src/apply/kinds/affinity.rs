@@ -1,12 +1,12 @@
 //! Restricts one task to CPUs. Undo restores all affinities together (`restore_affinities`).
 
 use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, PerformedChange, RevertedChange, ShieldChanges,
-    check_same_task,
+    ChangeKind, DriftedValue, NOTHING, OlderVersion, PerformedChange, RemainingShields,
+    RevertedChange, ShieldChanges, check_same_task,
 };
 use super::super::original::OriginalState;
 use super::super::step_result::StepDone;
-use crate::change::Outcome;
+use crate::change::{Change, Outcome};
 use cpushield_linux::{CpuSet, Host, Result, TaskId};
 
 /// The CPUs of a task.
@@ -46,6 +46,21 @@ impl ChangeKind for TaskAffinity<'_> {
         Ok(NOTHING)
     }
 
+    fn for_remaining(
+        &self,
+        was: &OriginalState,
+        remaining: &RemainingShields<'_>,
+    ) -> Option<Change> {
+        Some(self.with_cpus(match was {
+            OriginalState::Cpus { cpus } => remaining.keep_off(cpus),
+            _ => self.cpus.clone(),
+        }))
+    }
+
+    fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
+        Some(self.with_cpus(older.keep_off(self.cpus)))
+    }
+
     fn find_drift(&self, host: &Host, _: Option<&str>) -> Option<DriftedValue> {
         if !host.is_same_task(self.task) {
             return None;
@@ -53,6 +68,12 @@ impl ChangeKind for TaskAffinity<'_> {
         let now = host.affinity(self.task.tid).ok()?;
         let same = now == *self.cpus || is_of_interrupt(host, self.comm, &now);
         (!same).then(|| DriftedValue { left: self.cpus.to_string(), now: Some(now.to_string()) })
+    }
+}
+
+impl TaskAffinity<'_> {
+    fn with_cpus(&self, cpus: CpuSet) -> Change {
+        Change::Affinity { task: self.task, comm: self.comm.to_owned(), cpus }
     }
 }
 

@@ -2,11 +2,12 @@
 //! the group and the permission bits.
 
 use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, PerformedChange, RevertedChange, ShieldChanges,
+    ChangeKind, DriftedValue, NOTHING, PerformedChange, RemainingShields, RevertedChange,
+    ShieldChanges,
 };
 use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
-use crate::change::Outcome;
+use crate::change::{Change, Outcome};
 use cpushield_linux::{FileAttributes, Host, Result};
 
 /// The permission bit that lets the group write.
@@ -72,6 +73,10 @@ impl ChangeKind for GroupAccess<'_> {
             // The file is removed together with its group.
             _ => Ok(NOTHING),
         }
+    }
+
+    fn for_remaining(&self, _: &OriginalState, _: &RemainingShields<'_>) -> Option<Change> {
+        Some(Change::GiveToGroup { path: self.path.to_owned(), gid: self.gid })
     }
 
     fn moves_tasks(&self) -> bool {

@@ -1,11 +1,14 @@
 //! Bans the shielded CPUs from irqbalance, and restores the previous ban. irqbalance shows a ban
 //! only after its next scan, so its answer is used only to detect drift.
 
-use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::kind::{
+    ChangeKind, NOTHING, OlderVersion, PerformedChange, RemainingShields, RevertedChange,
+    ShieldChanges,
+};
 use super::super::original::OriginalState;
 use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
-use crate::change::Outcome;
+use crate::change::{Change, Outcome};
 use cpushield_linux::{CpuSet, Error, Host, Result};
 
 /// CPUs that irqbalance must not use.
@@ -39,6 +42,14 @@ impl ChangeKind for IrqbalanceBan<'_> {
     ) -> Option<Result<PerformedChange>> {
         let OriginalState::Cpus { cpus: was } = was else { return None };
         Some(self.ban_without(host, &freed.difference(was)))
+    }
+
+    fn for_remaining(&self, _: &OriginalState, remaining: &RemainingShields<'_>) -> Option<Change> {
+        Some(Change::BanFromIrqbalance { cpus: remaining.cpus.clone() })
+    }
+
+    fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
+        Some(Change::BanFromIrqbalance { cpus: self.cpus.union(older.cpus) })
     }
 
     fn revert(

@@ -1,12 +1,14 @@
 //! Moves every task of one cgroup to another. Undo moves all of them back, including tasks created
 //! since.
 
-use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
+use super::super::kind::{
+    ChangeKind, NOTHING, PerformedChange, RemainingShields, RevertedChange, ShieldChanges,
+};
 use super::super::moves;
 use super::super::original::OriginalState;
 use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
-use crate::change::{Outcome, Refusal, RefusalKind};
+use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::collections::BTreeSet;
 
@@ -67,6 +69,10 @@ impl ChangeKind for TaskMove<'_> {
         let answer = moved.stayed.first().map(|stayed| stayed.refusal.reason.clone());
         let note = StepNote::TasksMovedBack { count: moved.moved, stayed, answer };
         Ok(RevertedChange { fate: Some(ChangeFate::Restored), note: Some(note) })
+    }
+
+    fn for_remaining(&self, _: &OriginalState, _: &RemainingShields<'_>) -> Option<Change> {
+        Some(Change::MoveTasks { from: self.from.to_owned(), to: self.to.to_owned() })
     }
 
     fn hint(&self, kind: RefusalKind) -> Option<&'static str> {

@@ -3,8 +3,8 @@
 use super::super::blocking_writes::{cpus_to_wait_for, value_to_replace, waits_for_threads};
 use super::super::groups::group_using_cpusets;
 use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, PerformedChange, RestoringUndo, RevertedChange,
-    ShieldChanges,
+    ChangeKind, DriftedValue, NOTHING, OlderVersion, PerformedChange, RemainingShields,
+    RestoringUndo, RevertedChange, ShieldChanges,
 };
 use super::super::memory_moves::{cpus_of_change, cpus_of_disabling};
 use super::super::original::OriginalState;
@@ -62,6 +62,29 @@ impl ChangeKind for FileWrite<'_> {
         let Some(file) = self.with_original(was, done) else { return Ok(None) };
         let wrong = file.write_again(host, by)?;
         Ok(wrong.map(|now| format!("the kernel set {now:?} instead of {:?}", file.original)))
+    }
+
+    fn for_remaining(
+        &self,
+        was: &OriginalState,
+        remaining: &RemainingShields<'_>,
+    ) -> Option<Change> {
+        let Some(Change::Write { value: now, .. }) = remaining.last else { return None };
+        let now = self.parse_cpus(now)?;
+        let before = match was {
+            OriginalState::Text { text } => self.compare.parse_set(text),
+            _ => None,
+        };
+        Some(self.with_cpus(&match before.filter(|before| !before.is_empty()) {
+            // The file is in a directory that the shields made: it gets the CPUs that become free.
+            None => now.union(remaining.freed),
+            Some(before) if now.is_empty() => before.difference(&remaining.cpus),
+            Some(before) => remaining.keep_off(&before),
+        }))
+    }
+
+    fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
+        Some(self.with_cpus(&older.keep_off(&self.parse_cpus(self.value)?)))
     }
 
     fn waits_for(&self, host: &Host) -> Option<CpuSet> {
@@ -138,6 +161,16 @@ impl ChangeKind for FileWrite<'_> {
 }
 
 impl<'a> FileWrite<'a> {
+    /// The CPUs of a value; `None` for a file of another kind, such as memory nodes.
+    fn parse_cpus(&self, value: &str) -> Option<CpuSet> {
+        if self.path.ends_with("mems") { None } else { self.compare.parse_set(value) }
+    }
+
+    fn with_cpus(&self, cpus: &CpuSet) -> Change {
+        let value = self.compare.spell_set(cpus);
+        Change::Write { path: self.path.to_owned(), value, compare: self.compare }
+    }
+
     /// The file with its original; `None` if that is not known.
     fn with_original(
         &self,
