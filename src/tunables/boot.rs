@@ -204,7 +204,8 @@ impl Tunable for RcuNocbs {
         &[
             CulpritPattern::Softirq("RCU"),
             CulpritPattern::Function("rcu"),
-            CulpritPattern::Kthread("rcu"),
+            // The other threads of RCU may run anywhere: `kthreads` moves them.
+            CulpritPattern::Kthread("rcuc/"),
             CulpritPattern::TickKeptBy(TickDependency::Rcu),
             CulpritPattern::TickKeptBy(TickDependency::RcuExpedited),
         ]

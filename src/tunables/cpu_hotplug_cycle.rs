@@ -3,7 +3,7 @@
 use super::leftovers;
 use super::want::setting;
 use super::{RemedyAnswer, Tunable, WantedChange, WantedChanges};
-use crate::causes::{Cause, Culprit};
+use crate::causes::{Cause, Culprit, known};
 use crate::change::{Change, EffectTime, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
@@ -17,6 +17,22 @@ pub(super) struct CpuHotplugCycle;
 /// The function that a CPU of `nohz_full=` runs when another CPU arms a timer on it
 /// (`wake_up_full_nohz_cpu()` in kernel/sched/core.c, 6.12).
 const KICK: &str = "nohz_full_kick_func";
+
+/// Other programs that ran on the CPU before: their flushes reach it until its next cycle.
+const FLUSH: &str = "flush_tlb_func";
+
+/// Timers and work that were not left on the CPU. A thread that sleeps arms `process_timeout`
+/// each time, and from 6.9 on a CPU that ticks expires those of idle CPUs (tmigr_handle_remote() in
+/// kernel/time/timer_migration.c). Another CPU queues the others on all CPUs, each time anew
+/// (__lru_add_drain_all() in mm/swap.c, flush_all_cpus_locked() in mm/slub.c, refresh_vm_stats()
+/// in mm/vmstat.c, 6.12).
+const NOT_LEFT: &[&str] = &[
+    "process_timeout",
+    "lru_add_drain_per_cpu",
+    "drain_local_pages",
+    "flush_cpu_slab",
+    "refresh_vm_stats",
+];
 
 const PAGE: &str = "\
 Before a CPU was shielded, it armed timers, queued work and ran other programs. A timer that re-arms
@@ -90,6 +106,13 @@ impl Tunable for CpuHotplugCycle {
 
     fn removes(&self) -> &'static [Cause] {
         &[Cause::Timer, Cause::Workqueue, Cause::IpiCall, Cause::IpiIrqWork]
+    }
+
+    fn spares(&self, _machine: &Machine, culprit: &Culprit) -> bool {
+        let Some(name) = culprit.kernel_function() else { return false };
+        let begins_with = |begin: &&str| name.starts_with(*begin);
+        let is_call = known::find(culprit).is_some_and(|known| known.cause == Cause::IpiCall);
+        NOT_LEFT.iter().any(begins_with) || (is_call && ![KICK, FLUSH].iter().any(begins_with))
     }
 
     fn risk(&self) -> Risk {

@@ -39,11 +39,12 @@ impl ExplainedEntry for Cause {
 }
 
 impl ExplainedEntry for &'static KnownCulprit {
-    /// One line, its cause, and the tunables that name it.
+    /// One line, its cause, and the tunables that remove this cause and name the culprit.
     fn explain(self) -> ExplainPage {
         let culprit = self.culprit();
         let removers: Vec<_> = TUNABLES
             .iter()
+            .filter(|tunable| tunable.removes().contains(&self.cause))
             .filter(|tunable| tunable.culprits().iter().any(|named| named.matches(&culprit)))
             .map(|tunable| tunable.name())
             .collect();
