@@ -4,9 +4,7 @@
 use super::Cause;
 use super::culprit::{Culprit, KernelEvent, SignalSender};
 use super::known::{self, KnownCulprit};
-use super::purpose::{
-    self, FunctionGroup, IDLE_CPU, INTERRUPT_ON_CPU, InterruptPurpose, RESCHEDULE,
-};
+use super::purpose::{self, FunctionGroup, InterruptPurpose};
 use super::topics::{self, Topic};
 use cpushield_linux::syscalls;
 
@@ -22,28 +20,6 @@ pub enum ExplainSubject {
     /// A kind of interruption.
     Cause(Cause),
 }
-
-/// Beginnings of such names and words.
-const BEGINNINGS: &[(&str, Cause)] = &[
-    ("kworker/", Cause::Workqueue),
-    (INTERRUPT_ON_CPU, Cause::IpiCall),
-    // Rows of /proc/interrupts.
-    ("Machine check", Cause::MachineCheck),
-    ("Thermal ", Cause::MachineCheck),
-    ("Threshold ", Cause::MachineCheck),
-    ("Deferred Error", Cause::MachineCheck),
-];
-
-/// Names that the kernel gives, and other words of the tables, with their causes.
-const WORDS: &[(&str, Cause)] = &[
-    ("tick_nohz_handler", Cause::Tick),
-    ("tick_nohz_highres_handler", Cause::Tick),
-    ("tick_sched_timer", Cause::Tick),
-    (RESCHEDULE, Cause::IpiReschedule),
-    (IDLE_CPU, Cause::IpiReschedule),
-    ("gap", Cause::Smi),
-    ("gaps", Cause::Smi),
-];
 
 /// Signals that the kernel sends for an exception.
 const EXCEPTION_SIGNALS: &[&str] = &["SIGILL", "SIGTRAP", "SIGBUS", "SIGFPE", "SIGSEGV"];
@@ -141,11 +117,7 @@ fn subject_of_name(name: &str) -> Option<ExplainSubject> {
 }
 
 fn cause_of_name(name: &str) -> Option<Cause> {
-    let word = WORDS.iter().find(|(word, _)| *word == name);
-    let beginning = BEGINNINGS.iter().find(|(beginning, _)| name.starts_with(beginning));
-    word.or(beginning)
-        .map(|(_, cause)| *cause)
-        .or_else(|| syscalls::is_known(name).then_some(Cause::Syscall))
+    Cause::with_word(name).or_else(|| syscalls::is_known(name).then_some(Cause::Syscall))
 }
 
 /// The cause in front of a culprit, or the kind of context that runs a function.

@@ -1,6 +1,7 @@
 //! `cpushield add`: moves running processes into the shield.
 
 use super::active::ActiveArgs;
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
@@ -29,6 +30,20 @@ pub struct AddArgs {
     #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield add 4711", "move process 4711 into the shield"),
+        ("cpushield add --cpu 3 $(pidof control)", "onto this shielded CPU"),
+    ],
+    exit_codes: Some(&[
+        ("0", "success: every process is in the shield"),
+        USAGE,
+        ("3", "failure: no shield, or a process that cannot be moved; those before it stay"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

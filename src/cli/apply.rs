@@ -1,6 +1,7 @@
 //! `cpushield apply`: applies a saved plan, or plans a request and applies that plan.
 
 use super::GlobalArgs;
+use super::help::{EXIT_CODES, HelpTail};
 use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
@@ -43,6 +44,17 @@ pub struct ApplyArgs {
     #[command(flatten)]
     request: RequestArgs,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield apply --cpus 3", "shield CPU 3"),
+        ("cpushield apply shield.json", "apply a saved plan"),
+        ("cpushield apply --cpus 3 --dry-run", "print the shell commands only"),
+        ("cpushield apply --all", "apply every shield of the policy"),
+    ],
+    exit_codes: Some(EXIT_CODES),
+};
 
 /// Runs the subcommand.
 ///

@@ -1,6 +1,7 @@
 //! `cpushield boot`: plans, writes, shows and removes kernel parameters for the next boot.
 
 use super::GlobalArgs;
+use super::help::{BUG, EXIT_CODES, HelpTail, USAGE};
 use super::input::span;
 use super::paint::show;
 use super::request::RequestArgs;
@@ -194,6 +195,77 @@ impl BootApplyArgs {
         BootOrder { default_entry, term, start, until, within: self.within }
     }
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield boot plan --cpus 2-3", "kernel parameters for the next boot"),
+        ("cpushield boot apply --trial", "boot once with them, and keep them if they hold"),
+        ("cpushield boot status", "parameters: requested, written, booted, in force"),
+        ("cpushield boot undo", "remove them"),
+    ],
+    exit_codes: Some(EXIT_CODES),
+};
+
+/// The end of the help of `boot plan`.
+pub(super) const PLAN_HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield boot plan --cpus 2-3", "what a boot with CPUs 2 and 3 shielded needs"),
+        ("cpushield boot plan --kernels '*-rt-*'", "for these kernels only"),
+        ("cpushield boot plan --from results.json --row tickless", "as in an experiment"),
+    ],
+    exit_codes: Some(&[
+        ("0", "success: the kernels can get the parameters"),
+        USAGE,
+        ("3", "failure: no parameter applies, or the boot loader's files cannot be read"),
+        BUG,
+    ]),
+};
+
+/// The end of the help of `boot apply`.
+pub(super) const APPLY_HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield boot apply --cpus 2-3 --dry-run", "print the files only"),
+        ("cpushield boot apply --cpus 2-3", "add boot entries; reboot to use them"),
+        (
+            "cpushield boot apply --trial --until network --within 5m",
+            "boot once; boot the old entry again unless the network comes up",
+        ),
+        ("cpushield boot apply --parameter nohlt", "with a parameter of your own"),
+    ],
+    exit_codes: Some(&[
+        ("0", "success: the parameters are written, or were already present"),
+        USAGE,
+        ("3", "failure; the message says whether all files were restored"),
+        BUG,
+    ]),
+};
+
+/// The end of the help of `boot status`.
+pub(super) const STATUS_HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield boot status", "parameters: requested, written, booted, in force"),
+        ("cpushield boot status --json", "the same for a program"),
+    ],
+    exit_codes: Some(&[
+        ("0", "every parameter is written, booted and in force"),
+        ("1", "a parameter is not written, not booted or not in force"),
+        USAGE,
+        ("3", "no parameters were written, or a failed operation"),
+        BUG,
+    ]),
+};
+
+/// The end of the help of `boot undo`.
+pub(super) const UNDO_HELP: HelpTail = HelpTail {
+    examples: &[("cpushield boot undo", "remove the parameters; the next boot has the old ones")],
+    exit_codes: Some(&[
+        ("0", "success: the boot loader's files are restored, or there was nothing to undo"),
+        USAGE,
+        ("3", "failure: a file cannot be restored; the journal is kept"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

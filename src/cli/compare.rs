@@ -1,5 +1,6 @@
 //! `cpushield compare`: compares repeated measurements and tells differences from chance.
 
+use super::help::HelpTail;
 use super::paint::show;
 use crate::failure::Failure;
 use crate::report::compare as report;
@@ -17,6 +18,19 @@ pub struct CompareArgs {
     #[arg(required = true, value_name = "GROUP")]
     groups: Vec<String>,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield compare before.json after.json", "two runs"),
+        (
+            "cpushield compare off=a1.json,a2.json,a3.json,a4.json \
+                 on=b1.json,b2.json,b3.json,b4.json",
+            "repeated runs, to tell differences from chance",
+        ),
+    ],
+    exit_codes: None,
+};
 
 /// Runs the subcommand.
 ///

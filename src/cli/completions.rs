@@ -1,5 +1,6 @@
 //! `cpushield completions`: prints the script with which a shell completes the command line.
 
+use super::help::HelpTail;
 use crate::failure::Failure;
 use crate::ui::Ui;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -16,6 +17,18 @@ pub struct CompletionsArgs {
     #[arg(value_enum)]
     shell: Shell,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("source <(cpushield completions bash)", "for this shell"),
+        (
+            "cpushield completions fish > ~/.config/fish/completions/cpushield.fish",
+            "for every new shell",
+        ),
+    ],
+    exit_codes: None,
+};
 
 /// Runs the subcommand.
 ///

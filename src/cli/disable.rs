@@ -1,6 +1,7 @@
 //! `cpushield disable`: stops applying a shield at every boot.
 
 use super::GlobalArgs;
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use crate::failure::Failure;
 use crate::report::disabled_blocks;
@@ -18,6 +19,20 @@ pub struct DisableArgs {
     #[arg(long)]
     now: bool,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield disable", "no shield at the next boot"),
+        ("cpushield disable --now", "also take the active shield down"),
+    ],
+    exit_codes: Some(&[
+        ("0", "success: no boot applies a shield; with --now: all changes are undone"),
+        USAGE,
+        ("3", "failure: the file cannot be removed, or a change cannot be undone"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

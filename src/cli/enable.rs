@@ -1,6 +1,7 @@
 //! `cpushield enable`: applies a shield at every boot, with a systemd unit or an init script.
 
 use super::GlobalArgs;
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
@@ -30,6 +31,21 @@ pub struct EnableArgs {
     #[command(flatten)]
     request: RequestArgs,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield enable --cpus 3", "shield CPU 3 at every boot"),
+        ("cpushield enable --now --cpus 3", "also shield it now"),
+        ("cpushield enable --all", "apply every shield of the policy at every boot"),
+    ],
+    exit_codes: Some(&[
+        ("0", "success: the file is written; with --now: the shield is also active"),
+        USAGE,
+        ("3", "failure: the shield cannot be planned or applied, or the file not written"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

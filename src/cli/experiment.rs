@@ -1,6 +1,7 @@
 //! `cpushield experiment`: runs a matrix of configurations and measurements.
 
 use super::GlobalArgs;
+use super::help::{BUG, HelpTail, USAGE};
 use super::input;
 use super::paint::show;
 use crate::experiment::RebootPermission;
@@ -92,6 +93,30 @@ impl ExperimentArgs {
         latency.or(self.max_entries.map(|count| SearchGoal::MaxEntries { count }))
     }
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield experiment lathe.toml --dry-run", "show the order and the duration"),
+        ("cpushield experiment lathe.toml --reboot -o result.json", "measure across reboots"),
+        ("cpushield experiment --status", "show the results so far"),
+        (
+            "cpushield experiment lathe.toml --minimize --max 20us",
+            "find the options that are needed",
+        ),
+        (
+            "cpushield experiment --between good.json bad.json --max 20us",
+            "find what broke the goal",
+        ),
+    ],
+    exit_codes: Some(&[
+        ("0", "success: the results are complete, or the search found the options"),
+        ("1", "the search ended without a set of options that meets the goal"),
+        USAGE,
+        ("3", "failure; the message says whether all changes were undone"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

@@ -2,6 +2,7 @@
 //! that a table shows. Pages link to each other by name.
 
 use super::completions::KnownWord;
+use super::help::HelpTail;
 use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::workflow::explained_page::{explain, list_pages, pages, static_names};
@@ -17,6 +18,16 @@ pub struct ExplainArgs {
     #[arg(num_args = 0.., value_parser = KnownWord(static_names), hide_possible_values = true)]
     pub name: Vec<String>,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield explain", "list all pages"),
+        ("cpushield explain irq-affinity", "what a tunable does"),
+        ("cpushield explain vmstat_update", "what a kernel function means"),
+    ],
+    exit_codes: None,
+};
 
 /// Runs the subcommand.
 ///

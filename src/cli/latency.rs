@@ -1,6 +1,7 @@
 //! `cpushield latency`: measures the wake-up latency of threads on shielded CPUs.
 
 use super::active::ActiveArgs;
+use super::help::{EXIT_CODES, HelpTail};
 use super::loads::LoadArgs;
 use super::paint::show;
 use super::{GlobalArgs, input};
@@ -127,6 +128,20 @@ impl LatencyArgs {
         }
     }
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield latency timer", "measure the shielded CPUs as cyclictest does"),
+        ("cpushield latency timer --for 1h --max 50us", "check a limit"),
+        ("cpushield latency spin --cpus 3 --load all", "with a load on the other CPUs"),
+        (
+            "cpushield latency timer --why -o after.json",
+            "report what ran during the worst latencies; save the results",
+        ),
+    ],
+    exit_codes: Some(EXIT_CODES),
+};
 
 /// Runs the subcommand.
 ///

@@ -1,6 +1,7 @@
 //! `cpushield mask`: converts between CPU lists and hexadecimal masks.
 
 use super::GlobalArgs;
+use super::help::HelpTail;
 use super::paint::show;
 use crate::documents::cpu_sets::MaskDocument;
 use crate::failure::Failure;
@@ -22,6 +23,15 @@ pub struct MaskArgs {
     #[arg(long)]
     mask: bool,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield mask 0-3,8", "the mask of a list"),
+        ("cpushield mask 0x80", "the list of a mask"),
+    ],
+    exit_codes: None,
+};
 
 /// Runs the subcommand.
 ///

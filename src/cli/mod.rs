@@ -35,6 +35,7 @@ use crate::workflow::WorkContext;
 use crate::workflow::run_program::fail_before_start;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cpushield_linux::{EventLog, process};
+use help::HelpTail;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -164,6 +165,42 @@ pub enum CliCommand {
     Completions(completions::CompletionsArgs),
 }
 
+/// The end of the help of each subcommand.
+const HELP_TAILS: &[(&str, &HelpTail)] = &[
+    ("try", &try_shield::HELP),
+    ("survey", &survey::HELP),
+    ("plan", &plan::HELP),
+    ("boot", &boot::HELP),
+    ("boot plan", &boot::PLAN_HELP),
+    ("boot apply", &boot::APPLY_HELP),
+    ("boot status", &boot::STATUS_HELP),
+    ("boot undo", &boot::UNDO_HELP),
+    ("apply", &apply::HELP),
+    ("enable", &enable::HELP),
+    ("disable", &disable::HELP),
+    ("run", &run::HELP),
+    ("add", &add::HELP),
+    ("remove", &remove::HELP),
+    ("status", &status::HELP),
+    ("verify", &verify::HELP),
+    ("latency", &latency::HELP),
+    ("compare", &compare::HELP),
+    ("experiment", &experiment::HELP),
+    ("watch", &watch::HELP),
+    ("report", &report::HELP),
+    ("undo", &undo::HELP),
+    ("explain", &explain::HELP),
+    ("mask", &mask::HELP),
+    ("completions", &completions::HELP),
+];
+
+/// The end of the help of a subcommand, such as `boot plan`; `None` is the command itself.
+#[must_use]
+pub fn help_tail(name: Option<&str>) -> &'static HelpTail {
+    let own = HELP_TAILS.iter().find(|(subcommand, _)| Some(*subcommand) == name);
+    own.map_or(&help::COMMAND, |(_, tail)| tail)
+}
+
 /// Parses the command line, runs the subcommand and shows a failure.
 #[must_use]
 pub fn run_command_line(args: &[OsString]) -> ExitCode {
@@ -205,7 +242,8 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
 /// The definition of the command line, with examples and exit codes.
 #[must_use]
 pub fn command() -> clap::Command {
-    with_tails(Cli::command().after_long_help(help::tail(None)), "")
+    let tail = help::COMMAND.text(true) + help::RUN_EXIT_CODE;
+    with_tails(Cli::command().after_long_help(tail), "")
 }
 
 /// Completes the definition of all subcommands. `parent` is the name of the command and a space.
@@ -214,9 +252,12 @@ fn with_tails(command: clap::Command, parent: &str) -> clap::Command {
         command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     names.into_iter().fold(command.mut_args(with_negative_values), |command, name| {
         let path = format!("{parent}{name}");
-        let tail = help::tail(Some(&path));
+        let tail = help_tail(Some(&path));
         let nested = format!("{path} ");
-        command.mut_subcommand(name, |sub| with_tails(sub.after_long_help(tail), &nested))
+        command.mut_subcommand(name, |sub| {
+            let text = tail.text(help::takes_time(&sub));
+            with_tails(sub.after_long_help(text), &nested)
+        })
     })
 }
 

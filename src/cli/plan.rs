@@ -1,6 +1,7 @@
 //! `cpushield plan`: chooses CPUs and lists the changes in order, without making them.
 
 use super::GlobalArgs;
+use super::help::HelpTail;
 use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::{Failure, FailureKind};
@@ -45,6 +46,20 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub request: RequestArgs,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield plan --count 2", "choose two CPUs and list the changes"),
+        ("cpushield plan --cpus 2-3 -o shield.json", "save the plan for `apply`"),
+        ("cpushield plan --near eth0 --workload cyclic -v", "show every command"),
+        ("cpushield plan --from tuned -o policy.toml", "a policy with the CPUs of tuned"),
+        ("cpushield plan --cpus 2-3 --export kernel-parameters", "for the boot loader"),
+        ("cpushield plan --free", "CPUs in no shield, by NUMA node and cache"),
+        ("cpushield plan --all --policy shields.toml", "plan every shield of a policy"),
+    ],
+    exit_codes: None,
+};
 
 /// Runs the subcommand.
 ///

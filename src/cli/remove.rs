@@ -1,6 +1,7 @@
 //! `cpushield remove`: moves processes out of the shield.
 
 use super::active::ActiveArgs;
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
@@ -24,6 +25,20 @@ pub struct RemoveArgs {
     #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield remove 4711", "move process 4711 out of the shield"),
+        ("cpushield remove $(pidof control)", "move every process of this name"),
+    ],
+    exit_codes: Some(&[
+        ("0", "success: every process is out of the shield"),
+        USAGE,
+        ("3", "failure: no shield, or a process that cannot be moved; those before it are out"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

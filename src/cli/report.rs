@@ -3,6 +3,7 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
+use super::help::HelpTail;
 use super::paint::paint;
 use crate::failure::Failure;
 use crate::report::{blocks, page};
@@ -57,6 +58,16 @@ enum ReportFormat {
     /// Lines for a terminal
     Text,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield report before.json after.json -o report.html", "a page"),
+        ("cpushield report off=a.json on=b.json --format md", "Markdown, with labels"),
+        ("cpushield report a.json --picture histogram -o a.svg", "one picture"),
+    ],
+    exit_codes: None,
+};
 
 /// Runs the subcommand.
 ///

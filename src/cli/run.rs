@@ -1,6 +1,7 @@
 //! `cpushield run`: runs a program in the shield.
 
 use super::active::ActiveArgs;
+use super::help::HelpTail;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
 use crate::policy::parse_span;
@@ -65,6 +66,21 @@ pub struct RunArgs {
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield run -- ./control --rate 1000", "on the shielded CPU with the fewest programs"),
+        ("cpushield run --cpu 3 --fifo 80 -- ./control", "on CPU 3 with a real-time priority"),
+        ("cpushield run --spread --user ada -- ./solver", "one thread per CPU, as user ada"),
+    ],
+    exit_codes: Some(&[
+        ("125", "cpushield failed before it started the program"),
+        ("126", "the program cannot be executed"),
+        ("127", "the program is not found"),
+        ("*", "the program's own status, or 128 + N when signal N ended it"),
+    ]),
+};
 
 /// Runs the subcommand. Returns only if the program could not be started, or if this process stayed
 /// as its parent.

@@ -2,6 +2,7 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use crate::failure::{Failure, FailureKind};
 use crate::report::status_blocks;
@@ -29,6 +30,25 @@ pub struct StatusArgs {
     #[command(flatten)]
     active: ActiveArgs,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield status", "the shield and what is on its CPUs"),
+        ("cpushield status --json", "the same for a program"),
+    ],
+    exit_codes: Some(&[
+        ("0", "every shield is active and unchanged"),
+        (
+            "1",
+            "changed settings, foreign tasks, or a shield that is incomplete, being changed or \
+                 unreadable",
+        ),
+        USAGE,
+        ("3", "no shield, or a failed operation"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

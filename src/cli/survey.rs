@@ -1,6 +1,7 @@
 //! `cpushield survey`: shows the machine, its isolated CPUs and the obstacles to isolation.
 
 use super::GlobalArgs;
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use crate::failure::{Failure, FailureKind};
 use crate::report::command_line_blocks;
@@ -29,6 +30,22 @@ pub struct SurveyArgs {
     #[arg(long, conflicts_with = "record")]
     lint: bool,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield survey", "show this machine and what is isolated"),
+        ("cpushield survey --record machine", "save a recording of this machine"),
+        ("cpushield survey --root machine", "read that recording on another computer"),
+    ],
+    exit_codes: Some(&[
+        ("0", "success; with --lint: no finding"),
+        ("1", "with --lint: at least one finding"),
+        USAGE,
+        ("3", "failure: the machine or the recording cannot be read or written"),
+        BUG,
+    ]),
+};
 
 /// Runs the subcommand.
 ///

@@ -1,5 +1,6 @@
 //! `cpushield try`: shields a CPU for a few seconds, verifies the shield and undoes everything.
 
+use super::help::{EXIT_CODES, HelpTail};
 use super::paint::show;
 use super::request::RequestArgs;
 use super::{GlobalArgs, input};
@@ -27,6 +28,16 @@ pub struct TryArgs {
     #[command(flatten)]
     pub request: RequestArgs,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield try", "5 seconds without and 5 seconds with a shield"),
+        ("cpushield try --cpus 3 --for 1m", "shield CPU 3, for a longer time"),
+        ("cpushield try --price", "also measure the cost to all other programs"),
+    ],
+    exit_codes: Some(EXIT_CODES),
+};
 
 /// The limits of `--for`. A shorter watch shows nothing; `verify` is for longer ones.
 const SHORTEST: Duration = Duration::from_secs(1);

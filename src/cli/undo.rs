@@ -2,6 +2,7 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
+use super::help::{EXIT_CODES, HelpTail};
 use super::paint::show;
 use crate::failure::{Failure, FailureKind};
 use crate::report::undo_blocks;
@@ -44,6 +45,12 @@ impl UndoArgs {
         if self.forget { UnrestoredChanges::Forget } else { UnrestoredChanges::Keep }
     }
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[("cpushield undo", "take the shield down and restore the original settings")],
+    exit_codes: Some(EXIT_CODES),
+};
 
 /// Runs the subcommand.
 ///

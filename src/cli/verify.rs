@@ -1,6 +1,7 @@
 //! `cpushield verify`: watches shielded CPUs and reports whether the shield holds.
 
 use super::active::ActiveArgs;
+use super::help::{EXIT_CODES, HelpTail};
 use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
@@ -128,6 +129,17 @@ impl VerifyArgs {
         }
     }
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield verify", "watch the shield for 10 seconds"),
+        ("cpushield verify --for 10m --max-entries 5", "check a limit"),
+        ("cpushield verify --cpus 3 -- ./control", "with a program instead of the busy loop"),
+        ("cpushield verify --fix", "fix leaks, then verify again"),
+    ],
+    exit_codes: Some(EXIT_CODES),
+};
 
 /// Runs the subcommand.
 ///

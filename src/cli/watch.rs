@@ -1,6 +1,7 @@
 //! `cpushield watch`: shows a live view of all CPUs.
 
 use super::active::ActiveArgs;
+use super::help::HelpTail;
 use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
 use crate::failure::Failure;
@@ -38,6 +39,16 @@ pub struct WatchArgs {
     #[command(flatten)]
     active: ActiveArgs,
 }
+
+/// The end of its help.
+pub(super) const HELP: HelpTail = HelpTail {
+    examples: &[
+        ("cpushield watch", "all CPUs, once a second"),
+        ("cpushield watch --trace", "also name what interrupts the shield"),
+        ("cpushield watch --once --json", "one frame for a program"),
+    ],
+    exit_codes: None,
+};
 
 /// Runs the subcommand.
 ///

@@ -50,6 +50,7 @@ use crate::survey::{CgroupMode, Machine};
 use crate::tunables::{
     TUNABLES, Tunable, WantedChange, WantedChanges, foreign_partition, leftovers,
 };
+use cpushield_linux::text::first_releases::KTHREADS_AVOID_NOHZ_FULL_UNTIL;
 use std::collections::BTreeMap;
 
 /// Plans a shield on a machine without shields.
@@ -318,7 +319,8 @@ impl Plan {
     /// `isolcpus=` has (commit 041ee6f3727a). They also run on the shield if the scheduler balances
     /// load over it, which a cpuset prevents.
     fn warn_of_new_kthreads(&mut self, machine: &Machine) {
-        let by_nohz_full = machine.kernel.version.is_none_or(|version| version < (7, 0));
+        let by_nohz_full =
+            machine.kernel.version.is_none_or(|version| version < KTHREADS_AVOID_NOHZ_FULL_UNTIL);
         let nohz_full = machine.isolation.nohz_full.clone().filter(|_| by_nohz_full);
         let prepared = nohz_full.unwrap_or_default();
         let cpus = self.shield.cpus.difference(&prepared.union(&machine.isolation.isolcpus_domain));
@@ -461,7 +463,7 @@ mod tests {
         let mut machine = four();
         machine.isolation.nohz_full = Some("2-3".parse().unwrap());
         assert!(!warned(&machine, &[("cpuset", false)]));
-        machine.kernel.version = Some((7, 0));
+        machine.kernel.version = Some(KTHREADS_AVOID_NOHZ_FULL_UNTIL);
         assert!(warned(&machine, &[("cpuset", false)]));
         assert!(!warned(&machine, &[]));
         machine.isolation.isolcpus_domain = "3".parse().unwrap();

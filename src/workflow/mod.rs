@@ -58,3 +58,77 @@ mod watch_checkpoint;
 mod watch_target;
 
 pub use context::{WorkContext, catch_stops, runs_as_root, step_aside};
+
+/// A document that a subcommand prints with `--json`.
+#[cfg(feature = "schema")]
+#[derive(Debug)]
+pub struct PrintedDocument {
+    /// The file of its schema in `docs/`.
+    pub file: &'static str,
+    /// The command that prints it.
+    pub title: &'static str,
+    /// Generates its schema.
+    pub schema: fn(schemars::SchemaGenerator) -> schemars::Schema,
+}
+
+#[cfg(feature = "schema")]
+const fn printed<T: schemars::JsonSchema>(
+    file: &'static str,
+    title: &'static str,
+) -> PrintedDocument {
+    PrintedDocument { file, title, schema: schemars::SchemaGenerator::into_root_schema_for::<T> }
+}
+
+/// Every document that a subcommand prints.
+#[cfg(feature = "schema")]
+pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
+    printed::<crate::survey::Machine>("survey.schema.json", "cpushield survey --json"),
+    printed::<crate::documents::plan::Plan>("plan.schema.json", "cpushield plan --json"),
+    printed::<crate::documents::policy_plans::PolicyPlans>(
+        "policy-plans.schema.json",
+        "cpushield plan --all --json",
+    ),
+    printed::<crate::plan::FreeCpus>("free-cpus.schema.json", "cpushield plan --free --json"),
+    printed::<crate::exchange::ImportedPolicy>(
+        "imported-policy.schema.json",
+        "cpushield plan --from --json",
+    ),
+    printed::<crate::apply::AppliedPlan>("apply.schema.json", "cpushield apply --json"),
+    printed::<crate::apply::AppliedPolicy>("apply-all.schema.json", "cpushield apply --all --json"),
+    printed::<standing::StatusDocument>("status.schema.json", "cpushield status --json"),
+    printed::<undo_shields::UndoDocument>("undo.schema.json", "cpushield undo --json"),
+    printed::<crate::boot::BootPlan>("boot-plan.schema.json", "cpushield boot plan --json"),
+    printed::<crate::boot::BootStatus>("boot-status.schema.json", "cpushield boot status --json"),
+    printed::<crate::registry::ExplainPage>("explain.schema.json", "cpushield explain NAME --json"),
+    printed::<crate::documents::cpu_sets::MaskDocument>(
+        "mask.schema.json",
+        "cpushield mask --json",
+    ),
+    printed::<crate::ui::FailureDocument<'static>>("error.schema.json", "An error of any --json"),
+    printed::<crate::documents::evidence::VerifyDocument>(
+        "verify.schema.json",
+        "cpushield verify --json",
+    ),
+    printed::<crate::documents::fix_report::FixReport>(
+        "fix.schema.json",
+        "cpushield verify --fix --json",
+    ),
+    printed::<crate::latency::LatencyMeasurement>(
+        "latency.schema.json",
+        "cpushield latency --json",
+    ),
+    printed::<crate::experiment::Experiment>(
+        "experiment.schema.json",
+        "cpushield experiment --json",
+    ),
+    printed::<crate::experiment::search::OptionSearch>(
+        "search.schema.json",
+        "cpushield experiment --minimize --json",
+    ),
+    printed::<crate::compare::Comparison>("compare.schema.json", "cpushield compare --json"),
+    printed::<document_bundle::DocumentBundle<'static>>(
+        "report.schema.json",
+        "cpushield report --json",
+    ),
+    printed::<crate::live::LiveFrame>("watch.schema.json", "A line of cpushield watch --json"),
+];

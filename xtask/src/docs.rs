@@ -4,34 +4,16 @@
 //! documents.
 
 use crate::exit_codes;
-use cpushield::apply::{AppliedPlan, AppliedPolicy};
+use cpushield::boot::loaders::{LOADERS, LoaderPageRow};
 use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
-use cpushield::boot::{BootPlan, BootStatus};
 use cpushield::causes::Cause;
 use cpushield::causes::topics::TOPICS;
 use cpushield::change::EffectTime;
-use cpushield::compare::Comparison;
-use cpushield::documents::cpu_sets::MaskDocument;
-use cpushield::documents::evidence::VerifyDocument;
-use cpushield::documents::fix_report::FixReport;
-use cpushield::documents::plan::Plan;
-use cpushield::documents::policy_plans::PolicyPlans;
-use cpushield::exchange::ImportedPolicy;
-use cpushield::experiment::Experiment;
-use cpushield::experiment::search::OptionSearch;
-use cpushield::latency::{INSTRUMENTS, LatencyMeasurement};
-use cpushield::live::LiveFrame;
+use cpushield::latency::INSTRUMENTS;
 use cpushield::load::KINDS;
-use cpushield::plan::FreeCpus;
 use cpushield::policy::Workload;
-use cpushield::registry::ExplainPage;
-use cpushield::survey::Machine;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
-use cpushield::ui::FailureDocument;
-use cpushield::workflow::document_bundle::DocumentBundle;
-use cpushield::workflow::standing::StatusDocument;
-use cpushield::workflow::undo_shields::UndoDocument;
-use schemars::JsonSchema;
+use cpushield::workflow::{PRINTED_DOCUMENTS, PrintedDocument};
 use schemars::generate::SchemaSettings;
 use std::io;
 use std::path::Path;
@@ -56,43 +38,15 @@ fn files() -> Vec<(&'static str, String)> {
         ("instruments.md", instruments_page()),
         ("exit-codes.md", exit_codes::page(NOTE)),
     ];
-    files.extend(schemas());
+    files.extend(PRINTED_DOCUMENTS.iter().map(|document| (document.file, schema(document))));
     files
 }
 
-/// The names and texts of the JSON schemas.
-fn schemas() -> [(&'static str, String); 22] {
-    [
-        ("survey.schema.json", schema::<Machine>("cpushield survey --json")),
-        ("plan.schema.json", schema::<Plan>("cpushield plan --json")),
-        ("policy-plans.schema.json", schema::<PolicyPlans>("cpushield plan --all --json")),
-        ("free-cpus.schema.json", schema::<FreeCpus>("cpushield plan --free --json")),
-        ("imported-policy.schema.json", schema::<ImportedPolicy>("cpushield plan --from --json")),
-        ("apply.schema.json", schema::<AppliedPlan>("cpushield apply --json")),
-        ("apply-all.schema.json", schema::<AppliedPolicy>("cpushield apply --all --json")),
-        ("status.schema.json", schema::<StatusDocument>("cpushield status --json")),
-        ("undo.schema.json", schema::<UndoDocument>("cpushield undo --json")),
-        ("boot-plan.schema.json", schema::<BootPlan>("cpushield boot plan --json")),
-        ("boot-status.schema.json", schema::<BootStatus>("cpushield boot status --json")),
-        ("explain.schema.json", schema::<ExplainPage>("cpushield explain NAME --json")),
-        ("mask.schema.json", schema::<MaskDocument>("cpushield mask --json")),
-        ("error.schema.json", schema::<FailureDocument<'_>>("An error of any --json")),
-        ("verify.schema.json", schema::<VerifyDocument>("cpushield verify --json")),
-        ("fix.schema.json", schema::<FixReport>("cpushield verify --fix --json")),
-        ("latency.schema.json", schema::<LatencyMeasurement>("cpushield latency --json")),
-        ("experiment.schema.json", schema::<Experiment>("cpushield experiment --json")),
-        ("search.schema.json", schema::<OptionSearch>("cpushield experiment --minimize --json")),
-        ("compare.schema.json", schema::<Comparison>("cpushield compare --json")),
-        ("report.schema.json", schema::<DocumentBundle<'_>>("cpushield report --json")),
-        ("watch.schema.json", schema::<LiveFrame>("A line of cpushield watch --json")),
-    ]
-}
-
 /// The JSON schema of a document as it is written: fields that are always present are required.
-fn schema<T: JsonSchema>(title: &str) -> String {
+fn schema(document: &PrintedDocument) -> String {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    schema.insert("title".to_owned(), title.into());
+    let mut schema = (document.schema)(settings.into_generator());
+    schema.insert("title".to_owned(), document.title.into());
     // Links of rustdoc lead nowhere in a schema.
     let mut text = format!("{:#}", schema.as_value()).replace("[`", "`").replace("`]", "`");
     text.push('\n');
@@ -132,8 +86,19 @@ fn tunables_page() -> String {
     text
 }
 
-/// The part of `docs/boot.md` about boot loaders.
-const LOADERS: &str = include_str!("loaders.md");
+/// The part of `docs/boot.md` about boot loaders. `ROWS` stands for the rows of [`LOADERS`].
+const LOADERS_TEXT: &str = include_str!("loaders.md");
+
+/// The part of `docs/boot.md` about boot loaders, with the rows of its table.
+fn loaders_section() -> String {
+    let rows = LOADERS.iter().flat_map(|loader| loader.page_rows());
+    let lines: Vec<String> = rows
+        .map(|LoaderPageRow { loader, files, trial, later }| {
+            format!("| {loader} | {files} | {trial} | {later} |")
+        })
+        .collect();
+    LOADERS_TEXT.replacen("ROWS", &lines.join("\n"), 1)
+}
 
 /// The start of `docs/witnesses.md`.
 const WITNESSES: &str = include_str!("witnesses.md");
@@ -144,12 +109,13 @@ fn witnesses_page() -> String {
 }
 
 fn parameters_page() -> String {
+    let loaders = loaders_section();
     let mut text = format!(
         "# Kernel parameters\n\n{NOTE}\n\nThe parameters that `cpushield boot plan` and \
          `boot apply` pass to the kernel at the next boot. `cpushield explain NAME` shows the same \
          page. `--on NAME` and `--off NAME` enable or disable a parameter. `cpushield boot undo` \
          removes all of them.\n\n\
-         {LOADERS}\n\
+         {loaders}\n\
          | parameter | kernel parameter | what it does | when it is set |\n|---|---|---|---|\n"
     );
     for parameter in PARAMETERS {

@@ -1,8 +1,9 @@
 //! The page of exit codes, from the tables that the help texts show.
 
-use cpushield::cli::help::{self, EXIT_CODES};
+use cpushield::cli::help::{EXIT_CODES, ExitCode};
+use cpushield::cli::help_tail;
 
-type ExitCodes = &'static [(&'static str, &'static str)];
+type ExitCodes = &'static [ExitCode];
 
 /// The page, with a note that it is generated.
 pub fn page(note: &str) -> String {
@@ -20,7 +21,7 @@ fn own_codes(command: &clap::Command, path: &str) -> Vec<(String, ExitCodes)> {
     let mut found = Vec::new();
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         let name = format!("{path}{}", child.get_name());
-        let codes = help::exit_codes(Some(&name));
+        let codes = help_tail(Some(&name)).all_exit_codes();
         if codes != EXIT_CODES {
             found.push((name.clone(), codes));
         }

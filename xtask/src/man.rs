@@ -43,7 +43,7 @@ fn write_page(dir: &Path, command: &clap::Command, name: Option<&str>) -> io::Re
     if command.has_subcommands() {
         man.render_subcommands_section(&mut text)?;
     }
-    text.extend_from_slice(final_sections(name).as_bytes());
+    text.extend_from_slice(final_sections(command, name).as_bytes());
     fs::write(dir.join(format!("{file}.1")), text)
 }
 
@@ -74,16 +74,17 @@ fn synopsis(command: &clap::Command, name: Option<&str>) -> String {
 }
 
 /// The examples, the format of times, the exit codes and the files.
-fn final_sections(name: Option<&str>) -> String {
+fn final_sections(command: &clap::Command, name: Option<&str>) -> String {
+    let tail = cpushield::cli::help_tail(name);
     let mut text = ".SH EXAMPLES\n".to_owned();
-    for (command, what) in help::examples(name) {
-        text.push_str(&format!(".TP\n.B {}\n{}\n", roff(command), roff(what)));
+    for (line, what) in tail.examples {
+        text.push_str(&format!(".TP\n.B {}\n{}\n", roff(line), roff(what)));
     }
-    if name.is_none_or(|name| help::WITH_TIMES.contains(&name)) {
+    if name.is_none() || help::takes_time(command) {
         text.push_str(&format!(".SH TIMES\n{}\n", roff(help::TIMES)));
     }
     text.push_str(".SH EXIT STATUS\n");
-    for (code, what) in help::exit_codes(name) {
+    for (code, what) in tail.all_exit_codes() {
         text.push_str(&format!(".TP\n.B {code}\n{}\n", roff(what)));
     }
     if name.is_none() {

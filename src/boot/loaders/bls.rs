@@ -4,7 +4,8 @@
 //! the words from our hook.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, ParameterAssignment,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderPageRow,
+    ParameterAssignment,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, split_key,
@@ -67,6 +68,24 @@ fn list_files(host: &Host) -> Vec<String> {
 impl BootLoader for BlsLoader {
     fn name(&self) -> &'static str {
         LINES.name
+    }
+
+    fn page_rows(&self) -> &'static [LoaderPageRow] {
+        &[
+            LoaderPageRow {
+                loader: "GRUB 2 with `blscfg` (Fedora, RHEL)",
+                files: "`loader/entries/*.conf`; `a-cpushield-*.conf` for a trial",
+                trial: "`next_entry`",
+                later: "get the parameters, by `/etc/kernel/install.d/95-cpushield.install`",
+            },
+            LoaderPageRow {
+                loader: "systemd-boot",
+                files: "the same",
+                trial: "`LoaderEntryOneShot`; a running PREEMPT_RT kernel has no such variables \
+                   without `efi=runtime`: use `--trial --kexec`",
+                later: "the same",
+            },
+        ]
     }
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {

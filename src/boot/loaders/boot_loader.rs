@@ -146,10 +146,26 @@ pub enum EntryPosition {
     OverEarlier,
 }
 
+/// A row of the table of loaders in `docs/boot.md`, in Markdown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoaderPageRow {
+    /// The loader, and the distributions that set it up.
+    pub loader: &'static str,
+    /// The files that get the words.
+    pub files: &'static str,
+    /// How `--trial` boots an entry once.
+    pub trial: &'static str,
+    /// Whether kernels that are installed later get the words.
+    pub later: &'static str,
+}
+
 /// One boot loader.
 pub trait BootLoader: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
+
+    /// What the documents say of it: a row for each loader that reads such files.
+    fn page_rows(&self) -> &'static [LoaderPageRow];
 
     /// Reads its menu; `None` when this machine does not use it.
     ///

@@ -9,7 +9,8 @@
 //! U-Boot cannot: it uses `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, ParameterAssignment,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, LoaderPageRow,
+    ParameterAssignment,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, add_words, edit_file, numbered_lines,
@@ -94,6 +95,24 @@ pub(super) struct ExtlinuxLoader;
 impl BootLoader for ExtlinuxLoader {
     fn name(&self) -> &'static str {
         LINES.name
+    }
+
+    fn page_rows(&self) -> &'static [LoaderPageRow] {
+        &[
+            LoaderPageRow {
+                loader: "EXTLINUX",
+                files: "`extlinux.conf`; a label `cpushield-*` at its end for a trial",
+                trial: "`extlinux --once`, stored in `ldlinux.sys`",
+                later: "do not get them: run `boot undo`, then `boot apply`",
+            },
+            LoaderPageRow {
+                loader: "U-Boot",
+                files: "the same",
+                trial: "not possible: it boots `default` each time and writes nothing back; use \
+                   `--trial --kexec`, or `--keep-default` and the menu",
+                later: "the same",
+            },
+        ]
     }
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {

@@ -6,7 +6,7 @@
 
 use super::boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    ParameterAssignment,
+    LoaderPageRow, ParameterAssignment,
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate, read_if_present};
@@ -44,6 +44,15 @@ fn describe_menu_access(cfg: &str) -> String {
 impl BootLoader for GrubLoader {
     fn name(&self) -> &'static str {
         "grub"
+    }
+
+    fn page_rows(&self) -> &'static [LoaderPageRow] {
+        &[LoaderPageRow {
+            loader: "GRUB 2 with `grub-mkconfig` (Debian, Ubuntu, SUSE, Arch)",
+            files: "additional entries: `/etc/grub.d/07_cpushield`, `grub.cfg`",
+            trial: "`next_entry`",
+            later: "get the parameters, by that script",
+        }]
     }
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {

@@ -20,7 +20,7 @@ pub(super) use grub_environment::locate as locate_grub;
 
 pub use boot_loader::{
     BootFilePlan, BootLoader, EarlierTexts, EntryFiles, EntryPosition, FileEdit, FoundLoader,
-    LoaderEntry, ParameterAssignment,
+    LoaderEntry, LoaderPageRow, ParameterAssignment,
 };
 pub use manual::{ListedKernel, listed_kernels, manual_steps};
 

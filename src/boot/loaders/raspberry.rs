@@ -9,7 +9,7 @@
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
+    BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry, LoaderPageRow,
     ParameterAssignment,
 };
 use super::cmdline_files::{
@@ -155,6 +155,16 @@ pub(super) struct RaspberryLoader;
 impl BootLoader for RaspberryLoader {
     fn name(&self) -> &'static str {
         LINES.name
+    }
+
+    fn page_rows(&self) -> &'static [LoaderPageRow] {
+        &[LoaderPageRow {
+            loader: "Raspberry Pi",
+            files: "the file of `cmdline=` in `config.txt` or in a file that it includes, else \
+                   `cmdline.txt`; `tryboot.txt` and `cpushield-cmdline.txt` for a trial",
+            trial: "`reboot '0 tryboot'`, with Raspberry Pi's own kernel and systemd",
+            later: "get the parameters: all kernels share one line",
+        }]
     }
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {

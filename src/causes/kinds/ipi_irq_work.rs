@@ -1,0 +1,21 @@
+//! `ipi-irq-work`: its name, its page and other words for it. Pure.
+
+use super::CauseEntry;
+
+pub(super) const ENTRY: CauseEntry = CauseEntry {
+    name: "ipi-irq-work",
+    summary: "irq_work: a function queued to run in interrupt context",
+    words: &[],
+    beginnings: &[],
+    page: PAGE,
+};
+
+const PAGE: &str = "\
+A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy context,
+perf and BPF wake-ups, RCU. A `nohz_full` CPU is kicked this way (nohz_full_kick_func) when a timer
+was armed on it or a task needs the tick. No event names the function that a CPU sends to itself;
+the report shows what ran when it was raised, or just before.
+
+Source: irq_work_queue() and irq_work_run() in kernel/irq_work.c, nohz_full_kick_func() in
+kernel/time/tick-sched.c, the events irq_work_entry and irq_work_exit in
+arch/x86/include/asm/trace/irq_vectors.h (6.12).";

@@ -1,0 +1,20 @@
+//! `user-task`: its name, its page and other words for it. Pure.
+
+use super::CauseEntry;
+
+pub(super) const ENTRY: CauseEntry = CauseEntry {
+    name: "user-task",
+    summary: "another program",
+    words: &[],
+    beginnings: &[],
+    page: PAGE,
+};
+
+const PAGE: &str = "\
+Another program ran on this CPU. In a cpuset partition, the scheduler places no other task here and
+refuses tasks that set their affinity to this CPU (`cpuset`). Tasks already in the partition's
+cgroup still run here. Without a cpuset, so does any task that pins itself to this CPU.
+
+Source: cpuset_cpus_allowed() in kernel/cgroup/cpuset.c and __sched_setaffinity() in
+kernel/sched/syscalls.c (6.12; core.c before 6.11), `cpuset.cpus.partition` in
+Documentation/admin-guide/cgroup-v2.rst.";
