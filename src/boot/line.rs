@@ -408,7 +408,7 @@ mod tests {
         };
         assert!(differ("isolcpus=domain,1", None).contains("before 5.18"));
         let recent = Some(KernelVersion::new(6, 12));
-        assert!(differ("isolcpus=domain,1", recent).ends_with("takes both"));
+        assert!(differ("isolcpus=domain,1", recent).ends_with("accepts both"));
         assert_eq!(
             (differ("isolcpus=managed_irq,2-3", None), differ("ro", None)),
             Default::default()

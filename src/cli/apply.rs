@@ -34,7 +34,7 @@ pub struct ApplyArgs {
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Change an active shield even if programs in it lose all their CPUs; they move to the new ones
+    /// Change an active shield even if programs in it lose all their CPUs; they move to new ones
     #[arg(long, conflicts_with = "dry_run")]
     move_programs: bool,
     /// What the shield may do to others

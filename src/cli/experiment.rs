@@ -45,8 +45,8 @@ pub struct ExperimentArgs {
     /// Find a minimal set of options of a row that meets the goal (--max or --max-entries)
     ///
     /// Each option is left out once: first kernel parameters, then tunables, the riskiest first.
-    /// Each configuration is measured until a sequential test decides. Passes repeat until no option
-    /// of the result can be left out alone.
+    /// Each configuration is measured until a sequential test decides. Passes repeat until no
+    /// option of the result can be left out alone.
     #[arg(long, requires = "file", requires = "goal", group = "search")]
     minimize: bool,
     /// The row that --minimize starts from [default: the last row that can be measured]

@@ -18,12 +18,12 @@ use std::process::ExitCode;
 /// away. Lists every thread that last ran there, foreign threads first, and every interrupt that is
 /// delivered there.
 ///
-/// Exit code 0: the shield is active and unchanged. Exit code 3: there is no shield. Exit code 1 covers
-/// every other case: a setting has changed, a foreign task is on a shielded CPU, the shield is
-/// incomplete, or its state is unknown.
+/// Exit code 0: the shield is active and unchanged. Exit code 3: there is no shield. Exit code 1
+/// covers every other case: a setting has changed, a foreign task is on a shielded CPU, the shield
+/// is incomplete, or its state is unknown.
 ///
-/// Every user can run it. Only root can compare the settings with those that `apply` left; for other
-/// users, the output says what was not checked.
+/// Every user can run it. Only root can compare the settings with those that `apply` left; for
+/// other users, the output says what was not checked.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
     /// The active shield

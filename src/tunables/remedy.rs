@@ -161,7 +161,7 @@ mod tests {
         for (cause, culprit, wanted) in [
             (Cause::Irq, "IRQ 24 eth0", "irq-affinity: echo 0-2 > /proc/irq/24/smp_affinity_list"),
             (Cause::Kthread, "kthreadd", "kthreads: taskset -pc 0-2 2 "),
-            (Cause::Timer, "neigh_timer_handler", "cpu-hotplug-cycle: cpushield apply --on"),
+            (Cause::Workqueue, "psi_avgs_work", "cpu-hotplug-cycle: cpushield apply --on"),
             (Cause::IpiCall, "flush_tlb_func", "cpu-hotplug-cycle: cpushield apply --on"),
             (Cause::Workqueue, "vmstat_update", "vm-stat-interval: echo 3600 >"),
             (Cause::Workqueue, "wb_workfn (unbound)", "workqueues: "),

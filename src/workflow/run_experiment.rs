@@ -533,7 +533,7 @@ mod tests {
         assert!(dry_run_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
         let bare = |cpus: &str| format!("[[row]]\nname = \"bare\"\ncpus = \"{cpus}\"\n");
         let last = dry_run_with("cpus = \"3\"", &bare("N")).unwrap_err();
-        assert!(last.starts_with("m.toml:11: row \"bare\" plans the same"), "{last}");
+        assert!(last.starts_with("m.toml:11: row \"bare\" has the same plan"), "{last}");
         assert!(dry_run_with("cpus = \"3\"", &bare("2")).is_ok());
         // The list of the placeholder counts, and not the placeholder.
         let parameter = "[[row]]\nname = \"p\"\nshield = true\nboot = [\"nohz_full={cpus}\"]\n";

@@ -139,7 +139,10 @@ fn what_a_vendor_kernel_has_is_not_known_and_is_written_on_request_only() {
     let refused =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     let text = cpushield::failure::Failure::from(refused).to_string();
-    assert!(text.contains("nohz-full: not known: there is no configuration"), "{text}");
+    assert!(
+        text.contains("nohz-full: unknown: the kernel's configuration is not installed"),
+        "{text}"
+    );
     let hint = "cpushield boot apply --trial --on nohz-full --on rcu-nocbs";
     assert!(text.contains(hint), "{text}");
     assert_eq!(before, machine.files());

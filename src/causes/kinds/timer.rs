@@ -22,8 +22,8 @@ isolated partition, or of `isolcpus=`, leave the hierarchy of timer migration. T
 that are armed there then fire there.
 
 From 6.9 on, a CPU that ticks also expires the global timers of idle CPUs. In a guest with 6.12, 22
-timers that were armed on CPU 2 expired on the shielded CPU 3 in 12 s, after the CPU cycle too. A
-CPU whose tick is stopped does not do that (`nohz_full=`). Nor does an isolated CPU with commit
+timers of CPU 2 expired on the shielded CPU 3 in 12 s. The CPU cycle does not change that. A CPU
+whose tick is stopped does not do that (`nohz_full=`). Nor does an isolated CPU with commit
 7dec062cfcf2.
 
 Source: __mod_timer(), trigger_dyntick_cpu() and timers_dead_cpu() in kernel/time/timer.c,

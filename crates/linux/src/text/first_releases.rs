@@ -92,5 +92,5 @@ pub const RT_THROTTLING_UNTIL: KernelVersion = KernelVersion::new(6, 12);
 /// `rt_group_sched=` (commits e34e0131fea1 to d6809c2f606c, applied in April 2025 after 6.15-rc1).
 pub const RT_GROUP_SCHED: KernelVersion = KernelVersion::new(6, 16);
 
-/// `nohz_full=` no longer keeps new kernel threads away, and `isolcpus=` does (commit 041ee6f3727a).
+/// `nohz_full=` no longer keeps new kernel threads away; `isolcpus=` does (commit 041ee6f3727a).
 pub const KTHREADS_AVOID_NOHZ_FULL_UNTIL: KernelVersion = KernelVersion::new(7, 0);
