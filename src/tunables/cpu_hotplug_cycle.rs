@@ -177,3 +177,25 @@ impl Tunable for CpuHotplugCycle {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fake::plain;
+
+    #[test]
+    fn a_cycle_removes_only_what_was_left_on_the_cpu() {
+        for (cause, culprit, was_left) in [
+            (Cause::Workqueue, "psi_avgs_work", true),
+            (Cause::Workqueue, "lru_add_drain_per_cpu", false),
+            (Cause::IpiCall, "flush_tlb_func", true),
+            (Cause::IpiCall, "tlb_remove_table_smp_sync", false),
+            (Cause::IpiCall, "nohz_full_kick_func", true),
+            (Cause::Timer, "neigh_timer_handler", true),
+            (Cause::Timer, "process_timeout", false),
+        ] {
+            let culprit = Culprit::shown(cause, culprit);
+            assert_eq!(CpuHotplugCycle.spares(&plain(4), &culprit), !was_left, "{cause} {culprit}");
+        }
+    }
+}

@@ -161,8 +161,6 @@ mod tests {
         for (cause, culprit, wanted) in [
             (Cause::Irq, "IRQ 24 eth0", "irq-affinity: echo 0-2 > /proc/irq/24/smp_affinity_list"),
             (Cause::Kthread, "kthreadd", "kthreads: taskset -pc 0-2 2 "),
-            (Cause::Workqueue, "psi_avgs_work", "cpu-hotplug-cycle: cpushield apply --on"),
-            (Cause::IpiCall, "flush_tlb_func", "cpu-hotplug-cycle: cpushield apply --on"),
             (Cause::Workqueue, "vmstat_update", "vm-stat-interval: echo 3600 >"),
             (Cause::Workqueue, "wb_workfn (unbound)", "workqueues: "),
             (Cause::Workqueue, "fb_flashcursor", "console-cursor-blink: echo 0 >"),
@@ -193,14 +191,6 @@ mod tests {
         let culprit = Culprit::function("delayed_work_timer_fn");
         let found = remedy(&delayed, &shield, Cause::Timer, &culprit).remedy();
         assert_ne!(found.map(|remedy| remedy.tunable).as_deref(), Some("writeback-interval"));
-        // Nothing of these was left on the CPU, so its cycle would not remove them.
-        for (cause, culprit) in [
-            (Cause::Timer, "process_timeout"),
-            (Cause::Workqueue, "lru_add_drain_per_cpu"),
-            (Cause::IpiCall, "tlb_remove_table_smp_sync"),
-        ] {
-            assert_eq!(how(cause, culprit), None, "{cause} {culprit}");
-        }
         assert_eq!(how(Cause::Smi, ""), None);
         // It is bound to its CPU: moving other threads does not remove it.
         assert_eq!(how(Cause::Kthread, "ksoftirqd/3"), None);
