@@ -16,7 +16,7 @@ help:
 	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
 	@echo 'make check    run format, lints and tests; no guests'
 	@echo 'make test     run the same, and guests with real kernels, each claim once'
-	@echo 'make test-all run everything, with the long and slow guests (about two hours)'
+	@echo 'make test-all run everything, with the long and slow guests (several hours)'
 	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
 	@echo 'make bench-hour watch a prepared boot for an hour under each of two loads, in guests (two hours)'
 	@echo 'make guests   build the guests (kernels and a root from Debian, cached)'
