@@ -28,6 +28,9 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
     match row.label.as_str() {
         // Counted inside NMI (arch/x86/events/core.c, `perf_event_nmi_handler`).
         "PMI" => return RowMeaning::Detail,
+        // One for some device interrupts, which have their own rows (posted MSI: handle_pending_pir()
+        // in arch/x86/kernel/irq.c).
+        "PMN" => return RowMeaning::Detail,
         // Repeated reads of the ICR, and polls by a timer.
         "RTR" | "MCP" => return RowMeaning::Detail,
         "HYP" => return event_entry(Cause::Irq, KernelEvent::HypervisorCallback),
@@ -118,6 +121,7 @@ mod tests {
             ("IPI5: 1 CPU backtrace", unnamed(Cause::Nmi)),
             ("TLB: 1 TLB shootdowns", RowMeaning::Shootdown),
             ("PMI: 1 Performance monitoring interrupts", RowMeaning::Detail),
+            ("PMN: 1 Posted MSI notification event", RowMeaning::Detail),
             ("MCP: 1 Machine check polls", RowMeaning::Detail),
             ("DFR: 1 Deferred Error APIC interrupts", {
                 named(Cause::MachineCheck, "Deferred Error APIC interrupts")
