@@ -28,8 +28,8 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
     match row.label.as_str() {
         // Counted inside NMI (arch/x86/events/core.c, `perf_event_nmi_handler`).
         "PMI" => return RowMeaning::Detail,
-        // One for some device interrupts, which have their own rows (posted MSI: handle_pending_pir()
-        // in arch/x86/kernel/irq.c).
+        // One for several device interrupts, which have their own rows (handle_pending_pir() in
+        // arch/x86/kernel/irq.c).
         "PMN" => return RowMeaning::Detail,
         // Repeated reads of the ICR, and polls by a timer.
         "RTR" | "MCP" => return RowMeaning::Detail,
