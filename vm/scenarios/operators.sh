@@ -72,7 +72,10 @@ claim "it has one CPU of the shield" sh -c "echo '$said' | grep -q 'list:[[:spac
 is "its exit status is returned" 7 sh -c "$(declare -f joe); joe cpushield run --shield rt -- sh -c 'exit 7'; echo \$?"
 joe cpushield run --shield rt -- sleep 1000 &
 joe cpushield run --shield rt --cpu 3 -- sleep 1000 &
-sleep 5
+for _ in $(seq 150); do
+    [ "$(pgrep -c -u 1000 -x sleep)" = 2 ] && break
+    sleep 0.2
+done
 is "run says when every CPU is taken" 1 sh -c \
     "$(declare -f joe); joe cpushield run --shield rt -- true 2>&1 | grep -c 'no CPU of the shield is free'"
 pkill -u 1000 sleep
