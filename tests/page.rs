@@ -76,6 +76,29 @@ fn documents(dir: &Dir) -> Vec<String> {
     words
 }
 
+/// `UPDATE_EXPECT=1` makes the example again; `vm/example` makes its documents and its picture.
+#[test]
+fn the_example_is_what_the_program_makes_of_its_documents() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example");
+    let dir = Dir::new("example");
+    for entry in fs::read_dir(&example).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().is_some_and(|kind| kind == "json" || kind == "plan") {
+            fs::copy(&file, dir.0.join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    let mut render = Command::new(example.join("render"));
+    let render = render.arg(env!("CARGO_BIN_EXE_cpushield")).arg(&dir.0);
+    assert!(render.status().unwrap().success());
+    let made = fs::read_to_string(dir.0.join("report.html")).unwrap();
+    let page = example.join("report.html");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&page, &made).unwrap();
+    }
+    let same = fs::read_to_string(&page).is_ok_and(|text| text == made);
+    assert!(same, "docs/example/report.html is old: UPDATE_EXPECT=1 cargo test --test page");
+}
+
 /// The report of all documents, in this format.
 fn report(dir: &Dir, output: &str, more: &[&str]) {
     let files = documents(dir);
