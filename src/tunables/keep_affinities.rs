@@ -24,7 +24,7 @@ program.
 
 Undo cannot tell the two apart before 6.2, or where apply set the affinity of the task itself. The
 program then gets its previous affinity. A program that was started after apply gets the previous
-affinity of the program that started it.
+affinity of the program that started it. Where other shields stay, their CPUs are left out.
 
 Cost: some kilobytes of journal. It changes nothing and removes no interruption.
 

@@ -1,7 +1,7 @@
 //! Several active shields: after any of them is undone, in any order and killed anywhere, the
 //! machine is as if only the others had ever been applied.
 
-use crate::bench::{Bench, Tree, disturbed_writes, same};
+use crate::bench::{Bench, Tree, disturbed_writes, few_disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::{ShieldRequest, Siblings};
@@ -224,6 +224,65 @@ fn a_shield_that_joins_is_undone_completely_after_a_kill_or_a_refusal() {
             }
         }
     }
+}
+
+/// On v1 before 6.2 the cpusets of a shield give every program all their CPUs, those of `isolcpus=`
+/// too. The undo of another shield may give a program back its own CPUs.
+#[test]
+fn undo_of_a_join_leaves_isolcpus_machines_with_the_masks_of_the_other_shield_or_of_the_boot() {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+    let names = ["hand-2.6.32-rtai", "hand-3.18", "hand-4.17"];
+    let orders = [[3, 2], [2, 3], [1, 2]];
+    for (name, [first, second]) in names.iter().flat_map(|name| orders.map(|order| (name, order))) {
+        let root = machines.join(name).join("root");
+        let booted = Bench::of_recording(&root).tree();
+        let with_first = || {
+            let bench = Bench::of_recording(&root);
+            let plan = plan_shield(&bench, NAMES[0], Some(&CpuSet::single(first))).unwrap();
+            bench.apply(&bench.host(), &plan).unwrap();
+            bench
+        };
+        let plan = plan_shield(&with_first(), NAMES[1], Some(&CpuSet::single(second))).unwrap();
+        let count = {
+            let bench = with_first();
+            let host = bench.host();
+            bench.apply(&host, &plan).unwrap();
+            host.writes()
+        };
+        let faults = few_disturbed_writes(count)
+            .flat_map(|at| [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }]);
+        for fault in faults.map(Some).chain([None]) {
+            let when = format!("{name}, {first} and {second}: {fault:?}");
+            let bench = with_first();
+            let before = bench.tree();
+            let host = match fault {
+                Some(fault) => bench.host().failing(fault),
+                None => bench.host(),
+            };
+            let undone = match bench.apply(&host, &plan) {
+                Err(ApplyError::Failed { undone, .. }) => undone.unwrap(),
+                _ => undo(&bench, &bench.host(), 1).unwrap(),
+            };
+            assert!(undone.is_complete(), "{when}: {undone:#?}");
+            let mut after = bench.tree();
+            for (path, file) in &mut after {
+                let boot = booted.get(path).and_then(mask_in);
+                if mask_in(file)
+                    .zip(boot)
+                    .is_some_and(|(now, boot)| now == boot.difference(&CpuSet::single(first)))
+                {
+                    file.clone_from(&before[path]);
+                }
+            }
+            same_apart_from_irq_threads(before, after, &when);
+        }
+    }
+}
+
+/// The affinity in the status file of a task.
+fn mask_in(file: &Option<Vec<u8>>) -> Option<CpuSet> {
+    let text = String::from_utf8_lossy(file.as_ref()?);
+    text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"))?.parse().ok()
 }
 
 #[test]
