@@ -1,6 +1,7 @@
 //! `cargo xtask vm test`: runs scenarios, several guests at a time, and counts their claims.
 
 use super::claims::{self, ClaimCounts};
+use super::passed_guests::PassedGuests;
 use super::scenario::{Scenario, ScenarioGuest};
 use super::{VmResult, places, shuffle, stop};
 use clap::Args;
@@ -27,6 +28,10 @@ pub struct TestArgs {
     /// Also run the slow guests
     #[arg(long)]
     slow: bool,
+    /// Leave out guests that passed before with the same program, scenario and guest files, and
+    /// show when they passed. So a run that was interrupted continues
+    #[arg(long)]
+    resume: bool,
     /// Print the whole output of each guest
     #[arg(long, short)]
     verbose: bool,
@@ -55,6 +60,8 @@ struct GuestJob {
     guest: ScenarioGuest,
     /// What the reports call it.
     title: String,
+    /// Where the log of a pass is kept.
+    passed: PathBuf,
 }
 
 /// What a guest's run said.
@@ -107,6 +114,7 @@ fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
     } else {
         args.scenarios.iter().map(|name| Scenario::find(name)).collect::<VmResult<Vec<_>>>()?
     };
+    let passed = PassedGuests::of(args.binary.as_deref())?;
     let runs_slow = args.slow || !args.scenarios.is_empty();
     let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
     for scenario in scenarios {
@@ -115,7 +123,8 @@ fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
             if guest.is_slow && !runs_slow {
                 left_out.push(title);
             } else {
-                jobs.push(GuestJob { scenario: scenario.script.clone(), guest, title });
+                let passed = passed.log(&scenario.script, &guest)?;
+                jobs.push(GuestJob { scenario: scenario.script.clone(), guest, title, passed });
             }
         }
     }
@@ -142,8 +151,12 @@ fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> BTreeMap<usize, G
                     if stop::is_requested() {
                         return;
                     }
-                    let result = run_guest(args, job, logs)
-                        .unwrap_or_else(|error| GuestResult::broken(job, &error.to_string()));
+                    let result = match earlier_pass(args, job) {
+                        Some(result) => result,
+                        None => run_guest(args, job, logs)
+                            .and_then(|result| keep_pass(job, logs, result))
+                            .unwrap_or_else(|error| GuestResult::broken(job, &error.to_string())),
+                    };
                     ended.lock().unwrap_or_else(PoisonError::into_inner).add(at, result);
                 }
             });
@@ -223,6 +236,27 @@ impl GuestResult {
         let counts = ClaimCounts { not_ok: 1, ..ClaimCounts::default() };
         GuestResult { counts, failures: Some(report.clone()), report }
     }
+}
+
+/// Keeps the log of a guest that passed, for `--resume`. A pass in a second run is not kept.
+fn keep_pass(job: &GuestJob, logs: &Path, result: GuestResult) -> VmResult<GuestResult> {
+    if result.counts.not_ok == 0 {
+        fs::copy(logs.join(log_name(&job.title)), &job.passed)?;
+    }
+    Ok(result)
+}
+
+/// The pass of an earlier run, for `--resume`.
+fn earlier_pass(args: &TestArgs, job: &GuestJob) -> Option<GuestResult> {
+    let passed = args.resume.then(|| job.passed.metadata().and_then(|data| data.modified()))?;
+    let age = passed.ok()?.elapsed().unwrap_or_default().as_secs() / 60;
+    let counts = claims::count(&read_text(&job.passed));
+    let ClaimCounts { ok, skipped, .. } = counts;
+    let report = format!(
+        "{}: {ok} ok, {skipped} skipped, in an earlier run with this program, {age} min ago\n",
+        job.title
+    );
+    Some(GuestResult { counts, report, failures: None })
 }
 
 fn run_guest(args: &TestArgs, job: &GuestJob, logs: &Path) -> VmResult<GuestResult> {
