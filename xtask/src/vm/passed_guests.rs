@@ -35,7 +35,7 @@ impl PassedGuests {
         for name in GUEST_FILES {
             add_tree(&mut common, &places::vm(name))?;
         }
-        let dir = places::target().join("guests/passed");
+        let dir = places::cache("passed");
         fs::create_dir_all(&dir)?;
         Ok(PassedGuests { dir, common })
     }
