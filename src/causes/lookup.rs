@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Everything that the lab provokes (vm/guest/lab.py), as its tables show it (vm/bench/LAB.md).
+    /// Everything that the lab provokes (vm/guest/lab.py), as its tables show it (docs/measurements/lab.md).
     #[test]
     fn every_culprit_of_the_lab_is_explained() {
         let lab = include_str!("../../vm/guest/lab.py");
@@ -172,7 +172,7 @@ mod tests {
             let plain = function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             assert!(!plain || name(function).is_some(), "{function}");
         }
-        let table = include_str!("../../vm/bench/LAB.md");
+        let table = include_str!("../../docs/measurements/lab.md");
         let rows = table.lines().filter(|line| line.starts_with("| ")).skip(2);
         let seen = rows.filter_map(|line| line.split('|').nth(4)).flat_map(|cell| cell.split(", "));
         for shown in seen.filter_map(|item| item.trim().split_once(' ')) {

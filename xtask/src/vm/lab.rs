@@ -1,5 +1,5 @@
 //! `cargo xtask vm lab`: provokes interruptions in a guest and compares what cpushield, rtla
-//! osnoise and the awk recipe report. It makes the first table of `vm/bench/LAB.md`.
+//! osnoise and the awk recipe report. It makes the first table of `docs/measurements/lab.md`.
 
 use super::shared_dir::{SharedDir, copy_tree};
 use super::{VmResult, places, stop};
@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Provokes interruptions and compares what cpushield, rtla osnoise and the awk recipe report. It
 /// takes about 10 minutes, and prints a table (Markdown). Without ACTIONs the table is also written
-/// to vm/bench/LAB.md
+/// to docs/measurements/lab.md
 #[derive(Debug, Args)]
 pub struct LabArgs {
     /// Actions of vm/tools/provoke.c
@@ -38,7 +38,7 @@ pub fn run(args: &LabArgs) -> VmResult<ExitCode> {
     }
     if args.actions.is_empty() {
         // The sections about the scenarios stay.
-        let file = places::vm("bench/LAB.md");
+        let file = places::tree().join("docs/measurements/lab.md");
         let old = fs::read_to_string(&file)?;
         let kept = old.find("\n## ").map_or("", |at| &old[at..]);
         fs::write(file, table + kept)?;

@@ -1,7 +1,7 @@
 //! `cargo xtask vm`: guests with real kernels in QEMU's plain emulation. `run` boots one guest,
-//! `test` runs the scenarios of `vm/scenarios`, `lab` makes the table of `vm/bench/LAB.md`. The
-//! scripts of `vm/` make the kernels, roots and disks of the guests; what runs in a guest is shell
-//! and Python in `vm/guest` and `vm/scenarios`.
+//! `test` runs the scenarios of `vm/scenarios`, `lab` makes the table of
+//! `docs/measurements/lab.md`. The scripts of `vm/` make the kernels, roots and disks of the
+//! guests; what runs in a guest is shell and Python in `vm/guest` and `vm/scenarios`.
 
 mod boot;
 mod claims;
