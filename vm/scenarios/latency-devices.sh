@@ -1,6 +1,6 @@
 # `latency hpet` and `latency rtc` on devices: a delay of known length, every interrupt that the kernel counted, and a
 # clear message if a device is not available.
-# guest: 6.12 --append hpet_mmap=0
+# guest, slow: 6.12 --append hpet_mmap=0
 # guest, slow: 6.12 --timeout 300
 # guest, slow: 6.1-rt --timeout 400
 . /host/lib.sh

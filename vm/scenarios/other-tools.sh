@@ -2,7 +2,7 @@
 # of partrt as create() in partrt/partrt (1.2) makes them, and the kernel's command line. With systemd: tuned itself,
 # which also loads the profile that a plan becomes.
 # guest: 6.1-rt --cgroup v1 --append "nohz_full=2-3 rcu_nocbs=2-3" --timeout 600
-# guest: 6.12 --systemd --timeout 900
+# guest, slow: 6.12 --systemd --timeout 900
 . /host/lib.sh
 needs plan apply undo
 sets=/sys/fs/cgroup/cpuset

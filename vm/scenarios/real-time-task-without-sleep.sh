@@ -2,7 +2,7 @@
 # clear outcome, and nothing waits forever.
 # guest: 6.12-rt --timeout 400
 # guest, slow: 6.12 --timeout 400
-# guest: 6.1-rt --timeout 400
+# guest, slow: 6.1-rt --timeout 400
 . /host/lib.sh
 needs apply undo
 # A write that never returns ends the scenario but not the guest.

@@ -1,6 +1,6 @@
 # verify tells the truth: quiet after a prepared boot, ticks without one, and never "holds" for a leak.
 # guest: 6.12-rt --append "nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
-# guest: 6.12-rt
+# guest, slow: 6.12-rt
 . /host/lib.sh
 needs apply undo verify run
 grep -q nohz_full= /proc/cmdline && prepared=1 || prepared=''
