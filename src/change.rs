@@ -271,20 +271,56 @@ impl Change {
     /// one. Two CPU cycles are always separate changes.
     #[must_use]
     pub fn is_about_same(&self, other: &Change) -> bool {
-        match (self, other) {
-            (Change::Write { path: a, .. }, Change::Write { path: b, .. })
-            | (Change::MakeDir { path: a }, Change::MakeDir { path: b })
-            | (Change::GiveToGroup { path: a, .. }, Change::GiveToGroup { path: b, .. })
-            | (Change::Slice { unit: a, .. }, Change::Slice { unit: b, .. }) => a == b,
-            (Change::Affinity { task: a, .. }, Change::Affinity { task: b, .. })
-            | (Change::Scheduling { task: a, .. }, Change::Scheduling { task: b, .. }) => a == b,
-            (Change::MoveTasks { .. }, Change::MoveTasks { .. }) => self == other,
-            (Change::OfflineSibling { cpu: a, .. }, Change::OfflineSibling { cpu: b, .. }) => {
-                a == b
+        match self {
+            Change::Write { path: a, .. } => {
+                matches!(other, Change::Write { path: b, .. } if a == b)
             }
-            (Change::BanFromIrqbalance { .. }, Change::BanFromIrqbalance { .. })
-            | (Change::KeepAffinities, Change::KeepAffinities) => true,
-            _ => false,
+            Change::MakeDir { path: a } => matches!(other, Change::MakeDir { path: b } if a == b),
+            Change::GiveToGroup { path: a, .. } => {
+                matches!(other, Change::GiveToGroup { path: b, .. } if a == b)
+            }
+            Change::Slice { unit: a, .. } => {
+                matches!(other, Change::Slice { unit: b, .. } if a == b)
+            }
+            Change::Affinity { task: a, .. } => {
+                matches!(other, Change::Affinity { task: b, .. } if a == b)
+            }
+            Change::Scheduling { task: a, .. } => {
+                matches!(other, Change::Scheduling { task: b, .. } if a == b)
+            }
+            Change::OfflineSibling { cpu: a, .. } => {
+                matches!(other, Change::OfflineSibling { cpu: b, .. } if a == b)
+            }
+            Change::BanFromIrqbalance { .. } => matches!(other, Change::BanFromIrqbalance { .. }),
+            Change::MoveTasks { .. } | Change::KeepAffinities => self == other,
+            Change::CycleCpu { .. } => false,
+        }
+    }
+
+    /// The values that this change and one of another shield give to the same object, if it can
+    /// have only one of them. The CPUs of several shields are combined instead.
+    #[must_use]
+    pub fn conflicting_values(&self, theirs: &Change) -> Option<(String, String)> {
+        match (self, theirs) {
+            (Change::Write { value, compare, .. }, Change::Write { value: theirs, .. }) => {
+                (!compare.is_set() && value != theirs).then(|| (value.clone(), theirs.clone()))
+            }
+            (Change::GiveToGroup { gid, .. }, Change::GiveToGroup { gid: theirs, .. }) => {
+                (gid != theirs).then(|| (format!("group {gid}"), format!("group {theirs}")))
+            }
+            (Change::Write { .. } | Change::GiveToGroup { .. }, _)
+            | (
+                Change::MakeDir { .. }
+                | Change::Affinity { .. }
+                | Change::Scheduling { .. }
+                | Change::MoveTasks { .. }
+                | Change::KeepAffinities
+                | Change::BanFromIrqbalance { .. }
+                | Change::Slice { .. }
+                | Change::CycleCpu { .. }
+                | Change::OfflineSibling { .. },
+                _,
+            ) => None,
         }
     }
 

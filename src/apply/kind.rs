@@ -77,6 +77,12 @@ pub trait ChangeKind {
         None
     }
 
+    /// The state that the change makes, where other shields leave that behind when the shield that
+    /// shares it is undone. `None` where such a state cannot be an original.
+    fn state_for_others(&self) -> Option<OriginalState> {
+        None
+    }
+
     /// What must be done before undo reverts any change.
     ///
     /// # Errors

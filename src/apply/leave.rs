@@ -63,13 +63,7 @@ pub(super) fn states_without(
     });
     let mut states: Vec<(Change, OriginalState)> = own.collect();
     states.extend(replaced_changes(journal, scope).into_iter().filter_map(|replaced| {
-        let state = match &replaced.change {
-            Change::Write { value, .. } => OriginalState::Text { text: value.clone() },
-            Change::Affinity { cpus, .. } | Change::BanFromIrqbalance { cpus } => {
-                OriginalState::Cpus { cpus: cpus.clone() }
-            }
-            _ => return None,
-        };
+        let state = kind_of(&replaced.change).state_for_others()?;
         Some((replaced.change, state))
     }));
     states

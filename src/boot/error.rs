@@ -218,7 +218,7 @@ impl fmt::Display for BootError {
                 write!(f, "cannot parse {path}; nothing was written\n  cause: {why}")
             }
             BootError::NotPlain { what, text } => {
-                write!(f, "{what} {text:?} contains characters that are special to a boot loader")
+                write!(f, "{what} {text:?} is empty or has characters special to a boot loader")
             }
             BootError::FaultyWord(word) => word.fmt(f),
             BootError::NoSuchParameter { name, .. } => {

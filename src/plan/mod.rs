@@ -276,21 +276,9 @@ impl Plan {
     fn check_conflicts(&self, live: &ActiveShields) -> Result<(), PlanRefusal> {
         for step in &self.steps {
             let Some((shield, theirs)) = live.find_same(&step.change) else { continue };
-            let (path, value, theirs) = match (&step.change, theirs) {
-                (Change::Write { path, value, compare }, Change::Write { value: theirs, .. })
-                    if !compare.is_set() && value != theirs =>
-                {
-                    (path, value.clone(), theirs.clone())
-                }
-                (Change::GiveToGroup { path, gid }, Change::GiveToGroup { gid: theirs, .. })
-                    if gid != theirs =>
-                {
-                    (path, format!("group {gid}"), format!("group {theirs}"))
-                }
-                _ => continue,
-            };
-            let (path, shield) = (path.clone(), shield.clone());
-            return Err(PlanRefusal::OtherValue { path, value, shield, theirs });
+            let Some((value, theirs)) = step.change.conflicting_values(theirs) else { continue };
+            let (subject, shield) = (step.change.subject(), shield.clone());
+            return Err(PlanRefusal::OtherValue { subject, value, shield, theirs });
         }
         Ok(())
     }

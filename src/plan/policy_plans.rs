@@ -192,8 +192,8 @@ pub enum PolicyRefusal {
     },
     /// Two shields of the policy need different values of one setting.
     SameSetting {
-        /// The file.
-        path: String,
+        /// What can have only one value.
+        subject: String,
         /// Each shield with its value.
         values: [(String, String); 2],
     },
@@ -227,8 +227,10 @@ impl PolicyRefusal {
     ) -> PolicyRefusal {
         let name = name.to_owned();
         match refusal {
-            PlanRefusal::OtherValue { path, value, shield, theirs } if before.contains(&shield) => {
-                PolicyRefusal::SameSetting { path, values: [(shield, theirs), (name, value)] }
+            PlanRefusal::OtherValue { subject, value, shield, theirs }
+                if before.contains(&shield) =>
+            {
+                PolicyRefusal::SameSetting { subject, values: [(shield, theirs), (name, value)] }
             }
             PlanRefusal::NoHousekeeping { .. } => {
                 let live = live.shields.iter().map(|shield| shield.name.clone());
@@ -278,9 +280,9 @@ impl fmt::Display for PolicyRefusal {
             PolicyRefusal::SameCpus { cpus, shields: [a, b] } => {
                 write!(f, "shields {a} and {b} of the policy both request CPU {cpus}")
             }
-            PolicyRefusal::SameSetting { path, values: [(a, of_a), (b, of_b)] } => write!(
+            PolicyRefusal::SameSetting { subject, values: [(a, of_a), (b, of_b)] } => write!(
                 f,
-                "shields {a} and {b} of the policy need different values of {path}: {of_a:?} and \
+                "shields {a} and {b} of the policy need different values of {subject}: {of_a:?} and \
                  {of_b:?}"
             ),
             PolicyRefusal::Exchange { shields } => write!(

@@ -101,8 +101,8 @@ pub enum PlanRefusal {
     },
     /// An active shield needs another value of a setting.
     OtherValue {
-        /// The file.
-        path: String,
+        /// What can have only one of the values, as [`crate::change::Change::subject`] says it.
+        subject: String,
         /// The requested value.
         value: String,
         /// The active shield.
@@ -144,9 +144,9 @@ impl fmt::Display for PlanRefusal {
                 f,
                 "only CPU {free} is in no shield, and interrupts and other programs need a CPU"
             ),
-            PlanRefusal::OtherValue { path, value, shield, theirs } => write!(
+            PlanRefusal::OtherValue { subject, value, shield, theirs } => write!(
                 f,
-                "shield {shield} has set {path} to {theirs:?}, and this one needs {value:?}"
+                "shield {shield} has set {subject} to {theirs:?}, and this one needs {value:?}"
             ),
             PlanRefusal::EmptyList => f.write_str("the request names no CPU"),
             PlanRefusal::NoSuchCpu { cpus, present } => {

@@ -57,6 +57,10 @@ impl ChangeKind for TaskAffinity<'_> {
         }))
     }
 
+    fn state_for_others(&self) -> Option<OriginalState> {
+        Some(OriginalState::Cpus { cpus: self.cpus.clone() })
+    }
+
     fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
         Some(self.with_cpus(older.keep_off(self.cpus)))
     }

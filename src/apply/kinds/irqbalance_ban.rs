@@ -48,6 +48,10 @@ impl ChangeKind for IrqbalanceBan<'_> {
         Some(Change::BanFromIrqbalance { cpus: remaining.cpus.clone() })
     }
 
+    fn state_for_others(&self) -> Option<OriginalState> {
+        Some(OriginalState::Cpus { cpus: self.cpus.clone() })
+    }
+
     fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
         Some(Change::BanFromIrqbalance { cpus: self.cpus.union(older.cpus) })
     }

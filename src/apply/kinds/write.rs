@@ -83,6 +83,10 @@ impl ChangeKind for FileWrite<'_> {
         }))
     }
 
+    fn state_for_others(&self) -> Option<OriginalState> {
+        Some(OriginalState::Text { text: self.value.to_owned() })
+    }
+
     fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
         Some(self.with_cpus(&older.keep_off(&self.parse_cpus(self.value)?)))
     }
