@@ -215,64 +215,72 @@ impl InterruptionTracker {
         if !self.frames.is_empty() && event.kind != EventKind::Nmi {
             self.charge_time(at);
         }
-        self.dispatch(context, &event);
+        let handled = self.dispatch(context, &event);
+        debug_assert!(handled.is_some(), "the values of another event: {event:?}");
         if let Some(interruption) = &mut self.interruption {
             interruption.resched = event.resched;
         }
         self.check_entries(at);
     }
 
-    /// Calls the handler of the event.
-    fn dispatch(&mut self, context: &mut TraceContext, event: &TraceEvent) {
-        let at = event.at;
-        match (event.kind, event.values) {
-            (EventKind::Vector(vector), _) => self.on_vector(context, at, vector),
-            (EventKind::VectorEnd(vector), _) => {
-                self.close_frame(at, InterruptionKind::Vector(vector));
+    /// Calls the handler of the event. `None` if its values are those of another kind of event; the
+    /// decoder takes both from one line of the table.
+    fn dispatch(&mut self, context: &mut TraceContext, event: &TraceEvent) -> Option<()> {
+        let (at, values) = (event.at, event.values);
+        match event.kind {
+            EventKind::Vector(vector) => self.on_vector(context, at, vector),
+            EventKind::VectorEnd(vector) => self.close_frame(at, InterruptionKind::Vector(vector)),
+            EventKind::Irq => {
+                let EventValues::Irq { number, name } = values else { return None };
+                self.on_irq(at, number, name);
             }
-            (EventKind::Irq, EventValues::Irq { number, name }) => self.on_irq(at, number, name),
-            (EventKind::IrqEnd, _) => self.close_frame(at, InterruptionKind::Irq),
-            (EventKind::Softirq, EventValues::Number(n)) => self.on_softirq(at, to_u8(n)),
-            (EventKind::SoftirqEnd, _) => self.close_frame(at, InterruptionKind::Softirq),
-            (EventKind::SoftirqRaise, EventValues::Number(n)) => self.on_raise(to_u8(n)),
-            (EventKind::Hrtimer, EventValues::Number(f)) => self.on_hrtimer(context, at, f),
-            (EventKind::HrtimerEnd, _) => self.close_frame(at, InterruptionKind::Hrtimer),
-            (EventKind::Timer, EventValues::Number(f)) => {
-                self.enter_function(at, InterruptionKind::Timer, Cause::Timer, f);
+            EventKind::IrqEnd => self.close_frame(at, InterruptionKind::Irq),
+            EventKind::Softirq => self.on_softirq(at, to_u8(values.number()?)),
+            EventKind::SoftirqEnd => self.close_frame(at, InterruptionKind::Softirq),
+            EventKind::SoftirqRaise => self.on_raise(to_u8(values.number()?)),
+            EventKind::Hrtimer => self.on_hrtimer(context, at, values.number()?),
+            EventKind::HrtimerEnd => self.close_frame(at, InterruptionKind::Hrtimer),
+            EventKind::Timer => {
+                self.enter_function(at, InterruptionKind::Timer, Cause::Timer, values.number()?);
             }
-            (EventKind::TimerEnd, _) => self.close_frame(at, InterruptionKind::Timer),
-            (EventKind::Call, EventValues::Number(f)) => self.on_call(context, at, f),
-            (EventKind::CallEnd, _) => self.close_frame(at, InterruptionKind::Call),
-            (EventKind::Work, EventValues::Number(f)) => self.on_work(at, f),
-            (EventKind::WorkEnd, _) => self.on_work_end(at, event.pid),
-            (EventKind::Switch, EventValues::Switch { blocks, pid, comm }) => {
+            EventKind::TimerEnd => self.close_frame(at, InterruptionKind::Timer),
+            EventKind::Call => self.on_call(context, at, values.number()?),
+            EventKind::CallEnd => self.close_frame(at, InterruptionKind::Call),
+            EventKind::Work => self.on_work(at, values.number()?),
+            EventKind::WorkEnd => self.on_work_end(at, event.pid),
+            EventKind::Switch => {
+                let EventValues::Switch { blocks, pid, comm } = values else { return None };
                 self.on_switch(context, event, blocks, pid, comm);
             }
-            (EventKind::Fork, EventValues::Fork { parent, child })
-                if context.workload.contains(&parent) =>
-            {
-                context.workload.insert(child);
+            EventKind::Fork => {
+                let EventValues::Fork { parent, child } = values else { return None };
+                if context.workload.contains(&parent) {
+                    context.workload.insert(child);
+                }
             }
-            (EventKind::PageFault, EventValues::Number(bits)) => self.on_page_fault(at, bits),
-            (EventKind::KernelFault, EventValues::Number(bits)) => self.on_kernel_fault(bits),
-            (EventKind::TickStop, EventValues::Tick { stopped, needed }) => {
+            EventKind::PageFault => self.on_page_fault(at, values.number()?),
+            EventKind::KernelFault => self.on_kernel_fault(values.number()?),
+            EventKind::TickStop => {
+                let EventValues::Tick { stopped, needed } = values else { return None };
                 self.tick_needed = if stopped { 0 } else { needed };
             }
-            (EventKind::Signal, EventValues::Signal { number, code }) => {
+            EventKind::Signal => {
+                let EventValues::Signal { number, code } = values else { return None };
                 self.on_signal(at, number, code);
             }
-            (EventKind::Frequency, _) => self.on_frequency(),
-            (EventKind::MachineCheck, EventValues::Number(bank)) => self.on_machine_check(bank),
-            (EventKind::TlbFlush, EventValues::Number(reason)) => self.on_tlb_flush(reason),
-            (EventKind::Nmi, EventValues::Nmi { handler, took_ns, handled }) => {
+            EventKind::Frequency => self.on_frequency(),
+            EventKind::MachineCheck => self.on_machine_check(values.number()?),
+            EventKind::TlbFlush => self.on_tlb_flush(values.number()?),
+            EventKind::Nmi => {
+                let EventValues::Nmi { handler, took_ns, handled } = values else { return None };
                 self.on_nmi(context, at, handler, took_ns, handled);
             }
-            (EventKind::Syscall, EventValues::Number(n)) => self.on_syscall(at, n),
-            (EventKind::SyscallEnd, _) => self.on_syscall_end(at),
-            (EventKind::UserExit, _) => self.on_user_exit(at),
-            (EventKind::UserEnter, _) => self.on_user_enter(at),
-            _ => {}
+            EventKind::Syscall => self.on_syscall(at, values.number()?),
+            EventKind::SyscallEnd => self.on_syscall_end(at),
+            EventKind::UserExit => self.on_user_exit(at),
+            EventKind::UserEnter => self.on_user_enter(at),
         }
+        Some(())
     }
 
     /// Ends a phase at this moment and begins the next.
