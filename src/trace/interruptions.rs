@@ -21,15 +21,14 @@ use crate::causes::culprit::KernelEvent;
 pub use breach::PhaseBreach;
 use breach::{PhaseLimit, StackOwner};
 pub use entry_text::EntryText;
-pub use handlers::ns_to_ticks;
 use history::EventHistory;
 pub use history::{LogEntry, LogEntryKind};
-pub use parts::{FinishedInterruption, PhaseStats, TraceContext};
+pub use parts::{FinishedInterruption, PhaseStats, TraceContext, ns_to_ticks};
 use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame};
 use privilege::PrivilegeLevel;
 
 use super::culprit_stats::{CpuCulprits, CulpritKey, SoftirqOrigin, TracedCulprit};
-use super::decode::{EventValues, ShortName, TraceEvent};
+use super::decode::{ShortName, TraceEvent};
 use super::stacks::StackTable;
 use super::trace_events::EventKind;
 use crate::causes::Cause;
@@ -223,66 +222,6 @@ impl InterruptionTracker {
         self.check_entries(at);
     }
 
-    /// Calls the handler of the event. `None` if its values are those of another kind of event; the
-    /// decoder takes both from one line of the table.
-    fn dispatch(&mut self, context: &mut TraceContext, event: &TraceEvent) -> Option<()> {
-        let (at, values) = (event.at, event.values);
-        match event.kind {
-            EventKind::Vector(vector) => self.on_vector(context, at, vector),
-            EventKind::VectorEnd(vector) => self.close_frame(at, InterruptionKind::Vector(vector)),
-            EventKind::Irq => {
-                let EventValues::Irq { number, name } = values else { return None };
-                self.on_irq(at, number, name);
-            }
-            EventKind::IrqEnd => self.close_frame(at, InterruptionKind::Irq),
-            EventKind::Softirq => self.on_softirq(at, to_u8(values.number()?)),
-            EventKind::SoftirqEnd => self.close_frame(at, InterruptionKind::Softirq),
-            EventKind::SoftirqRaise => self.on_raise(to_u8(values.number()?)),
-            EventKind::Hrtimer => self.on_hrtimer(context, at, values.number()?),
-            EventKind::HrtimerEnd => self.close_frame(at, InterruptionKind::Hrtimer),
-            EventKind::Timer => {
-                self.enter_function(at, InterruptionKind::Timer, Cause::Timer, values.number()?);
-            }
-            EventKind::TimerEnd => self.close_frame(at, InterruptionKind::Timer),
-            EventKind::Call => self.on_call(context, at, values.number()?),
-            EventKind::CallEnd => self.close_frame(at, InterruptionKind::Call),
-            EventKind::Work => self.on_work(at, values.number()?),
-            EventKind::WorkEnd => self.on_work_end(at, event.pid),
-            EventKind::Switch => {
-                let EventValues::Switch { blocks, pid, comm } = values else { return None };
-                self.on_switch(context, event, blocks, pid, comm);
-            }
-            EventKind::Fork => {
-                let EventValues::Fork { parent, child } = values else { return None };
-                if context.workload.contains(&parent) {
-                    context.workload.insert(child);
-                }
-            }
-            EventKind::PageFault => self.on_page_fault(at, values.number()?),
-            EventKind::KernelFault => self.on_kernel_fault(values.number()?),
-            EventKind::TickStop => {
-                let EventValues::Tick { stopped, needed } = values else { return None };
-                self.tick_needed = if stopped { 0 } else { needed };
-            }
-            EventKind::Signal => {
-                let EventValues::Signal { number, code } = values else { return None };
-                self.on_signal(at, number, code);
-            }
-            EventKind::Frequency => self.on_frequency(),
-            EventKind::MachineCheck => self.on_machine_check(values.number()?),
-            EventKind::TlbFlush => self.on_tlb_flush(values.number()?),
-            EventKind::Nmi => {
-                let EventValues::Nmi { handler, took_ns, handled } = values else { return None };
-                self.on_nmi(context, at, handler, took_ns, handled);
-            }
-            EventKind::Syscall => self.on_syscall(at, values.number()?),
-            EventKind::SyscallEnd => self.on_syscall_end(at),
-            EventKind::UserExit => self.on_user_exit(at),
-            EventKind::UserEnter => self.on_user_enter(at),
-        }
-        Some(())
-    }
-
     /// Ends a phase at this moment and begins the next.
     pub fn end_phase(&mut self, at: u64) -> PhaseStats {
         let at = at.max(self.last);
@@ -430,11 +369,6 @@ impl InterruptionTracker {
             );
         }
     }
-}
-
-/// Converts a number that is small whenever it is valid.
-fn to_u8(n: u64) -> u8 {
-    u8::try_from(n).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

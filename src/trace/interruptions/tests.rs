@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::trace::culprit_stats::{CulpritNames, TICK, TaskName};
-use crate::trace::decode::{DecodedRecord, EventDecoder};
+use crate::trace::decode::{DecodedRecord, EventDecoder, EventValues};
 use crate::trace::trace_events::{self, EventFields, X86Vector};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::RawRecord;
@@ -109,8 +109,8 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word, 16).unwrap()
 }
 
-/// `AT PID NAME VALUES… [!]`; `!` sets the reschedule flag. The name is a word of this list, or that
-/// of an event with at most one field.
+/// `AT PID NAME VALUES… [!]`; `!` sets the reschedule flag. The name is a word of this list, or the
+/// name of an event with at most one field.
 fn event(words: &[&str]) -> Option<TraceEvent> {
     let (words, resched) = match words {
         [words @ .., "!"] => (words, true),
