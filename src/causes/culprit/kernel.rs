@@ -115,7 +115,7 @@ impl SignalSender {
 }
 
 named! {
-    /// Something that the kernel reports without naming it: its text, and its cause.
+    /// Something that the kernel reports without naming it.
     KernelEvent by cause {
         /// The local timer of a CPU.
         LocalTimer: Tick => "local timer",
