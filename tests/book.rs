@@ -1,5 +1,5 @@
 //! The book in `docs/` and README: every command is one that the program accepts, every link leads
-//! to a file, and every page is in the contents.
+//! to a file, every page is in the contents, and every schema is in the table of documents.
 
 use clap::error::ErrorKind;
 use std::collections::BTreeSet;
@@ -178,4 +178,16 @@ fn every_link_leads_to_a_file_and_every_page_is_in_the_contents() {
         let is_contents = page.ends_with("SUMMARY.md") || page == root().join("README.md");
         assert!(is_contents || listed.contains(&page), "{} is not in SUMMARY.md", page.display());
     }
+}
+
+#[test]
+fn every_schema_has_a_row_in_the_table_of_documents() {
+    let page = fs::read_to_string(root().join("docs/documents.md")).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with('|')).collect::<String>();
+    let files = fs::read_dir(root().join("docs")).unwrap();
+    let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let schemas: BTreeSet<String> = names.filter(|name| name.ends_with(".schema.json")).collect();
+    assert!(schemas.len() > 20, "{schemas:?}");
+    let linked = links(&rows).filter(|link| link.ends_with(".schema.json")).map(str::to_owned);
+    assert_eq!(linked.collect::<BTreeSet<_>>(), schemas);
 }

@@ -2,7 +2,7 @@
 //! `verify`, `watch`, `latency --why` and `status` show them. Pure.
 
 use super::Cause;
-use super::culprit::{Culprit, KernelEvent, SignalSender};
+use super::culprit::{Culprit, SignalSender};
 use super::known::{self, KnownCulprit};
 use super::purpose::{self, FunctionGroup, InterruptPurpose};
 use super::topics::{self, Topic};
@@ -23,29 +23,6 @@ pub enum ExplainSubject {
 
 /// Signals that the kernel sends for an exception.
 const EXCEPTION_SIGNALS: &[&str] = &["SIGILL", "SIGTRAP", "SIGBUS", "SIGFPE", "SIGSEGV"];
-
-/// The cause that an event of the kernel is counted under.
-fn cause_of_event(event: KernelEvent) -> Cause {
-    match event {
-        KernelEvent::LocalTimer | KernelEvent::TimerBroadcast | KernelEvent::HyperVTimer => {
-            Cause::Tick
-        }
-        KernelEvent::HypervisorCallback => Cause::Irq,
-        KernelEvent::NoHrtimerExpired | KernelEvent::HrtimersInSoftirq => Cause::Hrtimer,
-        KernelEvent::TlbShootdown => Cause::IpiCall,
-        KernelEvent::ApicError
-        | KernelEvent::Thermal
-        | KernelEvent::MachineCheckThreshold
-        | KernelEvent::DeferredMachineCheck => Cause::MachineCheck,
-        KernelEvent::FrequencySet => Cause::Frequency,
-        KernelEvent::Slept => Cause::Syscall,
-        KernelEvent::ExceptionWithoutSignal => Cause::Exception,
-        KernelEvent::PlatformIpi
-        | KernelEvent::SpuriousInterrupt
-        | KernelEvent::WithoutEvent
-        | KernelEvent::SyscallOrException => Cause::Unattributed,
-    }
-}
 
 /// The cause that a culprit is counted under; `None` where only the table of its name tells.
 fn cause_of_culprit(culprit: &Culprit) -> Option<Cause> {
@@ -69,7 +46,7 @@ fn cause_of_culprit(culprit: &Culprit) -> Option<Cause> {
         Culprit::Signal { .. } => Cause::Signal,
         Culprit::MachineCheckBank { .. } => Cause::MachineCheck,
         Culprit::Syscall { .. } => Cause::Syscall,
-        Culprit::Event { event } => cause_of_event(*event),
+        Culprit::Event { event } => event.cause(),
         Culprit::UnexpectedRecord { .. } | Culprit::TruncatedRecord { .. } | Culprit::Others => {
             Cause::Unattributed
         }

@@ -1,7 +1,22 @@
-//! `named!`: a unit enum with a tag for documents and a text for tables. Pure.
+//! `named!`: a unit enum with a tag for documents, a text for tables and, where it has one, the
+//! cause that it is counted under. Pure.
 
-/// Makes a unit enum with a fixed text for each variant, and a list of all of them.
+/// Makes a unit enum with a fixed text for each variant, and a list of all of them. With
+/// `by cause`, each variant also has the cause that it is counted under.
 macro_rules! named {
+    ($(#[$meta:meta])* $name:ident by cause {
+        $($(#[$doc:meta])* $variant:ident: $cause:ident => $text:literal,)*
+    }) => {
+        named! { $(#[$meta])* $name { $($(#[$doc])* $variant => $text,)* } }
+
+        impl $name {
+            /// The cause that it is counted under.
+            #[must_use]
+            pub const fn cause(self) -> $crate::causes::Cause {
+                match self { $($name::$variant => $crate::causes::Cause::$cause,)* }
+            }
+        }
+    };
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $text:literal,)* }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -33,15 +33,15 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
         "PMN" => return RowMeaning::Detail,
         // Repeated reads of the ICR, and polls by a timer.
         "RTR" | "MCP" => return RowMeaning::Detail,
-        "HYP" => return event_entry(Cause::Irq, KernelEvent::HypervisorCallback),
-        "HVS" => return event_entry(Cause::Tick, KernelEvent::HyperVTimer),
+        "HYP" => return event_entry(KernelEvent::HypervisorCallback),
+        "HVS" => return event_entry(KernelEvent::HyperVTimer),
         _ => {}
     }
     let text = row.name.to_ascii_lowercase();
     if text.contains("local timer") || text.contains("timer interrupts") {
-        event_entry(Cause::Tick, KernelEvent::LocalTimer)
+        event_entry(KernelEvent::LocalTimer)
     } else if text.contains("timer broadcast") {
-        event_entry(Cause::Tick, KernelEvent::TimerBroadcast)
+        event_entry(KernelEvent::TimerBroadcast)
     } else if text.contains("rescheduling") {
         unnamed_entry(Cause::IpiReschedule)
     } else if text.contains("tlb shootdown") {
@@ -65,8 +65,8 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
     }
 }
 
-fn event_entry(cause: Cause, event: KernelEvent) -> RowMeaning {
-    RowMeaning::Entry(cause, event.into())
+fn event_entry(event: KernelEvent) -> RowMeaning {
+    RowMeaning::Entry(event.cause(), event.into())
 }
 
 fn unnamed_entry(cause: Cause) -> RowMeaning {
@@ -83,7 +83,7 @@ fn device_row(row: &InterruptRow, irq: u32) -> RowMeaning {
     // The last word, because the name of riscv's controller, `RISC-V INTC`, is two.
     let device = row.name.split_whitespace().next_back().unwrap_or("");
     if ["arch_timer", "riscv-timer", "timer"].contains(&device) || device.starts_with("mct_tick") {
-        return RowMeaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
+        return event_entry(KernelEvent::LocalTimer);
     }
     RowMeaning::Entry(Cause::Irq, Culprit::irq(irq, row.name.trim_end()))
 }

@@ -1,7 +1,7 @@
 //! Decodes raw records into [`TraceEvent`]s with the formats of the running kernel. Pure.
 
 use super::stacks::StackForm;
-use super::trace_events::{self, EventKind, EventSpec};
+use super::trace_events::{self, EventFields, EventKind, EventSpec};
 use cpushield_linux::ring_buffer::RawRecord;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 
@@ -69,7 +69,7 @@ pub struct TraceEvent {
 pub enum EventValues {
     /// None.
     Nothing,
-    /// A function's address, a softirq's or a system call's number.
+    /// A function's address, a bit mask, or a number of something.
     Number(u64),
     /// A device interrupt.
     Irq {
@@ -119,6 +119,17 @@ pub enum EventValues {
     },
 }
 
+impl EventValues {
+    /// The only value; `None` where there is none, or more than one.
+    #[must_use]
+    pub fn number(self) -> Option<u64> {
+        match self {
+            EventValues::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
 /// A decoded record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodedRecord {
@@ -145,6 +156,8 @@ struct FieldSlot {
     index: usize,
     kind: EventKind,
     common: CommonFields,
+    /// What the fields are decoded to.
+    needed: EventFields,
     fields: [Option<EventField>; 3],
 }
 
@@ -214,10 +227,10 @@ fn slot(index: usize, spec: &'static EventSpec, format: &EventFormat) -> Option<
         return None;
     }
     let mut fields = [None; 3];
-    for (place, name) in fields.iter_mut().zip(spec.fields) {
+    for (place, name) in fields.iter_mut().zip(spec.fields.names()) {
         *place = Some(format.field(name)?);
     }
-    Some(FieldSlot { index, kind: spec.kind, common, fields })
+    Some(FieldSlot { index, kind: spec.kind, common, needed: spec.fields, fields })
 }
 
 impl FieldSlot {
@@ -243,44 +256,34 @@ impl FieldSlot {
     }
 
     fn values(&self, bytes: &[u8]) -> Option<EventValues> {
-        Some(match self.kind {
-            EventKind::Irq => EventValues::Irq {
+        Some(match self.needed {
+            EventFields::Irq(_) => EventValues::Irq {
                 number: u32::try_from(self.number(bytes, 0)?).ok()?,
                 name: self.name(bytes, 1)?,
             },
-            EventKind::Switch => EventValues::Switch {
+            EventFields::Switch(_) => EventValues::Switch {
                 blocks: self.number(bytes, 0)? & BLOCKED != 0,
                 pid: self.signed(bytes, 1)?,
                 comm: self.name(bytes, 2)?,
             },
-            EventKind::TickStop => EventValues::Tick {
+            EventFields::Tick(_) => EventValues::Tick {
                 stopped: self.number(bytes, 0)? != 0,
                 needed: u8::try_from(self.number(bytes, 1)? & 0xff).ok()?,
             },
-            EventKind::Signal => EventValues::Signal {
+            EventFields::Signal(_) => EventValues::Signal {
                 number: u8::try_from(self.number(bytes, 0)?).ok()?,
                 code: self.signed(bytes, 1)?,
             },
-            EventKind::Fork => {
+            EventFields::Fork(_) => {
                 EventValues::Fork { parent: self.signed(bytes, 0)?, child: self.signed(bytes, 1)? }
             }
-            EventKind::Nmi => EventValues::Nmi {
+            EventFields::Nmi(_) => EventValues::Nmi {
                 handler: self.number(bytes, 0)?,
                 took_ns: self.number(bytes, 1)?,
                 handled: self.number(bytes, 2)? != 0,
             },
-            EventKind::Softirq
-            | EventKind::SoftirqRaise
-            | EventKind::Hrtimer
-            | EventKind::Timer
-            | EventKind::Call
-            | EventKind::Work
-            | EventKind::PageFault
-            | EventKind::KernelFault
-            | EventKind::MachineCheck
-            | EventKind::TlbFlush
-            | EventKind::Syscall => EventValues::Number(self.number(bytes, 0)?),
-            _ => EventValues::Nothing,
+            EventFields::Number(_) => EventValues::Number(self.number(bytes, 0)?),
+            EventFields::Nothing => EventValues::Nothing,
         })
     }
 }

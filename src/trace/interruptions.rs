@@ -21,15 +21,14 @@ use crate::causes::culprit::KernelEvent;
 pub use breach::PhaseBreach;
 use breach::{PhaseLimit, StackOwner};
 pub use entry_text::EntryText;
-pub use handlers::ns_to_ticks;
 use history::EventHistory;
 pub use history::{LogEntry, LogEntryKind};
-pub use parts::{FinishedInterruption, PhaseStats, TraceContext};
+pub use parts::{FinishedInterruption, PhaseStats, TraceContext, ns_to_ticks};
 use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame};
 use privilege::PrivilegeLevel;
 
 use super::culprit_stats::{CpuCulprits, CulpritKey, SoftirqOrigin, TracedCulprit};
-use super::decode::{EventValues, ShortName, TraceEvent};
+use super::decode::{ShortName, TraceEvent};
 use super::stacks::StackTable;
 use super::trace_events::EventKind;
 use crate::causes::Cause;
@@ -215,64 +214,12 @@ impl InterruptionTracker {
         if !self.frames.is_empty() && event.kind != EventKind::Nmi {
             self.charge_time(at);
         }
-        self.dispatch(context, &event);
+        let handled = self.dispatch(context, &event);
+        debug_assert!(handled.is_some(), "the values of another event: {event:?}");
         if let Some(interruption) = &mut self.interruption {
             interruption.resched = event.resched;
         }
         self.check_entries(at);
-    }
-
-    /// Calls the handler of the event.
-    fn dispatch(&mut self, context: &mut TraceContext, event: &TraceEvent) {
-        let at = event.at;
-        match (event.kind, event.values) {
-            (EventKind::Vector(vector), _) => self.on_vector(context, at, vector),
-            (EventKind::VectorEnd(vector), _) => {
-                self.close_frame(at, InterruptionKind::Vector(vector));
-            }
-            (EventKind::Irq, EventValues::Irq { number, name }) => self.on_irq(at, number, name),
-            (EventKind::IrqEnd, _) => self.close_frame(at, InterruptionKind::Irq),
-            (EventKind::Softirq, EventValues::Number(n)) => self.on_softirq(at, to_u8(n)),
-            (EventKind::SoftirqEnd, _) => self.close_frame(at, InterruptionKind::Softirq),
-            (EventKind::SoftirqRaise, EventValues::Number(n)) => self.on_raise(to_u8(n)),
-            (EventKind::Hrtimer, EventValues::Number(f)) => self.on_hrtimer(context, at, f),
-            (EventKind::HrtimerEnd, _) => self.close_frame(at, InterruptionKind::Hrtimer),
-            (EventKind::Timer, EventValues::Number(f)) => {
-                self.enter_function(at, InterruptionKind::Timer, Cause::Timer, f);
-            }
-            (EventKind::TimerEnd, _) => self.close_frame(at, InterruptionKind::Timer),
-            (EventKind::Call, EventValues::Number(f)) => self.on_call(context, at, f),
-            (EventKind::CallEnd, _) => self.close_frame(at, InterruptionKind::Call),
-            (EventKind::Work, EventValues::Number(f)) => self.on_work(at, f),
-            (EventKind::WorkEnd, _) => self.on_work_end(at, event.pid),
-            (EventKind::Switch, EventValues::Switch { blocks, pid, comm }) => {
-                self.on_switch(context, event, blocks, pid, comm);
-            }
-            (EventKind::Fork, EventValues::Fork { parent, child })
-                if context.workload.contains(&parent) =>
-            {
-                context.workload.insert(child);
-            }
-            (EventKind::PageFault, EventValues::Number(bits)) => self.on_page_fault(at, bits),
-            (EventKind::KernelFault, EventValues::Number(bits)) => self.on_kernel_fault(bits),
-            (EventKind::TickStop, EventValues::Tick { stopped, needed }) => {
-                self.tick_needed = if stopped { 0 } else { needed };
-            }
-            (EventKind::Signal, EventValues::Signal { number, code }) => {
-                self.on_signal(at, number, code);
-            }
-            (EventKind::Frequency, _) => self.on_frequency(),
-            (EventKind::MachineCheck, EventValues::Number(bank)) => self.on_machine_check(bank),
-            (EventKind::TlbFlush, EventValues::Number(reason)) => self.on_tlb_flush(reason),
-            (EventKind::Nmi, EventValues::Nmi { handler, took_ns, handled }) => {
-                self.on_nmi(context, at, handler, took_ns, handled);
-            }
-            (EventKind::Syscall, EventValues::Number(n)) => self.on_syscall(at, n),
-            (EventKind::SyscallEnd, _) => self.on_syscall_end(at),
-            (EventKind::UserExit, _) => self.on_user_exit(at),
-            (EventKind::UserEnter, _) => self.on_user_enter(at),
-            _ => {}
-        }
     }
 
     /// Ends a phase at this moment and begins the next.
@@ -422,11 +369,6 @@ impl InterruptionTracker {
             );
         }
     }
-}
-
-/// Converts a number that is small whenever it is valid.
-fn to_u8(n: u64) -> u8 {
-    u8::try_from(n).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ mod afterwards;
 mod arm;
 pub mod breach;
 mod channel;
+mod cpu_evidence;
 mod culprit_stats;
 mod decode;
 mod entry_events;
@@ -61,12 +62,11 @@ mod tasks;
 pub mod timeline;
 mod trace_events;
 
-use crate::documents::evidence::{
-    AbsenceReason, BlindReason, BlindSpot, CpuDoubt, GapAttribution, InterruptSender,
-    InterruptionCount,
-};
+use crate::documents::evidence::{AbsenceReason, BlindReason, BlindSpot};
 use arm::ArmedTrace;
-use channel::{CpuChannel, TracePhase};
+use channel::CpuChannel;
+pub use cpu_evidence::TraceEvidence;
+use cpu_evidence::build_evidence;
 use cpushield_linux::clock::{self, ClockTicks, TickScale};
 use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::sampler::Gap;
@@ -83,7 +83,6 @@ use interruptions::TraceContext;
 use ipi_senders::IpiSenders;
 pub use record_window::ReadSpan;
 use recording::RecordingSpool;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use tasks::{look_up_task, ran_mostly};
 
@@ -97,53 +96,6 @@ pub struct RecordRequest {
     pub syscalls: bool,
     /// Whether to record the stack behind each event, which costs some microseconds for each event.
     pub stacks: bool,
-}
-
-/// What the trace saw on one CPU in one phase.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TraceEvidence {
-    /// The CPU.
-    pub cpu: usize,
-    /// Length of the phase in nanoseconds.
-    pub span_ns: u64,
-    /// Entries into the kernel from user mode: those with an event of their own (vectors, device
-    /// interrupts, page faults, NMIs, and system calls when requested), and on CPUs of `nohz_full=`
-    /// those that only context tracking reports.
-    pub entries: u64,
-    /// Interrupts and NMIs that hit kernel code: a system call, a page fault, another interrupt, a
-    /// kernel thread, the idle loop.
-    #[serde(default)]
-    pub kernel_interrupts: u64,
-    /// Whether `entries` is complete: system calls were traced, or context tracking reported on
-    /// this CPU.
-    #[serde(default)]
-    pub whole: bool,
-    /// Whether context tracking reported on this CPU.
-    #[serde(default)]
-    pub tracked: bool,
-    /// Task switches.
-    pub switches: u64,
-    /// The number of interruptions: the sum of `count` over [`Self::interruptions`].
-    pub interruption_count: u64,
-    /// Interruptions by cause and culprit, most frequent first.
-    pub interruptions: Vec<InterruptionCount>,
-    /// Longest time of the workload in user mode without an interruption, in nanoseconds; without a
-    /// workload, the longest idle time. `None` when it never ran.
-    pub longest_ns: Option<u64>,
-    /// The correlation with the gaps of the sampler; `None` without a sampler.
-    #[serde(default)]
-    pub joined: Option<GapAttribution>,
-    /// The senders of interrupts from other CPUs.
-    #[serde(default)]
-    pub senders: Vec<InterruptSender>,
-    /// Events that the kernel dropped because the buffer was full.
-    pub lost: u64,
-    /// Bytes of the trace that could not be decoded.
-    pub skipped_bytes: u64,
-    /// Name and count of each event that was seen.
-    pub events: Vec<(String, u64)>,
-    /// What weakens the evidence: lost events, a clock that went backwards, …
-    pub doubts: Vec<CpuDoubt>,
 }
 
 /// A running trace of some CPUs.
@@ -441,59 +393,4 @@ fn clock_name(tsc: bool) -> &'static str {
 
 fn pipe_refused(error: Error) -> AbsenceReason {
     AbsenceReason::TraceNotOpened { answer: error.to_string() }
-}
-
-/// Builds the evidence of one CPU.
-fn build_evidence(
-    cpu: usize,
-    span_ns: u64,
-    phase: &TracePhase,
-    names: &CulpritNames<'_>,
-    scale: &TickScale,
-    counted_lost: u64,
-    ran: Option<bool>,
-) -> TraceEvidence {
-    let stats = &phase.stats;
-    let lost = phase.lost.max(counted_lost).max(u64::from(phase.lost_unknown));
-    let after = stats.silent.map(|pid| names.thread(pid));
-    let counted = [
-        (lost, CpuDoubt::EventsLost { count: lost }),
-        (phase.skipped, CpuDoubt::BytesNotUnderstood { count: phase.skipped }),
-        (stats.backwards, CpuDoubt::EventsBackwards { count: stats.backwards }),
-        (stats.resyncs, CpuDoubt::TaskNotAnnounced { times: stats.resyncs, after }),
-    ];
-    let happened = counted.into_iter().filter(|(times, _)| *times > 0);
-    let mut doubts: Vec<CpuDoubt> = happened.map(|(_, doubt)| doubt).collect();
-    // Without a single event, only its CPU time shows that the workload ran at all. If it ran, it
-    // ran the whole time, because a switch would have been an event.
-    let silent = phase.records() == 0;
-    let longest_ns = match (silent, ran) {
-        (true, Some(true)) => Some(span_ns),
-        (true, Some(false)) => None,
-        _ => stats.longest.map(|ticks| scale.ns(ticks)),
-    };
-    if silent && ran == Some(false) {
-        doubts.push(CpuDoubt::WorkloadDidNotRun);
-    }
-    if scale.error_ppm > 1000.0 {
-        doubts.push(CpuDoubt::ClockInaccurate { error_ppm: scale.error_ppm });
-    }
-    TraceEvidence {
-        cpu,
-        span_ns,
-        entries: stats.entries,
-        kernel_interrupts: stats.kernel_interrupts,
-        switches: stats.switches,
-        interruption_count: stats.interruptions,
-        interruptions: stats.rows.interruptions(names, scale),
-        longest_ns,
-        whole: false,
-        tracked: false,
-        joined: None,
-        senders: Vec::new(),
-        lost,
-        skipped_bytes: phase.skipped,
-        events: phase.named().map(|(spec, n)| (spec.name.to_owned(), n)).collect(),
-        doubts,
-    }
 }

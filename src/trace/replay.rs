@@ -4,11 +4,12 @@
 //! saved to files, for tests, and to measure the speed of decoding.
 
 use super::channel::{ChannelSink, TracePhase};
+use super::cpu_evidence::{TraceEvidence, build_evidence};
 use super::culprit_stats::CulpritNames;
 use super::decode::EventDecoder;
 use super::interruptions::{EntryText, InterruptionTracker, LogEntry, TraceContext};
 use super::stacks::{StackForm, StackTable};
-use super::{TraceEvidence, build_evidence, trace_events};
+use super::trace_events;
 use cpushield_linux::clock::{ClockTicks, TickScale};
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::kallsyms::KernelSymbols;

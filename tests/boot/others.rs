@@ -21,11 +21,25 @@ pub fn request_kernels(kernels: Option<&str>) -> BootRequest {
 
 pub const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
 
+/// The kernels whose command line a file has.
+#[derive(PartialEq)]
+enum FileCovers {
+    /// Also those that are installed later.
+    LaterKernels,
+    /// Only those that are installed now.
+    InstalledKernels,
+}
+
 /// Writes the words, compares every file with what it must contain, and undoes it.
-fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str) {
+fn round_trip(
+    machine: &Machine,
+    kernels: Option<&str>,
+    (path, covers): (&str, FileCovers),
+    wanted: &str,
+) {
     let before = machine.files();
     let plan = make_plan(&machine.host(), &request_kernels(kernels)).unwrap();
-    assert_eq!(plan.covers_later, path.ends_with("cmdline.txt"));
+    assert_eq!(plan.covers_later, covers == FileCovers::LaterKernels);
     assert!(words(&plan).join(" ") == ADDED.trim());
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     assert_eq!(machine.read(path), wanted);
@@ -60,7 +74,7 @@ fn bls_entries_of_the_chosen_kernel_get_the_words() {
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     assert_eq!(found.entries[0].version, "6.12.1-rt");
     let wanted = entry("6.12.1-rt", &format!("{ADDED}root=UUID=ab $kernelopts"));
-    round_trip(&machine, None, &rt, &wanted);
+    round_trip(&machine, None, (&rt, FileCovers::InstalledKernels), &wanted);
     machine.write(&rt, "title x\nlinux /vmlinuz-1\n");
     let error = make_plan(&machine.host(), &request_kernels(None)).unwrap_err();
     assert!(matches!(error, BootError::Unparsable { .. }), "{error}");
@@ -293,12 +307,14 @@ fn extlinux_labels_and_the_raspberry_pi_line_get_the_words() {
         )
     };
     machine.write("boot/extlinux/extlinux.conf", &text(""));
-    round_trip(&machine, Some("*-rt"), "boot/extlinux/extlinux.conf", &text(ADDED));
+    let file = ("boot/extlinux/extlinux.conf", FileCovers::InstalledKernels);
+    round_trip(&machine, Some("*-rt"), file, &text(ADDED));
     let machine = Machine::without_loader();
     machine.write("boot/firmware/config.txt", "kernel=kernel8.img\n");
     machine.write("boot/firmware/cmdline.txt", "console=tty1 rootwait\n");
     let wanted = format!("{ADDED}console=tty1 rootwait\n");
-    round_trip(&machine, None, "boot/firmware/cmdline.txt", &wanted);
+    let file = ("boot/firmware/cmdline.txt", FileCovers::LaterKernels);
+    round_trip(&machine, None, file, &wanted);
 }
 
 /// The default file of NVIDIA's Jetson Linux 36, shortened, with its commented label for a backup.
@@ -334,7 +350,7 @@ fn a_kernel_without_a_version_in_its_name_is_identified_by_its_bytes() {
         let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
         let kernel = &plan.kernels[0];
         assert_eq!((kernel.version.as_str(), kernel.realtime), ("5.15.148-rt-tegra", Some(true)));
-        round_trip(&machine, None, path, &wanted);
+        round_trip(&machine, None, (path, FileCovers::InstalledKernels), &wanted);
     }
 }
 
@@ -347,7 +363,12 @@ fn a_kernel_of_unknown_version_is_the_only_installed_one_or_gets_manual_steps() 
     machine.write("lib/modules/5.15.148-tegra/modules.dep", "");
     let plan = make_plan(&machine.host(), &request_kernels(None)).unwrap();
     assert_eq!(plan.kernels[0].version, "5.15.148-tegra");
-    round_trip(&machine, None, path, &JETSON.replace("APPEND ", &format!("APPEND {ADDED}")));
+    round_trip(
+        &machine,
+        None,
+        (path, FileCovers::InstalledKernels),
+        &JETSON.replace("APPEND ", &format!("APPEND {ADDED}")),
+    );
     // With two installed kernels the version is unknown.
     machine.write(path, JETSON);
     machine.write("lib/modules/5.15.148-other/modules.dep", "");
@@ -368,7 +389,12 @@ fn a_kernel_of_unknown_version_is_the_only_installed_one_or_gets_manual_steps() 
         kernel: "/boot/Image".to_owned(),
     };
     assert!(plan.warnings.contains(&left), "{:?}", plan.warnings);
-    round_trip(&machine, None, path, &both.replace("APPEND ro", &format!("APPEND {ADDED}ro")));
+    round_trip(
+        &machine,
+        None,
+        (path, FileCovers::InstalledKernels),
+        &both.replace("APPEND ro", &format!("APPEND {ADDED}ro")),
+    );
 }
 
 #[test]

@@ -116,44 +116,46 @@ impl SignalSender {
 
 named! {
     /// Something that the kernel reports without naming it.
-    KernelEvent {
+    KernelEvent by cause {
         /// The local timer of a CPU.
-        LocalTimer => "local timer",
+        LocalTimer: Tick => "local timer",
         /// The timer of another CPU, on behalf of a CPU whose timer is off.
-        TimerBroadcast => "timer broadcast",
+        TimerBroadcast: Tick => "timer broadcast",
         /// The timer of Hyper-V.
-        HyperVTimer => "Hyper-V timer",
+        HyperVTimer: Tick => "Hyper-V timer",
         /// The hypervisor's interrupt.
-        HypervisorCallback => "hypervisor callback",
+        HypervisorCallback: Irq => "hypervisor callback",
         /// A local timer interrupt in which no hrtimer expired.
-        NoHrtimerExpired => "no hrtimer expired in it",
+        NoHrtimerExpired: Hrtimer => "no hrtimer expired in it",
         /// Soft hrtimers, which expire in a softirq.
-        HrtimersInSoftirq => "timers that expire in a softirq",
+        HrtimersInSoftirq: Hrtimer => "timers that expire in a softirq",
         /// A function call that flushes the TLB.
-        TlbShootdown => "TLB shootdown",
+        TlbShootdown: IpiCall => "TLB shootdown",
         /// An IPI of the platform.
-        PlatformIpi => "platform IPI",
+        PlatformIpi: Unattributed => "platform IPI",
         /// A spurious interrupt.
-        SpuriousInterrupt => "spurious interrupt",
+        SpuriousInterrupt: Unattributed => "spurious interrupt",
         /// The error interrupt of the APIC.
-        ApicError => "error interrupt of the APIC",
+        ApicError: MachineCheck => "error interrupt of the APIC",
         /// A thermal interrupt.
-        Thermal => "thermal interrupt",
+        Thermal: MachineCheck => "thermal interrupt",
         /// Machine checks passed a threshold.
-        MachineCheckThreshold => "machine check threshold",
+        MachineCheckThreshold: MachineCheck => "machine check threshold",
         /// A deferred machine check.
-        DeferredMachineCheck => "deferred machine check",
+        DeferredMachineCheck: MachineCheck => "deferred machine check",
         /// A frequency was set from this CPU.
-        FrequencySet => "set from this CPU",
+        FrequencySet: Frequency => "set from this CPU",
         /// The workload went to sleep in a system call that was not traced.
-        Slept => "went to sleep (in a system call that was not traced)",
+        Slept: Syscall => "went to sleep (in a system call that was not traced)",
         /// Only context tracking reports the entry.
-        WithoutEvent => "an entry into the kernel without an event",
+        WithoutEvent: Unattributed => "an entry into the kernel without an event",
         /// An entry without an event while system calls were traced: an exception that x86 reports
         /// with no event (arch/x86/kernel/traps.c, 6.12).
-        ExceptionWithoutSignal => "without a signal: an instruction that the kernel emulates, or debug",
+        ExceptionWithoutSignal: Exception =>
+            "without a signal: an instruction that the kernel emulates, or debug",
         /// An entry without an event while system calls were not traced.
-        SyscallOrException => "a system call or an exception (--syscalls distinguishes them)",
+        SyscallOrException: Unattributed =>
+            "a system call or an exception (--syscalls distinguishes them)",
     }
 }
 

@@ -158,3 +158,10 @@ pub struct FinishedInterruption {
     /// What it was counted under.
     pub key: CulpritKey,
 }
+
+/// Converts nanoseconds to ticks.
+pub fn ns_to_ticks(ns: u64, ticks_per_ns: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let ticks = (ns as f64 * ticks_per_ns) as u64;
+    ticks
+}

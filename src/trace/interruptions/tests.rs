@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::trace::culprit_stats::{CulpritNames, TICK, TaskName};
-use crate::trace::trace_events::X86Vector;
+use crate::trace::decode::{DecodedRecord, EventDecoder, EventValues};
+use crate::trace::trace_events::{self, EventFields, X86Vector};
 use cpushield_linux::clock::TickScale;
+use cpushield_linux::ring_buffer::RawRecord;
 use cpushield_linux::text::kallsyms::KernelSymbols;
+use cpushield_linux::text::trace_format::EventFormat;
 use proptest::prelude::*;
 
 /// One tick is one nanosecond.
@@ -106,7 +109,8 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word, 16).unwrap()
 }
 
-/// `AT PID NAME VALUES… [!]`; `!` sets the reschedule flag.
+/// `AT PID NAME VALUES… [!]`; `!` sets the reschedule flag. The name is a word of this list, or the
+/// name of an event with at most one field.
 fn event(words: &[&str]) -> Option<TraceEvent> {
     let (words, resched) = match words {
         [words @ .., "!"] => (words, true),
@@ -159,8 +163,6 @@ fn event(words: &[&str]) -> Option<TraceEvent> {
             let code = small(1)?;
             (EventKind::Signal, EventValues::Signal { number: number(0)?.try_into().ok()?, code })
         }
-        "frequency" => (EventKind::Frequency, EventValues::Nothing),
-        "mce" => (EventKind::MachineCheck, EventValues::Number(number(0)?)),
         "tlb" => (EventKind::TlbFlush, EventValues::Number(number(0)?)),
         "kfault" => (EventKind::KernelFault, EventValues::Number(number(0)?)),
         "nmi" => {
@@ -170,9 +172,14 @@ fn event(words: &[&str]) -> Option<TraceEvent> {
         }
         "+sys" => (EventKind::Syscall, EventValues::Number(number(0)?)),
         "-sys" => (EventKind::SyscallEnd, EventValues::Nothing),
-        "user_exit" => (EventKind::UserExit, EventValues::Nothing),
-        "user_enter" => (EventKind::UserEnter, EventValues::Nothing),
-        _ => return None,
+        name => {
+            let spec = trace_events::events().find(|spec| spec.name == name)?;
+            match spec.fields {
+                EventFields::Nothing => (spec.kind, EventValues::Nothing),
+                EventFields::Number(_) => (spec.kind, EventValues::Number(number(0)?)),
+                _ => return None,
+            }
+        }
     };
     Some(TraceEvent { at: at.parse().ok()?, pid: pid.parse().ok()?, resched, kind, values })
 }
@@ -196,6 +203,30 @@ fn every_sequence_in_the_cases_is_counted_as_expected() {
     }
     assert!(cases > 10, "only {cases} cases");
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// The handler accepts the values that the fields in the table are decoded to.
+#[test]
+fn every_event_of_the_table_is_decoded_and_handled() {
+    const COMMON: &[(&str, usize, usize)] =
+        &[("common_type", 0, 2), ("common_flags", 2, 1), ("common_pid", 4, 4)];
+    let mut count = 0;
+    for spec in trace_events::events() {
+        let own = spec.fields.names().iter().zip(1..).map(|(name, n)| (*name, 8 * n, 4));
+        let fields = COMMON.iter().copied().chain(own).map(|(name, offset, size)| {
+            format!("\tfield:int {name};\toffset:{offset};\tsize:{size};\tsigned:1;\n")
+        });
+        let format = format!("name: {}\nID: 0\nformat:\n{}", spec.name, fields.collect::<String>());
+        let (decoder, unusable) =
+            EventDecoder::new(&[(spec, EventFormat::parse(&format).unwrap())]);
+        assert!(unusable.is_empty(), "{unusable:?}");
+        let decoded = decoder.decode(&RawRecord { timestamp: 1, bytes: &[0; 32] });
+        let DecodedRecord::Event(_, event) = decoded else { panic!("{decoded:?}") };
+        let mut bench = TrackerBench::new();
+        assert!(bench.tracker.dispatch(&mut bench.context, &event).is_some(), "{}", spec.name);
+        count += 1;
+    }
+    assert!(count > 40, "only {count} events");
 }
 
 /// Any event, in any order and with times that jump.

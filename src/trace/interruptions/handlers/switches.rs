@@ -1,0 +1,138 @@
+//! Switches to other tasks, and the work items of kworkers.
+
+use super::super::breach::StackOwner;
+use super::super::parts::{IdleSince, InterruptionKind};
+use super::super::{InterruptionTracker, SUSPENDED_MAX, TraceContext, UNKNOWN};
+use crate::causes::Cause;
+use crate::causes::culprit::KernelEvent;
+use crate::trace::culprit_stats::{CulpritKey, TracedCulprit};
+use crate::trace::decode::{ShortName, TraceEvent};
+
+impl InterruptionTracker {
+    pub(super) fn on_switch(
+        &mut self,
+        context: &TraceContext,
+        event: &TraceEvent,
+        blocks: bool,
+        next: i32,
+        comm: ShortName,
+    ) {
+        let at = event.at;
+        self.stats.switches += 1;
+        self.privilege_level.unnamed = false;
+        self.leave_task(at, event.pid, blocks);
+        self.set_running_task(context, next);
+        let resumes_in_kernel = self.runs_workload && !self.frames.is_empty();
+        if (self.runs_workload || next == 0) && !resumes_in_kernel {
+            if self.interruption.is_some() {
+                self.charge_time(at);
+                self.end_interruption(at);
+            }
+            self.undisturbed = IdleSince::Since(at);
+        } else if !self.runs_workload {
+            if self.interruption.is_none() {
+                self.begin_interruption(at);
+            }
+            self.enter_task(at, next, comm);
+        }
+    }
+
+    /// The previous task leaves the CPU.
+    fn leave_task(&mut self, at: u64, pid: i32, blocks: bool) {
+        // No handler stays open across a switch, except a work item and, on RT, a softirq.
+        while let Some(frame) = self.frames.last() {
+            match frame.kind {
+                InterruptionKind::Task
+                | InterruptionKind::Syscall
+                | InterruptionKind::PageFault
+                | InterruptionKind::Kernel => break,
+                InterruptionKind::Work => {
+                    if let (Some(key), true) = (frame.key, self.suspended.len() < SUSPENDED_MAX) {
+                        self.suspended.insert(pid, key);
+                    }
+                    self.pop_frame(at);
+                }
+                _ => self.pop_frame(at),
+            }
+        }
+        if self.frames.last().is_some_and(|frame| frame.kind == InterruptionKind::Task) {
+            self.pop_frame(at);
+            return;
+        }
+        // What follows the workload (or idle) belongs to the interruption only when it was
+        // announced.
+        let continues = self.interruption.is_some_and(|interruption| {
+            !self.frames.is_empty() || interruption.resched || (interruption.fault && blocks)
+        });
+        if !continues {
+            self.end_unless_nested();
+        }
+        if self.runs_workload && blocks && pid != 0 {
+            self.begin_sleep(at);
+        }
+        if self.interruption.is_none() {
+            self.end_undisturbed(at);
+            self.undisturbed = IdleSince::Unknown;
+        }
+    }
+
+    /// The workload goes to sleep; what follows does not interrupt it.
+    fn begin_sleep(&mut self, at: u64) {
+        let culprit = TracedCulprit::Event(KernelEvent::Slept);
+        let key = CulpritKey { cause: Cause::Syscall, culprit };
+        if self.interruption.is_none() {
+            self.begin_interruption(at);
+            self.stats.rows.row(key).untimed += 1;
+        }
+        self.stack_owner = StackOwner::Row(key);
+        self.charge_time(at);
+        if let Some(interruption) = &mut self.interruption
+            && (!interruption.has_first || interruption.primary == Some(UNKNOWN))
+        {
+            interruption.has_first = true;
+            interruption.primary = Some(key);
+        }
+        self.end_interruption(at);
+    }
+
+    /// A task other than the workload begins to run.
+    fn enter_task(&mut self, at: u64, pid: i32, comm: ShortName) {
+        self.charge_time(at);
+        if let Some(interruption) = &mut self.interruption
+            && interruption.carrier
+            && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel)
+        {
+            // The IPI only woke the task; the task is the cause.
+            if let Some(key) = interruption.primary.take() {
+                self.stats.rows.row(key).nested += 1;
+            }
+            interruption.has_first = false;
+            interruption.carrier = false;
+        }
+        let task = CulpritKey { cause: Cause::Kthread, culprit: TracedCulprit::Task { pid, comm } };
+        // A kworker is named after its work item.
+        let unknown = if comm.starts_with(b"kworker/") { None } else { Some(task) };
+        let key = self.suspended.get(&pid).copied().or(unknown);
+        self.open_frame(at, InterruptionKind::Task, key, task);
+    }
+
+    pub(super) fn on_work(&mut self, at: u64, function: u64) {
+        let task = self.frames.iter().rev().find(|frame| frame.kind == InterruptionKind::Task);
+        let unbound = task.is_some_and(|frame| match frame.otherwise.culprit {
+            TracedCulprit::Task { comm, .. } => comm.starts_with(b"kworker/u"),
+            _ => false,
+        });
+        self.enter(at);
+        let culprit = TracedCulprit::Work { function, unbound };
+        self.push_frame(
+            at,
+            InterruptionKind::Work,
+            CulpritKey { cause: Cause::Workqueue, culprit },
+        );
+    }
+
+    pub(super) fn on_work_end(&mut self, at: u64, pid: i32) {
+        self.suspended.remove(&pid);
+        self.close_frame(at, InterruptionKind::Work);
+    }
+}

@@ -1,0 +1,153 @@
+//! What `plan`, `plan --all`, `plan --free` and `plan --from` print.
+
+use super::{SchemaValidator, printed, recordings};
+use cpushield::change::Change;
+use cpushield::exchange::make_policy;
+use cpushield::plan::{
+    CpuHolder, CpuHolding, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Step,
+    find_free_cpus,
+};
+use cpushield::policy::{MemoryLimit, OperatorLimits, OperatorName, ShieldOperators, Siblings};
+use cpushield::survey::other_tools::{
+    OtherTool, SettingTarget, ToolSetting, UnknownValue, read_setup,
+};
+use cpushield::survey::survey;
+use cpushield_linux::{CpuSet, Host, SchedPolicy, TaskId};
+use serde_json::Value;
+use std::path::Path;
+
+/// A plan with a step of every kind that the recorded machines do not need, and with operators.
+fn whole_plan(plan: &Value) -> Plan {
+    let mut plan: Plan = serde_json::from_value(plan.clone()).unwrap();
+    let cpus = CpuSet::single(1);
+    let task = TaskId { tid: 12, started: 34 };
+    let policies = [
+        SchedPolicy::Other { nice: 0 },
+        SchedPolicy::Batch { nice: 0 },
+        SchedPolicy::Idle,
+        SchedPolicy::Fifo { priority: 1 },
+        SchedPolicy::Rr { priority: 1 },
+        SchedPolicy::Deadline { runtime_ns: 1, deadline_ns: 2, period_ns: 3 },
+        SchedPolicy::Unknown { number: 7 },
+    ];
+    let comm = || "task".to_owned();
+    let scheduling = policies.map(|policy| Change::Scheduling { task, comm: comm(), policy });
+    let others = [
+        Change::Affinity { task, comm: comm(), cpus: cpus.clone() },
+        Change::MoveTasks { from: "/a".to_owned(), to: "/b".to_owned() },
+        Change::KeepAffinities,
+        Change::BanFromIrqbalance { cpus: cpus.clone() },
+        Change::Slice { unit: "a.slice".to_owned(), cpus: cpus.clone(), mems: CpuSet::new() },
+        Change::GiveToGroup { path: "/tasks".to_owned(), gid: 4 },
+        Change::CycleCpu { cpu: 1 },
+        Change::OfflineSibling { cpu: 1, sibling: 0 },
+    ];
+    let first = plan.steps[0].clone();
+    let steps = scheduling.into_iter().chain(others);
+    plan.steps.extend(steps.map(|change| Step { change, ..first.clone() }));
+    let answer = "EIO".to_owned();
+    plan.immovable.push(Immovable {
+        what: ImmovableThing::Irq { irq: 1, actions: String::new() },
+        reason: ImmovableReason::Refused { answer, arrives: RefusedIrq::OwnRequests },
+    });
+    plan.shield.offline_siblings = cpus;
+    let name = |id| OperatorName { name: "joe".to_owned(), id };
+    plan.operators = Some(ShieldOperators {
+        users: vec![name(1)],
+        group: Some(name(2)),
+        limits: OperatorLimits { priority: Some(1), locked_memory: Some(MemoryLimit::Bytes(2)) },
+    });
+    plan
+}
+
+pub fn check_plans(validator: &mut SchemaValidator) -> Result<(), String> {
+    let policy = std::env::temp_dir().join(format!("cpushield-schema-{}.toml", std::process::id()));
+    let shields = [("a", 3), ("b", 2)]
+        .map(|(name, cpu)| format!("[shield.{name}]\nsiblings = \"share\"\ncpus = \"{cpu}\"\n"));
+    std::fs::write(&policy, shields.concat()).unwrap();
+    let file = policy.display().to_string();
+    let (mut plans, mut policies) = (Vec::new(), Vec::new());
+    for (name, root) in recordings() {
+        plans.push(printed(&["plan", "--root", &root]));
+        // It has two CPUs: too few for two shields.
+        if name != "6.18-hybrid" {
+            policies.push(printed(&["plan", "--all", "--policy", &file, "--root", &root]));
+        }
+    }
+    std::fs::remove_file(policy).unwrap();
+    let whole = whole_plan(&plans[0]);
+    policies[0]["others"] = serde_json::to_value([&whole.shield]).unwrap();
+    plans.push(serde_json::to_value(whole).unwrap());
+    assert_eq!(policies[0]["plans"].as_array().map(Vec::len), Some(2), "{}", policies[0]);
+    for (schema, mut documents) in
+        [("plan.schema.json", plans), ("policy-plans.schema.json", policies)]
+    {
+        assert_eq!(validator.validate(schema, &documents), vec!["valid"; documents.len()]);
+        // Control: the validator can reject.
+        let document = &mut documents[0];
+        let plan = if document["plans"].is_array() { &mut document["plans"][1] } else { document };
+        plan["steps"][0]["change"].as_object_mut().unwrap().remove("do");
+        assert_ne!(validator.validate(schema, &documents[..1]), ["valid"], "{schema}");
+    }
+    Ok(())
+}
+
+pub fn check_free_cpus(validator: &mut SchemaValidator) -> Result<(), String> {
+    let mut documents: Vec<Value> =
+        recordings().iter().map(|(_, root)| printed(&["plan", "--free", "--root", root])).collect();
+    // What an active shield and other programs hold, which no recording shows.
+    let (_, root) = &recordings()[0];
+    let machine = survey(&Host::recorded(Path::new(root)).unwrap(), &[]);
+    let mut found = find_free_cpus(&machine, Some(&[("a".to_owned(), CpuSet::single(1))]));
+    assert_eq!(found.taken.len(), 1);
+    let holders =
+        [CpuHolder::Cpuset { path: "/x".to_owned() }, CpuHolder::Isolcpus, CpuHolder::NohzFull];
+    let held = holders.map(|holder| CpuHolding { cpus: CpuSet::single(2), holder });
+    found.isolated.extend(held);
+    found.groups[0].node = None;
+    documents.push(serde_json::to_value(found).unwrap());
+    let schema = "free-cpus.schema.json";
+    assert_eq!(validator.validate(schema, &documents), vec!["valid"; documents.len()]);
+    // Control: the validator can reject.
+    documents[0]["groups"][0].as_object_mut().unwrap().remove("cpus");
+    assert_ne!(validator.validate(schema, &documents[..1]), ["valid"]);
+    Ok(())
+}
+
+pub fn check_imported_policies(validator: &mut SchemaValidator) -> Result<(), String> {
+    let roots = recordings();
+    let (_, root) = roots.iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
+    let imported = printed(&["plan", "--from", "cmdline", "--root", root]);
+    assert!(imported["policy"].as_str().is_some_and(|text| text.contains("[shield.cmdline]")));
+    // What other tools write, which the recording does not have.
+    let values = [
+        Ok("1".to_owned()),
+        Err(UnknownValue::Function { name: "f".to_owned() }),
+        Err(UnknownValue::Variable { name: "v".to_owned() }),
+        Err(UnknownValue::NotCpus { text: "t".to_owned() }),
+        Err(UnknownValue::TooLong),
+    ];
+    let host = Host::recorded(Path::new(root)).unwrap();
+    let machine = survey(&host, &[]);
+    let setup = read_setup(&host, &machine, OtherTool::Cmdline).unwrap();
+    let mut whole = make_policy(&machine, &setup).unwrap();
+    let place = whole.setup.shields[0].place.clone();
+    let targets = [
+        SettingTarget::KernelFile { path: "/sys/*".to_owned() },
+        SettingTarget::BootParameter,
+        SettingTarget::ToolOption,
+    ];
+    let settings = values.into_iter().zip(targets.iter().cycle()).map(|(value, target)| {
+        let (name, target, place) = ("kernel.x".to_owned(), target.clone(), place.clone());
+        ToolSetting { name, target, value, place }
+    });
+    whole.setup.settings.extend(settings);
+    whole.shields[0].siblings = Some(Siblings::Share);
+    let mut documents = vec![imported, serde_json::to_value(whole).unwrap()];
+    let schema = "imported-policy.schema.json";
+    assert_eq!(validator.validate(schema, &documents), ["valid", "valid"]);
+    // Control: the validator can reject.
+    documents[1]["setup"]["settings"][0]["value"] = Value::from("1");
+    assert_ne!(validator.validate(schema, &documents[1..]), ["valid"]);
+    Ok(())
+}
