@@ -120,6 +120,11 @@ impl Source {
         let rest = self.path.strip_prefix("src/")?;
         Some(rest.split('/').next()?.trim_end_matches(".rs"))
     }
+
+    /// Whether it is a module of tests, or a part of one.
+    fn is_tests(&self) -> bool {
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+    }
 }
 
 fn root() -> PathBuf {

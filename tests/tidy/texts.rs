@@ -90,7 +90,7 @@ fn replaced_words(text: &str) -> Vec<String> {
 
 /// The literals of the program that users may read.
 fn user_literals(source: &Source) -> Vec<(usize, String)> {
-    match source.path.starts_with("src/") && !source.path.ends_with("tests.rs") {
+    match source.path.starts_with("src/") && !source.is_tests() {
         true => literals(source.code()),
         false => Vec::new(),
     }
