@@ -181,7 +181,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 fn wrong_imports(source: &Source) -> Vec<String> {
     let Some(module) = source.module() else { return Vec::new() };
     // Tests may use later stages; `code` leaves out those at the end of a file.
-    if ["lib", "main"].contains(&module) || source.path.ends_with("/tests.rs") {
+    if ["lib", "main"].contains(&module) || source.is_tests() {
         return Vec::new();
     }
     let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == module) else {
