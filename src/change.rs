@@ -297,31 +297,24 @@ impl Change {
         }
     }
 
-    /// The values that this change and one of another shield give to the same object, if it can
-    /// have only one of them. The CPUs of several shields are combined instead.
+    /// Whether this change and one of another shield about the same object want different values,
+    /// of which it can have only one. The CPUs of several shields are combined instead.
     #[must_use]
-    pub fn conflicting_values(&self, theirs: &Change) -> Option<(String, String)> {
-        match (self, theirs) {
-            (Change::Write { value, compare, .. }, Change::Write { value: theirs, .. }) => {
-                (!compare.is_set() && value != theirs).then(|| (value.clone(), theirs.clone()))
-            }
-            (Change::GiveToGroup { gid, .. }, Change::GiveToGroup { gid: theirs, .. }) => {
-                (gid != theirs).then(|| (format!("group {gid}"), format!("group {theirs}")))
-            }
-            (Change::Write { .. } | Change::GiveToGroup { .. }, _)
-            | (
-                Change::MakeDir { .. }
-                | Change::Affinity { .. }
-                | Change::Scheduling { .. }
-                | Change::MoveTasks { .. }
-                | Change::KeepAffinities
-                | Change::BanFromIrqbalance { .. }
-                | Change::Slice { .. }
-                | Change::CycleCpu { .. }
-                | Change::OfflineSibling { .. },
-                _,
-            ) => None,
-        }
+    pub fn conflicts_with(&self, theirs: &Change) -> bool {
+        let has_one_value = match self {
+            Change::Write { compare, .. } => !compare.is_set(),
+            Change::GiveToGroup { .. } => true,
+            Change::MakeDir { .. }
+            | Change::Affinity { .. }
+            | Change::Scheduling { .. }
+            | Change::MoveTasks { .. }
+            | Change::KeepAffinities
+            | Change::BanFromIrqbalance { .. }
+            | Change::Slice { .. }
+            | Change::CycleCpu { .. }
+            | Change::OfflineSibling { .. } => false,
+        };
+        has_one_value && self.requested_value() != theirs.requested_value()
     }
 
     /// Checks a change from a saved plan for a shield with these CPUs and this cgroup.

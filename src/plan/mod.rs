@@ -276,9 +276,14 @@ impl Plan {
     fn check_conflicts(&self, live: &ActiveShields) -> Result<(), PlanRefusal> {
         for step in &self.steps {
             let Some((shield, theirs)) = live.find_same(&step.change) else { continue };
-            let Some((value, theirs)) = step.change.conflicting_values(theirs) else { continue };
-            let (subject, shield) = (step.change.subject(), shield.clone());
-            return Err(PlanRefusal::OtherValue { subject, value, shield, theirs });
+            if step.change.conflicts_with(theirs) {
+                return Err(PlanRefusal::OtherValue {
+                    subject: step.change.subject(),
+                    value: step.change.requested_value(),
+                    shield: shield.clone(),
+                    theirs: theirs.requested_value(),
+                });
+            }
         }
         Ok(())
     }
