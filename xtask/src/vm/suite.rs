@@ -154,7 +154,7 @@ fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> BTreeMap<usize, G
                     let result = match earlier_pass(args, job) {
                         Some(result) => result,
                         None => run_guest(args, job, logs)
-                            .and_then(|result| keep_pass(job, logs, result))
+                            .map(|result| keep_pass(job, logs, result))
                             .unwrap_or_else(|error| GuestResult::broken(job, &error.to_string())),
                     };
                     ended.lock().unwrap_or_else(PoisonError::into_inner).add(at, result);
@@ -239,11 +239,13 @@ impl GuestResult {
 }
 
 /// Keeps the log of a guest that passed, for `--resume`. A pass in a second run is not kept.
-fn keep_pass(job: &GuestJob, logs: &Path, result: GuestResult) -> VmResult<GuestResult> {
-    if result.counts.not_ok == 0 {
-        fs::copy(logs.join(log_name(&job.title)), &job.passed)?;
+fn keep_pass(job: &GuestJob, logs: &Path, mut result: GuestResult) -> GuestResult {
+    if result.counts.not_ok == 0
+        && let Err(error) = fs::copy(logs.join(log_name(&job.title)), &job.passed)
+    {
+        result.report += &format!("{}: the pass was not kept: {error}\n", job.title);
     }
-    Ok(result)
+    result
 }
 
 /// The pass of an earlier run, for `--resume`.
