@@ -242,14 +242,11 @@ fn undo_of_a_join_leaves_isolcpus_machines_with_the_masks_of_the_other_shield_or
             bench.apply(&bench.host(), &plan).unwrap();
             bench
         };
-        let plan = plan_shield(&with_first(), NAMES[1], Some(&CpuSet::single(second))).unwrap();
-        let count = {
-            let bench = with_first();
-            let host = bench.host();
-            bench.apply(&host, &plan).unwrap();
-            host.writes()
-        };
-        let faults = few_disturbed_writes(count)
+        let bench = with_first();
+        let plan = plan_shield(&bench, NAMES[1], Some(&CpuSet::single(second))).unwrap();
+        let host = bench.host();
+        bench.apply(&host, &plan).unwrap();
+        let faults = few_disturbed_writes(host.writes())
             .flat_map(|at| [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }]);
         for fault in faults.map(Some).chain([None]) {
             let when = format!("{name}, {first} and {second}: {fault:?}");

@@ -112,11 +112,17 @@ impl SchemaValidator {
     }
 }
 
-/// What a subcommand prints.
+/// What a subcommand prints where no shield is active.
 fn printed(words: &[&str]) -> Value {
+    printed_with_state(words, Path::new("/nonexistent/cpushield"))
+}
+
+/// What a subcommand prints, with the shields of this state directory.
+fn printed_with_state(words: &[&str], state: &Path) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_cpushield"))
         .args(words)
-        .args(["--json", "--state", "/nonexistent/cpushield"])
+        .args(["--json", "--state"])
+        .arg(state)
         .output()
         .unwrap();
     serde_json::from_slice(&output.stdout)

@@ -1,7 +1,7 @@
 //! What `apply`, `apply --all`, `status`, `undo` and `verify --fix` print.
 //! `tests/roundtrip/documents.rs` validates the documents of all kinds of changes.
 
-use super::{SchemaValidator, printed, recordings};
+use super::{SchemaValidator, printed, printed_with_state, recordings};
 use cpushield::apply::{self, AppliedPolicy, AppliedShield, ShieldEffect};
 use cpushield::documents::evidence::VerifyDocument;
 use cpushield::documents::fix_report::{
@@ -10,22 +10,7 @@ use cpushield::documents::fix_report::{
 };
 use cpushield::plan::Plan;
 use cpushield_linux::{Host, Store};
-use serde_json::Value;
-use std::path::Path;
 use std::process::Command;
-
-/// What a subcommand prints about the machine and the shields of this folder.
-fn printed_of(dir: &Path, subcommand: &str) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_cpushield"))
-        .args([subcommand, "--json", "--root"])
-        .arg(dir.join("root"))
-        .arg("--state")
-        .arg(dir.join("state"))
-        .output()
-        .unwrap();
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
-}
 
 pub fn check_shields(validator: &mut SchemaValidator) -> Result<(), String> {
     let dir = std::env::temp_dir().join(format!("cpushield-schema-shields-{}", std::process::id()));
@@ -39,9 +24,12 @@ pub fn check_shields(validator: &mut SchemaValidator) -> Result<(), String> {
     let host = Host::recorded(&dir.join("root")).unwrap();
     let plan: Plan = serde_json::from_value(printed(&["plan", "--root", root])).unwrap();
     let applied = apply::apply(&host, &Store::new(&dir.join("state")), &plan, &mut |_| {}).unwrap();
-    let status = printed_of(&dir, "status");
+    let copied = dir.join("root").display().to_string();
+    let printed_here =
+        |subcommand| printed_with_state(&[subcommand, "--root", &copied], &dir.join("state"));
+    let status = printed_here("status");
     assert_eq!(status["shields"].as_array().map(Vec::len), Some(1), "{status}");
-    let undone = printed_of(&dir, "undo");
+    let undone = printed_here("undo");
     assert!(undone["shields"][0]["steps"][0].is_object(), "{undone}");
     std::fs::remove_dir_all(&dir).unwrap();
     let shields = [ShieldEffect::Made, ShieldEffect::Changed, ShieldEffect::Kept].map(|what| {
