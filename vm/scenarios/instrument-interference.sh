@@ -4,7 +4,7 @@
 # guest, slow: 6.1-rt --timeout 2400 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
 # guest, slow: sid-rt --timeout 2400 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
 # guest, slow: 6.12 --timeout 2400 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
-# guest, slow: 6.12-rt --timeout 5400 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0 blind=all"
+# guest, slow: 6.12-rt --timeout 10800 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0 blind=all"
 . /host/lib.sh
 needs apply run verify
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
