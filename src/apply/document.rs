@@ -140,6 +140,13 @@ impl UndoneShield {
     pub fn is_complete(&self) -> bool {
         self.failed().next().is_none()
     }
+
+    /// Whether the shield is gone: everything is restored, and no journal names it.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        let stays = |note: &ShieldNote| matches!(note, ShieldNote::JournalStays { .. });
+        self.is_complete() && !self.notes.iter().any(stays)
+    }
 }
 
 /// Why a plan was not applied.
@@ -216,7 +223,7 @@ pub enum ApplyError {
     Killed,
 }
 
-/// Why nothing was undone.
+/// Why an undo stopped. Changes before that may be undone; the journal has those.
 #[derive(Debug)]
 pub enum UndoError {
     /// Several shields are active, and none was named.

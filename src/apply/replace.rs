@@ -65,7 +65,7 @@ fn replace_locked(
     let mut applied = run_plan(run, store, (&journal, &joining), lock, progress)?;
     applied.notes.extend(notes);
     match undo::undo_locked(host, store, Some(&replaced_name(&name)), lock) {
-        Ok(undone) if undone.is_complete() => Ok(applied),
+        Ok(undone) if undone.is_removed() => Ok(applied),
         Err(UndoError::Killed) => Err(ApplyError::Killed),
         undone => Err(ApplyError::OldRemains { shield: name, undone: Box::new(undone) }),
     }

@@ -91,9 +91,10 @@ pub enum ShieldNote {
         /// Why it could not be archived.
         answer: String,
     },
-    /// The journal could neither be archived nor removed.
+    /// Everything was restored, but the journal could not be archived, removed or rewritten, so it
+    /// still names the shield.
     JournalStays {
-        /// Why it could not be archived.
+        /// The answer of the kernel.
         answer: String,
     },
     /// A kernel tracer of a killed measurement was stopped.
@@ -194,7 +195,7 @@ impl fmt::Display for ShieldNote {
                 write!(f, "the journal could not be archived ({answer}) and was removed")
             }
             Self::JournalStays { answer } => {
-                write!(f, "the journal could not be archived ({answer}): {UNDO_AGAIN}")
+                write!(f, "the journal still names the shield ({answer}): {UNDO_AGAIN}")
             }
             Self::TracerStopped => f.write_str(TRACER_STOPPED),
             Self::TracerNotRestored { error } => {

@@ -102,7 +102,15 @@ pub(super) fn undo_locked(
         archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone);
     } else {
         journal.outcomes.extend(replaced.into_iter().map(|done| (done.step, done)));
-        keep_others(host, store, &journal, &scope.shield.name, &before, &undoing)?;
+        // Until another undo rewrites it, the journal names the shield, without a change of it.
+        match keep_others(host, store, &journal, &scope.shield.name, &before, &undoing) {
+            Ok(()) => {}
+            Err(error) if error.is_stop() => return Err(UndoError::Killed),
+            Err(error) => {
+                undone.notes.push(ShieldNote::JournalStays { answer: error.reason() });
+                undone.journal = Some(store.path(JOURNAL));
+            }
+        }
     }
     Ok(undone)
 }

@@ -11,7 +11,8 @@ use cpushield_linux::{CpuSet, Host, Store};
 /// Removes the active shield of this name. Without a name, there must be only one.
 ///
 /// # Errors
-/// Nothing was done. A step that could not be restored is in [`UndoneShield`].
+/// The journal cannot be used or names no such shield, `/proc` cannot be read, or a test killed the
+/// undo. A step that could not be restored is no error: it is in [`UndoneShield`].
 pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShield, UndoError> {
     match store.read(JOURNAL) {
         // No lock is needed, and the directory may not exist.
@@ -33,7 +34,7 @@ fn undo_all_versions(
     lock: &StoreLock,
 ) -> Result<UndoneShield, UndoError> {
     match end_replacement(host, store, name, lock)? {
-        Some(undone) if !undone.is_complete() => Ok(undone),
+        Some(undone) if !undone.is_removed() => Ok(undone),
         _ => undo_locked(host, store, name, lock),
     }
 }
@@ -67,7 +68,7 @@ pub fn end_change(host: &Host, store: &Store) -> Result<Option<EndedChange>, App
     let _ = summary::publish(host, store);
     match ended {
         Ok(None) => Ok(None),
-        Ok(Some(undone)) if undone.is_complete() => Ok(Some(EndedChange { shield, cpus })),
+        Ok(Some(undone)) if undone.is_removed() => Ok(Some(EndedChange { shield, cpus })),
         Err(UndoError::Killed) => Err(ApplyError::Killed),
         undone => {
             let undone = undone.map(|undone| undone.unwrap_or_else(UndoneShield::nothing));

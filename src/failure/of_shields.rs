@@ -101,7 +101,7 @@ fn describe_rollback(
 ) -> Failure {
     let retry = "restore the remaining changes: cpushield undo";
     match undone {
-        Ok(undone) if undone.is_complete() => {
+        Ok(undone) if undone.is_removed() => {
             Failure::new(FailureKind::Undone, format!("{message}\n  undone: every change"))
         }
         Ok(undone) => {

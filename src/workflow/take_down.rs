@@ -31,8 +31,11 @@ pub fn take_all_down(
 ) -> Result<Vec<UndoneShield>, Failure> {
     let mut undone = Vec::new();
     while let Some(name) = apply::next_to_undo(&work.host, &work.store)? {
-        undone.push(take_down_named(work, Some(&name), unrestored)?);
-        if undone.last().is_some_and(|undone| !undone.is_complete()) {
+        let one = take_down_named(work, Some(&name), unrestored)?;
+        let removed = one.is_removed();
+        undone.push(one);
+        if !removed {
+            // The journal would name this shield again.
             break;
         }
     }
@@ -44,7 +47,8 @@ pub fn take_all_down(
     Ok(undone)
 }
 
-/// Adds whom the restored settings have interrupted: the shields that are active after all of this.
+/// Adds notes about the shields that the restored settings interrupted: those that are active after
+/// all of this.
 fn note_interruptions(work: &WorkContext<'_>, undone: &mut [UndoneShield]) {
     // The undo is over, so what cannot be read does not make it fail.
     let plans = apply::active_plans(&work.host, &work.store).unwrap_or_default();
@@ -84,7 +88,7 @@ pub fn take_policy_down(
     let mut undone = Vec::new();
     for plan in active.iter().rev() {
         undone.push(take_down_named(work, Some(&plan.shield.name), unrestored)?);
-        if undone.last().is_some_and(|undone| !undone.is_complete()) {
+        if undone.last().is_some_and(|undone| !undone.is_removed()) {
             break;
         }
     }
@@ -153,13 +157,20 @@ pub(super) fn take_down_named(
 /// Succeeds if every change of these shields was undone.
 ///
 /// # Errors
-/// A change could not be undone.
+/// A change could not be undone, or the journal stays, so that the shield still counts as active.
 pub fn check_restored(shields: &[UndoneShield]) -> Result<(), Failure> {
-    let Some(undone) = shields.iter().find(|undone| !undone.is_complete()) else { return Ok(()) };
-    let message = format!("{} could not be restored", many(undone.failed().count(), "change"));
-    Err(Failure::new(FailureKind::NotUndone, message)
-        .hint("try again: cpushield undo")
-        .hint("or forget the changes that remain: cpushield undo --forget"))
+    if let Some(undone) = shields.iter().find(|undone| !undone.is_complete()) {
+        let message = format!("{} could not be restored", many(undone.failed().count(), "change"));
+        return Err(Failure::new(FailureKind::NotUndone, message)
+            .hint("try again: cpushield undo")
+            .hint("or forget the changes that remain: cpushield undo --forget"));
+    }
+    if shields.iter().any(|undone| !undone.is_removed()) {
+        let message = "every change was undone, but the journal could not be removed";
+        return Err(Failure::new(FailureKind::NotUndone, message)
+            .hint("make the state directory writable, and try again: cpushield undo"));
+    }
+    Ok(())
 }
 
 /// What happened to programs that were in the shield.

@@ -147,6 +147,29 @@ fn an_unreadable_journal_can_be_discarded_and_is_archived() {
     assert_eq!(old.count(), 10);
 }
 
+#[test]
+fn undo_of_all_shields_ends_when_the_journal_cannot_be_removed() {
+    let (tree, plan) = (v2(), v2_plan());
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    bench.apply(&bench.host(), &plan).unwrap();
+    // Root may write everywhere but in a file system that is mounted read-only.
+    let read_only =
+        "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
+    let state = bench.scratch.0.join("state");
+    let mut undo = std::process::Command::new("unshare");
+    undo.args(["--mount", "--map-root-user", "timeout", "60", "sh", "-c", read_only, "sh"]);
+    undo.arg(&state).args([env!("CARGO_BIN_EXE_cpushield"), "undo", "--all", "--root"]);
+    let undone =
+        undo.arg(bench.scratch.0.join("root")).arg("--state").arg(&state).output().unwrap();
+    assert_eq!(undone.status.code(), Some(3), "{undone:?}");
+    let said = String::from_utf8_lossy(&undone.stderr);
+    assert!(said.contains("the journal could not be removed"), "{undone:?}");
+    same(&before, &bench.tree(), "undone");
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_removed());
+    assert!(!bench.journal().exists());
+}
+
 /// An apply or undo on a disk that is full after this many writes of the journal.
 fn until_the_disk_is_large_enough(mut run: impl FnMut(usize) -> bool) {
     let enough = (0..2000).find(|room| run(*room));
