@@ -74,8 +74,9 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     }
     let [path, ban_path] = files.each_ref().map(|file| file.path.clone());
     let operator_paths: Vec<String> = for_operators.iter().map(|file| file.path.clone()).collect();
-    let (words, policy) = (call.words.clone(), call.policy.clone());
-    let enabled = Enabled { init, path, ban_path: Some(ban_path), words, policy, operator_paths };
+    let StartCommand { words, shield, policy, .. } = call.clone();
+    let ban_path = Some(ban_path);
+    let enabled = Enabled { init, path, ban_path, words, shield, policy, operator_paths };
     let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;
     let written =

@@ -26,6 +26,8 @@ pub struct StartCommand {
     /// The arguments of `cpushield undo` that take down what these words apply: `--shield`, its
     /// name.
     pub undo_words: Vec<String>,
+    /// The name of the shield; `None` with a policy file.
+    pub shield: Option<String>,
     /// The policy file of which every shield is applied; `None` for one shield.
     pub policy: Option<String>,
     /// The helpers that operators need, one for each shield. Only systemd offers them.

@@ -5,7 +5,7 @@ use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options}
 use super::operators::explain_sudoers;
 use super::policy_shields::plan_policy_shields;
 use super::shield_options::{PolicyOptions, ShieldOptions};
-use super::take_down::{UnrestoredChanges, take_down, take_policy_down};
+use super::take_down::{UnrestoredChanges, take_down, take_down_named, take_policy_down};
 use super::{WorkContext, catch_stops};
 use crate::apply::{self, AppliedPlan, AppliedPolicy, UndoneShield};
 pub use crate::boot::Enabled;
@@ -137,8 +137,10 @@ impl EveryBootCommand {
         let state = absolute_path(&work.state_dir);
         let program = work.host.read_link("/proc/self/exe")?;
         let EveryBootCommand { words, undo_words, policy, plans } = self;
+        let shield = plans.first().filter(|_| policy.is_none());
+        let shield = shield.map(|plan| plan.shield.name.clone());
         let (has_helpers, own) = (!helpers.is_empty(), program.clone());
-        let call = StartCommand { program, state, words, undo_words, policy, helpers };
+        let call = StartCommand { program, state, words, undo_words, shield, policy, helpers };
         let enabled = match early::install(&work.host, &work.store, &call) {
             Err(error) if when == ApplyTime::NowToo => {
                 let hint = "the shield is active, but only until the next boot";
@@ -210,11 +212,7 @@ pub fn disable_shield(
         ActiveShieldFate::TakenDown => {
             let hint = "undo the active shield: cpushield undo";
             let disabled = disabled.map_err(|failure| failure.hint(hint))?;
-            let policy = disabled.as_ref().and_then(|enabled| enabled.policy.as_deref());
-            let undone = match policy {
-                Some(policy) => take_policy_down(work, policy, UnrestoredChanges::Keep)?,
-                None => vec![take_down(work, UnrestoredChanges::Keep)?],
-            };
+            let undone = take_enabled_down(work, disabled.as_ref())?;
             (disabled, undone)
         }
     };
@@ -223,4 +221,24 @@ pub fn disable_shield(
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
     Ok(DisabledShield { disabled, active, active_unknown, undone })
+}
+
+/// Takes down what every boot applied. Without that, it is the only shield.
+fn take_enabled_down(
+    work: &WorkContext<'_>,
+    disabled: Option<&Enabled>,
+) -> Result<Vec<UndoneShield>, Failure> {
+    let unrestored = UnrestoredChanges::Keep;
+    if let Some(policy) = disabled.and_then(|enabled| enabled.policy.as_deref()) {
+        return take_policy_down(work, policy, unrestored);
+    }
+    let Some(shield) = disabled.and_then(|enabled| enabled.shield.as_deref()) else {
+        return Ok(vec![take_down(work, unrestored)?]);
+    };
+    let active = apply::active_plans(&work.host, &work.store)?;
+    if active.iter().any(|plan| plan.shield.name == shield) {
+        Ok(vec![take_down_named(work, Some(shield), unrestored)?])
+    } else {
+        Ok(Vec::new())
+    }
 }

@@ -19,7 +19,8 @@ fn make_start_command(program: &str) -> StartCommand {
     let state = "/var/lib/cpushield".to_owned();
     let undo_words = ["--shield", "cpushield"].map(str::to_owned).to_vec();
     let program = program.to_owned();
-    StartCommand { program, state, words, undo_words, policy: None, helpers: Vec::new() }
+    let shield = Some("cpushield".to_owned());
+    StartCommand { program, state, words, undo_words, shield, policy: None, helpers: Vec::new() }
 }
 
 /// The same with a helper for the operators of each shield, which only systemd offers.

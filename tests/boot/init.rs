@@ -84,6 +84,7 @@ fn real_init_programs_start_the_script_at_boot() {
             state,
             words,
             undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
+            shield: Some("cpushield".to_owned()),
             policy: None,
             helpers: Vec::new(),
         };

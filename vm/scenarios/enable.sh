@@ -59,6 +59,11 @@ case $n in
     status "disable again" 0 cpushield disable
     status "undo" 0 cpushield undo
     is "the CPU is free" "" isolated
+    status "enable --now" 0 cpushield enable --now --cpus 3
+    status "apply another shield" 0 cpushield apply --cpus 2 --shield audio
+    status "disable --now" 0 cpushield disable --now
+    is "only the other shield stays" 2 isolated
+    status "undo of it" 0 cpushield undo
     is "what starts at boot is as it was" "" sh -c "$(declare -f settings); settings | diff /host/before -"
     with_systemd
     boot_again

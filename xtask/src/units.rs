@@ -20,6 +20,7 @@ pub fn write(dir: &Path, program: &str) -> io::Result<()> {
         state: "/var/lib/cpushield".to_owned(),
         words: vec!["apply".to_owned()],
         undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
+        shield: Some("cpushield".to_owned()),
         policy: None,
         helpers: Vec::new(),
     };

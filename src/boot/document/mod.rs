@@ -369,6 +369,9 @@ pub struct Enabled {
     pub ban_path: Option<String>,
     /// The arguments of `cpushield`.
     pub words: Vec<String>,
+    /// The name of the shield; `None` with a policy file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shield: Option<String>,
     /// The policy file of which every shield is applied; `None` for one shield.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
