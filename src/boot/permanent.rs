@@ -5,9 +5,9 @@ use super::document::{BootJournal, EarlierJournal, EarlierState};
 use super::earlier::EarlierApply;
 use super::error::BootError;
 use super::journal::save_journal;
-use super::loaders::{self, BootLoader, EarlierTexts, EntryPosition, ParameterAssignment};
+use super::loaders::{BootLoader, EarlierTexts, EntryPosition, ParameterAssignment};
 use super::present_files::{PresentTexts, read_originals};
-use super::restore::restore_earlier_texts;
+use super::restore::{find_loader, restore_earlier_texts};
 use super::trial_unit;
 use super::write::{finish, write_files};
 use cpushield_linux::{Host, Store};
@@ -20,7 +20,7 @@ pub(super) fn make_permanent(
     mut journal: BootJournal,
 ) -> Result<Vec<String>, BootError> {
     let keep_default = journal.trial.as_ref().is_some_and(|trial| trial.keep_default);
-    let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
+    let loader = find_loader(store, &journal)?;
     // A kernel that was removed since the trial was armed needs no entry.
     let found = loader.find(host)?.unwrap_or_default();
     journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));

@@ -43,7 +43,14 @@ pub(super) fn restore_all(
     Ok(undone)
 }
 
-fn find_loader(store: &Store, journal: &BootJournal) -> Result<&'static dyn BootLoader, BootError> {
+/// The loader that a journal names.
+///
+/// # Errors
+/// This version does not know it.
+pub(super) fn find_loader(
+    store: &Store,
+    journal: &BootJournal,
+) -> Result<&'static dyn BootLoader, BootError> {
     loaders::named(&journal.loader).ok_or_else(|| {
         let why = format!("this version knows no boot loader {:?}", journal.loader);
         invalid_journal(store, why)

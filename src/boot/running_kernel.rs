@@ -54,7 +54,7 @@ pub(super) fn support(parameter: &KernelParameter, machine: &Machine) -> Paramet
 }
 
 /// Reads what the kernel shows for a word, and whether that is what the word requests; `None` where
-/// it shows nothing.
+/// it shows nothing, or a list cannot be read.
 #[must_use]
 pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -71,10 +71,14 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     let Ok(text) = host.read_line(path) else { return (None, None) };
     let text = text.trim();
     let wanted = parse_list(host, value);
+    // Without the possible CPUs, `N` may be any CPU. Otherwise the kernel cannot parse it either.
+    let unknown = possible_cpus(host).is_empty();
+    let in_force = |same: Option<bool>| if unknown { same } else { same.or(Some(false)) };
     let (found, same) = match name {
         "nohz_full" => {
+            // It shows `(null)` without a list.
             let set = text.parse::<CpuSet>().ok();
-            (text.to_owned(), set.is_some() && set == wanted)
+            (text.to_owned(), in_force(wanted.map(|wanted| set == Some(wanted))))
         }
         // The masks have existing CPUs only; the parameter may name more. The kernel adds the boot
         // CPU to the default affinity, which is CPU 0 except after kexec (`irq_affinity_setup()`,
@@ -82,20 +86,20 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
         "irqaffinity" | "workqueue.unbound_cpus" => match CpuSet::parse_mask(text) {
             Ok(set) => {
                 let added = if name == "irqaffinity" { CpuSet::single(0) } else { CpuSet::new() };
-                let same = wanted.is_some_and(|wanted| set.is_subset(&wanted.union(&added)));
-                (set.to_string(), same)
+                let same = wanted.map(|wanted| set.is_subset(&wanted.union(&added)));
+                (set.to_string(), in_force(same))
             }
-            Err(_) => (text.to_owned(), false),
+            Err(_) => (text.to_owned(), None),
         },
-        "nosmt" => (text.to_owned(), ["off", "forceoff", "notsupported"].contains(&text)),
-        _ => (text.to_owned(), text == value),
+        "nosmt" => (text.to_owned(), Some(["off", "forceoff", "notsupported"].contains(&text))),
+        _ => (text.to_owned(), Some(text == value)),
     };
     let name = if cmdline::same_name(name, "nosmt") { "smt" } else { name };
-    (Some(format!("{name}: {found}")), Some(same))
+    (Some(format!("{name}: {found}")), same)
 }
 
-/// The CPUs of a list in which `N` and `all` are allowed, as in `nohz_full=2-N`; `None` when the
-/// kernel cannot parse it either.
+/// The CPUs of a list in which `N` and `all` are allowed, as in `nohz_full=2-N`; `None` when it
+/// cannot be parsed.
 fn parse_list(host: &Host, list: &str) -> Option<CpuSet> {
     CpuSet::parse_list(list, possible_cpus(host).last()).ok()
 }
@@ -115,7 +119,7 @@ fn read_isolated(host: &Host, value: &str) -> (Option<String>, Option<bool>) {
     let (mut shows, mut same) = (Vec::new(), true);
     for (_, name, path) in files.into_iter().filter(|(requested, ..)| *requested) {
         let Ok(text) = host.read_line(path) else { continue };
-        let cpus = text.trim().parse::<CpuSet>().unwrap_or_default();
+        let Ok(cpus) = text.trim().parse::<CpuSet>() else { continue };
         same &= match path == NOHZ_FULL {
             true => wanted.cpus == cpus,
             false => wanted.cpus.is_subset(&cpus),

@@ -10,9 +10,9 @@ use super::document::{BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEn
 use super::error::BootError;
 use super::journal::{read_journal, save_last_trial};
 use super::permanent::make_permanent;
-use super::restore::{disarm_trial, restore_all, restore_earlier};
+use super::restore::{disarm_trial, find_loader, restore_all, restore_earlier};
 use super::running_kernel::{boot_id, read_effect};
-use super::{line, loaders, refusals, trial_unit};
+use super::{line, refusals, trial_unit};
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// What this boot shows about a trial before the shield is watched.
@@ -64,7 +64,7 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
     against.extend_from_slice(doubts);
     let Some(journal) = read_journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = journal.trial.clone() else { return Err(BootError::NoTrial) };
-    let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
+    let loader = find_loader(store, &journal)?;
     // First: whatever happens later, the trial does not boot again. The unit is removed last, so
     // that the next boot concludes a trial whose end was interrupted.
     disarm_trial(host, loader, &journal)?;

@@ -147,15 +147,24 @@ pub fn write(
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
+            // A loader that was told to boot an absent entry once boots its ordinary one.
             let disarmed = disarm_trial(host, loader, &journal);
-            let restored = disarmed.and_then(|()| match (&journal.earlier, &earlier) {
+            if matches!(disarmed, Err(BootError::Killed)) {
+                return Err(BootError::Killed);
+            }
+            let restored = match (&journal.earlier, &earlier) {
                 (Some(kept), _) => restore_earlier(host, store, &journal, kept).map(drop),
                 (None, Some(earlier)) => earlier.put_back(host, store),
                 (None, None) => restore_all(host, store, &journal).map(drop),
-            });
+            };
+            let failures: Vec<String> = [disarmed, restored]
+                .into_iter()
+                .filter_map(Result::err)
+                .map(|it| it.to_string())
+                .collect();
             Err(BootError::Failed {
                 why: error.to_string(),
-                undone: restored.err().map(|error| error.to_string()),
+                undone: (!failures.is_empty()).then(|| failures.join("; ")),
                 hint: hint_of(&error),
             })
         }

@@ -102,17 +102,23 @@ impl MeasuredEnd {
             end.add(SavedDocument::parse(text, file)?, label, file)?;
             return Ok(end);
         };
-        let mut labels: Vec<String> = Vec::new();
+        let labels: BTreeSet<&str> = bundle.documents.iter().map(|it| it.label.as_str()).collect();
+        let hint = || {
+            let labels = labels.iter().copied().collect::<Vec<_>>().join(", ");
+            format!("name one: LABEL={file}; labels: {labels}")
+        };
+        if let Some(label) = label.filter(|label| !labels.contains(label)) {
+            return Err(Failure::usage(format!("{file} has no document {label:?}")).hint(hint()));
+        }
         for BundledDocument { label: of, document } in &bundle.documents {
             if label.is_none_or(|label| label == of) {
                 let saved = SavedDocument::parse(document.get(), file)?;
                 if is_measurement(&saved) && end.measurement.is_some() {
-                    return Err(Failure::usage(format!("{file} has several measurements"))
-                        .hint(format!("name one: LABEL={file}; labels: {}", labels.join(", "))));
+                    let message = format!("{file} has several measurements");
+                    return Err(Failure::usage(message).hint(hint()));
                 }
                 end.add(saved, None, file)?;
             }
-            labels.push(of.clone());
         }
         Ok(end)
     }
@@ -370,6 +376,10 @@ mod tests {
         assert_eq!(MeasuredEnd::parse(&bundle, Some("b"), "r").unwrap().shielded, Some(false));
         let error = MeasuredEnd::parse(&bundle, None, "r").unwrap_err();
         assert_eq!(error.message, "r has several measurements");
+        assert_eq!(error.hints, ["name one: LABEL=r; labels: a, b"]);
+        let error = MeasuredEnd::parse(&bundle, Some("c"), "r").unwrap_err();
+        assert_eq!(error.message, "r has no document \"c\"");
+        assert_eq!(error.hints, ["name one: LABEL=r; labels: a, b"]);
         assert!(MeasuredEnd::parse("{}", None, "r").is_err());
     }
 }

@@ -4,7 +4,7 @@
 use super::WorkContext;
 use super::experiment_machine::{LiveExperimentMachine, MeasuredCell, OriginalBoot};
 use super::load_options::{LoadCpus, LoadOptions};
-use crate::documents::evidence::{Evidence, Gate, VerifyDocument};
+use crate::documents::evidence::{Gate, VerifyDocument};
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
     GoalObservation, SearchGoal, TrialDocument, TrialMachine, TrialMeasurement,
@@ -14,7 +14,6 @@ use crate::experiment::{
     RowBoot, RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::latency::LatencyMeasurement;
 use crate::load::LoadGenerator;
 use crate::policy::{LatencyLimits, VerifyLimits};
 use crate::run::{ShieldPlacement, check_move};
@@ -120,32 +119,22 @@ impl<'a> LiveSearchMachine<'a> {
         let evidence = evidence.map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         let limits = VerifyLimits { max_entries: Some(most), ..VerifyLimits::default() };
         let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
-        let observation = observe(verdict.gates.first(), find_most_entries(&evidence));
+        let observation = observe(verdict.gates.first());
         let document = Box::new(VerifyDocument { evidence, verdict });
         Ok(TrialMeasurement { observation, document: TrialDocument::Verify(document) })
     }
 }
 
 /// What a checked limit says about the goal.
-fn observe<R: Display>(gate: Option<&Gate<R>>, figure: Option<u64>) -> GoalObservation {
-    let figure = figure.unwrap_or(0);
-    match gate.map(|gate| (gate.held, gate)) {
-        Some((Some(true), _)) => GoalObservation::Met { figure },
-        Some((Some(false), _)) => GoalObservation::Missed { figure },
-        Some((None, gate)) => GoalObservation::Doubtful { why: gate.reasons() },
-        None => GoalObservation::Doubtful { why: "the limit was not checked".to_owned() },
+fn observe<R: Display>(gate: Option<&Gate<R>>) -> GoalObservation {
+    let doubtful = |why: &str| GoalObservation::Doubtful { why: why.to_owned() };
+    let Some(gate) = gate else { return doubtful("the limit was not checked") };
+    match (gate.held, gate.found.figure()) {
+        (Some(true), Some(figure)) => GoalObservation::Met { figure },
+        (Some(false), Some(figure)) => GoalObservation::Missed { figure },
+        (Some(_), None) => doubtful("nothing was measured"),
+        (None, _) => GoalObservation::Doubtful { why: gate.reasons() },
     }
-}
-
-/// The entries of the CPU that has most.
-fn find_most_entries(evidence: &Evidence) -> Option<u64> {
-    evidence.cpus.iter().filter_map(|cpu| cpu.entries).max()
-}
-
-/// The longest latency of all threads.
-fn find_longest(latency: &LatencyMeasurement) -> Option<u64> {
-    let series = latency.series.iter().filter(|one| one.stage == latency.last_stage());
-    series.filter_map(|one| one.max_ns).max()
 }
 
 impl ExperimentMachine for LiveSearchMachine<'_> {
@@ -201,7 +190,7 @@ impl ExperimentMachine for LiveSearchMachine<'_> {
                 let cell = MeasuredCell { row, column, cpus: &self.cpus };
                 let limits = LatencyLimits { max_ns: Some(ns), ..LatencyLimits::default() };
                 let latency = machine.measure_cell(cell, limits, place)?;
-                let observation = observe(latency.gates.first(), find_longest(&latency));
+                let observation = observe(latency.gates.first());
                 let document = TrialDocument::Latency(Box::new(latency));
                 Ok(TrialMeasurement { observation, document })
             }

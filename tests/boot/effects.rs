@@ -54,6 +54,16 @@ fn a_list_up_to_the_last_cpu_is_in_force_when_the_kernel_shows_these_cpus() {
     }
 }
 
+#[test]
+fn whether_a_list_is_in_force_is_unknown_if_its_last_cpu_is() {
+    let machine = Machine::debian();
+    machine.write("sys/devices/system/cpu/nohz_full", "(null)\n");
+    assert_eq!(read_effect(&machine.host(), "nohz_full=1-N").1, Some(false));
+    std::fs::remove_file(machine.path("sys/devices/system/cpu/possible")).unwrap();
+    assert_eq!(read_effect(&machine.host(), "nohz_full=1-N").1, None);
+    assert_eq!(read_effect(&machine.host(), "nohz_full=1-3").1, Some(false));
+}
+
 /// The kernel keeps the list that comes first: `housekeeping_setup()`, kernel/sched/isolation.c
 /// (6.12).
 #[test]

@@ -6,8 +6,8 @@ use super::make_plan;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{
-    BootError, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialGoal, loaders, read_journal,
-    status, trial,
+    BootError, JOURNAL, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialGoal, loaders,
+    read_journal, status, trial,
 };
 use cpushield_linux::{Host, InjectedFault};
 
@@ -100,6 +100,21 @@ fn a_trial_that_cannot_be_reached_in_time_is_undone() {
         writes += 1;
     }
     assert!(writes > 3, "{writes}");
+}
+
+#[test]
+fn a_trial_of_an_unknown_loader_is_an_error_and_not_an_absent_trial() {
+    let machine = Machine::debian();
+    machine.save("saved_entry", "0");
+    arm(&machine);
+    boot(&machine);
+    let journal = machine.store().path(JOURNAL);
+    let text = std::fs::read_to_string(&journal).unwrap();
+    std::fs::write(&journal, text.replace("\"loader\": \"grub\"", "\"loader\": \"lilo\"")).unwrap();
+    match conclude(&machine, &machine.host()) {
+        Err(BootError::Journal { why, .. }) => assert!(why.contains("\"lilo\""), "{why}"),
+        end => panic!("{end:?}"),
+    }
 }
 
 #[test]

@@ -128,6 +128,26 @@ pub enum GateFinding {
     NoJitter,
 }
 
+impl GateFinding {
+    /// The figure that the limit is compared with: entries, or nanoseconds. Below the threshold of
+    /// an instrument it is the threshold.
+    #[must_use]
+    pub fn figure(&self) -> Option<u64> {
+        match self {
+            GateFinding::Entries { count } => Some(*count),
+            GateFinding::Gap { longest_ns } | GateFinding::Latency { longest_ns } => {
+                Some(*longest_ns)
+            }
+            GateFinding::BelowThreshold { threshold_ns } => Some(*threshold_ns),
+            GateFinding::Jitter { jitter_ns, .. } => Some(*jitter_ns),
+            GateFinding::NotCounted
+            | GateFinding::NotMeasured
+            | GateFinding::NoLatency
+            | GateFinding::NoJitter => None,
+        }
+    }
+}
+
 impl fmt::Display for GateFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
