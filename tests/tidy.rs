@@ -187,23 +187,49 @@ fn wrong_imports(source: &Source) -> Vec<String> {
     let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == module) else {
         return vec![format!("{}: {module} is not in the table of tests/tidy.rs", source.path)];
     };
+    let lines: Vec<&str> = source.code().lines().map(without_comment).collect();
+    let code = lines.join("\n");
     let mut wrong = Vec::new();
-    for (i, line) in source.code().lines().enumerate() {
-        for rest in without_comment(line).split("crate::").skip(1) {
-            let name = words(rest).next().unwrap_or("");
+    for (at, found) in code.match_indices("crate::") {
+        let line = code[..at].matches('\n').count() + 1;
+        for name in first_names(&code[at + found.len()..]) {
             let is_module = IMPORTS.iter().any(|(known, _)| *known == name);
             if is_module && name != module && !allowed.contains(&name) {
-                wrong.push(format!("{}:{}: {module} imports {name}", source.path, i + 1));
+                wrong.push(format!("{}:{line}: {module} imports {name}", source.path));
             }
         }
     }
     wrong
 }
 
+/// The first name of a path, or those of a group of paths: `a` and `b` of `{a::{c, d}, b}`.
+fn first_names(path: &str) -> Vec<&str> {
+    let Some(group) = path.strip_prefix('{') else { return words(path).take(1).collect() };
+    let (mut depth, mut from, mut names) = (0, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                names.extend(words(group[from..at].trim_start()).next());
+                from = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    names
+}
+
 #[test]
 fn imports_point_one_way() {
     check("imports that point the wrong way (see ARCHITECTURE.md)", wrong_imports);
     assert_eq!(wrong_imports(&sample("src/plan/x.rs", "use crate::apply::Applied;\n")).len(), 1);
+    let group =
+        sample("src/plan/x.rs", "use crate::{\n    change::{a, b},\n    apply, run::c,\n};\n");
+    assert_eq!(wrong_imports(&group).len(), 2);
     let engine = sample("src/tunables/x.rs", "use crate::plan::plan;\n");
     assert_eq!(wrong_imports(&engine).len(), 1);
     assert_eq!(wrong_imports(&sample("src/cli/x.rs", "use crate::tunables::TUNABLES;\n")).len(), 1);

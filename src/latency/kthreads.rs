@@ -40,8 +40,9 @@ pub(super) fn wait_for_kthread(
     let give_up = Instant::now() + TIMEOUT;
     loop {
         let tasks = host.tasks()?;
-        let found = tasks.iter().find(|task| task.comm == name).map(|task| task.pid);
-        if let Some(tid) = found.filter(|tid| is_ready(*tid)) {
+        // A program may have the same name.
+        let found = tasks.iter().find(|task| task.kthread && task.comm == name);
+        if let Some(tid) = found.map(|task| task.pid).filter(|tid| is_ready(*tid)) {
             return Ok(tid);
         }
         if Instant::now() >= give_up {

@@ -40,7 +40,8 @@ pub fn apply_or_fall_back(
     let Some((answer, origin)) = error.no_partition().zip(origin) else { return Err(error) };
     let mut machine = origin.machine.clone();
     machine.cgroup.no_partition = Some(answer.to_owned());
-    let mut live = apply::active_plans(host, store).unwrap_or_default();
+    // Without the list of other shields no plan can respect them.
+    let Ok(mut live) = apply::active_plans(host, store) else { return Err(error) };
     let old = live.extract_if(.., |plan| plan.shield.name == first.shield.name).next();
     let live = ActiveShields::new(&live).replacing(old.as_ref());
     let fallback = match origin.choice {

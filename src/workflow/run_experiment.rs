@@ -446,14 +446,19 @@ fn forget_journal(work: &WorkContext<'_>, experiments: &ExperimentStore) -> Resu
 fn stop_running(store: &Store) -> Result<StoreLock, Failure> {
     let step = Duration::from_millis(100);
     let mut waited = Duration::ZERO;
+    let mut stopped = None;
     loop {
         let error = match store.claim(EXPERIMENT_SHIELD) {
             Ok(lock) => return Ok(lock),
             Err(error) => error,
         };
         match error.holder().filter(|_| waited < STOP_TIMEOUT) {
-            // It may have ended already; then the next attempt takes the lock.
-            Some(pid) => drop(process::kill(pid, 15)),
+            Some(pid) if stopped == Some(pid) => {}
+            Some(pid) => {
+                // It may have ended already; then the next attempt takes the lock.
+                drop(process::kill(pid, 15));
+                stopped = Some(pid);
+            }
             None => return Err(error.into()),
         }
         std::thread::sleep(step);

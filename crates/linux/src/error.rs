@@ -81,7 +81,7 @@ pub enum ErrorCause {
     /// Another process holds the lock.
     Held {
         /// Its process ID, if it has written it already.
-        pid: Option<u32>,
+        pid: Option<i32>,
     },
     /// The file is not a regular file.
     NotRegular(FileKind),
@@ -221,7 +221,7 @@ impl Error {
     #[must_use]
     pub fn holder(&self) -> Option<i32> {
         match self.cause {
-            ErrorCause::Held { pid } => pid.and_then(|pid| i32::try_from(pid).ok()),
+            ErrorCause::Held { pid } => pid,
             _ => None,
         }
     }

@@ -67,7 +67,8 @@ impl PublicDir {
     /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// The file system's error, or another user could have written the file.
+    /// The file system's error; EPERM if another user could have written the file; EFBIG if it has
+    /// more than 1 MiB.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
         let failed = Error::on(Operation::Read, &path);
@@ -81,7 +82,10 @@ impl PublicDir {
             return Err(Error::os(Operation::Read, &path, libc::EPERM));
         }
         let mut bytes = Vec::new();
-        file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(Error::os(Operation::Read, &path, libc::EFBIG));
+        }
         Ok(Some(bytes))
     }
 }
@@ -107,6 +111,8 @@ mod tests {
         let file = base.join("run/a");
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o644);
         assert_eq!(fs::metadata(base.join("run")).unwrap().mode() & 0o7777, 0o755);
+        fs::write(base.join("run/large"), vec![b' '; (1 << 20) + 1]).unwrap();
+        assert_eq!(public.read("large").unwrap_err().errno(), Some(libc::EFBIG));
         // A link is replaced, and what it points to keeps its content.
         fs::write(base.join("other"), "mine").unwrap();
         fs::remove_file(&file).unwrap();

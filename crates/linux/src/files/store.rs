@@ -174,8 +174,7 @@ impl Store {
     /// system's error.
     pub fn lock_or_give_way(&self) -> Result<StoreLock> {
         if let Some(holder) = self.holder_of(WAITING)? {
-            let pid = holder.pid.and_then(|pid| u32::try_from(pid).ok());
-            let cause = ErrorCause::Held { pid };
+            let cause = ErrorCause::Held { pid: holder.pid };
             let (verb, path) = (Operation::Lock, self.path(LOCK));
             return Err(Error { verb, path, value: None, cause });
         }
@@ -215,12 +214,7 @@ impl Store {
             Err(Errno::WOULDBLOCK) => {}
             Err(e) => return Err(Error::io(Operation::Lock, &path, e.into())),
         }
-        let mut text = String::new();
-        let _ = file.read_to_string(&mut text);
-        let pid: Option<i32> = text.trim().parse().ok();
-        // The file may still contain the process ID of an earlier holder.
-        let pid = pid.filter(|pid| Path::new(&format!("/proc/{pid}")).exists());
-        Ok(Some(LockHolder { pid }))
+        Ok(Some(LockHolder { pid: read_holder(&mut file) }))
     }
 
     fn try_lock(&self, name: &str) -> Result<StoreLock> {
@@ -245,16 +239,8 @@ impl Store {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                // The holder may not have written its process ID yet.
-                let pid =
-                    file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                return Err(Error {
-                    verb: Operation::Lock,
-                    path,
-                    value: None,
-                    cause: ErrorCause::Held { pid },
-                });
+                let cause = ErrorCause::Held { pid: read_holder(&mut file) };
+                return Err(Error { verb: Operation::Lock, path, value: None, cause });
             }
             Err(e) => return Err(Error::io(Operation::Lock, &path, e.into())),
         }
@@ -439,6 +425,15 @@ impl Appender {
         let synced = self.budget.take().and_then(|()| self.file.sync_all());
         synced.map_err(Error::on(Operation::Write, &self.path))
     }
+}
+
+/// The process that a lock file names. The holder may not have written its process ID yet, and an
+/// earlier one may have left its own: that of a process that has ended is ignored.
+fn read_holder(file: &mut File) -> Option<i32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    let pid: i32 = text.trim().parse().ok()?;
+    Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
 }
 
 #[cfg(test)]
