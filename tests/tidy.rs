@@ -96,6 +96,7 @@ const PURE: &[&str] = &[
     "registry",
     "report",
     "tunables",
+    "with_text",
 ];
 
 struct Source {

@@ -45,7 +45,7 @@ pub enum ShieldEffect {
 }
 
 impl ShieldEffect {
-    /// It as the end of a sentence about the shield.
+    /// The predicate of a sentence about the shield.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use cpushield_linux::{Host, Result};
 use std::time::Duration;
 
-/// How often to try to bring a CPU online, and the pause between tries.
+/// The number of attempts to bring a CPU online, and the pause between them.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -16,7 +16,7 @@ const TREES: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const RESCTRL: &str = "/sys/fs/resctrl";
 /// The maximum depth of groups that are searched.
 const DEPTH_MAX: usize = 16;
-/// How often all files are written: one value may depend on another.
+/// The number of passes over all files: one value may depend on another.
 const ROUNDS: usize = 2;
 
 /// Settings of a CPU's frequency. `scaling_setspeed` is forgotten with the last CPU of a policy

@@ -151,7 +151,7 @@ pub(super) fn join(
 }
 
 /// What other processes have changed since the active shields were applied, of what the new one
-/// changes too. It overwrites that, so undo would not see it any more.
+/// changes too. It overwrites that, so undo would no longer see it.
 #[derive(Default)]
 struct ForeignChanges {
     /// The originals from now on, of steps of the active shields.

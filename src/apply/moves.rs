@@ -1,5 +1,5 @@
 //! Moves every task of one cgroup into another, repeatedly until no movable task is left, as tasks
-//! fork meanwhile. Bound kernel threads stay; they are counted and are not a failure.
+//! fork during the move. Bound kernel threads stay; they are counted and are not a failure.
 
 use super::step_note::StepNote;
 use super::step_result::{MovedTasks, StayedTasks};

@@ -1,6 +1,6 @@
 //! [`PublicSummary`]: what every user may know about the active shields. The journal belongs to
 //! root, so apply and undo write this file for all others. It has names and CPUs, no settings and
-//! no tasks. Nothing is changed because of it: who acts reads the journal.
+//! no tasks. No change is based on it: code that changes something reads the journal.
 
 use super::journal::ApplyJournal;
 use super::load::{FoundJournal, boot_id, load};
@@ -106,7 +106,7 @@ fn write(store: &Store, summary: PublicSummary) -> Result<(), Error> {
     public.publish(SUMMARY, &bytes)
 }
 
-/// Reads the summary. A summary of another boot is as good as none: no shield survives a reboot.
+/// Reads the summary. A summary of another boot is ignored: no shield survives a reboot.
 #[must_use]
 pub fn read_public_state(host: &Host, store: &Store) -> PublicState {
     let Some(public) = store.public() else { return PublicState::Unknown };

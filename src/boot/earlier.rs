@@ -160,12 +160,12 @@ pub fn find_menu(
 
 /// Removes the words of an earlier apply from the entries of a menu.
 fn remove_words(found: &mut FoundLoader, journal: &BootJournal) {
-    // A trial over the earlier apply has entries of ours with other words.
+    // A trial over the earlier apply has entries of cpushield with other words.
     let own = found.entries.iter().filter(|it| it.ours && it.has_words(&journal.words));
     let own: Vec<String> = own.map(|it| it.version.clone()).collect();
     for entry in found.entries.iter_mut().filter(|entry| !entry.ours) {
         let args = match (own.is_empty(), journal.kernels.contains(&entry.version)) {
-            // The words are in entries of ours, and the other entries do not have them.
+            // The words are in entries of cpushield, and the other entries do not have them.
             (false, _) => {
                 if own.contains(&entry.version) {
                     entry.replaced.clone_from(&journal.words);

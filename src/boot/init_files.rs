@@ -5,7 +5,7 @@
 use super::document::InitSystem;
 use crate::quote::{quote_for_shell, quote_for_unit};
 
-/// The line that identifies a file of ours.
+/// The line that identifies a file that cpushield wrote.
 pub const MARK: &str = "# Made by cpushield; `cpushield disable` removes it.\n";
 /// The name of the service that applies the shield.
 pub const SHIELD: &str = "cpushield";

@@ -82,11 +82,11 @@ pub(super) fn check_menu(
     let line = |change: &EntryChange| (change.version.clone(), change.kept.clone());
     match now.iter().map(line).eq(plan.entries.iter().map(line)) {
         true => Ok(()),
-        false => Err(changed_meanwhile("the boot menu")),
+        false => Err(changed_since_plan("the boot menu")),
     }
 }
 
-pub(super) fn changed_meanwhile(what: &str) -> BootError {
+pub(super) fn changed_since_plan(what: &str) -> BootError {
     let why = format!("another process changed {what} after the parameters were planned");
     BootError::wrong(why, Some("check the change, then try again"))
 }
@@ -120,7 +120,7 @@ impl PresentTexts {
     /// Checks that no other process has changed the file since.
     pub(super) fn check(&self, host: &Host, path: &str) -> Result<(), BootError> {
         match self.0.get(path) {
-            Some(text) if *text != read_text(host, path)? => Err(changed_meanwhile(path)),
+            Some(text) if *text != read_text(host, path)? => Err(changed_since_plan(path)),
             _ => Ok(()),
         }
     }

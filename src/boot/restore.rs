@@ -159,7 +159,7 @@ fn restore_earlier_text(
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
     host.replace_file(path, &changed, access)?;
-    Ok(if generated { FileFate::MadeAnew } else { FileFate::WordsRemoved })
+    Ok(if generated { FileFate::Regenerated } else { FileFate::WordsRemoved })
 }
 
 /// The words that the files may have: while an apply replaces those of an earlier one, both.
@@ -260,5 +260,5 @@ fn restore_file(
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
     host.replace_file(path, &generated, access)?;
-    Ok(FileFate::MadeAnew)
+    Ok(FileFate::Regenerated)
 }

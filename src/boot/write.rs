@@ -13,7 +13,7 @@ use super::loaders::{
     self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, LoaderEntry, ParameterAssignment,
 };
 use super::parameters::{ParameterOffer, named};
-use super::present_files::{PresentTexts, changed_meanwhile, check_menu, read_originals};
+use super::present_files::{PresentTexts, changed_since_plan, check_menu, read_originals};
 use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
@@ -115,7 +115,7 @@ pub fn write(
     let mut files = read_originals(host, loader, &file_plan)?;
     // The loader has read the files before the originals were.
     if plan_files(host, loader, plan, mode, earlier.as_ref())? != file_plan {
-        return Err(changed_meanwhile("the boot menu"));
+        return Err(changed_since_plan("the boot menu"));
     }
     if let Some(earlier) = &earlier {
         files = match mode.term {

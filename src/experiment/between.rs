@@ -86,7 +86,7 @@ pub enum DifferenceRole {
     Settable,
     /// It needs a reboot, which was not permitted.
     NeedsReboot,
-    /// It is not in the running boot, and `experiment` only adds words to a boot.
+    /// The running boot has it, and `experiment` only adds words to a boot.
     NotRemovable,
     /// One of the kernels is not in the boot menu, so no boot can try it.
     KernelNotInstalled,

@@ -407,7 +407,7 @@ fn check_kernel(release: &Spanned<String>) -> Result<String, MatrixFault> {
 
 /// Checks a kernel parameter. Names of modules are checked when the boot is prepared.
 fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixFault> {
-    // Any list stands for that of the row.
+    // A placeholder list is enough to check the word.
     let filled = word.get_ref().replace(CPUS, "1");
     let Some((fault, near)) = find_word_fault(&filled) else { return Ok(()) };
     let advice = match (&fault, near.as_slice()) {

@@ -37,7 +37,7 @@ fn empty() -> Histogram<u64> {
 }
 
 /// Adds missed events: an event that is late by more than a period hides those that were due
-/// meanwhile, each late by a period less than the one before.
+/// in that time, each late by a period less than the one before.
 pub(super) fn with_missed(histogram: &Histogram<u64>, period_ns: u64) -> Histogram<u64> {
     let mut whole = histogram.clone();
     for step in histogram.iter_recorded() {

@@ -1,5 +1,5 @@
-//! The source of samples: threads of ours that measure ([`MeasurementProcess`]), or a kernel tracer
-//! whose records this process counts ([`LatencyTrace`]). Both fill the same tallies.
+//! The source of samples: threads of cpushield that measure ([`MeasurementProcess`]), or a kernel
+//! tracer whose records this process counts ([`LatencyTrace`]). Both fill the same tallies.
 
 use super::LatencyNote;
 use super::measurement_process::{

@@ -28,8 +28,9 @@ const PAGES_MAX: usize = 4096;
 /// EBUSY (asm-generic/errno-base.h).
 const EBUSY: i32 = 16;
 
-/// A running kernel tracer. The order of the fields is the order of dropping: no thread of ours may
-/// have the tracer's file open when the instance is removed, as the kernel kills such a thread.
+/// A running kernel tracer. The order of the fields is the order of dropping: no thread of the
+/// measurement may have the tracer's file open when the instance is removed, as the kernel kills
+/// such a thread.
 #[derive(Debug)]
 pub(super) struct LatencyTrace<'h> {
     process: Option<MeasurementProcess>,

@@ -66,7 +66,7 @@ impl<'h> TraceWitness<'h> {
         }
     }
 
-    /// Calls the recorder. After a failure there is no trace any more.
+    /// Calls the recorder. After a failure there is no trace.
     fn try_with_recorder(
         &mut self,
         call: impl FnOnce(&mut TraceRecorder<'h>) -> cpushield_linux::Result<()>,

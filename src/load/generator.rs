@@ -311,7 +311,7 @@ pub fn compute_rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
     rate.is_finite().then_some(rate)
 }
 
-/// Finds worker threads that do not work any more or never started, and why.
+/// Finds worker threads that no longer work or never started, and why.
 fn find_worker_doubts(processes: &[LoadProcess]) -> Vec<LoadDoubt> {
     let counters = processes.iter().flat_map(|process| process.counters.each());
     let states: Vec<WorkerState> = counters.map(|counter| counter.state()).collect();

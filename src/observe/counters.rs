@@ -87,7 +87,7 @@ fn rows_of(
     Some(per_cpu.filter_map(|row| Some((row, *row.counts.get(index)?))).collect())
 }
 
-/// Reads the tasks that were last on one of the CPUs. Leaves out a task that ends meanwhile.
+/// Reads the tasks that were last on one of the CPUs. Leaves out a task that ends during the read.
 fn read_tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
     let mut found = BTreeMap::new();
     for task in host.tasks().unwrap_or_default() {

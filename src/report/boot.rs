@@ -263,7 +263,7 @@ pub fn boot_undone_blocks(undone: Option<&RemovedParameters>) -> Vec<ReportBlock
             FileFate::AlreadySo => "already as it was before",
             FileFate::Removed => "removed; it did not exist before",
             FileFate::WordsRemoved => "had changed since; only the parameters were removed",
-            FileFate::MadeAnew => "had changed since; regenerated without the parameters",
+            FileFate::Regenerated => "had changed since; regenerated without the parameters",
             FileFate::Drifted => "had changed since; left as it is",
         };
         TextLine::new(format!("{file}: {fate}")).below()

@@ -186,7 +186,7 @@ impl ShieldPlacement {
         }
         let mut load: BTreeMap<usize, usize> = self.cpus.iter().map(|cpu| (cpu, 0)).collect();
         for tid in self.members(host)? {
-            // Skips a thread that has ended meanwhile.
+            // Skips a thread that has ended since.
             let Ok(affinity) = host.affinity(tid) else { continue };
             if let (1, Some(threads)) =
                 (affinity.len(), affinity.first().and_then(|cpu| load.get_mut(&cpu)))

@@ -124,7 +124,7 @@ fn cannot_raise(thread: &KernelThread, error: cpushield_linux::Error) -> RunErro
     }
 }
 
-/// Removes the need of `program`, if any, and lowers the threads that no program needs any more.
+/// Removes the need of `program`, if any, and lowers the threads that programs no longer need.
 ///
 /// # Errors
 /// The record cannot be written, or `/proc` cannot be read.

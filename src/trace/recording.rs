@@ -115,7 +115,7 @@ impl RecordingSpool {
 
 impl TraceRecorder<'_> {
     /// Returns what was kept since [`TraceRecorder::start`]; `None` when nothing was to be kept.
-    /// The trace continues for the positive control, but its pages are not kept any more.
+    /// The trace continues for the positive control, but its pages are no longer kept.
     pub fn take_recording(&mut self) -> Option<TraceRecording> {
         self.spool.as_ref()?;
         // The records since the last poll belong to the file too. Where they cannot be read, the

@@ -23,7 +23,7 @@ const FLUSH: &str = "flush_tlb_func";
 
 /// Timers and work that were not left on the CPU. A thread that sleeps arms `process_timeout`
 /// each time, and from 6.9 on a CPU that ticks expires those of idle CPUs (tmigr_handle_remote() in
-/// kernel/time/timer_migration.c). Another CPU queues the others on all CPUs, each time anew
+/// kernel/time/timer_migration.c). Another CPU queues the others on all CPUs, again each time
 /// (__lru_add_drain_all() in mm/swap.c, flush_all_cpus_locked() in mm/slub.c, refresh_vm_stats()
 /// in mm/vmstat.c, 6.12).
 const NOT_LEFT: &[&str] = &[

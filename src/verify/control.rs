@@ -17,7 +17,8 @@ pub struct Provocation {
     pub at: ControlAt,
     /// What was provoked, or why nothing could be.
     pub provoked: Result<ProvokedInterrupt, ProvokeFailure>,
-    /// Each CPU, and its function-call interrupts meanwhile; `None` when they could not be counted.
+    /// Each CPU, and its function-call interrupts during the control; `None` when they could not be
+    /// counted.
     pub counted: Vec<(usize, Option<u64>)>,
     /// Each CPU, and the function-call interrupts that perf events counted; `None` when they could
     /// not be counted.

@@ -44,7 +44,7 @@ pub enum WaitEnd {
 }
 
 impl WaitEnd {
-    /// The same end as seen from the span that follows: at its first moment.
+    /// The same end, as if it had happened at the start of the next span.
     pub fn before_the_span(self) -> WaitEnd {
         match self {
             WaitEnd::WorkloadEnded(end) => {

@@ -54,7 +54,7 @@ pub fn preview_source(work: &WorkContext<'_>, source: &PlanSource) -> Result<Pla
 }
 
 /// Checks what may have changed since a plan was saved: the other shields, and the cpusets of other
-/// programs. Those take no lock of ours, so the check comes right before the apply.
+/// programs. They do not take cpushield's lock, so the check comes right before the apply.
 fn check_saved_plan(work: &WorkContext<'_>, plan: &Plan) -> Result<(), Failure> {
     apply::check_active(&work.host, &work.store, plan)?;
     check_saved(&survey_cpusets(&work.host), plan)?;

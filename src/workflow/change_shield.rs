@@ -1,5 +1,5 @@
 //! Changes an active shield: `apply` is declarative, so the request is the whole wish. What the
-//! shield has already stays, what is new is added, and what is not requested any more is removed.
+//! shield has already stays, what is new is added, and what is no longer requested is removed.
 
 use super::WorkContext;
 use super::active_plans::active_shields;

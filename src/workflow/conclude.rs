@@ -78,7 +78,7 @@ fn wait_for_goal(
         GoalEnd::Stopped { signal } => Err(stopped_before_end(signal)),
     }
     .and_then(|doubt| {
-        // The unit has fallen back meanwhile.
+        // The unit may have fallen back in that time.
         trial::observe(host, store)?;
         Ok(doubt)
     })
@@ -143,7 +143,7 @@ pub fn reboot_unless_reached(
     }
     let end = match trial::conclude(host, store, &[not_reached(until)]) {
         Ok(end) => Some(end),
-        // It was concluded or undone meanwhile, so a user is there.
+        // Another process concluded or undid the trial, so a user can reach the machine.
         Err(BootError::NoTrial | BootError::NotBooted { .. }) => return Ok(None),
         Err(error) => {
             ui.warn(&format!("the trial cannot be undone in this boot: {error}"));

@@ -59,7 +59,7 @@ pub enum ApplyTime {
     NowToo,
 }
 
-/// What happens to the active shield when no boot applies one any more.
+/// What happens to the active shield when boots no longer apply one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActiveShieldFate {
     /// It stays.

@@ -152,7 +152,7 @@ impl LiveReader<'_> {
         }
     }
 
-    /// Waits and reads the trace meanwhile. Returns `false` if a signal stopped it.
+    /// Waits, and reads the trace during the wait. Returns `false` if a signal stopped it.
     fn wait(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {

@@ -105,7 +105,7 @@ fn a_kernel_that_is_installed_later_gets_the_parameters_and_undo_rebuilds_the_me
         found.entries.iter().filter(|e| e.ours).map(|e| e.version.as_str()).collect();
     assert_eq!(ours, ["6.13.1-rt-amd64", "6.12.9-rt-amd64"]);
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert_eq!(undone.files.last().unwrap().1, FileFate::MadeAnew);
+    assert_eq!(undone.files.last().unwrap().1, FileFate::Regenerated);
     let cfg = machine.read("boot/grub/grub.cfg");
     assert!(!cfg.contains("nohz_full") && cfg.contains("6.13.1-rt-amd64"), "{cfg}");
 }

@@ -11,7 +11,7 @@ use std::fmt;
 pub enum BootDifference {
     /// Writing was interrupted.
     Interrupted,
-    /// A kernel has no entry with the parameters any more.
+    /// A kernel no longer has an entry with the parameters.
     EntryGone {
         /// The kernel's version.
         version: String,
@@ -95,7 +95,7 @@ pub enum UndoNote {
         /// The kernel's answer.
         answer: String,
     },
-    /// A file of ours was removed although another program had changed it.
+    /// A file that cpushield wrote was removed although another program had changed it.
     ChangedFileRemoved {
         /// The file.
         path: String,

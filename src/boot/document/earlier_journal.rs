@@ -1,4 +1,4 @@
-//! What a trial is written over: the journal of an earlier apply whose words stay meanwhile.
+//! What a trial is written over: the journal of an earlier apply whose words stay during the trial.
 
 use super::BootJournal;
 use serde::{Deserialize, Serialize};

@@ -303,7 +303,7 @@ pub struct WrittenParameters {
     pub next: Option<NextBoot>,
     /// Whether that entry has the words.
     pub next_has: bool,
-    /// The id of the first entry of ours that has them; `None` when they were added to existing
+    /// The id of cpushield's first entry that has them; `None` when they were added to existing
     /// entries.
     pub entry: Option<String>,
     /// How to boot that entry.
@@ -336,8 +336,8 @@ pub enum FileFate {
     Removed,
     /// Another program changed it since; our parameters were removed from the new text.
     WordsRemoved,
-    /// Another program changed it since; the boot loader's program made it anew.
-    MadeAnew,
+    /// Another program changed it since; the boot loader's program generated it again.
+    Regenerated,
     /// Another program changed it since, so it was left alone.
     Drifted,
 }

@@ -8,7 +8,7 @@
 use super::realtime_test::{cokernel_names, realtime_options};
 use crate::boot::document::KernelRule;
 
-/// The first lines of every script of ours, which identify it.
+/// The first lines of every script that cpushield writes, which identify it.
 pub const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
 
 /// The prefix of the ids of our entries.

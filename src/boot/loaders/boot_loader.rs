@@ -108,7 +108,7 @@ pub struct FileEdit {
 pub struct BootFilePlan {
     /// Files with their new bytes.
     pub edits: Vec<FileEdit>,
-    /// Files of ours to remove, before others are generated.
+    /// Files of cpushield to remove, before others are generated.
     pub removed: Vec<String>,
     /// Files that [`BootLoader::generate`] generates.
     pub generated: Vec<String>,
@@ -223,7 +223,7 @@ pub trait BootLoader: Sync {
         Vec::new()
     }
 
-    /// Whether an existing file is one of ours.
+    /// Whether an existing file is one that cpushield wrote.
     fn is_ours(&self, _path: &str, _bytes: &[u8]) -> bool {
         false
     }

@@ -56,8 +56,8 @@ const TRIAL: LabelSection = LabelSection {
     title: "cpushield trial",
 };
 
-/// The keywords that a label of ours copies from the original (not `menu label`). `overlays` is of
-/// NVIDIA's L4TLauncher; jetson-io.py writes it into its label `JetsonIO`.
+/// The keywords that cpushield's label copies from the original (not `menu label`). `overlays` is
+/// of NVIDIA's L4TLauncher; jetson-io.py writes it into its label `JetsonIO`.
 const COPIED: &[&str] = &[
     "kernel",
     "linux",
@@ -281,7 +281,7 @@ fn without_section(text: &str, section: &LabelSection) -> String {
     format!("{}{rest}", text.get(..from).unwrap_or_default())
 }
 
-/// What follows a text: a label of ours for each chosen kernel of `source`. Of several labels with
+/// What follows a text: a label for each chosen kernel of `source`. Of several labels with
 /// one kernel, the one that boots by default is copied: others may have another device tree.
 fn make_copies(
     text: &str,

@@ -98,7 +98,7 @@ pub enum JudgeReason {
         count: u64,
         /// The longest, in nanoseconds.
         longest_ns: u64,
-        /// System management interrupts meanwhile; `None` when they cannot be counted.
+        /// System management interrupts in that time; `None` when they cannot be counted.
         smis: Option<u64>,
     },
     /// The policy requires two witnesses for each class.

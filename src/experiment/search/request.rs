@@ -1,5 +1,5 @@
 //! The [`SearchRequest`]: what a search varies, from which configuration, and towards which goal.
-//! It stands in the journal, so a search resumes with the same request. Pure.
+//! It is in the journal, so a search resumes with the same request. Pure.
 
 use super::sequential::{GoalDecision, SequentialTest};
 use super::subset::{

@@ -311,7 +311,7 @@ mod tests {
         /// When the pending interrupt is handled; until then, another one is not counted.
         handled: Option<HpetTicks>,
         raises_at_wrap: bool,
-        /// One more that comes meanwhile is handled right after it, as by a threaded handler.
+        /// One that comes during the handling is handled right after it, as by a threaded handler.
         queues: bool,
         queued: bool,
     }
@@ -404,7 +404,7 @@ mod tests {
         for repetition in [HpetRepetition::Driver, HpetRepetition::Chip] {
             let mut reader = reader(repetition, 30, 12);
             assert_eq!(reader.period, HpetTicks(1_000));
-            // The counter wraps meanwhile; that interrupt is not an event.
+            // The counter wraps in that time; that interrupt is not an event.
             for _ in 0..10 {
                 assert_eq!(next(&mut reader), (420, 0), "{repetition:?}");
             }

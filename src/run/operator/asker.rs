@@ -92,7 +92,7 @@ impl Asker {
         let threads = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
         threads.iter().all(|tid| {
             let status = host.read(&format!("/proc/{pid}/task/{tid}/status"));
-            // A thread that has ended meanwhile has no user.
+            // A thread that has ended since has no user.
             status.is_err() || status.is_ok_and(|status| has_user(&status, self.uid))
         })
     }

@@ -64,7 +64,7 @@ struct GuestJob {
     passed: PathBuf,
 }
 
-/// What a guest's run said.
+/// The result of a guest's run.
 #[derive(Debug)]
 struct GuestResult {
     counts: ClaimCounts,

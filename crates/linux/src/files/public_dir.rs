@@ -35,7 +35,7 @@ impl PublicDir {
         self.dir.join(name).display().to_string()
     }
 
-    /// Replaces a file atomically. It does not survive a crash of the machine, and needs not to.
+    /// Replaces a file atomically. It does not survive a crash of the machine, and need not.
     ///
     /// # Errors
     /// The file system's error; EPERM if another user could change the directory.

@@ -1,7 +1,7 @@
 //! A file without a name that keeps a disk busy. It is read and written past the page cache if the
 //! file system can. It is gone with the process, however that ends.
 //!
-//! Elsewhere: how large it is, how often it is used.
+//! The caller decides its size and how often it is used.
 
 use crate::page_buffer::unnamed_file;
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl, fstatfs};

@@ -59,8 +59,9 @@ pub struct StoreLock {
     _file: Arc<LockedFile>,
 }
 
-/// An open file with a lock. It is unlocked before it is closed: a child that was forked meanwhile
-/// has the same open file, and would hold the lock until it executes its program (flock(2)).
+/// An open file with a lock. It is unlocked before it is closed: a child that was forked in the
+/// meantime has the same open file, and would hold the lock until it executes its program
+/// (flock(2)).
 #[derive(Debug)]
 struct LockedFile(File);
 
@@ -351,7 +352,7 @@ impl Store {
             n += 1;
         };
         fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(failed)?;
-        // Nothing is appended any more: this frees the space reserved after its end (fallocate(2),
+        // Nothing more is appended: this frees the space reserved after its end (fallocate(2),
         // FALLOC_FL_KEEP_SIZE). A failure only costs that space.
         if let Ok(file) = open_regular(&self.dir.join(&new), OpenOptions::new().append(true)) {
             let _ = file.metadata().and_then(|found| file.set_len(found.len()));

@@ -1,5 +1,5 @@
-//! The socket at which a user other than root asks for a place in a shield: who asks, one line of
-//! request, one line of answer. What is asked and who may do it is decided elsewhere.
+//! The socket at which a user other than root asks for a place in a shield: the identity of the
+//! caller, a one-line request and a one-line reply. Which request is allowed is decided elsewhere.
 
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
@@ -62,7 +62,7 @@ impl OperatorConnection {
         OperatorConnection { socket: stream.into() }
     }
 
-    /// Finds who asks. The kernel stored this when the other end connected.
+    /// Finds the calling process. The kernel stored this when the other end connected.
     ///
     /// # Errors
     /// It is no Unix socket (ENOTSOCK, EOPNOTSUPP), or the process has ended (ESRCH).

@@ -285,7 +285,7 @@ impl SignalForwarder {
     }
 
     /// Waits for the next signal. `None` after this time, when a child has ended or stopped, or
-    /// when another signal was handled meanwhile.
+    /// when another signal was handled during the wait.
     ///
     /// # Errors
     /// The kernel's error.

@@ -6,7 +6,7 @@ use crate::sched;
 use std::io;
 
 /// Keeps the calling thread on housekeeping CPUs until it is dropped. Threads and processes that it
-/// starts meanwhile inherit them.
+/// starts in that time inherit them.
 #[derive(Debug)]
 #[must_use = "the thread returns when this is dropped"]
 pub struct AffinityGuard {
@@ -45,7 +45,7 @@ impl AffinityGuard {
 impl Drop for AffinityGuard {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // If these CPUs are no longer allowed, another process decided that meanwhile.
+            // If these CPUs are no longer allowed, another process decided that since.
             let _ = sched::set_affinity(0, before);
         }
     }

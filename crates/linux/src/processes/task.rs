@@ -115,8 +115,8 @@ impl Host {
         Ok(stat.utime.saturating_add(stat.stime))
     }
 
-    /// Reads every thread of the machine, in the order of their IDs; those that end meanwhile are
-    /// left out.
+    /// Reads every thread of the machine, in the order of their IDs; those that end during the
+    /// read are left out.
     ///
     /// # Errors
     /// `/proc` cannot be listed, or a `stat` is malformed.

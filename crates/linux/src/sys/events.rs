@@ -80,8 +80,8 @@ impl RtcDevice {
     }
 
     /// Starts the periodic events; the first one comes after one period. Takes long when another
-    /// process reads the clock meanwhile: both hold `ops_lock` of the device (drivers/rtc/dev.c,
-    /// 2.6.38 to 6.12).
+    /// process reads the clock at the same time: both hold `ops_lock` of the device
+    /// (drivers/rtc/dev.c, 2.6.38 to 6.12).
     ///
     /// # Errors
     /// The kernel's error.

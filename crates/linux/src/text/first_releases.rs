@@ -50,7 +50,7 @@ pub const NOWATCHDOG_WINS: KernelVersion = KernelVersion::new(4, 15);
 /// 7d5905dc14a8).
 pub const CPUINFO_INTERRUPTS: KernelVersion = KernelVersion::new(4, 15);
 
-/// Reading `/proc/cpuinfo` interrupts no CPU any more (commit f3eca381bd49).
+/// Reading `/proc/cpuinfo` no longer interrupts any CPU (commit f3eca381bd49).
 pub const CPUINFO_INTERRUPTS_UNTIL: KernelVersion = KernelVersion::new(5, 19);
 
 /// `mitigations=`: "cpu/speculation: Add 'mitigations=' cmdline option" was merged after 5.1, whose
@@ -85,7 +85,7 @@ pub const PARTITION_REFUSES_ISOLCPUS_UNTIL: KernelVersion = KernelVersion::new(6
 /// The fair server of each CPU (dl_server in kernel/sched/deadline.c).
 pub const FAIR_SERVER: KernelVersion = KernelVersion::new(6, 12);
 
-/// Without `CONFIG_RT_GROUP_SCHED`, real-time tasks are not throttled any more (commit
+/// Without `CONFIG_RT_GROUP_SCHED`, real-time tasks are no longer throttled (commit
 /// 5f6bd380c7bd).
 pub const RT_THROTTLING_UNTIL: KernelVersion = KernelVersion::new(6, 12);
 

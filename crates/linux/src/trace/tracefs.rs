@@ -433,7 +433,7 @@ pub fn instance_owners(host: &Host) -> Vec<i32> {
     names.iter().filter_map(|name| owner(name)?.try_into().ok()).collect()
 }
 
-/// The process that made an instance of ours.
+/// The process of cpushield that made an instance.
 fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(INSTANCE)?.strip_prefix('-')?.split('-').next()?.parse().ok()
 }

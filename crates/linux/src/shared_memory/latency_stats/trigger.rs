@@ -6,7 +6,7 @@ use crate::events::{self, EventFile};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A trigger that takes longer was interrupted meanwhile.
+/// A trigger that takes longer was interrupted.
 const SLOW_NS: u64 = 50_000;
 
 /// The method by which a thread sleeps and is woken.
