@@ -12,6 +12,7 @@ use super::thread_servers::ThreadServer;
 use crate::change::Change;
 use crate::documents::plan::Plan;
 use cpushield_linux::{CpuSet, Host, Result, RtHog, Task};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -65,12 +66,13 @@ impl RtHogs {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn above_rcu(&mut self, host: &Host) -> Result<Option<BlockedBy>> {
-        for hog in self.find(host)? {
-            if let Some(found) = blocks_rcu(host, hog, hog.task.cpu, "is not above it")? {
-                return Ok(Some(found));
-            }
+        let hogs = self.find(host)?;
+        if hogs.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        let rcu = RcuThreads::find(host)?;
+        let found = |hog: &RtHog| rcu.blocked_by(host, hog, hog.task.cpu, "is not above it");
+        Ok(hogs.iter().find_map(found))
     }
 
     /// The same for a task that a plan would move to other CPUs, because it shields the task's CPU.
@@ -82,15 +84,17 @@ impl RtHogs {
             return Ok(None);
         }
         let shield = &plan.shield;
-        for hog in self.find(host)?.iter().filter(|hog| shield.cpus.contains(hog.task.cpu)) {
-            for cpu in shield.housekeeping.iter() {
-                let words = "would not be above it where the shield would move it";
-                if let Some(found) = blocks_rcu(host, hog, cpu, words)? {
-                    return Ok(Some(found));
-                }
-            }
+        let hogs = self.find(host)?.iter().filter(|hog| shield.cpus.contains(hog.task.cpu));
+        let hogs: Vec<&RtHog> = hogs.collect();
+        if hogs.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        let rcu = RcuThreads::find(host)?;
+        let words = "would not be above it where the shield would move it";
+        let found = |hog: &&RtHog| {
+            shield.housekeeping.iter().find_map(|cpu| rcu.blocked_by(host, hog, cpu, words))
+        };
+        Ok(hogs.iter().find_map(found))
     }
 
     /// Returns why a change must not be made now.
@@ -144,33 +148,48 @@ pub fn refuse_move(host: &Host, group: &str) -> Result<Option<String>> {
     RtHogs::default().endless_wait(host, cpus_of_move(host, group))
 }
 
-/// Checks whether a task on a CPU blocks RCU there.
-fn blocks_rcu(host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Result<Option<BlockedBy>> {
-    if read_cpu_list(host, &format!("{CPU}/nohz_full")).is_some_and(|quiet| quiet.contains(cpu)) {
-        return Ok(None);
+/// The kernel threads that report the end of RCU read sections, by their CPU.
+struct RcuThreads {
+    threads: BTreeMap<usize, Task>,
+    /// The CPUs of `nohz_full=`.
+    nohz_full: CpuSet,
+}
+
+impl RcuThreads {
+    fn find(host: &Host) -> Result<RcuThreads> {
+        let tasks = host.tasks()?.into_iter().filter(|task| task.kthread);
+        let threads = tasks.filter_map(|task| {
+            let cpu = task.comm.strip_prefix("rcuc/")?.parse().ok()?;
+            Some((cpu, task))
+        });
+        let nohz_full = read_cpu_list(host, &format!("{CPU}/nohz_full")).unwrap_or_default();
+        Ok(RcuThreads { threads: threads.collect(), nohz_full })
     }
-    let name = format!("rcuc/{cpu}");
-    let rcu = host.tasks()?.into_iter().find(|task| task.kthread && task.comm == name);
-    let Some(rcu) = rcu else { return Ok(None) };
-    let Ok(policy) = host.scheduling(rcu.id.tid) else { return Ok(None) };
-    let priority = hog.policy.rt_priority();
-    if priority > 0 && policy.is_above(priority) {
-        return Ok(None);
+
+    /// Returns why a task blocks RCU on a CPU.
+    fn blocked_by(&self, host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Option<BlockedBy> {
+        let rcu = self.threads.get(&cpu).filter(|_| !self.nohz_full.contains(cpu))?;
+        let policy = host.scheduling(rcu.id.tid).ok()?;
+        let priority = hog.policy.rt_priority();
+        if priority > 0 && policy.is_above(priority) {
+            return None;
+        }
+        let above = (priority + 1).min(99);
+        Some(BlockedBy {
+            why: format!(
+                "{}, and {} ({policy}) {words}: then this kernel cannot finish an RCU grace \
+                 period, and a task that waits for one would wait forever",
+                describe_hog(hog),
+                rcu.comm
+            ),
+            hint: format!(
+                "{}; or raise the kernel's thread above it: chrt -f -p {above} {} (`cpushield run \
+                 --fifo` does that)",
+                remedy(hog),
+                rcu.id.tid
+            ),
+        })
     }
-    let above = (priority + 1).min(99);
-    Ok(Some(BlockedBy {
-        why: format!(
-            "{}, and {name} ({policy}) {words}: then this kernel cannot finish an RCU grace \
-             period, and a task that waits for one would wait forever",
-            describe_hog(hog)
-        ),
-        hint: format!(
-            "{}; or raise the kernel's thread above it: chrt -f -p {above} {} (`cpushield run \
-             --fifo` does that)",
-            remedy(hog),
-            rcu.id.tid
-        ),
-    }))
 }
 
 fn describe_hog(hog: &RtHog) -> String {
