@@ -282,10 +282,7 @@ fn print(text: &str) -> Result<bool, Failure> {
     match done.and_then(|()| out.flush()) {
         // The reader of the pipe has seen enough (`cpushield survey | head`).
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            let hint = "only the text is lost; what was changed is shown by: cpushield status";
-            Err(Failure::machine(format!("cannot write the result: {error}")).hint(hint))
-        }
+        Err(error) => Err(Failure::machine(format!("cannot write the result: {error}"))),
         Ok(()) => Ok(true),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
-use super::paint::show;
+use super::paint::show_done;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
 use crate::report::moved_blocks;
@@ -55,5 +55,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> 
     args.active.select(&mut work)?;
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let moved = add_processes(&work, &args.tids, assignment)?;
-    show(ui, &moved, || moved_blocks(&moved, "in the shield"))
+    show_done(ui, &moved, || moved_blocks(&moved, "in the shield"))
 }

@@ -2,7 +2,7 @@
 
 use super::GlobalArgs;
 use super::help::{EXIT_CODES, HelpTail};
-use super::paint::show;
+use super::paint::{show, show_done};
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::report::{applied_blocks, applied_policy_blocks, script_blocks};
@@ -81,7 +81,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
         return show(ui, &plan, || script_blocks(&plan));
     }
     let (applied, plan) = apply_source(&work, &source, programs)?;
-    show(ui, &applied, || applied_blocks(&applied, &plan))
+    show_done(ui, &applied, || applied_blocks(&applied, &plan))
 }
 
 /// Applies every shield of the policy.
@@ -96,5 +96,5 @@ fn run_all(
         return show(work.ui, &plans, || plans.plans.iter().flat_map(script_blocks).collect());
     }
     let applied = apply_policy(work, &options, programs)?;
-    show(work.ui, &applied, || applied_policy_blocks(&applied))
+    show_done(work.ui, &applied, || applied_policy_blocks(&applied))
 }

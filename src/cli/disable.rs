@@ -2,7 +2,7 @@
 
 use super::GlobalArgs;
 use super::help::{BUG, HelpTail, USAGE};
-use super::paint::show;
+use super::paint::show_done;
 use crate::failure::Failure;
 use crate::report::disabled_blocks;
 use crate::ui::Ui;
@@ -43,7 +43,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failu
     let fate = if args.now { ActiveShieldFate::TakenDown } else { ActiveShieldFate::Kept };
     let document = disable_shield(&work, fate)?;
     let DisabledShield { disabled, active, active_unknown, undone } = &document;
-    show(ui, &document, || {
+    show_done(ui, &document, || {
         disabled_blocks(disabled.as_ref(), active, active_unknown.as_deref(), undone)
     })?;
     check_restored(undone)

@@ -2,7 +2,7 @@
 
 use super::GlobalArgs;
 use super::help::{BUG, HelpTail, USAGE};
-use super::paint::show;
+use super::paint::show_done;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::report::{enabled_blocks, enabled_policy_blocks};
@@ -57,14 +57,14 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
     if args.all {
         let document = enable_policy(&work, &args.disturb.policy_options(&args.request), when)?;
         let EnabledPolicy { enabled, applied } = &document;
-        return show(ui, &document, || enabled_policy_blocks(enabled, applied.as_ref()));
+        return show_done(ui, &document, || enabled_policy_blocks(enabled, applied.as_ref()));
     }
     let mut words = apply_arguments(&args.request);
     words.extend(args.disturb.disturb.then(|| "--disturb".to_owned()));
     let options = args.disturb.options(&args.request);
     let (document, plan) = enable_shield(&work, &options, words, when)?;
     let EnabledShield { enabled, applied } = &document;
-    show(ui, &document, || enabled_blocks(enabled, applied.as_ref().zip(plan.as_ref())))
+    show_done(ui, &document, || enabled_blocks(enabled, applied.as_ref().zip(plan.as_ref())))
 }
 
 /// The arguments of `cpushield` that apply this request, independent of the working directory.

@@ -17,6 +17,20 @@ pub(super) fn show<T: Serialize>(
     ui.show(document, || terminal_blocks(&blocks(), ui.width(), &paint))
 }
 
+/// Shows what a command has done to shields.
+///
+/// # Errors
+/// Standard output cannot be written. The error says that only the text is lost.
+pub(super) fn show_done<T: Serialize>(
+    ui: &Ui,
+    document: &T,
+    blocks: impl FnOnce() -> Vec<ReportBlock>,
+) -> Result<(), Failure> {
+    let hint =
+        "the command is done, and only its text is lost; to see the result: cpushield status";
+    show(ui, document, blocks).map_err(|failure| failure.hint(hint))
+}
+
 /// Colours words by their meaning.
 pub(super) fn paint(tone: TextTone, words: &str) -> String {
     match tone {

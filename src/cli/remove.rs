@@ -2,7 +2,7 @@
 
 use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
-use super::paint::show;
+use super::paint::show_done;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
 use crate::report::moved_blocks;
@@ -48,5 +48,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failur
     let mut work = global.open_to_change(ui)?;
     args.active.select(&mut work)?;
     let moved = remove_processes(&work, &args.tids)?;
-    show(ui, &moved, || moved_blocks(&moved, "out of the shield"))
+    show_done(ui, &moved, || moved_blocks(&moved, "out of the shield"))
 }

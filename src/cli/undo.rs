@@ -2,8 +2,8 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
-use super::help::{EXIT_CODES, HelpTail};
-use super::paint::show;
+use super::help::{BUG, HelpTail, USAGE};
+use super::paint::show_done;
 use crate::failure::{Failure, FailureKind};
 use crate::report::undo_blocks;
 use crate::ui::Ui;
@@ -49,7 +49,12 @@ impl UndoArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[("cpushield undo", "take the shield down and restore the original settings")],
-    exit_codes: Some(EXIT_CODES),
+    exit_codes: Some(&[
+        ("0", "success: every change is undone, or no shield is active"),
+        USAGE,
+        ("3", "failure: no shield has this name, or a change cannot be undone"),
+        BUG,
+    ]),
 };
 
 /// Runs the subcommand.
@@ -78,6 +83,6 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure>
     };
     let document = undo_shields(&work, target, args.unrestored_changes())?;
     let UndoDocument { shields, at_every_boot, .. } = &document;
-    show(ui, &document, || undo_blocks(shields, at_every_boot))?;
+    show_done(ui, &document, || undo_blocks(shields, at_every_boot))?;
     if args.forget { Ok(()) } else { check_restored(shields) }
 }

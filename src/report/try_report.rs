@@ -28,6 +28,7 @@ impl TryReport {
         for (before, shielded) in self.before.cpus.iter().zip(&self.shielded.cpus) {
             blocks.push(self.interruptions(before, shielded));
         }
+        blocks.extend(self.tick_advice());
         blocks.extend(self.price.iter().flat_map(LoadPrice::blocks));
         let (evidence, verdict) = (&self.shielded, Some(&self.verdict));
         let run = WatchedRun { name: "", evidence, verdict };
@@ -56,6 +57,19 @@ impl TryReport {
             text.push_str(&format!(" ({} refused by the kernel)", self.refused));
         }
         TextLine::new(format!("{text}: {}", list.join(", ")))
+    }
+
+    /// Why the tick remains, and the command that stops it.
+    fn tick_advice(&self) -> Option<ReportBlock> {
+        let ticks = |cpu: &CpuEvidence| cpu.interruptions.iter().any(|it| it.cause == Cause::Tick);
+        self.shielded.cpus.iter().any(ticks).then(|| {
+            let why =
+                "The tick runs whenever a program runs. Only a boot with nohz_full= stops it.";
+            ReportBlock::Lines(vec![
+                TextLine::new(why),
+                TextLine::new("Next: cpushield boot apply --trial"),
+            ])
+        })
     }
 
     fn interruptions(&self, before: &CpuEvidence, shielded: &CpuEvidence) -> ReportBlock {
@@ -230,6 +244,8 @@ Interruptions of CPU 3 per second
   irq              IRQ 9 acpi               7.00         -
   all entries      including nested ones     257       250
   longest stretch  uninterrupted          1.00 s    1.00 s
+The tick runs whenever a program runs. Only a boot with nohz_full= stops it.
+Next: cpushield boot apply --trial
 
 What remains
   cause  culprit            CPU  count  remedy
