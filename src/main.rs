@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use cpushield::cli;
+use cpushield_linux::signal;
 use std::process::ExitCode;
 
 // musl's own asks the kernel for memory, and gives it back, at every second file that is read: a
@@ -11,5 +12,7 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
+    // Without it only the message of a limit is lost.
+    drop(signal::survive_file_size_limit());
     cli::run_command_line(&cpushield_linux::process::arguments())
 }

@@ -10,7 +10,7 @@ use super::kinds::kind_of;
 use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
 use crate::change::ChangeFault;
 use crate::documents::plan::Step;
-use cpushield_linux::{AffinityGuard, Error, Host, Store, signal};
+use cpushield_linux::{AffinityGuard, Error, Host, Store, namespaces, signal};
 use std::fmt;
 
 /// The result of an amendment.
@@ -78,6 +78,7 @@ pub fn amend(
     name: &str,
     steps: &[Step],
 ) -> Result<AmendedShield, AmendError> {
+    namespaces::check_sees_all_tasks(host)?;
     let _lock = store.lock()?;
     let mut journal = match load(host, store).map_err(AmendError::Load)? {
         FoundJournal::Here(journal) => *journal,

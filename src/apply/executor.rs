@@ -19,7 +19,7 @@ use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::store::{Appender, StoreLock};
-use cpushield_linux::{AffinityGuard, CpuSet, Host, Store, Task, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, Host, Store, Task, namespaces, signal};
 
 /// Applies a plan.
 ///
@@ -185,6 +185,7 @@ pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
     if let Some((step, why)) = plan.unfit() {
         return Err(ApplyError::Plan { step: step + 1, why });
     }
+    namespaces::check_sees_all_tasks(host)?;
     let boot = boot_id(host)?;
     if boot != plan.boot_id && plan.boot_id.is_some() {
         let why = "the plan was made in another boot, or on another machine".to_owned();

@@ -6,7 +6,7 @@ use super::load::{FoundJournal, JOURNAL, load};
 use super::summary;
 use super::undo::undo_locked;
 use cpushield_linux::store::StoreLock;
-use cpushield_linux::{CpuSet, Host, Store};
+use cpushield_linux::{CpuSet, Host, Store, namespaces};
 
 /// Removes the active shield of this name. Without a name, there must be only one.
 ///
@@ -20,6 +20,7 @@ pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShie
         Ok(Some(_)) => {}
         Err(error) => return Err(error.into()),
     }
+    namespaces::check_sees_all_tasks(host)?;
     let lock = store.lock()?;
     summary::announce_change(host, store);
     let work = || undo_all_versions(host, store, name, &lock);
@@ -62,6 +63,7 @@ pub fn end_change(host: &Host, store: &Store) -> Result<Option<EndedChange>, App
         _ => None,
     };
     let Some((cpus, shield)) = unfinished else { return Ok(None) };
+    namespaces::check_sees_all_tasks(host)?;
     let lock = store.lock()?;
     let ended = end_replacement(host, store, Some(&shield), &lock);
     // Without it, only the next change tells other users.

@@ -5,7 +5,7 @@
 //! or `undo` restores everything that a killed `run` changed.
 
 use super::{RunError, ShieldPlacement};
-use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId, namespaces};
 use serde::{Deserialize, Serialize};
 
 /// The file in the state directory.
@@ -129,8 +129,9 @@ pub fn read(host: &Host, store: &Store) -> Result<RunRecord, RunError> {
 /// Opens the record for changes; waits for other processes that have the lock.
 ///
 /// # Errors
-/// As [`read`], or another process has the lock for too long.
+/// As [`read`], another process has the lock for too long, or `/proc` does not list all tasks.
 pub fn open<'a>(host: &Host, store: &'a Store) -> Result<OpenRecord<'a>, RunError> {
+    namespaces::check_sees_all_tasks(host)?;
     let lock = store.lock()?;
     let record = read(host, store)?;
     Ok(OpenRecord { store, _lock: lock, saved: record.clone(), record })

@@ -2,7 +2,8 @@
 
 use super::RunError;
 use super::record::AddedThread;
-use cpushield_linux::{Host, Task};
+use cpushield_linux::error::NamespaceKind;
+use cpushield_linux::{Host, Task, namespaces};
 
 /// Finds a task by its number, with its process.
 pub(super) fn find_task(host: &Host, tid: i32) -> Result<Task, cpushield_linux::Error> {
@@ -53,5 +54,8 @@ pub(super) fn cgroup_of(
     let group = group.ok_or_else(|| {
         cpushield_linux::Error::malformed(&path, 0, "a line of the hierarchy with cpusets", &text)
     })?;
+    if group.split('/').any(|part| part == "..") {
+        return Err(namespaces::hidden(NamespaceKind::Cgroup, &path).into());
+    }
     Ok(format!("{mount}{group}"))
 }

@@ -7,7 +7,7 @@ use super::{RecordRequest, clock_name};
 use crate::documents::evidence::{AbsenceReason, BlindSpot};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs, needs_debugfs};
-use cpushield_linux::{Error, Host, RtHog};
+use cpushield_linux::{Error, Host, RtHog, namespaces};
 
 /// Buffer of a watched CPU in KiB: enough for seconds of nothing but task switches, so that a late
 /// reader loses nothing.
@@ -44,7 +44,9 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     if cfg!(target_endian = "big") {
         return Err(AbsenceReason::BigEndian);
     }
-    if in_pid_namespace(host) {
+    // The kernel records `task->pid` (`tracing_gen_ctx()`, kernel/trace/trace.c; sched_switch,
+    // 6.12), the number in the initial namespace. Here it may be the number of another task.
+    if namespaces::in_pid_namespace(host) {
         return Err(AbsenceReason::PidNamespace);
     }
     let tracefs = Tracefs::find(host).map_err(|error| no_tracefs(host, &error))?;
@@ -87,16 +89,6 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
         blind.push(BlindSpot::SmallBuffer { cpu: hog.task.cpu, task: hog.to_string() });
     }
     Ok(ArmedTrace { instance, formats, tsc, busy, stack, blind })
-}
-
-/// The initial PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h, 3.8 to 6.12).
-const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
-
-/// Whether task numbers of this process differ from those of the trace. The kernel records
-/// `task->pid` (`tracing_gen_ctx()`, kernel/trace/trace.c; sched_switch, 6.12), which is the number
-/// in the initial PID namespace. A task there can have the same number as one of the workload.
-fn in_pid_namespace(host: &Host) -> bool {
-    host.read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace != INITIAL_PID_NAMESPACE)
 }
 
 /// EBUSY (asm-generic/errno-base.h): `TraceInstance::prepare` would have to wait.
@@ -165,27 +157,4 @@ fn no_tracefs(host: &Host, error: &Error) -> AbsenceReason {
 
 fn refused(error: &Error) -> AbsenceReason {
     AbsenceReason::TraceRefused { answer: error.to_string() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn only_another_pid_namespace_makes_the_tasks_of_the_trace_unrecognizable() {
-        let dir = std::env::temp_dir().join(format!("pid-namespace-{}", std::process::id()));
-        for (namespace, other) in
-            [(Some(INITIAL_PID_NAMESPACE), false), (Some("pid:[4026532448]"), true), (None, false)]
-        {
-            let links = dir.join("proc/self/ns");
-            std::fs::create_dir_all(&links).unwrap();
-            if let Some(namespace) = namespace {
-                symlink(namespace, links.join("pid")).unwrap();
-            }
-            let host = Host::recorded(&dir).unwrap();
-            assert_eq!(in_pid_namespace(&host), other, "{namespace:?}");
-            std::fs::remove_dir_all(&dir).unwrap();
-        }
-    }
 }

@@ -148,6 +148,51 @@ fn an_unreadable_journal_can_be_discarded_and_is_archived() {
 }
 
 #[test]
+fn a_limit_of_file_sizes_does_not_prevent_undo() {
+    let (tree, plan) = (v2(), v2_plan());
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    let (root, state) = (bench.scratch.0.join("root"), bench.scratch.0.join("state"));
+    bench.apply(&bench.host(), &plan).unwrap();
+    assert!(fs::metadata(bench.journal()).unwrap().len() > 1024);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 1; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_cpushield")]);
+    let undone = shell.arg("undo").arg("--root").arg(&root).arg("--state").arg(&state).output();
+    let undone = undone.unwrap();
+    assert_eq!(undone.status.code(), Some(0), "{undone:?}");
+    assert!(String::from_utf8_lossy(&undone.stdout).contains("EFBIG"), "{undone:?}");
+    same(&before, &bench.tree(), "undone");
+}
+
+#[test]
+fn nothing_is_changed_in_a_pid_namespace_that_hides_tasks() {
+    let (tree, plan) = (v2(), v2_plan());
+    let bench = Bench::of(&tree);
+    let link = bench.scratch.0.join("root/proc/self/ns/pid");
+    let in_namespace = |inode: u32| {
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("pid:[{inode}]"), &link).unwrap();
+    };
+    in_namespace(4_026_532_448);
+    let before = bench.tree();
+    let error = bench.apply(&bench.host(), &plan).unwrap_err();
+    assert!(error.to_string().contains("PID namespace"), "{error}");
+    same(&before, &bench.tree(), "apply");
+    in_namespace(4_026_531_836);
+    let original = bench.tree();
+    bench.apply(&bench.host(), &plan).unwrap();
+    in_namespace(4_026_532_448);
+    let shielded = bench.tree();
+    let error = apply::undo(&bench.host(), &bench.store(), None).unwrap_err();
+    assert!(error.to_string().contains("PID namespace"), "{error}");
+    same(&shielded, &bench.tree(), "undo");
+    in_namespace(4_026_531_836);
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_removed());
+    same(&original, &bench.tree(), "undone");
+}
+
+#[test]
 fn undo_of_all_shields_ends_when_the_journal_cannot_be_removed() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);

@@ -85,6 +85,32 @@ pub enum ErrorCause {
     },
     /// The file is not a regular file.
     NotRegular(FileKind),
+    /// A namespace of this process hides a part of the machine.
+    Namespace(NamespaceKind),
+}
+
+/// A kind of namespace that hides a part of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamespaceKind {
+    /// `/proc` lists only the tasks of the namespace (pid_namespaces(7)).
+    Pid,
+    /// A cgroup outside of the namespace is shown as `/../NAME` (cgroup_namespaces(7)).
+    Cgroup,
+}
+
+impl fmt::Display for NamespaceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NamespaceKind::Pid => {
+                "it lists only the tasks of this process's PID namespace; run cpushield in that of \
+                 the host"
+            }
+            NamespaceKind::Cgroup => {
+                "the cgroup is outside this process's cgroup namespace; run cpushield in that of \
+                 the host"
+            }
+        })
+    }
 }
 
 impl From<OpenError> for ErrorCause {
@@ -265,6 +291,7 @@ impl Error {
             ErrorCause::Held { pid: Some(pid) } => format!("process {pid} holds the lock"),
             ErrorCause::Held { pid: None } => "another process holds the lock".to_owned(),
             ErrorCause::NotRegular(kind) => format!("it is {kind}, not a regular file"),
+            ErrorCause::Namespace(kind) => kind.to_string(),
         }
     }
 }

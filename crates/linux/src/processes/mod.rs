@@ -5,6 +5,7 @@ pub mod external_program;
 pub mod hogs;
 pub mod inherited;
 pub mod irqbalance;
+pub mod namespaces;
 pub mod operator_socket;
 pub mod orphans;
 pub mod placement_probe;

@@ -38,6 +38,26 @@ pub fn catch_stops() -> io::Result<()> {
     Ok(())
 }
 
+extern "C" fn ignore_signal(_: libc::c_int) {}
+
+/// Makes a write beyond the limit of file sizes (`ulimit -f`, `LimitFSIZE=`) return EFBIG instead
+/// of ending the process by SIGXFSZ (setrlimit(2)). So undo survives the limit as it survives a full
+/// disk. A program that this process executes has the default action again: execve(2) resets
+/// handlers, but would pass on that a signal is ignored.
+///
+/// # Errors
+/// The kernel's error.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid value; the handler does nothing, which is
+    // async-signal-safe; all pointers are valid for the call.
+    let answer = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ignore_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut())
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Forgets a signal that asked this process to stop, so that it can restore the machine. A further
 /// signal sets the flag again.
 pub fn forget_stop() {
