@@ -301,6 +301,12 @@ impl Table {
         Table { caption: caption.into(), columns, rows, head: TableHead::Whole }
     }
 
+    /// The numbers of all columns.
+    #[must_use]
+    pub fn all_columns(&self) -> Vec<usize> {
+        (0..self.columns.len()).collect()
+    }
+
     /// The table with this much of its head on a terminal.
     #[must_use]
     pub fn with_head(self, head: TableHead) -> Table {

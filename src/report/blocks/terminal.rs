@@ -167,7 +167,7 @@ impl TerminalStyle<'_> {
             .collect();
         let parts: Vec<String> = match self.remarks_below(table, &rows) {
             Some(lines) => vec![lines],
-            None => column_parts(&table.columns, &rows, self.width)
+            None => column_parts(&table.columns, &rows, &table.all_columns(), self.width)
                 .iter()
                 .map(|shown| self.rows(&table.columns, &rows, shown).concat())
                 .collect(),
@@ -183,7 +183,7 @@ impl TerminalStyle<'_> {
     /// remarks.
     fn remarks_below(&self, table: &Table, rows: &[&[TableCell]]) -> Option<String> {
         let remarks = table.columns.iter().position(|it| it.kind == ColumnKind::Remarks)?;
-        let all: Vec<usize> = (0..table.columns.len()).collect();
+        let all = table.all_columns();
         let wide = TerminalStyle { width: usize::MAX, ..*self }.rows(&table.columns, rows, &all);
         if wide.iter().all(|row| columns_of(row.trim_end()) <= self.width) {
             return None;
@@ -191,7 +191,10 @@ impl TerminalStyle<'_> {
         let shown: Vec<usize> = all.into_iter().filter(|n| *n != remarks).collect();
         let name = table.columns.get(remarks).map_or("", |column| column.name.as_str());
         let head_rows = rows.len().saturating_sub(table.rows.len());
-        let laid_out = self.rows(&table.columns, rows, &shown).into_iter().zip(rows);
+        let mut parts = column_parts(&table.columns, rows, &shown, self.width)
+            .into_iter()
+            .map(|shown| self.rows(&table.columns, rows, &shown));
+        let laid_out = parts.next().unwrap_or_default().into_iter().zip(rows);
         let lines = laid_out.enumerate().map(|(n, (mut lines, row))| {
             let remark = row.get(remarks).filter(|cell| n >= head_rows && !cell.text.is_empty());
             if let Some(cell) = remark {
@@ -199,7 +202,14 @@ impl TerminalStyle<'_> {
             }
             lines
         });
-        Some(lines.collect())
+        let first: String = lines.collect();
+        Some(
+            [first]
+                .into_iter()
+                .chain(parts.map(|lines| lines.concat()))
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )
     }
 
     /// The cells of some columns. The title of a group of rows has the whole line.
@@ -342,37 +352,48 @@ fn is_title(row: &[TableCell], columns: &[TableColumn]) -> bool {
     row.len() == 1 && columns.len() > 1
 }
 
-/// The columns that fit side by side: columns of numbers after columns of words are split into
-/// several tables, each with the words, because numbers cannot be wrapped.
-fn column_parts(columns: &[TableColumn], rows: &[&[TableCell]], width: usize) -> Vec<Vec<usize>> {
-    let words = columns.iter().take_while(|column| !column.is_number()).count();
-    let all: Vec<usize> = (0..columns.len()).collect();
-    let (leading, numbers) = all.split_at(words);
-    if columns.iter().skip(words).any(|column| !column.is_number()) {
-        return vec![all];
+/// Which of the shown columns fit side by side: columns of numbers after columns of words are split
+/// into several tables, each with the words, because numbers cannot be wrapped.
+fn column_parts(
+    columns: &[TableColumn],
+    rows: &[&[TableCell]],
+    shown: &[usize],
+    width: usize,
+) -> Vec<Vec<usize>> {
+    let is_number = |n: &&usize| columns.get(**n).is_some_and(TableColumn::is_number);
+    let words = shown.iter().take_while(|n| !is_number(n)).count();
+    let (leading, numbers) = shown.split_at(words);
+    if !numbers.iter().all(|n| is_number(&n)) {
+        return vec![shown.to_vec()];
     }
-    let cells = rows.iter().filter(|row| !is_title(row, columns));
-    let mut widths = vec![2; columns.len()];
-    for row in cells {
-        for (width, cell) in widths.iter_mut().zip(*row) {
-            *width = (*width).max(columns_of(&cell.text) + 2);
-        }
-    }
-    // Columns of words take at most half of the width: their cells can be wrapped.
-    let taken = widths.iter().take(words).sum::<usize>().min(width / 2);
+    let cells: Vec<_> = rows.iter().filter(|row| !is_title(row, columns)).collect();
+    let widest = |n: &usize, measure: &dyn Fn(&str) -> usize| {
+        2 + cells
+            .iter()
+            .filter_map(|row| row.get(*n))
+            .map(|it| measure(&it.text))
+            .max()
+            .unwrap_or(0)
+    };
+    let width_of = |n: &usize| widest(n, &columns_of);
+    let longest_word =
+        |n: &usize| widest(n, &|text| text.split(' ').map(columns_of).max().unwrap_or_default());
+    // Columns of words take at most half of the width if their words do: the cells can be wrapped.
+    let wrapped = leading.iter().map(longest_word).sum::<usize>();
+    let taken = leading.iter().map(width_of).sum::<usize>().min((width / 2).max(wrapped));
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut left = 0;
-    for (n, needed) in numbers.iter().zip(widths.iter().skip(words)) {
-        match parts.last_mut().filter(|_| *needed <= left) {
+    for (n, needed) in numbers.iter().map(|n| (n, width_of(n))) {
+        match parts.last_mut().filter(|_| needed <= left) {
             Some(part) => part.push(*n),
             None => {
                 parts.push(leading.iter().chain([n]).copied().collect());
                 left = width.saturating_sub(taken);
             }
         }
-        left = left.saturating_sub(*needed);
+        left = left.saturating_sub(needed);
     }
-    if parts.is_empty() { vec![all] } else { parts }
+    if parts.is_empty() { vec![shown.to_vec()] } else { parts }
 }
 
 /// The rows, lines and points in a block.
@@ -477,6 +498,21 @@ mod tests {
         assert!(text.contains("  worst   6.09 ms\n"), "{text}");
         assert!(text.contains("  worst   609.1 µs\n"), "{text}");
         assert!(text.lines().all(|line| columns_of(line) <= 24), "{text}");
+    }
+
+    #[test]
+    fn remarks_stand_below_the_first_of_several_tables() {
+        let names = ["cause", "longest culprit"].map(TableColumn::words);
+        let numbers = ["count", "longest time"].map(TableColumn::numbers);
+        let remarks = TableColumn { kind: ColumnKind::Remarks, ..TableColumn::words("remedy") };
+        let columns = names.into_iter().chain(numbers).chain([remarks]).collect();
+        let cells = ["tick", "tick_nohz_handler", "373", "890.6 µs", "at boot: nohz_full=3"];
+        let rows = vec![cells.map(TableCell::new).to_vec()];
+        let blocks = [ReportBlock::Table(Table::new("", columns, rows))];
+        let text = terminal_blocks(&blocks, 44, &unpainted);
+        assert!(text.lines().all(|line| columns_of(line) <= 44), "{text}");
+        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}: {text}"));
+        assert!(at("373") < at("remedy: at boot") && at("remedy: at boot") < at("890.6"), "{text}");
     }
 
     #[test]
