@@ -267,7 +267,7 @@ impl fmt::Display for ThreadDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ThreadDoubt::Moved { cpus } => write!(f, "another process moved it to CPU {cpus}"),
-            ThreadDoubt::Gone => f.write_str("it is gone"),
+            ThreadDoubt::Gone => f.write_str("its thread ended early"),
             ThreadDoubt::PolicyChanged { policy } => {
                 write!(f, "another process set its policy to {policy}")
             }

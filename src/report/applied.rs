@@ -196,7 +196,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),
-        ("Left the shield, continue on housekeeping CPUs", left_programs(undone)),
+        ("Left the shield and continue", left_programs(undone)),
         ("Changed since by another process, left as they are", drifted_lines(undone)),
         ("Gone, so there is nothing to restore", gone.map(describe_step).collect()),
         ("Could not be restored", undone.failed().map(describe_step).collect()),

@@ -106,9 +106,10 @@ pub fn pages() -> Vec<ExplainPage> {
 fn page_name_of(word: &str) -> &str {
     let (parameter, value) = word.split_once('=').unwrap_or((word, ""));
     match parameter {
-        "isolcpus" if value.starts_with("managed_irq") => "irq-affinity",
-        "managed_irq" => "irq-affinity",
-        "isolcpus" => "cpuset",
+        "isolcpus" if value.starts_with("managed_irq") => "isolcpus-managed-irq",
+        "isolcpus" if value.starts_with("nohz") => "isolcpus-nohz",
+        "isolcpus" => "isolcpus-domain",
+        "managed_irq" => "isolcpus-managed-irq",
         "nohz_full" => "nohz-full",
         "rcu_nocbs" => "rcu-nocbs",
         _ => word,
@@ -192,10 +193,11 @@ mod tests {
     #[test]
     fn names_from_the_screens_have_pages() {
         for (word, name) in [
-            ("isolcpus", "cpuset"),
-            ("isolcpus=3", "cpuset"),
-            ("isolcpus=managed_irq,3", "irq-affinity"),
-            ("managed_irq", "irq-affinity"),
+            ("isolcpus", "isolcpus-domain"),
+            ("isolcpus=3", "isolcpus-domain"),
+            ("isolcpus=nohz,3", "isolcpus-nohz"),
+            ("isolcpus=managed_irq,3", "isolcpus-managed-irq"),
+            ("managed_irq", "isolcpus-managed-irq"),
             ("nohz_full", "nohz-full"),
             ("nohz_full=3", "nohz-full"),
             ("rcu_nocbs", "rcu-nocbs"),

@@ -41,8 +41,8 @@ pub fn catch_stops() -> io::Result<()> {
 extern "C" fn ignore_signal(_: libc::c_int) {}
 
 /// Makes a write beyond the limit of file sizes (`ulimit -f`, `LimitFSIZE=`) return EFBIG instead
-/// of ending the process by SIGXFSZ (setrlimit(2)). So undo survives the limit as it survives a full
-/// disk. A program that this process executes has the default action again: execve(2) resets
+/// of ending the process by SIGXFSZ (setrlimit(2)). So undo survives the limit as it survives a
+/// full disk. A program that this process executes has the default action again: execve(2) resets
 /// handlers, but would pass on that a signal is ignored.
 ///
 /// # Errors
