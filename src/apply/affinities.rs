@@ -189,7 +189,8 @@ impl<'a> UndoSnapshot<'a> {
 impl UndoSnapshot<'_> {
     /// Whether the plan, or the kernel because of it, may have given this mask to the task.
     fn is_ours(&self, id: TaskId, cpus: &CpuSet, original: &CpuSet) -> bool {
-        if cpus == original {
+        let foreign = &self.scope.foreign;
+        if cpus == original || foreign.may_have_narrowed(original, cpus) {
             return true;
         }
         let shielded = self.scope.shield.cpus.union(&self.scope.cpus_of_others());
@@ -199,7 +200,9 @@ impl UndoSnapshot<'_> {
             if was_in && *cpus == original.difference(&shielded) {
                 return true;
             }
-            let same = left.0.get(&id) == Some(cpus);
+            let left = left.0.get(&id);
+            let same = left == Some(cpus)
+                || left.is_some_and(|left| foreign.may_have_narrowed(left, cpus));
             if same || self.journal.amending.is_empty() {
                 return same;
             }
@@ -355,6 +358,10 @@ impl UndoSnapshot<'_> {
                 AffinityDecision::Set(original.clone())
             }
             Some(_) => AffinityDecision::Drift,
+            // Apply saw neither the task nor an ancestor, perhaps in another PID namespace.
+            None if *cpus == shield.housekeeping && self.ancestor_with_original(task).is_none() => {
+                AffinityDecision::Set(self.scope.free_cpus())
+            }
             None => self
                 .inherited_original(task, cpus)
                 .map_or(AffinityDecision::Keep, AffinityDecision::Set),
@@ -379,7 +386,9 @@ impl UndoSnapshot<'_> {
         }
         let target = target?;
         let was = if ours.is_some() { before.was.0.get(&id) } else { Some(target) };
-        let known = cpus == target || was.is_none_or(|was| was == cpus);
+        let known = cpus == target
+            || was.is_none_or(|was| was == cpus)
+            || self.scope.foreign.may_have_narrowed(target, cpus);
         Some(if known || is_widened(shield, cpus, target) || follows_interrupt(task) {
             AffinityDecision::Set(target.clone())
         } else if ours.is_some() {
@@ -443,7 +452,9 @@ pub(super) fn decide(
             }
             AffinityDecision::Keep => {}
         }
-        if !all.as_ref().is_some_and(|all| all.is_subset(&cpus)) {
+        // A task in the partition of another program has its CPUs as long as it is in there.
+        let is_all = all.as_ref().is_some_and(|all| all.is_subset(&cpus));
+        if !is_all && !cpus.is_subset(&scope.foreign.cpus) {
             undoing.kept.0.insert(task.id, cpus);
         }
     }

@@ -56,6 +56,7 @@ mod blocking_writes;
 mod cpu_power;
 mod document;
 mod executor;
+mod foreign_partitions;
 mod groups;
 mod hogs;
 mod hotplug_kthreads;
@@ -175,7 +176,7 @@ pub fn masks_without_cpusets(
     tasks: &[(Task, CpuSet)],
 ) -> Result<BTreeMap<TaskId, CpuSet>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
-    let Some(scope) = undo_scope::UndoScope::new(&journal, name) else {
+    let Some(scope) = undo_scope::UndoScope::new(host, &journal, name) else {
         return Ok(BTreeMap::new());
     };
     let masks = affinities::masks_without_cpusets(host, &journal, &scope, tasks)
@@ -207,7 +208,9 @@ pub fn states_without(
     name: &str,
 ) -> Result<Vec<(Change, OriginalState)>, JournalLoadError> {
     let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
-    let Some(scope) = undo_scope::UndoScope::new(&journal, name) else { return Ok(Vec::new()) };
+    let Some(scope) = undo_scope::UndoScope::new(host, &journal, name) else {
+        return Ok(Vec::new());
+    };
     Ok(leave::states_without(&journal, &scope))
 }
 

@@ -4,6 +4,7 @@
 use super::affinities::{follows_interrupt, is_widened, present};
 use super::journal::UndoDecision;
 use super::task_masks::TaskMasks;
+use super::undo_scope::UndoScope;
 use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,13 +29,14 @@ pub struct RestoredAffinities {
 ///
 /// # Errors
 /// Only when a test stopped the host.
-pub fn restore(
+pub(super) fn restore(
     host: &Host,
-    shield: &Shield,
+    scope: &UndoScope,
     undoing: &UndoDecision,
     complete: bool,
 ) -> Result<RestoredAffinities> {
-    let scan = AffinityScan { host, shield, online: host.online_cpus().ok() };
+    let (shield, foreign) = (&scope.shield, scope.foreign_cpus_now(host));
+    let scan = AffinityScan { host, shield, foreign, online: host.online_cpus().ok() };
     let mut done = RestoredAffinities::default();
     let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
     let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));
@@ -45,6 +47,7 @@ pub fn restore(
             Ok(FoundAffinity::Narrow) => done.waiting.push(*id),
             Ok(FoundAffinity::Written) => drop(done.restored.insert(*id)),
             Ok(FoundAffinity::Theirs) => done.drifted.push(*id),
+            Ok(FoundAffinity::Impossible(reason)) => drop(done.failed.insert(*id, reason)),
             Ok(FoundAffinity::Unchanged) => {}
             Err(error) if error.is_stop() => return Err(error),
             Err(error) => drop(done.failed.insert(*id, error.reason())),
@@ -73,11 +76,15 @@ enum FoundAffinity {
     Theirs,
     /// It kept its narrow mask, though only our cpusets can have narrowed it.
     Narrow,
+    /// The kernel allows none of its CPUs now; the reason.
+    Impossible(String),
 }
 
 struct AffinityScan<'a> {
     host: &'a Host,
     shield: &'a Shield,
+    /// The CPUs of the partitions of other programs, which the kernel leaves out of every mask.
+    foreign: CpuSet,
     online: Option<CpuSet>,
 }
 
@@ -94,12 +101,12 @@ impl AffinityScan<'_> {
         was: Option<&CpuSet>,
         limited: bool,
     ) -> Result<FoundAffinity> {
-        let (host, target) = (self.host, self.online_part(cpus));
+        let (host, target) = (self.host, self.online_part(cpus).difference(&self.foreign));
         let Some(now) = present(host.online_affinity(id.tid))?.map(|now| self.online_part(&now))
         else {
             return Ok(FoundAffinity::Unchanged);
         };
-        if now == target || !host.is_same_task(id) {
+        if now == target || now == self.online_part(cpus) || !host.is_same_task(id) {
             return Ok(FoundAffinity::Unchanged);
         }
         let unchanged = was.is_none_or(|was| self.online_part(was) == now);
@@ -109,6 +116,9 @@ impl AffinityScan<'_> {
         let known = unchanged || is_widened(self.shield, &now, &target);
         if !known && !host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task)) {
             return Ok(FoundAffinity::Theirs);
+        }
+        if target.is_empty() {
+            return Ok(self.explain_impossible(id, cpus));
         }
         match present(host.set_affinity(id.tid, cpus)) {
             Ok(Some(())) => {}
@@ -129,5 +139,18 @@ impl AffinityScan<'_> {
             )),
             None => Ok(FoundAffinity::Unchanged),
         }
+    }
+
+    /// Why a task cannot get these CPUs now; a later undo can give it them.
+    fn explain_impossible(&self, id: TaskId, cpus: &CpuSet) -> FoundAffinity {
+        let Ok(task) = self.host.task(id.tid, id.tid) else { return FoundAffinity::Unchanged };
+        let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+        let why = match (self.online_part(cpus).is_empty(), cpus.len()) {
+            (true, 1) => "is offline",
+            (true, _) => "are offline",
+            (false, 1) => "is in the partition of another cgroup",
+            (false, _) => "are offline or in the partition of another cgroup",
+        };
+        FoundAffinity::Impossible(format!("{noun} {cpus} of the mask of {} {why}", task.comm))
     }
 }

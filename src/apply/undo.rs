@@ -46,7 +46,7 @@ pub(super) fn undo_locked(
         }
         Err(JournalLoadError::Access(error)) => return Err(error.into()),
     };
-    let scope = find_scope(&journal, name)?;
+    let scope = find_scope(host, &journal, name)?;
     // The cpuset of this process may contain none of them; then it stays.
     let _ = host.step_aside(&scope.shield.housekeeping).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
@@ -83,7 +83,7 @@ pub(super) fn undo_locked(
     run.check_restored_files()?;
     run.check_unbound_mask()?;
     run.make_replaced()?;
-    let tasks = restore_affinities::restore(host, &scope.shield, &undoing, run.is_complete())?;
+    let tasks = restore_affinities::restore(host, &scope, &undoing, run.is_complete())?;
     run.record_affinity_fates(&undoing, &tasks);
     run.record_end(&tasks);
     let replaced = std::mem::take(&mut run.replaced);
@@ -116,7 +116,11 @@ pub(super) fn undo_locked(
 }
 
 /// Finds the shield to undo: the one with this name, or the only one.
-fn find_scope(journal: &ApplyJournal, name: Option<&str>) -> Result<UndoScope, UndoError> {
+fn find_scope(
+    host: &Host,
+    journal: &ApplyJournal,
+    name: Option<&str>,
+) -> Result<UndoScope, UndoError> {
     let names = journal.shield_names();
     let unfinished = journal.unfinished_name();
     let name = match (name, names.as_slice()) {
@@ -129,7 +133,7 @@ fn find_scope(journal: &ApplyJournal, name: Option<&str>) -> Result<UndoScope, U
         return Err(UndoError::OtherUnfinished { other });
     }
     let missing = || UndoError::NoSuchShield { name: name.to_owned(), names: names.clone() };
-    UndoScope::new(journal, name).ok_or_else(missing)
+    UndoScope::new(host, journal, name).ok_or_else(missing)
 }
 
 fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks, Error> {
@@ -447,8 +451,11 @@ impl UndoRun<'_> {
         let failed: Vec<_> = tasks.failed.iter().filter(|(id, _)| !own.contains(id)).collect();
         match failed.first() {
             Some((id, reason)) => {
-                let others = failed.len() - 1;
-                let reason = format!("task {}: {reason}, and {others} others", id.tid);
+                let others = match failed.len() - 1 {
+                    0 => String::new(),
+                    others => format!(", and {others} others"),
+                };
+                let reason = format!("task {}: {reason}{others}", id.tid);
                 Some(ChangeFate::Failed { reason })
             }
             None => {

@@ -10,6 +10,7 @@ mod cycle;
 mod documents;
 mod existing_shield;
 mod fair_server;
+mod foreign_partition;
 mod hogs;
 mod journals;
 mod leaving;

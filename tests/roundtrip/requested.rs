@@ -7,7 +7,7 @@ use cpushield_linux::CpuSet;
 use std::fs;
 
 /// A task started during the shield, with the mask of its parent, and the mask it requested.
-fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
+pub fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
     let root = bench.scratch.0.join("root");
     let like = fs::read_to_string(root.join(format!("proc/{parent}/status"))).unwrap();
     let stat = format!(
