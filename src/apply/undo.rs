@@ -102,15 +102,8 @@ pub(super) fn undo_locked(
         archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone);
     } else {
         journal.outcomes.extend(replaced.into_iter().map(|done| (done.step, done)));
-        // Until another undo rewrites it, the journal names the shield, without a change of it.
-        match keep_others(host, store, &journal, &scope.shield.name, &before, &undoing) {
-            Ok(()) => {}
-            Err(error) if error.is_stop() => return Err(UndoError::Killed),
-            Err(error) => {
-                undone.notes.push(ShieldNote::JournalStays { answer: error.reason() });
-                undone.journal = Some(store.path(JOURNAL));
-            }
-        }
+        let kept = keep_others(host, store, &journal, &scope.shield.name, &before, &undoing);
+        note_kept_journal(kept, store, &mut undone)?;
     }
     Ok(undone)
 }
@@ -138,6 +131,24 @@ fn find_scope(
 
 fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks, Error> {
     affinities::current_masks(host, &journal.header.plan, &journal.intents_with_late())
+}
+
+/// Notes that the journal could not be rewritten. Until another undo does, it names the shield,
+/// without a change of it.
+fn note_kept_journal(
+    kept: Result<(), Error>,
+    store: &Store,
+    undone: &mut UndoneShield,
+) -> Result<(), UndoError> {
+    match kept {
+        Ok(()) => {}
+        Err(error) if error.is_stop() => return Err(UndoError::Killed),
+        Err(error) => {
+            undone.notes.push(ShieldNote::JournalStays { answer: error.reason() });
+            undone.journal = Some(store.path(JOURNAL));
+        }
+    }
+    Ok(())
 }
 
 /// Replaces the journal with one of the shields that stay. `before` are the affinities at the start

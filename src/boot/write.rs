@@ -147,21 +147,7 @@ pub fn write(
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            // A loader that was told to boot an absent entry once boots its ordinary one.
-            let disarmed = disarm_trial(host, loader, &journal);
-            if matches!(disarmed, Err(BootError::Killed)) {
-                return Err(BootError::Killed);
-            }
-            let restored = match (&journal.earlier, &earlier) {
-                (Some(kept), _) => restore_earlier(host, store, &journal, kept).map(drop),
-                (None, Some(earlier)) => earlier.put_back(host, store),
-                (None, None) => restore_all(host, store, &journal).map(drop),
-            };
-            let failures: Vec<String> = [disarmed, restored]
-                .into_iter()
-                .filter_map(Result::err)
-                .map(|it| it.to_string())
-                .collect();
+            let failures = take_back(host, store, loader, &journal, earlier.as_ref())?;
             Err(BootError::Failed {
                 why: error.to_string(),
                 undone: (!failures.is_empty()).then(|| failures.join("; ")),
@@ -169,6 +155,31 @@ pub fn write(
             })
         }
     }
+}
+
+/// Restores what a failed write has written. Returns what failed.
+///
+/// # Errors
+/// Only when a test stopped the host.
+fn take_back(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+    earlier: Option<&EarlierApply>,
+) -> Result<Vec<String>, BootError> {
+    // A loader that was told to boot an absent entry once boots its ordinary one.
+    let disarmed = disarm_trial(host, loader, journal);
+    if matches!(disarmed, Err(BootError::Killed)) {
+        return Err(BootError::Killed);
+    }
+    let restored = match (&journal.earlier, earlier) {
+        (Some(kept), _) => restore_earlier(host, store, journal, kept).map(drop),
+        (None, Some(earlier)) => earlier.put_back(host, store),
+        (None, None) => restore_all(host, store, journal).map(drop),
+    };
+    let failures = [disarmed, restored].into_iter().filter_map(Result::err);
+    Ok(failures.map(|error| error.to_string()).collect())
 }
 
 /// Adds the units of a trial to the files that are written.
