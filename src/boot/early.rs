@@ -5,7 +5,7 @@
 //! over.
 
 pub use super::init_files::{
-    BAN_COMMAND, InitFile, MARK, OperatorHelper, StartCommand, files, operator_files,
+    BAN_COMMAND, InitFile, MARK, OperatorHelper, StartCommand, StartTarget, files, operator_files,
 };
 
 use super::document::{Enabled, InitSystem};
@@ -74,8 +74,11 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     }
     let [path, ban_path] = files.each_ref().map(|file| file.path.clone());
     let operator_paths: Vec<String> = for_operators.iter().map(|file| file.path.clone()).collect();
-    let StartCommand { words, shield, policy, .. } = call.clone();
-    let ban_path = Some(ban_path);
+    let (shield, policy) = match call.target.clone() {
+        StartTarget::Shield(name) => (Some(name), None),
+        StartTarget::Policy(file) => (None, Some(file)),
+    };
+    let (words, ban_path) = (call.words.clone(), Some(ban_path));
     let enabled = Enabled { init, path, ban_path, words, shield, policy, operator_paths };
     let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;

@@ -23,15 +23,30 @@ pub struct StartCommand {
     pub state: String,
     /// Its arguments: `apply`, `--cpus`, `3`.
     pub words: Vec<String>,
-    /// The arguments of `cpushield undo` that take down what these words apply: `--shield`, its
-    /// name.
-    pub undo_words: Vec<String>,
-    /// The name of the shield; `None` with a policy file.
-    pub shield: Option<String>,
-    /// The policy file of which every shield is applied; `None` for one shield.
-    pub policy: Option<String>,
+    /// What these words apply.
+    pub target: StartTarget,
     /// The helpers that operators need, one for each shield. Only systemd offers them.
     pub helpers: Vec<OperatorHelper>,
+}
+
+/// What the command applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartTarget {
+    /// The shield of this name.
+    Shield(String),
+    /// Every shield of this policy file.
+    Policy(String),
+}
+
+impl StartTarget {
+    /// The arguments of `cpushield undo` that take it down.
+    #[must_use]
+    pub fn words(&self) -> Vec<&str> {
+        match self {
+            StartTarget::Shield(name) => vec!["--shield", name],
+            StartTarget::Policy(file) => vec!["--all", "--policy", file],
+        }
+    }
 }
 
 /// The start of the names of the units for operators; the name of the shield follows.
@@ -73,7 +88,7 @@ impl StartCommand {
 
     fn stop_line(&self, quote: fn(&str) -> String) -> String {
         let words = ["undo", "--unless-shutdown"].into_iter();
-        let words = words.chain(self.undo_words.iter().map(String::as_str));
+        let words = words.chain(self.target.words());
         self.line(quote, &words.collect::<Vec<&str>>())
     }
 

@@ -9,7 +9,7 @@ use super::take_down::{UnrestoredChanges, take_down, take_down_named, take_polic
 use super::{WorkContext, catch_stops};
 use crate::apply::{self, AppliedPlan, AppliedPolicy, UndoneShield};
 pub use crate::boot::Enabled;
-use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand};
+use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand, StartTarget};
 use crate::change::Change;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
@@ -81,8 +81,8 @@ pub fn enable_shield(
 ) -> Result<(EnabledShield, Option<Plan>), Failure> {
     let _hurry = sched::boost_priority();
     let (plan, inputs) = plan_options(work, options)?;
-    let undo_words = vec!["--shield".to_owned(), plan.shield.name.clone()];
-    let file = EveryBootCommand { words, undo_words, policy: None, plans: vec![plan.clone()] };
+    let target = StartTarget::Shield(plan.shield.name.clone());
+    let file = EveryBootCommand { words, target, plans: vec![plan.clone()] };
     catch_stops()?;
     let applied = match when {
         ApplyTime::NowToo => {
@@ -107,14 +107,13 @@ pub fn enable_policy(
 ) -> Result<EnabledPolicy, Failure> {
     let plans = plan_policy_shields(work, options)?.document().plans;
     let file = options.policy.as_deref().unwrap_or(DEFAULT_PATH);
-    let file = absolute_path(Path::new(file));
-    let undo_words = ["--all", "--policy", &file].map(str::to_owned).to_vec();
+    let target = StartTarget::Policy(absolute_path(Path::new(file)));
     let mut words = vec!["apply".to_owned()];
-    words.extend(undo_words.clone());
+    words.extend(target.words().into_iter().map(str::to_owned));
     if options.disturbance == DisturbanceConsent::Given {
         words.push("--disturb".to_owned());
     }
-    let command = EveryBootCommand { words, undo_words, policy: Some(file), plans };
+    let command = EveryBootCommand { words, target, plans };
     let applied = match when {
         ApplyTime::NowToo => Some(apply_policy(work, options, ProgramsInTheWay::Refuse)?),
         ApplyTime::NextBoot => None,
@@ -125,8 +124,7 @@ pub fn enable_policy(
 /// What every boot runs, and what was planned for it.
 struct EveryBootCommand {
     words: Vec<String>,
-    undo_words: Vec<String>,
-    policy: Option<String>,
+    target: StartTarget,
     plans: Vec<Plan>,
 }
 
@@ -136,11 +134,9 @@ impl EveryBootCommand {
         let helpers = operator_helpers(&self.plans);
         let state = absolute_path(&work.state_dir);
         let program = work.host.read_link("/proc/self/exe")?;
-        let EveryBootCommand { words, undo_words, policy, plans } = self;
-        let shield = plans.first().filter(|_| policy.is_none());
-        let shield = shield.map(|plan| plan.shield.name.clone());
+        let EveryBootCommand { words, target, plans } = self;
         let (has_helpers, own) = (!helpers.is_empty(), program.clone());
-        let call = StartCommand { program, state, words, undo_words, shield, policy, helpers };
+        let call = StartCommand { program, state, words, target, helpers };
         let enabled = match early::install(&work.host, &work.store, &call) {
             Err(error) if when == ApplyTime::NowToo => {
                 let hint = "the shield is active, but only until the next boot";

@@ -4,7 +4,9 @@
 use super::grub::Machine;
 use clap::Parser;
 use cpushield::apply;
-use cpushield::boot::early::{self, InitFile, OperatorHelper, RunningUnit, StartCommand};
+use cpushield::boot::early::{
+    self, InitFile, OperatorHelper, RunningUnit, StartCommand, StartTarget,
+};
 use cpushield::boot::{BootError, InitSystem, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
@@ -17,10 +19,9 @@ use std::process::Command;
 fn make_start_command(program: &str) -> StartCommand {
     let words = ["apply", "--cpus", "3", "--near", "it's $HOME"].map(str::to_owned).to_vec();
     let state = "/var/lib/cpushield".to_owned();
-    let undo_words = ["--shield", "cpushield"].map(str::to_owned).to_vec();
     let program = program.to_owned();
-    let shield = Some("cpushield".to_owned());
-    StartCommand { program, state, words, undo_words, shield, policy: None, helpers: Vec::new() }
+    let target = StartTarget::Shield("cpushield".to_owned());
+    StartCommand { program, state, words, target, helpers: Vec::new() }
 }
 
 /// The same with a helper for the operators of each shield, which only systemd offers.

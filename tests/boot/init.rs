@@ -4,7 +4,7 @@
 //! shield a CPU.
 
 use cpushield::boot::InitSystem;
-use cpushield::boot::early::{self, RunningUnit, StartCommand};
+use cpushield::boot::early::{self, RunningUnit, StartCommand, StartTarget};
 use cpushield_linux::{CommandOutput, Host, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,9 +83,7 @@ fn real_init_programs_start_the_script_at_boot() {
             program: "/usr/sbin/stub".to_owned(),
             state,
             words,
-            undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
-            shield: Some("cpushield".to_owned()),
-            policy: None,
+            target: StartTarget::Shield("cpushield".to_owned()),
             helpers: Vec::new(),
         };
         let store = Store::new(&root.join("var/lib/cpushield"));

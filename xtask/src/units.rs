@@ -2,7 +2,7 @@
 //! policy file.
 
 use cpushield::boot::InitSystem;
-use cpushield::boot::early::{self, MARK, StartCommand};
+use cpushield::boot::early::{self, MARK, StartCommand, StartTarget};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -19,9 +19,7 @@ pub fn write(dir: &Path, program: &str) -> io::Result<()> {
         program: program.to_owned(),
         state: "/var/lib/cpushield".to_owned(),
         words: vec!["apply".to_owned()],
-        undo_words: vec!["--shield".to_owned(), "cpushield".to_owned()],
-        shield: Some("cpushield".to_owned()),
-        policy: None,
+        target: StartTarget::Shield("cpushield".to_owned()),
         helpers: Vec::new(),
     };
     let kinds = [
