@@ -2,10 +2,9 @@
 //! tasks, and gives them back when the partition ends (`update_tasks_cpumask()`,
 //! kernel/cgroup/cpuset.c, 6.12). So such a mask was not set by another process.
 
+use super::blocking_writes::read_cpu_list;
+use super::hotplug_side_effects::TREES;
 use cpushield_linux::{CpuSet, Host};
-
-/// The mount points of cgroup v2, alone and in hybrid mode.
-const TREES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// The CPUs that a group may use.
 const EFFECTIVE: &str = "cpuset.cpus.effective";
@@ -47,8 +46,7 @@ impl ForeignPartitions {
 }
 
 fn cpus_in(host: &Host, group: &str, file: &str) -> Option<CpuSet> {
-    let text = host.read_line(&format!("{group}/{file}")).ok()?;
-    text.parse::<CpuSet>().ok().filter(|cpus| !cpus.is_empty())
+    read_cpu_list(host, &format!("{group}/{file}")).filter(|cpus| !cpus.is_empty())
 }
 
 /// The CPUs of all valid partitions below a group.

@@ -12,7 +12,7 @@ const IRQ: &str = "/proc/irq";
 /// The mount points of v1 cpusets, with and without the prefix of their files.
 const CPUSETS: &[&str] = &["/sys/fs/cgroup/cpuset", "/dev/cpuset"];
 /// The mount points of cgroup v2, alone and in hybrid mode.
-const TREES: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+pub(super) const TREES: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const RESCTRL: &str = "/sys/fs/resctrl";
 /// The maximum depth of groups that are searched.
 const DEPTH_MAX: usize = 16;

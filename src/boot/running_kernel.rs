@@ -70,10 +70,10 @@ pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     };
     let Ok(text) = host.read_line(path) else { return (None, None) };
     let text = text.trim();
-    let wanted = parse_list(host, value);
+    let possible = possible_cpus(host);
+    let wanted = CpuSet::parse_list(value, possible.last()).ok();
     // Without the possible CPUs, `N` may be any CPU. Otherwise the kernel cannot parse it either.
-    let unknown = possible_cpus(host).is_empty();
-    let in_force = |same: Option<bool>| if unknown { same } else { same.or(Some(false)) };
+    let in_force = |same: Option<bool>| same.or((!possible.is_empty()).then_some(false));
     let (found, same) = match name {
         "nohz_full" => {
             // It shows `(null)` without a list.

@@ -19,23 +19,33 @@ extern "C" fn record_signal(signal: libc::c_int) {
 /// The kernel's error.
 pub fn catch_stops() -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: an all-zero sigaction is a valid value; the handler only stores to an atomic,
-        // which is async-signal-safe; all pointers are valid for the calls.
-        let answer = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            match libc::sigaction(signal, std::ptr::null(), &raw mut action) {
-                0 if signal == libc::SIGHUP && action.sa_sigaction == libc::SIG_IGN => continue,
-                _ => {}
-            }
-            action = std::mem::zeroed();
-            action.sa_sigaction = record_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
-        };
-        if answer != 0 {
-            return Err(io::Error::last_os_error());
+        if signal != libc::SIGHUP || !is_ignored(signal) {
+            set_handler(signal, record_signal)?;
         }
     }
     Ok(())
+}
+
+/// Whether this process ignores a signal; `false` if the kernel does not say.
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: an all-zero sigaction is a valid value, and its pointer is valid for the call.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Sets the handler of a signal. It may only do what is async-signal-safe (signal-safety(7)).
+fn set_handler(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid value; the handlers of this file store to an atomic
+    // at most, which is async-signal-safe; the pointer is valid for the call.
+    let answer = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 extern "C" fn ignore_signal(_: libc::c_int) {}
@@ -48,14 +58,7 @@ extern "C" fn ignore_signal(_: libc::c_int) {}
 /// # Errors
 /// The kernel's error.
 pub fn survive_file_size_limit() -> io::Result<()> {
-    // SAFETY: an all-zero sigaction is a valid value; the handler does nothing, which is
-    // async-signal-safe; all pointers are valid for the call.
-    let answer = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = ignore_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut())
-    };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_handler(libc::SIGXFSZ, ignore_signal)
 }
 
 /// Forgets a signal that asked this process to stop, so that it can restore the machine. A further
