@@ -195,7 +195,7 @@ fn wrong_imports(source: &Source) -> Vec<String> {
         let line = code[..at].matches('\n').count() + 1;
         for name in first_names(&code[at + found.len()..]) {
             let is_module = IMPORTS.iter().any(|(known, _)| *known == name);
-            if is_module && name != module && !allowed.contains(&name) {
+            if is_module && name != module && !allowed.contains(&name.as_str()) {
                 wrong.push(format!("{}:{line}: {module} imports {name}", source.path));
             }
         }
@@ -203,25 +203,14 @@ fn wrong_imports(source: &Source) -> Vec<String> {
     wrong
 }
 
-/// The first name of a path, or those of a group of paths: `a` and `b` of `{a::{c, d}, b}`.
-fn first_names(path: &str) -> Vec<&str> {
-    let Some(group) = path.strip_prefix('{') else { return words(path).take(1).collect() };
-    let (mut depth, mut from, mut names) = (0, 0, Vec::new());
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            ',' | '}' if depth == 0 => {
-                names.extend(words(group[from..at].trim_start()).next());
-                from = at + 1;
-                if c == '}' {
-                    break;
-                }
-            }
-            '}' => depth -= 1,
-            _ => {}
-        }
+/// The first name of a path, or those of a group of paths: `a` and `b` of `{a::{c, d}, b};`.
+fn first_names(path: &str) -> Vec<String> {
+    if !path.starts_with('{') {
+        return words(path).take(1).map(str::to_owned).collect();
     }
-    names
+    let mut imports = Vec::new();
+    circles::read_tree(path.split(';').next().unwrap_or(path), "", false, &mut imports);
+    imports.into_iter().filter_map(|import| import.path.into_iter().next()).collect()
 }
 
 #[test]

@@ -17,12 +17,12 @@ const ALLOWED: &[(&[&str], &str)] = &[];
 const STEPS_MAX: usize = 8;
 
 /// The parts of a path such as `crate::plan::Plan`.
-type Segments = Vec<String>;
+pub(super) type Segments = Vec<String>;
 
 /// A name that a `use` declaration brings into a file.
-struct Import {
+pub(super) struct Import {
     name: String,
-    path: Segments,
+    pub(super) path: Segments,
     /// Whether the file passes the name on.
     public: bool,
 }
@@ -46,7 +46,7 @@ fn child(module: &[String], name: &str) -> Segments {
 }
 
 /// Reads the tree of a `use` declaration. `before` is what stands before the braces around it.
-fn read_tree(tree: &str, before: &str, public: bool, found: &mut Vec<Import>) {
+pub(super) fn read_tree(tree: &str, before: &str, public: bool, found: &mut Vec<Import>) {
     let tree = tree.trim();
     if let Some((head, rest)) = tree.split_once('{') {
         let before = format!("{before}{}", head.trim());
