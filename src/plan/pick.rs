@@ -6,12 +6,12 @@ use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot, exhausted_nodes,
-    online_of_nodes, weakness,
+    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
+    cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
 };
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
-use crate::survey::Machine;
+use crate::survey::{Machine, is_of_cset};
 use cpushield_linux::CpuSet;
 use std::cmp::Reverse;
 
@@ -80,6 +80,12 @@ pub(super) fn choose_by_topology(
     let cpus = union_of(taken.iter());
     let work = picker.working_cpus(&cpus);
     if work.len() < count {
+        let sets = cpusets_in_the_way(machine);
+        if !sets.is_empty() {
+            let of_cset = sets.iter().any(|group| is_of_cset(machine, group));
+            let sets = sets.into_iter().map(|group| group.path.clone()).collect();
+            return Err(PlanRefusal::HeldByCpusets { count, possible: work.len(), sets, of_cset });
+        }
         let halves = !has_halves && picker.cores.iter().any(|core| core.len() > 1);
         return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
     }
@@ -140,7 +146,7 @@ impl CpuPicker<'_> {
                 place.push_str(&format!(" near {name}"));
             }
         }
-        let held = cpus_of_other_cpusets(self.machine, "cpushield").intersection(&allowed);
+        let held = cpus_of_other_cpusets(self.machine).intersection(&allowed);
         if !held.is_empty() {
             allowed = allowed.difference(&held);
             notes.add_reason(ChoiceReason::HeldByCpuset { cpus: held });
