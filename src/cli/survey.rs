@@ -63,10 +63,10 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<ExitCode, 
     }
     let SurveyResult { machine, shield, findings, unrecorded } =
         survey_and_record(work, args.record.as_deref())?;
-    show(ui, &machine, || match shield {
+    show(ui, &machine, || match &shield {
         ShieldKnowledge::Absent => report::blocks_with_readiness(&machine, &findings),
-        // On a machine that is already shielded, a plan for another shield proves nothing.
-        ShieldKnowledge::PresentOrUnknown => report::blocks(&machine, &findings),
+        ShieldKnowledge::Present(cpus) => report::blocks_with_shield(&machine, &findings, cpus),
+        ShieldKnowledge::Unknown(why) => report::blocks_without_verdict(&machine, &findings, why),
     })?;
     if let Some(dir) = &args.record {
         match unrecorded {

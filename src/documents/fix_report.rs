@@ -1,7 +1,7 @@
 //! The [`FixReport`] document of `cpushield verify --fix`: the observations, the fixes after each,
 //! and what remains with the reason. Pure.
 
-use super::evidence::{Evidence, Leak, Verdict};
+use super::evidence::{Evidence, Leak, RemedyObstacle, Verdict};
 pub use super::fix_reason::{MissingChangeReason, RemainReason};
 use crate::change::EffectTime;
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,19 @@ pub fn remains(rounds: &[FixRound], lacks: &[MissingPart]) -> Vec<RemainingLeak>
         }));
     }
     remains
+}
+
+/// Removes the remedies that were applied in vain from the last verdict, so that it does not offer
+/// them again.
+pub fn withdraw_applied(rounds: &mut [FixRound], lacks: &[MissingPart]) {
+    let done: Vec<AppliedFix> = rounds.iter().flat_map(|round| &round.done).cloned().collect();
+    let done: Vec<&AppliedFix> = done.iter().collect();
+    let Some(last) = rounds.last_mut() else { return };
+    for leak in last.verdict.cpus.iter_mut().flat_map(|cpu| &mut cpu.leaks) {
+        if let (RemainReason::NotRemoved { tunable }, _) = explain_remaining(leak, &done, lacks) {
+            (leak.remedy, leak.why_none) = (None, Some(RemedyObstacle::Applied { tunable }));
+        }
+    }
 }
 
 /// Why an interruption remains, and the boot parameter that removes it.

@@ -122,6 +122,8 @@ pub struct ActiveShields {
     pub changes: Vec<(String, Change)>,
     /// The runtime steps of the version that the planned shield replaces; they are made already.
     pub replaced: Vec<Step>,
+    /// The CPUs of that version; empty if there is none.
+    pub replaced_cpus: CpuSet,
 }
 
 impl ActiveShields {
@@ -133,7 +135,7 @@ impl ActiveShields {
             runtime.map(|step| (plan.shield.name.clone(), step.change.clone()))
         });
         let shields = plans.iter().map(|plan| plan.shield.clone()).collect();
-        ActiveShields { shields, changes: changes.collect(), replaced: Vec::new() }
+        ActiveShields { shields, changes: changes.collect(), ..ActiveShields::default() }
     }
 
     /// The same when the planned shield replaces this version.
@@ -141,7 +143,8 @@ impl ActiveShields {
     pub fn replacing(self, version: Option<&Plan>) -> ActiveShields {
         let steps = version.iter().flat_map(|plan| &plan.steps);
         let steps = steps.filter(|step| step.is_runtime()).cloned();
-        ActiveShields { replaced: steps.collect(), ..self }
+        let replaced_cpus = version.map(|plan| plan.shield.cpus.clone()).unwrap_or_default();
+        ActiveShields { replaced: steps.collect(), replaced_cpus, ..self }
     }
 
     /// All shielded CPUs.

@@ -36,6 +36,11 @@ pub enum RemedyObstacle {
         )]
         reason: InapplicableReason,
     },
+    /// The tunable that removes it was just applied, and it is still there.
+    Applied {
+        /// The tunable.
+        tunable: String,
+    },
     /// The kernel refuses to move the interrupt.
     IrqRefused {
         /// The kernel's error.
@@ -68,6 +73,9 @@ impl fmt::Display for RemedyObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RemedyObstacle::Inapplicable { reason, .. } => reason.fmt(f),
+            RemedyObstacle::Applied { tunable } => {
+                write!(f, "{tunable} was applied, but the interruption is still there")
+            }
             RemedyObstacle::IrqRefused { answer, arrives } => {
                 write!(f, "the kernel refuses to move it ({answer}); {arrives}")
             }

@@ -148,6 +148,11 @@ impl From<crate::run::RunError> for Failure {
             RunError::NotOffered { offered, .. } => {
                 Failure::usage(message).hint(format!("use one of these CPUs: {offered}"))
             }
+            RunError::Offline { cpus, .. } => {
+                let cpu = cpus.first().unwrap_or_default();
+                let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                Failure::machine(message).hint(format!("bring it online: echo 1 > {online}"))
+            }
             RunError::Unknown { .. } => {
                 Failure::usage(message).hint("or use numbers, for example 1000:1000")
             }

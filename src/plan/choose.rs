@@ -3,7 +3,8 @@
 //!
 //! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
 //! housekeeping CPU, unless whole nodes are requested; cores are taken whole, their extra siblings
-//! idle (`siblings`); CPUs prepared at boot (`nohz_full=`) first; big cores first; away from
+//! idle (`siblings`); a shield keeps the CPUs of its active version; CPUs prepared at boot
+//! (`nohz_full=`) first; big cores first; away from
 //! interrupts that cannot be moved; inside one NUMA node; whole level-2 clusters; the highest
 //! number.
 
@@ -57,7 +58,7 @@ pub fn choose_with_others(
     let SplitCpus { cpus, idle } = match &request.cpus {
         Some(list) => check_list(machine, request, (list, live), &mut notes)?,
         None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
-        None => choose_by_topology(machine, request, &live.cpus(), &mut notes)?,
+        None => choose_by_topology(machine, request, live, &mut notes)?,
     };
     let housekeeping = find_housekeeping(machine, &cpus, live)?;
     notes.explain_caches(machine, &cpus);
@@ -228,6 +229,29 @@ mod tests {
         assert_eq!(chosen(&plain(1), &request()), PlanRefusal::OneCpu.to_string());
         assert_eq!(chosen(&plain(4), &count(3)), "1-3");
         assert!(chosen(&plain(4), &count(4)).contains("at most 3"));
+    }
+
+    #[test]
+    fn a_shield_keeps_the_cpus_of_its_active_version() {
+        let mut four = plain(4);
+        // While a shield is active, only its own interrupts are known to be immovable.
+        four.irqs = vec![irq(24, "nvme0q3", "3", IrqMovability::No("EPERM".to_owned()))];
+        let again = |active: &str, n: usize| {
+            let live = ActiveShields { replaced_cpus: set(active), ..ActiveShields::default() };
+            choose_with_others(&four, &count(n), &live).unwrap()
+        };
+        assert_eq!(chosen(&four, &count(1)), "2");
+        for (active, n, expected) in
+            [("3", 1, "3"), ("1", 1, "1"), ("3", 2, "2-3"), ("1", 2, "1-2"), ("1-2", 1, "2")]
+        {
+            let CpuChoice { shield, why, .. } = again(active, n);
+            assert_eq!(shield.cpus, set(expected), "{active}, then --count {n}");
+            let irqs = why.iter().any(|why| matches!(why, ChoiceReason::FewerImmovableIrqs { .. }));
+            assert!(!irqs, "{active}, then --count {n}: {why:?}");
+        }
+        let kept = ChoiceReason::KeptFromActive { cpus: set("3") };
+        assert!(again("3", 2).why.contains(&kept));
+        assert!(!again("3", 1).why.contains(&kept));
     }
 
     #[test]

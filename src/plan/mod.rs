@@ -46,7 +46,7 @@ pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 use crate::change::Change;
 use crate::policy::{DisturbanceConsent, ShieldRequest, is_shield_name};
 use crate::registry::nearest;
-use crate::survey::{CgroupMode, Machine};
+use crate::survey::{CgroupMode, Machine, is_of_cset};
 use crate::tunables::{
     TUNABLES, Tunable, WantedChange, WantedChanges, foreign_partition, leftovers,
 };
@@ -184,6 +184,7 @@ fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusa
         Some(group) => Err(PlanRefusal::InPartition {
             cpus: group.cpus.intersection(&shield.cpus),
             group: group.path.clone(),
+            of_cset: is_of_cset(machine, group),
         }),
         None => Ok(()),
     }
@@ -428,6 +429,7 @@ mod tests {
         let expected = Some(PlanRefusal::InPartition {
             cpus: "3".parse().unwrap(),
             group: "/sys/fs/cgroup/robot".to_owned(),
+            of_cset: false,
         });
         let isolated: fn(&mut CpusetGroup) = |group| group.partition = Some("isolated".to_owned());
         let exclusive: fn(&mut CpusetGroup) = |group| group.exclusive = true;

@@ -6,12 +6,12 @@ use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot, exhausted_nodes,
-    online_of_nodes, weakness,
+    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
+    cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
 };
-use crate::documents::plan::{ChoiceReason, ChoiceWarning};
+use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
-use crate::survey::Machine;
+use crate::survey::{Machine, is_of_cset};
 use cpushield_linux::CpuSet;
 use std::cmp::Reverse;
 
@@ -20,8 +20,10 @@ use std::cmp::Reverse;
 /// of phones are larger, so taking them by default would cost too many CPUs.
 const CLUSTER_CORES: usize = 2;
 
-/// The rank of a unit, best first: not prepared at boot, weakness, immovable interrupts.
-type UnitRank = (bool, u32, usize);
+/// The rank of a unit, best first: outside the active version of the shield, not prepared at boot,
+/// weakness, immovable interrupts. The last is not known where a shield is active, and a repeated
+/// request must not move a shield.
+type UnitRank = (bool, bool, u32, usize);
 
 struct CpuPicker<'a> {
     machine: &'a Machine,
@@ -29,13 +31,15 @@ struct CpuPicker<'a> {
     cores: Vec<CpuSet>,
     clusters: Vec<CpuSet>,
     prepared: CpuSet,
+    /// The CPUs of the active version of this shield; empty if there is none.
+    active: &'a CpuSet,
 }
 
-/// Chooses CPUs by topology.
+/// Chooses CPUs by topology, outside of the active shields.
 pub(super) fn choose_by_topology(
     machine: &Machine,
     request: &ShieldRequest,
-    taken: &CpuSet,
+    live: &ActiveShields,
     notes: &mut ChoiceNotes,
 ) -> Result<SplitCpus, PlanRefusal> {
     let has_halves = request.siblings == Some(Siblings::Share);
@@ -48,6 +52,7 @@ pub(super) fn choose_by_topology(
         ),
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
+        active: &live.replaced_cpus,
     };
     if request.whole_node && (request.count.is_some() || request.share.is_some()) {
         return Err(NodeRefusal::WholeAndPart.into());
@@ -56,7 +61,7 @@ pub(super) fn choose_by_topology(
         check_cache_shown(machine, level)?;
     }
     let (allowed, place) = picker.find_allowed(notes)?;
-    let allowed = allowed.difference(taken);
+    let allowed = allowed.difference(&live.cpus());
     let units = picker.rank_units(&allowed);
     if let (true, Some(level @ (ShareLevel::L2 | ShareLevel::L3))) =
         (units.is_empty(), request.share)
@@ -75,6 +80,12 @@ pub(super) fn choose_by_topology(
     let cpus = union_of(taken.iter());
     let work = picker.working_cpus(&cpus);
     if work.len() < count {
+        let sets = cpusets_in_the_way(machine);
+        if !sets.is_empty() {
+            let of_cset = sets.iter().any(|group| is_of_cset(machine, group));
+            let sets = sets.into_iter().map(|group| group.path.clone()).collect();
+            return Err(PlanRefusal::HeldByCpusets { count, possible: work.len(), sets, of_cset });
+        }
         let halves = !has_halves && picker.cores.iter().any(|core| core.len() > 1);
         return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
     }
@@ -135,7 +146,7 @@ impl CpuPicker<'_> {
                 place.push_str(&format!(" near {name}"));
             }
         }
-        let held = cpus_of_other_cpusets(self.machine, "cpushield").intersection(&allowed);
+        let held = cpus_of_other_cpusets(self.machine).intersection(&allowed);
         if !held.is_empty() {
             allowed = allowed.difference(&held);
             notes.add_reason(ChoiceReason::HeldByCpuset { cpus: held });
@@ -170,8 +181,10 @@ impl CpuPicker<'_> {
     }
 
     fn rank(&self, unit: &CpuSet) -> UnitRank {
+        let inactive = !unit.intersects(self.active);
         let unprepared = !self.prepared.is_empty() && !unit.is_subset(&self.prepared);
-        (unprepared, weakness(self.machine, unit), count_immovable_irqs(self.machine, unit))
+        let irqs = count_immovable_irqs(self.machine, unit);
+        (inactive, unprepared, weakness(self.machine, unit), irqs)
     }
 
     /// The CPUs that programs run on: the first sibling of each core, or all of them.
@@ -299,8 +312,13 @@ impl CpuPicker<'_> {
         {
             notes.add_reason(ChoiceReason::FastestKind { cpus: cpus.clone() });
         }
+        let kept = cpus.intersection(self.active);
+        if !kept.is_empty() && (kept != *self.active || kept != *cpus) {
+            notes.add_reason(ChoiceReason::KeptFromActive { cpus: kept });
+        }
         let immovable = count_immovable_irqs(self.machine, cpus);
-        if units.iter().any(|unit| count_immovable_irqs(self.machine, unit) > immovable) {
+        let ranked = self.active.is_empty();
+        if ranked && units.iter().any(|unit| count_immovable_irqs(self.machine, unit) > immovable) {
             notes.add_reason(ChoiceReason::FewerImmovableIrqs { cpus: cpus.clone() });
         }
         notes.explain_idle_siblings(work, &idle, self.request.siblings);
@@ -322,7 +340,7 @@ impl CpuPicker<'_> {
         {
             notes.add_reason(ChoiceReason::OneNode { node: *node });
         }
-        if cpus.last() == topology.online.last() && work.len() == 1 {
+        if ranked && cpus.last() == topology.online.last() && work.len() == 1 {
             notes.add_reason(ChoiceReason::HighestNumber { cpus: work.clone() });
         }
     }

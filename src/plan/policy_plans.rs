@@ -104,6 +104,7 @@ fn choose_all(
             shields.extend(later.map(|plan| plan.shield.clone()));
         }
         let live = ActiveShields { shields, ..ActiveShields::default() };
+        let live = live.replacing(wanted.active.as_ref());
         let choice = check_names(&wanted.request)
             .and_then(|()| choose_with_others(&wanted.machine, &wanted.request, &live));
         let choice = choice.map_err(|refusal| {

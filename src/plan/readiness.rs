@@ -21,6 +21,8 @@ pub enum Readiness {
     Cannot {
         /// Why.
         why: String,
+        /// What to do about it.
+        hints: Vec<String>,
     },
 }
 
@@ -29,7 +31,7 @@ impl Readiness {
     #[must_use]
     pub fn assess(machine: &Machine) -> Readiness {
         match plan(machine, &ShieldRequest::default()) {
-            Err(refused) => Readiness::Cannot { why: refused.to_string() },
+            Err(refused) => Readiness::Cannot { why: refused.to_string(), hints: refused.hints() },
             Ok(_) if machine.can_stop_tick() == Some(false) => Readiness::TickRemains,
             Ok(plan) if plan.boot.is_empty() => Readiness::Ready,
             Ok(plan) => {
@@ -41,17 +43,20 @@ impl Readiness {
 
     /// What to do next.
     #[must_use]
-    pub fn next_step(&self) -> Option<&'static str> {
-        match self {
+    pub fn next_step(&self) -> Option<String> {
+        let next = match self {
             Readiness::Ready | Readiness::TickRemains => {
-                Some("`cpushield plan` shows the changes; `cpushield try` makes them for 5 seconds")
+                "`cpushield plan` shows the changes; `cpushield try` makes them for 5 seconds"
             }
-            Readiness::AfterBoot { .. } => Some(
+            Readiness::AfterBoot { .. } => {
                 "`cpushield boot plan` shows the boot parameters; `cpushield plan` shows a shield \
-                 without them",
-            ),
-            Readiness::Cannot { .. } => None,
-        }
+                 without them"
+            }
+            Readiness::Cannot { hints, .. } => {
+                return (!hints.is_empty()).then(|| hints.join("; "));
+            }
+        };
+        Some(next.to_owned())
     }
 }
 
@@ -67,7 +72,7 @@ impl fmt::Display for Readiness {
                 "ready, but the timer tick remains: this kernel is built without \
                  CONFIG_NO_HZ_FULL",
             ),
-            Readiness::Cannot { why } => write!(f, "cannot be shielded: {why}"),
+            Readiness::Cannot { why, .. } => write!(f, "cannot be shielded: {why}"),
         }
     }
 }

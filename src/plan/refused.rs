@@ -93,6 +93,19 @@ pub enum PlanRefusal {
         cpus: CpuSet,
         /// The cgroup.
         group: String,
+        /// Whether cset has made it.
+        of_cset: bool,
+    },
+    /// Exclusive cpusets of another program leave too few CPUs.
+    HeldByCpusets {
+        /// The requested number.
+        count: usize,
+        /// The possible number.
+        possible: usize,
+        /// The cgroups.
+        sets: Vec<String>,
+        /// Whether cset has made some of them.
+        of_cset: bool,
     },
     /// With the active shields, no housekeeping CPU would be left.
     NoHousekeeping {
@@ -135,11 +148,12 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::InOtherShield { cpus, shield } => {
                 write!(f, "CPU {cpus} is already in shield {shield}")
             }
-            PlanRefusal::InPartition { cpus, group } => write!(
+            PlanRefusal::InPartition { cpus, group, .. } => write!(
                 f,
                 "CPU {cpus} belongs to {group}, which another program has made exclusive; a \
                  shield would break it"
             ),
+            PlanRefusal::HeldByCpusets { .. } => self.write_held(f),
             PlanRefusal::NoHousekeeping { free } => write!(
                 f,
                 "only CPU {free} is in no shield, and interrupts and other programs need a CPU"
@@ -197,6 +211,21 @@ impl fmt::Display for PlanRefusal {
 
 impl std::error::Error for PlanRefusal {}
 
+impl PlanRefusal {
+    /// Says which exclusive cpusets leave too few CPUs.
+    fn write_held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlanRefusal::HeldByCpusets { count, possible, sets, of_cset } = self else {
+            return Ok(());
+        };
+        let owner = if *of_cset { "cset" } else { "another program" };
+        match possible {
+            0 => f.write_str("no CPU can be shielded")?,
+            most => write!(f, "{count} CPUs cannot be shielded, at most {most}")?,
+        }
+        write!(f, ": {owner} has made cpusets of the others exclusive: {}", comma_list(sets))
+    }
+}
+
 impl From<NodeRefusal> for PlanRefusal {
     fn from(refusal: NodeRefusal) -> PlanRefusal {
         PlanRefusal::Node(refusal)
@@ -225,6 +254,7 @@ impl PlanRefusal {
             | PlanRefusal::TooMany { .. }
             | PlanRefusal::NoCacheShown { .. }
             | PlanRefusal::InPartition { .. }
+            | PlanRefusal::HeldByCpusets { .. }
             | PlanRefusal::NoHousekeeping { .. }
             | PlanRefusal::OtherValue { .. }
             | PlanRefusal::RestoringInterrupts { .. }
@@ -248,6 +278,14 @@ impl PlanRefusal {
             }
             PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
                 vec![format!("take that shield down: cpushield undo --shield {shield}")]
+            }
+            PlanRefusal::InPartition { of_cset: true, .. }
+            | PlanRefusal::HeldByCpusets { of_cset: true, .. } => vec![
+                "save the sets as a policy: cpushield plan --from cset -o policy.toml".to_owned(),
+                "then remove them: cset shield --reset".to_owned(),
+            ],
+            PlanRefusal::HeldByCpusets { .. } => {
+                vec!["remove these cpusets: rmdir, after their tasks have left".to_owned()]
             }
             PlanRefusal::InPartition { .. } => vec![
                 "choose other CPUs: cpushield plan --free lists them".to_owned(),

@@ -1,7 +1,7 @@
 //! Facts about single CPUs and nodes that the choice needs. Pure.
 
 use crate::documents::plan::{ChoiceWarning, RemoteMemoryReason};
-use crate::survey::{CoreKind, Irq, IrqMovability, Machine};
+use crate::survey::{CoreKind, CpusetGroup, Irq, IrqMovability, Machine, exclusive_cpusets};
 use cpushield_linux::CpuSet;
 
 /// The CPU that booted the machine: CPU 0, or the lowest online CPU if CPU 0 is not online
@@ -82,19 +82,20 @@ pub(super) fn cpus_prepared_at_boot(machine: &Machine) -> CpuSet {
 }
 
 /// CPUs that belong exclusively to cpusets of other programs.
-pub(super) fn cpus_of_other_cpusets(machine: &Machine, group: &str) -> CpuSet {
-    machine
-        .cgroup
-        .groups
-        .iter()
-        .filter(|other| !other.path.rsplit('/').next().is_some_and(|name| name.starts_with(group)))
-        .filter(|other| {
-            let partition = other.partition.as_deref().unwrap_or("member");
-            other.exclusive || (partition != "member" && !partition.contains("invalid"))
-        })
-        .fold(CpuSet::new(), |all, other| {
-            all.union(other.effective.as_ref().unwrap_or(&other.cpus)).union(&other.cpus)
-        })
+pub(super) fn cpus_of_other_cpusets(machine: &Machine) -> CpuSet {
+    exclusive_cpusets(machine).fold(CpuSet::new(), |all, other| {
+        all.union(other.effective.as_ref().unwrap_or(&other.cpus)).union(&other.cpus)
+    })
+}
+
+/// The cpusets that keep CPUs from a shield: those of other programs that have more than the core
+/// of the boot CPU.
+pub(super) fn cpusets_in_the_way(machine: &Machine) -> Vec<&CpusetGroup> {
+    let topology = &machine.topology;
+    let boot = boot_cpu(machine).and_then(|cpu| topology.cpu(cpu));
+    let core = boot.map(|boot| boot.siblings.clone()).unwrap_or_default();
+    let is_in_the_way = |group: &&CpusetGroup| !group.cpus.difference(&core).is_empty();
+    exclusive_cpusets(machine).filter(is_in_the_way).collect()
 }
 
 /// How much slower the slowest of these CPUs is: 0 for the fastest kind of core in the machine.

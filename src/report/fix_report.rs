@@ -129,7 +129,9 @@ mod tests {
     use crate::documents::evidence::{
         CpuVerdict, Evidence, InterruptionCount, Leak, Verdict, VerdictState, WitnessKind,
     };
-    use crate::documents::fix_report::{AppliedFix, MissingChangeReason, SCHEMA, remains};
+    use crate::documents::fix_report::{
+        AppliedFix, MissingChangeReason, SCHEMA, remains, withdraw_applied,
+    };
     use crate::documents::remedy::Remedy;
     use crate::report::blocks::{terminal_blocks, unpainted};
 
@@ -198,7 +200,7 @@ mod tests {
             leak(Cause::Kthread, "odd", None),
             leak(Cause::Timer, "late", now("vm-stat-interval")),
         ];
-        let rounds = vec![round(first, done), round(last, Vec::new())];
+        let mut rounds = vec![round(first, done), round(last, Vec::new())];
         let lacks = vec![MissingPart {
             tunable: "irq-affinity".to_owned(),
             subject: irq_file.to_owned(),
@@ -207,6 +209,9 @@ mod tests {
             },
         }];
         let remains = remains(&rounds, &lacks);
+        withdraw_applied(&mut rounds, &lacks);
+        let offered = rounds[1].verdict.cpus[0].leaks.iter().map(|leak| leak.remedy.is_some());
+        assert_eq!(offered.collect::<Vec<_>>(), [true, true, false, false]);
         let fixed = FixReport { schema: SCHEMA, rounds, end: FixEnd::NothingMore, remains, lacks };
         let text = terminal_blocks(&fixed.blocks(), 120, &unpainted);
         let start = "\

@@ -2,6 +2,7 @@
 //! conflicts with a shield, and what could not be read. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::isolated_now::isolation_lines;
 use super::lint::lint_blocks;
 use super::table::many;
 use crate::boot::LintFinding;
@@ -36,13 +37,40 @@ pub fn blocks_with_readiness(machine: &Machine, findings: &[LintFinding]) -> Vec
         Readiness::AfterBoot { .. } | Readiness::TickRemains => TextTone::Doubt,
         Readiness::Cannot { .. } => TextTone::Bad,
     };
-    let mut blocks = vec![ReportBlock::Lines(vec![TextLine::remark(tone, "Verdict", &readiness)])];
-    blocks.extend(self::blocks(machine, findings));
+    let mut blocks = with_verdict(tone, &readiness.to_string(), blocks(machine, findings));
     if let Some(next) = readiness.next_step() {
         let next = TextLine::remark(TextTone::Plain, "Next", next);
         blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![next])]);
     }
     blocks
+}
+
+/// The blocks of a machine with active shields on these CPUs. A plan for another shield would prove
+/// nothing there.
+#[must_use]
+pub fn blocks_with_shield(
+    machine: &Machine,
+    findings: &[LintFinding],
+    cpus: &CpuSet,
+) -> Vec<ReportBlock> {
+    let verdict = format!("CPU {cpus} is shielded; `cpushield status` shows the shield");
+    with_verdict(TextTone::Good, &verdict, blocks(machine, findings))
+}
+
+/// The blocks of a machine of which it is unknown whether a shield is active.
+#[must_use]
+pub fn blocks_without_verdict(
+    machine: &Machine,
+    findings: &[LintFinding],
+    why: &str,
+) -> Vec<ReportBlock> {
+    let verdict = format!("unknown, because the active shields are: {why}");
+    with_verdict(TextTone::Doubt, &verdict, blocks(machine, findings))
+}
+
+fn with_verdict(tone: TextTone, verdict: &str, blocks: Vec<ReportBlock>) -> Vec<ReportBlock> {
+    let verdict = ReportBlock::Lines(vec![TextLine::remark(tone, "Verdict", verdict)]);
+    [verdict].into_iter().chain(blocks).collect()
 }
 
 /// The machine and its kernel.
@@ -62,7 +90,7 @@ pub fn facts(machine: &Machine) -> ReportBlock {
 
 /// What is isolated, what runs, what conflicts with a shield, and what could not be read.
 pub fn background(machine: &Machine) -> Vec<ReportBlock> {
-    let mut blocks = ReportBlock::section("Isolated now", isolation(machine));
+    let mut blocks = ReportBlock::section("Isolated now", isolation_lines(machine));
     blocks.extend(ReportBlock::section("What runs", activity(machine)));
     blocks.extend(findings("Conflicts with a shield", &machine.conflicts));
     blocks.extend(findings("Firmware and hardware", &machine.firmware));
@@ -366,57 +394,6 @@ pub(super) fn size(kib: u64) -> String {
     format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn isolation(machine: &Machine) -> Vec<TextLine> {
-    let now = &machine.isolation;
-    let kernel = now.isolated.as_ref().filter(|cpus| !cpus.is_empty());
-    let domain = kernel.unwrap_or(&now.isolcpus_domain);
-    let somehow = machine.isolated_somehow();
-    let isolated = match somehow.is_empty() {
-        true => (Some(domain), "excluded from load balancing since boot (isolcpus)"),
-        false => (
-            Some(&somehow),
-            "reported as isolated by the kernel; the reason is unknown because the kernel command \
-             line is",
-        ),
-    };
-    let facts = [
-        isolated,
-        (now.nohz_full.as_ref(), "the tick stops while one task runs (nohz_full)"),
-        (Some(&now.rcu_nocbs), "RCU callbacks run elsewhere (rcu_nocbs)"),
-        (Some(&now.managed_irq), "managed interrupts avoid these CPUs (isolcpus=managed_irq)"),
-        (now.partitions.as_ref(), "isolated by a cgroup partition"),
-    ];
-    let mut lines = Vec::new();
-    for (cpus, what) in facts {
-        if let Some(cpus) = cpus.filter(|cpus| !cpus.is_empty()) {
-            lines.push(format!("CPU {cpus}: {what}"));
-        }
-    }
-    let online = &machine.topology.online;
-    let restricted = [
-        (&machine.irq_default, "new interrupts go to"),
-        (&now.unbound_work, "unbound workqueues run on"),
-    ];
-    for (cpus, what) in restricted {
-        if let Some(cpus) = cpus.as_ref().filter(|cpus| !online.is_subset(cpus)) {
-            lines.push(format!("{what} CPU {cpus} only"));
-        }
-    }
-    if lines.is_empty() {
-        lines.push("nothing".to_owned());
-    }
-    if now.nohz_full.as_ref().is_none_or(CpuSet::is_empty) {
-        lines.push(match machine.can_stop_tick() {
-            Some(true) => {
-                "the kernel can stop the tick, but only when booted with nohz_full=".to_owned()
-            }
-            Some(false) => "this kernel cannot stop the tick (built without NO_HZ_FULL)".to_owned(),
-            None => "it is unknown whether the kernel can stop the tick".to_owned(),
-        });
-    }
-    lines.into_iter().map(TextLine::new).collect()
-}
-
 fn activity(machine: &Machine) -> Vec<TextLine> {
     let kthreads = machine.tasks.iter().filter(|placed| placed.task.kthread);
     let bound = kthreads.clone().filter(|placed| placed.task.bound).count();
@@ -447,7 +424,15 @@ fn interrupts(irqs: &[Irq]) -> Vec<TextLine> {
     let used: Vec<&Irq> = irqs.iter().filter(|irq| !irq.actions.is_empty()).collect();
     let movable = used.iter().filter(|irq| irq.movable == IrqMovability::Yes).count();
     let count = many(used.len(), "interrupt");
-    let mut lines = vec![TextLine::new(format!("{count} in use, {movable} can be moved"))];
+    let untried = used
+        .iter()
+        .filter(|irq| matches!(irq.movable, IrqMovability::Unknown(_) | IrqMovability::Denied(_)));
+    let counts = match (movable, untried.count()) {
+        (movable, 0) => format!("{movable} can be moved"),
+        (0, untried) => format!("{untried} not tried"),
+        (movable, untried) => format!("{movable} can be moved, {untried} not tried"),
+    };
+    let mut lines = vec![TextLine::new(format!("{count} in use, {counts}"))];
     let mut stuck: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();
     for irq in used {
         let (refused, why) = match &irq.movable {

@@ -9,6 +9,7 @@ mod every_boot;
 pub mod experiment;
 mod fix_report;
 pub mod free_cpus;
+mod isolated_now;
 pub mod latency;
 mod limits;
 mod lint;

@@ -195,9 +195,12 @@ fn kind_and_name(step: &Step) -> (String, String) {
         Change::Affinity { comm, cpus, .. } => {
             (format!("{{n}} thread(s) to CPU {cpus}: {{name}}"), comm.clone())
         }
-        Change::Write { path, value, .. } => match (&step.reason, path.rsplit_once('/')) {
+        Change::Write { path, value, compare } => match (&step.reason, path.rsplit_once('/')) {
             (StepReason::Irq { irq, .. }, _) => {
-                (format!("{{n}} interrupt(s){{used}} to CPU {value}: {{name}}"), irq.to_string())
+                // Kernels before 3.0 have only the mask.
+                let cpus = compare.parse_set(value).map(|cpus| cpus.to_string());
+                let cpus = cpus.as_ref().unwrap_or(value);
+                (format!("{{n}} interrupt(s){{used}} to CPU {cpus}: {{name}}"), irq.to_string())
             }
             (_, Some((dir, file))) if is_one_of_many(dir) => {
                 (format!("{file} of {{name}}: {now}{value}"), last_name(dir).to_owned())

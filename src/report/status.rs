@@ -52,18 +52,21 @@ pub fn status_blocks(
     blocks
 }
 
-/// What to do next, where there is no shield or its state is unknown.
-fn next_step(status: &ShieldStatus, is_root: bool) -> Option<&'static str> {
-    match (&status.state.state, is_root) {
+/// What to do next, where there is no shield, a CPU of it is offline, or its state is unknown.
+fn next_step(status: &ShieldStatus, is_root: bool) -> Option<String> {
+    let next = match (&status.state.state, is_root) {
         (ShieldState::NoShield, _) if status.unchecked.is_empty() => {
-            Some("Next: `cpushield try` demonstrates a shield; `cpushield apply` makes one.")
+            "`cpushield try` demonstrates a shield; `cpushield apply` makes one."
         }
-        (ShieldState::Unknown { .. }, true) => {
-            Some("Next: `cpushield undo` reports what can be done.")
+        (ShieldState::Offline { cpus }, _) => {
+            let cpu = cpus.first().unwrap_or_default();
+            return Some(format!("Next: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online"));
         }
-        (ShieldState::Unknown { .. }, false) => Some("Next: sudo cpushield status"),
-        _ => None,
-    }
+        (ShieldState::Unknown { .. }, true) => "`cpushield undo` reports what can be done.",
+        (ShieldState::Unknown { .. }, false) => "sudo cpushield status",
+        _ => return None,
+    };
+    Some(format!("Next: {next}"))
 }
 
 fn shield_blocks(shield: &ShieldSummary) -> Vec<ReportBlock> {
@@ -111,12 +114,18 @@ fn plain_table<const N: usize>(
 }
 
 fn cpu_blocks(cpu: &OnCpu) -> Vec<ReportBlock> {
+    if cpu.offline {
+        let offline = TextLine::of(vec![TextPart::toned(TextTone::Doubt, "offline")]);
+        let heading = ReportBlock::Heading(format!("CPU {}", cpu.cpu));
+        return vec![heading, ReportBlock::Lines(vec![offline.below()])];
+    }
     let protections =
         [("processes", &cpu.processes), ("interrupts", &cpu.interrupts), ("timer tick", &cpu.tick)];
     let rows = protections.map(|(name, protection)| {
-        let state = match protection.holds {
-            true => TableCell::toned(TextTone::Good, "shielded"),
-            false => TableCell::toned(TextTone::Doubt, "open"),
+        let state = match (protection.holds, protection.unknown) {
+            (_, true) => TableCell::toned(TextTone::Doubt, "unknown"),
+            (true, false) => TableCell::toned(TextTone::Good, "shielded"),
+            (false, false) => TableCell::toned(TextTone::Doubt, "open"),
         };
         vec![TableCell::new(name), state, TableCell::new(&protection.how)]
     });
@@ -188,9 +197,11 @@ mod tests {
     }
 
     fn status() -> ShieldStatus {
-        let protection = |holds, how: &str| CpuProtection { holds, how: how.to_owned() };
+        let protection =
+            |holds, how: &str| CpuProtection { holds, unknown: false, how: how.to_owned() };
         let cpu = OnCpu {
             cpu: 3,
+            offline: false,
             processes: protection(false, "1 foreign tasks"),
             interrupts: protection(true, "none delivered here"),
             tick: protection(true, "stops while one thread runs"),
@@ -259,6 +270,6 @@ Enabled at every boot: unknown: torn
         let next = [true, false].map(|is_root| next_step(&status, is_root));
         let expected =
             ["Next: `cpushield undo` reports what can be done.", "Next: sudo cpushield status"];
-        assert_eq!(next, expected.map(Some));
+        assert_eq!(next, expected.map(|next| Some(next.to_owned())));
     }
 }

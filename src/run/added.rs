@@ -45,6 +45,7 @@ pub fn add(
         CpuAssignment::All => place.cpus.clone(),
         CpuAssignment::One(cpu) => CpuSet::single(place.choose(host, cpu)?.cpu),
     };
+    place.check_online(host, &cpus)?;
     let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::new(&cpus));
     let way_in = WayIn { place, cpus: &cpus, left: &left };
     match move_in(host, &mut open, &way_in, &task, spread.as_mut()) {

@@ -37,6 +37,13 @@ pub enum RunError {
         /// The CPUs that programs may have.
         offered: CpuSet,
     },
+    /// The CPUs for a program are offline.
+    Offline {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// Their shield.
+        shield: String,
+    },
     /// The user or group is unknown.
     Unknown {
         /// `user` or `group`.
@@ -138,6 +145,9 @@ impl fmt::Display for RunError {
                 }
             }
             RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
+            RunError::Offline { cpus, shield } => {
+                write!(f, "CPU {cpus} of shield {shield} is offline")
+            }
             RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),
             RunError::NoMove { group, why } => {
                 write!(f, "cannot move a program into {group} or out of it: {why}")

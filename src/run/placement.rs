@@ -167,15 +167,32 @@ impl ShieldPlacement {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Chooses the CPU for a program: the requested one, or the lowest one with the fewest threads
-    /// that are confined to it.
+    /// Checks that a program can run on one of these CPUs. The kernel refuses it for a cpuset
+    /// without an online CPU (ENOSPC), and does not say why.
     ///
     /// # Errors
-    /// Programs may not use the requested CPU.
+    /// All of them are offline.
+    pub fn check_online(&self, host: &Host, cpus: &CpuSet) -> Result<(), RunError> {
+        match host.online_cpus() {
+            Ok(online) if !cpus.is_empty() && !cpus.intersects(&online) => {
+                Err(RunError::Offline { cpus: cpus.clone(), shield: self.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Chooses the CPU for a program: the requested one, or the lowest online one with the fewest
+    /// threads that are confined to it.
+    ///
+    /// # Errors
+    /// Programs may not use the requested CPU, or it is offline.
     pub fn choose(&self, host: &Host, requested: Option<usize>) -> Result<ChosenCpu, RunError> {
         if let Some(cpu) = requested {
             let why = match () {
-                () if self.cpus.contains(cpu) => return Ok(ChosenCpu { cpu, threads: 0 }),
+                () if self.cpus.contains(cpu) => {
+                    self.check_online(host, &CpuSet::single(cpu))?;
+                    return Ok(ChosenCpu { cpu, threads: 0 });
+                }
                 () if self.idle.contains(cpu) => {
                     "is kept idle, because it shares its core with a shielded CPU in use"
                 }
@@ -184,7 +201,11 @@ impl ShieldPlacement {
             let offered = self.cpus.clone();
             return Err(RunError::NotOffered { cpu, why: why.to_owned(), offered });
         }
-        let mut load: BTreeMap<usize, usize> = self.cpus.iter().map(|cpu| (cpu, 0)).collect();
+        self.check_online(host, &self.cpus)?;
+        let online = host.online_cpus().ok();
+        let is_online = |cpu: &usize| online.as_ref().is_none_or(|online| online.contains(*cpu));
+        let usable = self.cpus.iter().filter(is_online);
+        let mut load: BTreeMap<usize, usize> = usable.map(|cpu| (cpu, 0)).collect();
         for tid in self.members(host)? {
             // Skips a thread that has ended since.
             let Ok(affinity) = host.affinity(tid) else { continue };

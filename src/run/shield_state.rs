@@ -1,6 +1,7 @@
 //! [`ShieldState`]: whether a shield is in force, as a tag and as a sentence.
 
 use crate::apply::{ShieldWork, UnfinishedWork};
+use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -21,6 +22,11 @@ pub enum ShieldState {
         settings: usize,
         /// Tasks on its CPUs that do not belong there.
         foreign: usize,
+    },
+    /// It is as apply left it, but CPUs of it are offline.
+    Offline {
+        /// These CPUs.
+        cpus: CpuSet,
     },
     /// Its cgroup, which keeps other programs out, is gone.
     GroupGone {
@@ -66,6 +72,7 @@ impl fmt::Display for ShieldState {
                     n => write!(f, "{n} tasks on its CPUs do not belong there"),
                 }
             }
+            ShieldState::Offline { cpus } => write!(f, "active, but CPU {cpus} is offline"),
             ShieldState::GroupGone { path } => {
                 write!(f, "not active: its cgroup {path} is gone")
             }

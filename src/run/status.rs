@@ -71,11 +71,18 @@ fn find_unchecked(host: &Host) -> Vec<UncheckedPart> {
 fn find_state(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
     let settings = shield.drift.len();
     let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
-    match missing_group(journal, shield) {
-        Some(path) => ShieldState::GroupGone { path },
-        None if settings + foreign == 0 => ShieldState::InForce,
-        None => ShieldState::Drifted { settings, foreign },
+    match (missing_group(journal, shield), lost_cpus(shield)) {
+        (Some(path), _) => ShieldState::GroupGone { path },
+        (None, Some(cpus)) => ShieldState::Offline { cpus },
+        (None, None) if settings + foreign == 0 => ShieldState::InForce,
+        (None, None) => ShieldState::Drifted { settings, foreign },
     }
+}
+
+/// The CPUs of a shield that are offline, although the shield has not taken them offline.
+fn lost_cpus(shield: &ShieldSummary) -> Option<CpuSet> {
+    let offline: CpuSet = shield.cpus.iter().filter(|on| on.offline).map(|on| on.cpu).collect();
+    Some(offline.difference(&shield.offline_siblings)).filter(|lost| !lost.is_empty())
 }
 
 /// The state of a shield that this user knows by its public summary only. `is_closed`: the
@@ -83,8 +90,9 @@ fn find_state(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
 fn state_as_seen(public: &PublicShield, shield: &ShieldSummary, is_closed: bool) -> ShieldState {
     let foreign = shield.cpus.iter().map(|cpu| count_foreign(&cpu.threads)).sum();
     let open = public.group.is_some() && !is_closed;
-    match (&public.group, &shield.group) {
-        (Some(path), None) => ShieldState::GroupGone { path: path.clone() },
+    match (&public.group, &shield.group, lost_cpus(shield)) {
+        (Some(path), None, _) => ShieldState::GroupGone { path: path.clone() },
+        (_, _, Some(cpus)) => ShieldState::Offline { cpus },
         _ if open || foreign > 0 => ShieldState::Drifted { settings: usize::from(open), foreign },
         _ => ShieldState::InForceAsSeen,
     }
@@ -200,9 +208,14 @@ impl StatusReader<'_> {
     ) -> Result<ShieldSummary, RunError> {
         let host = self.host;
         let threads = threads_on(host, &shield.cpus, &place)?;
-        let irqs = irqs_on(host, &shield.cpus)?;
+        let irqs = irqs_on(host, &shield.cpus);
         let exclusion = find_exclusion(host, &place);
-        let cpus = shield.cpus.iter();
+        let online = host.online_cpus().ok();
+        let offline = online.map(|online| shield.cpus.difference(&online)).unwrap_or_default();
+        let describe = |cpu| OnCpu {
+            offline: offline.contains(cpu),
+            ..describe_cpu(cpu, &exclusion, &threads, &irqs, self.nohz_full)
+        };
         let raised = match record::read(host, self.store) {
             Err(RunError::Machine(error)) if error.is_denied() => Vec::new(),
             record => record?.raised,
@@ -210,9 +223,7 @@ impl StatusReader<'_> {
         Ok(ShieldSummary {
             name: shield.name.clone(),
             state: ShieldState::InForce.into(),
-            cpus: cpus
-                .map(|cpu| describe_cpu(cpu, &exclusion, &threads, &irqs, self.nohz_full))
-                .collect(),
+            cpus: shield.cpus.iter().map(describe).collect(),
             group: place.group,
             housekeeping: shield.housekeeping.clone(),
             idle_siblings: shield.idle_siblings.clone(),
@@ -229,20 +240,21 @@ fn describe_cpu(
     cpu: usize,
     exclusion: &CpuProtection,
     threads: &[(usize, OnThread)],
-    irqs: &[(OnIrq, CpuSet)],
+    irqs: &DeliveredIrqs,
     nohz_full: Option<&CpuSet>,
 ) -> OnCpu {
     let threads: Vec<OnThread> =
         threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
-    let irqs: Vec<OnIrq> =
-        irqs.iter().filter(|(_, at)| at.contains(cpu)).map(|(irq, _)| irq.clone()).collect();
+    let here = irqs.found.iter().filter(|(_, at)| at.contains(cpu));
+    let here: Vec<OnIrq> = here.map(|(irq, _)| irq.clone()).collect();
     OnCpu {
         cpu,
+        offline: false,
         processes: describe_processes(exclusion, &threads),
-        interrupts: describe_interrupts(&irqs),
+        interrupts: describe_interrupts(&here, irqs.unread.as_deref()),
         tick: describe_tick(cpu, nohz_full),
         threads,
-        irqs,
+        irqs: here,
     }
 }
 
@@ -286,32 +298,52 @@ fn threads_on(
     Ok(threads)
 }
 
-/// Finds every requested interrupt that is delivered to one of `cpus`, with its CPUs.
-fn irqs_on(host: &Host, cpus: &CpuSet) -> Result<Vec<(OnIrq, CpuSet)>, RunError> {
-    let mut irqs = Vec::new();
-    let numbers = match host.list("/proc/irq") {
-        Ok(names) => names,
-        Err(error) if error.is_absent() => Vec::new(),
-        Err(error) => return Err(error.into()),
+/// The requested interrupts that are delivered to shielded CPUs.
+#[derive(Default)]
+struct DeliveredIrqs {
+    /// Each with its CPUs.
+    found: Vec<(OnIrq, CpuSet)>,
+    /// What could not be read; `None` if everything was.
+    unread: Option<String>,
+}
+
+/// Finds every requested interrupt that is delivered to one of `cpus`.
+fn irqs_on(host: &Host, cpus: &CpuSet) -> DeliveredIrqs {
+    let mut irqs = DeliveredIrqs::default();
+    let Ok(numbers) = host.list("/proc/irq") else {
+        irqs.unread = Some("/proc/irq".to_owned());
+        return irqs;
     };
     for irq in numbers.iter().filter_map(|name| name.parse::<u32>().ok()) {
         let dir = format!("/proc/irq/{irq}");
-        let mask = read_cpus(host, &format!("{dir}/smp_affinity_list"));
-        let effective = read_cpus(host, &format!("{dir}/effective_affinity_list"));
-        let Some(at) = effective.or(mask.clone()) else { continue };
-        if !at.intersects(cpus) {
+        let mask = read_irq_cpus(host, &dir, "smp_affinity");
+        let effective = read_irq_cpus(host, &dir, "effective_affinity");
+        let at = effective.or(mask.clone());
+        if at.as_ref().is_some_and(|at| !at.intersects(cpus)) {
             continue;
         }
         // Each action of a requested interrupt has a directory (kernel/irq/proc.c, 6.12).
         let names = host.list(&dir).unwrap_or_default();
         let actions: Vec<String> =
             names.into_iter().filter(|name| host.list(&format!("{dir}/{name}")).is_ok()).collect();
-        if !actions.is_empty() {
-            let leaving = mask.is_some_and(|mask| !mask.intersects(cpus));
-            irqs.push((OnIrq { irq, actions: actions.join(","), leaving }, at));
+        match at {
+            _ if actions.is_empty() => {}
+            None => irqs.unread = Some(format!("{dir}/smp_affinity")),
+            Some(at) => {
+                let leaving = mask.is_some_and(|mask| !mask.intersects(cpus));
+                irqs.found.push((OnIrq { irq, actions: actions.join(","), leaving }, at));
+            }
         }
     }
-    Ok(irqs)
+    irqs
+}
+
+/// Reads the CPUs of an interrupt from its list, or from its mask: kernels before 3.0 have no list.
+fn read_irq_cpus(host: &Host, dir: &str, name: &str) -> Option<CpuSet> {
+    read_cpus(host, &format!("{dir}/{name}_list")).or_else(|| {
+        let mask = host.read_line(&format!("{dir}/{name}")).ok()?;
+        CpuSet::parse_mask(&mask).ok()
+    })
 }
 
 fn read_cpus(host: &Host, path: &str) -> Option<CpuSet> {
@@ -329,11 +361,16 @@ fn count_foreign(threads: &[OnThread]) -> usize {
 }
 
 fn protected(how: &str) -> CpuProtection {
-    CpuProtection { holds: true, how: how.to_owned() }
+    CpuProtection { holds: true, unknown: false, how: how.to_owned() }
 }
 
 fn unprotected(how: &str) -> CpuProtection {
-    CpuProtection { holds: false, how: how.to_owned() }
+    CpuProtection { holds: false, unknown: false, how: how.to_owned() }
+}
+
+/// What could not be read decides whether the CPU is protected.
+fn unknown(unread: &str) -> CpuProtection {
+    CpuProtection { holds: false, unknown: true, how: format!("{unread} cannot be read") }
 }
 
 /// Checks what keeps other programs out of the shield's CPUs.
@@ -361,18 +398,21 @@ fn find_exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
 fn describe_processes(exclusion: &CpuProtection, threads: &[OnThread]) -> CpuProtection {
     match count_foreign(threads) {
         0 => exclusion.clone(),
-        n => CpuProtection { holds: false, how: format!("{n} foreign tasks") },
+        n => unprotected(&format!("{n} foreign tasks")),
     }
 }
 
-fn describe_interrupts(irqs: &[OnIrq]) -> CpuProtection {
+fn describe_interrupts(irqs: &[OnIrq], unread: Option<&str>) -> CpuProtection {
     let leaving = irqs.iter().filter(|irq| irq.leaving).count();
     let how = match (irqs.len() - leaving, leaving) {
         (0, 0) => "none delivered here".to_owned(),
         (0, n) => format!("none, except {n} that move away at their next interrupt"),
         (n, _) => format!("{n} delivered here"),
     };
-    CpuProtection { holds: irqs.len() == leaving, how }
+    match unread {
+        Some(unread) if irqs.len() == leaving => unknown(unread),
+        _ => CpuProtection { holds: irqs.len() == leaving, unknown: false, how },
+    }
 }
 
 fn describe_tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {

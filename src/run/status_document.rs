@@ -70,6 +70,9 @@ pub struct ShieldSummary {
 pub struct OnCpu {
     /// The CPU.
     pub cpu: usize,
+    /// Whether it is offline. Siblings that the shield has taken offline are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub offline: bool,
     /// Whether other programs are kept out.
     pub processes: CpuProtection,
     /// Whether device interrupts are delivered here.
@@ -86,8 +89,11 @@ pub struct OnCpu {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuProtection {
-    /// Whether it holds.
+    /// Whether it holds; also false when that is unknown.
     pub holds: bool,
+    /// Whether it is unknown if it holds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
     /// How, or why not.
     pub how: String,
 }

@@ -10,6 +10,7 @@ mod command_line;
 mod compare;
 mod conflicts;
 mod devices;
+mod exclusive_cpusets;
 mod firmware;
 mod irqs;
 mod isolation;
@@ -31,6 +32,7 @@ mod virt;
 pub use crate::documents::machine_difference::MachineDifference;
 pub use command_line::{CommandLineFault, IsolationKind, IsolationSetup, isolation_setup};
 pub use compare::differences;
+pub use exclusive_cpusets::{exclusive_cpusets, is_of_cset};
 pub use machine::*;
 pub use machine_topology::*;
 pub use realtime_kernel::{

@@ -1,5 +1,6 @@
 //! [`remedy`]: finds what removes an interruption. Pure.
 
+use super::apply_command::apply_command;
 use super::{InForce, RemedyAnswer, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
 use super::{cpuset, irq_affinity};
 use crate::causes::{Cause, Culprit};
@@ -72,9 +73,8 @@ fn at_runtime(
         (Some(wanted), _) => wanted.change.shell(),
         (None, [only]) => only.change.shell(),
         (None, many) => {
-            let optional = tunable.optional(shield.workload).is_some();
-            let on = if optional { format!(" --on {}", tunable.name()) } else { String::new() };
-            format!("cpushield apply{on} ({} changes)", many.len())
+            let optional = tunable.optional(shield.workload).map(|_| tunable.name());
+            format!("{} ({} changes)", apply_command(machine, shield, optional), many.len())
         }
     };
     Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Runtime, how })
@@ -87,7 +87,7 @@ fn on_request(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Opti
     }
     let wants = tunable.wants_on_request(machine, shield);
     let tunable = tunable.name().to_owned();
-    let how = format!("cpushield apply --on {tunable}");
+    let how = apply_command(machine, shield, Some(&tunable));
     matches!(wants, WantedChanges::Changes(wanted) if !wanted.is_empty()).then_some(Remedy {
         tunable,
         when: EffectTime::Runtime,

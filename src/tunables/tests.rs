@@ -286,7 +286,7 @@ fn the_cpu_cycle_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
         &Culprit::function("neigh_managed_work"),
     );
     let leftover = leftover.remedy().unwrap();
-    assert_eq!(leftover.how, "cpushield apply --on cpu-hotplug-cycle");
+    assert_eq!(leftover.how, "cpushield apply --cpus 3 --on cpu-hotplug-cycle");
     let mut m = good;
     let kicked = |m: &Machine| {
         super::remedy(m, &shield(m), Cause::IpiCall, &Culprit::function("nohz_full_kick_func"))

@@ -20,7 +20,7 @@ use crate::change::{Change, EffectTime, Outcome};
 use crate::documents::evidence::Verdict;
 use crate::documents::fix_report::{
     AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingChangeReason, MissingPart, SCHEMA,
-    remains,
+    remains, withdraw_applied,
 };
 use crate::failure::Failure;
 use crate::plan::{Step, missing};
@@ -106,6 +106,7 @@ impl FixLoop<'_> {
             rounds.push(round);
             if let Some(end) = end {
                 let remains = remains(&rounds, &lacks);
+                withdraw_applied(&mut rounds, &lacks);
                 return Ok((FixReport { schema: SCHEMA, rounds, end, remains, lacks }, recording));
             }
         }

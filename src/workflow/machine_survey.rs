@@ -1,7 +1,8 @@
 //! Surveys the machine with what the journal of the active shield knows.
 
 use super::WorkContext;
-use crate::apply;
+use super::active_plans::known_shields;
+use crate::apply::{self, JournalLoadError};
 use crate::boot::running_lint::lint_running;
 use crate::boot::{self, CommandLineLint, LintFinding};
 use crate::failure::Failure;
@@ -19,21 +20,31 @@ pub fn survey_machine(host: &Host, store: &Store) -> Machine {
 }
 
 /// What is known about an active shield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShieldKnowledge {
     /// No shield is active.
     Absent,
-    /// A shield is active, or that is unknown.
-    PresentOrUnknown,
+    /// Shields are active on these CPUs.
+    Present(CpuSet),
+    /// Why it is unknown whether a shield is active.
+    Unknown(String),
 }
 
 /// Like [`survey_machine`]. Also returns whether a shield is active.
 fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
     let plans = apply::active_plans(host, store);
     let machine = survey_under(host, store, plans.as_deref().unwrap_or_default());
-    let knowledge = match plans {
-        Ok(plans) if plans.is_empty() => ShieldKnowledge::Absent,
-        Ok(_) | Err(_) => ShieldKnowledge::PresentOrUnknown,
+    let knowledge = match known_shields(host, store) {
+        Ok(shields) if shields.is_empty() => ShieldKnowledge::Absent,
+        Ok(shields) => {
+            let shields = shields.iter();
+            let cpus = shields.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
+            ShieldKnowledge::Present(cpus)
+        }
+        Err(JournalLoadError::Access(error)) if error.is_denied() => {
+            ShieldKnowledge::Unknown(format!("only root can read {}", error.path))
+        }
+        Err(error) => ShieldKnowledge::Unknown(error.to_string()),
     };
     (machine, knowledge)
 }

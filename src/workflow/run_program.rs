@@ -73,6 +73,7 @@ fn prepare(
             CpuSet::single(choice.cpu)
         }
     };
+    place.check_online(host, &cpus)?;
     let user = request.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
     let ceiling = match (requested, request.own_priority) {
         (None, Some(priority)) => SchedPolicy::Fifo { priority },

@@ -1,7 +1,7 @@
 //! Whether a verdict makes `cpushield verify` succeed, and the reason if it does not.
 
 use crate::change::EffectTime;
-use crate::documents::evidence::{Leak, Verdict, VerdictState};
+use crate::documents::evidence::{Verdict, VerdictState};
 use crate::failure::{Failure, FailureKind};
 use cpushield_linux::CpuSet;
 
@@ -25,15 +25,32 @@ pub fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> 
         return Ok(());
     }
     let failure = Failure::new(FailureKind::DoesNotHold, summary(verdict, subject));
-    let mut leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
-    if subject == VerdictSubject::Shield && leaks.any(can_be_fixed_now) {
-        return Err(failure.hint("fix what can be fixed without a reboot: cpushield verify --fix"));
-    }
+    let fix = "cpushield verify --fix";
+    let boot = boot_command(verdict);
+    let failure = match (has_remedy(verdict, EffectTime::Runtime), boot) {
+        _ if subject == VerdictSubject::Cpus => failure,
+        (true, None) if subject == VerdictSubject::Shield => {
+            failure.hint(format!("fix what can be fixed without a reboot: {fix}"))
+        }
+        (true, Some(boot)) if subject == VerdictSubject::Shield => failure
+            .hint(format!("fix what can be fixed without a reboot: {fix}"))
+            .hint(format!("prepare the rest at a trial boot: {boot}")),
+        (_, Some(boot)) => failure.hint(format!("prepare the rest at a trial boot: {boot}")),
+        (_, None) => failure,
+    };
     Err(failure)
 }
 
-fn can_be_fixed_now(leak: &Leak) -> bool {
-    leak.remedy.as_ref().is_some_and(|remedy| remedy.when == EffectTime::Runtime)
+fn has_remedy(verdict: &Verdict, when: EffectTime) -> bool {
+    let mut leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
+    leaks.any(|leak| leak.remedy.as_ref().is_some_and(|remedy| remedy.when == when))
+}
+
+/// The command that writes the boot parameters for these CPUs; `None` if none of them would help.
+fn boot_command(verdict: &Verdict) -> Option<String> {
+    let cpus: CpuSet = verdict.cpus.iter().map(|cpu| cpu.cpu).collect();
+    let boot = format!("cpushield boot apply --cpus {cpus} --trial");
+    has_remedy(verdict, EffectTime::Boot).then_some(boot)
 }
 
 /// Why the exit code is 1.
@@ -77,7 +94,9 @@ fn cpus_in_state(verdict: &Verdict, state: VerdictState) -> CpuSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::evidence::{CpuVerdict, SCHEMA};
+    use crate::causes::{Cause, Culprit};
+    use crate::documents::evidence::{CpuVerdict, InterruptionCount, Leak, SCHEMA, WitnessKind};
+    use crate::documents::remedy::Remedy;
 
     #[test]
     fn without_a_shield_the_summary_does_not_say_that_the_shield_leaks() {
@@ -95,5 +114,43 @@ mod tests {
         let text = summary(&verdict, VerdictSubject::Cpus);
         assert_eq!(text, "no shield is active there, and the kernel interrupts CPU 1");
         assert_eq!(check(&verdict, VerdictSubject::Cpus).unwrap_err().hints.len(), 0);
+    }
+
+    fn leak(when: EffectTime, how: &str) -> Leak {
+        let interruptions = InterruptionCount {
+            cause: Cause::Tick,
+            culprit: Culprit::Unknown,
+            count: 1,
+            nested: 0,
+            time_ns: None,
+            max_ns: None,
+            witness: WitnessKind::Trace,
+            stack: Vec::new(),
+        };
+        let remedy = Some(Remedy { tunable: "x".to_owned(), when, how: how.to_owned() });
+        Leak { interruptions, remedy, why_none: None, device: None }
+    }
+
+    #[test]
+    fn the_hints_name_the_fix_and_the_trial_boot_where_they_help() {
+        let now = || leak(EffectTime::Runtime, "echo");
+        let boot = || leak(EffectTime::Boot, "nohz_full=3");
+        let fix = "fix what can be fixed without a reboot: cpushield verify --fix";
+        let trial = "prepare the rest at a trial boot: cpushield boot apply --cpus 3 --trial";
+        let (shield, fixed) = (VerdictSubject::Shield, VerdictSubject::FixedShield);
+        for (leaks, subject, expected) in [
+            (vec![now()], shield, vec![fix]),
+            (vec![now(), boot()], shield, vec![fix, trial]),
+            (vec![boot()], shield, vec![trial]),
+            (vec![now(), boot()], fixed, vec![trial]),
+            (vec![now()], fixed, vec![]),
+            (vec![now(), boot()], VerdictSubject::Cpus, vec![]),
+        ] {
+            let (limits, state) = (None, VerdictState::Leaks);
+            let (one_witness, unwatched, unknown) = (Vec::new(), Vec::new(), Vec::new());
+            let cpu = CpuVerdict { cpu: 3, state, limits, leaks, one_witness, unwatched, unknown };
+            let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
+            assert_eq!(check(&verdict, subject).unwrap_err().hints, expected);
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! tools make them on recorded machines. tuned's own code reads the same profiles, and the profiles
 //! and drop-ins that cpushield makes are read by tuned's code and by systemd.
 
+mod obstacles;
 mod odd_setups;
 
 use cpushield::exchange::{

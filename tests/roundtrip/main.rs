@@ -17,6 +17,7 @@ mod leaving;
 mod many_shields;
 mod offline;
 mod operators;
+mod repeated;
 mod requested;
 mod shared_settings;
 mod status;

@@ -2,9 +2,9 @@
 //! changed. It judges by the machine, and `run` agrees with it.
 
 use super::bench::Bench;
-use super::trees::{Task, affinity, machines, step, v2, v2_plan};
+use super::trees::{Task, affinity, machines, machines_with_offline_sibling, step, v2, v2_plan};
 use cpushield::apply::{self, ShieldWork, UnfinishedWork};
-use cpushield::run::{self, RunError, ShieldState};
+use cpushield::run::{self, RunError, ShieldPlacement, ShieldState};
 use cpushield_linux::CpuSet;
 use std::fs;
 use std::process::{Command, Output};
@@ -168,4 +168,78 @@ fn a_thread_that_follows_its_interrupt_has_not_drifted() {
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete() && undone.drifted_tasks.is_empty(), "{undone:#?}");
     assert_eq!(bench.host().affinity(300).unwrap().to_string(), "0-3");
+}
+
+#[test]
+fn an_offline_cpu_is_no_active_shield_and_no_program_is_started_there() {
+    let bench = Bench::of(&v2());
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    let online = bench.scratch.0.join("root/sys/devices/system/cpu/online");
+    fs::write(online, "0-2\n").unwrap();
+    assert_eq!(state(&bench), ShieldState::Offline { cpus: CpuSet::single(3) });
+    let ended = cpushield(&bench, &["status"]);
+    let out = text(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(1), "{out}");
+    assert!(out.starts_with("Shield cpushield on CPU 3: active, but CPU 3 is offline\n"), "{out}");
+    assert!(out.contains("CPU 3\n  offline\n"), "{out}");
+    assert!(out.ends_with("Next: echo 1 > /sys/devices/system/cpu/cpu3/online\n"), "{out}");
+    let place = ShieldPlacement::new(&bench.host(), &v2_plan());
+    for requested in [None, Some(3)] {
+        let refused = place.choose(&bench.host(), requested).unwrap_err();
+        assert_eq!(refused.to_string(), "CPU 3 of shield cpushield is offline");
+    }
+}
+
+#[test]
+fn a_sibling_that_the_shield_has_taken_offline_is_no_drift() {
+    for (name, tree, plan) in machines_with_offline_sibling() {
+        let bench = Bench::of(&tree);
+        bench.apply(&bench.host(), &plan).unwrap();
+        fs::write(bench.scratch.0.join("root/sys/devices/system/cpu/online"), "0-2\n").unwrap();
+        assert_eq!(state(&bench), ShieldState::InForce, "{name}");
+        let status = run::status(&bench.host(), &bench.store(), None).unwrap();
+        let offline = status.shields[0].cpus.iter().filter(|on| on.offline).map(|on| on.cpu);
+        assert_eq!(offline.collect::<Vec<_>>(), [3], "{name}");
+    }
+}
+
+#[test]
+fn interrupts_that_cannot_be_read_are_unknown_and_not_kept_away() {
+    let bench = Bench::of(&v2());
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    let interrupts = || {
+        let status = run::status(&bench.host(), &bench.store(), None).unwrap();
+        let interrupts = status.shields[0].cpus[0].interrupts.clone();
+        (interrupts.holds, interrupts.unknown, interrupts.how)
+    };
+    assert_eq!(interrupts(), (true, false, "none delivered here".to_owned()));
+    let dir = bench.scratch.0.join("root/proc/irq");
+    fs::create_dir_all(dir.join("25/eth1")).unwrap();
+    // A kernel before 3.0 has the mask only.
+    fs::remove_file(dir.join("25/smp_affinity_list")).unwrap();
+    assert_eq!(interrupts(), (true, false, "none delivered here".to_owned()));
+    fs::write(dir.join("25/smp_affinity"), "8\n").unwrap();
+    assert_eq!(interrupts(), (false, false, "1 delivered here".to_owned()));
+    fs::remove_file(dir.join("25/smp_affinity")).unwrap();
+    let unread = "/proc/irq/25/smp_affinity cannot be read".to_owned();
+    assert_eq!(interrupts(), (false, true, unread));
+    fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(interrupts(), (false, true, "/proc/irq cannot be read".to_owned()));
+    let out = text(&cpushield(&bench, &["status"]).stdout);
+    assert!(out.contains("interrupts  unknown"), "{out}");
+}
+
+#[test]
+fn a_survey_of_a_shielded_machine_has_a_verdict() {
+    let bench = Bench::of(&v2());
+    let verdict = || {
+        let out = text(&cpushield(&bench, &["survey"]).stdout);
+        out.lines().next().unwrap_or_default().to_owned()
+    };
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    assert_eq!(verdict(), "Verdict: CPU 3 is shielded; `cpushield status` shows the shield");
+    fs::write(bench.journal(), "torn").unwrap();
+    let unknown = verdict();
+    let expected = "Verdict: unknown, because the active shields are: ";
+    assert!(unknown.starts_with(expected), "{unknown}");
 }

@@ -94,6 +94,11 @@ pub enum ChoiceReason {
         /// The CPU.
         cpus: CpuSet,
     },
+    /// The active version of the shield has these CPUs, and the new one keeps them.
+    KeptFromActive {
+        /// The CPUs.
+        cpus: CpuSet,
+    },
     /// The active shield of this name has these CPUs and keeps them.
     SameVersion {
         /// The shield.
@@ -171,6 +176,9 @@ impl fmt::Display for ChoiceReason {
             ChoiceReason::HighestNumber { cpus } => {
                 write!(f, "Several CPUs are equally suitable; chose the highest: {}.", named(cpus))
             }
+            ChoiceReason::KeptFromActive { cpus } => {
+                write!(f, "{}: kept from the active version of this shield.", named(cpus))
+            }
             ChoiceReason::SameVersion { shield, cpus } => {
                 write!(f, "Shield {shield} is active and already has CPU {cpus}.")
             }
@@ -230,6 +238,7 @@ mod tests {
                 ChoiceReason::EveryCache { caches: 2 },
                 ChoiceReason::OneNode { node: 1 },
                 ChoiceReason::HighestNumber { cpus: cpus.clone() },
+                ChoiceReason::KeptFromActive { cpus: cpus.clone() },
                 ChoiceReason::SameVersion { shield: "a".to_owned(), cpus: cpus.clone() },
                 ChoiceReason::NewVersion { shield: "a".to_owned(), cpus },
                 ChoiceReason::Settings(VersionSettings {

@@ -84,23 +84,30 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
     let by_smi = seen.smis.unwrap_or(0).min(gaps.count);
     match (by_smi, guest) {
         (0, Some(true)) => match seen.steal_ns.unwrap_or(0).min(gaps.sum_ns) {
-            0 => "cause: the hypervisor or its firmware".to_owned(),
-            ns if ns == gaps.sum_ns => "cause: the hypervisor, by the steal counter".to_owned(),
+            0 => "the other gaps come from the hypervisor or its firmware".to_owned(),
+            ns if ns == gaps.sum_ns => {
+                "the other gaps come from the hypervisor, by the steal counter".to_owned()
+            }
             ns => format!(
-                "cause: the hypervisor for {}, by the steal counter; the other {} is unexplained",
+                "the hypervisor took {} of the other gaps, by the steal counter; {} is unexplained",
                 span(ns),
                 span(gaps.sum_ns - ns)
             ),
         },
-        (0, _) if seen.smis.is_some() => "cause unknown: no SMI was counted".to_owned(),
+        (0, _) if seen.smis.is_some() => {
+            "the cause of the other gaps is unknown: no SMI was counted".to_owned()
+        }
         (0, _) => format!(
-            "cause: firmware or unknown, because SMIs cannot be counted here; `cpushield latency \
-             hardware --cpus {}` measures with interrupts off",
+            "the other gaps come from the firmware or an unknown cause, because SMIs cannot be \
+             counted here; `cpushield latency hardware --cpus {}` measures with interrupts off",
             seen.cpu
         ),
-        (n, _) if n == gaps.count => "cause: firmware, according to the SMI counter".to_owned(),
+        (n, _) if n == gaps.count => {
+            "the other gaps come from the firmware, according to the SMI counter".to_owned()
+        }
         (n, _) => format!(
-            "cause: firmware for {n}, according to the SMI counter; the cause of the others is unknown"
+            "the firmware caused {n} of the other gaps, according to the SMI counter; the cause of \
+             the rest is unknown"
         ),
     }
 }
@@ -140,26 +147,38 @@ mod tests {
             ],
             ..GapAttribution::default()
         };
-        let hwlat = "cause: firmware or unknown, because SMIs cannot be counted here; `cpushield \
-                     latency hardware --cpus 2` measures with interrupts off";
+        let hwlat = "the other gaps come from the firmware or an unknown cause, because SMIs cannot \
+                     be counted here; `cpushield latency hardware --cpus 2` measures with \
+                     interrupts off";
         let stolen = Some(90_000);
         for (smis, steal_ns, guest, cause) in [
-            (Some(0), None, None, "cause unknown: no SMI was counted"),
-            (Some(9), None, None, "cause: firmware, according to the SMI counter"),
+            (Some(0), None, None, "the cause of the other gaps is unknown: no SMI was counted"),
+            (
+                Some(9),
+                None,
+                None,
+                "the other gaps come from the firmware, according to the SMI counter",
+            ),
             (
                 Some(1),
                 None,
                 None,
-                "cause: firmware for 1, according to the SMI counter; the cause of the others is unknown",
+                "the firmware caused 1 of the other gaps, according to the SMI counter; the cause \
+                 of the rest is unknown",
             ),
-            (None, None, Some(true), "cause: the hypervisor or its firmware"),
+            (None, None, Some(true), "the other gaps come from the hypervisor or its firmware"),
             (None, None, Some(false), hwlat),
-            (None, stolen, Some(true), "cause: the hypervisor, by the steal counter"),
+            (
+                None,
+                stolen,
+                Some(true),
+                "the other gaps come from the hypervisor, by the steal counter",
+            ),
             (
                 None,
                 Some(60_000),
                 Some(true),
-                "cause: the hypervisor for 60.0 µs, by the steal counter; the other 20.0 µs is \
+                "the hypervisor took 60.0 µs of the other gaps, by the steal counter; 20.0 µs is \
                  unexplained",
             ),
         ] {
