@@ -46,14 +46,9 @@ pub(super) fn present<T>(reading: Result<T>) -> Result<Option<T>> {
 /// # Errors
 /// `/proc` cannot be read.
 pub fn read_movable(host: &Host, tasks: &[Task]) -> Result<TaskMasks> {
-    let own = own_pid(host);
+    let own = host.own_pid();
     let movable = tasks.iter().filter(|task| !task.bound && Some(task.pid) != own);
     read_masks(host, movable.map(|task| task.id))
-}
-
-/// The number of this process; `None` on a recorded machine.
-fn own_pid(host: &Host) -> Option<i32> {
-    i32::try_from(std::process::id()).ok().filter(|_| host.is_live())
 }
 
 /// The known originals of all tasks.
@@ -431,7 +426,7 @@ pub(super) fn decide(
     let online = host.online_cpus().ok();
     // A shielded CPU may be offline now; cpusets give it back when it is online again.
     let all = online.as_ref().map(|online| online.union(&scope.shield.cpus));
-    let own = own_pid(host);
+    let own = host.own_pid();
     for task in now.tasks.values().filter(|task| !task.bound && Some(task.pid) != own) {
         let Some(cpus) = now.mask(host, task, online.as_ref())? else { continue };
         match now.decide(host, task, &cpus) {

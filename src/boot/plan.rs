@@ -415,8 +415,8 @@ fn largest_shield(machine: &Machine, request: &ShieldRequest) -> Result<Shield, 
     let online = machine.topology.online.len();
     let mut request = ShieldRequest { count: Some(online), share: None, ..request.clone() };
     let mut choice = choose(machine, &request);
-    if let Err(PlanRefusal::TooMany { possible, .. } | PlanRefusal::HeldByCpusets { possible, .. }) =
-        choice
+    use PlanRefusal::{HeldByCpusets, TooMany};
+    if let Err(TooMany { possible, .. } | HeldByCpusets { possible, .. }) = choice
         && possible > 0
     {
         request.count = Some(possible);

@@ -26,12 +26,12 @@ impl fmt::Display for OtherTracer {
 /// The tracing programs that run now, without this process.
 #[must_use]
 pub fn other_tracers(host: &Host) -> Vec<OtherTracer> {
-    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let own_pid = host.own_pid();
     let owners = instance_owners(host);
     let mut found = Vec::new();
     for task in host.tasks().unwrap_or_default() {
         let traces = TRACERS.contains(&task.comm.as_str()) || owners.contains(&task.pid);
-        if traces && task.id.tid == task.pid && task.pid != own_pid {
+        if traces && task.id.tid == task.pid && Some(task.pid) != own_pid {
             found.push(OtherTracer { comm: task.comm, pid: task.pid });
         }
     }

@@ -68,7 +68,7 @@ fn check_task(host: &Host, place: &ShieldPlacement, tid: i32) -> Result<Task, Ru
         let hint = "`cpushield plan` shows which kernel threads can be moved".to_owned();
         return refuse(tid, "is a kernel thread", Some(hint));
     }
-    if task.pid == 1 || u32::try_from(task.pid) == Ok(std::process::id()) {
+    if task.pid == 1 || Some(task.pid) == host.own_pid() {
         return refuse(tid, "starts other programs, which would all start in the shield", None);
     }
     if task.pid != tid && place.v2 {

@@ -39,7 +39,7 @@ pub(super) fn find_destination(
     let asker = match removal.destination {
         Destination::OfUser { asker } => asker,
         Destination::Caller => {
-            let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+            let own_pid = host.own_pid().unwrap_or(0);
             return cgroup_of(host, shield, v2, &host.task(own_pid, own_pid)?);
         }
     };

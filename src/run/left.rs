@@ -29,9 +29,9 @@ pub fn programs_in_shield(host: &Host, store: &Store, name: Option<&str>) -> Vec
             tasks
         }
     };
-    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let own_pid = host.own_pid();
     let mut pids: Vec<i32> = threads.iter().map(|thread| thread.pid).collect();
-    pids.retain(|pid| *pid != own_pid);
+    pids.retain(|pid| Some(*pid) != own_pid);
     pids.sort_unstable();
     pids.dedup();
     pids.into_iter().filter_map(|pid| host.task(pid, pid).ok()).collect()

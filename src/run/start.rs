@@ -215,7 +215,7 @@ pub fn supervise(
     // With a shield of affinities only, this keeps the parent off the shielded CPUs. Where the
     // kernel refuses it, the parent is confined to other CPUs already.
     let _ = host.step_aside(&start.place.housekeeping).map(AffinityGuard::stay);
-    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let own_pid = host.own_pid().unwrap_or(0);
     let parent = TaskId { tid: own_pid, started: host.start_time(own_pid).unwrap_or(0) };
     let ended = start_and_wait(host, store, start, care, parent, report, fail);
     let lowered = record::open(host, store)

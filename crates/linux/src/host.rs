@@ -123,6 +123,12 @@ impl Host {
         self.live
     }
 
+    /// The process of this program; `None` on a recorded machine, whose numbers name other tasks.
+    #[must_use]
+    pub fn own_pid(&self) -> Option<i32> {
+        i32::try_from(std::process::id()).ok().filter(|_| self.live)
+    }
+
     /// The architecture this program was built for, which is that of a live machine; `None` for a
     /// recorded one. For kernels before 6.1, which have no `/proc/sys/kernel/arch`.
     #[must_use]
