@@ -5,6 +5,7 @@ mod of_shields;
 
 use crate::verify::WatchError;
 use clap::error::{ContextKind, ContextValue};
+use cpushield_linux::signal::StopSignal;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
@@ -85,6 +86,12 @@ impl Failure {
     #[must_use]
     pub fn machine(message: impl Into<String>) -> Failure {
         Failure::new(FailureKind::Machine, message)
+    }
+
+    /// A signal stopped the command, which undid its changes.
+    #[must_use]
+    pub fn stopped(by: StopSignal) -> Failure {
+        Failure::new(FailureKind::Undone, format!("stopped by {by}"))
     }
 
     /// The exit code of its kind.

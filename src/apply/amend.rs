@@ -174,7 +174,7 @@ fn make_steps(
         run.intents.iter().filter(|it| journal.amending.contains(&it.step)).cloned().collect();
     for intent in &todo {
         if let Some(signal) = signal::stopped_by() {
-            return Ok(Some(format!("stopped by signal {signal}")));
+            return Ok(Some(format!("stopped by {signal}")));
         }
         let Some(step) = run.plan.steps.get(intent.step) else { continue };
         if let Some(broken) = run.make(intent, step)? {

@@ -8,6 +8,7 @@ use super::step_result::{ChangeFate, StepDone};
 use crate::change::{ChangeFault, Refusal, RefusalKind};
 use crate::documents::plan::Shield;
 use crate::with_text;
+use cpushield_linux::signal::StopSignal;
 use cpushield_linux::{CpuSet, Error, TaskId};
 use serde::Serialize;
 use std::fmt;
@@ -207,8 +208,8 @@ pub enum ApplyError {
     },
     /// A signal asked to stop; everything was undone.
     Stopped {
-        /// The signal's number.
-        signal: i32,
+        /// The signal.
+        signal: StopSignal,
         /// The result of undoing the steps before it.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
@@ -301,7 +302,7 @@ impl fmt::Display for ApplyError {
             ApplyError::Failed { subject, refusal, .. } => {
                 write!(f, "cannot change {subject}\n  cause: {}", refusal.reason)
             }
-            ApplyError::Stopped { signal, .. } => write!(f, "stopped by signal {signal}"),
+            ApplyError::Stopped { signal, .. } => write!(f, "stopped by {signal}"),
             ApplyError::OldRemains { shield, .. } => {
                 write!(f, "the change of shield {shield} is incomplete")
             }

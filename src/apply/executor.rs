@@ -18,6 +18,7 @@ use super::task_masks::TaskMasks;
 use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
+use cpushield_linux::signal::StopSignal;
 use cpushield_linux::store::{Appender, StoreLock};
 use cpushield_linux::{AffinityGuard, CpuSet, Host, Store, Task, namespaces, signal};
 
@@ -204,7 +205,7 @@ pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
 /// Why the executor stopped early.
 enum ExecutionStop {
     Failed { subject: String, refusal: Refusal, hint: Option<String> },
-    Signal(i32),
+    Signal(StopSignal),
     Access(cpushield_linux::Error),
 }
 

@@ -66,7 +66,7 @@ pub struct GlobalArgs {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print only results, warnings and errors
+    /// Hide progress and status lines; print results, warnings and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
     /// Use a machine recorded by `survey --record` instead of the active one

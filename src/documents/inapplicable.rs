@@ -131,7 +131,7 @@ impl fmt::Display for InapplicableReason {
             Self::OnlyWhereSeen { function, parameter } => {
                 return write!(f, "only if the trace shows {function}: {parameter}");
             }
-            Self::OnlyAtBoot => "only a boot parameter can do that",
+            Self::OnlyAtBoot => "only a boot parameter can do that: `cpushield boot plan`",
             Self::NoFairServer => "kernels before Linux 6.12 have no fair server",
             Self::FairServerUnseen => {
                 "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or \

@@ -173,7 +173,8 @@ pub(super) fn move_out(
     if failed.is_none() {
         open.record.needs.retain(|need| need.task != task.id);
     }
-    raise::lower_unneeded(host, open, None)?;
+    let lowered = raise::lower_unneeded(host, open, None)?;
+    notes.extend(lowered.kept.into_iter().chain(lowered.drifted));
     open.save()?;
     match failed {
         Some(error) => Err(error),
@@ -342,7 +343,7 @@ pub fn release(
         for pid in pids {
             let Ok(task) = find_task(host, pid) else { continue };
             match move_out(host, &mut open, place, &task) {
-                Ok((0, _)) => {}
+                Ok((0, notes)) => released.notes.extend(notes),
                 Ok((threads, notes)) => {
                     let cpus = host.affinity(pid).unwrap_or_default();
                     released.back.push(MovedProcess {

@@ -11,10 +11,11 @@ use crate::boot::{
 };
 use crate::change::EffectTime;
 use crate::documents::evidence::Verdict;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::policy::ShieldRequest;
 use crate::survey::survey;
 use crate::tunables;
+use cpushield_linux::signal::StopSignal;
 use cpushield_linux::{CpuSet, Host, process, signal};
 use std::path::Path;
 use std::time::Duration;
@@ -88,9 +89,8 @@ fn not_reached(until: TrialDeadline) -> TrialDoubt {
     TrialDoubt::NotReached { goal: until.goal, within_s: until.within_s }
 }
 
-fn stopped_before_end(signal: i32) -> Failure {
-    let stopped = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
-    stopped.hint("conclude the trial: cpushield boot conclude")
+fn stopped_before_end(signal: StopSignal) -> Failure {
+    Failure::stopped(signal).hint("conclude the trial: cpushield boot conclude")
 }
 
 /// How a wait for a user's way to the machine ended.
@@ -103,7 +103,7 @@ enum GoalEnd {
     /// A signal stopped the wait.
     Stopped {
         /// The signal.
-        signal: i32,
+        signal: StopSignal,
     },
 }
 

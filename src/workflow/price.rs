@@ -3,7 +3,7 @@
 use super::WorkContext;
 use super::load_options::{LoadCpus, LoadOptions};
 use crate::documents::load_price::PriceWindow;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::load::{LoadGenerator, LoadRequest};
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::{CpuSet, signal};
@@ -82,8 +82,7 @@ fn wait(time: Duration, show_progress: &dyn Fn(Duration)) -> Result<(), Failure>
     let start = Instant::now();
     loop {
         if let Some(signal) = signal::stopped_by() {
-            return Err(Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"))
-                .hint("every change was undone"));
+            return Err(Failure::stopped(signal));
         }
         let done = start.elapsed();
         if done >= time {

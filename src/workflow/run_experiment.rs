@@ -360,8 +360,9 @@ pub(super) fn run_schedule(
             return Ok(None);
         }
         ExperimentEnd::Interrupted => {
-            let signal = signal::stopped_by().unwrap_or(0);
-            let failure = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
+            let stopped = signal::stopped_by().map(Failure::stopped);
+            let failure =
+                stopped.unwrap_or_else(|| Failure::new(FailureKind::Undone, "interrupted"));
             return Err(failure.hint(resume).hint("or stop it: cpushield experiment --stop"));
         }
         ExperimentEnd::Elsewhere(mismatch) => return Err(machine_changed(&mismatch.to_string())),

@@ -221,10 +221,7 @@ fn watch_cpus(
     );
     bar.end();
     match signal::stopped_by() {
-        Some(signal) => {
-            Err(Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"))
-                .hint("every change was undone"))
-        }
+        Some(signal) => Err(Failure::stopped(signal)),
         None => Ok(evidence?),
     }
 }

@@ -1,11 +1,24 @@
 //! The CPUs that a command watches: those named by `--cpus`, or those of the active shield.
 
 use super::WorkContext;
+use super::active_plans::known_shields;
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::{Plan, PlanRefusal};
 use crate::run::{self, RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Host};
+
+/// The CPUs of the active shields, as every user may know them; `None` if they are unknown.
+fn public_cpus(work: &WorkContext<'_>) -> Option<CpuSet> {
+    let shields = known_shields(&work.host, &work.store).ok()?;
+    let cpus = shields.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
+    (!cpus.is_empty()).then_some(cpus)
+}
+
+/// A CPU of this machine for an example in a hint: the one that a plan would prefer.
+fn example_cpu(host: &Host) -> CpuSet {
+    host.online_cpus().ok().and_then(|cpus| cpus.last()).map(CpuSet::single).unwrap_or_default()
+}
 
 /// The CPUs to watch, and their shield.
 #[derive(Debug)]
@@ -44,13 +57,17 @@ impl WatchTarget {
             }
             (None, Some(place)) => place.cpus.clone(),
             (None, None) if unread => {
-                return Err(Failure::machine("only root can read which CPUs are shielded")
+                let cpus = public_cpus(work).unwrap_or_else(|| example_cpu(host));
+                return Err(Failure::machine("only root can read how the shield was made")
                     .hint(format!("sudo cpushield {command}"))
-                    .hint(format!("or name the CPUs: cpushield {command} --cpus 3")));
+                    .hint(format!("or name the CPUs: cpushield {command} --cpus {cpus}")));
             }
             (None, None) => {
                 return Err(Failure::machine("no shield is active, so --cpus must name the CPUs")
-                    .hint(format!("name the CPUs: cpushield {command} --cpus 3"))
+                    .hint(format!(
+                        "name the CPUs: cpushield {command} --cpus {}",
+                        example_cpu(host)
+                    ))
                     .hint("or apply a shield: cpushield apply"));
             }
         };

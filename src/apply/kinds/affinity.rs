@@ -22,7 +22,7 @@ impl ChangeKind for TaskAffinity<'_> {
         Ok(OriginalState::from_reading(cpus.map(|cpus| OriginalState::Cpus { cpus })))
     }
 
-    fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
+    fn perform(&self, host: &Host, was: &OriginalState) -> Result<PerformedChange> {
         check_same_task(host, self.task)?;
         if host.online_affinity(self.task.tid)? == *self.cpus {
             return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
@@ -32,6 +32,10 @@ impl ChangeKind for TaskAffinity<'_> {
         if left.is_subset(self.cpus) {
             Ok(PerformedChange::changed(left.to_string()))
         } else {
+            if let OriginalState::Cpus { cpus } = was {
+                // Where this fails, undo restores the mask with those of all tasks.
+                let _ = host.set_affinity(self.task.tid, cpus);
+            }
             Ok(PerformedChange::refused(format!("the kernel set {left} instead")))
         }
     }

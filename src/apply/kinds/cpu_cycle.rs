@@ -47,7 +47,13 @@ impl ChangeKind for CpuCycle {
         }
         let kthreads = KthreadAffinities::read(host)?;
         host.write(&path, "0")?;
-        if let Some(answer) = write_until_online(host, &path)? {
+        // The CPU may be offline from here on: an error is no refusal, and undo must try again.
+        let answer = match write_until_online(host, &path) {
+            Err(error) if error.is_stop() => return Err(error),
+            Err(error) => Some(error.reason()),
+            Ok(answer) => answer,
+        };
+        if let Some(answer) = answer {
             let note = StepNote::CpuStaysOffline { cpu, answer };
             return Ok(PerformedChange {
                 broken: Some(note.to_string()),

@@ -6,8 +6,9 @@ use super::super::kind::{
     ShieldChanges,
 };
 use super::super::original::OriginalState;
+use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
-use crate::change::{Change, Outcome};
+use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use cpushield_linux::{FileAttributes, Host, Result};
 
 /// The permission bit that lets the group write.
@@ -53,12 +54,30 @@ impl ChangeKind for GroupAccess<'_> {
         if before == wanted {
             return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
         }
-        host.set_access(self.path, wanted)?;
-        let left = host.access(self.path)?;
-        if left == wanted {
-            return Ok(PerformedChange::changed(show(left)));
+        let refusal = match host.set_access(self.path, wanted) {
+            Err(error) if error.is_stop() => return Err(error),
+            Err(error) => Refusal::from(&error),
+            Ok(()) => {
+                let left = host.access(self.path)?;
+                if left == wanted {
+                    return Ok(PerformedChange::changed(show(left)));
+                }
+                let reason = format!("the kernel made it {}", show(left));
+                Refusal { kind: RefusalKind::Other, reason }
+            }
+        };
+        // The owner may be set although the mode was refused.
+        match host.set_access(self.path, before) {
+            Ok(()) => Ok(PerformedChange::refused_by(refusal)),
+            Err(error) if error.is_stop() => Err(error),
+            Err(_) if host.access(self.path)? == before => Ok(PerformedChange::refused_by(refusal)),
+            Err(error) => {
+                let (original, answer) = (show(before), error.reason());
+                let note = StepNote::OriginalLost { refusal: refusal.reason, original, answer };
+                let left = show(host.access(self.path)?);
+                Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(left) })
+            }
         }
-        Ok(PerformedChange::refused(format!("the kernel made it {}", show(left))))
     }
 
     fn revert(

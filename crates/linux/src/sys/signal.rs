@@ -1,6 +1,7 @@
 //! Stopping by signal: SIGINT, SIGTERM and SIGHUP set a flag, so that code which has changed the
 //! machine can restore it before the process ends.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -67,11 +68,26 @@ pub fn forget_stop() {
     STOPPED_BY.store(0, Ordering::SeqCst);
 }
 
+/// A signal that asks a process to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopSignal(i32);
+
+impl fmt::Display for StopSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            libc::SIGINT => f.write_str("Ctrl-C (SIGINT)"),
+            libc::SIGTERM => f.write_str("SIGTERM"),
+            libc::SIGHUP => f.write_str("SIGHUP"),
+            other => write!(f, "signal {other}"),
+        }
+    }
+}
+
 /// The signal that asked this process to stop; `None` if there was none.
 #[must_use]
-pub fn stopped_by() -> Option<i32> {
+pub fn stopped_by() -> Option<StopSignal> {
     match STOPPED_BY.load(Ordering::SeqCst) {
         0 => None,
-        signal => Some(signal),
+        signal => Some(StopSignal(signal)),
     }
 }
