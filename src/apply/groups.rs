@@ -34,6 +34,7 @@ pub(super) fn remove_below(
     for _ in 0..BUSY_TRIES {
         if is_group(host, path) {
             moved.move_out(host, path, above)?;
+            end_partition(host, path)?;
         }
         match host.remove_dir(path) {
             Err(error) if error.is_busy() && host.is_live() => std::thread::sleep(BUSY_STEP),
@@ -41,6 +42,24 @@ pub(super) fn remove_below(
         }
     }
     host.remove_dir(path)
+}
+
+/// Ends the partition of a group. The kernel ends that of a removed group too, but later, by a work
+/// item (`cpuset_css_offline()`, kernel/cgroup/cpuset.c, 6.1). Until then a mask that is written
+/// lacks these CPUs.
+///
+/// # Errors
+/// Only when a test stopped the host. Where the kernel refuses it, the removal ends the partition.
+fn end_partition(host: &Host, path: &str) -> Result<()> {
+    let file = format!("{path}/cpuset.cpus.partition");
+    let kind = host.read_line(&file).unwrap_or_default();
+    if !["root", "isolated"].contains(&kind.as_str()) {
+        return Ok(());
+    }
+    match host.write(&file, "member") {
+        Err(error) if error.is_stop() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Finds a group that would lose its CPUs if cpusets were disabled for the groups below a
