@@ -3,6 +3,7 @@
 //! kernel/cgroup/cpuset.c, 6.12). So such a mask was not set by another process.
 
 use super::blocking_writes::read_cpu_list;
+use super::groups::is_valid_partition;
 use super::hotplug_side_effects::TREES;
 use cpushield_linux::{CpuSet, Host};
 
@@ -54,8 +55,7 @@ fn partitioned_below(host: &Host, group: &str, depth: usize) -> CpuSet {
     let mut all = CpuSet::new();
     for name in host.list_directories(group).unwrap_or_default() {
         let below = format!("{group}/{name}");
-        let kind = host.read_line(&format!("{below}/cpuset.cpus.partition")).unwrap_or_default();
-        if ["root", "isolated"].contains(&kind.as_str()) {
+        if is_valid_partition(host, &below) {
             let cpus = ["cpuset.cpus", EFFECTIVE].map(|file| cpus_in(host, &below, file));
             all = cpus.into_iter().flatten().fold(all, |all, cpus| all.union(&cpus));
         }

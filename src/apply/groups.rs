@@ -8,6 +8,9 @@ use std::time::Duration;
 const BUSY_TRIES: usize = 100;
 const BUSY_STEP: Duration = Duration::from_millis(10);
 
+/// The file that makes a group a partition.
+const PARTITION: &str = "cpuset.cpus.partition";
+
 /// The maximum depth of groups in ours.
 const DEPTH_MAX: usize = 32;
 
@@ -44,6 +47,12 @@ pub(super) fn remove_below(
     host.remove_dir(path)
 }
 
+/// Whether a group is a partition that the kernel accepts.
+pub(super) fn is_valid_partition(host: &Host, group: &str) -> bool {
+    let kind = host.read_line(&format!("{group}/{PARTITION}")).unwrap_or_default();
+    ["root", "isolated"].contains(&kind.as_str())
+}
+
 /// Ends the partition of a group. The kernel ends that of a removed group too, but later, by a work
 /// item (`cpuset_css_offline()`, kernel/cgroup/cpuset.c, 6.1). Until then a mask that is written
 /// lacks these CPUs.
@@ -51,12 +60,10 @@ pub(super) fn remove_below(
 /// # Errors
 /// Only when a test stopped the host. Where the kernel refuses it, the removal ends the partition.
 fn end_partition(host: &Host, path: &str) -> Result<()> {
-    let file = format!("{path}/cpuset.cpus.partition");
-    let kind = host.read_line(&file).unwrap_or_default();
-    if !["root", "isolated"].contains(&kind.as_str()) {
+    if !is_valid_partition(host, path) {
         return Ok(());
     }
-    match host.write(&file, "member") {
+    match host.write(&format!("{path}/{PARTITION}"), "member") {
         Err(error) if error.is_stop() => Err(error),
         _ => Ok(()),
     }

@@ -270,6 +270,19 @@ impl PerformedChange {
         PerformedChange::with_outcome(Outcome::Refused { kind, reason })
     }
 
+    /// A refusal after which the original could not be restored: the file stays ours, so that undo
+    /// tries again.
+    pub(super) fn original_lost(
+        refusal: Refusal,
+        original: String,
+        error: &Error,
+        left: String,
+    ) -> PerformedChange {
+        let (refusal, answer) = (refusal.reason, error.reason());
+        let note = StepNote::OriginalLost { refusal, original, answer };
+        PerformedChange { note: Some(note), ..PerformedChange::changed(left) }
+    }
+
     /// Turns a kernel error about one change into an outcome; only a stopped host is an error.
     pub(super) fn from_answer(answer: Result<PerformedChange>) -> Result<PerformedChange> {
         match answer {

@@ -136,10 +136,10 @@ pub fn remains(rounds: &[FixRound], lacks: &[MissingPart]) -> Vec<RemainingLeak>
 /// Removes the remedies that were applied in vain from the last verdict, so that it does not offer
 /// them again.
 pub fn withdraw_applied(rounds: &mut [FixRound], lacks: &[MissingPart]) {
-    let done: Vec<AppliedFix> = rounds.iter().flat_map(|round| &round.done).cloned().collect();
-    let done: Vec<&AppliedFix> = done.iter().collect();
-    let Some(last) = rounds.last_mut() else { return };
-    for leak in last.verdict.cpus.iter_mut().flat_map(|cpu| &mut cpu.leaks) {
+    let Some((FixRound { done, verdict, .. }, earlier)) = rounds.split_last_mut() else { return };
+    let earlier = earlier.iter().flat_map(|round| &round.done);
+    let done: Vec<&AppliedFix> = earlier.chain(&*done).collect();
+    for leak in verdict.cpus.iter_mut().flat_map(|cpu| &mut cpu.leaks) {
         if let (RemainReason::NotRemoved { tunable }, _) = explain_remaining(leak, &done, lacks) {
             (leak.remedy, leak.why_none) = (None, Some(RemedyObstacle::Applied { tunable }));
         }

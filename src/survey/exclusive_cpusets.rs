@@ -8,9 +8,7 @@ pub fn exclusive_cpusets(machine: &Machine) -> impl Iterator<Item = &CpusetGroup
     let mount = machine.cgroup.mount.as_deref();
     let groups = machine.cgroup.groups.iter();
     groups.filter(move |group| {
-        let partition = group.partition.as_deref().unwrap_or("member");
-        let exclusive =
-            group.exclusive || (partition != "member" && !partition.contains("invalid"));
+        let exclusive = group.exclusive || group.is_valid_partition();
         exclusive && !name(group).starts_with("cpushield") && mount != Some(group.path.as_str())
     })
 }

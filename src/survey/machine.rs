@@ -277,6 +277,14 @@ pub struct CpusetGroup {
     pub tasks: Option<usize>,
 }
 
+impl CpusetGroup {
+    /// Whether it is a partition that the kernel accepts.
+    #[must_use]
+    pub fn is_valid_partition(&self) -> bool {
+        matches!(self.partition.as_deref(), Some("root" | "isolated"))
+    }
+}
+
 /// Whether an interrupt's affinity can be changed, tested by writing the same mask back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,7 +1,7 @@
 //! Surveys the machine with what the journal of the active shield knows.
 
 use super::WorkContext;
-use super::active_plans::known_shields;
+use super::active_plans::{cpus_of, shields_of};
 use crate::apply::{self, JournalLoadError};
 use crate::boot::running_lint::lint_running;
 use crate::boot::{self, CommandLineLint, LintFinding};
@@ -34,13 +34,9 @@ pub enum ShieldKnowledge {
 fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
     let plans = apply::active_plans(host, store);
     let machine = survey_under(host, store, plans.as_deref().unwrap_or_default());
-    let knowledge = match known_shields(host, store) {
+    let knowledge = match shields_of(host, store, plans) {
         Ok(shields) if shields.is_empty() => ShieldKnowledge::Absent,
-        Ok(shields) => {
-            let shields = shields.iter();
-            let cpus = shields.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
-            ShieldKnowledge::Present(cpus)
-        }
+        Ok(shields) => ShieldKnowledge::Present(cpus_of(&shields)),
         Err(JournalLoadError::Access(error)) if error.is_denied() => {
             ShieldKnowledge::Unknown(format!("only root can read {}", error.path))
         }

@@ -24,20 +24,15 @@ pub fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> 
     if verdict.holds() {
         return Ok(());
     }
-    let failure = Failure::new(FailureKind::DoesNotHold, summary(verdict, subject));
-    let fix = "cpushield verify --fix";
-    let boot = boot_command(verdict);
-    let failure = match (has_remedy(verdict, EffectTime::Runtime), boot) {
-        _ if subject == VerdictSubject::Cpus => failure,
-        (true, None) if subject == VerdictSubject::Shield => {
-            failure.hint(format!("fix what can be fixed without a reboot: {fix}"))
-        }
-        (true, Some(boot)) if subject == VerdictSubject::Shield => failure
-            .hint(format!("fix what can be fixed without a reboot: {fix}"))
-            .hint(format!("prepare the rest at a trial boot: {boot}")),
-        (_, Some(boot)) => failure.hint(format!("prepare the rest at a trial boot: {boot}")),
-        (_, None) => failure,
-    };
+    let mut failure = Failure::new(FailureKind::DoesNotHold, summary(verdict, subject));
+    if subject == VerdictSubject::Shield && has_remedy(verdict, EffectTime::Runtime) {
+        failure = failure.hint("fix what can be fixed without a reboot: cpushield verify --fix");
+    }
+    if subject != VerdictSubject::Cpus
+        && let Some(boot) = boot_command(verdict)
+    {
+        failure = failure.hint(format!("prepare the rest at a trial boot: {boot}"));
+    }
     Err(failure)
 }
 

@@ -1,7 +1,7 @@
 //! The CPUs that a command watches: those named by `--cpus`, or those of the active shield.
 
 use super::WorkContext;
-use super::active_plans::known_shields;
+use super::active_plans::{cpus_of, known_shields};
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::{Plan, PlanRefusal};
@@ -10,8 +10,7 @@ use cpushield_linux::{CpuSet, Host};
 
 /// The CPUs of the active shields, as every user may know them; `None` if they are unknown.
 fn public_cpus(work: &WorkContext<'_>) -> Option<CpuSet> {
-    let shields = known_shields(&work.host, &work.store).ok()?;
-    let cpus = shields.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
+    let cpus = cpus_of(&known_shields(&work.host, &work.store).ok()?);
     (!cpus.is_empty()).then_some(cpus)
 }
 

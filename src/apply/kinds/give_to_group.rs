@@ -6,7 +6,6 @@ use super::super::kind::{
     ShieldChanges,
 };
 use super::super::original::OriginalState;
-use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use cpushield_linux::{FileAttributes, Host, Result};
@@ -72,10 +71,8 @@ impl ChangeKind for GroupAccess<'_> {
             Err(error) if error.is_stop() => Err(error),
             Err(_) if host.access(self.path)? == before => Ok(PerformedChange::refused_by(refusal)),
             Err(error) => {
-                let (original, answer) = (show(before), error.reason());
-                let note = StepNote::OriginalLost { refusal: refusal.reason, original, answer };
                 let left = show(host.access(self.path)?);
-                Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(left) })
+                Ok(PerformedChange::original_lost(refusal, show(before), &error, left))
             }
         }
     }

@@ -236,9 +236,7 @@ fn refuse_and_restore(
         Err(error) if error.is_stop() => Err(error),
         Err(error) => {
             let left = host.read_line(path)?;
-            let (original, answer) = (before.to_owned(), error.reason());
-            let note = StepNote::OriginalLost { refusal: refusal.reason, original, answer };
-            Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(left) })
+            Ok(PerformedChange::original_lost(refusal, before.to_owned(), &error, left))
         }
     }
 }
