@@ -26,7 +26,7 @@ use std::time::Duration;
 /// Kernel parameters remove what `cpushield apply` cannot remove from the running kernel: the timer
 /// tick, RCU callbacks, managed interrupts. They take effect at the next boot.
 #[derive(Debug, clap::Args)]
-#[command(subcommand_required = true, arg_required_else_help = false)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct BootArgs {
     /// The action
     #[command(subcommand)]
