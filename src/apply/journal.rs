@@ -406,6 +406,7 @@ mod tests {
             mems: CpuSet::single(0),
             workload: crate::policy::Workload::Polling,
             balanced: false,
+            tunables: BTreeMap::new(),
         }
     }
 

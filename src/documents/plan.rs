@@ -111,6 +111,9 @@ pub struct Shield {
     /// Whether the scheduler balances the shield's own programs among its CPUs.
     #[serde(default)]
     pub balanced: bool,
+    /// Tunables that the request enables (`true`) or disables (`false`), by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tunables: BTreeMap<String, bool>,
 }
 
 /// The shields that are active when another one is planned, and their changes.

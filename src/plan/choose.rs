@@ -78,6 +78,7 @@ pub fn choose_with_others(
         idle_siblings: idle,
         workload: request.workload,
         balanced: request.balance,
+        tunables: request.tunables.clone(),
     };
     Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
 }

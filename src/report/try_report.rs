@@ -178,6 +178,7 @@ mod tests {
             mems: "0".parse().unwrap(),
             workload: Workload::default(),
             balanced: false,
+            tunables: BTreeMap::default(),
         };
         Plan {
             schema: 1,

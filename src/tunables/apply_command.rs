@@ -6,7 +6,7 @@ use crate::policy::{ShieldRequest, Workload};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
-/// The command that applies this shield again; `tunable` is enabled.
+/// The command that applies this shield again; `tunable` is enabled in addition.
 pub(super) fn apply_command(machine: &Machine, shield: &Shield, tunable: Option<&str>) -> String {
     let work = shield.cpus.difference(&shield.idle_siblings);
     let mut words = vec!["cpushield apply".to_owned()];
@@ -28,7 +28,11 @@ pub(super) fn apply_command(machine: &Machine, shield: &Shield, tunable: Option<
     if shield.workload != Workload::default() {
         words.push(format!("--workload {}", shield.workload));
     }
-    words.extend(tunable.map(|name| format!("--on {name}")));
+    let mut tunables = shield.tunables.clone();
+    tunables.extend(tunable.map(|name| (name.to_owned(), true)));
+    for (name, enabled) in tunables {
+        words.push(format!("{} {name}", if enabled { "--on" } else { "--off" }));
+    }
     words.join(" ")
 }
 
@@ -50,6 +54,11 @@ mod tests {
     use crate::plan::fake::{machine, plain, set};
     use crate::plan::plan;
     use crate::policy::Siblings;
+    use std::collections::BTreeMap;
+
+    fn switched<const N: usize>(tunables: [(&str, bool); N]) -> BTreeMap<String, bool> {
+        tunables.into_iter().map(|(name, enabled)| (name.to_owned(), enabled)).collect()
+    }
 
     #[test]
     fn the_command_makes_the_same_shield_again() {
@@ -82,6 +91,21 @@ mod tests {
                 },
                 on,
                 "cpushield apply --shield rt --cpus 2-3 --balance --workload cyclic --on ksm",
+            ),
+            (
+                &plain(4),
+                ShieldRequest { tunables: switched([("thp", false), ("ksm", false)]), ..count(1) },
+                on,
+                "cpushield apply --cpus 3 --on ksm --off thp",
+            ),
+            (
+                &plain(4),
+                ShieldRequest {
+                    tunables: switched([("thp", false), ("rt-throttling", true)]),
+                    ..count(1)
+                },
+                None,
+                "cpushield apply --cpus 3 --on rt-throttling --off thp",
             ),
         ] {
             let shield = plan(machine, &request).unwrap().shield;

@@ -193,6 +193,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
             mems: CpuSet::single(0),
             workload: Workload::Polling,
             balanced: false,
+            tunables: BTreeMap::new(),
         },
         why: Vec::new(),
         steps: steps.collect(),
