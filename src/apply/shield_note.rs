@@ -32,6 +32,11 @@ pub enum ShieldNote {
         /// The cost.
         disturbance: Disturbance,
     },
+    /// Other shields are active.
+    OtherShields {
+        /// Each with its CPUs.
+        shields: Vec<(String, CpuSet)>,
+    },
     /// It was in force already.
     Unchanged {
         /// The shield.
@@ -156,6 +161,11 @@ impl fmt::Display for ShieldNote {
             Self::Interrupted { tunable, disturbance } => {
                 let (shields, effect) = (disturbance.named_shields(), &disturbance.effect);
                 write!(f, "restoring {tunable} interrupted {shields}: {effect}")
+            }
+            Self::OtherShields { shields } => {
+                let shields = shields.iter().map(|(name, cpus)| format!("{name} on CPU {cpus}"));
+                let shields = shields.collect::<Vec<_>>().join(", ");
+                write!(f, "other shields are active and stay as they are: {shields}")
             }
             Self::Unchanged { shield } => {
                 write!(f, "shield {shield} is already active; nothing was changed")

@@ -6,10 +6,12 @@ use super::plan::{boot_advice, left_alone, warnings};
 use super::table::many;
 use super::verdict::more_line;
 use crate::apply::{
-    AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, UndoneShield, UndoneStep,
+    AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, ShieldNote, StepNote,
+    UndoneShield, UndoneStep,
 };
 use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Shield};
+use crate::policy::ShieldRequest;
 use std::collections::BTreeMap;
 
 /// Lines that one section lists; the others are counted.
@@ -19,10 +21,17 @@ const LINES_MAX: usize = 8;
 #[must_use]
 pub fn applied_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
     let mut blocks = result_blocks(applied, plan);
+    // Where there are several shields, a command must name one.
+    let is_one_of_several =
+        applied.notes.iter().any(|note| matches!(note, ShieldNote::OtherShields { .. }));
+    let shield = match is_one_of_several {
+        true => format!(" --shield {}", applied.shield.name),
+        false => String::new(),
+    };
     blocks.push(next_commands([
-        ("cpushield run -- PROGRAM", "runs a program in the shield"),
-        ("cpushield verify", "shows what still interrupts it"),
-        ("cpushield undo", "restores the original settings"),
+        (&format!("cpushield run{shield} -- PROGRAM"), "runs a program in the shield"),
+        (&format!("cpushield verify{shield}"), "shows what still interrupts it"),
+        (&format!("cpushield undo{shield}"), "restores the original settings"),
     ]));
     blocks
 }
@@ -88,8 +97,12 @@ fn next_commands(next: [(&str, &str); 3]) -> ReportBlock {
 
 /// The shielded CPUs and the others.
 pub fn shield_line(shield: &Shield) -> TextLine {
-    let Shield { cpus, housekeeping, .. } = shield;
-    TextLine::new(format!("Shielded: CPU {cpus}. Housekeeping: CPU {housekeeping}."))
+    let Shield { name, cpus, housekeeping, .. } = shield;
+    let name = match *name == ShieldRequest::default().name {
+        true => String::new(),
+        false => format!(" (shield {name})"),
+    };
+    TextLine::new(format!("Shielded: CPU {cpus}{name}. Housekeeping: CPU {housekeeping}."))
 }
 
 /// Groups the steps by tunable, in the order of the plan.
@@ -192,7 +205,10 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let restored = many(restored, "change");
     let mut blocks =
         vec![line(format!("CPU {} is no longer shielded: {restored} undone{tasks}", shield.cpus))];
-    let notes = undone.steps.iter().filter_map(|step| Some(step.note.as_ref()?.to_string()));
+    // The programs that left are listed below, by name.
+    let moved_only = |note: &&StepNote| matches!(note, StepNote::TasksMoved { count, .. } if *count <= undone.left.len());
+    let notes = undone.steps.iter().filter_map(|step| step.note.as_ref());
+    let notes = notes.filter(|note| !moved_only(note)).map(ToString::to_string);
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),

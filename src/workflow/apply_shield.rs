@@ -10,13 +10,15 @@ use super::machine_without::survey_without;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
-use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, check};
+use crate::apply::{
+    self, AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, ShieldNote, check,
+};
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::plan::{
-    ActiveShields, ChoiceReason, FreeCpus, Plan, check_saved, find_free_cpus, plan_with_others,
-    version_differences,
+    ActiveShields, ChoiceReason, FreeCpus, Plan, Shield, check_saved, find_free_cpus,
+    plan_with_others, version_differences,
 };
 use crate::policy::ShieldRequest;
 use crate::survey::{Machine, survey_cpusets};
@@ -80,7 +82,19 @@ pub fn apply_source(
     }
     catch_stops()?;
     let origin = inputs.as_ref().map(origin_of);
-    apply_plan(work, &plan, origin.as_ref(), programs)
+    let others = other_shields(work, &plan.shield.name)?;
+    let (mut applied, plan) = apply_plan(work, &plan, origin.as_ref(), programs)?;
+    applied.notes.extend(others);
+    Ok((applied, plan))
+}
+
+/// The note about the active shields that do not have this name; `None` without one.
+fn other_shields(work: &WorkContext<'_>, name: &str) -> Result<Option<ShieldNote>, Failure> {
+    let mut shields: Vec<Shield> =
+        active_shields(work)?.into_iter().map(|plan| plan.shield).collect();
+    shields.retain(|shield| shield.name != name);
+    let shields: Vec<_> = shields.into_iter().map(|it| (it.name, it.cpus)).collect();
+    Ok((!shields.is_empty()).then_some(ShieldNote::OtherShields { shields }))
 }
 
 /// What a plan was made from, as [`apply_plan`] takes it.
