@@ -125,7 +125,7 @@ fn cpu_blocks(cpu: &OnCpu) -> Vec<ReportBlock> {
         let state = match (protection.holds, protection.unknown) {
             (_, true) => TableCell::toned(TextTone::Doubt, "unknown"),
             (true, false) => TableCell::toned(TextTone::Good, "shielded"),
-            (false, false) => TableCell::toned(TextTone::Doubt, "open"),
+            (false, false) => TableCell::toned(TextTone::Doubt, "not shielded"),
         };
         vec![TableCell::new(name), state, TableCell::new(&protection.how)]
     });
@@ -134,7 +134,7 @@ fn cpu_blocks(cpu: &OnCpu) -> Vec<ReportBlock> {
     let mut lines: Vec<TextLine> =
         irqs.map(|irq| TextLine::new(format!("irq {} ({})", irq.irq, irq.actions))).collect();
     for (role, what, tone) in [
-        (ThreadRole::Stranger, "does not belong here", TextTone::Bad),
+        (ThreadRole::Foreign, "does not belong here", TextTone::Bad),
         (ThreadRole::Program, "program of the shield", TextTone::Good),
         (ThreadRole::Waiting, "program of the shield, asleep since it was added", TextTone::Good),
     ] {
@@ -202,11 +202,11 @@ mod tests {
         let cpu = OnCpu {
             cpu: 3,
             offline: false,
-            processes: protection(false, "1 foreign tasks"),
+            processes: protection(false, "1 foreign task"),
             interrupts: protection(true, "none delivered here"),
             tick: protection(true, "stops while one thread runs"),
             threads: vec![
-                thread("intruder", ThreadRole::Stranger),
+                thread("intruder", ThreadRole::Foreign),
                 thread("control", ThreadRole::Program),
                 thread("ksoftirqd/3", ThreadRole::Kernel),
                 thread("cpuhp/3", ThreadRole::Kernel),
@@ -244,9 +244,9 @@ Shield rt on CPU 3: active, but 1 task on its CPUs does not belong there
   cgroup        /sys/fs/cgroup/cpushield
 
 CPU 3
-  processes   open      1 foreign tasks
-  interrupts  shielded  none delivered here
-  timer tick  shielded  stops while one thread runs
+  processes   not shielded  1 foreign task
+  interrupts  shielded      none delivered here
+  timer tick  shielded      stops while one thread runs
          42 intruder         SCHED_OTHER  does not belong here
          42 control          SCHED_OTHER  program of the shield
     kernel threads: ksoftirqd/3, cpuhp/3

@@ -23,7 +23,8 @@ pub enum ShieldState {
         /// Tasks on its CPUs that do not belong there.
         foreign: usize,
     },
-    /// It is as apply left it, but CPUs of it are offline.
+    /// CPUs of it are offline, although the shield has not taken them offline. What has changed
+    /// besides is in the list of its settings.
     Offline {
         /// These CPUs.
         cpus: CpuSet,

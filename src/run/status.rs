@@ -2,7 +2,7 @@
 //! killed `verify` left recording.
 
 use super::drift::find_drift;
-use super::record;
+use super::record::{self, RaisedThread};
 use super::shield_state::ShieldState;
 use super::status_document::{
     CpuProtection, OnCpu, OnIrq, OnThread, SCHEMA, ShieldStatus, ShieldSummary, ThreadRole,
@@ -16,7 +16,7 @@ use crate::apply::{
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Shield;
 use cpushield_linux::tracefs;
-use cpushield_linux::{CpuSet, Error, Host, Store};
+use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 
 /// Reads the status of all shields, or of the named one.
 ///
@@ -30,7 +30,7 @@ pub fn status(host: &Host, store: &Store, name: Option<&str>) -> Result<ShieldSt
     let (state, shields) = match find_shield(host, store) {
         Ok(ShieldPresence::Absent) => (ShieldState::NoShield, Vec::new()),
         Ok(ShieldPresence::Whole(journal)) => {
-            with_worst_state(reader.summarize_all(&journal, None)?)
+            with_state_of_all(reader.summarize_all(&journal, None)?)
         }
         Ok(ShieldPresence::Part(Some(journal), unfinished)) => {
             let shields = reader.summarize_all(&journal, Some(&unfinished))?;
@@ -50,7 +50,7 @@ pub fn status(host: &Host, store: &Store, name: Option<&str>) -> Result<ShieldSt
 }
 
 /// The shields with the first state that is not in force, if any.
-fn with_worst_state(shields: Vec<ShieldSummary>) -> (ShieldState, Vec<ShieldSummary>) {
+fn with_state_of_all(shields: Vec<ShieldSummary>) -> (ShieldState, Vec<ShieldSummary>) {
     let mut states = shields.iter().map(|shield| &shield.state.state);
     let first = states.next().cloned().unwrap_or(ShieldState::NoShield);
     let worst = shields.iter().map(|shield| &shield.state.state).find(|state| !state.is_active());
@@ -130,6 +130,17 @@ struct StatusReader<'a> {
     name: Option<&'a str>,
 }
 
+/// What concerns all shields.
+struct MachineReadings {
+    tasks: Vec<Task>,
+    /// The interrupts on the CPUs of all shields.
+    irqs: DeliveredIrqs,
+    /// `None` when unknown.
+    online: Option<CpuSet>,
+    /// Kernel threads that were raised.
+    raised: Vec<RaisedThread>,
+}
+
 impl StatusReader<'_> {
     /// Reads the status of each shield. During an apply or undo, differences are no drift.
     fn summarize_all(
@@ -138,12 +149,14 @@ impl StatusReader<'_> {
         unfinished: Option<&UnfinishedWork>,
     ) -> Result<Vec<ShieldSummary>, RunError> {
         let names = journal.shield_names();
-        let plans = journal.plans().into_iter();
-        let wanted = plans.filter(|plan| self.name.is_none_or(|name| plan.shield.name == name));
-        let shields: Vec<ShieldSummary> = wanted
+        let mut plans = journal.plans();
+        plans.retain(|plan| self.name.is_none_or(|name| plan.shield.name == name));
+        let all = self.read_all(plans.iter().map(|plan| &plan.shield.cpus))?;
+        let shields: Vec<ShieldSummary> = plans
+            .into_iter()
             .map(|plan| {
                 let place = ShieldPlacement::new(self.host, &plan);
-                let mut shield = self.summarize(&plan.shield, place)?;
+                let mut shield = self.summarize(&plan.shield, place, &all)?;
                 shield.operators.clone_from(&plan.operators);
                 shield.state = match unfinished {
                     Some(unfinished) => ShieldState::Part(unfinished.clone()),
@@ -184,10 +197,11 @@ impl StatusReader<'_> {
         };
         let names = || public.iter().map(|it| it.shield.name.clone()).collect();
         let wanted = public.iter().filter(|it| self.name.is_none_or(|name| it.shield.name == name));
+        let all = self.read_all(wanted.clone().map(|public| &public.shield.cpus))?;
         let shields = wanted.map(|public| {
             let place = ShieldPlacement::of_group(self.host, &public.shield, public.group.clone());
             let exclusion = find_exclusion(self.host, &place);
-            let mut shield = self.summarize(&public.shield, place)?;
+            let mut shield = self.summarize(&public.shield, place, &all)?;
             shield.operators.clone_from(&public.operators);
             shield.state = state_as_seen(public, &shield, exclusion.holds).into();
             Ok(shield)
@@ -197,29 +211,43 @@ impl StatusReader<'_> {
             Some(name) if shields.is_empty() => {
                 Err(RunError::NoSuchShield { name: name.to_owned(), names: names() })
             }
-            _ => Ok(with_worst_state(shields)),
+            _ => Ok(with_state_of_all(shields)),
         }
+    }
+
+    /// Reads once what concerns all shields. `cpus` are those of each.
+    fn read_all<'a>(
+        &self,
+        cpus: impl Iterator<Item = &'a CpuSet>,
+    ) -> Result<MachineReadings, RunError> {
+        let cpus: CpuSet = cpus.flat_map(CpuSet::iter).collect();
+        let raised = match record::read(self.host, self.store) {
+            Err(RunError::Machine(error)) if error.is_denied() => Vec::new(),
+            record => record?.raised,
+        };
+        Ok(MachineReadings {
+            tasks: self.host.tasks()?,
+            irqs: irqs_on(self.host, &cpus),
+            online: self.host.online_cpus().ok(),
+            raised,
+        })
     }
 
     fn summarize(
         &self,
         shield: &Shield,
         place: ShieldPlacement,
+        all: &MachineReadings,
     ) -> Result<ShieldSummary, RunError> {
-        let host = self.host;
-        let threads = threads_on(host, &shield.cpus, &place)?;
-        let irqs = irqs_on(host, &shield.cpus);
-        let exclusion = find_exclusion(host, &place);
-        let online = host.online_cpus().ok();
-        let offline = online.map(|online| shield.cpus.difference(&online)).unwrap_or_default();
+        let threads = threads_on(self.host, &all.tasks, &shield.cpus, &place)?;
+        let exclusion = find_exclusion(self.host, &place);
+        let offline = all.online.as_ref().map(|online| shield.cpus.difference(online));
+        let offline = offline.unwrap_or_default();
         let describe = |cpu| OnCpu {
             offline: offline.contains(cpu),
-            ..describe_cpu(cpu, &exclusion, &threads, &irqs, self.nohz_full)
+            ..describe_cpu(cpu, &exclusion, &threads, &all.irqs, self.nohz_full)
         };
-        let raised = match record::read(host, self.store) {
-            Err(RunError::Machine(error)) if error.is_denied() => Vec::new(),
-            record => record?.raised,
-        };
+        let raised = all.raised.iter().filter(|it| it.cpus.intersects(&shield.cpus));
         Ok(ShieldSummary {
             name: shield.name.clone(),
             state: ShieldState::InForce.into(),
@@ -229,7 +257,7 @@ impl StatusReader<'_> {
             idle_siblings: shield.idle_siblings.clone(),
             offline_siblings: shield.offline_siblings.clone(),
             drift: Vec::new(),
-            raised: raised.into_iter().filter(|it| it.cpus.intersects(&shield.cpus)).collect(),
+            raised: raised.cloned().collect(),
             operators: None,
         })
     }
@@ -262,12 +290,13 @@ fn describe_cpu(
 /// shield that has slept since before it was added, with the CPU on which it will wake.
 fn threads_on(
     host: &Host,
+    tasks: &[Task],
     cpus: &CpuSet,
     place: &ShieldPlacement,
 ) -> Result<Vec<(usize, OnThread)>, RunError> {
     let members = place.members(host)?;
     let mut threads = Vec::new();
-    for task in host.tasks()?.into_iter().filter(|task| !task.has_ended()) {
+    for task in tasks.iter().filter(|task| !task.has_ended()) {
         let (here, member) = (cpus.contains(task.cpu), members.contains(&task.id.tid));
         if !here && !member {
             continue;
@@ -289,10 +318,10 @@ fn threads_on(
                 }
                 () if !affinity.intersects(cpus) => ThreadRole::Gone,
                 () if place.group.is_none() && affinity.is_subset(cpus) => ThreadRole::Program,
-                () => ThreadRole::Stranger,
+                () => ThreadRole::Foreign,
             }
         };
-        threads.push((at, OnThread { task, role }));
+        threads.push((at, OnThread { task: task.clone(), role }));
     }
     threads.sort_by_key(|(_, thread)| (thread.role, thread.task.id));
     Ok(threads)
@@ -357,7 +386,7 @@ fn read_nohz_full(host: &Host) -> Option<CpuSet> {
 }
 
 fn count_foreign(threads: &[OnThread]) -> usize {
-    threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count()
+    threads.iter().filter(|thread| thread.role == ThreadRole::Foreign).count()
 }
 
 fn protected(how: &str) -> CpuProtection {
@@ -398,6 +427,7 @@ fn find_exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
 fn describe_processes(exclusion: &CpuProtection, threads: &[OnThread]) -> CpuProtection {
     match count_foreign(threads) {
         0 => exclusion.clone(),
+        1 => unprotected("1 foreign task"),
         n => unprotected(&format!("{n} foreign tasks")),
     }
 }

@@ -115,7 +115,7 @@ pub struct OnThread {
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadRole {
     /// A foreign task, which may run there.
-    Stranger,
+    Foreign,
     /// A program of the shield.
     Program,
     /// A program of the shield that has not run since it was added: its last CPU is another one.
