@@ -4,7 +4,6 @@
 //! again with the next document.
 
 use cpushield_linux::keep_document;
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,15 +88,6 @@ impl Autosave {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.results.clone()
     }
-}
-
-/// Formats a document as it is saved.
-///
-/// # Errors
-/// A defect of this program.
-pub fn to_json(document: &impl Serialize) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(document);
-    text.map(|text| text + "\n").map_err(|e| format!("cannot write JSON: {e}"))
 }
 
 fn start_writer(

@@ -131,6 +131,12 @@ impl From<cpushield_linux::Error> for Failure {
     }
 }
 
+impl From<crate::json::JsonError> for Failure {
+    fn from(error: crate::json::JsonError) -> Failure {
+        Failure::new(FailureKind::Bug, error.to_string())
+    }
+}
+
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Failure {
         let text = error.to_string();

@@ -2,6 +2,7 @@
 //! standard error. Colour is used only on a terminal and never with `NO_COLOR`.
 
 use crate::failure::{Failure, FailureKind};
+use crate::json::{to_json, to_json_line};
 use anstyle::{AnsiColor, Style};
 use cpushield_linux::process;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -135,8 +136,7 @@ impl Ui {
     ) -> Result<(), Failure> {
         let out = match self.format {
             OutputFormat::Text => text(),
-            OutputFormat::Json => serde_json::to_string_pretty(document)
-                .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?,
+            OutputFormat::Json => to_json(document)?,
         };
         self.print(&out).map(|_| ())
     }
@@ -154,9 +154,7 @@ impl Ui {
     /// # Errors
     /// Standard output cannot be written.
     pub fn line<T: Serialize>(&self, document: &T) -> Result<bool, Failure> {
-        let line = serde_json::to_string(document)
-            .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?;
-        self.print(&line)
+        self.print(&to_json_line(document)?)
     }
 
     fn print(&self, text: &str) -> Result<bool, Failure> {

@@ -25,10 +25,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("causes", &["glob", "registry", "with_text"]),
     // Of a stage, only its documents and the values of its requests.
     ("cli", &[
-        "apply", "cpu_selection", "documents", "experiment", "failure", "latency", "plan",
+        "apply", "cpu_selection", "documents", "experiment", "failure", "json", "latency", "plan",
         "policy", "report", "run", "survey", "ui", "workflow",
     ]),
     ("autosave", &[]),
+    ("json", &[]),
     ("change", &["quote"]),
     ("quote", &[]),
     ("glob", &[]),
@@ -40,10 +41,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("exchange", &["boot", "change", "documents", "glob", "policy", "survey", "tunables"]),
     ("export", &["causes", "trace"]),
     ("failure", &[
-        "apply", "boot", "compare", "experiment", "latency", "load", "plan", "policy", "run",
-        "verify",
+        "apply", "boot", "compare", "experiment", "json", "latency", "load", "plan", "policy",
+        "run", "verify",
     ]),
-    ("ui", &["failure"]),
+    ("ui", &["failure", "json"]),
     ("survey", &["documents", "glob"]),
     ("cpu_selection", &[]),
     ("policy", &["cpu_selection", "registry"]),
@@ -73,8 +74,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("verify", &["causes", "documents", "observe", "policy", "trace", "tunables"]),
     ("workflow", &[
         "apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents",
-        "exchange", "experiment", "export", "failure", "latency", "live", "load", "observe",
-        "plan", "policy", "quote", "registry", "report", "run", "screen", "survey", "trace", "tunables",
+        "exchange", "experiment", "export", "failure", "json", "latency", "live", "load",
+        "observe", "plan", "policy", "quote", "registry", "report", "run", "screen", "survey", "trace", "tunables",
         "ui", "verify", "worker",
     ]),
 ];
@@ -89,6 +90,7 @@ const PURE: &[&str] = &[
     "exchange",
     "export",
     "glob",
+    "json",
     "live",
     "plan",
     "policy",

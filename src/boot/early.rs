@@ -80,8 +80,7 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     };
     let (words, ban_path) = (call.words.clone(), Some(ban_path));
     let enabled = Enabled { init, path, ban_path, words, shield, policy, operator_paths };
-    let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
-    store.replace(JOURNAL, journal.as_bytes())?;
+    store.replace_json(JOURNAL, &enabled)?;
     let written =
         write_and_enable(host, init, &files).and_then(|()| write_helpers(host, &for_operators));
     match written {

@@ -31,9 +31,7 @@ pub(super) fn invalid_journal(store: &Store, why: String) -> BootError {
 }
 
 pub(super) fn save_journal(store: &Store, journal: &BootJournal) -> Result<(), BootError> {
-    let text = serde_json::to_string_pretty(journal)
-        .map_err(|error| invalid_journal(store, error.to_string()))?;
-    Ok(store.replace(JOURNAL, (text + "\n").as_bytes())?)
+    Ok(store.replace_json(JOURNAL, journal)?)
 }
 
 pub(super) fn remove_journal(store: &Store) -> Result<(), BootError> {
@@ -46,6 +44,5 @@ pub(super) fn read_last_trial(store: &Store) -> Result<Option<TrialEnd>, BootErr
 }
 
 pub(super) fn save_last_trial(store: &Store, end: &TrialEnd) -> Result<(), BootError> {
-    let text = serde_json::to_string_pretty(end).unwrap_or_default();
-    Ok(store.replace(LAST_TRIAL, text.as_bytes())?)
+    Ok(store.replace_json(LAST_TRIAL, end)?)
 }

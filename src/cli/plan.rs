@@ -4,7 +4,8 @@ use super::GlobalArgs;
 use super::help::HelpTail;
 use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
+use crate::json::to_json;
 use crate::report::free_cpus;
 use crate::report::plan::{self as report, PlanDetail};
 use crate::ui::Ui;
@@ -124,9 +125,7 @@ fn save_document<T: Serialize>(
     document: &T,
 ) -> Result<(), Failure> {
     let Some(file) = &args.output else { return Ok(()) };
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?;
-    save(work, file, &(text + "\n"))
+    save(work, file, &to_json(document)?)
 }
 
 fn save(work: &WorkContext<'_>, file: &Path, text: &str) -> Result<(), Failure> {

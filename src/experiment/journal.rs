@@ -251,8 +251,7 @@ impl ExperimentStore {
     /// # Errors
     /// The answer of the file system; the old journal remains then.
     pub fn save(&self, journal: &ExperimentJournal) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(journal).unwrap_or_default();
-        self.store.replace(JOURNAL, (text + "\n").as_bytes())
+        self.store.replace_json(JOURNAL, journal)
     }
 
     /// Moves the journal away unchanged and returns its new path.
@@ -287,8 +286,7 @@ impl ExperimentStore {
         measured: &T,
     ) -> Result<String, Error> {
         let file = ExperimentStore::measurement_file(step);
-        let text = serde_json::to_string(measured).unwrap_or_default();
-        self.store.replace(&file, (text + "\n").as_bytes())?;
+        self.store.replace_json(&file, measured)?;
         Ok(file)
     }
 

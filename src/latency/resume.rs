@@ -374,7 +374,7 @@ mod tests {
         let series =
             |cpu| ThreadSeries { cpu, timeline: line.clone(), worst: worst.clone(), ..one.clone() };
         day.series = (0..4).map(series).collect();
-        let text = crate::autosave::to_json(&day).unwrap();
+        let text = crate::json::to_json(&day).unwrap();
         assert!(text.len() < 1 << 20, "{} bytes", text.len());
     }
 }

@@ -85,8 +85,7 @@ impl<'h> ChangedSettings<'h> {
     /// Saves the originals to the state directory.
     fn save_originals(&mut self) -> Result<(), Error> {
         let originals = OriginalSetting { schema: SCHEMA, settings: self.settings.clone() };
-        let text = serde_json::to_vec(&originals).unwrap_or_default();
-        self.store.replace(FILE, &text)?;
+        self.store.replace_json(FILE, &originals)?;
         self.is_back = false;
         Ok(())
     }

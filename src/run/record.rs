@@ -150,9 +150,7 @@ impl OpenRecord<'_> {
     /// The file cannot be written; then the recorded changes must not be made.
     pub fn save(&mut self) -> Result<(), RunError> {
         if self.record != self.saved {
-            let bytes = serde_json::to_vec_pretty(&self.record)
-                .map_err(|e| RunError::Record(format!("cannot encode the record: {e}")))?;
-            self.store.replace(FILE, &bytes)?;
+            self.store.replace_json(FILE, &self.record)?;
             self.saved = self.record.clone();
         }
         Ok(())

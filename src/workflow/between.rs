@@ -19,6 +19,7 @@ use crate::experiment::search::{
 };
 use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermission, RowIsolation};
 use crate::failure::Failure;
+use crate::json::to_json;
 use crate::plan::plan;
 use crate::policy::Siblings;
 use crate::survey::Machine;
@@ -132,8 +133,7 @@ fn write_list(
     output: Option<&Path>,
 ) -> Result<(), Failure> {
     let Some(file) = output else { return Ok(()) };
-    let text = serde_json::to_string_pretty(results).unwrap_or_default();
-    write_document(file, &(text + "\n"))?;
+    write_document(file, &to_json(results)?)?;
     work.ui.status(&format!("wrote {}", file.display()));
     Ok(())
 }

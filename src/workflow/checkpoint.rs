@@ -2,8 +2,9 @@
 //! (`--resume FILE`).
 
 use super::saved_document::SavedDocument;
-use crate::autosave::{self, Autosave, AutosaveResults};
+use crate::autosave::{Autosave, AutosaveResults};
 use crate::failure::Failure;
+use crate::json::to_json;
 use crate::latency::{
     LatencyMeasurement, LatencyNote, MeasureRequest, ResumeMismatch, find_mismatch, join_parts,
 };
@@ -111,9 +112,9 @@ impl<'a> MeasurementCheckpoint<'a> {
     /// Saves the results so far. Warns once if they cannot be saved.
     pub fn save(&self, latency: LatencyMeasurement) {
         let error = match self.join_with_before(latency) {
-            Ok(whole) => match autosave::to_json(&whole) {
+            Ok(whole) => match to_json(&whole) {
                 Ok(text) => self.autosave.borrow_mut().offer(text),
-                Err(why) => Some(why),
+                Err(error) => Some(error.to_string()),
             },
             Err(failure) => Some(failure.message),
         };
@@ -143,7 +144,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
         let mut whole = self.join_with_before(latency)?;
         whole.notes.extend(notes_of(self.autosave.into_inner().end()));
-        let text = autosave::to_json(&whole).map_err(Failure::machine)?;
+        let text = to_json(&whole)?;
         let save_error = match keep_document(&self.path, &text) {
             Ok(()) => {
                 self.ui.status(&format!("saved: {}", self.path.display()));

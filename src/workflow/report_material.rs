@@ -5,7 +5,8 @@ use super::document_bundle::DocumentBundle;
 use super::machine_survey::survey_machine;
 use super::saved_document::{NamedDocument, SavedDocument};
 use crate::apply;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
+use crate::json::to_json;
 use crate::plan::Plan;
 use crate::report::blocks::{Picture, Report};
 use crate::report::page::{
@@ -141,7 +142,5 @@ pub fn choose_picture<'a>(report: &'a Report, name: Option<&str>) -> Result<&'a 
 /// There is a bug: a document cannot be written as JSON.
 pub fn bundle_text(report: &Report, documents: &[NamedDocument]) -> Result<String, Failure> {
     let bundle = DocumentBundle::new(report.title.clone(), documents);
-    let json = serde_json::to_string_pretty(&bundle)
-        .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot write JSON: {e}")))?;
-    Ok(json + "\n")
+    Ok(to_json(&bundle)?)
 }

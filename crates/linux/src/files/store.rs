@@ -11,6 +11,7 @@ use crate::regular::{OpenError, open_regular};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
+use serde::Serialize;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -283,6 +284,16 @@ impl Store {
     /// failed.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.replace_and_reserve(name, bytes, 0)
+    }
+
+    /// Like [`Store::replace`], with a document as JSON.
+    ///
+    /// # Errors
+    /// As [`Store::replace`]; the document cannot be encoded, which is a defect of this program.
+    pub fn replace_json(&self, name: &str, document: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string_pretty(document)
+            .map_err(|error| Error::io(Operation::Write, &self.path(name), error.into()))?;
+        self.replace(name, (text + "\n").as_bytes())
     }
 
     /// Like [`Store::replace`], and reserves disk space for `spare` bytes to append, if the file
