@@ -26,9 +26,9 @@ pub(super) fn check_offline(
     } else if request.tunables.get(OFFLINE_SIBLINGS) == Some(&false) {
         return Err(PlanRefusal::Siblings(SiblingRefusal::SwitchedOff { cpus: cpus.clone() }));
     }
-    let bolted: CpuSet = cpus.iter().filter(|cpu| lacks_switch(machine, *cpu)).collect();
-    if !bolted.is_empty() {
-        return Err(PlanRefusal::Siblings(SiblingRefusal::StayOnline { cpus: bolted }));
+    let without_switch: CpuSet = cpus.iter().filter(|cpu| lacks_switch(machine, *cpu)).collect();
+    if !without_switch.is_empty() {
+        return Err(PlanRefusal::Siblings(SiblingRefusal::StayOnline { cpus: without_switch }));
     }
     let new: CpuSet = cpus.iter().filter(|cpu| !is_offline_already(*cpu, live)).collect();
     let consents = request.disturbance == DisturbanceConsent::Given;

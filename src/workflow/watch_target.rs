@@ -133,9 +133,7 @@ pub fn active_shield(
     match active {
         Ok(Some(plan)) => Ok(ActiveShield::Plan(Box::new(plan))),
         Ok(None) => Ok(ActiveShield::Absent),
-        Err(RunError::Journal(apply::JournalLoadError::Access(error)))
-            if error.errno() == Some(13) =>
-        {
+        Err(RunError::Journal(apply::JournalLoadError::Access(error))) if error.is_denied() => {
             Ok(ActiveShield::Denied)
         }
         Err(error) => Err(error.into()),
