@@ -18,8 +18,8 @@ use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
 use super::{kexec, line, trial_unit};
+use cpushield_linux::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Lets a kernel that panics in a trial reboot the machine after 30 seconds.
 pub const PANIC: &str = "panic=30";
@@ -279,7 +279,7 @@ fn extend_history(
     let mut history = earlier.map(EarlierApply::history).unwrap_or_default();
     let edits = file_plan.edits.iter().map(|edit| &edit.path);
     history.push(ParameterChange {
-        at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        at_s: epoch_seconds().unwrap_or(0),
         before: earlier.map(|earlier| earlier.words().to_vec()).unwrap_or_default(),
         after: journal.words.clone(),
         kernels: journal.kernels.clone(),

@@ -17,6 +17,7 @@ use crate::workflow::verify_shield::{
     SurveyWhen, VerifyResult, VerifySession, WatchRequest, WatchedProgram, read_limits,
 };
 use cpushield_linux::CpuSet;
+use cpushield_linux::clock::nanos;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -103,7 +104,7 @@ pub struct VerifyArgs {
 
 impl VerifyArgs {
     fn given_limits(&self) -> VerifyLimits {
-        let max_gap_ns = self.max_gap.map(|gap| u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX));
+        let max_gap_ns = self.max_gap.map(nanos);
         VerifyLimits { max_entries: self.max_entries, max_gap_ns, ..VerifyLimits::default() }
     }
 

@@ -1,11 +1,4 @@
-//! Times as numbers of nanoseconds, and as texts that the command line accepts. Pure.
-
-use std::time::Duration;
-
-/// A time in nanoseconds; the largest number for a time that has more.
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
+//! Times as texts that the command line accepts. Pure.
 
 /// Formats a time exactly, as the command line accepts it.
 pub(super) fn exact_duration(ns: u64) -> String {

@@ -1,6 +1,5 @@
 //! The document before the first event: the request, the isolation and the machine.
 
-use super::duration::nanos;
 use super::order::{IsolationChecking, MeasureRequest};
 use super::power::read_memory_kib;
 use super::{
@@ -8,7 +7,7 @@ use super::{
     TraceUse,
 };
 use crate::survey::Machine;
-use cpushield_linux::clock::monotonic_ns;
+use cpushield_linux::clock::{monotonic_ns, nanos};
 use cpushield_linux::{CpuSet, Host};
 
 /// Clock reads that are averaged to get the cost of one.

@@ -3,7 +3,6 @@
 //! several times a second.
 
 use super::check::{check_request, find_sharing_notes, find_timer_migration};
-use super::duration::nanos;
 use super::empty_document::empty_document;
 use super::histogram;
 use super::limits::judge_limits;
@@ -20,13 +19,13 @@ use super::{
 use crate::load::LoadGenerator;
 use crate::observe::environment;
 use crate::survey::survey_with_shield;
-use cpushield_linux::clock::monotonic_ns;
+use cpushield_linux::clock::{epoch_seconds, monotonic_ns, nanos};
 use cpushield_linux::latency_stats::{
     LatencyFigures, LatencyStats, MOMENT_NS, ThreadStage, WorstMoment,
 };
 use cpushield_linux::{CpuSet, Host};
 use std::thread::Scope;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How often the figures are read.
 const STEP: Duration = Duration::from_millis(100);
@@ -70,8 +69,7 @@ pub fn measure(
     run.notes.extend(load.skipped.drain(..).map(|skipped| LatencyNote::LoadSkipped { skipped }));
     load.begin();
     let before = environment::take(host);
-    run.empty_document.began_s =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    run.empty_document.began_s = epoch_seconds().unwrap_or(0);
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
     let from_ns = begin_ns.saturating_add(nanos(request.warmup));
     let until_ns = from_ns.saturating_add(nanos(request.span)).saturating_add(OVERTIME_NS);

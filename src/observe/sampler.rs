@@ -5,7 +5,7 @@
 use crate::documents::evidence::{AbsenceReason, BlindSpot, GapStatistics, ProvokeMethod};
 use crate::observe::provoke::{ProvokedInterrupt, TIMES};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
-use cpushield_linux::clock::ClockTicks;
+use cpushield_linux::clock::{ClockTicks, nanos};
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,7 @@ impl SamplerProcess {
         threshold_ns: u64,
         span: Duration,
     ) -> Result<SamplerProcess, AbsenceReason> {
-        let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
+        let limit_ns = nanos(span).saturating_add(GRACE_NS);
         let request = SamplerRequest::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
         match WorkerClient::start(&request)? {
             (worker, SamplerReply::Ready { seats: spinners, blind }) => {

@@ -18,7 +18,7 @@ use crate::verify::control::{self, Provocation};
 use crate::verify::observations::{self, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
 use cpushield_linux::Host;
-use cpushield_linux::clock::{ClockTicks, TickScale};
+use cpushield_linux::clock::{ClockTicks, TickScale, nanos};
 use cpushield_linux::page_buffer::PageBuffer;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -61,11 +61,6 @@ impl WaitEnd {
             WaitEnd::TimeOver | WaitEnd::Stopped => None,
         }
     }
-}
-
-/// Whole nanoseconds, saturating.
-pub fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The running witnesses, and what they have seen so far.

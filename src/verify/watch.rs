@@ -6,17 +6,12 @@
 
 use crate::documents::evidence::{ControlAt, CpuDoubt, Evidence, SCHEMA};
 use crate::observe::{counters, environment, firmware, read_machine};
-use crate::verify::instruments::{ActiveInstruments, WaitEnd, nanos};
+use crate::verify::instruments::{ActiveInstruments, WaitEnd};
 use crate::verify::observations::CombinedObservations;
 use crate::verify::order::{WatchError, WatchOrder, WatchProgress};
-use cpushield_linux::clock::{TickScale, monotonic_ns};
+use cpushield_linux::clock::{TickScale, epoch_seconds, monotonic_ns, nanos};
 use cpushield_linux::{CpuSet, Host};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-/// The wall clock; `None` where it is set to before 1970.
-fn seconds_since_1970() -> Option<u64> {
-    SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
-}
+use std::time::Instant;
 
 /// Watches the CPUs.
 ///
@@ -46,7 +41,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     instruments.doubts.clear();
     instruments.begin_span(order);
     let before = counters::take(host, &order.cpus);
-    let (began, began_s, began_ns) = (Instant::now(), seconds_since_1970(), monotonic_ns());
+    let (began, began_s, began_ns) = (Instant::now(), epoch_seconds(), monotonic_ns());
     if end == WaitEnd::TimeOver {
         // On other architectures the sampler reads another clock.
         let scale = TickScale::between(first.at, warmed_up.at);

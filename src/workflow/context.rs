@@ -6,7 +6,6 @@ use crate::run::{self, RunError};
 use crate::ui::Ui;
 use cpushield_linux::{AffinityGuard, CpuSet, EventLog, Host, PublicDir, Store, process, signal};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The default state directory, relative to the machine's root.
 const STATE: &str = "var/lib/cpushield";
@@ -128,11 +127,6 @@ pub fn step_aside(host: &Host, housekeeping: &CpuSet) -> Result<AffinityGuard, F
 #[must_use]
 pub fn runs_as_root() -> bool {
     process::effective_user() == 0
-}
-
-/// A time in whole nanoseconds.
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

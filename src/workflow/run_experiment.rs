@@ -17,15 +17,17 @@ use crate::experiment::{
     Schedule, make_schedule, search,
 };
 use crate::failure::{Failure, FailureKind};
+use crate::json::to_json;
 use crate::latency::{self, MeasuredPower, instruments};
 use crate::survey::{Machine, survey};
 use crate::tunables;
+use cpushield_linux::clock::epoch_seconds;
 use cpushield_linux::{
     CpuSet, Host, Store, StoreLock, can_write, process, signal, tracefs, write_document,
 };
 use serde::Serialize;
 use std::path::{Path, absolute};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How long a running experiment may take to end after it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -170,8 +172,9 @@ fn no_experiment() -> Failure {
     Failure::machine("there is no experiment").hint("start one: cpushield experiment FILE")
 }
 
+/// The time for the journal.
 pub(super) fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    epoch_seconds().unwrap_or(0)
 }
 
 /// Takes the lock for experiments; `held` is the message when another process holds it.
@@ -376,8 +379,7 @@ pub(super) fn run_schedule(
     }
     let results = collect(work, &journal, &matrix);
     if let Some(file) = &journal.output {
-        let text = serde_json::to_string_pretty(&results).unwrap_or_default();
-        write_document(Path::new(file), &(text + "\n"))?;
+        write_document(Path::new(file), &to_json(&results)?)?;
         ui.status(&format!("wrote {file}"));
     }
     Ok(Some(results))

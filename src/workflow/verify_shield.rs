@@ -1,6 +1,5 @@
 //! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
 
-use super::context::nanos;
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
 use super::standing::check_disturbance;
@@ -23,6 +22,7 @@ use crate::ui::{StatusLines, Ui};
 use crate::verify::{
     self, GivenWorkload, RawTraceUse, UntilBreach, WatchOrder, WatchProgress, WorstSoFar,
 };
+use cpushield_linux::clock::nanos;
 use cpushield_linux::orphans::LeftBehind;
 use cpushield_linux::worker_process::ChildCommand;
 use cpushield_linux::{CpuSet, Host, Store, Task, can_write, process, signal, write_stream};

@@ -3,12 +3,13 @@
 //! A watch cannot be resumed, because nothing was seen in between. The file says how long it was
 //! unbroken.
 
-use super::context::nanos;
-use crate::autosave::{self, Autosave};
+use crate::autosave::Autosave;
 use crate::documents::evidence::{SCHEMA, UnfinishedWatch};
 use crate::failure::Failure;
+use crate::json::to_json;
 use crate::ui::Ui;
 use crate::verify::WorstSoFar;
+use cpushield_linux::clock::nanos;
 use cpushield_linux::{CpuSet, can_write, keep_document};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -70,9 +71,9 @@ impl<'a> WatchCheckpoint<'a> {
             entries: worst.entries,
             gap_ns: worst.gap_ns,
         };
-        let error = match autosave::to_json(&unfinished) {
+        let error = match to_json(&unfinished) {
             Ok(text) => self.autosave.borrow_mut().offer(text),
-            Err(why) => Some(why),
+            Err(error) => Some(error.to_string()),
         };
         if let Some(why) = error.filter(|_| !self.warned.replace(true)) {
             let file = self.path.display();
@@ -90,7 +91,7 @@ impl<'a> WatchCheckpoint<'a> {
     pub fn finish(&self, document: &impl Serialize) -> Result<(), Failure> {
         // No later write of the thread may replace the document.
         let _ = self.autosave.replace(Autosave::new(&self.path)).end();
-        let text = autosave::to_json(document).map_err(Failure::machine)?;
+        let text = to_json(document)?;
         keep_document(&self.path, &text).map_err(|error| {
             Failure::from(error).hint("save standard output instead: cpushield verify --json")
         })?;

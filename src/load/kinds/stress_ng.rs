@@ -3,6 +3,7 @@
 use super::hackbench::check_installed;
 use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
+use cpushield_linux::clock::nanos;
 use cpushield_linux::external_program::{ExternalProgram, MemoryFile};
 use cpushield_linux::process;
 use std::ffi::OsString;
@@ -211,8 +212,7 @@ fn parse_metrics(text: &str) -> Vec<ProgramReport> {
             ("bogo-ops", Some(last)) => last.count = value.parse().ok(),
             ("wall-clock-time", Some(last)) => {
                 let span = value.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-                last.span_ns =
-                    span.map_or(0, |span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+                last.span_ns = span.map_or(0, nanos);
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The `trace_clock` with the same ticks as [`ticks`].
 pub const TRACE_CLOCK: &str = if cfg!(target_arch = "x86_64") { "x86-tsc" } else { "mono" };
@@ -88,6 +89,18 @@ pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// A time in whole nanoseconds; the largest number for a time that has more.
+#[must_use]
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The seconds of the wall clock since 1970; `None` where it is set to before that.
+#[must_use]
+pub fn epoch_seconds() -> Option<u64> {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
 /// How far the wall clock is ahead of `CLOCK_MONOTONIC`, in nanoseconds. It jumps when the clock is
