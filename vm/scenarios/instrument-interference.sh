@@ -1,9 +1,9 @@
 # verify never says `holds` if another process disabled or changed its instruments in any way.
 # slow: it takes eight minutes or more on a loaded host
-# guest: 6.12-rt --timeout 1800 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
-# guest, slow: 6.1-rt --timeout 2400 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
-# guest, slow: sid-rt --timeout 2400 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
-# guest, slow: 6.12 --timeout 2400 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest: 6.12-rt --timeout 3600 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest, slow: 6.1-rt --timeout 3600 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest, slow: sid-rt --timeout 3600 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest, slow: 6.12 --timeout 3600 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0"
 # guest, slow: 6.12-rt --timeout 10800 --append "nohz_full=3 rcu_nocbs=3 irqaffinity=0 blind=all"
 . /host/lib.sh
 needs apply run verify
