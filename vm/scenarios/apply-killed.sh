@@ -1,6 +1,6 @@
 # After apply is killed at any moment, the next undo restores everything.
 # guest, slow: 6.12-rt --timeout 400
-# guest: 6.12-rt --systemd --timeout 400
+# guest, slow: 6.12-rt --systemd --timeout 400
 # guest, slow: 6.1-rt --cgroup v1 --timeout 400
 . /host/lib.sh
 needs apply undo

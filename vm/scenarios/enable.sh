@@ -1,4 +1,4 @@
-# guest: 6.12-rt --grub --timeout 900
+# guest: 6.12-rt --grub --timeout 1800
 # slow: five boots, three of systemd
 # The shield of `cpushield enable` is active before services start, with a sysvinit script and with systemd. undo
 # leaves it enabled; disable removes every file of it. Stopping its unit undoes it, except while the system goes down.

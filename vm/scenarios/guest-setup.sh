@@ -2,8 +2,8 @@
 # guest, slow: 6.12-rt
 # guest, slow: 6.12-rt --systemd
 # guest, slow: 6.1-rt --cgroup v1
-# guest: 6.1-rt --cgroup hybrid --systemd
-# guest: 6.12 --smp 8,cores=4,threads=2 --numa 2 --nvme --net-queues 4 --append "nohz_full=2-3 rcu_nocbs=2-3"
+# guest, slow: 6.1-rt --cgroup hybrid --systemd
+# guest, slow: 6.12 --smp 8,cores=4,threads=2 --numa 2 --nvme --net-queues 4 --append "nohz_full=2-3 rcu_nocbs=2-3"
 . /host/lib.sh
 line=" $(cat /proc/cmdline) "
 wants() { case $line in *" $1"*) true ;; *) false ;; esac; }

@@ -1,5 +1,5 @@
 # irqbalance moves interrupts every few seconds. apply bans it from the shielded CPU, and it obeys.
-# guest: 6.12-rt --systemd --net --timeout 400
+# guest, slow: 6.12-rt --systemd --net --timeout 400
 . /host/lib.sh
 needs apply undo
 modprobe e1000e

@@ -2,7 +2,7 @@
 # find out. On cgroup v1 it is an exclusive cpuset. In each case undo leaves what isolcpus= did at boot.
 # guest, slow: 6.1-rt --append "isolcpus=3"
 # guest: 6.1-rt --cgroup v1 --append "isolcpus=3"
-# guest: 6.12-rt --append "isolcpus=3"
+# guest, slow: 6.12-rt --append "isolcpus=3"
 # guest, slow: 6.12 --systemd --append "isolcpus=3"
 # guest, slow: sid-rt --append "isolcpus=3"
 . /host/lib.sh

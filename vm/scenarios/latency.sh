@@ -1,6 +1,6 @@
 # `latency`: each instrument reports a known delay at the right time, with the right length and the right culprit.
 # Doubts, refusals and missing devices are reported.
-# guest: 6.12-rt --timeout 400
+# guest, slow: 6.12-rt --timeout 400
 # guest, slow: 6.1-rt --timeout 400
 . /host/lib.sh
 needs latency apply run

@@ -1,6 +1,6 @@
 # A timer was armed on the CPU before the shield, and always rearms itself there. Another CPU runs it and interrupts
 # the shielded CPU each time. `verify` names the sender, the timer and the remedy, and `--fix` removes the timer.
-# guest: 6.12-rt --append "nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0" --timeout 400
+# guest, slow: 6.12-rt --append "nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0" --timeout 400
 . /host/lib.sh
 needs apply undo verify
 ip link set lo up

@@ -1,6 +1,6 @@
 # Operators, users other than root: what a policy permits works, everything else is refused, and nothing of root's
 # changes. On cgroup v2 a helper moves them, on v1 they may write the lists of tasks.
-# guest: 6.12-rt --systemd --timeout 900
+# guest, slow: 6.12-rt --systemd --timeout 900
 # guest, slow: 6.1-rt --cgroup v1 --timeout 600
 . /host/lib.sh
 needs apply undo run status enable

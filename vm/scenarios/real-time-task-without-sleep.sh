@@ -1,6 +1,6 @@
 # A real-time task that never sleeps starts while the shield is active, or before it. apply and undo end with a
 # clear outcome, and nothing waits forever.
-# guest: 6.12-rt --timeout 400
+# guest, slow: 6.12-rt --timeout 400
 # guest, slow: 6.12 --timeout 400
 # guest, slow: 6.1-rt --timeout 400
 . /host/lib.sh

@@ -2,7 +2,7 @@
 # is as if only the other one had ever been applied. No program enters either of them.
 # `cpushield.kills` is how often an apply, and an undo, is killed.
 # guest, slow: 6.12-rt --timeout 900 --append cpushield.kills=3
-# guest: 6.1-rt --cgroup v1 --timeout 900 --append cpushield.kills=3
+# guest, slow: 6.1-rt --cgroup v1 --timeout 900 --append cpushield.kills=3
 # guest, slow: 6.12-rt --timeout 1200
 # guest, slow: 6.12-rt --systemd --timeout 1200
 # guest, slow: sid-rt --timeout 1200

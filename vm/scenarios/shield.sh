@@ -3,7 +3,7 @@
 # guest, slow: 6.12-rt --systemd
 # guest: 6.1-rt --cgroup v1
 # guest, slow: 6.1-rt --cgroup hybrid --systemd
-# guest: 6.12 --smp 8,cores=4,threads=2
+# guest, slow: 6.12 --smp 8,cores=4,threads=2
 # guest, slow: 6.12-rt --numa 2 --nvme --net-queues 4
 . /host/lib.sh
 needs apply undo

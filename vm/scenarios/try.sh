@@ -1,5 +1,5 @@
 # `cpushield try` succeeds everywhere and leaves nothing behind, even if it is killed at any moment.
-# guest: 6.12-rt --systemd --timeout 450
+# guest, slow: 6.12-rt --systemd --timeout 450
 # guest, slow: 6.1-rt --cgroup v1 --timeout 450
 . /host/lib.sh
 needs try undo
