@@ -163,16 +163,13 @@ impl fmt::Display for ShieldNote {
                 write!(f, "restoring {tunable} interrupted {shields}: {effect}")
             }
             Self::OtherShields { shields } => {
-                let shields = shields.iter().map(|(name, cpus)| format!("{name} on CPU {cpus}"));
-                let shields = shields.collect::<Vec<_>>().join(", ");
+                let shields = describe_shields(shields);
                 write!(f, "other shields are active and stay as they are: {shields}")
             }
             Self::Unchanged { shield } => {
                 write!(f, "shield {shield} is already active; nothing was changed")
             }
-            Self::Repaired { shield } => {
-                write!(f, "shield {shield} was active, but lacked some of its settings")
-            }
+            Self::Repaired { shield } => write!(f, "shield {shield} {REPAIRED}"),
             Self::RepairHalted { why } => f.write_str(why),
             Self::ForeignValue { subject, drift } => {
                 let (left, now) = (&drift.left, drift.now.as_deref().unwrap_or("nothing"));
@@ -229,6 +226,7 @@ impl fmt::Display for ShieldNote {
     }
 }
 
+const REPAIRED: &str = "was active, but lacked some of its settings";
 const VALUE_STAYS: &str = "undo restores that value";
 const UNDO_AGAIN: &str = "run `cpushield undo` again when its directory is writable";
 const REBOOTED: &str = "so nothing of it is left; its journal is now";
@@ -242,6 +240,11 @@ fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {
         (true, false) => format!("CPU {released} was released"),
         (true, true) => "its CPUs are the same".to_owned(),
     }
+}
+
+fn describe_shields(shields: &[(String, CpuSet)]) -> String {
+    let shields = shields.iter().map(|(name, cpus)| format!("{name} on CPU {cpus}"));
+    shields.collect::<Vec<_>>().join(", ")
 }
 
 fn comma_numbers(tasks: &[TaskId]) -> String {
