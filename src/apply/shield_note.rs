@@ -2,7 +2,7 @@
 
 use super::journal::DroppedLine;
 use super::kind::DriftedValue;
-use crate::documents::plan::{Disturbance, VersionSettings};
+use crate::documents::plan::{Disturbance, NamedShield, VersionSettings};
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
 use cpushield_linux::{CpuSet, TaskId};
@@ -34,8 +34,8 @@ pub enum ShieldNote {
     },
     /// Other shields are active.
     OtherShields {
-        /// Each with its CPUs.
-        shields: Vec<(String, CpuSet)>,
+        /// The shields.
+        shields: Vec<NamedShield>,
     },
     /// It was in force already.
     Unchanged {
@@ -242,8 +242,8 @@ fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {
     }
 }
 
-fn describe_shields(shields: &[(String, CpuSet)]) -> String {
-    let shields = shields.iter().map(|(name, cpus)| format!("{name} on CPU {cpus}"));
+fn describe_shields(shields: &[NamedShield]) -> String {
+    let shields = shields.iter().map(|it| format!("{} on CPU {}", it.name, it.cpus));
     shields.collect::<Vec<_>>().join(", ")
 }
 

@@ -16,7 +16,7 @@ pub use boot_advice::{BootAdvice, BootAdviceReason};
 pub use choice_reason::ChoiceReason;
 pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
 pub use cpuset_warning::CpusetWarning;
-pub use disturbance::{Disturbance, InterruptedShield, MachineWideEffect};
+pub use disturbance::{Disturbance, MachineWideEffect};
 pub use evidence_limit::EvidenceLimit;
 pub use skip_reason::{OffReason, SkipReason};
 pub use version_difference::{SettingsFate, VersionSettings, version_differences};
@@ -114,6 +114,16 @@ pub struct Shield {
     /// Tunables that the request enables (`true`) or disables (`false`), by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tunables: BTreeMap<String, bool>,
+}
+
+/// An active shield, as another shield names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NamedShield {
+    /// Its name.
+    pub name: String,
+    /// Its CPUs.
+    pub cpus: CpuSet,
 }
 
 /// The shields that are active when another one is planned, and their changes.

@@ -206,9 +206,11 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let mut blocks =
         vec![line(format!("CPU {} is no longer shielded: {restored} undone{tasks}", shield.cpus))];
     // The programs that left are listed below, by name.
-    let moved_only = |note: &&StepNote| matches!(note, StepNote::TasksMoved { count, .. } if *count <= undone.left.len());
+    let left = undone.left.len();
     let notes = undone.steps.iter().filter_map(|step| step.note.as_ref());
-    let notes = notes.filter(|note| !moved_only(note)).map(ToString::to_string);
+    let notes = notes
+        .filter(|note| !matches!(note, StepNote::TasksMoved { count, .. } if *count <= left))
+        .map(ToString::to_string);
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),

@@ -17,7 +17,7 @@ use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::plan::{
-    ActiveShields, ChoiceReason, FreeCpus, Plan, Shield, check_saved, find_free_cpus,
+    ActiveShields, ChoiceReason, FreeCpus, NamedShield, Plan, check_saved, find_free_cpus,
     plan_with_others, version_differences,
 };
 use crate::policy::ShieldRequest;
@@ -90,10 +90,9 @@ pub fn apply_source(
 
 /// The note about the active shields that do not have this name; `None` without one.
 fn other_shields(work: &WorkContext<'_>, name: &str) -> Result<Option<ShieldNote>, Failure> {
-    let mut shields: Vec<Shield> =
-        active_shields(work)?.into_iter().map(|plan| plan.shield).collect();
-    shields.retain(|shield| shield.name != name);
-    let shields: Vec<_> = shields.into_iter().map(|it| (it.name, it.cpus)).collect();
+    let active = active_shields(work)?.into_iter().map(|plan| plan.shield);
+    let others = active.filter(|shield| shield.name != name);
+    let shields: Vec<_> = others.map(|it| NamedShield { name: it.name, cpus: it.cpus }).collect();
     Ok((!shields.is_empty()).then_some(ShieldNote::OtherShields { shields }))
 }
 

@@ -1,7 +1,6 @@
 //! [`Disturbance`]: what the changes of a tunable cost other active shields. Pure.
 
-use super::Shield;
-use cpushield_linux::CpuSet;
+use super::{NamedShield, Shield};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -45,16 +44,6 @@ impl fmt::Display for MachineWideEffect {
     }
 }
 
-/// An active shield that is interrupted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct InterruptedShield {
-    /// Its name.
-    pub name: String,
-    /// Its CPUs.
-    pub cpus: CpuSet,
-}
-
 /// What the changes of a tunable cost other active shields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -62,7 +51,7 @@ pub struct Disturbance {
     /// What the tunable does to every CPU.
     pub effect: MachineWideEffect,
     /// The active shields.
-    pub shields: Vec<InterruptedShield>,
+    pub shields: Vec<NamedShield>,
 }
 
 impl Disturbance {
@@ -71,7 +60,7 @@ impl Disturbance {
     pub fn new(effect: MachineWideEffect, shields: &[Shield]) -> Disturbance {
         let interrupted = |it: &Shield| {
             let (name, cpus) = (it.name.clone(), it.cpus.clone());
-            InterruptedShield { name, cpus }
+            NamedShield { name, cpus }
         };
         Disturbance { effect, shields: shields.iter().map(interrupted).collect() }
     }

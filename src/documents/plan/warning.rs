@@ -160,7 +160,7 @@ impl From<CpusetWarning> for PlanWarning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{InterruptedShield, MachineWideEffect, RemoteMemoryReason};
+    use super::super::{MachineWideEffect, NamedShield, RemoteMemoryReason};
     use super::*;
     use std::collections::BTreeMap;
 
@@ -171,7 +171,7 @@ mod tests {
     /// One warning of each kind.
     fn all() -> Vec<PlanWarning> {
         let tunable = "cpu-hotplug-cycle".to_owned();
-        let shields = vec![InterruptedShield { name: "a".to_owned(), cpus: set("3") }];
+        let shields = vec![NamedShield { name: "a".to_owned(), cpus: set("3") }];
         let disturbance = Disturbance { effect: MachineWideEffect::CyclesCpus, shields };
         let reason = InapplicableReason::CpusStayOnline { cpus: set("2") };
         let seen = Some(BTreeMap::from([("psi_timer".to_owned(), 2)]));
