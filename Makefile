@@ -15,7 +15,7 @@ endif
 help:
 	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
 	@echo 'make check    run format, lints and tests; no guests'
-	@echo 'make test     run the same, and guests with real kernels, each claim once'
+	@echo 'make test     run the same, and guests with real kernels for the main claims'
 	@echo 'make test-all run everything, with the long and slow guests (several hours)'
 	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
 	@echo 'make bench-hour watch a prepared boot for an hour under each of two loads, in guests (two hours)'
