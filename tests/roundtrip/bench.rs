@@ -66,6 +66,18 @@ impl Bench {
         Bench { scratch }
     }
 
+    /// A copy of this machine and of its state directory.
+    pub fn copy(&self) -> Bench {
+        let scratch = Scratch::new();
+        for part in ["root", "state"].map(Path::new) {
+            let from = self.scratch.0.join(part);
+            if from.is_dir() {
+                copy_below(&from, &scratch.0.join(part));
+            }
+        }
+        Bench { scratch }
+    }
+
     pub fn host(&self) -> Host {
         Host::recorded(&self.scratch.0.join("root")).unwrap()
     }
@@ -147,12 +159,19 @@ pub(crate) fn every_write() -> bool {
     std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some()
 }
 
-/// The writes to kill or refuse, of `count`: 12 evenly spread ones, or every one.
+/// The writes to kill or refuse, of `count`: 6 evenly spread ones, or every one.
 pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    (0..count).step_by(if every_write() { 1 } else { count / 12 + 1 })
+    spread(count, if every_write() { count } else { 6 })
 }
 
-/// The same for a test that takes seconds for one write: 5 evenly spread ones, or 12.
+/// The same for a test that takes seconds for one write: 3 evenly spread ones, or 12.
 pub(crate) fn few_disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    (0..count).step_by(count / if every_write() { 12 } else { 5 } + 1)
+    spread(count, if every_write() { 12 } else { 3 })
+}
+
+/// At most `wanted` of `count` writes, evenly spread. The first depends on `count`, so machines and
+/// changes with other numbers of writes are disturbed elsewhere.
+fn spread(count: usize, wanted: usize) -> impl Iterator<Item = usize> {
+    let step = count.div_ceil(wanted.max(1)).max(1);
+    (count % step..count).step_by(step)
 }

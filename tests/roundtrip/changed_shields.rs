@@ -1,13 +1,16 @@
 //! An active shield that is changed: after that, and after a kill or a refusal anywhere, the
 //! machine is as if only one of the versions had ever been applied.
 
-use crate::bench::{Bench, disturbed_writes, every_write, same};
-use crate::many_shields::{NAMES, Recorded, machines, plan_shield, same_apart_from_irq_threads};
+use crate::bench::{Bench, Tree, disturbed_writes, every_write, same};
+use crate::many_shields::{
+    NAMES, Prepared, Recorded, machines, plan_shield, same_apart_from_irq_threads,
+};
 use cpushield::apply::{self, AppliedPlan, ApplyError, UndoError};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{Plan, Step};
 use cpushield::run;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
+use std::rc::Rc;
 
 /// The CPUs of a version before a change and after it.
 #[derive(Debug)]
@@ -27,11 +30,12 @@ impl Versions {
 
     /// A machine with the first version, together with the shields of these numbers.
     fn before(&self, machine: &Recorded, others: &[usize]) -> Bench {
-        with_version(machine, &self.before, others)
+        with_version(machine, &self.before, others).bench.copy()
     }
 
-    fn after(&self, machine: &Recorded, others: &[usize]) -> Bench {
-        with_version(machine, &self.after, others)
+    /// The files of the machine with the second version.
+    fn after(&self, machine: &Recorded, others: &[usize]) -> Tree {
+        with_version(machine, &self.after, others).tree.clone()
     }
 
     /// One of them, so that all are tried on some machine; or each of them, where every write is.
@@ -46,11 +50,13 @@ impl Versions {
     }
 }
 
-fn with_version(machine: &Recorded, cpus: &CpuSet, others: &[usize]) -> Bench {
-    let bench = machine.with_shields(others);
-    let plan = plan_shield(&bench, NAMES[0], Some(cpus)).unwrap();
-    bench.apply(&bench.host(), &plan).unwrap();
-    bench
+fn with_version(machine: &Recorded, cpus: &CpuSet, others: &[usize]) -> Rc<Prepared> {
+    machine.prepare(&format!("{others:?}, {} on {cpus}", NAMES[0]), || {
+        let bench = machine.with_shields(others);
+        let plan = plan_shield(&bench, NAMES[0], Some(cpus)).unwrap();
+        bench.apply(&bench.host(), &plan).unwrap();
+        bench
+    })
 }
 
 fn replace(bench: &Bench, host: &Host, plan: &Plan) -> Result<AppliedPlan, ApplyError> {
@@ -80,7 +86,7 @@ fn a_changed_shield_is_as_if_only_the_new_version_had_been_applied() {
             let plan = versions.plan(&bench);
             replace(&bench, &bench.host(), &plan).unwrap_or_else(|error| panic!("{when}: {error}"));
             let expected = versions.after(&machine, &others);
-            same_apart_from_irq_threads(expected.tree(), bench.tree(), &when);
+            same_apart_from_irq_threads(expected, bench.tree(), &when);
             let status = run::status(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
             assert_eq!(status.shields[0].drift, [], "{when}");
             let shielded: CpuSet = status.shields[0].cpus.iter().map(|on| on.cpu).collect();
@@ -92,7 +98,7 @@ fn a_changed_shield_is_as_if_only_the_new_version_had_been_applied() {
             assert_eq!(differing, Vec::<&Change>::new(), "{when}");
             let undone = apply::undo(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
-            same_apart_from_irq_threads(machine.with_shields(&others).tree(), bench.tree(), &when);
+            same_apart_from_irq_threads(machine.tree_with_shields(&others), bench.tree(), &when);
         }
     }
 }
@@ -155,14 +161,14 @@ fn a_refused_change_leaves_the_shield_as_it_was() {
                 Err(ApplyError::OldRemains { .. }) => {
                     apply::end_change(&bench.host(), &bench.store()).unwrap();
                     let expected = versions.after(&machine, &others);
-                    same_apart_from_irq_threads(expected.tree(), bench.tree(), &when);
+                    same_apart_from_irq_threads(expected, bench.tree(), &when);
                 }
                 Err(error) => panic!("{when}: {error}"),
             }
             let undone = apply::undo(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
-            let expected = machine.with_shields(&others);
-            same_apart_from_irq_threads(expected.tree(), bench.tree(), &when);
+            let expected = machine.tree_with_shields(&others);
+            same_apart_from_irq_threads(expected, bench.tree(), &when);
         }
     }
 }
@@ -187,8 +193,8 @@ fn a_killed_change_is_ended_or_undone() {
             apply::end_change(&bench.host(), &bench.store()).unwrap();
             let live = apply::active_plans(&bench.host(), &bench.store()).unwrap();
             let live = live.iter().find(|plan| plan.shield.name == NAMES[0]).unwrap();
-            let expected = with_version(&machine, &live.shield.cpus, &others);
-            same_apart_from_irq_threads(expected.tree(), bench.tree(), &when);
+            let expected = with_version(&machine, &live.shield.cpus, &others).tree.clone();
+            same_apart_from_irq_threads(expected, bench.tree(), &when);
             let bench = killed();
             if let Some(other) = others.first() {
                 let refused = apply::undo(&bench.host(), &bench.store(), Some(NAMES[*other]));
@@ -199,7 +205,7 @@ fn a_killed_change_is_ended_or_undone() {
             }
             let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
-            same(&machine.bench().tree(), &bench.tree(), &when);
+            same(&machine.tree_with_shields(&[]), &bench.tree(), &when);
         }
     }
 }

@@ -10,8 +10,11 @@ use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield::workflow::machine_without::remove_shield;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -21,22 +24,52 @@ pub(crate) struct Recorded {
     pub(crate) name: String,
     root: PathBuf,
     pub(crate) cpus: Vec<CpuSet>,
+    /// This machine with shields: made once, and copied for each disturbed write.
+    prepared: Rc<RefCell<BTreeMap<String, Rc<Prepared>>>>,
+}
+
+/// A machine with shields, and its files.
+pub(crate) struct Prepared {
+    pub(crate) bench: Bench,
+    pub(crate) tree: Tree,
 }
 
 impl Recorded {
+    /// The machine of this key, which is made when it is first asked for.
+    pub(crate) fn prepare(&self, key: &str, make: impl FnOnce() -> Bench) -> Rc<Prepared> {
+        if let Some(found) = self.prepared.borrow().get(key) {
+            return Rc::clone(found);
+        }
+        let bench = make();
+        let made = Rc::new(Prepared { tree: bench.tree(), bench });
+        self.prepared.borrow_mut().insert(key.to_owned(), Rc::clone(&made));
+        made
+    }
+
     pub(crate) fn bench(&self) -> Bench {
         bench_of(&self.root)
     }
 
     /// A machine with these shields, applied in this order.
     pub(crate) fn with_shields(&self, shields: &[usize]) -> Bench {
-        let bench = self.bench();
-        for n in shields {
-            let plan = self.plan(&bench, *n);
-            let applied = bench.apply(&bench.host(), &plan);
-            applied.unwrap_or_else(|error| panic!("{}: {}: {error}", self.name, NAMES[*n]));
-        }
-        bench
+        self.prepare_shields(shields).bench.copy()
+    }
+
+    /// The files of that machine.
+    pub(crate) fn tree_with_shields(&self, shields: &[usize]) -> Tree {
+        self.prepare_shields(shields).tree.clone()
+    }
+
+    fn prepare_shields(&self, shields: &[usize]) -> Rc<Prepared> {
+        self.prepare(&format!("{shields:?}"), || {
+            let bench = self.bench();
+            for n in shields {
+                let plan = self.plan(&bench, *n);
+                let applied = bench.apply(&bench.host(), &plan);
+                applied.unwrap_or_else(|error| panic!("{}: {}: {error}", self.name, NAMES[*n]));
+            }
+            bench
+        })
     }
 
     fn plan(&self, bench: &Bench, n: usize) -> Plan {
@@ -132,7 +165,7 @@ pub(crate) fn machines(least: usize) -> Vec<Recorded> {
             cpus = TWO_NODES.map(CpuSet::single).to_vec();
         }
         if cpus.len() >= least {
-            found.push(Recorded { name, root, cpus });
+            found.push(Recorded { name, root, cpus, prepared: Rc::default() });
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -156,7 +189,7 @@ pub(crate) fn same_apart_from_irq_threads(mut before: Tree, mut after: Tree, whe
 /// Compares a machine with one on which only these shields were ever applied.
 #[track_caller]
 fn same_as_only(machine: &Recorded, bench: &Bench, shields: &[usize], when: &str) {
-    same_apart_from_irq_threads(machine.with_shields(shields).tree(), bench.tree(), when);
+    same_apart_from_irq_threads(machine.tree_with_shields(shields), bench.tree(), when);
 }
 
 #[test]
@@ -299,7 +332,7 @@ fn the_undo_of_one_of_two_shields_is_completed_after_a_kill() {
                 same_as_only(machine, &bench, &[1 - n], &when);
                 let undone = undo(&bench, &bench.host(), 1 - n).unwrap();
                 assert!(undone.is_complete(), "{when}: {undone:#?}");
-                same(&machine.bench().tree(), &bench.tree(), &when);
+                same(&machine.tree_with_shields(&[]), &bench.tree(), &when);
             }
         }
     }

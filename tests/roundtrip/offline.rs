@@ -131,13 +131,14 @@ fn a_further_shield_joins_and_leaves_but_takes_no_sibling_offline() {
 
 #[test]
 fn a_change_keeps_takes_and_returns_siblings_wherever_it_is_killed() {
+    let (before, (with_old, _)) = (self::bench().tree(), shielded());
     for (cpus, siblings, expected) in [
         ("4", Siblings::Offline, "0-4,6-7"),
         ("2,6", Siblings::Offline, "0-2,4-6"),
         ("4,6", Siblings::Idle, "0-7"),
     ] {
         let when = format!("{cpus} {siblings:?}");
-        let (bench, _) = shielded();
+        let bench = with_old.copy();
         let new = plan(&bench, &request("a", cpus, siblings)).unwrap();
         let host = bench.host();
         apply::replace(&host, &bench.store(), &new, &mut |_| {}).unwrap();
@@ -145,15 +146,15 @@ fn a_change_keeps_takes_and_returns_siblings_wherever_it_is_killed() {
         let status = run::status(&bench.host(), &bench.store(), None).unwrap();
         assert_eq!(status.shields[0].drift, [], "{when}");
         undo(&bench, "a");
-        same(&self::bench().tree(), &bench.tree(), &when);
+        same(&before, &bench.tree(), &when);
         let count = host.writes();
         for at in disturbed_writes(count).chain(count.saturating_sub(8)..count) {
             let when = format!("{when}, killed at {at}");
-            let (bench, _) = shielded();
+            let bench = with_old.copy();
             let host = bench.host().failing(InjectedFault::Stop { at });
             apply::replace(&host, &bench.store(), &new, &mut |_| {}).unwrap_err();
             undo(&bench, "a");
-            same(&self::bench().tree(), &bench.tree(), &when);
+            same(&before, &bench.tree(), &when);
         }
     }
 }

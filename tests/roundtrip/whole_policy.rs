@@ -185,7 +185,7 @@ fn the_shields_of_a_policy_are_as_if_they_had_been_applied_one_by_one() {
         let effects: Vec<ShieldEffect> = again.shields.iter().map(|shield| shield.what).collect();
         assert_eq!(effects, vec![ShieldEffect::Kept; 2], "{}", machine.name);
         bench.undo_all(&machine.name);
-        same(&without_errors(machine.bench().tree()), &bench.tree(), &machine.name);
+        same(&without_errors(machine.tree_with_shields(&[])), &bench.tree(), &machine.name);
     }
     // A recording does not show that the trace buffer has grown, so that step is repeated there.
     assert!(idle > 0, "every machine was written to although nothing had changed");
@@ -262,7 +262,7 @@ fn nothing_is_half_made_whichever_write_is_refused() {
                     }
                 }
                 bench.undo_all(&when);
-                same(&without_errors(machine.bench().tree()), &bench.tree(), &when);
+                same(&without_errors(machine.tree_with_shields(&[])), &bench.tree(), &when);
             }
         }
     }
@@ -287,7 +287,7 @@ fn after_a_kill_each_shield_is_complete_or_is_ended_by_the_next_command() {
                 };
                 let bench = killed();
                 bench.undo_all(&when);
-                same(&without_errors(machine.bench().tree()), &bench.tree(), &when);
+                same(&without_errors(machine.tree_with_shields(&[])), &bench.tree(), &when);
                 let bench = killed();
                 let (again, _) = bench.apply(bench.bench.host());
                 if let Err(failure) = again {
@@ -301,7 +301,7 @@ fn after_a_kill_each_shield_is_complete_or_is_ended_by_the_next_command() {
                 }
                 same_apart_from_irq_threads(expected.clone(), bench.tree(), &when);
                 bench.undo_all(&when);
-                same(&without_errors(machine.bench().tree()), &bench.tree(), &when);
+                same(&without_errors(machine.tree_with_shields(&[])), &bench.tree(), &when);
             }
         }
     }
