@@ -97,7 +97,7 @@ pub fn amend(
         return Err(AmendError::Hog(hog));
     }
     let amendment = make_amendment(host, &journal, name, steps)?;
-    let opening = journal::amendment_line(&amendment);
+    let opening = journal::amendment_line(&amendment)?;
     let whole = journal.whole;
     journal.amend(amendment);
     let plan = journal.plan_of(name).unwrap_or_else(|| journal.header.plan.clone());
@@ -113,8 +113,8 @@ pub fn amend(
     let mut run = PlanExecution::new(host, &journal, log, hogs);
     let halted = make_steps(&mut run, &journal)?;
     let now = affinities::current_masks(host, plan, &run.intents)?;
-    run.log
-        .add(&journal::applied_line(&affinities::masks_after_amendment(&journal, &before, now)))?;
+    let masks = affinities::masks_after_amendment(&journal, &before, now);
+    run.log.add(&journal::applied_line(&masks)?)?;
     run.log.sync()?;
     Ok(AmendedShield { steps: run.steps, halted })
 }

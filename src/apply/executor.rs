@@ -149,7 +149,7 @@ fn begin_journal(
         plan: plan.clone(),
     };
     let intents = read_originals(host, plan, tasks)?;
-    let log = start_journal(store, &journal::opening_lines(&header, &intents))?;
+    let log = start_journal(store, &journal::opening_lines(&header, &intents)?)?;
     Ok((ApplyJournal::new(header, intents), log))
 }
 
@@ -273,7 +273,7 @@ impl PlanExecution<'_> {
         if journal.joining.is_some() {
             masks = affinities::masks_after_amendment(journal, &before, masks);
         }
-        self.log.add(&journal::applied_line(&masks))?;
+        self.log.add(&journal::applied_line(&masks)?)?;
         self.log.sync()?;
         Ok(())
     }
@@ -316,7 +316,7 @@ impl PlanExecution<'_> {
         }
         let broken = made.broken.take();
         let done = made.of_step(intent.step);
-        self.log.add(&journal::outcome_line(&done))?;
+        self.log.add(&journal::outcome_line(&done)?)?;
         let (tunable, subject) = (step.tunable.clone(), step.change.subject());
         self.steps.push(AppliedStep { tunable, subject, done });
         Ok(broken)
@@ -356,7 +356,7 @@ impl PlanExecution<'_> {
         original: OriginalState,
     ) -> Result<OriginalState, cpushield_linux::Error> {
         let late = StepOriginal { step, original: original.clone() };
-        self.log.add(&journal::late_original_line(&late))?;
+        self.log.add(&journal::late_original_line(&late)?)?;
         self.log.sync()?;
         Ok(original)
     }

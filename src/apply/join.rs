@@ -142,9 +142,9 @@ pub(super) fn join(
     let join = ShieldJoin { kind, plan: plan.clone(), originals };
     let mut log = store.append(JOURNAL, journal.whole)?;
     for late in &foreign.originals {
-        log.add(&journal::late_original_line(late))?;
+        log.add(&journal::late_original_line(late)?)?;
     }
-    log.add(&journal::join_line(&join))?;
+    log.add(&journal::join_line(&join)?)?;
     log.sync()?;
     journal.join(join);
     Ok(JoinedShield { journal, log, notes: foreign.notes })

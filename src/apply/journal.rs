@@ -15,13 +15,14 @@ pub use active_shields::{
 };
 pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
+use super::load::JOURNAL;
 use super::original::OriginalState;
 use super::step_note::StepNote;
 use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Step};
-use cpushield_linux::TaskId;
+use cpushield_linux::{Error, Operation, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -187,21 +188,27 @@ pub struct ApplyJournal {
 }
 
 /// Encodes a line with its line end.
-fn encode(line: &JournalLine) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(line).unwrap_or_default();
+///
+/// # Errors
+/// It cannot be encoded, which is a defect of this program. Then nothing may be changed.
+fn encode(line: &JournalLine) -> Result<Vec<u8>, Error> {
+    let mut bytes = serde_json::to_vec(line)
+        .map_err(|error| Error::io(Operation::Write, JOURNAL, error.into()))?;
     bytes.push(b'\n');
-    bytes
+    Ok(bytes)
 }
 
 /// The part of a journal that must be on the disk before the first write.
-#[must_use]
-pub fn opening_lines(header: &JournalHeader, intents: &[StepOriginal]) -> Vec<u8> {
-    let mut bytes = encode(&JournalLine::Header(Box::new(header.clone())));
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn opening_lines(header: &JournalHeader, intents: &[StepOriginal]) -> Result<Vec<u8>, Error> {
+    let mut bytes = encode(&JournalLine::Header(Box::new(header.clone())))?;
     for intent in intents {
-        bytes.extend(encode(&JournalLine::Intent(intent.clone())));
+        bytes.extend(encode(&JournalLine::Intent(intent.clone()))?);
     }
-    bytes.extend(encode(&JournalLine::Begin(BeginLine { intents: intents.len() })));
-    bytes
+    bytes.extend(encode(&JournalLine::Begin(BeginLine { intents: intents.len() }))?);
+    Ok(bytes)
 }
 
 /// Room in the journal in addition to what follows from the size of its opening.
@@ -215,56 +222,74 @@ pub fn room_for(opening: usize) -> u64 {
 }
 
 /// The line of an original that was read late, because the file appeared while applying.
-#[must_use]
-pub fn late_original_line(intent: &StepOriginal) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn late_original_line(intent: &StepOriginal) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Late(intent.clone()))
 }
 
 /// The line of an outcome.
-#[must_use]
-pub fn outcome_line(done: &StepDone) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn outcome_line(done: &StepDone) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Outcome(done.clone()))
 }
 
 /// The line of an amendment.
-#[must_use]
-pub fn amendment_line(amendment: &Amendment) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn amendment_line(amendment: &Amendment) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Amend(amendment.clone()))
 }
 
 /// The line of a shield that joins others, on the disk before its first write.
-#[must_use]
-pub fn join_line(join: &ShieldJoin) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn join_line(join: &ShieldJoin) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Join(Box::new(join.clone())))
 }
 
 /// The line of a shield that leaves others, on the disk before the first change is reverted.
-#[must_use]
-pub fn leave_line(leave: &ShieldLeave) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn leave_line(leave: &ShieldLeave) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Leave(leave.clone()))
 }
 
 /// The line that ends a complete apply, or an amendment.
-#[must_use]
-pub fn applied_line(masks: &TaskMasks) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn applied_line(masks: &TaskMasks) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Applied(CompleteLine { masks: masks.clone() }))
 }
 
 /// The line that begins an undo.
-#[must_use]
-pub fn undoing_line(undoing: &UndoDecision) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn undoing_line(undoing: &UndoDecision) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Undoing(undoing.clone()))
 }
 
 /// The line that ends an undo.
-#[must_use]
-pub fn affinities_done_line(done: &AffinitiesDone) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn affinities_done_line(done: &AffinitiesDone) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::AffinitiesDone(done.clone()))
 }
 
 /// The line of what undo did with a step.
-#[must_use]
-pub fn undone_line(fated: &StepFate) -> Vec<u8> {
+///
+/// # Errors
+/// It cannot be encoded.
+pub fn undone_line(fated: &StepFate) -> Result<Vec<u8>, Error> {
     encode(&JournalLine::Undone(fated.clone()))
 }
 
@@ -440,7 +465,7 @@ mod tests {
         };
         let text = OriginalState::Text { text: "f".to_owned() };
         let intents = [0, 2].map(|step| StepOriginal { step, original: text.clone() });
-        let mut bytes = opening_lines(&header, &intents);
+        let mut bytes = opening_lines(&header, &intents).unwrap();
         let id = TaskId { tid: 40, started: 4 };
         let masks = TaskMasks(BTreeMap::from([(id, CpuSet::single(1))]));
         let done = |step| StepDone {
@@ -450,28 +475,31 @@ mod tests {
             note: None,
             moved: None,
         };
-        bytes.extend(late_original_line(&StepOriginal {
-            step: 2,
-            original: OriginalState::Missing,
-        }));
-        bytes.extend(outcome_line(&done(0)));
-        bytes.extend(outcome_line(&done(2)));
-        bytes.extend(applied_line(&masks));
+        bytes.extend(
+            late_original_line(&StepOriginal { step: 2, original: OriginalState::Missing })
+                .unwrap(),
+        );
+        bytes.extend(outcome_line(&done(0)).unwrap());
+        bytes.extend(outcome_line(&done(2)).unwrap());
+        bytes.extend(applied_line(&masks).unwrap());
         let added = vec![AddedStep { step: written("/proc/irq/3/smp_affinity"), original: text }];
         let shield = "cpushield".to_owned();
-        bytes.extend(amendment_line(&Amendment { shield, again: vec![2], added }));
-        bytes.extend(outcome_line(&done(3)));
-        bytes.extend(applied_line(&masks));
+        bytes.extend(amendment_line(&Amendment { shield, again: vec![2], added }).unwrap());
+        bytes.extend(outcome_line(&done(3)).unwrap());
+        bytes.extend(applied_line(&masks).unwrap());
         let kept = masks.clone();
-        bytes.extend(undoing_line(&UndoDecision {
-            masks,
-            was: kept.clone(),
-            limited: vec![id],
-            kept,
-            drifted: vec![id],
-        }));
+        bytes.extend(
+            undoing_line(&UndoDecision {
+                masks,
+                was: kept.clone(),
+                limited: vec![id],
+                kept,
+                drifted: vec![id],
+            })
+            .unwrap(),
+        );
         let fate = ChangeFate::Failed { reason: "EIO".to_owned() };
-        bytes.extend(undone_line(&StepFate { step: 2, fate, note: None }));
+        bytes.extend(undone_line(&StepFate { step: 2, fate, note: None }).unwrap());
         bytes
     }
 

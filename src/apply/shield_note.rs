@@ -2,7 +2,7 @@
 
 use super::journal::DroppedLine;
 use super::kind::DriftedValue;
-use crate::documents::plan::{Disturbance, NamedShield, VersionSettings};
+use crate::documents::plan::{Disturbance, NamedShield, VersionSettings, list_shields};
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
 use cpushield_linux::{CpuSet, TaskId};
@@ -163,8 +163,7 @@ impl fmt::Display for ShieldNote {
                 write!(f, "restoring {tunable} interrupted {shields}: {effect}")
             }
             Self::OtherShields { shields } => {
-                let shields = describe_shields(shields);
-                write!(f, "other shields are active and stay as they are: {shields}")
+                write!(f, "also active: {}", list_shields(shields))
             }
             Self::Unchanged { shield } => {
                 write!(f, "shield {shield} is already active; nothing was changed")
@@ -240,11 +239,6 @@ fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {
         (true, false) => format!("CPU {released} was released"),
         (true, true) => "its CPUs are the same".to_owned(),
     }
-}
-
-fn describe_shields(shields: &[NamedShield]) -> String {
-    let shields = shields.iter().map(|it| format!("{} on CPU {}", it.name, it.cpus));
-    shields.collect::<Vec<_>>().join(", ")
 }
 
 fn comma_numbers(tasks: &[TaskId]) -> String {

@@ -62,11 +62,11 @@ pub(super) fn undo_locked(
     if !scope.others.is_empty() && journal.leaving.is_none() {
         let replaced = leave::replaced_changes(&journal, &scope);
         let leave = ShieldLeave { shield: scope.shield.name.clone(), replaced };
-        log.add(&journal::leave_line(&leave));
+        log.add(journal::leave_line(&leave));
         journal.leave(leave);
     }
     let undoing = affinities::decide(host, &journal, &scope, tasks)?;
-    log.add(&journal::undoing_line(&undoing));
+    log.add(journal::undoing_line(&undoing));
     let mut run = UndoRun {
         host,
         journal: &journal,
@@ -166,7 +166,7 @@ fn keep_others(
     let ours = now.0.clone().into_iter().filter(|(id, mask)| decided(id, mask));
     let mut masks = affinities::masks_after_amendment(journal, before, now.clone());
     masks.0.extend(ours);
-    let bytes = journal.without_shield(name, &masks);
+    let bytes = journal.without_shield(name, &masks)?;
     store.replace_and_reserve(JOURNAL, &bytes, journal::room_for(bytes.len()))
 }
 
@@ -313,7 +313,7 @@ impl UndoRun<'_> {
     }
 
     fn record(&mut self, fated: StepFate) {
-        self.log.add(&journal::undone_line(&fated));
+        self.log.add(journal::undone_line(&fated));
         self.fresh.insert(fated.step);
         self.fated.push(fated);
     }
@@ -400,7 +400,7 @@ impl UndoRun<'_> {
     /// Records that everything was checked, and what is left to the next undo.
     fn record_end(&mut self, tasks: &RestoredAffinities) {
         let pending = restore_affinities::pending(self.host, tasks);
-        self.log.add(&journal::affinities_done_line(&AffinitiesDone { pending }));
+        self.log.add(journal::affinities_done_line(&AffinitiesDone { pending }));
     }
 
     /// Records the fates of the steps that set affinities.

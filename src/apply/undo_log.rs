@@ -26,8 +26,9 @@ impl UndoLog {
     }
 
     /// Adds a line. After a failure it adds nothing more: a part of a line may be at the end.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
-        if let Some(Err(error)) = self.file.as_mut().map(|file| file.add(bytes)) {
+    pub(super) fn add(&mut self, line: Result<Vec<u8>, Error>) {
+        let added = self.file.as_mut().map(|file| line.and_then(|bytes| file.add(&bytes)));
+        if let Some(Err(error)) = added {
             *self = UndoLog { file: None, failure: Some(error) };
         }
     }

@@ -24,7 +24,7 @@ pub use warning::PlanWarning;
 
 use crate::causes::Cause;
 use crate::change::{Change, ChangeFault, EffectTime, Risk};
-use crate::policy::{ShieldOperators, Workload};
+use crate::policy::{ShieldOperators, ShieldRequest, Workload};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -116,6 +116,22 @@ pub struct Shield {
     pub tunables: BTreeMap<String, bool>,
 }
 
+impl Shield {
+    /// Whether it has the name of a shield that was requested without one.
+    #[must_use]
+    pub fn has_default_name(&self) -> bool {
+        self.name == ShieldRequest::default().name
+    }
+
+    /// The options that enable and disable the same tunables: `--on ksm`, `--off thp`.
+    #[must_use]
+    pub fn tunable_options(&self) -> Vec<String> {
+        let tunables = self.tunables.iter();
+        let option = |enabled| if enabled { "--on" } else { "--off" };
+        tunables.map(|(name, enabled)| format!("{} {name}", option(*enabled))).collect()
+    }
+}
+
 /// An active shield, as another shield names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -124,6 +140,24 @@ pub struct NamedShield {
     pub name: String,
     /// Its CPUs.
     pub cpus: CpuSet,
+}
+
+impl From<&Shield> for NamedShield {
+    fn from(shield: &Shield) -> NamedShield {
+        NamedShield { name: shield.name.clone(), cpus: shield.cpus.clone() }
+    }
+}
+
+impl fmt::Display for NamedShield {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shield {} (CPU {})", self.name, self.cpus)
+    }
+}
+
+/// Lists shields in a sentence.
+#[must_use]
+pub fn list_shields(shields: &[NamedShield]) -> String {
+    shields.iter().map(NamedShield::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The shields that are active when another one is planned, and their changes.

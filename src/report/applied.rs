@@ -6,12 +6,11 @@ use super::plan::{boot_advice, left_alone, warnings};
 use super::table::many;
 use super::verdict::more_line;
 use crate::apply::{
-    AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, ShieldNote, StepNote,
-    UndoneShield, UndoneStep,
+    AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, ShieldNote, UndoneShield,
+    UndoneStep,
 };
 use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Shield};
-use crate::policy::ShieldRequest;
 use std::collections::BTreeMap;
 
 /// Lines that one section lists; the others are counted.
@@ -98,7 +97,7 @@ fn next_commands(next: [(&str, &str); 3]) -> ReportBlock {
 /// The shielded CPUs and the others.
 pub fn shield_line(shield: &Shield) -> TextLine {
     let Shield { name, cpus, housekeeping, .. } = shield;
-    let name = match *name == ShieldRequest::default().name {
+    let name = match shield.has_default_name() {
         true => String::new(),
         false => format!(" (shield {name})"),
     };
@@ -205,12 +204,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let restored = many(restored, "change");
     let mut blocks =
         vec![line(format!("CPU {} is no longer shielded: {restored} undone{tasks}", shield.cpus))];
-    // The programs that left are listed below, by name.
-    let left = undone.left.len();
-    let notes = undone.steps.iter().filter_map(|step| step.note.as_ref());
-    let notes = notes
-        .filter(|note| !matches!(note, StepNote::TasksMoved { count, .. } if *count <= left))
-        .map(ToString::to_string);
+    let notes = undone.steps.iter().filter_map(|step| Some(step.note.as_ref()?.to_string()));
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),
@@ -252,6 +246,37 @@ fn describe_step(step: &UndoneStep) -> String {
         ChangeFate::Failed { reason } => format!("{subject}: {reason}"),
         ChangeFate::Drifted { now, ours, original } => {
             format!("{subject}: now {now:?}, cpushield set {ours:?}, the original was {original:?}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::blocks::{terminal_blocks, unpainted};
+    use super::*;
+    use crate::plan::fake::{plain, set};
+    use crate::plan::{NamedShield, plan};
+    use crate::policy::ShieldRequest;
+
+    fn screen(name: &str, notes: Vec<ShieldNote>) -> String {
+        let request = ShieldRequest { name: name.to_owned(), ..ShieldRequest::default() };
+        let plan = plan(&plain(4), &request).unwrap();
+        let (shield, journal) = (plan.shield.clone(), String::new());
+        let applied = AppliedPlan { shield, steps: Vec::new(), journal, notes };
+        terminal_blocks(&applied_blocks(&applied, &plan), 100, &unpainted)
+    }
+
+    #[test]
+    fn the_result_names_the_shield_where_a_command_must_name_it() {
+        let alone = screen("cpushield", Vec::new());
+        assert!(alone.starts_with("Shielded: CPU 3. Housekeeping: CPU 0-2.\n"), "{alone}");
+        assert!(alone.contains("  cpushield undo  ") && !alone.contains("--shield"), "{alone}");
+        let shields = vec![NamedShield { name: "audio".to_owned(), cpus: set("2") }];
+        let second = screen("rt", vec![ShieldNote::OtherShields { shields }]);
+        assert!(second.starts_with("Shielded: CPU 3 (shield rt). "), "{second}");
+        assert!(second.contains("also active: shield audio (CPU 2)\n"), "{second}");
+        for command in ["run --shield rt -- PROGRAM", "verify --shield rt", "undo --shield rt"] {
+            assert!(second.contains(&format!("  cpushield {command}  ")), "{second}");
         }
     }
 }

@@ -23,8 +23,8 @@ pub enum ShieldState {
         /// Tasks on its CPUs that do not belong there.
         foreign: usize,
     },
-    /// CPUs of it are offline, although the shield has not taken them offline. What has changed
-    /// besides is in the list of its settings.
+    /// Some of its CPUs are offline, although the shield has not taken them offline. The list of
+    /// changed settings says what else has changed.
     Offline {
         /// These CPUs.
         cpus: CpuSet,

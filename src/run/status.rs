@@ -151,12 +151,15 @@ impl StatusReader<'_> {
         let names = journal.shield_names();
         let mut plans = journal.plans();
         plans.retain(|plan| self.name.is_none_or(|name| plan.shield.name == name));
-        let all = self.read_all(plans.iter().map(|plan| &plan.shield.cpus))?;
-        let shields: Vec<ShieldSummary> = plans
+        if let (Some(name), true) = (self.name, plans.is_empty()) {
+            return Err(RunError::NoSuchShield { name: name.to_owned(), names });
+        }
+        let readings = self.read_all(plans.iter().map(|plan| &plan.shield.cpus))?;
+        plans
             .into_iter()
             .map(|plan| {
                 let place = ShieldPlacement::new(self.host, &plan);
-                let mut shield = self.summarize(&plan.shield, place, &all)?;
+                let mut shield = self.summarize(&plan.shield, place, &readings)?;
                 shield.operators.clone_from(&plan.operators);
                 shield.state = match unfinished {
                     Some(unfinished) => ShieldState::Part(unfinished.clone()),
@@ -168,13 +171,7 @@ impl StatusReader<'_> {
                 .into();
                 Ok(shield)
             })
-            .collect::<Result<_, RunError>>()?;
-        match self.name {
-            Some(name) if shields.is_empty() => {
-                Err(RunError::NoSuchShield { name: name.to_owned(), names })
-            }
-            _ => Ok(shields),
-        }
+            .collect()
     }
 
     /// Reads the status of each shield of the public summary. `denied` is the answer to reading the
@@ -197,11 +194,11 @@ impl StatusReader<'_> {
         };
         let names = || public.iter().map(|it| it.shield.name.clone()).collect();
         let wanted = public.iter().filter(|it| self.name.is_none_or(|name| it.shield.name == name));
-        let all = self.read_all(wanted.clone().map(|public| &public.shield.cpus))?;
+        let readings = self.read_all(wanted.clone().map(|public| &public.shield.cpus))?;
         let shields = wanted.map(|public| {
             let place = ShieldPlacement::of_group(self.host, &public.shield, public.group.clone());
             let exclusion = find_exclusion(self.host, &place);
-            let mut shield = self.summarize(&public.shield, place, &all)?;
+            let mut shield = self.summarize(&public.shield, place, &readings)?;
             shield.operators.clone_from(&public.operators);
             shield.state = state_as_seen(public, &shield, exclusion.holds).into();
             Ok(shield)
@@ -237,17 +234,17 @@ impl StatusReader<'_> {
         &self,
         shield: &Shield,
         place: ShieldPlacement,
-        all: &MachineReadings,
+        readings: &MachineReadings,
     ) -> Result<ShieldSummary, RunError> {
-        let threads = threads_on(self.host, &all.tasks, &shield.cpus, &place)?;
+        let threads = threads_on(self.host, &readings.tasks, &shield.cpus, &place)?;
         let exclusion = find_exclusion(self.host, &place);
-        let offline = all.online.as_ref().map(|online| shield.cpus.difference(online));
+        let offline = readings.online.as_ref().map(|online| shield.cpus.difference(online));
         let offline = offline.unwrap_or_default();
         let describe = |cpu| OnCpu {
             offline: offline.contains(cpu),
-            ..describe_cpu(cpu, &exclusion, &threads, &all.irqs, self.nohz_full)
+            ..describe_cpu(cpu, &shield.cpus, &exclusion, &threads, &readings.irqs, self.nohz_full)
         };
-        let raised = all.raised.iter().filter(|it| it.cpus.intersects(&shield.cpus));
+        let raised = readings.raised.iter().filter(|it| it.cpus.intersects(&shield.cpus));
         Ok(ShieldSummary {
             name: shield.name.clone(),
             state: ShieldState::InForce.into(),
@@ -263,9 +260,11 @@ impl StatusReader<'_> {
     }
 }
 
-/// Describes one shielded CPU. `threads` and `irqs` are those of all shielded CPUs.
+/// Describes one CPU of the shield that has the CPUs `shielded`. `threads` are those of the shield,
+/// `irqs` those of all shields.
 fn describe_cpu(
     cpu: usize,
+    shielded: &CpuSet,
     exclusion: &CpuProtection,
     threads: &[(usize, OnThread)],
     irqs: &DeliveredIrqs,
@@ -273,8 +272,8 @@ fn describe_cpu(
 ) -> OnCpu {
     let threads: Vec<OnThread> =
         threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
-    let here = irqs.found.iter().filter(|(_, at)| at.contains(cpu));
-    let here: Vec<OnIrq> = here.map(|(irq, _)| irq.clone()).collect();
+    let here = irqs.found.iter().filter(|irq| irq.at.contains(cpu));
+    let here: Vec<OnIrq> = here.map(|irq| irq.on(shielded)).collect();
     OnCpu {
         cpu,
         offline: false,
@@ -330,10 +329,28 @@ fn threads_on(
 /// The requested interrupts that are delivered to shielded CPUs.
 #[derive(Default)]
 struct DeliveredIrqs {
-    /// Each with its CPUs.
-    found: Vec<(OnIrq, CpuSet)>,
+    found: Vec<DeliveredIrq>,
     /// What could not be read; `None` if everything was.
     unread: Option<String>,
+}
+
+/// A requested interrupt.
+struct DeliveredIrq {
+    number: u32,
+    /// Comma-separated.
+    actions: String,
+    /// The CPUs on which it arrives.
+    at: CpuSet,
+    /// Its mask; `None` when unknown.
+    mask: Option<CpuSet>,
+}
+
+impl DeliveredIrq {
+    /// This interrupt on a CPU of the shield that has these CPUs.
+    fn on(&self, shielded: &CpuSet) -> OnIrq {
+        let leaving = self.mask.as_ref().is_some_and(|mask| !mask.intersects(shielded));
+        OnIrq { irq: self.number, actions: self.actions.clone(), leaving }
+    }
 }
 
 /// Finds every requested interrupt that is delivered to one of `cpus`.
@@ -359,8 +376,8 @@ fn irqs_on(host: &Host, cpus: &CpuSet) -> DeliveredIrqs {
             _ if actions.is_empty() => {}
             None => irqs.unread = Some(format!("{dir}/smp_affinity")),
             Some(at) => {
-                let leaving = mask.is_some_and(|mask| !mask.intersects(cpus));
-                irqs.found.push((OnIrq { irq, actions: actions.join(","), leaving }, at));
+                let actions = actions.join(",");
+                irqs.found.push(DeliveredIrq { number: irq, actions, at, mask });
             }
         }
     }

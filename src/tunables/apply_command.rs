@@ -2,7 +2,7 @@
 //! It names the CPUs and the options of the shield, so that it moves nothing. Pure.
 
 use crate::documents::plan::Shield;
-use crate::policy::{ShieldRequest, Workload};
+use crate::policy::Workload;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
@@ -10,7 +10,7 @@ use cpushield_linux::CpuSet;
 pub(super) fn apply_command(machine: &Machine, shield: &Shield, tunable: Option<&str>) -> String {
     let work = shield.cpus.difference(&shield.idle_siblings);
     let mut words = vec!["cpushield apply".to_owned()];
-    if shield.name != ShieldRequest::default().name {
+    if !shield.has_default_name() {
         words.push(format!("--shield {}", shield.name));
     }
     words.push(format!("--cpus {work}"));
@@ -28,11 +28,9 @@ pub(super) fn apply_command(machine: &Machine, shield: &Shield, tunable: Option<
     if shield.workload != Workload::default() {
         words.push(format!("--workload {}", shield.workload));
     }
-    let mut tunables = shield.tunables.clone();
-    tunables.extend(tunable.map(|name| (name.to_owned(), true)));
-    for (name, enabled) in tunables {
-        words.push(format!("{} {name}", if enabled { "--on" } else { "--off" }));
-    }
+    let mut shield = shield.clone();
+    shield.tunables.extend(tunable.map(|name| (name.to_owned(), true)));
+    words.extend(shield.tunable_options());
     words.join(" ")
 }
 
@@ -53,7 +51,7 @@ mod tests {
     use super::*;
     use crate::plan::fake::{machine, plain, set};
     use crate::plan::plan;
-    use crate::policy::Siblings;
+    use crate::policy::{ShieldRequest, Siblings};
     use std::collections::BTreeMap;
 
     fn switched<const N: usize>(tunables: [(&str, bool); N]) -> BTreeMap<String, bool> {

@@ -14,7 +14,7 @@ use crate::survey::Machine;
 /// that affects it.
 #[must_use]
 pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culprit) -> RemedyAnswer {
-    if let Some(remedy) = cpuset::remedy_of_balancing(shield, culprit) {
+    if let Some(remedy) = cpuset::remedy_of_balancing(machine, shield, culprit) {
         return RemedyAnswer::Remedy(remedy);
     }
     // Tunables that name the culprit are more specific than those for all culprits.

@@ -82,18 +82,15 @@ pub fn apply_source(
     }
     catch_stops()?;
     let origin = inputs.as_ref().map(origin_of);
-    let others = other_shields(work, &plan.shield.name)?;
-    let (mut applied, plan) = apply_plan(work, &plan, origin.as_ref(), programs)?;
-    applied.notes.extend(others);
-    Ok((applied, plan))
+    apply_plan(work, &plan, origin.as_ref(), programs)
 }
 
 /// The note about the active shields that do not have this name; `None` without one.
-fn other_shields(work: &WorkContext<'_>, name: &str) -> Result<Option<ShieldNote>, Failure> {
-    let active = active_shields(work)?.into_iter().map(|plan| plan.shield);
-    let others = active.filter(|shield| shield.name != name);
-    let shields: Vec<_> = others.map(|it| NamedShield { name: it.name, cpus: it.cpus }).collect();
-    Ok((!shields.is_empty()).then_some(ShieldNote::OtherShields { shields }))
+fn other_shields(work: &WorkContext<'_>, name: &str) -> Option<ShieldNote> {
+    let active = active_shields(work).unwrap_or_default();
+    let others = active.iter().map(|plan| &plan.shield).filter(|shield| shield.name != name);
+    let shields: Vec<NamedShield> = others.map(NamedShield::from).collect();
+    (!shields.is_empty()).then_some(ShieldNote::OtherShields { shields })
 }
 
 /// What a plan was made from, as [`apply_plan`] takes it.
@@ -112,9 +109,10 @@ pub(super) fn apply_plan(
     origin: Option<&PlanOrigin<'_>>,
     programs: ProgramsInTheWay,
 ) -> Result<(AppliedPlan, Plan), Failure> {
-    let applied = make_plan(work, plan, origin, programs)?;
+    let (mut applied, plan) = make_plan(work, plan, origin, programs)?;
     warn_of_nohz_full(work);
-    Ok(applied)
+    applied.notes.extend(other_shields(work, &plan.shield.name));
+    Ok((applied, plan))
 }
 
 /// The same without the warning about the tick.

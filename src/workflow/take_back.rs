@@ -7,6 +7,7 @@ use super::change_shield::{change_shield, find_version, is_same_version};
 use super::machine_without::survey_without;
 use super::take_down::{UnrestoredChanges, take_down_named};
 use crate::apply::{self, AppliedShield, ShieldEffect};
+use crate::documents::plan::{NamedShield, list_shields};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::{ActiveShields, Plan, plan_version};
 use cpushield_linux::signal;
@@ -60,9 +61,8 @@ fn describe_active(work: &WorkContext<'_>) -> String {
     match apply::active_plans(&work.host, &work.store) {
         Ok(plans) if plans.is_empty() => "no shield".to_owned(),
         Ok(plans) => {
-            let shields = plans.iter().map(|plan| &plan.shield);
-            let shields = shields.map(|it| format!("shield {} on CPU {}", it.name, it.cpus));
-            shields.collect::<Vec<_>>().join(", ")
+            let shields = plans.iter().map(|plan| NamedShield::from(&plan.shield));
+            list_shields(&shields.collect::<Vec<_>>())
         }
         Err(error) => format!("unknown: {error}"),
     }

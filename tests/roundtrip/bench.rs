@@ -169,9 +169,8 @@ pub(crate) fn few_disturbed_writes(count: usize) -> impl Iterator<Item = usize> 
     spread(count, if every_write() { 12 } else { 3 })
 }
 
-/// At most `wanted` of `count` writes, evenly spread. The first depends on `count`, so machines and
-/// changes with other numbers of writes are disturbed elsewhere.
+/// `wanted` of `count` writes, evenly spread, the first and the last among them.
 fn spread(count: usize, wanted: usize) -> impl Iterator<Item = usize> {
-    let step = count.div_ceil(wanted.max(1)).max(1);
-    (count % step..count).step_by(step)
+    let wanted = wanted.min(count);
+    (0..wanted).map(move |n| n * (count - 1) / (wanted - 1).max(1))
 }

@@ -2,6 +2,7 @@
 //! changed. It judges by the machine, and `run` agrees with it.
 
 use super::bench::Bench;
+use super::many_shields::{NAMES, machines as recorded};
 use super::trees::{Task, affinity, machines, machines_with_offline_sibling, step, v2, v2_plan};
 use cpushield::apply::{self, ShieldWork, UnfinishedWork};
 use cpushield::run::{self, RunError, ShieldPlacement, ShieldState};
@@ -242,4 +243,29 @@ fn a_survey_of_a_shielded_machine_has_a_verdict() {
     let unknown = verdict();
     let expected = "Verdict: unknown, because the active shields are: ";
     assert!(unknown.starts_with(expected), "{unknown}");
+}
+
+#[test]
+fn an_interrupt_on_its_way_to_another_shield_leaves_this_one() {
+    let mut seen = 0;
+    for machine in recorded(2) {
+        let bench = machine.with_shields(&[0, 1]);
+        let irq = bench.scratch.0.join("root/proc/irq/1");
+        if !irq.join("effective_affinity_list").is_file() {
+            continue;
+        }
+        seen += 1;
+        // The directory of its action, which a recording lacks.
+        fs::create_dir(irq.join("i8042")).unwrap();
+        let [from, to] = [0, 1].map(|n: usize| machine.cpus[n].first().unwrap());
+        fs::write(irq.join("effective_affinity_list"), format!("{from}\n")).unwrap();
+        fs::write(irq.join("smp_affinity_list"), format!("{to}\n")).unwrap();
+        for name in [None, Some(NAMES[0])] {
+            let status = run::status(&bench.host(), &bench.store(), name).unwrap();
+            let mut irqs = status.shields[0].cpus.iter().flat_map(|on| &on.irqs);
+            let moved = irqs.find(|it| it.irq == 1);
+            assert!(moved.is_some_and(|irq| irq.leaving), "{}: {moved:?}", machine.name);
+        }
+    }
+    assert!(seen > 0, "no recorded machine has such an interrupt");
 }

@@ -331,26 +331,24 @@ def calm():
         ("a look at the settings", lambda base: read(base, "tracing_on") and read(base, "set_event"), []),
         ("a trace that is kept", None, ["--trace-dat", "/tmp/trace.dat"]),
     ]:
-        for _ in range(4):
-            state, said, within = trial(Attack(name, act), None, "quiet", SPAN_S, *flags)
+        for attempt in range(4):
+            state, said, within = trial(Attack(name, act), None, "quiet", SPAN_S << attempt, *flags)
             if state == "holds" and within:
                 break
-        claim(f"{name}: holds", state == "holds", said)
+        claim(f"{name}: holds", within and state == "holds", f"within the span: {within}\n{said}")
 
 
 def attacks():
-    turn = 0
     words = sys.argv[2:]
     names = [attack.name for attack in ATTACKS]
     first = names.index(words[words.index("from") + 1]) if "from" in words else 0
-    for attack in ATTACKS[first:]:
+    for turn, attack in enumerate(ATTACKS[first:], first):
         backs = [attack.back, NOTHING] if attack.back else [NOTHING]
         if attack.name in ("the CPU offline", "tracing_on without inotify"):
             backs = [attack.back]
         ways = [(kind, back) for kind in ("interrupts", "page faults", "quiet") for back in backs]
         if not ALL:
             ways = [ways[turn % len(ways)]]
-            turn += 1
         for kind, back in ways:
             state, said, within = tried(attack, back, kind)
             text = f"{attack.name}, {'for a blink' if back else 'for good'}, {kind}"

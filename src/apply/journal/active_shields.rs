@@ -7,7 +7,7 @@ use crate::apply::original::OriginalState;
 use crate::apply::step_result::StepDone;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Shield, Step};
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, Error};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -287,30 +287,32 @@ impl ApplyJournal {
 
     /// The journal of the other shields, after the undo of one has ended, as if only they had been
     /// applied. `masks` are the current affinities.
-    #[must_use]
-    pub fn without_shield(&self, name: &str, masks: &TaskMasks) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// It cannot be encoded.
+    pub fn without_shield(&self, name: &str, masks: &TaskMasks) -> Result<Vec<u8>, Error> {
         let leaving = self.shields.iter().find(|live| live.plan.shield.name == name);
         let leaving = leaving.map(|live| live.plan.shield.cpus.clone()).unwrap_or_default();
         let freed = leaving.difference(&self.cpus_of_others(name));
         let others = self.shields.iter().filter(|live| live.plan.shield.name != name);
         let others: Vec<JournaledShield> = others.map(|live| live.without(name, &freed)).collect();
         let mut others = others.iter();
-        let Some(first) = others.next() else { return Vec::new() };
+        let Some(first) = others.next() else { return Ok(Vec::new()) };
         let mut count = 0;
         let (plan, intents) = self.section(first, &mut count);
         let header = JournalHeader { plan, ..self.header.clone() };
-        let mut bytes = opening_lines(&header, &intents);
-        bytes.extend(self.results(first, 0));
-        bytes.extend(applied_line(masks));
+        let mut bytes = opening_lines(&header, &intents)?;
+        bytes.extend(self.results(first, 0)?);
+        bytes.extend(applied_line(masks)?);
         for live in others {
             let start = count;
             let (plan, intents) = self.section(live, &mut count);
             let originals = intents.into_iter().map(|intent| intent.original).collect();
-            bytes.extend(join_line(&ShieldJoin { kind: JoinKind::Additional, plan, originals }));
-            bytes.extend(self.results(live, start));
-            bytes.extend(applied_line(masks));
+            bytes.extend(join_line(&ShieldJoin { kind: JoinKind::Additional, plan, originals })?);
+            bytes.extend(self.results(live, start)?);
+            bytes.extend(applied_line(masks)?);
         }
-        bytes
+        Ok(bytes)
     }
 
     /// The plan of a shield with its steps, and their originals, numbered from `count` on.
@@ -330,12 +332,12 @@ impl ApplyJournal {
     }
 
     /// The lines of the results of a shield's steps, numbered from `start` on.
-    fn results(&self, live: &JournaledShield, start: usize) -> Vec<u8> {
+    fn results(&self, live: &JournaledShield, start: usize) -> Result<Vec<u8>, Error> {
         let known = live.steps.iter().filter(|index| self.header.plan.steps.get(**index).is_some());
         let results = known.enumerate().filter_map(|(n, index)| {
             let done = self.outcomes.get(index)?;
             Some(outcome_line(&StepDone { step: start + n, ..done.clone() }))
         });
-        results.flatten().collect()
+        Ok(results.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }

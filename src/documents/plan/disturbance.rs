@@ -1,6 +1,6 @@
 //! [`Disturbance`]: what the changes of a tunable cost other active shields. Pure.
 
-use super::{NamedShield, Shield};
+use super::{NamedShield, Shield, list_shields};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -68,8 +68,7 @@ impl Disturbance {
     /// The shields with their CPUs, for a sentence.
     #[must_use]
     pub fn named_shields(&self) -> String {
-        let shields = self.shields.iter().map(|it| format!("shield {} (CPU {})", it.name, it.cpus));
-        shields.collect::<Vec<_>>().join(", ")
+        list_shields(&self.shields)
     }
 }
 

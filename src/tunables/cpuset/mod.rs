@@ -3,6 +3,7 @@
 mod v1;
 mod v2;
 
+use super::apply_command::apply_command;
 use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
@@ -148,7 +149,11 @@ fn warn_of_balance(machine: &Machine, shield: &Shield) -> CpusetWarning {
 
 /// What removes an interruption by load balancing among the CPUs of a balanced shield; `None` for
 /// another interruption.
-pub(super) fn remedy_of_balancing(shield: &Shield, culprit: &Culprit) -> Option<Remedy> {
+pub(super) fn remedy_of_balancing(
+    machine: &Machine,
+    shield: &Shield,
+    culprit: &Culprit,
+) -> Option<Remedy> {
     let is_balancing = match culprit {
         Culprit::Softirq { name, .. } => name == "SCHED",
         Culprit::Kthread { comm } => comm.starts_with("migration/"),
@@ -157,7 +162,7 @@ pub(super) fn remedy_of_balancing(shield: &Shield, culprit: &Culprit) -> Option<
     (shield.balanced && is_balancing).then(|| Remedy {
         tunable: "cpuset".to_owned(),
         when: EffectTime::Runtime,
-        how: "cpushield apply, without --balance".to_owned(),
+        how: apply_command(machine, &Shield { balanced: false, ..shield.clone() }, None),
     })
 }
 

@@ -73,9 +73,9 @@ fn was_applied(settings: Option<&LabelledDocument<PlanWithOutcome>>) -> bool {
 
 /// The option that names a shield; empty for the name that a shield has by default.
 fn name_option(shield: &Shield) -> String {
-    match shield.name.as_str() {
-        "cpushield" => String::new(),
-        name => format!(" --shield {}", quoted(name)),
+    match shield.has_default_name() {
+        true => String::new(),
+        false => format!(" --shield {}", quoted(&shield.name)),
     }
 }
 
@@ -275,6 +275,7 @@ fn request_words(plan: &Plan) -> String {
     if shield.balanced {
         words.push_str(" --balance");
     }
+    words.extend(shield.tunable_options().iter().map(|option| format!(" {option}")));
     words
 }
 
