@@ -8,10 +8,11 @@
 
 use super::affinities;
 use super::document::ApplyError;
+use super::journal::JOURNAL;
 use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin, StepOriginal};
 use super::kind::DriftedValue;
 use super::kinds::kind_of;
-use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
+use super::load::{FoundJournal, JournalLoadError, load};
 use super::original::OriginalState;
 use super::shield_note::ShieldNote;
 use super::task_masks::TaskMasks;

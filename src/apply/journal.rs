@@ -15,7 +15,6 @@ pub use active_shields::{
 };
 pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
-use super::load::JOURNAL;
 use super::original::OriginalState;
 use super::step_note::StepNote;
 use super::step_result::{ChangeFate, StepDone};
@@ -25,6 +24,9 @@ use crate::documents::plan::{Plan, Step};
 use cpushield_linux::{Error, Operation, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The journal in the state directory.
+pub const JOURNAL: &str = "journal.jsonl";
 
 /// The version of the journal's schema.
 pub const SCHEMA: u32 = 1;

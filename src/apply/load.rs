@@ -1,11 +1,8 @@
 //! Loads the journal of the active shield.
 
-use super::journal::{ApplyJournal, JournalError, JournalOrigin};
+use super::journal::{ApplyJournal, JOURNAL, JournalError, JournalOrigin};
 use cpushield_linux::{Error, Host, Store};
 use std::fmt;
-
-/// The journal of the active shield.
-pub const JOURNAL: &str = "journal.jsonl";
 
 /// Why a journal cannot be loaded.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 use super::affinities;
 use super::document::{UndoError, UndoneShield, UndoneStep};
 use super::hogs::RtHogs;
+use super::journal::JOURNAL;
 use super::journal::{
     self, AffinitiesDone, ApplyJournal, JournalOrigin, ShieldLeave, StepFate, StepOriginal,
     UndoDecision, replaced_name,
@@ -14,7 +15,7 @@ use super::journal::{
 use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;
 use super::leave::{self, ReplacedResult};
-use super::load::{FoundJournal, JOURNAL, JournalLoadError, load};
+use super::load::{FoundJournal, JournalLoadError, load};
 use super::original::OriginalState;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};

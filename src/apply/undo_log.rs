@@ -2,7 +2,7 @@
 //! full disk.
 
 use super::document::UndoneShield;
-use super::load::JOURNAL;
+use super::journal::JOURNAL;
 use super::shield_note::ShieldNote;
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Error, Store};

@@ -2,7 +2,8 @@
 //! first.
 
 use super::document::{ApplyError, UndoError, UndoneShield};
-use super::load::{FoundJournal, JOURNAL, load};
+use super::journal::JOURNAL;
+use super::load::{FoundJournal, load};
 use super::summary;
 use super::undo::undo_locked;
 use cpushield_linux::store::StoreLock;
