@@ -120,7 +120,7 @@ pub enum ChoiceReason {
 impl fmt::Display for ChoiceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ChoiceReason::Listed { cpus } => write!(f, "{}: as given with --cpus.", named(cpus)),
+            ChoiceReason::Listed { cpus } => write!(f, "{}: as requested.", named(cpus)),
             ChoiceReason::NearDevice { device, cpus } => {
                 write!(f, "Near {device}: {}.", named(cpus))
             }
