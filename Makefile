@@ -96,7 +96,9 @@ PAGES = PATH="$$PATH:$$HOME/.cargo/bin"; cargo xtask man "$$made/man"; cargo xta
 # Archived journals are removed; results of experiments stay, and their directory is printed.
 uninstall:
 	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
-	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; $(SUDO) "$$binary" disable --now; $(SUDO) "$$binary" boot undo; \
+	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; \
+	    [ ! -e $$state/experiment/journal.json ] || $(SUDO) "$$binary" experiment --stop; \
+	    $(SUDO) "$$binary" undo --all; $(SUDO) "$$binary" disable --now; $(SUDO) "$$binary" boot undo; \
 	    $(SUDO) rm -f $$state/lock $$state/boot-trial.json $$state/programs.json $$state/*journal-*.json*; \
 	    [ ! -d $$state ] || $(SUDO) rmdir $$state 2>/dev/null || echo "left: $$state"; }; \
 	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 "$(SHARE)/man/man5/cpushield-policy.5" \
