@@ -42,7 +42,7 @@ fn commands(text: &str) -> Vec<String> {
 }
 
 fn check_command(command: &str) -> Result<(), String> {
-    let words = command.split_whitespace();
+    let words = shlex::split(command).ok_or("its quotes do not match")?;
     cpushield::cli::command().try_get_matches_from(words).map(drop).map_err(|e| e.to_string())
 }
 

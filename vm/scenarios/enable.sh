@@ -94,7 +94,7 @@ case $n in
     printf '%s\n' '#!/bin/sh' 'exec sleep 100000' >/usr/local/bin/control
     chmod 755 /usr/local/bin/control
     awk '/^```ini guest/ { inside = 1; next } /^```/ { inside = 0 } inside' /host/docs/guides/shield.md |
-        sed "s,/usr/sbin/cpushield,$(command -v cpushield)," >/etc/systemd/system/control.service
+        sed "s,=cpushield ,=$(command -v cpushield) ," >/etc/systemd/system/control.service
     claim "systemd accepts the unit of the guide" systemd-analyze verify /etc/systemd/system/control.service
     systemctl daemon-reload
     status "the workload starts" 0 systemctl start control
