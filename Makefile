@@ -84,7 +84,7 @@ packages:
 
 # Their task needs no optimisation: that would take longer than it saves.
 PAGES = PATH="$$PATH:$$HOME/.cargo/bin"; cargo xtask man "$$made/man"; cargo xtask completions "$$made/completions"; \
-	cargo xtask units "$$made/examples" "$(PREFIX)/bin/cpushield"; cp packaging/policy.toml "$$made/examples/"; \
+	cargo xtask units "$$made/examples" "$(PREFIX)/bin/cpushield"; cp packaging/policy.toml docs/experiment.toml "$$made/examples/"; \
 	cd "$$made"; \
 	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*.1; \
 	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man5" man/*.5; \
