@@ -146,7 +146,7 @@ case $(boot_number) in
         is "$kind: it leaves the unit" enabled systemctl is-enabled cpushield
         claim "$kind: it leaves the boot files" eval 'at_boot | diff /tmp/at_boot -'
         status "$kind: the new program reads the old journals" 0 cpushield status
-        claim "$kind: and the one of the boot files" eval 'cpushield boot status | grep -E "^nohz_full=1-3 +yes"'
+        claim "$kind: and the one of the boot files" eval 'cpushield boot status | grep -E "^ +nohz_full=1-3 +yes"'
         if [ $kind = deb ]; then
             status "dpkg --purge" 0 dpkg --purge cpushield
         else
