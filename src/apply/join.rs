@@ -8,8 +8,7 @@
 
 use super::affinities;
 use super::document::ApplyError;
-use super::journal::JOURNAL;
-use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin, StepOriginal};
+use super::journal::{self, ApplyJournal, JOURNAL, JoinKind, ShieldJoin, StepOriginal};
 use super::kind::DriftedValue;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};

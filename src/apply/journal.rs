@@ -21,7 +21,7 @@ use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Step};
-use cpushield_linux::{Error, Operation, TaskId};
+use cpushield_linux::{Error, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -194,8 +194,7 @@ pub struct ApplyJournal {
 /// # Errors
 /// It cannot be encoded, which is a defect of this program. Then nothing may be changed.
 fn encode(line: &JournalLine) -> Result<Vec<u8>, Error> {
-    let mut bytes = serde_json::to_vec(line)
-        .map_err(|error| Error::io(Operation::Write, JOURNAL, error.into()))?;
+    let mut bytes = serde_json::to_vec(line).map_err(|error| Error::json(JOURNAL, error))?;
     bytes.push(b'\n');
     Ok(bytes)
 }

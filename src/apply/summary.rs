@@ -7,7 +7,7 @@ use super::load::{FoundJournal, boot_id, load};
 use super::shield_note::ShieldNote;
 use crate::documents::plan::Shield;
 use crate::policy::ShieldOperators;
-use cpushield_linux::{Error, Host, Operation, Store};
+use cpushield_linux::{Error, Host, Store};
 use serde::{Deserialize, Serialize};
 
 /// The file in the public directory.
@@ -102,8 +102,7 @@ fn summarize(journal: &ApplyJournal) -> Vec<PublicShield> {
 
 fn write(store: &Store, summary: PublicSummary) -> Result<(), Error> {
     let Some(public) = store.public() else { return Ok(()) };
-    let bytes = serde_json::to_vec(&summary)
-        .map_err(|error| Error::io(Operation::Write, SUMMARY, error.into()))?;
+    let bytes = serde_json::to_vec(&summary).map_err(|error| Error::json(SUMMARY, error))?;
     public.publish(SUMMARY, &bytes)
 }
 

@@ -7,10 +7,9 @@
 use super::affinities;
 use super::document::{UndoError, UndoneShield, UndoneStep};
 use super::hogs::RtHogs;
-use super::journal::JOURNAL;
 use super::journal::{
-    self, AffinitiesDone, ApplyJournal, JournalOrigin, ShieldLeave, StepFate, StepOriginal,
-    UndoDecision, replaced_name,
+    self, AffinitiesDone, ApplyJournal, JOURNAL, JournalOrigin, ShieldLeave, StepFate,
+    StepOriginal, UndoDecision, replaced_name,
 };
 use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;

@@ -161,6 +161,12 @@ impl Error {
         Error::io(verb, path, io::Error::from_raw_os_error(errno))
     }
 
+    /// A document for this path that cannot be encoded as JSON: a defect of this program.
+    #[must_use]
+    pub fn json(path: &str, source: serde_json::Error) -> Error {
+        Error::io(Operation::Write, path, source.into())
+    }
+
     /// There is no such task, or its ID now belongs to another task.
     #[must_use]
     pub fn no_task(tid: i32) -> Error {

@@ -292,7 +292,7 @@ impl Store {
     /// As [`Store::replace`]; the document cannot be encoded, which is a defect of this program.
     pub fn replace_json(&self, name: &str, document: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string_pretty(document)
-            .map_err(|error| Error::io(Operation::Write, &self.path(name), error.into()))?;
+            .map_err(|error| Error::json(&self.path(name), error))?;
         self.replace(name, (text + "\n").as_bytes())
     }
 
