@@ -336,10 +336,12 @@ impl ApplyJournal {
             self.amending.insert(step);
         }
         for AddedStep { step, original } in amendment.added {
+            let tunable = step.tunable.clone();
             let n = self.add_step(step, Some(original));
             let mut owners = self.shields.iter_mut();
             if let Some(owner) = owners.find(|it| it.plan.shield.name == amendment.shield) {
                 owner.steps.insert(n);
+                owner.plan.request_tunable(&tunable);
             }
         }
     }
@@ -432,6 +434,8 @@ mod tests {
             mems: CpuSet::single(0),
             workload: crate::policy::Workload::Polling,
             balanced: false,
+            shares_core: false,
+            takes_whole_node: false,
             tunables: BTreeMap::new(),
         }
     }

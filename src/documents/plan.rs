@@ -8,6 +8,7 @@ mod choice_warning;
 mod cpuset_warning;
 mod disturbance;
 mod evidence_limit;
+mod shield;
 mod skip_reason;
 mod version_difference;
 mod warning;
@@ -18,13 +19,14 @@ pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
 pub use cpuset_warning::CpusetWarning;
 pub use disturbance::{Disturbance, MachineWideEffect};
 pub use evidence_limit::EvidenceLimit;
+pub use shield::{NamedShield, Shield, list_shields};
 pub use skip_reason::{OffReason, SkipReason};
 pub use version_difference::{SettingsFate, VersionSettings, version_differences};
 pub use warning::PlanWarning;
 
 use crate::causes::Cause;
 use crate::change::{Change, ChangeFault, EffectTime, Risk};
-use crate::policy::{ShieldOperators, ShieldRequest, Workload};
+use crate::policy::ShieldOperators;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -82,82 +84,24 @@ pub struct Plan {
     pub operators: Option<ShieldOperators>,
 }
 
+impl Plan {
+    /// Counts a tunable that is off by default as requested, because a step of it was added later.
+    /// A command that requests this shield again then keeps it.
+    pub fn request_tunable(&mut self, tunable: &str) {
+        let is_it = |skipped: &SkippedTunable| {
+            skipped.tunable == tunable && skipped.reason.is_off_by_default()
+        };
+        if self.skipped.iter().any(is_it) {
+            self.skipped.retain(|skipped| !is_it(skipped));
+            self.shield.tunables.insert(tunable.to_owned(), true);
+        }
+    }
+}
+
 /// `CPU 3`, `CPUs 2-3`.
 #[must_use]
 pub fn named(cpus: &CpuSet) -> String {
     if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
-}
-
-/// The CPUs of a shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Shield {
-    /// Its name.
-    pub name: String,
-    /// Shielded CPUs, idle siblings included.
-    pub cpus: CpuSet,
-    /// SMT siblings in the shield that must stay idle.
-    pub idle_siblings: CpuSet,
-    /// The idle siblings that are offline while the shield is active.
-    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
-    pub offline_siblings: CpuSet,
-    /// Every other online CPU.
-    pub housekeeping: CpuSet,
-    /// Memory nodes of the shielded CPUs.
-    pub mems: CpuSet,
-    /// The workload.
-    pub workload: Workload,
-    /// Whether the scheduler balances the shield's own programs among its CPUs.
-    #[serde(default)]
-    pub balanced: bool,
-    /// Tunables that the request enables (`true`) or disables (`false`), by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tunables: BTreeMap<String, bool>,
-}
-
-impl Shield {
-    /// Whether it has the name of a shield that was requested without one.
-    #[must_use]
-    pub fn has_default_name(&self) -> bool {
-        self.name == ShieldRequest::default().name
-    }
-
-    /// The options that enable and disable the same tunables: `--on ksm`, `--off thp`.
-    #[must_use]
-    pub fn tunable_options(&self) -> Vec<String> {
-        let tunables = self.tunables.iter();
-        let option = |enabled| if enabled { "--on" } else { "--off" };
-        tunables.map(|(name, enabled)| format!("{} {name}", option(*enabled))).collect()
-    }
-}
-
-/// An active shield, as another shield names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct NamedShield {
-    /// Its name.
-    pub name: String,
-    /// Its CPUs.
-    pub cpus: CpuSet,
-}
-
-impl From<&Shield> for NamedShield {
-    fn from(shield: &Shield) -> NamedShield {
-        NamedShield { name: shield.name.clone(), cpus: shield.cpus.clone() }
-    }
-}
-
-impl fmt::Display for NamedShield {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shield {} (CPU {})", self.name, self.cpus)
-    }
-}
-
-/// Lists shields in a sentence.
-#[must_use]
-pub fn list_shields(shields: &[NamedShield]) -> String {
-    shields.iter().map(NamedShield::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The shields that are active when another one is planned, and their changes.

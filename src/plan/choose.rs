@@ -9,6 +9,7 @@
 //! number.
 
 use super::choice_notes::ChoiceNotes;
+use super::groups::{CpuGroup, groups};
 use super::node_refusal::NodeRefusal;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
@@ -66,8 +67,11 @@ pub fn choose_with_others(
     notes.explain_whole_nodes(machine, &cpus);
     let (mems, warning) = choose_mems(machine, &cpus);
     notes.warnings.extend(warning);
+    let takes_whole_node = exhausted_nodes(machine, &cpus).next().is_some();
     let shield = Shield {
         name: request.name.clone(),
+        shares_core: shares_core(machine, &cpus),
+        takes_whole_node,
         housekeeping,
         mems,
         cpus,
@@ -81,6 +85,12 @@ pub fn choose_with_others(
         tunables: request.tunables.clone(),
     };
     Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
+}
+
+/// Whether an SMT sibling of one of these CPUs is not among them.
+fn shares_core(machine: &Machine, cpus: &CpuSet) -> bool {
+    let cores = groups(&machine.topology, CpuGroup::Core);
+    cores.iter().any(|core| core.intersects(cpus) && !core.is_subset(cpus))
 }
 
 /// The online CPUs that are in no shield, with these CPUs shielded too.

@@ -384,10 +384,11 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::fake::{irq, plain, thread};
+    use super::fake::{irq, machine, plain, thread};
     use super::*;
     use crate::documents::inapplicable::InapplicableReason;
     use crate::documents::leftovers::Leftovers;
+    use crate::policy::{Siblings, Workload};
     use crate::survey::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
 
     fn four() -> Machine {
@@ -678,5 +679,72 @@ mod tests {
         request.tunables.insert("kthread".to_owned(), false);
         let refused = plan(&four(), &request).unwrap_err();
         assert_eq!(refused.hints()[0], "did you mean kthreads?");
+    }
+
+    #[test]
+    fn the_options_of_a_shield_request_it_again() {
+        let switched = |tunables: &[(&str, bool)]| {
+            tunables.iter().map(|(name, enabled)| ((*name).to_owned(), *enabled)).collect()
+        };
+        let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &[], &["0-7"]);
+        let nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        let count = |n| ShieldRequest { count: Some(n), ..ShieldRequest::default() };
+        let listed = |cpus: &str, siblings| ShieldRequest {
+            cpus: Some(cpus.parse().unwrap()),
+            siblings,
+            ..ShieldRequest::default()
+        };
+        for (machine, request, options) in [
+            (&plain(4), count(1), "--cpus 3"),
+            (&smt, count(1), "--cpus 3"),
+            (&smt, listed("3,7", None), "--cpus 3,7"),
+            (&smt, listed("3", Some(Siblings::Share)), "--cpus 3 --siblings share"),
+            (
+                &nodes,
+                ShieldRequest { whole_node: true, ..ShieldRequest::default() },
+                "--cpus 2-3 --whole-node",
+            ),
+            (
+                &plain(4),
+                ShieldRequest {
+                    name: "rt".to_owned(),
+                    workload: Workload::Cyclic,
+                    balance: true,
+                    ..count(2)
+                },
+                "--shield rt --cpus 2-3 --balance --workload cyclic",
+            ),
+            (
+                &plain(4),
+                ShieldRequest {
+                    tunables: switched(&[("thp", false), ("rt-throttling", true)]),
+                    ..count(1)
+                },
+                "--cpus 3 --on rt-throttling --off thp",
+            ),
+        ] {
+            let shield = plan(machine, &request).unwrap().shield;
+            assert_eq!(shield.request_command("apply"), format!("apply {options}"));
+            let again = ShieldRequest {
+                cpus: Some(shield.cpus.difference(&shield.idle_siblings)),
+                count: None,
+                ..request
+            };
+            assert_eq!(plan(machine, &again).unwrap().shield, shield, "{options}");
+        }
+        let mut offline = plan(&smt, &listed("3", None)).unwrap().shield;
+        offline.offline_siblings = offline.idle_siblings.clone();
+        assert_eq!(offline.request_command("try"), "try --cpus 3 --siblings offline");
+    }
+
+    #[test]
+    fn a_tunable_that_is_added_later_is_requested_again() {
+        let mut plan = plan(&four(), &ShieldRequest::default()).unwrap();
+        let off = |plan: &Plan| plan.skipped.iter().any(|skipped| skipped.tunable == "ksm");
+        assert!(off(&plan));
+        plan.request_tunable("ksm");
+        plan.request_tunable("irq-affinity");
+        assert!(!off(&plan));
+        assert_eq!(plan.shield.request_command("apply"), "apply --cpus 2 --on ksm");
     }
 }

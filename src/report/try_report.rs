@@ -178,6 +178,8 @@ mod tests {
             mems: "0".parse().unwrap(),
             workload: Workload::default(),
             balanced: false,
+            shares_core: false,
+            takes_whole_node: false,
             tunables: BTreeMap::default(),
         };
         Plan {

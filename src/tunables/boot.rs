@@ -37,8 +37,9 @@ pub const NOHZ_FULL: BootFacts = BootFacts {
     name: "nohz-full",
     page: "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
-kernel stops it while only one task runs there. It must be set at boot (up to Linux 7.2). The kernel
-must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
+kernel stops it while one ordinary task runs there, or only tasks under SCHED_FIFO
+(sched_can_stop_tick() in kernel/sched/core.c, 6.12). It must be set at boot (up to Linux 7.2). The
+kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
 
 One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded, all but CPU
 0. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs.

@@ -2,7 +2,6 @@
 //! tunable is pure: it takes the [`Machine`] and the [`Shield`] and returns changes; it has no
 //! write and no undo code.
 
-mod apply_command;
 mod boot;
 mod console_cursor_blink;
 mod cpu_hotplug_cycle;

@@ -1,6 +1,5 @@
 //! [`remedy`]: finds what removes an interruption. Pure.
 
-use super::apply_command::apply_command;
 use super::{InForce, RemedyAnswer, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
 use super::{cpuset, irq_affinity};
 use crate::causes::{Cause, Culprit};
@@ -14,7 +13,7 @@ use crate::survey::Machine;
 /// that affects it.
 #[must_use]
 pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culprit) -> RemedyAnswer {
-    if let Some(remedy) = cpuset::remedy_of_balancing(machine, shield, culprit) {
+    if let Some(remedy) = cpuset::remedy_of_balancing(shield, culprit) {
         return RemedyAnswer::Remedy(remedy);
     }
     // Tunables that name the culprit are more specific than those for all culprits.
@@ -73,8 +72,11 @@ fn at_runtime(
         (Some(wanted), _) => wanted.change.shell(),
         (None, [only]) => only.change.shell(),
         (None, many) => {
-            let optional = tunable.optional(shield.workload).map(|_| tunable.name());
-            format!("{} ({} changes)", apply_command(machine, shield, optional), many.len())
+            let shield = match tunable.optional(shield.workload) {
+                Some(_) => &shield.with_tunable(tunable.name()),
+                None => shield,
+            };
+            format!("{} ({} changes)", shield.request_command("cpushield apply"), many.len())
         }
     };
     Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Runtime, how })
@@ -87,7 +89,7 @@ fn on_request(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Opti
     }
     let wants = tunable.wants_on_request(machine, shield);
     let tunable = tunable.name().to_owned();
-    let how = apply_command(machine, shield, Some(&tunable));
+    let how = shield.with_tunable(&tunable).request_command("cpushield apply");
     matches!(wants, WantedChanges::Changes(wanted) if !wanted.is_empty()).then_some(Remedy {
         tunable,
         when: EffectTime::Runtime,

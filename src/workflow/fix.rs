@@ -195,8 +195,11 @@ impl FixLoop<'_> {
             }
             round.done.extend(fixes);
             if let Some(why) = amended.halted {
+                let active = self.session.target.active.as_ref();
+                let undo = "cpushield undo".to_owned();
+                let undo = active.map_or(undo, |plan| plan.shield.command("cpushield undo"));
                 ui.warn(&format!(
-                    "{why}; the changes so far are part of the shield; undo them: cpushield undo"
+                    "{why}; the changes so far are part of the shield; undo them: {undo}"
                 ));
                 let stopped = signal::stopped_by().is_some();
                 return Ok(Some(if stopped { FixEnd::Stopped } else { FixEnd::NothingMore }));

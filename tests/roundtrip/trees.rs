@@ -193,6 +193,8 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
             mems: CpuSet::single(0),
             workload: Workload::Polling,
             balanced: false,
+            shares_core: false,
+            takes_whole_node: false,
             tunables: BTreeMap::new(),
         },
         why: Vec::new(),

@@ -3,7 +3,6 @@
 mod v1;
 mod v2;
 
-use super::apply_command::apply_command;
 use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
@@ -149,20 +148,19 @@ fn warn_of_balance(machine: &Machine, shield: &Shield) -> CpusetWarning {
 
 /// What removes an interruption by load balancing among the CPUs of a balanced shield; `None` for
 /// another interruption.
-pub(super) fn remedy_of_balancing(
-    machine: &Machine,
-    shield: &Shield,
-    culprit: &Culprit,
-) -> Option<Remedy> {
+pub(super) fn remedy_of_balancing(shield: &Shield, culprit: &Culprit) -> Option<Remedy> {
     let is_balancing = match culprit {
         Culprit::Softirq { name, .. } => name == "SCHED",
         Culprit::Kthread { comm } => comm.starts_with("migration/"),
         _ => false,
     };
-    (shield.balanced && is_balancing).then(|| Remedy {
-        tunable: "cpuset".to_owned(),
-        when: EffectTime::Runtime,
-        how: apply_command(machine, &Shield { balanced: false, ..shield.clone() }, None),
+    (shield.balanced && is_balancing).then(|| {
+        let isolated = Shield { balanced: false, ..shield.clone() };
+        Remedy {
+            tunable: "cpuset".to_owned(),
+            when: EffectTime::Runtime,
+            how: isolated.request_command("cpushield apply"),
+        }
     })
 }
 

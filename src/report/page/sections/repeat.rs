@@ -2,9 +2,7 @@
 //! order, with the shield undone at the end.
 
 use crate::documents::evidence::{Evidence, WatchedWorkload};
-use crate::documents::plan::{ChoiceReason, ChoiceWarning, PlanWarning};
 use crate::latency::LatencyMeasurement;
-use crate::plan::{Plan, Shield};
 use crate::quote::quote_for_shell;
 use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{
@@ -23,9 +21,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
         ReportBlock::Code { caption, text: lines.join("\n") },
         ReportBlock::Text(
             "Two runs never give the same figures. Repeat each measurement several times, \
-             interleaved, and use `cpushield compare` to find significant differences. \
-             Tunables that \
-             were switched on or off by hand are not in these lines."
+             interleaved, and use `cpushield compare` to find significant differences."
                 .to_owned(),
         ),
     ];
@@ -69,14 +65,6 @@ fn recipe(material: &ReportMaterial) -> Vec<String> {
 /// Whether the settings are those of an active shield and not of a plan that was not applied.
 fn was_applied(settings: Option<&LabelledDocument<PlanWithOutcome>>) -> bool {
     settings.is_some_and(|settings| !settings.document.outcomes.is_empty())
-}
-
-/// The option that names a shield; empty for the name that a shield has by default.
-fn name_option(shield: &Shield) -> String {
-    match shield.has_default_name() {
-        true => String::new(),
-        false => format!(" --shield {}", quoted(&shield.name)),
-    }
 }
 
 /// The lines so far, and the files that they write.
@@ -141,8 +129,8 @@ impl RecipeWriter {
         if let Some(plan) = plan.filter(|_| needed) {
             let label = kept.map_or("shield", |settings| settings.label.as_str());
             let file = self.save("plan", label);
-            let (words, name) = (request_words(plan), name_option(&plan.shield));
-            self.lines.push(format!("cpushield plan {words}{name} -o {file}"));
+            let command = plan.shield.request_command("cpushield plan");
+            self.lines.push(format!("{command} -o {file}"));
             if applied {
                 self.lines.push(format!("cpushield apply {file}"));
                 self.applied += 1;
@@ -152,7 +140,7 @@ impl RecipeWriter {
             self.measure(&measurement, others);
         }
         let shield = shield.filter(|_| applied)?;
-        Some(format!("cpushield undo{}", name_option(shield)))
+        Some(shield.command("cpushield undo"))
     }
 
     /// Adds a measurement while as many other shields are active.
@@ -244,7 +232,7 @@ fn is_shielded(latency: &LatencyMeasurement) -> bool {
 
 /// The command that tries a shield.
 fn try_command(settings: &LabelledDocument<PlanWithOutcome>, material: &ReportMaterial) -> String {
-    let words = request_words(&settings.document.plan);
+    let command = settings.document.plan.shield.request_command("cpushield try");
     let observations = material
         .observations
         .iter()
@@ -252,31 +240,7 @@ fn try_command(settings: &LabelledDocument<PlanWithOutcome>, material: &ReportMa
     let asked_ns =
         observations.map(|observation| observation.document.evidence.asked_ns).find(|ns| *ns > 0);
     let span = asked_ns.map(|ns| format!(" --for {}", exact(ns))).unwrap_or_default();
-    format!("cpushield try {words}{span}")
-}
-
-/// The options that request the shield of this plan again.
-fn request_words(plan: &Plan) -> String {
-    let Plan { shield, why, warnings, .. } = plan;
-    // Idle siblings join the CPUs that are listed.
-    let listed = shield.cpus.difference(&shield.idle_siblings);
-    let mut words = format!("--cpus {listed} --workload {}", shield.workload);
-    if why.iter().any(|why| matches!(why, ChoiceReason::WholeNode { .. })) {
-        words.push_str(" --whole-node");
-    }
-    let is_shared = |warning: &PlanWarning| {
-        matches!(warning, PlanWarning::Choice(ChoiceWarning::CoreShared { .. }))
-    };
-    if !shield.offline_siblings.is_empty() {
-        words.push_str(" --siblings offline");
-    } else if warnings.iter().any(is_shared) {
-        words.push_str(" --siblings share");
-    }
-    if shield.balanced {
-        words.push_str(" --balance");
-    }
-    words.extend(shield.tunable_options().iter().map(|option| format!(" {option}")));
-    words
+    command + &span
 }
 
 /// The command that watches the CPUs of this evidence, without limits.
@@ -341,37 +305,4 @@ fn exact(ns: u64) -> String {
 /// Quotes a word for a shell, on one line.
 fn quoted(word: &str) -> String {
     quote_for_shell(&word.replace(char::is_control, "_"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::fake::{machine, set};
-    use crate::plan::plan;
-    use crate::policy::{ShieldRequest, Siblings};
-
-    #[test]
-    fn the_same_shield_is_requested_again() {
-        let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &[], &["0-1,4-5", "2-3,6-7"]);
-        let list = |cpus, siblings| ShieldRequest {
-            cpus: Some(set(cpus)),
-            siblings,
-            ..ShieldRequest::default()
-        };
-        for (request, words) in [
-            (list("3", None), "--cpus 3 --workload polling"),
-            (list("3,7", None), "--cpus 3,7 --workload polling"),
-            (list("3", Some(Siblings::Share)), "--cpus 3 --workload polling --siblings share"),
-            (
-                ShieldRequest { whole_node: true, balance: true, ..ShieldRequest::default() },
-                "--cpus 2-3 --workload polling --whole-node --balance",
-            ),
-        ] {
-            let plan = plan(&smt, &request).unwrap();
-            assert_eq!(request_words(&plan), words);
-        }
-        let mut offline = plan(&smt, &list("3", None)).unwrap();
-        offline.shield.offline_siblings = offline.shield.idle_siblings.clone();
-        assert_eq!(request_words(&offline), "--cpus 3 --workload polling --siblings offline");
-    }
 }

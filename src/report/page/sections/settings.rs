@@ -26,9 +26,12 @@ fn settings_blocks(
         blocks.push(ReportBlock::Heading(settings.label.clone()));
     }
     let state = match (undone, outcomes.is_empty()) {
-        (true, _) => "They were made for an experiment, and everything was restored.",
-        (false, true) => "This is a plan: it does not show whether it was applied.",
-        (false, false) => "They are in force; `cpushield undo` restores the original settings.",
+        (true, _) => "They were made for an experiment, and everything was restored.".to_owned(),
+        (false, true) => "This is a plan: it does not show whether it was applied.".to_owned(),
+        (false, false) => {
+            let undo = plan.shield.command("cpushield undo");
+            format!("They are in force; `{undo}` restores the original settings.")
+        }
     };
     let steps = many(plan.steps.len(), "change");
     let cpus = &plan.shield.cpus;

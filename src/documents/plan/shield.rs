@@ -1,0 +1,121 @@
+//! [`Shield`]: the CPUs of a shield and what was requested for them. Pure.
+
+use crate::policy::{ShieldRequest, Workload};
+use crate::quote::quote_for_shell;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The CPUs of a shield.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Shield {
+    /// Its name.
+    pub name: String,
+    /// Shielded CPUs, idle siblings included.
+    pub cpus: CpuSet,
+    /// SMT siblings in the shield that must stay idle.
+    pub idle_siblings: CpuSet,
+    /// The idle siblings that are offline while the shield is active.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub offline_siblings: CpuSet,
+    /// Every other online CPU.
+    pub housekeeping: CpuSet,
+    /// Memory nodes of the shielded CPUs.
+    pub mems: CpuSet,
+    /// The workload.
+    pub workload: Workload,
+    /// Whether the scheduler balances the shield's own programs among its CPUs.
+    #[serde(default)]
+    pub balanced: bool,
+    /// Whether an SMT sibling of a shielded CPU is not in the shield.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_core: bool,
+    /// Whether a memory node has no housekeeping CPU.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_whole_node: bool,
+    /// Tunables that the request enables (`true`) or disables (`false`), by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tunables: BTreeMap<String, bool>,
+}
+
+impl Shield {
+    /// Whether it has the name of a shield that was requested without one.
+    #[must_use]
+    pub fn has_default_name(&self) -> bool {
+        self.name == ShieldRequest::default().name
+    }
+
+    /// This command about the shield: `cpushield undo --shield rt`. It names no shield that has the
+    /// default name.
+    #[must_use]
+    pub fn command(&self, command: &str) -> String {
+        match self.has_default_name() {
+            true => command.to_owned(),
+            false => format!("{command} --shield {}", quote_for_shell(&self.name)),
+        }
+    }
+
+    /// This command with the options that request the same shield again, as `apply` and `plan` take
+    /// them: its name, CPUs, siblings, workload and tunables.
+    #[must_use]
+    pub fn request_command(&self, command: &str) -> String {
+        let siblings = match (self.offline_siblings.is_empty(), self.shares_core) {
+            (false, _) => Some("--siblings offline".to_owned()),
+            (true, true) => Some("--siblings share".to_owned()),
+            (true, false) => None,
+        };
+        let has_default_workload = self.workload == Workload::default();
+        let workload = (!has_default_workload).then(|| format!("--workload {}", self.workload));
+        let mut options = vec![self.command(command)];
+        // Idle siblings join the CPUs that are listed.
+        options.push(format!("--cpus {}", self.cpus.difference(&self.idle_siblings)));
+        options.extend(siblings);
+        options.extend(self.takes_whole_node.then(|| "--whole-node".to_owned()));
+        options.extend(self.balanced.then(|| "--balance".to_owned()));
+        options.extend(workload);
+        options.extend(self.tunables.iter().map(|(name, enabled)| match enabled {
+            true => format!("--on {name}"),
+            false => format!("--off {name}"),
+        }));
+        options.join(" ")
+    }
+
+    /// The same shield with this tunable enabled in addition.
+    #[must_use]
+    pub fn with_tunable(&self, tunable: &str) -> Shield {
+        let mut shield = self.clone();
+        shield.tunables.insert(tunable.to_owned(), true);
+        shield
+    }
+}
+
+/// An active shield, as another shield names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NamedShield {
+    /// Its name.
+    pub name: String,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+}
+
+impl From<&Shield> for NamedShield {
+    fn from(shield: &Shield) -> NamedShield {
+        NamedShield { name: shield.name.clone(), cpus: shield.cpus.clone() }
+    }
+}
+
+impl fmt::Display for NamedShield {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shield {} (CPU {})", self.name, self.cpus)
+    }
+}
+
+/// Lists shields in a sentence.
+#[must_use]
+pub fn list_shields(shields: &[NamedShield]) -> String {
+    shields.iter().map(NamedShield::to_string).collect::<Vec<_>>().join(", ")
+}
