@@ -29,7 +29,8 @@ pub struct OperatorPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperatorLimits {
-    /// The highest `SCHED_FIFO` priority; `None` permits no real-time priority.
+    /// The highest `SCHED_FIFO` priority; `None` permits none, and raises no kernel thread above a
+    /// priority that a program sets by itself.
     pub priority: Option<u32>,
     /// How much memory a program may lock; `None` leaves its own limit.
     pub locked_memory: Option<MemoryLimit>,

@@ -46,6 +46,8 @@ pub struct ProgramStart {
 pub struct Supervision {
     /// The kernel threads that must be above it.
     pub order: StartRequirements,
+    /// The CPUs on which it may have a real-time priority.
+    pub rt_cpus: CpuSet,
     /// The CPUs to spread its threads over.
     pub spread: Option<CpuSet>,
     /// Whether to check if it has locked its memory.
@@ -243,7 +245,7 @@ fn start_and_wait(
     fail: impl FnOnce(RunError) -> u8,
 ) -> Result<ProcessEnd, RunError> {
     if care.order.policy.rt_priority() > 0 {
-        raise::raise(host, &mut record::open(host, store)?, &care.order, &start.cpus, parent)?;
+        raise::raise(host, &mut record::open(host, store)?, &care.order, &care.rt_cpus, parent)?;
     }
     let inbox = SignalForwarder::open().map_err(|e| RunError::call("sigprocmask", e))?;
     let pid = process::fork(&inbox, || fail(become_program(host, start)))

@@ -84,9 +84,9 @@ fn enter_as_operator(
     };
     explain_busy(ui, &choice);
     match place.v2 {
-        false if priority.is_some() || request.lock_memory => {
+        false if priority.is_some() || request.own_priority.is_some() || request.lock_memory => {
             let why = "on cgroup v1 an operator has the limits of its login (limits.conf(5))";
-            return Err(Failure::usage(why).hint("omit --fifo and --lock-memory"));
+            return Err(Failure::usage(why).hint("omit --fifo, --own-priority and --lock-memory"));
         }
         // A single thread, as this process has, is the whole process.
         false => host
@@ -95,7 +95,8 @@ fn enter_as_operator(
         true => {
             let shield = Some(public.shield.name.clone());
             let lock_memory = request.lock_memory;
-            let request = OperatorRequest::Enter { shield, priority, lock_memory };
+            let own_priority = request.own_priority;
+            let request = OperatorRequest::Enter { shield, priority, own_priority, lock_memory };
             match ask(host, &request, &public)? {
                 OperatorAnswer::Entered(entered) => {
                     entered.notes.iter().for_each(|note| ui.status(&note.to_string()));
@@ -153,9 +154,6 @@ pub(super) fn remove_as_operator(
 fn find_priority(request: &ProgramRequest) -> Result<Option<u32>, Failure> {
     if request.user.is_some() {
         return Err(only_root("--user"));
-    }
-    if request.own_priority.is_some() {
-        return Err(only_root("--own-priority"));
     }
     match request.policy {
         Some(SchedPolicy::Fifo { priority }) => Ok(Some(priority)),

@@ -80,16 +80,18 @@ fn prepare(
         (requested, _) => requested.unwrap_or(SchedPolicy::Other { nice: 0 }),
     };
     run::check_policy(ceiling)?;
+    // A program that sets its own priority may also choose the CPU of a thread.
+    let rt_cpus = if request.own_priority.is_some() { &place.cpus } else { &cpus };
     let threads = match ceiling.rt_priority() {
         0 => Vec::new(),
-        _ => run::threads(host, &cpus)?,
+        _ => run::threads(host, rt_cpus)?,
     };
-    let order = run::order(ceiling, &cpus, &threads);
+    let order = run::order(ceiling, rt_cpus, &threads);
     for note in order.notes(ceiling) {
         ui.status(&note.to_string());
     }
     if ceiling.rt_priority() > 0 {
-        run::limits(host, &cpus).iter().for_each(|sentence| ui.status(sentence));
+        run::limits(host, rt_cpus).iter().for_each(|sentence| ui.status(sentence));
     }
     if !request.lock_memory
         && let Some(user) = &user
@@ -97,6 +99,7 @@ fn prepare(
         run::lock_limit(user).iter().for_each(|sentence| ui.status(sentence));
     }
     let policy = requested.map(|_| order.policy).or_else(|| run::ordinary(host));
+    let rt_cpus = rt_cpus.clone();
     let spread = (request.cpus == ProgramCpus::Spread).then(|| place.cpus.clone());
     let start = ProgramStart {
         place,
@@ -106,5 +109,5 @@ fn prepare(
         lock_memory: request.lock_memory,
         command: request.command.clone(),
     };
-    Ok((start, Supervision { order, spread, check_memory: request.lock_memory }))
+    Ok((start, Supervision { order, rt_cpus, spread, check_memory: request.lock_memory }))
 }

@@ -261,7 +261,12 @@ fn the_helper_answers_at_its_standard_input_and_ends() {
         let answer = Host::live().ask_program(&command, line, Duration::from_secs(60)).unwrap();
         serde_json::from_str::<OperatorAnswer>(&answer).unwrap()
     };
-    let enter = OperatorRequest::Enter { shield: None, priority: None, lock_memory: false };
+    let enter = OperatorRequest::Enter {
+        shield: None,
+        priority: None,
+        own_priority: None,
+        lock_memory: false,
+    };
     let OperatorAnswer::Refused { refusal, .. } = ask(&enter.line()) else { panic!("refused") };
     assert!(matches!(refusal, OperatorRefusal::NoShield { .. }), "{refusal:?}");
     let OperatorAnswer::Refused { refusal, .. } = ask("run\n") else { panic!("refused") };

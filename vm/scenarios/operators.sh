@@ -96,6 +96,16 @@ if [ $v2 ]; then
     status "it cannot leave twice" 3 joe cpushield remove --shield rt "$pid"
     pkill -u 1000 sleep
     wait
+    joe cpushield run --shield rt --cpu 2 --own-priority 70 -- sleep 1000 &
+    sleep 3
+    pid=$(pgrep -u 1000 -x sleep)
+    is "a program that sets its own priority has none at first" 0 sh -c "chrt -p $pid | sed -n 's/.*priority: //p'"
+    for thread in rcuc/2 rcuc/3; do
+        is "$thread is above the priority that it will set" 71 \
+            sh -c "chrt -p \$(pgrep -x $thread) | sed -n 's/.*priority: //p'"
+    done
+    pkill -u 1000 sleep
+    wait
 fi
 status "a request lowers what the last one raised" 0 joe cpushield run --shield rt -- true
 sleep 1
@@ -133,6 +143,7 @@ refuses "run with a budget" joe cpushield run --shield rt --deadline 1ms/10ms --
 refuses "run in a shield without operators" joe cpushield run --shield own -- true
 refuses "run on a CPU of another shield" joe cpushield run --shield rt --cpu 1 -- true
 refuses "run with too high a priority" joe cpushield run --shield rt --fifo 90 -- true
+refuses "run with too high an own priority" joe cpushield run --shield rt --own-priority 90 -- true
 refuses "run by a user who is no operator" eve cpushield run --shield rt -- true
 if [ $v2 ]; then
     # Each shield has a socket of its own, with its own group.

@@ -41,6 +41,9 @@ pub enum OperatorRequest {
         shield: Option<String>,
         /// The `SCHED_FIFO` priority; `None` leaves the policy.
         priority: Option<u32>,
+        /// The highest priority that the program sets by itself; kernel threads get a higher one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        own_priority: Option<u32>,
         /// Whether it may lock as much memory as the policy permits.
         #[serde(default)]
         lock_memory: bool,
@@ -84,6 +87,10 @@ pub struct EnteredShield {
     pub cpus: CpuSet,
     /// Its `SCHED_FIFO` priority, if it asked for one.
     pub priority: Option<u32>,
+    /// The highest priority that it may set by itself below the kernel threads, if it asked for
+    /// that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_priority: Option<u32>,
     /// How much memory it may lock, if it asked for that.
     pub locked_memory: Option<MemoryLimit>,
     /// Notes.
@@ -208,6 +215,9 @@ impl OperatorRequest {
         let request: OperatorRequest =
             serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
         let (shield, pid) = match &request {
+            OperatorRequest::Enter { priority: Some(_), own_priority: Some(_), .. } => {
+                return Err(malformed("priority and own_priority exclude each other".to_owned()));
+            }
             OperatorRequest::Enter { shield, .. } => (shield, None),
             OperatorRequest::Leave { shield, pid } => (shield, *pid),
         };
@@ -347,6 +357,7 @@ mod tests {
         let enter = OperatorRequest::Enter {
             shield: Some("rt".to_owned()),
             priority: Some(80),
+            own_priority: None,
             lock_memory: true,
         };
         assert_eq!(OperatorRequest::parse(enter.line().as_bytes()), Ok(enter));
@@ -372,6 +383,8 @@ mod tests {
             "{\"do\": \"leave\", \"pid\": [200]}",
             "{\"do\": \"leave\", \"pid\": 200, \"pid\": 201}",
             "{\"do\": \"enter\", \"priority\": -1}",
+            "{\"do\": \"enter\", \"own_priority\": -1}",
+            "{\"do\": \"enter\", \"priority\": 1, \"own_priority\": 1}",
             "{\"do\": \"enter\", \"priority\": 4294967296}",
             "{\"do\": \"enter\", \"shield\": \"../a\"}",
             "{\"do\": \"enter\", \"shield\": \"\"}",

@@ -1,9 +1,8 @@
 //! The priority and the limit on locked memory that a process gets with its place in a shield.
 
 use super::asker::HeldProcess;
-use crate::documents::process_note::ProcessNote;
 use crate::policy::MemoryLimit;
-use crate::run::order::order;
+use crate::run::order::{StartRequirements, order};
 use crate::run::{RunError, raise, record};
 use cpushield_linux::{CpuSet, Host, RaisedLockLimit, SchedPolicy, Store};
 
@@ -39,6 +38,23 @@ impl<'a> ProcessRights<'a> {
         Ok(())
     }
 
+    /// Raises the kernel threads of these CPUs above a priority. The process has, or gets, that
+    /// priority.
+    ///
+    /// # Errors
+    /// A kernel thread cannot be raised above it.
+    pub fn raise_kernel_threads(
+        &mut self,
+        priority: u32,
+        cpus: &CpuSet,
+    ) -> Result<StartRequirements, RunError> {
+        let order = order(SchedPolicy::Fifo { priority }, cpus, &raise::threads(self.host, cpus)?);
+        let mut open = record::open(self.host, self.store)?;
+        self.has_need = true;
+        raise::raise(self.host, &mut open, &order, cpus, self.process.task)?;
+        Ok(order)
+    }
+
     /// Gives the process a priority on these CPUs.
     ///
     /// # Errors
@@ -47,13 +63,10 @@ impl<'a> ProcessRights<'a> {
         &mut self,
         priority: u32,
         cpus: &CpuSet,
-    ) -> Result<Vec<ProcessNote>, RunError> {
+    ) -> Result<StartRequirements, RunError> {
         let (host, pid) = (self.host, self.process.pid());
-        let wanted = SchedPolicy::Fifo { priority };
-        let order = order(wanted, cpus, &raise::threads(host, cpus)?);
+        let order = self.raise_kernel_threads(priority, cpus)?;
         let mut open = record::open(host, self.store)?;
-        self.has_need = true;
-        raise::raise(host, &mut open, &order, cpus, self.process.task)?;
         for added in open.record.added.iter_mut().filter(|added| added.pid == pid) {
             added.granted = true;
         }
@@ -63,7 +76,7 @@ impl<'a> ProcessRights<'a> {
         self.check_lives()?;
         self.policy = Some((before, order.policy));
         host.set_scheduling(pid, order.policy)?;
-        Ok(order.notes(wanted))
+        Ok(order)
     }
 
     /// Checks that the number still belongs to the process.

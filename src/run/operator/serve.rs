@@ -19,7 +19,7 @@ use crate::run::removed::{Removal, remove_to};
 use crate::run::task_lookup::cgroup_of;
 use crate::run::{RunError, ShieldPlacement, raise, record, shield};
 use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine};
-use cpushield_linux::{AffinityGuard, Host, Store, TaskId};
+use cpushield_linux::{AffinityGuard, Host, SchedPolicy, Store, TaskId};
 
 /// What has started the helper.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,11 +73,13 @@ fn answer(
     let plan = find_shield(host, store, shield.as_deref(), &asker)?;
     let entry = ShieldEntry { host, store, plan: &plan, asker: &asker };
     match (request, other) {
-        (OperatorRequest::Enter { priority, lock_memory, .. }, _) => {
+        (OperatorRequest::Enter { priority, own_priority, lock_memory, .. }, _) => {
             // No process waits for the end of an operator's program.
             let lowered = record::open(host, store)
                 .and_then(|mut open| raise::lower_unneeded(host, &mut open, None));
             drop(lowered.map_err(|error| machine(&error))?);
+            let given = priority.map(PriorityRequest::Given);
+            let priority = given.or(own_priority.map(PriorityRequest::Own));
             entry.enter(priority, lock_memory).map(OperatorAnswer::Entered)
         }
         (OperatorRequest::Leave { .. }, None) => {
@@ -143,6 +145,22 @@ fn find_shield(
     }
 }
 
+/// A priority that the policy must permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PriorityRequest {
+    /// The process gets it.
+    Given(u32),
+    /// The process sets it by itself.
+    Own(u32),
+}
+
+impl PriorityRequest {
+    fn priority(self) -> u32 {
+        let (PriorityRequest::Given(priority) | PriorityRequest::Own(priority)) = self;
+        priority
+    }
+}
+
 /// A request for one shield.
 struct ShieldEntry<'a> {
     host: &'a Host,
@@ -162,11 +180,11 @@ impl ShieldEntry<'_> {
 
     fn enter(
         &self,
-        priority: Option<u32>,
+        requested: Option<PriorityRequest>,
         lock_memory: bool,
     ) -> Result<EnteredShield, OperatorRefusal> {
         let limits = self.limits();
-        if let Some(priority) = priority
+        if let Some(priority) = requested.map(PriorityRequest::priority)
             && !limits.priority.is_some_and(|highest| (1..=highest).contains(&priority))
         {
             let (shield, highest) = (self.shield(), limits.priority);
@@ -190,12 +208,17 @@ impl ShieldEntry<'_> {
             }
         };
         let mut rights = ProcessRights::new(self.host, self.store, &self.asker.process);
-        let given = self.give(&place, priority, locked_memory, &mut rights);
+        let given = self.give(&place, requested, locked_memory, &mut rights);
         let lives = self.asker.process.lives(self.host);
         match given {
             Ok(notes) if lives => {
+                let (priority, own_priority) = match requested {
+                    Some(PriorityRequest::Given(priority)) => (Some(priority), None),
+                    Some(PriorityRequest::Own(priority)) => (None, Some(priority)),
+                    None => (None, None),
+                };
                 let (shield, cpus) = (self.shield(), place.cpus);
-                Ok(EnteredShield { shield, cpus, priority, locked_memory, notes })
+                Ok(EnteredShield { shield, cpus, priority, own_priority, locked_memory, notes })
             }
             given => {
                 // The first error is reported.
@@ -247,17 +270,20 @@ impl ShieldEntry<'_> {
     fn give(
         &self,
         place: &ShieldPlacement,
-        priority: Option<u32>,
+        requested: Option<PriorityRequest>,
         locked_memory: Option<MemoryLimit>,
         rights: &mut ProcessRights<'_>,
     ) -> Result<Vec<ProcessNote>, RunError> {
         if let Some(limit) = locked_memory {
             rights.raise_lock_limit(limit)?;
         }
-        match priority {
-            Some(priority) => rights.give_priority(priority, &place.cpus),
-            None => Ok(Vec::new()),
-        }
+        let Some(requested) = requested else { return Ok(Vec::new()) };
+        let priority = requested.priority();
+        let order = match requested {
+            PriorityRequest::Given(_) => rights.give_priority(priority, &place.cpus)?,
+            PriorityRequest::Own(_) => rights.raise_kernel_threads(priority, &place.cpus)?,
+        };
+        Ok(order.notes(SchedPolicy::Fifo { priority }))
     }
 
     /// Moves a process out. `ended` is the refusal if it ends before.
