@@ -114,6 +114,15 @@ pub struct UndoneStep {
     pub note: Option<StepNote>,
 }
 
+/// What happens to the record of changes that cannot be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnrestoredChanges {
+    /// The journal keeps them for another undo.
+    Keep,
+    /// A copy of the journal is archived. The journal of the shields that stay names them no more.
+    Forget,
+}
+
 impl UndoneShield {
     /// The result without an active shield.
     #[must_use]

@@ -3,7 +3,7 @@
 //! everything is undone at once.
 
 use super::affinities;
-use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
+use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress, UnrestoredChanges};
 use super::hogs::RtHogs;
 use super::join;
 use super::journal::{self, ApplyJournal, JOURNAL, JoinKind, JournalHeader, StepOriginal};
@@ -104,7 +104,8 @@ pub(super) fn run_plan(
         Some(ExecutionStop::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
         Some(halt) => {
             let name = Some(plan.shield.name.as_str());
-            let undone = Box::new(undo::undo_locked(host, store, name, lock));
+            let undone =
+                Box::new(undo::undo_locked(host, store, name, UnrestoredChanges::Keep, lock));
             Err(match halt {
                 ExecutionStop::Signal(signal) => ApplyError::Stopped { signal, undone },
                 ExecutionStop::Failed { subject, refusal, hint } => {

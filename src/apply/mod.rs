@@ -107,7 +107,7 @@ pub use step_note::StepNote;
 pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
 pub use summary::{PublicShield, PublicState, read_public_state};
 pub use thread_servers::ThreadServer;
-pub use undo_versions::{EndedChange, end_change, undo};
+pub use undo_versions::{EndedChange, end_change, undo, undo_as_far_as_possible};
 
 use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Step};
@@ -185,17 +185,24 @@ pub fn masks_without_cpusets(
     Ok(masks.0)
 }
 
-/// Archives the journal of the active shield and returns its path; `None` without a journal. It has
+/// Archives a journal that cannot be read and returns its path; `None` without a journal. It has
 /// originals that were never restored, so it is not removed with old journals.
 ///
 /// # Errors
 /// Another process has the lock, or the journal cannot be renamed.
-pub fn forget(store: &Store) -> Result<Option<String>, Error> {
+pub fn forget_journal(store: &Store) -> Result<Option<String>, Error> {
     let _lock = store.lock()?;
-    match store.read(JOURNAL)? {
-        Some(_) => store.archive(JOURNAL, "forgotten-journal", "jsonl").map(Some),
-        None => Ok(None),
-    }
+    undo_log::forget(store)
+}
+
+/// The name of the shield whose apply, change or undo has not ended while others stay; `None`
+/// without one.
+///
+/// # Errors
+/// The journal cannot be read or parsed.
+pub fn unfinished_shield(host: &Host, store: &Store) -> Result<Option<String>, JournalLoadError> {
+    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(None) };
+    Ok(journal.unfinished_name())
 }
 
 /// Returns each change of an active shield together with the state that the machine would have

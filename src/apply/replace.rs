@@ -3,7 +3,7 @@
 //! the CPUs that stay are protected all the time. If the new version cannot be applied, the new one
 //! leaves instead.
 
-use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError};
+use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError, UnrestoredChanges};
 use super::executor::{PlanExecution, check, find_hogs, run_plan};
 use super::join::JoinedShield;
 use super::journal::{ApplyJournal, JoinKind, replaced_name};
@@ -64,7 +64,8 @@ fn replace_locked(
     let run = PlanExecution::new(host, &journal, log, hogs);
     let mut applied = run_plan(run, store, (&journal, &joining), lock, progress)?;
     applied.notes.extend(notes);
-    match undo::undo_locked(host, store, Some(&replaced_name(&name)), lock) {
+    let replaced = replaced_name(&name);
+    match undo::undo_locked(host, store, Some(&replaced), UnrestoredChanges::Keep, lock) {
         Ok(undone) if undone.is_removed() => Ok(applied),
         Err(UndoError::Killed) => Err(ApplyError::Killed),
         undone => Err(ApplyError::OldRemains { shield: name, undone: Box::new(undone) }),

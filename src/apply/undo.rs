@@ -5,7 +5,7 @@
 //! current state.
 
 use super::affinities;
-use super::document::{UndoError, UndoneShield, UndoneStep};
+use super::document::{UndoError, UndoneShield, UndoneStep, UnrestoredChanges};
 use super::hogs::RtHogs;
 use super::journal::{
     self, AffinitiesDone, ApplyJournal, JOURNAL, JournalOrigin, ShieldLeave, StepFate,
@@ -22,7 +22,7 @@ use super::shield_note::ShieldNote;
 use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use super::unbound;
-use super::undo_log::{UndoLog, archive_or_remove};
+use super::undo_log::{FORGOTTEN, UndoLog, archive_or_remove, forget};
 use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
@@ -35,6 +35,7 @@ pub(super) fn undo_locked(
     host: &Host,
     store: &Store,
     name: Option<&str>,
+    unrestored: UnrestoredChanges,
     _: &StoreLock,
 ) -> Result<UndoneShield, UndoError> {
     let mut journal = match load(host, store) {
@@ -59,12 +60,7 @@ pub(super) fn undo_locked(
         true => TaskMasks::default(),
         false => current_masks(host, &journal)?,
     };
-    if !scope.others.is_empty() && journal.leaving.is_none() {
-        let replaced = leave::replaced_changes(&journal, &scope);
-        let leave = ShieldLeave { shield: scope.shield.name.clone(), replaced };
-        log.add(journal::leave_line(&leave));
-        journal.leave(leave);
-    }
+    begin_leave(&mut journal, &scope, &mut log);
     let undoing = affinities::decide(host, &journal, &scope, tasks)?;
     log.add(journal::undoing_line(&undoing));
     let mut run = UndoRun {
@@ -96,16 +92,33 @@ pub(super) fn undo_locked(
     let dropped = journal.dropped.iter();
     undone.notes.extend(dropped.map(|line| ShieldNote::JournalLineDropped { line: *line }));
     undone.notes.extend(run.log.note());
-    if !undone.is_complete() {
-        undone.journal = Some(store.path(JOURNAL));
-    } else if scope.others.is_empty() {
-        archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone);
-    } else {
-        journal.outcomes.extend(replaced.into_iter().map(|done| (done.step, done)));
-        let kept = keep_others(host, store, &journal, &scope.shield.name, &before, &undoing);
-        note_kept_journal(kept, store, &mut undone)?;
+    let forgets = !undone.is_complete() && unrestored == UnrestoredChanges::Forget;
+    match (undone.is_complete(), scope.others.is_empty()) {
+        (false, _) if !forgets => undone.journal = Some(store.path(JOURNAL)),
+        (true, true) => archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone),
+        (false, true) => undone.journal = forget(store)?,
+        (_, false) => {
+            if forgets {
+                undone.journal = Some(store.archive_copy(JOURNAL, FORGOTTEN, "jsonl")?);
+            }
+            journal.outcomes.extend(replaced.into_iter().map(|done| (done.step, done)));
+            let kept = keep_others(host, store, &journal, &scope.shield.name, &before, &undoing);
+            note_kept_journal(kept, store, &mut undone)?;
+        }
     }
     Ok(undone)
+}
+
+/// Records what the other shields need instead of what they share with the one that leaves, unless
+/// an earlier undo did.
+fn begin_leave(journal: &mut ApplyJournal, scope: &UndoScope, log: &mut UndoLog) {
+    if scope.others.is_empty() || journal.leaving.is_some() {
+        return;
+    }
+    let replaced = leave::replaced_changes(journal, scope);
+    let leave = ShieldLeave { shield: scope.shield.name.clone(), replaced };
+    log.add(journal::leave_line(&leave));
+    journal.leave(leave);
 }
 
 /// Finds the shield to undo: the one with this name, or the only one.

@@ -54,6 +54,19 @@ pub(super) fn archive_or_remove(store: &Store, boot: Option<&str>, undone: &mut 
     });
 }
 
+/// How the name of a journal begins whose changes were never all restored. It is not removed with
+/// old journals.
+pub(super) const FORGOTTEN: &str = "forgotten-journal";
+
+/// Archives the journal of changes that cannot be restored. Returns its path; `None` without a
+/// journal.
+pub(super) fn forget(store: &Store) -> Result<Option<String>, Error> {
+    match store.read(JOURNAL)? {
+        Some(_) => store.archive(JOURNAL, FORGOTTEN, "jsonl").map(Some),
+        None => Ok(None),
+    }
+}
+
 /// How many old journals are kept.
 const ARCHIVES_MAX: usize = 10;
 

@@ -1,7 +1,7 @@
 //! Undo of a shield in all its versions: a change that was interrupted has left two, and ends
 //! first.
 
-use super::document::{ApplyError, UndoError, UndoneShield};
+use super::document::{ApplyError, UndoError, UndoneShield, UnrestoredChanges};
 use super::journal::JOURNAL;
 use super::load::{FoundJournal, load};
 use super::summary;
@@ -15,6 +15,28 @@ use cpushield_linux::{CpuSet, Host, Store, namespaces};
 /// The journal cannot be used or names no such shield, `/proc` cannot be read, or a test killed the
 /// undo. A step that could not be restored is no error: it is in [`UndoneShield`].
 pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShield, UndoError> {
+    undo_and(host, store, name, UnrestoredChanges::Keep)
+}
+
+/// As [`undo`], but changes that cannot be restored are forgotten: an archived copy of the journal
+/// names them, and the shield is active no more. Other shields stay.
+///
+/// # Errors
+/// As [`undo`], or the journal cannot be archived.
+pub fn undo_as_far_as_possible(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+) -> Result<UndoneShield, UndoError> {
+    undo_and(host, store, name, UnrestoredChanges::Forget)
+}
+
+fn undo_and(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+    unrestored: UnrestoredChanges,
+) -> Result<UndoneShield, UndoError> {
     match store.read(JOURNAL) {
         // No lock is needed, and the directory may not exist.
         Ok(None) => return Ok(UndoneShield::nothing()),
@@ -24,7 +46,7 @@ pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShie
     namespaces::check_sees_all_tasks(host)?;
     let lock = store.lock()?;
     summary::announce_change(host, store);
-    let work = || undo_all_versions(host, store, name, &lock);
+    let work = || undo_all_versions(host, store, name, unrestored, &lock);
     summary::publish_after(host, store, work, |undone| &mut undone.notes)
 }
 
@@ -33,12 +55,21 @@ fn undo_all_versions(
     host: &Host,
     store: &Store,
     name: Option<&str>,
+    unrestored: UnrestoredChanges,
     lock: &StoreLock,
 ) -> Result<UndoneShield, UndoError> {
-    match end_replacement(host, store, name, lock)? {
-        Some(undone) if !undone.is_removed() => Ok(undone),
-        _ => undo_locked(host, store, name, lock),
+    let first = end_replacement(host, store, name, unrestored, lock)?;
+    let Some(first) = first.filter(|undone| !undone.is_removed()) else {
+        return undo_locked(host, store, name, unrestored, lock);
+    };
+    if unrestored == UnrestoredChanges::Keep {
+        return Ok(first);
     }
+    let mut undone = undo_locked(host, store, name, unrestored, lock)?;
+    undone.steps.splice(0..0, first.steps);
+    undone.notes.splice(0..0, first.notes);
+    undone.journal = undone.journal.or(first.journal);
+    Ok(undone)
 }
 
 /// A change of a shield that was interrupted and has been ended.
@@ -66,7 +97,8 @@ pub fn end_change(host: &Host, store: &Store) -> Result<Option<EndedChange>, App
     let Some((cpus, shield)) = unfinished else { return Ok(None) };
     namespaces::check_sees_all_tasks(host)?;
     let lock = store.lock()?;
-    let ended = end_replacement(host, store, Some(&shield), &lock);
+    let keep = UnrestoredChanges::Keep;
+    let ended = end_replacement(host, store, Some(&shield), keep, &lock);
     // Without it, only the next change tells other users.
     let _ = summary::publish(host, store);
     match ended {
@@ -85,6 +117,7 @@ fn end_replacement(
     host: &Host,
     store: &Store,
     name: Option<&str>,
+    unrestored: UnrestoredChanges,
     lock: &StoreLock,
 ) -> Result<Option<UndoneShield>, UndoError> {
     let Ok(FoundJournal::Here(journal)) = load(host, store) else { return Ok(None) };
@@ -93,5 +126,5 @@ fn end_replacement(
         return Ok(None);
     }
     let Some(version) = journal.superfluous_version(&unfinished) else { return Ok(None) };
-    undo_locked(host, store, Some(&version), lock).map(Some)
+    undo_locked(host, store, Some(&version), unrestored, lock).map(Some)
 }

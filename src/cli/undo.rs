@@ -4,12 +4,13 @@ use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show_done;
+use crate::apply::UnrestoredChanges;
 use crate::failure::{Failure, FailureKind};
 use crate::report::undo_blocks;
 use crate::ui::Ui;
 use crate::workflow::catch_stops;
 use crate::workflow::every_boot::shuts_down;
-use crate::workflow::take_down::{UnrestoredChanges, check_restored};
+use crate::workflow::take_down::check_restored;
 use crate::workflow::undo_shields::{UndoDocument, UndoTarget, undo_shields};
 
 /// Take a shield down and restore the original settings

@@ -5,8 +5,9 @@ use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options}
 use super::operators::explain_sudoers;
 use super::policy_shields::plan_policy_shields;
 use super::shield_options::{PolicyOptions, ShieldOptions};
-use super::take_down::{UnrestoredChanges, take_down, take_down_named, take_policy_down};
+use super::take_down::{take_down, take_down_named, take_policy_down};
 use super::{WorkContext, catch_stops};
+use crate::apply::UnrestoredChanges;
 use crate::apply::{self, AppliedPlan, AppliedPolicy, UndoneShield};
 pub use crate::boot::Enabled;
 use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand, StartTarget};

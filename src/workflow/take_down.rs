@@ -2,7 +2,7 @@
 
 use super::WorkContext;
 use super::shield_options::policy_shields;
-use crate::apply::{self, ChangeFate, ShieldNote, UndoError, UndoneShield, undo};
+use crate::apply::{self, ChangeFate, ShieldNote, UndoError, UndoneShield, UnrestoredChanges};
 use crate::failure::{Failure, FailureKind};
 use crate::latency::TracerRecovery;
 use crate::plan::{Disturbance, Shield};
@@ -12,16 +12,8 @@ use crate::{latency, run, tunables};
 use cpushield_linux::{sched, tracefs};
 use std::collections::BTreeSet;
 
-/// What happens to the record of changes that cannot be undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnrestoredChanges {
-    /// The journal keeps them for another undo.
-    Keep,
-    /// The journal is archived, even if it cannot be read.
-    Forget,
-}
-
-/// Takes all shields down, the last one first. Stops at one that cannot be restored completely.
+/// Takes all shields down, the last one first. Stops at one that cannot be restored completely,
+/// unless such changes are forgotten.
 ///
 /// # Errors
 /// The journal cannot be used.
@@ -30,14 +22,14 @@ pub fn take_all_down(
     unrestored: UnrestoredChanges,
 ) -> Result<Vec<UndoneShield>, Failure> {
     let mut undone = Vec::new();
+    let mut last = None;
     while let Some(name) = apply::next_to_undo(&work.host, &work.store)? {
-        let one = take_down_named(work, Some(&name), unrestored)?;
-        let removed = one.is_removed();
-        undone.push(one);
-        if !removed {
-            // The journal would name this shield again.
+        // The journal still names one that could not be restored.
+        if last.as_ref() == Some(&name) {
             break;
         }
+        undone.push(take_down_named(work, Some(&name), unrestored)?);
+        last = Some(name);
     }
     if undone.is_empty() {
         // There may be a journal of another boot.
@@ -73,7 +65,8 @@ fn note_interruptions(work: &WorkContext<'_>, undone: &mut [UndoneShield]) {
 }
 
 /// Takes the active shields of a policy file down, the last one first. Stops at one that cannot be
-/// restored completely. Returns nothing when none of them is active.
+/// restored completely, unless such changes are forgotten. Returns nothing when none of them is
+/// active.
 ///
 /// # Errors
 /// The policy cannot be read, or the journal cannot be used.
@@ -88,7 +81,8 @@ pub fn take_policy_down(
     let mut undone = Vec::new();
     for plan in active.iter().rev() {
         undone.push(take_down_named(work, Some(&plan.shield.name), unrestored)?);
-        if undone.last().is_some_and(|undone| !undone.is_removed()) {
+        let stays = undone.last().is_some_and(|undone| !undone.is_removed());
+        if stays && unrestored == UnrestoredChanges::Keep {
             break;
         }
     }
@@ -97,7 +91,8 @@ pub fn take_policy_down(
 }
 
 /// Takes the shield down that the command is about, releases the programs in it, and removes
-/// leftover traces.
+/// leftover traces. A command that names none is about the shield whose apply, change or undo has
+/// not ended, or about the only one.
 ///
 /// # Errors
 /// The journal cannot be used.
@@ -105,7 +100,10 @@ pub fn take_down(
     work: &WorkContext<'_>,
     unrestored: UnrestoredChanges,
 ) -> Result<UndoneShield, Failure> {
-    let mut undone = take_down_named(work, work.shield.as_deref(), unrestored)?;
+    let WorkContext { host, store, .. } = work;
+    let unfinished = || apply::unfinished_shield(host, store).ok().flatten();
+    let name = work.shield.clone().or_else(unfinished);
+    let mut undone = take_down_named(work, name.as_deref(), unrestored)?;
     note_interruptions(work, std::slice::from_mut(&mut undone));
     Ok(undone)
 }
@@ -123,11 +121,20 @@ pub(super) fn take_down_named(
     let _hurry = sched::boost_priority();
     let tracer_recovery = latency::restore_tracer_settings(host, store);
     let swept = tracefs::remove_stale_instances(host);
+    // Without the lock, the programs of a shield that another process changes would not be released.
+    let store = &match store.read(apply::JOURNAL)? {
+        Some(_) => store.clone().holding(store.lock()?),
+        None => store.clone(),
+    };
     let programs = run::programs_in_shield(host, store, name);
     let released = run::release(host, store, name);
-    let mut undone = match undo(host, store, name) {
+    let undone = match unrestored {
+        UnrestoredChanges::Keep => apply::undo(host, store, name),
+        UnrestoredChanges::Forget => apply::undo_as_far_as_possible(host, store, name),
+    };
+    let mut undone = match undone {
         Err(UndoError::Journal { .. }) if unrestored == UnrestoredChanges::Forget => {
-            UndoneShield { journal: apply::forget(store)?, ..UndoneShield::nothing() }
+            UndoneShield { journal: apply::forget_journal(store)?, ..UndoneShield::nothing() }
         }
         result => result?,
     };
@@ -147,9 +154,6 @@ pub(super) fn take_down_named(
     }
     if swept > 0 {
         undone.notes.push(ShieldNote::TracesRemoved { traces: swept });
-    }
-    if unrestored == UnrestoredChanges::Forget && !undone.is_complete() {
-        undone.journal = apply::forget(store)?;
     }
     Ok(undone)
 }

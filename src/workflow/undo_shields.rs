@@ -1,8 +1,8 @@
 //! Takes the shields down that `undo` is about, and says what every boot still applies.
 
 use super::WorkContext;
-use super::take_down::{UnrestoredChanges, take_all_down, take_down, take_policy_down};
-use crate::apply::UndoneShield;
+use super::take_down::{take_all_down, take_down, take_policy_down};
+use crate::apply::{UndoneShield, UnrestoredChanges};
 use crate::boot::AtEveryBoot;
 use crate::failure::Failure;
 use serde::Serialize;

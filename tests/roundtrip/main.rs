@@ -11,6 +11,7 @@ mod documents;
 mod existing_shield;
 mod fair_server;
 mod foreign_partition;
+mod forget;
 mod hogs;
 mod journals;
 mod leaving;

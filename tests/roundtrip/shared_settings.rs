@@ -3,7 +3,9 @@
 
 use crate::bench::{Bench, Tree, disturbed_writes};
 use crate::many_shields::{NAMES, Recorded, machines, plan_shield, same_apart_from_irq_threads};
-use cpushield::apply::{self, AppliedPlan, ApplyError, ShieldNote, UndoneShield};
+use cpushield::apply::{
+    self, AppliedPlan, ApplyError, ShieldNote, UndoneShield, UnrestoredChanges,
+};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{ChoiceReason, Plan, PlanWarning, SettingsFate, Step, VersionSettings};
 use cpushield::policy::{DisturbanceConsent, Siblings};
@@ -13,7 +15,7 @@ use cpushield::workflow::apply_shield::{
     PlanSource, ProgramsInTheWay, apply_source, preview_source,
 };
 use cpushield::workflow::shield_options::ShieldOptions;
-use cpushield::workflow::take_down::{UnrestoredChanges, take_all_down, take_down};
+use cpushield::workflow::take_down::{take_all_down, take_down};
 use cpushield_linux::{CpuSet, Host, InjectedFault, TaskId};
 use std::fs;
 

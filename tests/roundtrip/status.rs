@@ -15,7 +15,7 @@ fn state(bench: &Bench) -> ShieldState {
 }
 
 /// The program on this machine.
-fn cpushield(bench: &Bench, words: &[&str]) -> Output {
+pub(crate) fn cpushield(bench: &Bench, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
     command.arg("--root").arg(bench.scratch.0.join("root"));
     command.arg("--state").arg(bench.scratch.0.join("state"));

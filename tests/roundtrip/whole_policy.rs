@@ -3,8 +3,7 @@
 
 use crate::bench::{Bench, Tree, few_disturbed_writes, same};
 use crate::many_shields::{Recorded, machines, same_apart_from_irq_threads};
-use cpushield::apply;
-use cpushield::apply::{AppliedPolicy, ShieldEffect};
+use cpushield::apply::{self, AppliedPolicy, ShieldEffect, UnrestoredChanges};
 use cpushield::change::Change;
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::plan::Plan;
@@ -16,7 +15,7 @@ use cpushield::workflow::apply_shield::ProgramsInTheWay;
 use cpushield::workflow::policy_shields::plan_policy_shields;
 use cpushield::workflow::report_material::collect_material;
 use cpushield::workflow::shield_options::PolicyOptions;
-use cpushield::workflow::take_down::{UnrestoredChanges, take_all_down};
+use cpushield::workflow::take_down::take_all_down;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::fs;
 use std::path::Path;

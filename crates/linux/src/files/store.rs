@@ -354,14 +354,7 @@ impl Store {
     pub fn archive(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
         let path = self.path(name);
         let failed = Error::on(Operation::Write, &path);
-        let mut n = 1u32;
-        let new = loop {
-            let new = format!("{prefix}-{n}.{suffix}");
-            if !self.dir.join(&new).try_exists().map_err(failed)? {
-                break new;
-            }
-            n += 1;
-        };
+        let new = self.free_name(prefix, suffix)?;
         fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(failed)?;
         // Nothing more is appended: this frees the space reserved after its end (fallocate(2),
         // FALLOC_FL_KEEP_SIZE). A failure only costs that space.
@@ -369,6 +362,32 @@ impl Store {
             let _ = file.metadata().and_then(|found| file.set_len(found.len()));
         }
         Ok(self.path(&new))
+    }
+
+    /// Copies `name` to a new file that is named as [`Store::archive`] names it. Returns its path.
+    ///
+    /// # Errors
+    /// The file system's error, or there is no such file.
+    pub fn archive_copy(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
+        let path = self.path(name);
+        let bytes = fs::read(self.dir.join(name)).map_err(Error::on(Operation::Read, &path))?;
+        let new = self.free_name(prefix, suffix)?;
+        self.replace(&new, &bytes)?;
+        Ok(self.path(&new))
+    }
+
+    /// The first of `prefix-1.suffix`, `prefix-2.suffix`, … that does not exist.
+    fn free_name(&self, prefix: &str, suffix: &str) -> Result<String> {
+        let mut n = 1u32;
+        loop {
+            let new = format!("{prefix}-{n}.{suffix}");
+            let path = self.path(&new);
+            let exists = self.dir.join(&new).try_exists();
+            if !exists.map_err(Error::on(Operation::Read, &path))? {
+                return Ok(new);
+            }
+            n += 1;
+        }
     }
 
     /// Removes all files whose names start with `prefix`, except for the newest `keep`.
