@@ -11,7 +11,7 @@ use crate::boot::{
 };
 use crate::change::EffectTime;
 use crate::documents::evidence::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::policy::ShieldRequest;
 use crate::survey::survey;
 use crate::tunables;
@@ -162,7 +162,11 @@ fn find_doubt(work: &WorkContext<'_>, cpus: &CpuSet) -> Option<TrialDoubt> {
         // A shield that the boot restored is the one to watch.
         Ok(ShieldPresence::Whole(journal)) => {
             let shielded = journal.shielded_cpus();
-            return trial::why_unproved(cpus, &shielded).or_else(|| verify_active(&work.state_dir));
+            return trial::why_unproved(cpus, &shielded).or_else(|| {
+                let shields = journal.plans().into_iter().map(|plan| plan.shield);
+                let mut shields = shields.filter(|shield| shield.cpus.intersects(cpus));
+                shields.find_map(|shield| verify_active(&work.state_dir, &shield.name))
+            });
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
             return Some(TrialDoubt::ShieldIncomplete { unfinished: unfinished.to_string() });
@@ -201,14 +205,32 @@ fn not_watched(failure: Failure) -> TrialDoubt {
     TrialDoubt::NotWatched { why: failure.message }
 }
 
-/// Verifies the active shield in a separate `verify` process. Returns why it does not hold.
-fn verify_active(state_dir: &Path) -> Option<TrialDoubt> {
+/// Verifies an active shield in a separate `verify` process. Returns why it does not hold. Other
+/// shields of this boot are interrupted a little by that. Where a program runs in the shield, the
+/// gap sampler is refused, so that program is watched instead.
+fn verify_active(state_dir: &Path, shield: &str) -> Option<TrialDoubt> {
     let (state, time) = (state_dir.display().to_string(), format!("{SECONDS}s"));
-    let ended = process::spawn_self(&["--state", &state, "verify", "--for", &time])
-        .and_then(|mut child| child.wait());
+    let arguments = ["--state", &state, "verify", "--shield", shield, "--disturb", "--for", &time];
+    let refused = Some(i32::from(FailureKind::Machine.code()));
+    let verify = |more: &[&str]| {
+        let mut child = process::spawn_self(&[&arguments[..], more].concat())?;
+        child.wait().map(|status| status.code())
+    };
+    let ended = match verify(&[]) {
+        Ok(code) if code == refused => verify(&["--busy"]),
+        ended => ended,
+    };
+    let shield = shield.to_owned();
     match ended {
-        Ok(status) if status.success() => None,
-        Ok(_) => Some(TrialDoubt::VerifyFails),
+        Ok(Some(0)) => None,
+        Ok(code) if code == Some(i32::from(FailureKind::DoesNotHold.code())) => {
+            Some(TrialDoubt::VerifyFails { shield })
+        }
+        Ok(code) => {
+            let end = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
+            let why = format!("`cpushield verify --shield {shield}` ended with {end}");
+            Some(TrialDoubt::NotWatched { why })
+        }
         Err(error) => Some(TrialDoubt::NotWatched { why: format!("cannot run verify: {error}") }),
     }
 }

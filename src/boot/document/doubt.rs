@@ -59,8 +59,11 @@ pub enum TrialDoubt {
         /// The error.
         why: String,
     },
-    /// `verify` does not let the active shield pass.
-    VerifyFails,
+    /// `verify` does not let an active shield pass.
+    VerifyFails {
+        /// The name of the shield.
+        shield: String,
+    },
     /// The shield does not hold.
     ShieldLeaks {
         /// The summary of the verdict, and its leaks.
@@ -81,7 +84,6 @@ impl TrialDoubt {
             TrialDoubt::OtherShield { .. } => {
                 Some("before a trial: `cpushield disable`, or `cpushield enable` with these CPUs")
             }
-            TrialDoubt::VerifyFails => Some("cpushield verify reports why"),
             _ => None,
         }
     }
@@ -116,7 +118,10 @@ impl fmt::Display for TrialDoubt {
                 write!(f, "the active shield is incomplete: {unfinished}")
             }
             TrialDoubt::NotWatched { why } => write!(f, "the shield could not be watched: {why}"),
-            TrialDoubt::VerifyFails => write!(f, "the shield does not hold: {advice}"),
+            TrialDoubt::VerifyFails { shield } => write!(
+                f,
+                "shield {shield} does not hold; `cpushield verify --shield {shield}` reports why"
+            ),
             TrialDoubt::ShieldLeaks { verdict } => f.write_str(verdict),
             TrialDoubt::CannotStay { why } => write!(f, "it cannot be made permanent: {why}"),
         }
