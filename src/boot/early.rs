@@ -10,7 +10,7 @@ pub use super::init_files::{
 
 use super::document::{Enabled, InitSystem};
 use super::error::BootError;
-use super::init_files::{BAN, SHIELD, socket_units};
+use super::init_files::{BAN, SHIELD, UNIT_MODE, socket_units};
 use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
 
@@ -49,8 +49,8 @@ pub fn installed(store: &Store) -> Result<Option<Enabled>, BootError> {
 /// Makes the machine run this command at each boot.
 ///
 /// # Errors
-/// The init system is unknown, a file of the same name is not ours, or a step fails; then nothing
-/// is left behind.
+/// The init system is unknown, a file of the same name is not ours, or a step fails; then everything
+/// is as it was before, an earlier installation included.
 pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enabled, BootError> {
     let _lock = store.lock()?;
     let Some(init) = detect_init(host) else {
@@ -69,9 +69,10 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     for file in files.iter().chain(&for_operators) {
         check_not_foreign(host, &file.path)?;
     }
-    if let Ok(Some(earlier)) = installed(store) {
-        remove_helpers(host, &earlier)?;
-    }
+    let earlier = match installed(store) {
+        Ok(Some(enabled)) => Some(EarlierInstallation::read(host, enabled, call)?),
+        Ok(None) | Err(_) => None,
+    };
     let [path, ban_path] = files.each_ref().map(|file| file.path.clone());
     let operator_paths: Vec<String> = for_operators.iter().map(|file| file.path.clone()).collect();
     let (shield, policy) = match call.target.clone() {
@@ -80,20 +81,72 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     };
     let (words, ban_path) = (call.words.clone(), Some(ban_path));
     let enabled = Enabled { init, path, ban_path, words, shield, policy, operator_paths };
-    store.replace_json(JOURNAL, &enabled)?;
-    let written =
-        write_and_enable(host, init, &files).and_then(|()| write_helpers(host, &for_operators));
-    match written {
+    let write = || {
+        if let Some(earlier) = &earlier {
+            remove_helpers(host, &earlier.enabled)?;
+        }
+        store.replace_json(JOURNAL, &enabled)?;
+        write_and_enable(host, init, &files)?;
+        write_helpers(host, &for_operators)
+    };
+    match write() {
         Ok(()) => Ok(enabled),
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let undo_error = uninstall(host, store, &enabled, RunningUnit::Kept).err();
+            let undo_error = match uninstall(host, store, &enabled, RunningUnit::Kept) {
+                Ok(()) => earlier.and_then(|earlier| earlier.restore(host, store).err()),
+                Err(error) => Some(error),
+            };
             Err(BootError::Failed {
                 why: error.to_string(),
                 undone: undo_error.map(|error| error.to_string()),
                 hint: None,
             })
         }
+    }
+}
+
+/// What an earlier installation wrote, to restore it where a later one fails.
+struct EarlierInstallation {
+    enabled: Enabled,
+    /// The files of its services.
+    files: Vec<InitFile>,
+    /// The units of its helpers for operators.
+    helpers: Vec<InitFile>,
+}
+
+impl EarlierInstallation {
+    /// Reads its files; those that are gone are left out.
+    fn read(
+        host: &Host,
+        enabled: Enabled,
+        call: &StartCommand,
+    ) -> Result<EarlierInstallation, BootError> {
+        let read = |path: &str| match host.read(path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(BootError::from(error)),
+        };
+        let paths = [Some(enabled.path.clone()), enabled.ban_path.clone()];
+        let mut services = Vec::new();
+        for (file, path) in files(enabled.init, call).into_iter().zip(paths) {
+            let Some(path) = path else { continue };
+            let text = read(&path)?;
+            services.extend(text.map(|text| InitFile { path, text, ..file }));
+        }
+        let mut helpers = Vec::new();
+        for path in &enabled.operator_paths {
+            let (service, path) = (String::new(), path.clone());
+            let text = read(&path)?;
+            helpers.extend(text.map(|text| InitFile { service, path, text, mode: UNIT_MODE }));
+        }
+        Ok(EarlierInstallation { enabled, files: services, helpers })
+    }
+
+    fn restore(&self, host: &Host, store: &Store) -> Result<(), BootError> {
+        store.replace_json(JOURNAL, &self.enabled)?;
+        write_and_enable(host, self.enabled.init, &self.files)?;
+        write_helpers(host, &self.helpers)
     }
 }
 

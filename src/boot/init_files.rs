@@ -49,6 +49,8 @@ impl StartTarget {
     }
 }
 
+/// The permissions of a unit of systemd.
+pub(super) const UNIT_MODE: u32 = 0o644;
 /// The start of the names of the units for operators; the name of the shield follows.
 const OPERATORS: &str = "cpushield-operators-";
 
@@ -115,7 +117,7 @@ impl StartCommand {
 #[must_use]
 pub fn files(init: InitSystem, call: &StartCommand) -> [InitFile; 2] {
     let (dir, suffix, mode) = match init {
-        InitSystem::Systemd => ("/etc/systemd/system", ".service", 0o644),
+        InitSystem::Systemd => ("/etc/systemd/system", ".service", UNIT_MODE),
         InitSystem::Openrc | InitSystem::Sysv => ("/etc/init.d", "", 0o755),
     };
     let [shield, ban] = match init {
@@ -191,7 +193,7 @@ pub fn operator_files(call: &StartCommand, helper: &OperatorHelper) -> [InitFile
         service: service.clone(),
         path: format!("/etc/systemd/system/{service}{suffix}"),
         text,
-        mode: 0o644,
+        mode: UNIT_MODE,
     };
     [file("@.service", operator_service(call, helper)), file(".socket", operator_socket(helper))]
 }

@@ -128,6 +128,32 @@ fn enable_and_disable_restore_every_byte_after_a_refusal_or_a_kill() {
 }
 
 #[test]
+fn enabling_others_that_is_refused_leaves_the_first_ones_enabled() {
+    let machine = make_machine(InitSystem::Systemd);
+    let plain = make_start_command("/usr/bin/cpushield");
+    let first = with_helpers(plain.clone(), TWO_SHIELDS);
+    let second = with_helpers(make_start_command("/opt/cpushield"), &TWO_SHIELDS[1..]);
+    let host = simulate_rc_programs(machine.host());
+    let put = early::install(&host, &machine.store(), &first).unwrap();
+    let before = machine.files();
+    let mut refused = 0;
+    for at in 0..16 {
+        let host =
+            simulate_rc_programs(machine.host()).failing(InjectedFault::Refuse { at, errno: 30 });
+        let Err(error) = early::install(&host, &machine.store(), &second) else {
+            let host = simulate_rc_programs(machine.host());
+            early::install(&host, &machine.store(), &first).unwrap();
+            continue;
+        };
+        refused += 1;
+        assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
+        assert_eq!(before, machine.files(), "refused at {at}");
+        assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put), "{at}");
+    }
+    assert!(refused > 5, "only {refused} writes were refused");
+}
+
+#[test]
 fn each_shield_has_a_socket_of_its_own_and_enabling_others_removes_it() {
     let machine = make_machine(InitSystem::Systemd);
     let host = simulate_rc_programs(machine.host());
