@@ -148,7 +148,7 @@ impl SamplerProcess {
     pub fn control(&mut self) -> Result<ProvokedInterrupt, AbsenceReason> {
         match self.worker.request(&SamplerRequest::Control)? {
             SamplerReply::Provoked { seen } => {
-                Ok(ProvokedInterrupt { by: ProvokeMethod::Membarrier, seen })
+                Ok(ProvokedInterrupt { by: ProvokeMethod::Membarrier, seen, idle: Vec::new() })
             }
             other => Err(WorkerFailure::unexpected(&other).into()),
         }

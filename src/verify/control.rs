@@ -9,6 +9,11 @@ use crate::documents::evidence::{
 use crate::observe::counters::CpuCounts;
 use crate::observe::provoke::{ProvokedInterrupt, TIMES};
 use crate::trace::TraceEvidence;
+use cpushield_linux::CpuSet;
+
+/// How many interruptions every witness must see. A spinner that is off its CPU for a moment is not
+/// interrupted, so half of them are enough.
+pub const ENOUGH: u64 = TIMES.div_ceil(2) as u64;
 
 /// What was provoked, and what each witness saw of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +57,12 @@ pub fn judge(provocation: &Provocation) -> PositiveControl {
         Err(reason) => return PositiveControl::NotDone { reason: reason.clone() },
     };
     let ipis = ProvokedIpis { count: TIMES, by: provoked.by, at: provocation.at };
-    // A spinner that is off its CPU for a moment is not interrupted, so half of them are enough.
-    let enough = TIMES.div_ceil(2) as u64;
+    let idle = provoked.idle.iter();
+    let never_busy: CpuSet = idle.filter(|(_, sent)| *sent == 0).map(|(cpu, _)| *cpu).collect();
+    let enough = |cpu: usize| {
+        let sent = provoked.idle.iter().find(|(idle, _)| *idle == cpu).map(|(_, sent)| *sent);
+        sent.map_or(ENOUGH, |sent| sent.div_ceil(2) as u64)
+    };
     // Without counters there is nothing to prove about them; the judge reports their absence.
     let counted = provocation.counted.iter().filter_map(|(cpu, n)| Some((*cpu, (*n)?)));
     let perf = provocation.perf.iter().filter_map(|(cpu, n)| Some((*cpu, (*n)?)));
@@ -63,13 +72,16 @@ pub fn judge(provocation: &Provocation) -> PositiveControl {
         .chain(perf.map(|(cpu, n)| (WitnessKind::EventCounters, cpu, n)))
         .chain(traced.map(|(cpu, n)| (WitnessKind::Trace, cpu, n)));
     let witnesses: Vec<BlindWitness> = seen
-        .filter(|(.., saw)| *saw < enough)
+        .filter(|(_, cpu, saw)| *saw < enough(*cpu))
         .map(|(witness, cpu, saw)| BlindWitness { witness, cpu, saw })
         .collect();
-    if witnesses.is_empty() {
-        PositiveControl::Seen { provoked: vec![ipis] }
-    } else {
+    if !witnesses.is_empty() {
         PositiveControl::Missed { missed: vec![MissedControl { provoked: ipis, witnesses }] }
+    } else if !never_busy.is_empty() {
+        let reason = ProvokeFailure::Idle { cpus: never_busy, at: provocation.at };
+        PositiveControl::NotDone { reason }
+    } else {
+        PositiveControl::Seen { provoked: vec![ipis] }
     }
 }
 
@@ -86,7 +98,11 @@ mod tests {
         judge(&Provocation {
             at: ControlAt::BeforeSpan,
             perf: Vec::new(),
-            provoked: Ok(ProvokedInterrupt { by: ProvokeMethod::Membarrier, seen: seen.to_vec() }),
+            provoked: Ok(ProvokedInterrupt {
+                by: ProvokeMethod::Membarrier,
+                seen: seen.to_vec(),
+                idle: Vec::new(),
+            }),
             counted: counted.to_vec(),
             traced: traced.map(<[_]>::to_vec),
         })
@@ -124,7 +140,7 @@ mod tests {
         let not = Provocation { at, provoked: Err(reason.clone()), counted, perf, traced: None };
         assert_eq!(judge(&not), PositiveControl::NotDone { reason });
         let by = ProvokeMethod::PerfEvent;
-        let provoked = Ok(ProvokedInterrupt { by, seen: Vec::new() });
+        let provoked = Ok(ProvokedInterrupt { by, seen: Vec::new(), idle: Vec::new() });
         let blind = judge(&Provocation { provoked, perf: vec![(3, Some(0))], ..not });
         let witness = WitnessKind::EventCounters;
         let miss = MissedControl {
@@ -132,5 +148,26 @@ mod tests {
             witnesses: vec![BlindWitness { witness, cpu: 3, saw: 0 }],
         };
         assert_eq!(blind, PositiveControl::Missed { missed: vec![miss] });
+    }
+
+    #[test]
+    fn a_cpu_that_was_idle_must_show_only_what_was_sent_to_it() {
+        let judged = |sent: usize, saw: u64| {
+            judge(&Provocation {
+                at: ControlAt::AfterSpan,
+                provoked: Ok(ProvokedInterrupt {
+                    by: ProvokeMethod::PerfEvent,
+                    seen: Vec::new(),
+                    idle: vec![(2, sent)],
+                }),
+                counted: vec![(2, Some(saw)), (3, Some(10))],
+                perf: vec![(2, Some(saw)), (3, Some(10))],
+                traced: Some(vec![(2, saw), (3, 10)]),
+            })
+        };
+        assert!(matches!(judged(4, 2), PositiveControl::Seen { .. }));
+        assert!(matches!(judged(4, 1), PositiveControl::Missed { .. }));
+        let PositiveControl::NotDone { reason } = judged(0, 0) else { panic!() };
+        assert!(reason.concerns(2) && !reason.concerns(3), "{reason}");
     }
 }

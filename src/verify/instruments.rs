@@ -17,9 +17,9 @@ use crate::trace::{self, TraceRecorder};
 use crate::verify::control::{self, Provocation};
 use crate::verify::observations::{self, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
-use cpushield_linux::Host;
 use cpushield_linux::clock::{ClockTicks, TickScale, nanos};
 use cpushield_linux::page_buffer::PageBuffer;
+use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -314,13 +314,16 @@ impl<'h> ActiveInstruments<'h> {
         self.name_phase("positive control");
         let before = counters::take(self.host, &order.cpus);
         let first = self.second.read();
-        let provoked = match (&mut self.sampler, at) {
+        let mut provoked = match (&mut self.sampler, at) {
             // The sampler goes through its phases only once.
             (Ok(sampler), ControlAt::BeforeSpan) => sampler.control().or_else(|why| {
                 provoke::provoke(&order.cpus).map_err(|failure| failure.after_sampler(why))
             }),
             _ => provoke::provoke(&order.cpus),
         };
+        if let Ok(provoked) = &mut provoked {
+            provoked.idle = self.retry_idle(order, &before);
+        }
         let last = self.second.read();
         let after = counters::take(self.host, &order.cpus);
         let traced = self.with_trace(TraceRecorder::end_phase);
@@ -338,6 +341,18 @@ impl<'h> ActiveInstruments<'h> {
             perf,
             traced: traced.as_deref().map(control::traced),
         })
+    }
+
+    /// Provokes interruptions again on CPUs that have too few of them by the kernel's own counters.
+    /// Returns those that were idle, as [`provoke::retry_idle`].
+    fn retry_idle(&self, order: &WatchOrder, before: &CounterSnapshot) -> Vec<(usize, usize)> {
+        let now = counters::take(self.host, &order.cpus);
+        let has_too_few = |cpu: &usize| {
+            let counts = counters::compare(before, &now, *cpu, &[]);
+            control::counted(&counts).is_some_and(|count| count < control::ENOUGH)
+        };
+        let cpus: CpuSet = order.cpus.iter().filter(has_too_few).collect();
+        if cpus.is_empty() { Vec::new() } else { provoke::retry_idle(self.host, &cpus) }
     }
 
     /// What other processes did to the recording.

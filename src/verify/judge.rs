@@ -210,7 +210,7 @@ fn idle_cpu(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
 
 /// Which evidence is missing for the claim that nothing happened.
 fn missing_proof(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
-    let mut why = incomplete_run(evidence);
+    let mut why = incomplete_run(evidence, cpu);
     if cpu.entries.is_none() {
         why.push(JudgeReason::NoEntryCounter);
     }
@@ -246,18 +246,20 @@ fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &VerifyLimits) -> 
     why.extend(doubtful_figures(cpu));
     why.extend(ended_early(evidence));
     why.extend(idle_cpu(evidence, cpu));
-    why.extend(incomplete_run(evidence));
+    why.extend(incomplete_run(evidence, cpu));
     why
 }
 
 /// Which parts of the run were not carried out.
-fn incomplete_run(evidence: &Evidence) -> Vec<JudgeReason> {
+fn incomplete_run(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     let stopped = evidence.stopped.then_some(JudgeReason::StoppedEarly);
     let control = match &evidence.control {
-        PositiveControl::NotDone { reason } => {
+        PositiveControl::NotDone { reason } if reason.concerns(cpu.cpu) => {
             Some(JudgeReason::ControlNotDone { failure: reason.clone() })
         }
-        PositiveControl::Seen { .. } | PositiveControl::Missed { .. } => None,
+        PositiveControl::NotDone { .. }
+        | PositiveControl::Seen { .. }
+        | PositiveControl::Missed { .. } => None,
     };
     stopped.into_iter().chain(control).collect()
 }

@@ -1,6 +1,7 @@
 //! The result of the positive control, as the documents have it. Pure.
 
 use crate::documents::evidence::{AbsenceReason, WitnessKind};
+use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -192,9 +193,25 @@ pub enum ProvokeFailure {
         /// The kernel's error about the perf event.
         answer: String,
     },
+    /// CPUs were idle the whole time, and the kernel sends no IPI to a CPU that is idle and polls.
+    Idle {
+        /// These CPUs.
+        cpus: CpuSet,
+        /// The end of the span.
+        at: ControlAt,
+    },
 }
 
 impl ProvokeFailure {
+    /// Whether it concerns this CPU.
+    #[must_use]
+    pub fn concerns(&self, cpu: usize) -> bool {
+        match self {
+            ProvokeFailure::PerfEventRefused { .. } | ProvokeFailure::NeitherMethod { .. } => true,
+            ProvokeFailure::Idle { cpus, .. } => cpus.contains(cpu),
+        }
+    }
+
     /// The same failure, after the sampler had failed too.
     #[must_use]
     pub fn after_sampler(self, sampler: AbsenceReason) -> ProvokeFailure {
@@ -203,6 +220,7 @@ impl ProvokeFailure {
             | ProvokeFailure::NeitherMethod { answer, .. } => {
                 ProvokeFailure::NeitherMethod { sampler, answer }
             }
+            idle @ ProvokeFailure::Idle { .. } => idle,
         }
     }
 }
@@ -213,6 +231,11 @@ impl fmt::Display for ProvokeFailure {
             ProvokeFailure::PerfEventRefused { answer } => {
                 write!(f, "perf_event_open(2): {answer}")
             }
+            ProvokeFailure::Idle { cpus, at } => write!(
+                f,
+                "CPU {cpus} was idle {at}, and an idle CPU gets no function-call IPI; watch the CPU \
+                 that the program runs on: --cpus N"
+            ),
             ProvokeFailure::NeitherMethod { sampler, answer } => {
                 write!(f, "{sampler}; perf_event_open(2): {answer}")
             }

@@ -46,7 +46,9 @@ pub struct PerfEvent {
 
 impl PerfEvent {
     /// `PERF_COUNT_SW_CPU_CLOCK`, which needs neither a timer nor a static key unless it samples.
-    /// Reading it interrupts its CPU exactly once.
+    /// Reading it interrupts its CPU exactly once, unless that CPU is idle and polls: since 5.8 the
+    /// kernel then sends no IPI (commit b2a02fc43a1f; `call_function_single_prep_ipi()`,
+    /// kernel/sched/core.c, 6.12).
     pub const CPU_CLOCK: PerfEvent = PerfEvent { kind: SOFTWARE, config: 0, flags: 0 };
 
     /// An event of the processor, by the number in the processor's manual.
@@ -71,16 +73,28 @@ fn open_on(
     read_format: u64,
     group: Option<&File>,
 ) -> io::Result<File> {
+    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+    open_for(-1, cpu, event, read_format, group)
+}
+
+/// Calls `perf_event_open(2)`. A `task` of -1 is any task, one of 0 is this thread; a `cpu` of -1 is
+/// any CPU.
+fn open_for(
+    task: libc::pid_t,
+    cpu: libc::c_int,
+    event: PerfEvent,
+    read_format: u64,
+    group: Option<&File>,
+) -> io::Result<File> {
     let PerfEvent { kind, config, flags } = event;
     let attr =
         PerfEventAttr { kind, size: 64, config, flags, read_format, ..PerfEventAttr::default() };
-    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     let group = group.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: `attr` is valid for reads of the size that it states; the other arguments are
-    // numbers: any task, this CPU, the leader of a group or none, close on exec. The answer is a
+    // numbers: the task, the CPU, the leader of a group or none, close on exec. The answer is a
     // new file descriptor with no other owner.
     unsafe {
-        let answer = libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, 8);
+        let answer = libc::syscall(libc::SYS_perf_event_open, &raw const attr, task, cpu, group, 8);
         match i32::try_from(answer) {
             Ok(fd) if fd >= 0 => Ok(File::from_raw_fd(fd)),
             _ => Err(io::Error::last_os_error()),
@@ -109,10 +123,38 @@ impl CpuEvent {
     /// # Errors
     /// The kernel's error; `UnexpectedEof` if a pinned event lost its counter to another one.
     pub fn read(&self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        (&self.file).read_exact(&mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        read_count(&self.file)
     }
+}
+
+/// An event of this thread, counted on any CPU as long as this value exists.
+#[derive(Debug)]
+pub struct ThreadEvent {
+    file: File,
+}
+
+impl ThreadEvent {
+    /// Starts to count.
+    ///
+    /// # Errors
+    /// As [`CpuEvent::open`].
+    pub fn open(event: PerfEvent) -> io::Result<ThreadEvent> {
+        open_for(0, -1, event, 0, None).map(|file| ThreadEvent { file })
+    }
+
+    /// How often the event occurred in this thread since it was opened. Interrupts no CPU.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn read(&self) -> io::Result<u64> {
+        read_count(&self.file)
+    }
+}
+
+fn read_count(mut file: &File) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Events of one CPU, counted together as long as this value exists.
