@@ -54,10 +54,11 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     (order.progress)(WatchProgress::Gathering);
     let after = counters::take(host, &order.cpus);
     let seen = instruments.end_span(order);
+    // Not before the end of the span: reading it interrupts the watched CPU.
+    let smis = (smis, smi_counter.take());
     let breach = instruments.deliver_recording(order);
     let control = control.combine(instruments.run_control(order, ControlAt::AfterSpan));
     let interference = instruments.interference();
-    let smis = (smis, smi_counter.take());
     let changes = environment::changed(&first, &warmed_up, &environment::take(host)).into_iter();
     instruments.doubts.extend(changes.map(|change| CpuDoubt::CircumstanceChanged { change }));
     threads.extend(instruments.update_workload(order));

@@ -218,7 +218,7 @@ impl<'a> VerifySession<'a> {
                         Ok(())
                     },
                     threads: &|| match program.borrow().as_ref() {
-                        Some(program) => list_threads(host, program.pid()),
+                        Some(program) => program.threads(host),
                         None => find_workload_threads(host, target),
                     },
                     ended: &|| how_program_ended(&program),
@@ -427,12 +427,6 @@ fn start_program(work: &WorkContext<'_>, command: &[OsString]) -> Result<ChildCo
     args.push("--".into());
     args.extend(command.iter().cloned());
     ChildCommand::start(&args).map_err(|error| error.to_string())
-}
-
-/// Lists the current threads of a process.
-fn list_threads(host: &Host, pid: i32) -> Vec<i32> {
-    let names = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
-    names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 /// Finds the threads of the workload: those in the shield's cgroup. If there are none, all user

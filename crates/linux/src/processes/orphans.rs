@@ -48,6 +48,25 @@ impl OrphanTracker {
         Ok(OrphanTracker { before })
     }
 
+    /// The threads of all descendants that were not there before, whoever is their parent now.
+    #[must_use]
+    pub fn threads(&self, host: &Host) -> Vec<i32> {
+        let mut threads = Vec::new();
+        let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+        let mut left = child_processes(host, own).unwrap_or_else(|| {
+            // The kernel has no such file without CONFIG_PROC_CHILDREN.
+            descendants(host).into_iter().map(|task| task.pid).collect()
+        });
+        let mut known: BTreeSet<i32> = self.before.clone();
+        while let Some(pid) = left.pop() {
+            if known.insert(pid) {
+                threads.extend(thread_ids(host, pid));
+                left.extend(child_processes(host, pid).unwrap_or_default());
+            }
+        }
+        threads
+    }
+
     /// Reaps orphans that have ended, so that they do not use up process IDs in a long run. `child`
     /// is left to its own waiter.
     pub fn reap(&self, child: i32) {
@@ -108,6 +127,26 @@ impl OrphanTracker {
     }
 }
 
+/// The threads of a process; empty once it has ended.
+fn thread_ids(host: &Host, pid: i32) -> Vec<i32> {
+    let names = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+    names.iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The processes that the threads of a process have started (proc_tid_children(5)); `None` if the
+/// kernel does not list them, or the process has ended.
+fn child_processes(host: &Host, pid: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    let mut is_known = false;
+    for tid in thread_ids(host, pid) {
+        if let Ok(text) = host.read(&format!("/proc/{pid}/task/{tid}/children")) {
+            is_known = true;
+            children.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+    }
+    is_known.then_some(children)
+}
+
 fn rounds(span: Duration) -> u128 {
     span.as_millis() / PAUSE.as_millis()
 }
@@ -142,4 +181,37 @@ fn ended_child() -> Option<i32> {
         (libc::waitid(libc::P_ALL, 0, &raw mut info, flags), info.si_pid())
     };
     (answer == 0 && pid != 0).then_some(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_threads_of_children_of_a_wrapper_are_found() {
+        let tracker = OrphanTracker::adopt().unwrap();
+        let mut wrapper = Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().unwrap();
+        let host = Host::live();
+        let is_sleep = |tid: &i32| {
+            host.read(&format!("/proc/{tid}/comm")).is_ok_and(|comm| comm.trim() == "sleep")
+        };
+        let mut sleep = None;
+        for _ in 0..500 {
+            sleep = tracker.threads(&host).into_iter().find(is_sleep);
+            if sleep.is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let wrapper_id = i32::try_from(wrapper.id()).unwrap();
+        assert!(tracker.threads(&host).contains(&wrapper_id));
+        wrapper.kill().unwrap();
+        wrapper.wait().unwrap();
+        // It is an orphan now.
+        let sleep = sleep.unwrap();
+        assert!(tracker.threads(&host).contains(&sleep));
+        process::kill(sleep, libc::SIGKILL).unwrap();
+        process::try_wait(sleep).unwrap();
+    }
 }

@@ -4,6 +4,7 @@
 //!
 //! Elsewhere: what the lines or arguments mean.
 
+use crate::host::Host;
 use crate::orphans::{LeftBehind, OrphanTracker};
 use crate::process;
 use crate::signal;
@@ -152,6 +153,12 @@ impl ChildCommand {
     #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    }
+
+    /// The threads of it and of all processes that it started.
+    #[must_use]
+    pub fn threads(&self, host: &Host) -> Vec<i32> {
+        self.orphans.threads(host)
     }
 
     /// How it ended; `None` while it runs.
