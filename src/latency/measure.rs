@@ -67,6 +67,8 @@ pub fn measure(
     run.notes.extend(source.notes());
     run.notes.extend(find_timer_migration(request, nohz_full.as_ref(), migration));
     run.notes.extend(load.skipped.drain(..).map(|skipped| LatencyNote::LoadSkipped { skipped }));
+    // A part that is interrupted has these, without their counts.
+    run.empty_document.loads = load.uncounted();
     load.begin();
     let before = environment::take(host);
     run.empty_document.began_s = epoch_seconds().unwrap_or(0);

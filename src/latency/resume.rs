@@ -9,7 +9,7 @@ use super::{
     LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,
     ThreadSeries, WorstTimeline, histogram,
 };
-use crate::load::LoadDone;
+use crate::load::{LoadDone, LoadRequest};
 use crate::policy::LatencyLimits;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -49,6 +49,7 @@ pub fn find_mismatch(
     }
     let over = before.series.first().map_or(&[][..], |series| &series.over);
     let guard = request.guard.as_ref().map(|guard| guard.name.clone());
+    let (was_loaded, is_loaded) = names_of_loads(before, &request.load);
     let all = [
         ("the instrument", before.instrument.clone(), request.instrument.name().to_owned()),
         ("the threads", join_list(was), join_list(is)),
@@ -57,12 +58,28 @@ pub fn find_mismatch(
             list_limits(over.iter().map(|over| over.limit_ns)),
             list_limits(request.over_ns.iter().copied()),
         ),
+        ("the load", join_list(was_loaded), join_list(is_loaded)),
         ("the shield", or(before.isolation.shield.clone(), "none"), or(guard, "none")),
         ("the kernel", or(before.setting.kernel.clone(), "unknown"), or(kernel, "unknown")),
         ("its command line", or(before.setting.cmdline.clone(), "unknown"), or(cmdline, "unknown")),
     ];
     let differs = all.into_iter().find(|(_, was, is)| was != is);
     differs.map(|(what, was, is)| ResumeMismatch { what, was, is })
+}
+
+/// The names of the loads that ran before, and of those that are requested now. An optional load
+/// counts only if it ran: it is skipped where it cannot run.
+fn names_of_loads(
+    before: &LatencyMeasurement,
+    request: &LoadRequest,
+) -> (BTreeSet<String>, BTreeSet<String>) {
+    // A program that reports several parts has one entry for each: `stress-ng:cpu`.
+    let kind = |load: &LoadDone| load.name.split(':').next().unwrap_or_default().to_owned();
+    let was: BTreeSet<String> = before.loads.iter().map(kind).collect();
+    let wanted = request.wanted.iter();
+    let wanted = wanted.filter(|load| !load.optional || was.contains(load.kind.name()));
+    let is = wanted.map(|load| load.kind.name().to_owned()).collect();
+    (was, is)
 }
 
 fn describe_thread(cpu: usize, period_ns: u64, policy: &dyn std::fmt::Display) -> String {
@@ -139,9 +156,9 @@ pub fn join_parts(
     whole.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
     for load in &mut whole.loads {
         match find_load(before, load) {
-            Some(earlier) => add_load(load, earlier),
+            Some(earlier) if earlier.span_ns > 0 => add_load(load, earlier),
             // The interrupted part had not counted it yet.
-            None => {
+            _ => {
                 whole.notes.push(LatencyNote::LoadCountedInLastPart { load: load.name.clone() });
             }
         }

@@ -129,6 +129,13 @@ impl LoadGenerator {
         Ok(generator)
     }
 
+    /// The loads that run, before anything of them is counted.
+    #[must_use]
+    pub fn uncounted(&self) -> Vec<LoadDone> {
+        let report = || ProgramReport { part: None, count: None, span_ns: 0, doubts: Vec::new() };
+        self.loads.iter().map(|load| load.describe_done(report(), &self.cpus)).collect()
+    }
+
     /// Lets all loads start to work.
     pub fn begin(&mut self) {
         for load in &mut self.loads {
