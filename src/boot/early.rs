@@ -26,7 +26,7 @@ fn openrc_runlevel(host: &Host) -> &'static str {
 
 /// Detects the running init system.
 fn detect_init(host: &Host) -> Option<InitSystem> {
-    if host.exists("/run/systemd/system") {
+    if host.has_systemd() {
         Some(InitSystem::Systemd)
     } else if host.exists("/run/openrc") {
         Some(InitSystem::Openrc)

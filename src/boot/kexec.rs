@@ -163,7 +163,7 @@ fn load(
     let image = image(host, written)?;
     // The journal first: after a kill between the two, undo must know of it.
     record_loaded_kernel(store, boot_id(host))?;
-    let now = host.exists("/run/systemd/system");
+    let now = host.has_systemd();
     let loaded = host.kexec_load(&image.kernel, image.initrd.as_deref(), &image.line);
     let mut still_loaded = false;
     let started = loaded.and_then(|()| match now {

@@ -18,7 +18,8 @@ pub(super) struct GroupPairing {
 }
 
 /// The median; `None` without values.
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     let upper = values.get(half).copied()?;

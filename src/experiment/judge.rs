@@ -8,7 +8,7 @@ use super::{
     BestEvidence, BestRow, ComparedUnit, EffectEvidence, EffectMeaning, Experiment, ExperimentNote,
     ExperimentRow, OptionEffect,
 };
-use crate::compare::{self, ComparisonFinding, FindingAnswer};
+use crate::compare::{self, ComparisonFinding, FindingAnswer, median};
 use std::collections::BTreeSet;
 
 /// A column and the period of its threads.
@@ -116,16 +116,6 @@ fn to_float(ns: u64) -> f64 {
 fn boot_of_round(experiment: &Experiment, round: usize) -> usize {
     let (boots, repeats) = (experiment.boots.max(1), experiment.repeats.max(1));
     (0..boots).rev().find(|boot| boot * repeats / boots <= round).unwrap_or(0)
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    let upper = *values.get(half)?;
-    if values.len() % 2 == 1 {
-        return Some(upper);
-    }
-    Some(f64::midpoint(*values.get(half.checked_sub(1)?)?, upper))
 }
 
 /// The rows that were measured with their median figures, the lowest first.

@@ -7,7 +7,7 @@ use crate::observe::provoke::{ProvokedInterrupt, TIMES};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::clock::{ClockTicks, nanos};
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
-use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, membarrier, sched};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -290,7 +290,7 @@ impl SpinnerSet {
         let rate = now.rate(start);
 
         let mut blind = Vec::new();
-        if let Err(e) = sampler::register_barrier() {
+        if let Err(e) = membarrier::register_barrier() {
             blind.push(BlindSpot::NoBarrier { answer: e.to_string() });
         }
         let settings = sampler::SpinnerSettings {
@@ -363,7 +363,7 @@ impl SpinnerSet {
         for _ in 0..TIMES {
             self.wait_on_cpus();
             let before = sampler::ticks();
-            sampler::barrier().map_err(|e| failed("membarrier", &e))?;
+            membarrier::barrier().map_err(|e| failed("membarrier", &e))?;
             windows.push((before, sampler::ticks()));
         }
         self.set_phase(LoopPhase::Idle);

@@ -119,7 +119,7 @@ impl UserGroups<'_> {
         let process = self.host.task(asker, asker).ok()?;
         let group = self.find_outside(&process).ok()??;
         let is_other = asker != task.pid && self.is_of_user(asker);
-        (is_other && (group != self.root || !self.has_systemd())).then_some(group)
+        (is_other && (group != self.root || !self.host.has_systemd())).then_some(group)
     }
 
     /// The group of another process of the user: with systemd one below the slice of the user
@@ -131,14 +131,10 @@ impl UserGroups<'_> {
         let processes = tasks.filter(|it| !it.kthread && it.pid == it.id.tid && it.pid != task.pid);
         let of_user = processes.filter(|process| self.is_of_user(process.pid));
         let groups = of_user.filter_map(|process| self.find_outside(&process).ok()?);
-        let groups = groups.filter(|group| !self.has_systemd() || group.contains(&slice));
+        let groups = groups.filter(|group| !self.host.has_systemd() || group.contains(&slice));
         groups.min_by_key(|group| {
             let is_session = group.contains(&format!("{slice}session-"));
             (group == self.root, !is_session, group.clone())
         })
-    }
-
-    fn has_systemd(&self) -> bool {
-        self.host.exists("/run/systemd/system")
     }
 }

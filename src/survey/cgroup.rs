@@ -25,7 +25,7 @@ pub(super) fn read_cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option
         (mount.kind == "cgroup" && is_cpuset) || mount.kind == "cpuset"
     });
     let v2 = mounts.iter().find(|mount| mount.kind == "cgroup2");
-    let mut found = Cgroup { systemd: is_systemd(r), ..Cgroup::default() };
+    let mut found = Cgroup { systemd: r.host.has_systemd(), ..Cgroup::default() };
     let mut isolated = None;
     if let Some(mount) = v1 {
         found.mode = if v2.is_some() { CgroupMode::Hybrid } else { CgroupMode::V1 };
@@ -48,11 +48,6 @@ pub(super) fn read_cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option
         r.note("cgroups", "no hierarchy with the cpuset controller is mounted");
     }
     (found, isolated)
-}
-
-/// Whether systemd is PID 1, as in `sd_booted(3)`.
-fn is_systemd(r: &SurveyReader) -> bool {
-    r.host.exists("/run/systemd/system")
 }
 
 fn has_cpuset(controllers: Option<&str>) -> bool {

@@ -7,11 +7,12 @@ use super::stacks::StackForm;
 use super::trace_events::{self, EventKind, X86Vector};
 use crate::documents::evidence::{BlindReason, BlindSpot};
 use cpushield_linux::Host;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::trace_format::EventFormat;
 
 /// The first kernel whose stack trigger writes to its own instance
 /// (commit ce33c845b030, kernel/trace/trace_events_trigger.c).
-const TRIGGER_SINCE: (u32, u32) = (5, 18);
+const TRIGGER_SINCE: KernelVersion = KernelVersion::new(5, 18);
 
 impl TraceRecorder<'_> {
     /// Records what each interrupt hit, from [`TraceRecorder::start`] on. Costs the watched CPUs a
@@ -26,7 +27,7 @@ impl TraceRecorder<'_> {
         let entry_text = EntryText::find(&self.symbols).ok_or(BlindReason::EntryCodeHidden)?;
         if !self.stacks {
             let release = self.host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
-            if version(&release) < Some(TRIGGER_SINCE) {
+            if KernelVersion::from_release(&release) < Some(TRIGGER_SINCE) {
                 return Err(BlindReason::SharedTrigger);
             }
             if has_hog(self.host) {
@@ -64,22 +65,4 @@ fn is_frequent(kind: EventKind) -> bool {
 /// Whether a real-time task never yields one of the CPUs.
 fn has_hog(host: &Host) -> bool {
     host.hogs().is_ok_and(|hogs| !hogs.is_empty())
-}
-
-/// Major and minor version of a kernel release.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_is_compared_by_number() {
-        assert_eq!(version("6.12.107+deb13-rt-amd64"), Some((6, 12)));
-        assert!(version("5.9.16") < Some(TRIGGER_SINCE));
-        assert!(version("") < Some(TRIGGER_SINCE));
-    }
 }

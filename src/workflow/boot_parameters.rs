@@ -138,8 +138,7 @@ pub fn write_boot(
         kexec::possible(host, plan)?;
     }
     ui.status("writing boot files …");
-    let program =
-        host.read_link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
+    let program = host.read_link("/proc/self/exe").ok().filter(|_| host.has_systemd());
     let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
     let mode = write::WriteMode {
         default_entry: order.default_entry,

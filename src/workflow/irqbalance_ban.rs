@@ -55,7 +55,7 @@ pub fn ban_from_irqbalance(work: &WorkContext<'_>) -> Result<(), Failure> {
 /// irqbalance, perhaps before the process has its name. Scripts call it at each boot.
 fn wait_for_irqbalance(host: &Host) -> bool {
     let runs = |task: &Task| task.comm == "irqbalance" && !task.kthread;
-    let systemd = host.exists("/run/systemd/system");
+    let systemd = host.has_systemd();
     if !systemd && !host.tasks().unwrap_or_default().iter().any(runs) {
         return false;
     }

@@ -24,8 +24,8 @@ pub use processes::{
 pub use recording::{record, redaction};
 pub use shared_memory::{latency_stats, progress_counter, sampler};
 pub use sys::{
-    clock, clock_sync, events, hpet, kexec, load_syscalls, memory, perf, sched, sched_policy,
-    signal, syscalls, terminal,
+    clock, clock_sync, events, hpet, kexec, load_syscalls, membarrier, memory, perf, sched,
+    sched_policy, signal, syscalls, terminal,
 };
 pub use trace::{page_buffer, ring_buffer, tracefs};
 

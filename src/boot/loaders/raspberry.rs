@@ -260,7 +260,7 @@ impl BootLoader for RaspberryLoader {
                  Pi's own kernels do",
             ));
         }
-        if !host.exists("/run/systemd/system") {
+        if !host.has_systemd() {
             return Err(BootError::cannot_boot_once(
                 "only systemd is known to reboot with an argument",
             ));

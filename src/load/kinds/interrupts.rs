@@ -4,7 +4,7 @@ use super::{
     CountSource, LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own,
 };
 use cpushield_linux::text::interrupts::{self, InterruptTable};
-use cpushield_linux::{CpuSet, Host, load_syscalls};
+use cpushield_linux::{CpuSet, Host, membarrier};
 use std::time::{Duration, Instant};
 
 /// How long a thread computes between two calls, multiplied by the number of CPUs.
@@ -55,7 +55,7 @@ impl LoadKind for InterruptLoad {
 
     fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
         self.check_possible(environment)?;
-        load_syscalls::register_barriers()
+        membarrier::register_barrier()
             .map_err(|e| LoadRefusal::NoMembarrier { answer: e.to_string() })?;
         // So the other threads mostly compute and do not wait for their own call.
         let pause = PAUSE * u32::try_from(environment.cpus.len()).unwrap_or(u32::MAX);
@@ -68,7 +68,7 @@ impl LoadKind for InterruptLoad {
 fn make_worker(pause: Duration) -> LoadWork {
     Box::new(move |counter| {
         loop {
-            load_syscalls::barrier()?;
+            membarrier::barrier()?;
             counter.add(1);
             let until = Instant::now() + pause;
             while Instant::now() < until {

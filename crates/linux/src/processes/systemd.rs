@@ -49,6 +49,12 @@ impl Host {
         Ok(printed.trim().to_owned())
     }
 
+    /// Whether systemd is PID 1 (sd_booted(3)).
+    #[must_use]
+    pub fn has_systemd(&self) -> bool {
+        self.exists("/run/systemd/system")
+    }
+
     /// Whether systemd shuts the system down: `shutdown.target` has a job or is active, as in
     /// `manager_state()` (src/core/manager.c). That function itself reports `starting` until the
     /// boot is finished. A machine without systemd does not.
@@ -56,7 +62,7 @@ impl Host {
     /// # Errors
     /// There is no `systemctl`, or it fails.
     pub fn systemd_shuts_down(&self) -> Result<bool> {
-        if !self.exists("/run/systemd/system") {
+        if !self.has_systemd() {
             return Ok(false);
         }
         let job = self.unit_property(SHUTDOWN, "Job")?;

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::process::wait_for_child;
 use crate::shared_memory::{AtomicCells, MemoryMapping};
 use rustix::process::{self, Pid, Signal, WaitId, WaitIdOptions};
-use rustix::thread::{MembarrierCommand, membarrier, sched_yield};
+use rustix::thread::sched_yield;
 use rustix::time::ClockId;
 use std::io;
 use std::sync::Arc;
@@ -352,26 +352,10 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// Registers this process's memory for [`barrier`]; call it before the first spinner starts.
-///
-/// # Errors
-/// The kernel's error: ENOSYS without `CONFIG_MEMBARRIER`.
-pub fn register_barrier() -> io::Result<()> {
-    Ok(membarrier(MembarrierCommand::RegisterPrivateExpedited)?)
-}
-
-/// Sends one function-call IPI to every other CPU on which this process's memory is in use, and
-/// waits until each has run it (kernel/sched/membarrier.c, `membarrier_private_expedited`).
-///
-/// # Errors
-/// The kernel's error: EPERM when not registered.
-pub fn barrier() -> io::Result<()> {
-    Ok(membarrier(MembarrierCommand::PrivateExpedited)?)
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::membarrier::{barrier, register_barrier};
     use crate::process::{ProcessEnd, fork_child};
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::cell::Cell;

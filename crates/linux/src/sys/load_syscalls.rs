@@ -3,7 +3,7 @@
 //! Elsewhere: how often, and on which CPUs.
 
 use crate::process::{fork_child, wait_for_child};
-use rustix::thread::{MembarrierCommand, membarrier, set_current_timer_slack};
+use rustix::thread::set_current_timer_slack;
 use std::io;
 use std::num::NonZeroU64;
 
@@ -18,24 +18,6 @@ pub fn fork_and_wait() -> io::Result<()> {
     wait_for_child(child).map(drop)
 }
 
-/// Registers this process for [`barrier`]. Call it while the process has one thread: later the
-/// kernel waits for every CPU.
-///
-/// # Errors
-/// The kernel's error: EINVAL before 4.14.
-pub fn register_barriers() -> io::Result<()> {
-    Ok(membarrier(MembarrierCommand::RegisterPrivateExpedited)?)
-}
-
-/// Interrupts every other CPU on which a thread of this process runs now.
-///
-/// # Errors
-/// The kernel's error.
-#[inline]
-pub fn barrier() -> io::Result<()> {
-    Ok(membarrier(MembarrierCommand::PrivateExpedited)?)
-}
-
 /// Sets the smallest timer slack for this thread and the threads that it starts: each sleep gets a
 /// separate timer interrupt, which is not delayed to coincide with others.
 ///
@@ -48,6 +30,7 @@ pub fn minimize_timer_slack() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membarrier;
 
     /// The number of forks of this machine: `processes` of /proc/stat.
     fn forks() -> u64 {
@@ -68,8 +51,8 @@ mod tests {
     #[test]
     fn a_registered_process_can_call_barriers() {
         // Registering twice is allowed, and another test of this process may have registered.
-        register_barriers().unwrap();
-        barrier().unwrap();
+        membarrier::register_barrier().unwrap();
+        membarrier::barrier().unwrap();
         minimize_timer_slack().unwrap();
     }
 }

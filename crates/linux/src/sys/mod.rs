@@ -8,6 +8,7 @@ pub mod hpet;
 pub(crate) mod input_poll;
 pub mod kexec;
 pub mod load_syscalls;
+pub mod membarrier;
 pub mod memory;
 pub mod perf;
 pub mod sched;
