@@ -23,7 +23,7 @@ pub(super) fn empty_document(
     let check = match request.isolation {
         IsolationChecking::Unchecked => None,
         IsolationChecking::Checked => {
-            Some(IsolationCheck::take(host, &machine, request.guard.as_ref(), &request.cpus))
+            Some(IsolationCheck::run(host, &machine, request.guard.as_ref(), &request.cpus))
         }
     };
     LatencyMeasurement {

@@ -73,7 +73,7 @@ impl IsolationCheck {
     }
 
     /// Checks these CPUs now. It keeps every CPU that is not isolated busy for a second.
-    pub(super) fn take(
+    pub(super) fn run(
         host: &Host,
         machine: &Machine,
         guard: Option<&ShieldMonitor>,

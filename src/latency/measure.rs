@@ -70,7 +70,7 @@ pub fn measure(
     // A part that is interrupted has these, without their counts.
     run.empty_document.loads = load.uncounted();
     load.begin();
-    let before = environment::take(host);
+    let before = environment::read(host);
     run.empty_document.began_s = epoch_seconds().unwrap_or(0);
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
     let from_ns = begin_ns.saturating_add(nanos(request.warmup));
@@ -81,7 +81,7 @@ pub fn measure(
         drive(scope, request, &rows, source.tallies(), begin_ns);
         run.wait_until(&source, &mut witness, from_ns);
         load.start_counting(host);
-        let after_warmup = environment::take(host);
+        let after_warmup = environment::read(host);
         let stolen_before = read_steal_ns(host, &request.cpus);
         let stopped = run.watch(&source, &mut witness, from_ns);
         load.stop_counting(host);
@@ -98,7 +98,7 @@ pub fn measure(
         nanos(request.span).min(end_ns.saturating_sub(from_ns)).saturating_sub(1),
     );
     run.empty_document.loads = load.end(host);
-    let changes = environment::changed(&before, &after_warmup, &environment::take(host));
+    let changes = environment::changed(&before, &after_warmup, &environment::read(host));
     let changes = changes.into_iter();
     run.doubts.extend(changes.map(|change| LatencyDoubt::CircumstanceChanged { change }));
     witness.poll(&source);

@@ -134,7 +134,7 @@ impl<'h> LatencyTrace<'h> {
         };
         if usage.counts_smis {
             let meter = SmiCounter::start(host, &trace.cpus);
-            let before = meter.take();
+            let before = meter.read();
             trace.smis = Some((meter, before));
         }
         trace.start_threads(host, request, placements, &usage)?;
@@ -298,7 +298,7 @@ impl<'h> LatencyTrace<'h> {
     /// Adds the number of SMIs of each CPU, and a note where they cannot be counted.
     fn add_smis(&mut self, facts: &mut FinalFacts) {
         let Some((meter, before)) = self.smis.take() else { return };
-        let after = meter.take();
+        let after = meter.read();
         if let Some(why) = firmware::absent(&before, &after) {
             facts.notes.push(LatencyNote::SmisNotCounted { cpus: self.cpus.clone(), why });
         }

@@ -61,17 +61,21 @@ pub struct CpuCounts {
 
 /// Reads the counters, and the tasks that were last on these CPUs.
 #[must_use]
-pub fn take(host: &Host, cpus: &CpuSet) -> CounterSnapshot {
+pub fn read(host: &Host, cpus: &CpuSet) -> CounterSnapshot {
     CounterSnapshot {
-        interrupts: read(host, "/proc/interrupts", interrupts::parse),
-        softirqs: read(host, "/proc/softirqs", softirqs::parse),
-        times: read(host, "/proc/stat", stat::parse),
-        sched: read(host, "/proc/schedstat", schedstat::parse),
+        interrupts: read_file(host, "/proc/interrupts", interrupts::parse),
+        softirqs: read_file(host, "/proc/softirqs", softirqs::parse),
+        times: read_file(host, "/proc/stat", stat::parse),
+        sched: read_file(host, "/proc/schedstat", schedstat::parse),
         tasks: read_tasks(host, cpus),
     }
 }
 
-fn read<T>(host: &Host, path: &str, parse: fn(&str) -> Result<T, TextError>) -> Result<T, String> {
+fn read_file<T>(
+    host: &Host,
+    path: &str,
+    parse: fn(&str) -> Result<T, TextError>,
+) -> Result<T, String> {
     let text = host.read(path).map_err(|error| error.to_string())?;
     parse(&text).map_err(|error| error.at(path).to_string())
 }

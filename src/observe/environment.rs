@@ -45,7 +45,7 @@ impl TopLevelTrace {
 }
 
 /// Reads a snapshot, without disturbing the watched CPUs.
-pub fn take(host: &Host) -> EnvironmentSnapshot {
+pub fn read(host: &Host) -> EnvironmentSnapshot {
     let clocksource = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     EnvironmentSnapshot {
         clocksource: host.read_line(clocksource).ok(),

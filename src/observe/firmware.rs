@@ -66,7 +66,7 @@ pub struct SmiCounter<'h> {
 }
 
 impl<'h> SmiCounter<'h> {
-    /// Starts counting. This, [`SmiCounter::take`] and dropping may interrupt each of the CPUs, so
+    /// Starts counting. This, [`SmiCounter::read`] and dropping may interrupt each of the CPUs, so
     /// they must not run while anything else counts.
     #[must_use]
     pub fn start(host: &'h Host, cpus: &CpuSet) -> SmiCounter<'h> {
@@ -84,7 +84,7 @@ impl<'h> SmiCounter<'h> {
     }
 
     /// Reads the counters.
-    pub fn take(&self) -> SmiCounts {
+    pub fn read(&self) -> SmiCounts {
         match &self.events {
             Ok(None) => {
                 let cpus = self.cpus.iter();
@@ -199,14 +199,14 @@ mod tests {
             Ok(events) => {
                 let counter =
                     SmiCounter { host: &host, cpus: cpus.clone(), events: Ok(Some(events)) };
-                let (before, after) = (counter.take(), counter.take());
+                let (before, after) = (counter.read(), counter.read());
                 let cpu = cpus.first().unwrap();
                 assert!(between(&before, &after, cpu).unwrap() > 0, "{before:?} {after:?}");
             }
             Err(why) => println!("NOT RUN: {why}"),
         }
         if is_guest(&host) == Some(true) {
-            let absent = SmiCounter::start(&host, &cpus).take().unwrap_err();
+            let absent = SmiCounter::start(&host, &cpus).read().unwrap_err();
             assert_eq!(absent, AbsenceReason::Guest);
         }
     }

@@ -29,18 +29,18 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         None => instruments.start_sampler(order),
     }
     instruments.start();
-    let first = environment::take(host);
+    let first = environment::read(host);
     (order.progress)(WatchProgress::Settling);
     let mut end = instruments.wait(order, order.warmup, &|_, _| ()).before_the_span();
     let mut threads = instruments.update_workload(order);
     let control = instruments.run_control(order, ControlAt::BeforeSpan);
     let guest = firmware::is_guest(host);
     let smi_counter = firmware::SmiCounter::start(host, &order.cpus);
-    let smis = smi_counter.take();
-    let warmed_up = environment::take(host);
+    let smis = smi_counter.read();
+    let warmed_up = environment::read(host);
     instruments.doubts.clear();
     instruments.begin_span(order);
-    let before = counters::take(host, &order.cpus);
+    let before = counters::read(host, &order.cpus);
     let (began, began_s, began_ns) = (Instant::now(), epoch_seconds(), monotonic_ns());
     if end == WaitEnd::TimeOver {
         // On other architectures the sampler reads another clock.
@@ -52,14 +52,14 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     }
     let span = began.elapsed();
     (order.progress)(WatchProgress::Gathering);
-    let after = counters::take(host, &order.cpus);
+    let after = counters::read(host, &order.cpus);
     let seen = instruments.end_span(order);
     // Not before the end of the span: reading it interrupts the watched CPU.
-    let smis = (smis, smi_counter.take());
+    let smis = (smis, smi_counter.read());
     let breach = instruments.deliver_recording(order);
     let control = control.combine(instruments.run_control(order, ControlAt::AfterSpan));
     let interference = instruments.interference();
-    let changes = environment::changed(&first, &warmed_up, &environment::take(host)).into_iter();
+    let changes = environment::changed(&first, &warmed_up, &environment::read(host)).into_iter();
     instruments.doubts.extend(changes.map(|change| CpuDoubt::CircumstanceChanged { change }));
     threads.extend(instruments.update_workload(order));
     // The span of the trace encloses the reads of the counters, which are slow on a slow machine.

@@ -1,6 +1,6 @@
 //! The live view of all CPUs: reads counters and the trace, and draws a frame per interval.
 
-use super::standing::check_disturbance;
+use super::trace_disturbance::check_disturbance;
 use super::watch_target::{ActiveShield, active_shield, check_cpus};
 use super::{WorkContext, catch_stops};
 use crate::failure::Failure;
@@ -142,7 +142,7 @@ impl LiveReader<'_> {
                 Err(_) => self.recorder = None,
             }
         }
-        let counters = counters::take(self.host, &self.cpus);
+        let counters = counters::read(self.host, &self.cpus);
         LiveReading { at: self.started.elapsed(), counters, traced, own: members }
     }
 
