@@ -1,7 +1,7 @@
 //! The option `--shield` of subcommands that use an active shield.
 
 use crate::failure::Failure;
-use crate::workflow::{WorkContext, standing};
+use crate::workflow::{WorkContext, active_shields};
 
 /// The active shield
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -18,7 +18,7 @@ impl ActiveArgs {
     /// No active shield has this name, or the journal cannot be read.
     pub fn select(&self, work: &mut WorkContext<'_>) -> Result<(), Failure> {
         let Some(name) = &self.shield else { return Ok(()) };
-        standing::check_name(&work.host, &work.store, name)?;
+        active_shields::check_name(&work.host, &work.store, name)?;
         work.shield = Some(name.clone());
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::report::status_blocks;
 use crate::run::ShieldState;
 use crate::ui::Ui;
 use crate::workflow::runs_as_root;
-use crate::workflow::standing::{StatusDocument, read_status};
+use crate::workflow::shield_status::{StatusDocument, read_status};
 use std::process::ExitCode;
 
 /// Show the active shields and everything that is on their CPUs

@@ -19,6 +19,7 @@ mod watch;
 
 pub use judge::judge;
 pub use order::{
-    GivenWorkload, RawTraceUse, UntilBreach, WatchError, WatchOrder, WatchProgress, WorstSoFar,
+    COUNTED_GAP_NS, GivenWorkload, RawTraceUse, UntilBreach, WatchError, WatchOrder, WatchProgress,
+    WorstSoFar,
 };
 pub use watch::watch;

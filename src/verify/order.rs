@@ -8,6 +8,9 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+/// Gaps of at least this many nanoseconds are counted, unless a limit is shorter.
+pub const COUNTED_GAP_NS: u64 = 1_000;
+
 /// What to watch, and how.
 pub struct WatchOrder<'a> {
     /// The CPUs to watch.
@@ -36,6 +39,32 @@ pub struct WatchOrder<'a> {
     pub progress: &'a dyn Fn(WatchProgress),
     /// Called several times a second; the watch ends early when it returns true.
     pub stop: &'a dyn Fn() -> bool,
+}
+
+impl<'a> WatchOrder<'a> {
+    /// Watches CPUs with the gap sampler for this long, without a warm-up.
+    #[must_use]
+    pub fn of_sampler(
+        cpus: CpuSet,
+        span: Duration,
+        progress: &'a dyn Fn(WatchProgress),
+        stop: &'a dyn Fn() -> bool,
+    ) -> WatchOrder<'a> {
+        WatchOrder {
+            cpus,
+            span,
+            warmup: Duration::ZERO,
+            threshold_ns: COUNTED_GAP_NS,
+            syscalls: false,
+            cgroup: None,
+            workload: None,
+            stacks: false,
+            until: None,
+            keep: None,
+            progress,
+            stop,
+        }
+    }
 }
 
 /// Ends the watch at the first breach of a limit. Only the end of the trace is kept, so the watch

@@ -1,7 +1,7 @@
 //! Applies all shields of a policy. Everything is planned before the first write. If a shield
 //! cannot be applied, what this command did to the shields before it is taken back.
 
-use super::active_plans::active_shields;
+use super::active_shields::active_shields;
 use super::apply_shield::{ProgramsInTheWay, make_plan, warn_of_nohz_full};
 use super::apply_with_fallback::PlanOrigin;
 use super::change_shield::{check_programs, end_interrupted_change, is_same_version};

@@ -1,6 +1,6 @@
 //! Applies a saved plan, or plans a request and applies that plan.
 
-use super::active_plans::{active_shields, known_shields};
+use super::active_shields::{active_shields, known_shields};
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 pub use super::change_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, end_interrupted_change, find_version, is_same_version};

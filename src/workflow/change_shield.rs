@@ -2,7 +2,7 @@
 //! shield has already stays, what is new is added, and what is no longer requested is removed.
 
 use super::WorkContext;
-use super::active_plans::active_shields;
+use super::active_shields::active_shields;
 use super::apply_with_fallback::{ApplyFunction, PlanOrigin, apply_or_fall_back};
 use super::machine_survey::survey_shielded;
 use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, ShieldNote};

@@ -3,7 +3,7 @@
 
 use super::shield_options::ShieldOptions;
 use super::try_shield::{self, TryRequest};
-use super::{WorkContext, catch_stops, standing, verdict_check};
+use super::{WorkContext, active_shields, catch_stops, verdict_check};
 use crate::apply::ShieldPresence;
 use crate::boot::trial::{self, TrialObservation};
 use crate::boot::{
@@ -158,7 +158,7 @@ pub fn reboot_unless_reached(
 /// Watches a shield on these CPUs. Returns why it does not hold; `None` if it holds.
 fn find_doubt(work: &WorkContext<'_>, cpus: &CpuSet) -> Option<TrialDoubt> {
     let WorkContext { host, store, .. } = work;
-    match standing::find_settled_shield(host, store) {
+    match active_shields::find_settled_shield(host, store) {
         // A shield that the boot restored is the one to watch.
         Ok(ShieldPresence::Whole(journal)) => {
             let shielded = journal.shielded_cpus();

@@ -5,7 +5,7 @@ use super::apply_shield::warn_of_nohz_full;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::load_options::{LoadCpus, LoadOptions};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
-use super::{WorkContext, standing, step_aside};
+use super::{WorkContext, active_shields, step_aside};
 use crate::apply::{self, ApplyError};
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
 use crate::change::Outcome;
@@ -107,10 +107,6 @@ impl LiveExperimentMachine<'_> {
         // The machine may run another kernel of the experiment now.
         let kernel = boot.kernel.as_deref().or(self.original.kernel.as_deref());
         boot_plan::for_words(&self.work.host, kernel, &boot.words(), menu.as_ref())
-    }
-
-    fn has_systemd(&self) -> bool {
-        self.work.host.exists("/run/systemd/system")
     }
 
     /// Measures in the configuration of a row. Returns the measurement, and the tunables whose
@@ -267,7 +263,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     }
 
     fn undo_shield(&mut self) -> Result<(), Failure> {
-        standing::undo_named(&self.work.host, &self.work.store, &[EXPERIMENT_SHIELD])
+        active_shields::undo_named(&self.work.host, &self.work.store, &[EXPERIMENT_SHIELD])
     }
 
     fn find_boot_mismatch(&mut self, boot: &RowBoot) -> Result<Option<BootMismatch>, Failure> {
@@ -304,7 +300,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     }
 
     fn enable_resume_at_boot(&mut self) -> Result<(), Failure> {
-        if !self.has_systemd() {
+        if !self.work.host.has_systemd() {
             return Ok(());
         }
         let state_dir = &self.work.state_dir;
@@ -352,7 +348,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
 
     fn reboot(&mut self) -> Result<(), Failure> {
         self.work.ui.status("rebooting …");
-        if self.has_systemd() {
+        if self.work.host.has_systemd() {
             // Some loaders take the entry of a one-time boot as an argument of the reboot.
             let entry =
                 boot::read_journal(&self.work.store)?.and_then(|journal| journal.trial?.reboot);

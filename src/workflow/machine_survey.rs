@@ -1,7 +1,7 @@
 //! Surveys the machine with what the journal of the active shield knows.
 
 use super::WorkContext;
-use super::active_plans::{cpus_of, shields_of};
+use super::active_shields::{cpus_of, shields_of};
 use crate::apply::{self, JournalLoadError};
 use crate::boot::running_lint::lint_running;
 use crate::boot::{self, CommandLineLint, LintFinding};

@@ -3,7 +3,7 @@
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::load_options::LoadOptions;
 use super::shield_options::read_policy_limits;
-use super::standing::check_disturbance;
+use super::trace_disturbance::check_disturbance;
 use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};

@@ -1,7 +1,7 @@
 //! What a subcommand does: each workflow calls stages in order on the machine of a [`WorkContext`],
 //! shows its progress, and returns a document. It parses no arguments and prints no result.
 
-mod active_plans;
+pub mod active_shields;
 pub mod apply_policy;
 pub mod apply_shield;
 mod apply_with_fallback;
@@ -46,9 +46,10 @@ pub mod run_program;
 pub mod saved_document;
 mod search_machine;
 pub mod shield_options;
-pub mod standing;
+pub mod shield_status;
 mod take_back;
 pub mod take_down;
+pub mod trace_disturbance;
 pub mod try_shield;
 pub mod undo_shields;
 mod undo_watchdog;
@@ -95,7 +96,7 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
     ),
     printed::<crate::apply::AppliedPlan>("apply.schema.json", "cpushield apply --json"),
     printed::<crate::apply::AppliedPolicy>("apply-all.schema.json", "cpushield apply --all --json"),
-    printed::<standing::StatusDocument>("status.schema.json", "cpushield status --json"),
+    printed::<shield_status::StatusDocument>("status.schema.json", "cpushield status --json"),
     printed::<undo_shields::UndoDocument>("undo.schema.json", "cpushield undo --json"),
     printed::<crate::boot::BootPlan>("boot-plan.schema.json", "cpushield boot plan --json"),
     printed::<crate::boot::BootStatus>("boot-status.schema.json", "cpushield boot status --json"),

@@ -1,7 +1,7 @@
 //! Plans all shields of a policy, before anything is written.
 
 use super::WorkContext;
-use super::active_plans::active_shields;
+use super::active_shields::active_shields;
 use super::apply_shield::explain_change;
 use super::machine_survey::survey_machine;
 use super::machine_without::remove_shield;

@@ -8,7 +8,7 @@ use super::given_file::read_file;
 use super::machine_survey::survey_machine;
 use super::search_machine::LiveSearchMachine;
 use super::undo_watchdog::EXPERIMENT_SHIELD;
-use super::{WorkContext, catch_stops, runs_as_root, standing};
+use super::{WorkContext, active_shields, catch_stops, runs_as_root};
 use crate::boot::{self, early};
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use crate::experiment::search::OptionSearch;
@@ -256,7 +256,7 @@ fn check_unshielded(
     if !runs_as_root() {
         return Err(Failure::machine("only root can shield CPUs").hint("run it as root"));
     }
-    standing::refuse_active(host, store, "take that shield down first: cpushield undo")?;
+    active_shields::refuse_active(host, store, "take that shield down first: cpushield undo")?;
     if reboot == RebootPermission::Denied || !matrix.has_boots() {
         return Ok(());
     }
@@ -353,7 +353,7 @@ pub(super) fn run_schedule(
     match end {
         ExperimentEnd::Finished => {}
         ExperimentEnd::Rebooting => {
-            ui.status(match host.exists("/run/systemd/system") {
+            ui.status(match host.has_systemd() {
                 true => {
                     "the experiment resumes automatically after the reboot; \
                          show its results: cpushield experiment --status"

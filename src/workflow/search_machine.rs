@@ -23,9 +23,6 @@ use cpushield_linux::{CpuSet, signal};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Gaps of at least this many nanoseconds are counted.
-const THRESHOLD_NS: u64 = 1_000;
-
 /// The machine that a search runs on.
 pub struct LiveSearchMachine<'a> {
     work: &'a WorkContext<'a>,
@@ -89,28 +86,16 @@ impl<'a> LiveSearchMachine<'a> {
             LoadGenerator::start(&load).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         load.begin();
         let bar = ui.bar();
-        let evidence = watch(
-            host,
-            &WatchOrder {
-                cpus: self.cpus.measured.clone(),
-                span: Duration::from_nanos(self.matrix.span_ns),
-                warmup: Duration::from_nanos(self.matrix.warmup_ns),
-                threshold_ns: THRESHOLD_NS,
-                syscalls: false,
-                cgroup: place.and_then(|place| place.group),
-                workload: None,
-                stacks: false,
-                until: None,
-                keep: None,
-                progress: &|progress| match progress {
-                    WatchProgress::Watching { done, of, .. } => {
-                        bar.show_progress(&row.name, done, of);
-                    }
-                    _ => bar.show_task(&row.name),
-                },
-                stop: &|| signal::stopped_by().is_some(),
-            },
-        );
+        let progress = |progress| match progress {
+            WatchProgress::Watching { done, of, .. } => bar.show_progress(&row.name, done, of),
+            _ => bar.show_task(&row.name),
+        };
+        let stop = || signal::stopped_by().is_some();
+        let span = Duration::from_nanos(self.matrix.span_ns);
+        let warmup = Duration::from_nanos(self.matrix.warmup_ns);
+        let cgroup = place.and_then(|place| place.group);
+        let order = WatchOrder::of_sampler(self.cpus.measured.clone(), span, &progress, &stop);
+        let evidence = watch(host, &WatchOrder { warmup, cgroup, ..order });
         bar.end();
         let _ = load.end(host);
         if signal::stopped_by().is_some() {

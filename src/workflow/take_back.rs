@@ -1,7 +1,7 @@
 //! Takes back what a command did to shields, after a later one of them could not be applied.
 
 use super::WorkContext;
-use super::active_plans::active_shields;
+use super::active_shields::active_shields;
 use super::apply_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, find_version, is_same_version};
 use super::machine_without::survey_without;

@@ -4,7 +4,7 @@ use super::apply_shield::warn_of_nohz_full;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::shield_options::ShieldOptions;
 use super::undo_watchdog::{TRY_SHIELD, UndoWatchdog};
-use super::{WorkContext, catch_stops, price, standing, step_aside};
+use super::{WorkContext, active_shields, catch_stops, price, step_aside};
 use crate::apply::{self, AppliedPlan, ChangeFate, UndoneShield};
 use crate::change::{EffectTime, Outcome};
 use crate::documents::evidence::Evidence;
@@ -27,8 +27,6 @@ use std::time::Duration;
 const LOAD_SPARE: u64 = 60;
 /// Warm-up: how long the workload runs before the watch starts.
 const WARMUP: Duration = Duration::from_secs(1);
-/// Gaps of at least this many nanoseconds are counted.
-const THRESHOLD_NS: u64 = 1_000;
 
 /// Tries the shield that these options request, and measures the price with these loads.
 ///
@@ -46,7 +44,7 @@ pub fn try_options(
     catch_stops()?;
     let machine = survey(host, &tunables::reads());
     let hint = "verify it: cpushield verify; or take it down first: cpushield undo";
-    standing::refuse_active(host, store, hint)?;
+    active_shields::refuse_active(host, store, hint)?;
     let request = options.resolve(host, &machine, EffectTime::Runtime)?.request;
     let (limits, price) = (VerifyLimits::default(), price.to_vec());
     attempt_guarded(work, &TryRequest { machine, request, limits, span, price })
@@ -197,28 +195,16 @@ fn watch_cpus(
 ) -> Result<Evidence, Failure> {
     cgroup.as_deref().map_or(Ok(()), |group| check_move(&stage.work.host, group))?;
     let bar = stage.work.ui.bar();
-    let evidence = watch(
-        &stage.work.host,
-        &WatchOrder {
-            cpus: stage.plan.shield.cpus.clone(),
-            span: stage.trying.span,
-            warmup: WARMUP,
-            threshold_ns: THRESHOLD_NS,
-            syscalls: false,
-            cgroup,
-            workload: None,
-            stacks: false,
-            until: None,
-            keep: None,
-            progress: &|progress| match progress {
-                WatchProgress::Watching { done, of, .. } => bar.show_progress(what, done, of),
-                WatchProgress::Arming | WatchProgress::Settling | WatchProgress::Gathering => {
-                    bar.show_task(what);
-                }
-            },
-            stop: &|| signal::stopped_by().is_some(),
-        },
-    );
+    let progress = |progress| match progress {
+        WatchProgress::Watching { done, of, .. } => bar.show_progress(what, done, of),
+        WatchProgress::Arming | WatchProgress::Settling | WatchProgress::Gathering => {
+            bar.show_task(what);
+        }
+    };
+    let stop = || signal::stopped_by().is_some();
+    let cpus = stage.plan.shield.cpus.clone();
+    let order = WatchOrder::of_sampler(cpus, stage.trying.span, &progress, &stop);
+    let evidence = watch(&stage.work.host, &WatchOrder { warmup: WARMUP, cgroup, ..order });
     bar.end();
     match signal::stopped_by() {
         Some(signal) => Err(Failure::stopped(signal)),

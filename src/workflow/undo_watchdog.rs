@@ -1,7 +1,7 @@
 //! The watchdog of `try` and `experiment`: a separate process that survives `kill -9` of the main
 //! one. If the main process ends without dismissing it, it undoes the shield.
 
-use super::{WorkContext, standing};
+use super::{WorkContext, active_shields};
 use crate::failure::Failure;
 use cpushield_linux::{Error, Operation, process, tracefs};
 use std::process::Child;
@@ -55,7 +55,7 @@ pub fn guard(work: &WorkContext<'_>, pid: i32) -> Result<(), Failure> {
     let _ = crate::latency::restore_tracer_settings(host, store);
     tracefs::remove_stale_instances(host);
     // A shield with another name belongs to another command.
-    standing::undo_named(host, store, &[TRY_SHIELD, EXPERIMENT_SHIELD])?;
+    active_shields::undo_named(host, store, &[TRY_SHIELD, EXPERIMENT_SHIELD])?;
     // A worker of the main process may have had one open until now.
     tracefs::remove_stale_instances(host);
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
-use super::standing::check_disturbance;
+use super::trace_disturbance::check_disturbance;
 use super::watch_checkpoint::WatchCheckpoint;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
@@ -20,7 +20,8 @@ use crate::trace::recording::TraceRecording;
 use crate::tunables::{self, RemedyAnswer};
 use crate::ui::{StatusLines, Ui};
 use crate::verify::{
-    self, GivenWorkload, RawTraceUse, UntilBreach, WatchOrder, WatchProgress, WorstSoFar,
+    self, COUNTED_GAP_NS, GivenWorkload, RawTraceUse, UntilBreach, WatchOrder, WatchProgress,
+    WorstSoFar,
 };
 use cpushield_linux::clock::nanos;
 use cpushield_linux::orphans::LeftBehind;
@@ -31,9 +32,6 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Gaps of at least this many nanoseconds are counted, unless a limit is shorter.
-const THRESHOLD_NS: u64 = 1_000;
 
 /// What to watch, how long, and which files to write.
 #[derive(Debug, Clone)]
@@ -199,7 +197,7 @@ impl<'a> VerifySession<'a> {
         let bar = ui.bar();
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
-            limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
+            limits.max_gap_ns.map_or(COUNTED_GAP_NS, |most| most.clamp(1, COUNTED_GAP_NS));
         let cgroup = self.find_group()?;
         let evidence = verify::watch(
             host,

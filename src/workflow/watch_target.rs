@@ -1,7 +1,7 @@
 //! The CPUs that a command watches: those named by `--cpus`, or those of the active shield.
 
 use super::WorkContext;
-use super::active_plans::{cpus_of, known_shields};
+use super::active_shields::{cpus_of, known_shields};
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::{Plan, PlanRefusal};

@@ -7,9 +7,8 @@ use cpushield::apply::ShieldPresence;
 use cpushield::policy::DisturbanceConsent;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
-use cpushield::workflow::standing::{
-    check_disturbance, find_settled_shield, refuse_active, undo_named,
-};
+use cpushield::workflow::active_shields::{find_settled_shield, refuse_active, undo_named};
+use cpushield::workflow::trace_disturbance::check_disturbance;
 use cpushield_linux::InjectedFault;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,0 +1,114 @@
+//! The active shields, as every user may know them, and checks for commands that need one or must
+//! not find one. [`apply::find_shield`] tells a whole shield from an incomplete one and from one
+//! that another process is changing.
+
+use super::WorkContext;
+use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
+use crate::failure::Failure;
+use crate::plan::{Plan, Shield};
+use crate::run::{self, RunError};
+use cpushield_linux::{CpuSet, Host, Store};
+use std::time::Duration;
+
+/// How long to wait for another process that is changing the shield.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_millis(100);
+
+/// The active shields. A normal user cannot read the journal, and plans without them.
+pub(super) fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failure> {
+    match apply::active_plans(&work.host, &work.store) {
+        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(Vec::new()),
+        plans => Ok(plans?),
+    }
+}
+
+/// All CPUs of these shields.
+pub(super) fn cpus_of(shields: &[Shield]) -> CpuSet {
+    shields.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
+}
+
+/// The active shields, whole or incomplete, without their steps. A normal user, who cannot read the
+/// journal, gets those of the public summary.
+pub(super) fn known_shields(host: &Host, store: &Store) -> Result<Vec<Shield>, JournalLoadError> {
+    shields_of(host, store, apply::active_plans(host, store))
+}
+
+/// The same from the plans of the journals, which were read already.
+pub(super) fn shields_of(
+    host: &Host,
+    store: &Store,
+    plans: Result<Vec<Plan>, JournalLoadError>,
+) -> Result<Vec<Shield>, JournalLoadError> {
+    match plans {
+        Ok(plans) => Ok(plans.into_iter().map(|plan| plan.shield).collect()),
+        Err(JournalLoadError::Access(error)) if error.is_denied() => {
+            match apply::read_public_state(host, store) {
+                PublicState::Active(shields) => {
+                    Ok(shields.into_iter().map(|public| public.shield).collect())
+                }
+                PublicState::Unknown | PublicState::Unfinished => Err(error.into()),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that a shield of this name, whole or incomplete, is live.
+///
+/// # Errors
+/// None is, or the journal cannot be read.
+pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
+    let shields = known_shields(host, store)?;
+    let names: Vec<String> = shields.into_iter().map(|shield| shield.name).collect();
+    match names.iter().any(|live| live == name) {
+        true => Ok(()),
+        false if names.is_empty() => Err(RunError::NoShield.into()),
+        false => Err(RunError::NoSuchShield { name: name.to_owned(), names }.into()),
+    }
+}
+
+/// Checks that no shield is active, incomplete or being made; `hint` is for a whole one.
+///
+/// # Errors
+/// There is a shield, or the journal cannot be read.
+pub fn refuse_active(host: &Host, store: &Store, hint: &str) -> Result<(), Failure> {
+    let plans = run::all_active(host, store)?;
+    if plans.is_empty() {
+        return Ok(());
+    }
+    let cpus = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));
+    Err(Failure::machine(format!("CPU {cpus} is already shielded")).hint(hint))
+}
+
+/// Waits, for a minute at most, until no other process is changing the shield. Returns the shield
+/// that it then finds.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn find_settled_shield(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match apply::find_shield(host, store)? {
+            ShieldPresence::Part(_, UnfinishedWork::UnderWay { .. }) if waited < TIMEOUT => {
+                std::thread::sleep(STEP);
+                waited += STEP;
+            }
+            found => return Ok(found),
+        }
+    }
+}
+
+/// Undoes the shield, whole or incomplete, if it has one of these names.
+///
+/// # Errors
+/// The journal cannot be read, or undo failed.
+pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Failure> {
+    let journal = match find_settled_shield(host, store)? {
+        ShieldPresence::Whole(journal) | ShieldPresence::Part(Some(journal), _) => journal,
+        ShieldPresence::Absent | ShieldPresence::Part(None, _) => return Ok(()),
+    };
+    for name in journal.shield_names().iter().filter(|name| names.contains(&name.as_str())) {
+        apply::undo(host, store, Some(name))?;
+    }
+    Ok(())
+}
