@@ -49,8 +49,8 @@ pub fn installed(store: &Store) -> Result<Option<Enabled>, BootError> {
 /// Makes the machine run this command at each boot.
 ///
 /// # Errors
-/// The init system is unknown, a file of the same name is not ours, or a step fails; then everything
-/// is as it was before, an earlier installation included.
+/// The init system is unknown, a file of the same name is not ours, or a step fails. Then all
+/// is as before, an earlier installation included.
 pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enabled, BootError> {
     let _lock = store.lock()?;
     let Some(init) = detect_init(host) else {

@@ -49,8 +49,8 @@ pub struct RunArgs {
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms
     #[arg(long, value_name = "R/D/P", group = "policy", value_parser = deadline)]
     deadline: Option<SchedPolicy>,
-    /// Highest priority that the program sets by itself, 1 to 98; the kernel threads of the shield's
-    /// CPUs get a higher one
+    /// Highest priority that the program sets by itself, 1 to 98; the kernel threads of the
+    /// shield's CPUs get a higher one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::lower_priority)]
     own_priority: Option<u32>,
     /// Nice value under SCHED_OTHER, -20 to 19

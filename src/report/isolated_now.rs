@@ -20,7 +20,7 @@ pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
     };
     let facts = [
         isolated,
-        (now.nohz_full.as_ref(), "the tick stops while one task runs (nohz_full)"),
+        (now.nohz_full.as_ref(), "the tick stops while the scheduler does not need it (nohz_full)"),
         (Some(&now.rcu_nocbs), "RCU callbacks run elsewhere (rcu_nocbs)"),
         (Some(&now.managed_irq), "managed interrupts avoid these CPUs (isolcpus=managed_irq)"),
         (now.partitions.as_ref(), "isolated by a cgroup partition"),

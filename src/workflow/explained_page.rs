@@ -14,6 +14,8 @@ use crate::report::table::{Align, fit, fold};
 
 /// The page about the policy file; its man page is made from the same text.
 pub const POLICY: &str = include_str!("../../docs/policy.md");
+/// The terms of the documentation, in a table.
+const GLOSSARY: &str = include_str!("../../docs/glossary.md");
 /// Columns of a page at most; wider prose is hard to read.
 const COLUMNS_MAX: usize = 80;
 
@@ -26,7 +28,9 @@ pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
         return Err(Failure::usage("the name to explain is empty")
             .hint("list all names: cpushield explain"));
     }
-    find_page(words).map(with_instrument_link).ok_or_else(|| unknown_name(words))
+    let page = find_page(words).or_else(|| find_page(&words.to_lowercase()));
+    let page = page.map(with_instrument_link).or_else(|| find_term(words));
+    page.ok_or_else(|| unknown_name(words))
 }
 
 /// Finds the page for a name, or for a word that a table shows.
@@ -46,6 +50,21 @@ fn find_page(words: &str) -> Option<ExplainPage> {
                 ExplainSubject::Cause(cause) => cause.explain(),
             })
         })
+}
+
+/// The entry of the glossary for a term, or for its first word.
+fn find_term(words: &str) -> Option<ExplainPage> {
+    let rows = GLOSSARY
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    let is_it = |term: &str| {
+        let begins =
+            term.split_once(' ').is_some_and(|(first, _)| first.eq_ignore_ascii_case(words));
+        term.eq_ignore_ascii_case(words) || begins
+    };
+    // The first row is the head of the table.
+    let (term, meaning) = rows.skip(1).find(|(terms, _)| terms.split(", ").any(is_it))?;
+    Some(ExplainPage::new("term", term, meaning, ""))
 }
 
 /// The page of the entry with this name, or the page with this name.
@@ -189,6 +208,21 @@ fn unknown_name(name: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_term_of_the_glossary_is_explained_where_no_page_has_its_name() {
+        for (words, name, kind) in [
+            ("SMI", "smi", "cause"),
+            ("housekeeping", "housekeeping CPU", "term"),
+            ("Partition", "partition", "term"),
+            ("SMT", "SMT sibling", "term"),
+            ("NUMA node", "memory node, NUMA node", "term"),
+        ] {
+            let page = explain(words).unwrap();
+            assert_eq!((page.name.as_ref(), page.kind), (name, kind), "{words}");
+        }
+        assert!(explain("term").is_err());
+    }
 
     #[test]
     fn names_from_the_screens_have_pages() {

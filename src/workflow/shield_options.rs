@@ -85,7 +85,7 @@ impl ShieldOptions {
     ) -> Result<RequestWithLimits, Failure> {
         self.check_switches(when)?;
         let names = names_of(machine);
-        let mut resolved = self.resolve_policy(host, &names)?;
+        let mut resolved = self.resolve_policy(host, &names, when)?;
         let request = &mut resolved.request;
         // A policy may also name boot parameters, which do not apply to the running kernel.
         request.tunables.retain(|name, _| when == EffectTime::Boot || is_tunable(name));
@@ -156,7 +156,12 @@ impl ShieldOptions {
     }
 
     /// The request of the policy file, or the default request without a policy.
-    fn resolve_policy(&self, host: &Host, names: &CpuNames) -> Result<RequestWithLimits, Failure> {
+    fn resolve_policy(
+        &self,
+        host: &Host,
+        names: &CpuNames,
+        when: EffectTime,
+    ) -> Result<RequestWithLimits, Failure> {
         match (&self.policy, &self.shield) {
             (Some(_), _) => {}
             (None, Some(name)) if !host.exists(DEFAULT_PATH) => return Ok(request_named(name)),
@@ -173,7 +178,7 @@ impl ShieldOptions {
         {
             return Ok(request_named(name));
         }
-        let name = read.find(self.shield.as_deref())?;
+        let name = read.find(self.shield.as_deref(), when)?;
         // The command line replaces the list of the policy.
         let list = if self.selects_cpus() { ListUse::Replaced } else { ListUse::Used };
         read.request(host, names, name, list)
@@ -213,24 +218,31 @@ impl ReadPolicy {
     }
 
     /// The name of the shield, or of the only one.
-    fn find(&self, name: Option<&str>) -> Result<&str, Failure> {
+    fn find(&self, name: Option<&str>, when: EffectTime) -> Result<&str, Failure> {
         let found = self.policy.shield(name, &self.file);
         found.map(|(name, _)| name).map_err(|error| {
             let failure = Failure::usage(error.to_string());
             match (name, self.policy.shield.keys().next()) {
-                (None, Some(first)) => failure
-                    .hint(format!("name one: --shield {first}"))
-                    .hint(format!("or apply all of them: cpushield {}", self.apply_all())),
+                (None, Some(first)) => {
+                    failure.hint(format!("name one: --shield {first}")).hint(match when {
+                        EffectTime::Runtime => {
+                            format!("or select all of them: {}", self.select_all())
+                        }
+                        EffectTime::Boot => {
+                            "or name the CPUs of all of them: --cpus LIST".to_owned()
+                        }
+                    })
+                }
                 _ => failure,
             }
         })
     }
 
-    /// The arguments that apply every shield of this file.
-    fn apply_all(&self) -> String {
+    /// What selects every shield of this file, in a sentence.
+    fn select_all(&self) -> String {
         match self.file.as_str() {
-            DEFAULT_PATH => "apply --all".to_owned(),
-            file => format!("apply --all --policy {}", quote_for_shell(file)),
+            DEFAULT_PATH => "--all".to_owned(),
+            file => format!("--all --policy {}", quote_for_shell(file)),
         }
     }
 

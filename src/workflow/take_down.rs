@@ -121,7 +121,7 @@ pub(super) fn take_down_named(
     let _hurry = sched::boost_priority();
     let tracer_recovery = latency::restore_tracer_settings(host, store);
     let swept = tracefs::remove_stale_instances(host);
-    // Without the lock, the programs of a shield that another process changes would not be released.
+    // Without the lock, the programs of a shield that another process changes would stay.
     let store = &match store.read(apply::JOURNAL)? {
         Some(_) => store.clone().holding(store.lock()?),
         None => store.clone(),

@@ -17,7 +17,7 @@ fn other_cpus(target: &ParameterTarget) -> Option<String> {
 pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     name: tunables::NOHZ_FULL.name,
     keyword: "nohz_full",
-    summary: "stop the tick on these CPUs while only one task runs there",
+    summary: "stop the tick on these CPUs while the scheduler does not need it",
     page: tunables::NOHZ_FULL.page,
     removes: tunables::NOHZ_FULL.removes,
     risk: tunables::NOHZ_FULL.risk,

@@ -42,13 +42,13 @@ impl fmt::Display for BootAdviceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             BootAdviceReason::TickStops { known: true } => {
-                "the tick then stops while only one task runs there; name every CPU that may ever \
-                 be shielded, but not the boot CPU"
+                "the tick then stops while the scheduler does not need it; name every CPU that may \
+                 ever be shielded, but not the boot CPU"
             }
             BootAdviceReason::TickStops { known: false } => {
-                "the tick then stops while only one task runs there, if the kernel was built with \
-                 CONFIG_NO_HZ_FULL, which is unknown; name every CPU that may ever be shielded, \
-                 but not the boot CPU"
+                "the tick then stops while the scheduler does not need it, if the kernel was built \
+                 with CONFIG_NO_HZ_FULL, which is unknown; name every CPU that may ever be \
+                 shielded, but not the boot CPU"
             }
             BootAdviceReason::CallbacksElsewhere => {
                 "RCU callbacks then run in threads on the housekeeping CPUs"

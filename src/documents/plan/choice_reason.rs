@@ -197,12 +197,12 @@ fn write_whole_cores(
     offline: bool,
 ) -> fmt::Result {
     let what = match (offline, idle.len()) {
-        (true, 1) => "its SMT sibling is taken offline",
-        (true, _) => "SMT siblings are taken offline",
-        (false, 1) => "its SMT sibling stays idle",
-        (false, _) => "SMT siblings stay idle",
+        (true, 1) => "is an SMT sibling and is taken offline",
+        (true, _) => "are SMT siblings and are taken offline",
+        (false, 1) => "is an SMT sibling and stays idle",
+        (false, _) => "are SMT siblings and stay idle",
     };
-    write!(f, "Whole cores: work runs on {}; {what}: {}.", named(work), named(idle))
+    write!(f, "Whole cores: programs run on {}. {} {what}.", named(work), named(idle))
 }
 
 #[cfg(test)]

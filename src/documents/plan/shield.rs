@@ -1,7 +1,6 @@
 //! [`Shield`]: the CPUs of a shield and what was requested for them. Pure.
 
 use crate::policy::{ShieldRequest, Workload};
-use crate::quote::quote_for_shell;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,7 +53,7 @@ impl Shield {
     pub fn command(&self, command: &str) -> String {
         match self.has_default_name() {
             true => command.to_owned(),
-            false => format!("{command} --shield {}", quote_for_shell(&self.name)),
+            false => format!("{command} --shield {}", self.name),
         }
     }
 

@@ -77,8 +77,8 @@ fn open_on(
     open_for(-1, cpu, event, read_format, group)
 }
 
-/// Calls `perf_event_open(2)`. A `task` of -1 is any task, one of 0 is this thread; a `cpu` of -1 is
-/// any CPU.
+/// Calls `perf_event_open(2)`. A `task` of -1 is any task, one of 0 is this thread. A `cpu` of -1
+/// is any CPU.
 fn open_for(
     task: libc::pid_t,
     cpu: libc::c_int,
