@@ -1,9 +1,9 @@
 //! Provokes interruptions, for the positive control.
 
 use crate::documents::evidence::{ProvokeFailure, ProvokeMethod};
-use cpushield_linux::perf::{CpuEvent, PerfEvent, ThreadEvent};
+use cpushield_linux::perf::{CpuEvent, PerfEvent};
 use cpushield_linux::tracefs::Tracefs;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::{CpuSet, Host, sched};
 use std::time::{Duration, Instant};
 
 /// The number of interruptions provoked on each CPU.
@@ -51,21 +51,26 @@ pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, ProvokeFailure> {
 /// the tracepoint cannot be counted, it returns nothing.
 #[must_use]
 pub fn retry_idle(host: &Host, cpus: &CpuSet) -> Vec<(usize, usize)> {
-    let Some(unsent) = count_unsent_ipis(host) else { return Vec::new() };
+    // The tracepoint counts on the CPU that sends, so this thread stays on one. An event of a thread
+    // would make the kernel patch its code again a second later (`perf_sched_delayed()`,
+    // kernel/events/core.c, 6.12), in the middle of the span.
+    let here = sched::current_cpu();
+    let Ok(_stays) = host.step_aside(&CpuSet::single(here)) else { return Vec::new() };
+    let Some(unsent) = count_unsent_ipis(host, here) else { return Vec::new() };
     let until = Instant::now() + RETRY_MAX;
     cpus.iter().filter_map(|cpu| Some((cpu, interrupt_busy(cpu, &unsent, until)?))).collect()
 }
 
-/// Counts the IPIs that this thread did not send because the CPU was idle.
-fn count_unsent_ipis(host: &Host) -> Option<ThreadEvent> {
+/// Counts the IPIs that this CPU does not send because the other one is idle.
+fn count_unsent_ipis(host: &Host, here: usize) -> Option<CpuEvent> {
     let tracefs = Tracefs::find(host).ok()?;
     let format = tracefs.format(host, "sched", "sched_wake_idle_without_ipi").ok()??;
-    ThreadEvent::open(PerfEvent::tracepoint(format.id)).ok()
+    CpuEvent::open(here, PerfEvent::tracepoint(format.id)).ok()
 }
 
 /// Interrupts one CPU. Returns the number of IPIs that were sent to it; `None` if it was never idle
 /// or cannot be interrupted.
-fn interrupt_busy(cpu: usize, unsent: &ThreadEvent, until: Instant) -> Option<usize> {
+fn interrupt_busy(cpu: usize, unsent: &CpuEvent, until: Instant) -> Option<usize> {
     let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK).ok()?;
     let (mut tries, mut sent, mut was_idle) = (0, 0, false);
     while sent < TIMES && (tries < TIMES || Instant::now() < until) {

@@ -36,7 +36,7 @@ fn spin_unpinned(cpus: &CpuSet, span: Duration) -> io::Result<CpuSet> {
     let mut ran = CpuSet::new();
     let began = Instant::now();
     while began.elapsed() < span {
-        ran.insert(rustix::thread::sched_getcpu());
+        ran.insert(sched::current_cpu());
     }
     Ok(ran)
 }

@@ -73,28 +73,16 @@ fn open_on(
     read_format: u64,
     group: Option<&File>,
 ) -> io::Result<File> {
-    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
-    open_for(-1, cpu, event, read_format, group)
-}
-
-/// Calls `perf_event_open(2)`. A `task` of -1 is any task, one of 0 is this thread. A `cpu` of -1
-/// is any CPU.
-fn open_for(
-    task: libc::pid_t,
-    cpu: libc::c_int,
-    event: PerfEvent,
-    read_format: u64,
-    group: Option<&File>,
-) -> io::Result<File> {
     let PerfEvent { kind, config, flags } = event;
     let attr =
         PerfEventAttr { kind, size: 64, config, flags, read_format, ..PerfEventAttr::default() };
+    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     let group = group.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: `attr` is valid for reads of the size that it states; the other arguments are
-    // numbers: the task, the CPU, the leader of a group or none, close on exec. The answer is a
+    // numbers: any task, this CPU, the leader of a group or none, close on exec. The answer is a
     // new file descriptor with no other owner.
     unsafe {
-        let answer = libc::syscall(libc::SYS_perf_event_open, &raw const attr, task, cpu, group, 8);
+        let answer = libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, 8);
         match i32::try_from(answer) {
             Ok(fd) if fd >= 0 => Ok(File::from_raw_fd(fd)),
             _ => Err(io::Error::last_os_error()),
@@ -123,38 +111,10 @@ impl CpuEvent {
     /// # Errors
     /// The kernel's error; `UnexpectedEof` if a pinned event lost its counter to another one.
     pub fn read(&self) -> io::Result<u64> {
-        read_count(&self.file)
+        let mut bytes = [0; 8];
+        (&self.file).read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
     }
-}
-
-/// An event of this thread, counted on any CPU as long as this value exists.
-#[derive(Debug)]
-pub struct ThreadEvent {
-    file: File,
-}
-
-impl ThreadEvent {
-    /// Starts to count.
-    ///
-    /// # Errors
-    /// As [`CpuEvent::open`].
-    pub fn open(event: PerfEvent) -> io::Result<ThreadEvent> {
-        open_for(0, -1, event, 0, None).map(|file| ThreadEvent { file })
-    }
-
-    /// How often the event occurred in this thread since it was opened. Interrupts no CPU.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn read(&self) -> io::Result<u64> {
-        read_count(&self.file)
-    }
-}
-
-fn read_count(mut file: &File) -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    file.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Events of one CPU, counted together as long as this value exists.

@@ -43,6 +43,12 @@ pub fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
     check(answer).map(drop)
 }
 
+/// The CPU that the calling thread runs on now, by sched_getcpu(3).
+#[must_use]
+pub fn current_cpu() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
 /// `sched_getaffinity(2)`; `tid` 0 is the calling thread.
 ///
 /// # Errors
