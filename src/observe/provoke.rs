@@ -52,8 +52,8 @@ pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, ProvokeFailure> {
 #[must_use]
 pub fn retry_idle(host: &Host, cpus: &CpuSet) -> Vec<(usize, usize)> {
     // The tracepoint counts on the CPU that sends, so this thread stays on one. An event of a thread
-    // would make the kernel patch its code again a second later (`perf_sched_delayed()`,
-    // kernel/events/core.c, 6.12), in the middle of the span.
+    // would make the kernel patch its code again a second later, in the middle of the span
+    // (`perf_sched_delayed()`, kernel/events/core.c, 6.12).
     let here = sched::current_cpu();
     let Ok(_stays) = host.step_aside(&CpuSet::single(here)) else { return Vec::new() };
     let Some(unsent) = count_unsent_ipis(host, here) else { return Vec::new() };
