@@ -12,7 +12,8 @@
 //!    `error.rs` has the errors, and `journal.rs` the files of the state directory.
 //! 2. `line.rs` adds words to a command line. `grub/` parses GRUB's texts, `kernel_file.rs` finds
 //!    the version of a kernel file, `kernel_modules.rs` reads the modules of a kernel, and
-//!    `running_kernel.rs` reads what the running kernel shows. `parameters/` is the catalogue of
+//!    `running_kernel.rs` reads what the running kernel shows, `parameter_effect.rs` whether a word
+//!    is in force. `parameters/` is the catalogue of
 //!    parameters, in the slice `PARAMETERS`, and `switches.rs` looks names of parameters and
 //!    tunables up.
 //! 3. `loaders/boot_loader.rs` is the trait of a loader. `loaders/mod.rs` has the slice `LOADERS`,
@@ -51,6 +52,7 @@ pub mod line;
 pub mod lint;
 pub mod loaders;
 mod menu_lst;
+pub mod parameter_effect;
 pub mod parameters;
 mod permanent;
 pub mod plan;
@@ -61,7 +63,7 @@ mod refusals;
 mod request;
 mod requested_words;
 mod restore;
-pub mod running_kernel;
+mod running_kernel;
 pub mod running_lint;
 mod selection;
 pub mod status;

@@ -6,7 +6,8 @@ use super::document::{
 };
 use super::error::BootError;
 use super::journal::{read_journal, read_last_trial};
-use super::running_kernel::{boot_id, read_effect};
+use super::parameter_effect::ParameterEffect;
+use super::running_kernel::boot_id;
 use super::running_lint::lint_running;
 use super::{early, foreign_words, line, loaders, refusals};
 use crate::survey::survey_boot;
@@ -30,7 +31,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let words: Vec<WordStatus> = words
         .iter()
         .map(|word| {
-            let (shows, in_force) = read_effect(host, word);
+            let ParameterEffect { shows, in_force } = ParameterEffect::read(host, word);
             let written = found.entries.iter().any(|entry| line::has(&entry.args, word));
             let booted = line::has(&booted, word);
             let refusals = if booted { refusals::find(&log, word) } else { Vec::new() };

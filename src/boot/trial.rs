@@ -9,9 +9,10 @@
 use super::document::{BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason};
 use super::error::BootError;
 use super::journal::{read_journal, save_last_trial};
+use super::parameter_effect::ParameterEffect;
 use super::permanent::make_permanent;
 use super::restore::{disarm_trial, find_loader, restore_all, restore_earlier};
-use super::running_kernel::{boot_id, read_effect};
+use super::running_kernel::boot_id;
 use super::{line, refusals, trial_unit};
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
@@ -116,7 +117,7 @@ fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<TrialDoubt>, 
     let log = host.kernel_log().unwrap_or_default();
     let mut missing = Vec::new();
     for word in &journal.words {
-        let (shows, in_force) = read_effect(host, word);
+        let ParameterEffect { shows, in_force } = ParameterEffect::read(host, word);
         if !line::has(&booted, word) {
             missing.push(TrialDoubt::NotBooted { word: word.clone() });
         } else if in_force == Some(false) {

@@ -51,7 +51,7 @@ pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, ProvokeFailure> {
 /// the tracepoint cannot be counted, it returns nothing.
 #[must_use]
 pub fn retry_idle(host: &Host, cpus: &CpuSet) -> Vec<(usize, usize)> {
-    // The tracepoint counts on the CPU that sends, so this thread stays on one. An event of a thread
+    // The tracepoint counts on the CPU that sends, so this thread stays there. An event of a thread
     // would make the kernel patch its code again a second later, in the middle of the span
     // (`perf_sched_delayed()`, kernel/events/core.c, 6.12).
     let here = sched::current_cpu();

@@ -7,7 +7,8 @@ use super::load_options::{LoadCpus, LoadOptions};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
 use super::{WorkContext, active_shields, step_aside};
 use crate::apply::{self, ApplyError};
-use crate::boot::{self, BootError, line, loaders, plan as boot_plan, running_kernel, write};
+use crate::boot::parameter_effect::ParameterEffect;
+use crate::boot::{self, BootError, line, loaders, plan as boot_plan, write};
 use crate::change::Outcome;
 use crate::experiment::{
     BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, ExperimentSetup,
@@ -278,8 +279,9 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             return Ok(Some(BootMismatch::Absent { parameters: vec![parameter.clone()] }));
         }
         for parameter in &wanted {
-            if let (shows, Some(false)) = running_kernel::read_effect(&self.work.host, parameter) {
-                let (parameter, shows) = (parameter.clone(), shows.unwrap_or_default());
+            let effect = ParameterEffect::read(&self.work.host, parameter);
+            if effect.in_force == Some(false) {
+                let (parameter, shows) = (parameter.clone(), effect.shows.unwrap_or_default());
                 return Ok(Some(BootMismatch::NotInForce { parameter, shows }));
             }
         }

@@ -1,26 +1,27 @@
 //! Whether a word is in force: what the running kernel shows for each of them.
 
 use super::grub::Machine;
-use cpushield::boot::running_kernel::read_effect;
+use cpushield::boot::parameter_effect::ParameterEffect;
 
 #[test]
 fn each_word_is_compared_with_what_the_kernel_shows_for_it() {
     let machine = Machine::debian();
-    let effect = |word| read_effect(&machine.host(), word);
-    let shows = |text: &str, same| (Some(text.to_owned()), Some(same));
+    let effect = |word| ParameterEffect::read(&machine.host(), word);
+    let shows =
+        |text: &str, same| ParameterEffect { shows: Some(text.to_owned()), in_force: Some(same) };
     machine.write("sys/devices/system/cpu/isolated", "2-3\n");
     machine.write("sys/devices/system/cpu/nohz_full", "2\n");
     machine.write("proc/irq/default_smp_affinity", "3\n");
     assert_eq!(effect("isolcpus=3"), shows("isolated: 2-3", true));
     assert_eq!(effect("isolcpus=1-3"), shows("isolated: 2-3", false));
     assert_eq!(effect("isolcpus=nohz,domain,2-3"), shows("isolated: 2-3, nohz_full: 2", false));
-    assert_eq!(effect("isolcpus=managed_irq,2-3"), (None, None));
+    assert_eq!(effect("isolcpus=managed_irq,2-3"), ParameterEffect::default());
     assert_eq!(effect("irqaffinity=0-1"), shows("irqaffinity: 0-1", true));
     assert_eq!(effect("irqaffinity=0"), shows("irqaffinity: 0-1", false));
     // The kernel adds the boot CPU.
     assert_eq!(effect("irqaffinity=1"), shows("irqaffinity: 0-1", true));
     // Without kernel threads, as in a container, nothing is known about RCU callbacks.
-    assert_eq!(effect("rcu_nocbs=2-3"), (None, None));
+    assert_eq!(effect("rcu_nocbs=2-3"), ParameterEffect::default());
     for (pid, name) in [(2, "kthreadd"), (31, "rcuog/2"), (32, "rcuop/2")] {
         machine.write(&format!("proc/{pid}/stat"), &kernel_thread(pid, name));
     }
@@ -50,7 +51,7 @@ fn a_list_up_to_the_last_cpu_is_in_force_when_the_kernel_shows_these_cpus() {
         ("workqueue.unbound_cpus=N", false),
         ("isolcpus=nohz,1-N", true),
     ] {
-        assert_eq!(read_effect(&machine.host(), word).1, Some(in_force), "{word}");
+        assert_eq!(ParameterEffect::read(&machine.host(), word).in_force, Some(in_force), "{word}");
     }
 }
 
@@ -58,10 +59,10 @@ fn a_list_up_to_the_last_cpu_is_in_force_when_the_kernel_shows_these_cpus() {
 fn whether_a_list_is_in_force_is_unknown_if_its_last_cpu_is() {
     let machine = Machine::debian();
     machine.write("sys/devices/system/cpu/nohz_full", "(null)\n");
-    assert_eq!(read_effect(&machine.host(), "nohz_full=1-N").1, Some(false));
+    assert_eq!(ParameterEffect::read(&machine.host(), "nohz_full=1-N").in_force, Some(false));
     std::fs::remove_file(machine.path("sys/devices/system/cpu/possible")).unwrap();
-    assert_eq!(read_effect(&machine.host(), "nohz_full=1-N").1, None);
-    assert_eq!(read_effect(&machine.host(), "nohz_full=1-3").1, Some(false));
+    assert_eq!(ParameterEffect::read(&machine.host(), "nohz_full=1-N").in_force, None);
+    assert_eq!(ParameterEffect::read(&machine.host(), "nohz_full=1-3").in_force, Some(false));
 }
 
 /// The kernel keeps the list that comes first: `housekeeping_setup()`, kernel/sched/isolation.c
@@ -71,9 +72,9 @@ fn an_isolcpus_that_the_kernel_ignored_because_of_nohz_full_is_not_in_force() {
     let machine = Machine::debian();
     machine.write("proc/cmdline", "ro nohz_full=1-3 isolcpus=nohz,2-3\n");
     machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
-    let ignored = read_effect(&machine.host(), "isolcpus=nohz,2-3");
-    assert_eq!(ignored, (Some("nohz_full: 1-3".to_owned()), Some(false)));
-    assert_eq!(read_effect(&machine.host(), "nohz_full=1-3").1, Some(true));
+    let ignored = ParameterEffect::read(&machine.host(), "isolcpus=nohz,2-3");
+    assert_eq!((ignored.shows.as_deref(), ignored.in_force), (Some("nohz_full: 1-3"), Some(false)));
+    assert_eq!(ParameterEffect::read(&machine.host(), "nohz_full=1-3").in_force, Some(true));
 }
 
 /// The `stat` of a kernel thread (`PF_KTHREAD`, 0x200000).

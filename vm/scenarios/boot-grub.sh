@@ -1,4 +1,4 @@
-# guest: 6.12-rt --grub --timeout 600
+# guest: 6.12-rt --grub --timeout 900
 # Kernel parameters for the RT kernel only, with a real GRUB: written, booted, removed, every file restored byte for
 # byte.
 . /host/lib.sh
