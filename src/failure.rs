@@ -122,11 +122,9 @@ impl From<cpushield_linux::Error> for Failure {
         if matches!(error.cause, cpushield_linux::error::ErrorCause::NotRegular(_)) {
             return failure.hint("cpushield did not create it; inspect it, then move it away");
         }
-        match error.errno() {
-            Some(1 | 13) if cpushield_linux::process::effective_user() != 0 => {
-                failure.hint("run it as root")
-            }
-            _ => failure,
+        match error.is_forbidden() && cpushield_linux::process::effective_user() != 0 {
+            true => failure.hint("run it as root"),
+            false => failure,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::LatencyNote;
 use super::instruments::{self, ThreadTask};
 use super::order::{LatencyError, MeasureRequest};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
+use cpushield_linux::errno::EINVAL;
 use cpushield_linux::latency_stats::{
     LIMITS, LatencyBoard, LatencyStats, ThreadSettings, ThreadStage,
 };
@@ -306,7 +307,7 @@ fn place_thread(placement: &ThreadPlacement) -> Result<i32, MeasurementFailure> 
     sched::set_affinity(0, &CpuSet::single(cpu)).map_err(|e| MeasurementFailure::Threads {
         why: match e.raw_os_error() {
             // kernel/sched/syscalls.c, `__sched_setaffinity()`.
-            Some(22) => {
+            Some(EINVAL) => {
                 format!("CPU {cpu} belongs to a cpuset that they are not in; use --cgroup DIR")
             }
             _ => format!("the kernel does not let them run on CPU {cpu}: {e}"),

@@ -11,6 +11,7 @@ use super::settings::ChangedSettings;
 use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerUse};
 use super::{LatencyDoubt, LatencyNote, ThreadDoubt};
 use crate::observe::firmware::{self, SmiCounter, SmiCounts};
+use cpushield_linux::errno::{EBUSY, EINVAL};
 use cpushield_linux::latency_stats::{
     DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
 };
@@ -25,8 +26,6 @@ const CLOCK: &str = "mono";
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// The most pages read in one go, so that a fast writer cannot occupy the reader forever.
 const PAGES_MAX: usize = 4096;
-/// EBUSY (asm-generic/errno-base.h).
-const EBUSY: i32 = 16;
 
 /// A running kernel tracer. The order of the fields is the order of dropping: no thread of the
 /// measurement may have the tracer's file open when the instance is removed, as the kernel kills
@@ -392,7 +391,7 @@ fn set_tracer(
 ) -> Result<(), TracerRefusal> {
     instance.set_tracer(tracer.name()).map_err(|error| match error.errno() {
         Some(EBUSY) => TracerRefusal::TracerBusy { error },
-        Some(22) => TracerRefusal::NoTracerInInstances { tracer: tracer.name() },
+        Some(EINVAL) => TracerRefusal::NoTracerInInstances { tracer: tracer.name() },
         _ => TracerRefusal::Linux(error),
     })
 }

@@ -4,6 +4,7 @@
 use super::refusal::TracerRefusal;
 use super::settings::{SettingTime, TemporarySetting};
 use super::{LatencyNote, WakeupStage};
+use cpushield_linux::errno::{EACCES, ENODEV, ENOSYS, EPERM};
 use cpushield_linux::latency_stats::WakeEvent;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 use cpushield_linux::tracefs::Tracefs;
@@ -158,9 +159,9 @@ pub(super) fn possible(tracer: &dyn LatencyTracer, host: &Host) -> Result<(), Tr
     }
     let missing = || TracerRefusal::NoTracer { tracer: tracer.name(), config: tracer.config() };
     let tracefs = Tracefs::find(host).map_err(|error| match error.errno() {
-        Some(1 | 13) => TracerRefusal::TracefsDenied { error },
-        // ENODEV, or ENOSYS before 5.2, which has none of these tracers for instances.
-        Some(19 | 38) => missing(),
+        Some(EPERM | EACCES) => TracerRefusal::TracefsDenied { error },
+        // ENOSYS before 5.2, which has none of these tracers for instances.
+        Some(ENODEV | ENOSYS) => missing(),
         _ => TracerRefusal::Linux(error),
     })?;
     match tracefs.has_tracer(host, tracer.name()) {

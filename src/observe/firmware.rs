@@ -4,6 +4,7 @@
 //! event.
 
 use crate::documents::evidence::{AbsenceReason, WitnessKind, WitnessReport};
+use cpushield_linux::errno::{EIO, ENOENT, ENXIO};
 use cpushield_linux::perf::{CpuEvent, PerfEvent};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
@@ -116,8 +117,8 @@ fn open_events(
 /// Why the register cannot be read.
 fn explain(error: &cpushield_linux::Error) -> AbsenceReason {
     match error.errno() {
-        Some(2 | 6) => AbsenceReason::NoMsrDevice,
-        Some(5) => AbsenceReason::NoSmiRegister,
+        Some(ENOENT | ENXIO) => AbsenceReason::NoMsrDevice,
+        Some(EIO) => AbsenceReason::NoSmiRegister,
         _ => AbsenceReason::failed(error),
     }
 }

@@ -6,6 +6,7 @@ use crate::documents::evidence::{AbsenceReason, BlindSpot, GapStatistics, Provok
 use crate::observe::provoke::{ProvokedInterrupt, TIMES};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::clock::{ClockTicks, nanos};
+use cpushield_linux::errno::EINVAL;
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, membarrier, sched};
 use serde::{Deserialize, Serialize};
@@ -414,7 +415,7 @@ fn drop_realtime_policy(tid: i32) -> std::io::Result<()> {
 /// Why the sampler cannot run on a CPU. EINVAL means that its cpuset does not contain that CPU
 /// (kernel/sched/syscalls.c, `__sched_setaffinity()`).
 fn explain_affinity(cpu: usize, error: &std::io::Error) -> AbsenceReason {
-    if error.raw_os_error() == Some(22) {
+    if error.raw_os_error() == Some(EINVAL) {
         AbsenceReason::OutsideCpuset { cpu }
     } else {
         AbsenceReason::CpuRefused { cpu, answer: error.to_string() }

@@ -5,6 +5,7 @@ use super::placement::{ShieldPlacement, check_move};
 use super::spread::ThreadSpread;
 use super::user::RunUser;
 use super::{RunError, raise, record};
+use cpushield_linux::errno::{EBUSY, EPERM};
 use cpushield_linux::process::{self, ProcessEnd, SignalForwarder};
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
 use cpushield_linux::{AffinityGuard, CpuSet, Host, SchedPolicy, Store, TaskId, memory};
@@ -126,16 +127,16 @@ fn policy_error(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error)
     let mut hints = Vec::new();
     match (policy, error.errno()) {
         _ if process::effective_user() != 0 => hints.push("run it as root".to_owned()),
-        (SchedPolicy::Fifo { .. } | SchedPolicy::Rr { .. }, Some(1)) => {
+        (SchedPolicy::Fifo { .. } | SchedPolicy::Rr { .. }, Some(EPERM)) => {
             let groups = host.read("/proc/self/cgroup").unwrap_or_default();
             hints.extend(group_hints(&groups));
         }
-        (SchedPolicy::Deadline { .. }, Some(1)) => hints.push(
+        (SchedPolicy::Deadline { .. }, Some(EPERM)) => hints.push(
             "SCHED_DEADLINE needs every CPU of the isolated scheduling domain: omit --cpu; \
              if other CPUs are isolated too (isolcpus=, another partition), use --fifo"
                 .to_owned(),
         ),
-        (SchedPolicy::Deadline { .. }, Some(16)) => hints.push(
+        (SchedPolicy::Deadline { .. }, Some(EBUSY)) => hints.push(
             "the requested share of the CPUs is not free: use less runtime per period, or see \
              /proc/sys/kernel/sched_rt_runtime_us, which limits the total"
                 .to_owned(),

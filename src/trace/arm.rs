@@ -5,6 +5,7 @@ use super::stacks::StackForm;
 use super::trace_events::{self, EventSpec};
 use super::{RecordRequest, clock_name};
 use crate::documents::evidence::{AbsenceReason, BlindSpot};
+use cpushield_linux::errno::{EACCES, ENODEV, ENOSYS, EPERM};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs, needs_debugfs};
 use cpushield_linux::{Error, Host, RtHog, namespaces};
@@ -76,8 +77,9 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
     let stack = stack.and_then(|format| StackForm::from_format(&format)).filter(|_| order.stacks);
     let mut instance = TraceInstance::prepare(host, tracefs, &wanted).map_err(|error| {
-        match (&hog, error.errno()) {
-            (Some(hog), Some(EBUSY)) => would_hang(hog),
+        match &hog {
+            // It would have to wait.
+            Some(hog) if error.is_busy() => would_hang(hog),
             _ => refused(&error),
         }
     })?;
@@ -90,9 +92,6 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     }
     Ok(ArmedTrace { instance, formats, tsc, busy, stack, blind })
 }
-
-/// EBUSY (asm-generic/errno-base.h): `TraceInstance::prepare` would have to wait.
-const EBUSY: i32 = 16;
 
 /// The events of the catalogue that this kernel has. Adds what the missing ones hide to `blind`.
 fn formats(
@@ -147,10 +146,10 @@ fn no_events(host: &Host) -> AbsenceReason {
 
 fn no_tracefs(host: &Host, error: &Error) -> AbsenceReason {
     match error.errno() {
-        Some(19) if needs_debugfs(host) => AbsenceReason::DebugfsNotMounted,
-        Some(1 | 13) => AbsenceReason::TracefsDenied { answer: error.reason().to_string() },
-        Some(19) => AbsenceReason::NoTraceInstances,
-        Some(38) => AbsenceReason::TracefsNotMounted,
+        Some(ENODEV) if needs_debugfs(host) => AbsenceReason::DebugfsNotMounted,
+        Some(EPERM | EACCES) => AbsenceReason::TracefsDenied { answer: error.reason().to_string() },
+        Some(ENODEV) => AbsenceReason::NoTraceInstances,
+        Some(ENOSYS) => AbsenceReason::TracefsNotMounted,
         _ => AbsenceReason::failed(error),
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The file does not exist, is not text, or cannot be read.
 pub fn read_file(file: &Path) -> Result<String, Failure> {
     read_document(file).map_err(|error| {
-        let denied = matches!(error.errno(), Some(1 | 13));
+        let denied = error.is_forbidden();
         let failure = Failure::from(error);
         if denied { failure } else { Failure { kind: FailureKind::Usage, ..failure } }
     })

@@ -459,7 +459,7 @@ fn stop_running(store: &Store) -> Result<StoreLock, Failure> {
             Some(pid) if stopped == Some(pid) => {}
             Some(pid) => {
                 // It may have ended already; then the next attempt takes the lock.
-                drop(process::kill(pid, 15));
+                drop(process::terminate(pid));
                 stopped = Some(pid);
             }
             None => return Err(error.into()),

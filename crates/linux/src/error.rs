@@ -234,6 +234,12 @@ impl Error {
         self.errno() == Some(libc::EPERM)
     }
 
+    /// Whether it is EPERM or EACCES: for most files, more privileges would help.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.is_denied() || self.is_not_permitted()
+    }
+
     /// Whether the other end of a connection has closed it without an answer.
     #[must_use]
     pub fn is_closed(&self) -> bool {

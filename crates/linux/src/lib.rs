@@ -6,6 +6,7 @@
 //! The modules are grouped by idea. The groups are private: a module has its name at the root.
 
 pub mod cpuset;
+pub mod errno;
 pub mod error;
 mod files;
 pub mod host;

@@ -3,6 +3,7 @@
 use super::{Instrument, InstrumentRefusal, ThreadRefusal, ThreadTask};
 use crate::latency::{HpetRefusal, LatencyNote};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
+use cpushield_linux::errno::{EACCES, EBUSY, EIO, ENOENT, ENOSYS};
 use cpushield_linux::hpet::{HpetPage, HpetRepetition, HpetTicks, HpetTimer};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::text::interrupts;
@@ -65,17 +66,17 @@ impl Instrument for DeviceTimer {
 
     fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
         let mut hpet = HpetTimer::open().map_err(|error| match error.raw_os_error() {
-            Some(2) => HpetRefusal::NoHpet,
-            Some(16) => HpetRefusal::NoFreeTimer,
+            Some(ENOENT) => HpetRefusal::NoHpet,
+            Some(EBUSY) => HpetRefusal::NoFreeTimer,
             _ => HpetRefusal::Device { answer: error.to_string() },
         })?;
         let _page = hpet.page().map_err(|error| match error.raw_os_error() {
-            Some(13) => HpetRefusal::RegistersDenied,
-            Some(38) => HpetRefusal::RegistersNotMapped,
+            Some(EACCES) => HpetRefusal::RegistersDenied,
+            Some(ENOSYS) => HpetRefusal::RegistersNotMapped,
             _ => HpetRefusal::Registers { answer: error.to_string() },
         })?;
         hpet.start(HERTZ_FOR_ALL).map_err(|error| match error.raw_os_error() {
-            Some(5) => HpetRefusal::InterruptNotFree,
+            Some(EIO) => HpetRefusal::InterruptNotFree,
             _ => HpetRefusal::Device { answer: error.to_string() },
         })?;
         Ok(())

@@ -3,6 +3,7 @@
 use super::{Instrument, InstrumentRefusal, ThreadRefusal, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
+use cpushield_linux::errno::{EBUSY, ENOENT};
 use cpushield_linux::events::{RtcDevice, RtcTicks};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
@@ -55,8 +56,8 @@ impl Instrument for RealTimeClock {
         match RtcDevice::open() {
             Ok(_) => Ok(()),
             Err(error) => Err(match error.raw_os_error() {
-                Some(2) => InstrumentRefusal::NoDevice { path },
-                Some(16) => InstrumentRefusal::DeviceBusy { path },
+                Some(ENOENT) => InstrumentRefusal::NoDevice { path },
+                Some(EBUSY) => InstrumentRefusal::DeviceBusy { path },
                 _ => InstrumentRefusal::Device { path, answer: error.to_string() },
             }),
         }

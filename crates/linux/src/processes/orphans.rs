@@ -94,7 +94,7 @@ impl OrphanTracker {
                 if round >= rounds(TERM_TIME) {
                     let _ = process::kill(task.pid, libc::SIGKILL);
                 } else if is_new {
-                    let _ = process::kill(task.pid, libc::SIGTERM);
+                    let _ = process::terminate(task.pid);
                     // A stopped process handles the signal only when it continues.
                     let _ = process::kill(task.pid, libc::SIGCONT);
                 }

@@ -256,6 +256,14 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     Ok(rustix::process::kill_process(existing(pid)?, signal)?)
 }
 
+/// Asks one process to end, with SIGTERM.
+///
+/// # Errors
+/// The kernel's error.
+pub fn terminate(pid: i32) -> io::Result<()> {
+    kill(pid, libc::SIGTERM)
+}
+
 /// A queue of signals, from its opening until it is dropped: those that are forwarded to a child,
 /// and SIGCHLD.
 #[derive(Debug)]

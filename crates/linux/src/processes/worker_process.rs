@@ -180,7 +180,7 @@ impl ChildCommand {
             return;
         }
         // It was not waited for yet, so the process ID is still its own.
-        let _ = process::kill(self.pid(), libc::SIGTERM);
+        let _ = process::terminate(self.pid());
         for _ in 0..400 {
             if self.ended().is_some() {
                 return;
