@@ -3,6 +3,7 @@
 # byte.
 . /host/lib.sh
 n=$(boot_number)
+last_boot 3
 cfg=/boot/grub/grub.cfg
 lines() { grep -c -- "$1" $cfg; }
 rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p')

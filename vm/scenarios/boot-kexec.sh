@@ -3,6 +3,7 @@
 # The running kernel starts the chosen one with its parameters. The boot loader is not involved in that trial.
 . /host/lib.sh
 n=$(boot_number)
+last_boot 3
 as_at_first() { # files of the boot loader, with their bytes
     find /etc/grub.d /etc/default/grub /boot -type f -exec sha256sum {} + | sort
 }

@@ -6,6 +6,7 @@
 # /proc/sys/kernel/osrelease is mounted over. The RTAI kernel gets `isolcpus=`, the generic one gets nothing.
 . /host/lib.sh
 n=$(boot_number)
+last_boot 4
 cfg=/boot/grub/grub.cfg
 rtai=5.4.258-rtai-amd64
 lines() { grep -c -- "$1" $cfg; }

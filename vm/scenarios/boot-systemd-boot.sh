@@ -4,6 +4,7 @@
 # default, entries of the RT kernel only, kernels that kernel-install adds later, and restored files.
 . /host/lib.sh
 n=$(boot_number)
+last_boot 5
 entries=/boot/loader/entries
 rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p' | grep -v ^9)
 plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -- -rt-)

@@ -4,6 +4,7 @@
 # crashes, the old entry boots by itself.
 . /host/lib.sh
 n=$(boot_number)
+last_boot 6
 cfg=/boot/grub/grub.cfg
 as_at_first() { # files of the boot loader, with their bytes and permissions
     find /etc/grub.d /etc/default/grub /boot -type f -exec stat -c '%a %u %n' {} + -exec sha256sum {} + | sort

@@ -4,6 +4,7 @@
 # trial whose parameters differ from the requested ones. A boot without a login falls back by itself.
 . /host/lib.sh
 n=$(boot_number)
+last_boot 8
 cfg=/boot/grub/grub.cfg
 unit=/etc/systemd/system/cpushield-trial.service
 as_at_first() { # files of the boot loader, with their bytes and permissions

@@ -4,6 +4,7 @@
 # leaves it enabled; disable removes every file of it. Stopping its unit undoes it, except while the system goes down.
 . /host/lib.sh
 n=$(boot_number)
+last_boot 5
 settings() { # files that start programs at boot, with contents
     find /etc/init.d /etc/rc*.d /etc/systemd -type l -printf '%p %l\n' -o -type f -exec sha256sum {} + | sort
 }
