@@ -1,4 +1,4 @@
-# guest: 6.12-rt --grub --timeout 2400
+# guest: 6.12-rt --grub --timeout 3600
 # slow: eight boots of systemd
 # An unattended trial boot under systemd. The unit verifies the parameters and makes them permanent. It reverts a
 # trial whose parameters differ from the requested ones. A boot without a login falls back by itself.
@@ -14,7 +14,7 @@ as_at_first() { # files of the boot loader, with their bytes and permissions
 unchanged() { as_at_first | diff /host/before -; }
 settled() { # waits until the unit has finished
     local i
-    for i in $(seq 240); do
+    for i in $(seq 600); do
         case $(systemctl is-active cpushield-trial) in
         failed) return 1 ;;
         inactive) [ -e $unit ] || return 0 ;;
@@ -107,9 +107,11 @@ case $n in
     is "because no login came up" 1 sh -c 'cpushield boot status | tr -s "\n " " " | grep -c "a login did not come up within 90 s"'
     cpushield boot status
     is "every file is restored, byte for byte" "" unchanged
-    # Something with the name of a getty waits from now on.
+    # Something with the name of a getty waits from now on. In the guest systemd-user-sessions, which permits logins,
+    # is masked.
     cp /bin/sleep /usr/local/bin/agetty
-    printf '%s\n' '[Service]' 'ExecStart=/usr/local/bin/agetty 100000' '[Install]' 'WantedBy=multi-user.target' \
+    printf '%s\n' '[Service]' 'ExecStartPre=/bin/rm -f /run/nologin' 'ExecStart=/usr/local/bin/agetty 100000' \
+        '[Install]' 'WantedBy=multi-user.target' \
         >/etc/systemd/system/waiter.service
     systemctl enable waiter
     mkdir -p /etc/cpushield
