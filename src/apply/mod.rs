@@ -107,7 +107,7 @@ pub use step_note::StepNote;
 pub use step_result::{ChangeFate, MovedTasks, StayedTasks, StepDone};
 pub use summary::{PublicShield, PublicState, read_public_state};
 pub use thread_servers::ThreadServer;
-pub use undo_versions::{EndedChange, end_change, undo, undo_as_far_as_possible};
+pub use undo_versions::{EndedChange, end_change, undo, undo_with};
 
 use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Step};

@@ -92,13 +92,14 @@ pub(super) fn undo_locked(
     let dropped = journal.dropped.iter();
     undone.notes.extend(dropped.map(|line| ShieldNote::JournalLineDropped { line: *line }));
     undone.notes.extend(run.log.note());
-    let forgets = !undone.is_complete() && unrestored == UnrestoredChanges::Forget;
-    match (undone.is_complete(), scope.others.is_empty()) {
-        (false, _) if !forgets => undone.journal = Some(store.path(JOURNAL)),
-        (true, true) => archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone),
-        (false, true) => undone.journal = forget(store)?,
-        (_, false) => {
-            if forgets {
+    match (undone.is_complete(), unrestored, scope.others.is_empty()) {
+        (false, UnrestoredChanges::Keep, _) => undone.journal = Some(store.path(JOURNAL)),
+        (false, UnrestoredChanges::Forget, true) => undone.journal = forget(store)?,
+        (true, _, true) => {
+            archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone);
+        }
+        (is_complete, _, false) => {
+            if !is_complete {
                 undone.journal = Some(store.archive_copy(JOURNAL, FORGOTTEN, "jsonl")?);
             }
             journal.outcomes.extend(replaced.into_iter().map(|done| (done.step, done)));

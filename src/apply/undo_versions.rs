@@ -15,23 +15,15 @@ use cpushield_linux::{CpuSet, Host, Store, namespaces};
 /// The journal cannot be used or names no such shield, `/proc` cannot be read, or a test killed the
 /// undo. A step that could not be restored is no error: it is in [`UndoneShield`].
 pub fn undo(host: &Host, store: &Store, name: Option<&str>) -> Result<UndoneShield, UndoError> {
-    undo_and(host, store, name, UnrestoredChanges::Keep)
+    undo_with(host, store, name, UnrestoredChanges::Keep)
 }
 
-/// As [`undo`], but changes that cannot be restored are forgotten: an archived copy of the journal
+/// As [`undo`]. If changes that cannot be restored are forgotten, an archived copy of the journal
 /// names them, and the shield is active no more. Other shields stay.
 ///
 /// # Errors
 /// As [`undo`], or the journal cannot be archived.
-pub fn undo_as_far_as_possible(
-    host: &Host,
-    store: &Store,
-    name: Option<&str>,
-) -> Result<UndoneShield, UndoError> {
-    undo_and(host, store, name, UnrestoredChanges::Forget)
-}
-
-fn undo_and(
+pub fn undo_with(
     host: &Host,
     store: &Store,
     name: Option<&str>,

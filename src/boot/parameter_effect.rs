@@ -50,17 +50,13 @@ impl ParameterEffect {
     }
 }
 
-/// The CPUs of a list in which `N` and `all` are allowed, as in `nohz_full=2-N`; `None` when it
-/// cannot be parsed.
-fn parse_list(host: &Host, list: &str) -> Option<CpuSet> {
-    CpuSet::parse_list(list, possible_cpus(host).last()).ok()
-}
-
-/// Whether a list is what the kernel shows. A list that cannot be parsed is not, as the kernel
-/// cannot parse it either; without the possible CPUs, its `N` may be any CPU.
+/// Whether a list, in which `N` and `all` are allowed, is what the kernel shows. A list that cannot
+/// be parsed is not, as the kernel cannot parse it either. Without the possible CPUs, its `N` may
+/// be any CPU.
 fn compare_list(host: &Host, list: &str, is_same: impl Fn(CpuSet) -> bool) -> Option<bool> {
-    let is_same = parse_list(host, list).map(is_same);
-    is_same.or((!possible_cpus(host).is_empty()).then_some(false))
+    let possible = possible_cpus(host);
+    let wanted = CpuSet::parse_list(list, possible.last()).ok();
+    wanted.map(is_same).or((!possible.is_empty()).then_some(false))
 }
 
 /// What a file of one value shows, under this name.
@@ -127,7 +123,8 @@ fn read_isolated(host: &Host, value: &str) -> Option<ParameterEffect> {
 /// (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12).
 fn read_offloaded(host: &Host, value: &str) -> Option<ParameterEffect> {
     let online = host.read_line("/sys/devices/system/cpu/online").unwrap_or_default();
-    let (wanted, online) = (parse_list(host, value)?, online.parse::<CpuSet>().ok()?);
+    let wanted = CpuSet::parse_list(value, possible_cpus(host).last()).ok()?;
+    let online = online.parse::<CpuSet>().ok()?;
     let tasks = host.tasks().unwrap_or_default();
     let threads = offloaded_cpus(tasks.iter())?;
     let shows = if threads.is_empty() { "none".to_owned() } else { threads.to_string() };

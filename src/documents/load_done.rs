@@ -38,6 +38,15 @@ pub struct LoadDone {
     pub doubts: Vec<LoadDoubt>,
 }
 
+impl LoadDone {
+    /// The name of its kind. A program that reports several parts has one entry for each:
+    /// `stress-ng:cpu`.
+    #[must_use]
+    pub fn kind_name(&self) -> &str {
+        self.name.split_once(':').map_or(&self.name, |(kind, _)| kind)
+    }
+}
+
 /// An optional load that cannot run here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

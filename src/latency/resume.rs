@@ -73,9 +73,8 @@ fn names_of_loads(
     before: &LatencyMeasurement,
     request: &LoadRequest,
 ) -> (BTreeSet<String>, BTreeSet<String>) {
-    // A program that reports several parts has one entry for each: `stress-ng:cpu`.
-    let kind = |load: &LoadDone| load.name.split(':').next().unwrap_or_default().to_owned();
-    let was: BTreeSet<String> = before.loads.iter().map(kind).collect();
+    let was: BTreeSet<String> =
+        before.loads.iter().map(|load| load.kind_name().to_owned()).collect();
     let wanted = request.wanted.iter();
     let wanted = wanted.filter(|load| !load.optional || was.contains(load.kind.name()));
     let is = wanted.map(|load| load.kind.name().to_owned()).collect();

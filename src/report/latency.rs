@@ -342,7 +342,7 @@ fn loads(runs: &[LatencyRun<'_>]) -> Table {
 fn describe_loads(runs: &[LatencyRun<'_>]) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for load in runs.iter().flat_map(|run| &run.latency.loads) {
-        let name = load.name.split(':').next().unwrap_or(&load.name);
+        let name = load.kind_name();
         let line = TextLine::new(format!("{name}: {}", load.what)).below();
         if !lines.contains(&line) {
             lines.push(line);

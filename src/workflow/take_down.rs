@@ -128,11 +128,7 @@ pub(super) fn take_down_named(
     };
     let programs = run::programs_in_shield(host, store, name);
     let released = run::release(host, store, name);
-    let undone = match unrestored {
-        UnrestoredChanges::Keep => apply::undo(host, store, name),
-        UnrestoredChanges::Forget => apply::undo_as_far_as_possible(host, store, name),
-    };
-    let mut undone = match undone {
+    let mut undone = match apply::undo_with(host, store, name, unrestored) {
         Err(UndoError::Journal { .. }) if unrestored == UnrestoredChanges::Forget => {
             UndoneShield { journal: apply::forget_journal(store)?, ..UndoneShield::nothing() }
         }

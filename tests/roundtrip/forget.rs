@@ -5,7 +5,7 @@ use crate::bench::{Bench, few_disturbed_writes, same};
 use crate::many_shields::{NAMES, machines, same_apart_from_irq_threads};
 use crate::status::cpushield;
 use crate::trees;
-use cpushield::apply::{self, UndoError};
+use cpushield::apply::{self, UndoError, UnrestoredChanges};
 use cpushield::run::{self, CpuAssignment, ShieldPlacement};
 use cpushield_linux::InjectedFault;
 use std::path::Path;
@@ -29,7 +29,8 @@ fn forgetting_what_cannot_be_restored_leaves_the_other_shield_active() {
             let bench = machine.with_shields(&[0, 1]);
             let host = bench.host().failing(InjectedFault::Refuse { at, errno: 5 });
             let store = bench.store();
-            let undone = apply::undo_as_far_as_possible(&host, &store, Some(NAMES[0])).unwrap();
+            let undone =
+                apply::undo_with(&host, &store, Some(NAMES[0]), UnrestoredChanges::Forget).unwrap();
             assert_eq!(active(&bench), ["b"], "{when}");
             if undone.is_complete() {
                 same_apart_from_irq_threads(only_b.clone(), bench.tree(), &when);

@@ -78,9 +78,7 @@ fn answer(
             let lowered = record::open(host, store)
                 .and_then(|mut open| raise::lower_unneeded(host, &mut open, None));
             drop(lowered.map_err(|error| machine(&error))?);
-            let given = priority.map(PriorityRequest::Given);
-            let priority = given.or(own_priority.map(PriorityRequest::Own));
-            entry.enter(priority, lock_memory).map(OperatorAnswer::Entered)
+            entry.enter(priority, own_priority, lock_memory).map(OperatorAnswer::Entered)
         }
         (OperatorRequest::Leave { .. }, None) => {
             entry.leave(&asker.process, || OperatorRefusal::Ended)
@@ -145,22 +143,6 @@ fn find_shield(
     }
 }
 
-/// A priority that the policy must permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PriorityRequest {
-    /// The process gets it.
-    Given(u32),
-    /// The process sets it by itself.
-    Own(u32),
-}
-
-impl PriorityRequest {
-    fn priority(self) -> u32 {
-        let (PriorityRequest::Given(priority) | PriorityRequest::Own(priority)) = self;
-        priority
-    }
-}
-
 /// A request for one shield.
 struct ShieldEntry<'a> {
     host: &'a Host,
@@ -180,11 +162,12 @@ impl ShieldEntry<'_> {
 
     fn enter(
         &self,
-        requested: Option<PriorityRequest>,
+        priority: Option<u32>,
+        own_priority: Option<u32>,
         lock_memory: bool,
     ) -> Result<EnteredShield, OperatorRefusal> {
         let limits = self.limits();
-        if let Some(priority) = requested.map(PriorityRequest::priority)
+        if let Some(priority) = priority.or(own_priority)
             && !limits.priority.is_some_and(|highest| (1..=highest).contains(&priority))
         {
             let (shield, highest) = (self.shield(), limits.priority);
@@ -208,15 +191,10 @@ impl ShieldEntry<'_> {
             }
         };
         let mut rights = ProcessRights::new(self.host, self.store, &self.asker.process);
-        let given = self.give(&place, requested, locked_memory, &mut rights);
+        let given = self.give(&place, (priority, own_priority), locked_memory, &mut rights);
         let lives = self.asker.process.lives(self.host);
         match given {
             Ok(notes) if lives => {
-                let (priority, own_priority) = match requested {
-                    Some(PriorityRequest::Given(priority)) => (Some(priority), None),
-                    Some(PriorityRequest::Own(priority)) => (None, Some(priority)),
-                    None => (None, None),
-                };
                 let (shield, cpus) = (self.shield(), place.cpus);
                 Ok(EnteredShield { shield, cpus, priority, own_priority, locked_memory, notes })
             }
@@ -265,23 +243,23 @@ impl ShieldEntry<'_> {
         }
     }
 
-    /// Gives the process the priority and the limit. The program moves between the CPUs of the
+    /// Gives the process the priority, or room below the kernel threads for its own one, and the
+    /// limit. The program moves between the CPUs of the
     /// shield as it likes, so all of them count.
     fn give(
         &self,
         place: &ShieldPlacement,
-        requested: Option<PriorityRequest>,
+        (priority, own_priority): (Option<u32>, Option<u32>),
         locked_memory: Option<MemoryLimit>,
         rights: &mut ProcessRights<'_>,
     ) -> Result<Vec<ProcessNote>, RunError> {
         if let Some(limit) = locked_memory {
             rights.raise_lock_limit(limit)?;
         }
-        let Some(requested) = requested else { return Ok(Vec::new()) };
-        let priority = requested.priority();
-        let order = match requested {
-            PriorityRequest::Given(_) => rights.give_priority(priority, &place.cpus)?,
-            PriorityRequest::Own(_) => rights.raise_kernel_threads(priority, &place.cpus)?,
+        let (priority, order) = match (priority, own_priority) {
+            (Some(priority), _) => (priority, rights.give_priority(priority, &place.cpus)?),
+            (None, Some(own)) => (own, rights.raise_kernel_threads(own, &place.cpus)?),
+            (None, None) => return Ok(Vec::new()),
         };
         Ok(order.notes(SchedPolicy::Fifo { priority }))
     }
