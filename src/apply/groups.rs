@@ -1,6 +1,7 @@
 //! Cgroups that undo removes, and groups of other programs that need what undo would disable.
 
 use super::moves::MovedOut;
+use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::{Host, Result};
 use std::time::Duration;
 
@@ -49,8 +50,8 @@ pub(super) fn remove_below(
 
 /// Whether a group is a partition that the kernel accepts.
 pub(super) fn is_valid_partition(host: &Host, group: &str) -> bool {
-    let kind = host.read_line(&format!("{group}/{PARTITION}")).unwrap_or_default();
-    ["root", "isolated"].contains(&kind.as_str())
+    let shown = host.read_line(&format!("{group}/{PARTITION}"));
+    shown.is_ok_and(|shown| PartitionState::from_text(&shown).is_valid_partition())
 }
 
 /// Ends the partition of a group. The kernel ends that of a removed group too, but later, by a work

@@ -9,7 +9,7 @@ use self::suggestions::{advise_on_list, advise_on_parameter, advise_on_word};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
 use crate::boot::{WordFault, find_word_fault, names_kernel_parameter};
 use crate::cpu_selection::CpuSelection;
-use crate::latency::instruments;
+use crate::latency::{choose_periods, instruments};
 use crate::load;
 use crate::policy::{Siblings, Workload, parse_span, translate_toml_message};
 use crate::registry::nearest;
@@ -31,8 +31,6 @@ const NAME_MAX: usize = 40;
 /// The default number of repetitions: the smallest with which a difference between two rows can be
 /// significant.
 const REPEATS: usize = 4;
-/// The default period of a thread.
-const PERIOD_NS: u64 = 1_000_000;
 
 /// The requested measurements and configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -439,25 +437,11 @@ fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
         );
         return Err(fault_at(&text.instrument, why));
     };
-    let mut periods_ns =
+    let requested_ns =
         text.threads.iter().map(parse_time).collect::<Result<Vec<_>, MatrixFault>>()?;
-    if instrument.is_endless() {
-        if let Some(first) = text.threads.first() {
-            let why =
-                format!("a thread of {} never sleeps, so it has no period", instrument.name());
-            return Err(fault_at(first, why));
-        }
-        periods_ns.push(0);
-    } else if periods_ns.is_empty() {
-        periods_ns.push(PERIOD_NS);
-    }
-    periods_ns.sort_unstable();
-    if let (Some(first), true) =
-        (text.threads.first(), periods_ns.windows(2).any(|pair| pair.first() == pair.get(1)))
-    {
-        let why = "two threads of one period on one CPU would hide each other".to_owned();
-        return Err(fault_at(first, why));
-    }
+    let place = text.threads.first().unwrap_or(&text.instrument);
+    let periods_ns = choose_periods(instrument, &requested_ns)
+        .map_err(|error| fault_at(place, error.to_string()))?;
     let over_ns = text.over.iter().map(parse_time).collect::<Result<Vec<_>, MatrixFault>>()?;
     if let Some(last) = text.over.get(LIMITS) {
         return Err(fault_at(last, format!("expected {LIMITS} limits at most")));
@@ -701,7 +685,7 @@ instrument = "spin"
             ),
             (
                 format!("{row}{column}threads = [\"1ms\", \"1000us\"]\n"),
-                "m.toml:6:12: two threads of one period",
+                "m.toml:6:12: two threads with the same period",
             ),
             (format!("{row}{column}[[row]]\nname = \"\"\n"), "m.toml:7:8: expected a name of 1 to"),
             (

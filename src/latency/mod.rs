@@ -56,6 +56,7 @@ mod sample_source;
 mod sampled_series;
 mod settings;
 mod shield_monitor;
+mod thread_spec;
 mod timeline;
 mod trace;
 mod trace_witness;
@@ -73,7 +74,7 @@ pub(crate) use measure::tests::latency_of;
 pub(crate) use measurement_process::MeasurementProtocol;
 pub use measurement_process::serve;
 pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
-pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
+pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest};
 pub use power::{MeasuredPower, memory_size, read_memory_kib};
 pub use refusal::{HpetRefusal, InstrumentRefusal, ThreadRefusal, TracerRefusal};
 pub use resume::{JoinError, ResumeMismatch, find_mismatch, join_parts};
@@ -81,4 +82,8 @@ pub use settings::{
     SettingTime, TemporarySetting as TracerSetting, TracerRecovery, restore_tracer_settings,
 };
 pub use shield_monitor::{GuardState, ShieldMonitor};
+pub use thread_spec::{
+    PERIOD_NS, PRIORITY, PeriodError, ThreadSpec, choose_periods, ordinary_threads,
+    real_time_threads,
+};
 pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};

@@ -1,21 +1,12 @@
 //! The request for a measurement, its progress, and the errors that prevent it.
 
 use super::refusal::{InstrumentRefusal, ThreadRefusal};
-use super::{Instrument, LatencyMeasurement, ShieldMonitor};
+use super::{Instrument, LatencyMeasurement, ShieldMonitor, ThreadSpec};
 use crate::load::{self, LoadError};
 use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy, Store};
 use std::fmt;
 use std::time::Duration;
-
-/// A periodic thread to start on every measured CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadSpec {
-    /// Time between two events, in nanoseconds.
-    pub period_ns: u64,
-    /// Its scheduling policy.
-    pub policy: SchedPolicy,
-}
 
 /// Whether the isolation of the CPUs is checked before the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

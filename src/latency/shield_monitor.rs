@@ -2,6 +2,7 @@
 //! nothing here touches the shielded CPUs.
 
 use super::GuardBreach;
+use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::{CpuSet, Host};
 
 /// A shield that is checked regularly.
@@ -44,7 +45,10 @@ impl ShieldMonitor {
     pub(super) fn exclusive_cpus(&self, host: &Host) -> Option<CpuSet> {
         let group = self.group.as_ref()?;
         let (list, is_exclusive) = match read_group_file(host, group, PARTITION) {
-            Some(state) => ("cpuset.cpus.effective", matches!(state.as_str(), "root" | "isolated")),
+            Some(shown) => {
+                let state = PartitionState::from_text(&shown);
+                ("cpuset.cpus.effective", state.is_valid_partition())
+            }
             None => {
                 let flag = read_group_file(host, group, "cpuset.cpu_exclusive");
                 ("cpuset.cpus", flag.is_some_and(|flag| flag == "1"))

@@ -94,7 +94,7 @@ pub fn find_free_cpus(machine: &Machine, shields: Option<&[(String, CpuSet)]>) -
     let of_shields = shields
         .into_iter()
         .map(|(name, cpus)| CpuHolding { cpus, holder: CpuHolder::Shield { name } });
-    let exclusive = foreign.into_iter().filter(|group| is_exclusive(group));
+    let exclusive = foreign.into_iter().filter(|group| group.is_exclusive());
     let of_cpusets = exclusive.map(|group| {
         let holder = CpuHolder::Cpuset { path: group.path.clone() };
         CpuHolding { cpus: group.cpus.clone(), holder }
@@ -144,12 +144,6 @@ fn shield_of_group(group: &CpusetGroup) -> Option<(String, CpuSet)> {
         None => Some(name).filter(|name| *name == "cpushield")?,
     };
     Some((name.to_owned(), group.cpus.clone()))
-}
-
-/// Whether no other cpuset can have its CPUs.
-fn is_exclusive(group: &CpusetGroup) -> bool {
-    let partition = group.partition.as_deref().unwrap_or("member");
-    group.exclusive || !partition.starts_with("member")
 }
 
 #[cfg(test)]

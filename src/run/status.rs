@@ -15,6 +15,7 @@ use crate::apply::{
 };
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Shield;
+use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::tracefs;
 use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 
@@ -426,9 +427,11 @@ fn find_exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
     };
     if place.v2 {
         return match host.read_line(&format!("{group}/cpuset.cpus.partition")) {
-            Ok(text) if text == "isolated" => protected("isolated partition"),
-            Ok(text) if text == "root" => protected("partition, with load balancing"),
-            Ok(text) => unprotected(&format!("the partition is {text}")),
+            Ok(text) => match PartitionState::from_text(&text) {
+                PartitionState::Isolated => protected("isolated partition"),
+                PartitionState::Root => protected("partition, with load balancing"),
+                _ => unprotected(&format!("the partition is {text}")),
+            },
             Err(error) => unprotected(&format!("the partition is unknown: {}", error.reason())),
         };
     }

@@ -5,6 +5,7 @@ use super::reader::{CpuSetSpelling::List, SurveyReader};
 use super::{Cgroup, CgroupMode, CpusetGroup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::mounts::{self, Mount};
+use cpushield_linux::text::partition::PartitionState;
 
 /// The maximum number of groups that are read; a note reports when there are more.
 const GROUPS_MAX: usize = 4096;
@@ -128,8 +129,7 @@ fn read_v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
             path: dir,
         };
         // A group without its own CPUs uses those of its parent.
-        let member = group.partition.as_deref().is_none_or(|partition| partition == "member");
-        if !group.cpus.is_empty() || !member {
+        if !group.cpus.is_empty() || group.partition_state() != PartitionState::Member {
             found.groups.push(group);
         }
     }

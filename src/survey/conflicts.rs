@@ -1,8 +1,9 @@
 //! Programs and settings that work against isolation, each with advice.
 
 use super::reader::SurveyReader;
-use super::{CgroupMode, Machine, SurveyFinding};
+use super::{CgroupMode, Machine, SurveyFinding, exclusive_cpusets};
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
+use cpushield_linux::text::partition::PartitionState;
 
 /// Programs by command name: what they do, and the advice.
 const PROGRAMS: &[(&str, &str, &str)] = &[
@@ -196,13 +197,12 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
 /// Cpusets with exclusive CPUs that are not ours (ours have this program's name).
 fn find_exclusive_cpusets(machine: &Machine) -> Vec<SurveyFinding> {
     let mut found = Vec::new();
-    for group in &machine.cgroup.groups {
-        let name = group.path.rsplit('/').next().unwrap_or("");
-        let how = match group.partition.as_deref() {
-            _ if name.starts_with("cpushield") => continue,
-            Some(partition) if !partition.starts_with("member") => format!("partition {partition}"),
-            _ if group.exclusive => "exclusive".to_owned(),
-            _ => continue,
+    for group in exclusive_cpusets(machine) {
+        let how = match (group.partition_state(), &group.partition) {
+            (PartitionState::Root | PartitionState::Isolated, Some(kind)) => {
+                format!("partition {kind}")
+            }
+            _ => "exclusive".to_owned(),
         };
         found.push(finding(
             "foreign-cpuset",

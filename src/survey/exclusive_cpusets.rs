@@ -8,7 +8,7 @@ pub fn exclusive_cpusets(machine: &Machine) -> impl Iterator<Item = &CpusetGroup
     let mount = machine.cgroup.mount.as_deref();
     let groups = machine.cgroup.groups.iter();
     groups.filter(move |group| {
-        let exclusive = group.exclusive || group.is_valid_partition();
+        let exclusive = group.is_exclusive();
         exclusive && !name(group).starts_with("cpushield") && mount != Some(group.path.as_str())
     })
 }

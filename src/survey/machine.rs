@@ -4,6 +4,7 @@
 use super::{RealtimeKind, Topology};
 use cpushield_linux::text::first_releases::NOHZ_FULL;
 use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::{CpuSet, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -278,10 +279,17 @@ pub struct CpusetGroup {
 }
 
 impl CpusetGroup {
-    /// Whether it is a partition that the kernel accepts.
+    /// Whether it is a partition (v2); without the file it is none.
     #[must_use]
-    pub fn is_valid_partition(&self) -> bool {
-        matches!(self.partition.as_deref(), Some("root" | "isolated"))
+    pub fn partition_state(&self) -> PartitionState {
+        self.partition.as_deref().map_or(PartitionState::Member, PartitionState::from_text)
+    }
+
+    /// Whether no cpuset beside it can have its CPUs: an exclusive cpuset, or a partition that the
+    /// kernel accepts.
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
+        self.exclusive || self.partition_state().is_valid_partition()
     }
 }
 

@@ -25,13 +25,10 @@ use crate::report::table;
 use crate::run::{ShieldPlacement, check_move};
 use crate::survey::survey;
 use crate::tunables;
-use cpushield_linux::{CpuSet, SchedPolicy, signal};
+use cpushield_linux::{CpuSet, signal};
 use std::cell::Cell;
 use std::path::absolute;
 use std::time::Duration;
-
-/// The priority of the thread with the shortest period.
-const PRIORITY: u32 = 80;
 
 /// The machine that an experiment runs on.
 pub struct LiveExperimentMachine<'a> {
@@ -405,18 +402,10 @@ fn classify_boot_error(error: BootError) -> MachineTrouble<Failure> {
     }
 }
 
-/// The threads on each CPU. As in LinuxCNC, a shorter period gets a higher priority.
+/// The threads on each CPU.
 fn thread_specs(column: &ExperimentColumn) -> Vec<ThreadSpec> {
-    let periods = (0..).zip(&column.periods_ns);
-    periods
-        .map(|(rank, period_ns): (u32, &u64)| {
-            let priority = PRIORITY.saturating_sub(rank).max(1);
-            let policy = if column.other {
-                SchedPolicy::Other { nice: 0 }
-            } else {
-                SchedPolicy::Fifo { priority }
-            };
-            ThreadSpec { period_ns: *period_ns, policy }
-        })
-        .collect()
+    match column.other {
+        true => latency::ordinary_threads(&column.periods_ns),
+        false => latency::real_time_threads(&column.periods_ns, latency::PRIORITY),
+    }
 }

@@ -11,7 +11,7 @@ use crate::documents::evidence::TimeShare;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
     self, INSTRUMENTS, Instrument, IsolationChecking, LatencyMeasurement, MeasureProgress,
-    MeasureRequest, ShieldMonitor, ThreadSpec, instruments,
+    MeasureRequest, PRIORITY, PeriodError, ShieldMonitor, ThreadSpec, instruments,
 };
 use crate::load;
 use crate::policy::{DisturbanceConsent, LatencyLimits};
@@ -20,19 +20,15 @@ use crate::run::{ShieldPlacement, check_move};
 use crate::tunables;
 use crate::ui::Ui;
 use cpushield_linux::latency_stats::LIMITS;
-use cpushield_linux::{CpuSet, Host, SchedPolicy, can_write, signal, write_stream};
+use cpushield_linux::{CpuSet, Host, can_write, signal, write_stream};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The default period of a thread.
-const PERIOD_NS: u64 = 1_000_000;
 /// The default warm-up.
 const WARMUP: Duration = Duration::from_millis(200);
 /// The default warm-up with a load, which first has to fill its buffers.
 const WARMUP_LOADED: Duration = Duration::from_secs(1);
-/// The default priority of the thread with the shortest period.
-const PRIORITY: u32 = 80;
 
 /// What to measure, how, and which files to write.
 #[derive(Debug, Clone)]
@@ -211,7 +207,7 @@ fn no_instrument() -> Failure {
         .hint("or read about an instrument: cpushield explain latency-timer")
 }
 
-/// The threads on each CPU. As in LinuxCNC, a shorter period gets a higher priority.
+/// The threads on each CPU.
 fn thread_specs(
     request: &LatencyRequest,
     instrument: &dyn Instrument,
@@ -219,39 +215,23 @@ fn thread_specs(
     if request.over_ns.len() > LIMITS {
         return Err(Failure::usage(format!("--over can be given at most {LIMITS} times")));
     }
-    if instrument.is_endless() {
-        if request.fifo.is_some() || !request.periods_ns.is_empty() {
-            let name = instrument.name();
-            return Err(Failure::usage(format!(
-                "a thread of {name} never sleeps, so it has no period"
-            ))
-            .hint("omit --thread and --fifo; a real-time priority would starve kernel threads"));
-        }
-        return Ok(vec![ThreadSpec { period_ns: 0, policy: SchedPolicy::Other { nice: 0 } }]);
+    if instrument.is_endless() && request.fifo.is_some() {
+        let name = instrument.name();
+        return Err(Failure::usage(format!(
+            "a thread of {name} never sleeps, so --fifo is refused"
+        ))
+        .hint("omit --fifo; a real-time priority would starve kernel threads"));
     }
-    let mut periods = request.periods_ns.clone();
-    if periods.is_empty() {
-        periods.push(PERIOD_NS);
-    }
-    periods.sort_unstable();
-    if periods.windows(2).any(|pair| pair.first() == pair.get(1)) {
-        return Err(Failure::usage(
-            "two threads with the same period on one CPU would hide each other's latency",
-        )
-        .hint("give each --thread a different period"));
-    }
-    let ranked = (0..).zip(periods);
-    Ok(ranked
-        .map(|(rank, period_ns): (u32, u64)| {
-            let priority = request.fifo.unwrap_or(PRIORITY).saturating_sub(rank).max(1);
-            let policy = if request.other {
-                SchedPolicy::Other { nice: 0 }
-            } else {
-                SchedPolicy::Fifo { priority }
-            };
-            ThreadSpec { period_ns, policy }
+    let periods_ns = latency::choose_periods(instrument, &request.periods_ns).map_err(|error| {
+        Failure::usage(error.to_string()).hint(match error {
+            PeriodError::NeverSleeps(_) => "omit --thread",
+            PeriodError::SamePeriod => "give each --thread a different period",
         })
-        .collect())
+    })?;
+    Ok(match request.other || instrument.is_endless() {
+        true => latency::ordinary_threads(&periods_ns),
+        false => latency::real_time_threads(&periods_ns, request.fifo.unwrap_or(PRIORITY)),
+    })
 }
 
 fn find_target(
@@ -369,21 +349,12 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_the_period_the_higher_the_priority() {
-        let threads = specs("timer", &[1_000_000, 25_000], |request| request.fifo = Some(90));
-        let fifo =
-            |period_ns, priority| ThreadSpec { period_ns, policy: SchedPolicy::Fifo { priority } };
-        assert_eq!(threads, Some(vec![fifo(25_000, 90), fifo(1_000_000, 89)]));
-    }
-
-    #[test]
     fn contradictory_options_are_refused() {
         assert_eq!(specs("timer", &[], |request| request.instrument = None), None);
         assert_eq!(specs("timer", &[1_000_000, 1_000_000], |_| {}), None);
         assert_eq!(specs("timer", &[], |request| request.over_ns = vec![1_000; 9]), None);
         assert_eq!(specs("spin", &[], |request| request.fifo = Some(3)), None);
         assert_eq!(specs("spin", &[1_000_000], |_| {}), None);
-        let policy = SchedPolicy::Other { nice: 0 };
-        assert_eq!(specs("spin", &[], |_| {}), Some(vec![ThreadSpec { period_ns: 0, policy }]));
+        assert_eq!(specs("timer", &[], |_| {}).map(|threads| threads.len()), Some(1));
     }
 }

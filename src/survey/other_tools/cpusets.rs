@@ -30,7 +30,7 @@ pub(super) fn read_cset(machine: &Machine) -> Result<ToolSetup, SetupError> {
     let mut remarks = Vec::new();
     let mut sets: Vec<&CpusetGroup> = match user {
         Some(user) => vec![*user],
-        None => groups.into_iter().filter(|group| is_exclusive(group)).collect(),
+        None => groups.into_iter().filter(|group| group.is_exclusive()).collect(),
     };
     sets.retain(|group| !group.cpus.is_empty() && group.cpus != machine.topology.online);
     // A set inside an exclusive set has no CPUs of its own.
@@ -93,15 +93,6 @@ fn name(group: &CpusetGroup) -> &str {
 
 fn parent(group: &CpusetGroup) -> Option<&str> {
     group.path.rsplit_once('/').map(|(parent, _)| parent)
-}
-
-/// Whether no set next to it may have its CPUs. On v2 that is a partition that the kernel accepts.
-fn is_exclusive(group: &CpusetGroup) -> bool {
-    let partition = group.partition.as_deref();
-    match partition {
-        Some(text) => ["root", "isolated"].contains(&text.trim()) || group.exclusive,
-        None => group.exclusive,
-    }
 }
 
 fn shield_of(machine: &Machine, group: &CpusetGroup) -> ToolShield {

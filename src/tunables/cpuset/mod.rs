@@ -249,7 +249,7 @@ pub(super) fn foreign_partition<'a>(
     shield: &Shield,
 ) -> Option<&'a CpusetGroup> {
     overlapping(machine, shield).into_iter().find(|group| match machine.cgroup.mode {
-        CgroupMode::V2 => group.is_valid_partition(),
+        CgroupMode::V2 => group.partition_state().is_valid_partition(),
         // The root of the hierarchy is exclusive too.
         CgroupMode::V1 | CgroupMode::Hybrid => {
             group.exclusive && machine.cgroup.mount.as_deref() != Some(group.path.as_str())

@@ -15,6 +15,7 @@ pub mod kernel_version;
 pub mod kmsg;
 pub mod modinfo;
 pub mod mounts;
+pub mod partition;
 pub mod routes;
 pub mod schedstat;
 pub mod size;
