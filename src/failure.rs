@@ -253,7 +253,7 @@ impl From<crate::load::LoadError> for Failure {
 
 impl From<crate::experiment::MatrixError> for Failure {
     fn from(error: crate::experiment::MatrixError) -> Failure {
-        Failure::usage(error.to_string()).hint("docs/experiment.toml lists all keys")
+        Failure::usage(error.to_string()).hint("share/doc/cpushield/examples/experiment.toml, below /usr or /usr/local, lists all keys")
     }
 }
 

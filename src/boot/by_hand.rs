@@ -12,6 +12,10 @@ use super::running_kernel::{online_cpus, possible_cpus};
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
+/// How to see whether it worked. `boot status` knows only what cpushield has written.
+const CHECK: &str = "reboot, then run `cpushield boot plan` with the same options: it says whether \
+                     the kernel was booted with them";
+
 /// The word that a command line has for the same parameter with another value. `last` is the last
 /// possible CPU.
 pub(super) fn present_value(line: &str, word: &str, last: Option<usize>) -> Option<String> {
@@ -49,6 +53,7 @@ pub(super) fn steps(
         }
         lines.push(format!("this machine has {name}:"));
         lines.extend(listed.unwrap_or(steps));
+        lines.push(CHECK.to_owned());
         return lines;
     }
     if !replaced.is_empty() {
@@ -70,7 +75,7 @@ pub(super) fn steps(
         );
         lines.push(format!("    {}", new.join(" ")));
     }
-    lines.push("reboot, then run: cpushield boot status".to_owned());
+    lines.push(CHECK.to_owned());
     lines
 }
 

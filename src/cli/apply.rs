@@ -1,7 +1,7 @@
 //! `cpushield apply`: applies a saved plan, or plans a request and applies that plan.
 
 use super::GlobalArgs;
-use super::help::{EXIT_CODES, HelpTail};
+use super::help::{BUG, ExitCode, HelpTail, USAGE};
 use super::paint::{show, show_done};
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
@@ -53,8 +53,19 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield apply --cpus 3 --dry-run", "print the shell commands only"),
         ("cpushield apply --all", "apply every shield of the policy"),
     ],
-    exit_codes: Some(EXIT_CODES),
+    exit_codes: Some(APPLY_EXIT_CODES),
 };
+
+const APPLY_EXIT_CODES: &[ExitCode] = &[
+    (
+        "0",
+        "success: the shield is active; settings that the kernel refused, and that the shield can \
+         do without, are listed",
+    ),
+    USAGE,
+    ("3", "failure: the shield cannot be planned or applied; the message says what was undone"),
+    BUG,
+];
 
 /// Runs the subcommand.
 ///

@@ -19,10 +19,10 @@ use std::path::PathBuf;
 
 /// Measure many configurations, across reboots, and report which is best
 ///
-/// The file (docs/experiment.toml is an example) has rows, which are configurations, and columns,
-/// which are measurements. Measurements are interleaved and repeated, and each shield is undone
-/// after its measurement. After a crash or a power failure, --resume continues. At the end the
-/// machine is in its original state.
+/// The file has rows, which are configurations, and columns, which are measurements. An example is
+/// in share/doc/cpushield/examples/experiment.toml, below /usr or /usr/local. Measurements are
+/// interleaved and repeated, and each shield is undone after its measurement. After a crash or a
+/// power failure, --resume continues. At the end the machine is in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(group = clap::ArgGroup::new("subject"))]

@@ -136,7 +136,7 @@ impl GlobalArgs {
 fn refuse_recorded() -> Failure {
     Failure::usage("a recorded machine cannot be changed or measured")
         .hint("omit --root")
-        .hint("or show the plan for it: cpushield plan --root DIR")
+        .hint("or show a plan for it: cpushield plan --root DIR, cpushield boot plan --root DIR")
 }
 
 /// The subcommands. The help of each is the doc of its `Args`; a doc here would replace it

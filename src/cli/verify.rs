@@ -25,15 +25,15 @@ use std::time::Duration;
 /// Watch shielded CPUs and say whether the shield holds
 ///
 /// Without a command, a busy loop runs on the CPUs and reads the clock. A gap between two reads is
-/// time that something else took. A program must run for at least half of the time to prove
-/// anything.
+/// time that something else took. The result is unknown if your program ends in the first half of
+/// the time, or if the CPU is idle all the time.
 ///
 /// With --fix, every change becomes part of the active shield, and `cpushield undo` reverts it. A
 /// given program is started again for each verification. The last verification decides the exit
 /// code.
 ///
-/// Exit code 0: every CPU holds, or with limits, all limits hold. Exit code 1: something does not
-/// hold, or is not proven.
+/// Exit code 0: the shield holds on every CPU, or with limits, all limits hold. Exit code 1:
+/// something does not hold, or is not proven.
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     /// CPUs to watch [default: the CPUs of the active shield]

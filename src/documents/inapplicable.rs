@@ -134,8 +134,8 @@ impl fmt::Display for InapplicableReason {
             Self::OnlyAtBoot => "only a boot parameter can do that: `cpushield boot plan`",
             Self::NoFairServer => "kernels before Linux 6.12 have no fair server",
             Self::FairServerUnseen => {
-                "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted, or \
-                 the kernel has no fair server"
+                "/sys/kernel/debug/sched/fair_server does not exist: debugfs is not mounted \
+                 (mount -t debugfs debugfs /sys/kernel/debug), or the kernel has no fair server"
             }
             Self::NoFramebufferConsole => "the console has no framebuffer",
             Self::TracefsUnmounted => "tracefs is not mounted",

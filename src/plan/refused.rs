@@ -272,6 +272,13 @@ impl PlanRefusal {
                 let cpu = cpus.first().unwrap_or_default();
                 vec![format!("bring it online: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
             }
+            PlanRefusal::NoSuchDevice { name, .. } if name.contains(':') => vec![format!(
+                "for a PCI address: cat /sys/bus/pci/devices/{name}/numa_node, then --node with \
+                 that number"
+            )],
+            PlanRefusal::NoSuchDevice { .. } => {
+                vec!["for a bond, a bridge or a VLAN: name the network card below it".to_owned()]
+            }
             PlanRefusal::AllCpus { online } => {
                 let first = CpuSet::single(online.first().unwrap_or_default());
                 vec![format!("omit one, for example: --cpus {}", online.difference(&first))]

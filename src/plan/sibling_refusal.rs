@@ -122,8 +122,8 @@ impl SiblingRefusal {
                 whole.into_iter().chain(others).collect()
             }
             SiblingRefusal::Taken { .. } => vec![
-                "share the core with it: --siblings share".to_owned(),
-                "or choose CPUs of another core".to_owned(),
+                "choose CPUs of another core".to_owned(),
+                "or share the core, which disturbs a little: --siblings share".to_owned(),
             ],
             SiblingRefusal::SwitchedOff { .. } | SiblingRefusal::StayOnline { .. } => {
                 vec![leave_idle]

@@ -170,7 +170,7 @@ mod tests {
             refused,
             PlanRefusal::Siblings(SiblingRefusal::Taken { cpus, siblings, holder })
         );
-        assert_eq!(refused.hints()[0], "share the core with it: --siblings share");
+        assert_eq!(refused.hints()[0], "choose CPUs of another core");
     }
 
     #[test]

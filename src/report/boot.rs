@@ -326,7 +326,10 @@ fn failed_trial(trial: &TrialBoot, since_s: Option<u64>) -> Vec<TextLine> {
 pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     let mut lines = Vec::new();
     if status.words.is_empty() {
-        lines.push(TextLine::new("cpushield has written no boot parameters."));
+        lines.push(TextLine::new(
+            "cpushield has written no boot parameters. To see those of the running kernel: \
+             cpushield boot plan",
+        ));
     } else {
         let kernels = status.kernels.join(", ");
         let kernels = if kernels.is_empty() { "none" } else { &kernels };

@@ -189,8 +189,6 @@ fn is_in_use(step: &Step) -> bool {
 }
 
 fn kind_and_name(step: &Step) -> (String, String) {
-    let now = step.now.as_deref().filter(|now| !now.is_empty());
-    let now = now.map(|now| format!("{now} → ")).unwrap_or_default();
     match &step.change {
         Change::Affinity { comm, cpus, .. } => {
             (format!("{{n}} thread(s) to CPU {cpus}: {{name}}"), comm.clone())
@@ -203,11 +201,24 @@ fn kind_and_name(step: &Step) -> (String, String) {
                 (format!("{{n}} interrupt(s){{used}} to CPU {cpus}: {{name}}"), irq.to_string())
             }
             (_, Some((dir, file))) if is_one_of_many(dir) => {
-                (format!("{file} of {{name}}: {now}{value}"), last_name(dir).to_owned())
+                let values = describe_values(step.now.as_deref(), value);
+                (format!("{file} of {{name}}: {values}"), last_name(dir).to_owned())
             }
-            _ => (format!("{path}: {now}{value}"), String::new()),
+            _ => {
+                (format!("{path}: {}", describe_values(step.now.as_deref(), value)), String::new())
+            }
         },
         other => (other.subject(), String::new()),
+    }
+}
+
+/// The value of a setting now and later. A setting that an active shield has changed already stays
+/// as it is, and this shield keeps it too.
+fn describe_values(now: Option<&str>, value: &str) -> String {
+    match now {
+        None | Some("") => value.to_owned(),
+        Some(now) if now == value => format!("{value}, as now"),
+        Some(now) => format!("{now} → {value}"),
     }
 }
 

@@ -5,6 +5,11 @@ use super::{CgroupMode, Machine, SurveyFinding, exclusive_cpusets};
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
 use cpushield_linux::text::partition::PartitionState;
 
+/// libvirt pins each vCPU inside its own cgroups, which have no CPU of a partition
+/// (`qemuProcessSetupPid()`, src/qemu/qemu_process.c, libvirt commit f366cfed6296).
+const LIBVIRT_ADVICE: &str = "libvirt cannot pin a guest to CPUs of a shield (EINVAL): pin it to \
+                              housekeeping CPUs, or shield with `--workload vm --off cpuset`";
+
 /// Programs by command name: what they do, and the advice.
 const PROGRAMS: &[(&str, &str, &str)] = &[
     (
@@ -57,11 +62,8 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
         "puts containers into its own cpusets",
         "they lose the shielded CPUs while the shield is active",
     ),
-    (
-        "libvirtd",
-        "pins the CPUs of its guests",
-        "pin guests to housekeeping CPUs, or shield CPUs for them with `--workload vm`",
-    ),
+    ("libvirtd", "pins the CPUs of its guests", LIBVIRT_ADVICE),
+    ("virtqemud", "pins the CPUs of its guests", LIBVIRT_ADVICE),
     (
         "stalld",
         "boosts starving threads, including those on shielded CPUs",

@@ -23,7 +23,7 @@ pub(super) fn read_tracing(
     }
     match supported {
         Some(true) => {
-            r.note("tracefs", "the kernel supports it, but it is not mounted: tracers are unknown");
+            r.note("tracefs", "not mounted, so tracers are unknown; to mount it: mount -t tracefs tracefs /sys/kernel/tracing");
             Tracing { supported, ..Tracing::default() }
         }
         Some(false) => {

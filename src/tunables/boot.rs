@@ -41,8 +41,9 @@ kernel stops it while one ordinary task runs there, or only tasks under SCHED_FI
 (sched_can_stop_tick() in kernel/sched/core.c, 6.12). It must be set at boot (up to Linux 7.2). The
 kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
 
-One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded, all but CPU
-0. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs.
+One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded. That is all
+but the core of the boot CPU and one core of each other memory node; `cpushield boot plan` lists
+them. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs.
 With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
 itself to them runs there.
 

@@ -331,7 +331,8 @@ fn find_operators(
         let place = format!("{file}:{}", line_of(text, name.span().start));
         let name = name.get_ref().clone();
         let id = number.map_err(|error| {
-            let hint = "name one user or group in each text, or use its number: \"1000\"";
+            let hint = "write one name in each string; for an LDAP or SSSD account write its \
+                        number, which `id NAME` shows: \"1000\"";
             let is_unknown = matches!(error, RunError::Unknown { .. });
             let failure = Failure::usage(format!("{place}: {error}"));
             if is_unknown { failure.hint(hint) } else { failure }

@@ -23,7 +23,7 @@ for _ in $(seq 30); do
 done
 kill "${busy[@]}"
 wait "${busy[@]}" 2>/dev/null
-echo "strangers=$seen"
+echo "other_programs=$seen"
 
 # One pinned program, which computes: the timer interrupts of five seconds, there and on CPU 1.
 ticks() { awk -v cpu="$1" '$1 == "LOC:" { print $(cpu + 2) }' /proc/interrupts; }

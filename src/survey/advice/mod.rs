@@ -52,7 +52,7 @@ const SUBJECTS: &[(&str, SubjectReader)] = &[
     ("console", console::read),
     ("SELinux and AppArmor", access_control::read),
     ("VFIO devices", vfio::read),
-    ("options of the kernel", kernel_options::read),
+    ("kernel build options", kernel_options::read),
 ];
 
 /// The findings of all subjects, and the names of those that could not be observed.

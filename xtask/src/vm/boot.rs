@@ -79,6 +79,8 @@ enum QemuEnd {
     NotBooted,
     /// The guest's clock is too fast.
     FastClock,
+    /// The console shows that the guest's kernel died of stale code.
+    StaleCode,
     Interrupted,
 }
 
@@ -186,7 +188,7 @@ fn watch(args: &GuestRunArgs, dir: &SharedDir, qemu: &mut Child) -> VmResult<Qem
     let begin = Instant::now();
     let (limit, boot_limit) = (args.options.timeout, args.options.boot_timeout);
     let mut has_begun = dir.file("boots").exists();
-    let mut silent_since = begin;
+    let (mut silent_since, mut printed) = (begin, 0);
     loop {
         if let Some(status) = qemu.try_wait()? {
             return Ok(QemuEnd::Itself(status));
@@ -196,6 +198,11 @@ fn watch(args: &GuestRunArgs, dir: &SharedDir, qemu: &mut Child) -> VmResult<Qem
         }
         if begin.elapsed() >= Duration::from_secs(limit) {
             return Ok(QemuEnd::TimeLimit);
+        }
+        // A guest with a boot loader would reboot, and its script would blame the next boot.
+        let length = dir.file("console").metadata().map_or(0, |data| data.len());
+        if std::mem::replace(&mut printed, length) != length && has_stale_code(dir) {
+            return Ok(QemuEnd::StaleCode);
         }
         let uptime = dir.read("uptime");
         let runs = uptime.is_some();
@@ -243,11 +250,12 @@ fn find_end(ended: QemuEnd, dir: &SharedDir) -> GuestEnd {
         QemuEnd::TimeLimit => return GuestEnd::TimeLimit,
         QemuEnd::NotBooted => return GuestEnd::Died(ExitStatus::default()),
         QemuEnd::FastClock => return GuestEnd::FastClock,
+        QemuEnd::StaleCode => return GuestEnd::StaleCode,
         QemuEnd::Interrupted => return GuestEnd::Interrupted,
     };
     if matches!(status.signal(), Some(SIGABRT | SIGSEGV)) {
         GuestEnd::EmulatorCrashed
-    } else if dir.read("console").is_some_and(|text| text.contains(STALE_CODE)) {
+    } else if has_stale_code(dir) {
         GuestEnd::StaleCode
     } else {
         GuestEnd::Died(status)
@@ -258,6 +266,10 @@ fn find_end(ended: QemuEnd, dir: &SharedDir) -> GuestEnd {
 /// passed a barrier (smp_text_poke_batch_finish() and its older names, arch/x86/kernel/
 /// alternative.c). A CPU that hits it later executed stale code, which only an emulator does.
 const STALE_CODE: &str = "int3: 0000 [#1]";
+
+fn has_stale_code(dir: &SharedDir) -> bool {
+    dir.read("console").is_some_and(|text| text.contains(STALE_CODE))
+}
 
 /// Reports an end that is not the script's own.
 fn explain_end(end: GuestEnd, args: &GuestRunArgs, dir: &SharedDir) {
