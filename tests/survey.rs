@@ -176,6 +176,26 @@ fn foreign_cpusets_are_found_on_v2() {
 }
 
 #[test]
+fn a_physical_machine_of_a_cloud_is_no_guest() {
+    let survey_of = |name: &str, product: &str, vendor: &str, flags: &str| {
+        let cpuinfo = format!("processor\t: 0\nflags\t\t: fpu tsc{flags}");
+        let files = [
+            ("/sys/class/dmi/id/product_name", product),
+            ("/sys/class/dmi/id/sys_vendor", vendor),
+            ("/proc/cpuinfo", cpuinfo.as_str()),
+        ];
+        let virt = machine(name, &files, &[]).virt;
+        (virt.guest, virt.hypervisor)
+    };
+    let kvm = (Some(true), Some("KVM".to_owned()));
+    assert_eq!(survey_of("metal", "c5.metal", "Amazon EC2", ""), (Some(false), None));
+    assert_eq!(survey_of("nitro", "c5.large", "Amazon EC2", " hypervisor"), kvm);
+    // A guest whose host hides the flag.
+    let hidden = survey_of("hidden", "Standard PC (Q35 + ICH9, 2009)", "QEMU", "");
+    assert_eq!(hidden, (Some(true), Some("QEMU".to_owned())));
+}
+
+#[test]
 fn installed_tools_that_isolate_cpus_are_named_once() {
     let files = ["/usr/bin/cset", "/usr/local/bin/partrt", "/usr/sbin/cgconfigparser"];
     let more = ["/usr/sbin/cgrulesengd", "/usr/sbin/tuned"];

@@ -25,6 +25,8 @@ enum InternalCommand {
     Guard {
         /// The process to watch
         pid: i32,
+        /// The name of the shield to undo
+        shield: String,
     },
     /// Ban the shielded CPUs from an irqbalance that has just started
     #[command(name = NAMES.ban)]
@@ -62,8 +64,8 @@ pub(super) fn is_internal(args: &[OsString]) -> bool {
 /// The subcommand failed.
 pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
     match &inner.command {
-        InternalCommand::Guard { pid } => {
-            return internal::guard(&inner.global.open(ui)?, *pid);
+        InternalCommand::Guard { pid, shield } => {
+            return internal::guard(&inner.global.open(ui)?, *pid, shield);
         }
         InternalCommand::Ban => {
             return internal::ban_from_irqbalance(&inner.global.open_live(ui)?);

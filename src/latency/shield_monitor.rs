@@ -83,8 +83,13 @@ impl ShieldMonitor {
     }
 }
 
+/// Reads a cpuset file of a group. A v1 hierarchy that is mounted with `-t cpuset`, as cset does,
+/// has the files without the prefix (`cgroup_show_options()`, kernel/cgroup/cgroup-v1.c, 6.12:
+/// `noprefix`).
 fn read_group_file(host: &Host, group: &str, file: &str) -> Option<String> {
-    host.read_line(&format!("{group}/{file}")).ok()
+    let line = host.read_line(&format!("{group}/{file}")).ok();
+    let plain = file.strip_prefix("cpuset.").unwrap_or(file);
+    line.or_else(|| host.read_line(&format!("{group}/{plain}")).ok())
 }
 
 #[cfg(test)]
@@ -114,6 +119,13 @@ mod tests {
         assert_eq!(breach(&guard), "its partition is member");
         write("cpuset.cpus.effective", "3\n");
         assert_eq!(breach(&guard), "its cgroup has lost CPU 2");
+        std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
+        std::fs::create_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
+        write("cpus", "2-3\n");
+        write("cpu_exclusive", "1\n");
+        let of_cset = ShieldMonitor { partition: None, ..guard.clone() };
+        assert_eq!(of_cset.check(&host), GuardState::InForce, "v1 without prefix");
+        assert_eq!(of_cset.exclusive_cpus(&host), Some("2-3".parse().unwrap()));
         std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
         assert_eq!(breach(&guard), "its cgroup is gone");
         let bare = ShieldMonitor { group: None, ..guard };

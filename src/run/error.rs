@@ -1,6 +1,7 @@
 //! Why a program could not be run, added or removed.
 
 use super::ThreadInTheWay;
+use crate::apply::JournalLoadError;
 use cpushield_linux::{CpuSet, Error, SchedPolicy};
 use std::fmt;
 
@@ -105,7 +106,7 @@ pub enum RunError {
         unfinished: crate::apply::UnfinishedWork,
     },
     /// The journal of the shield cannot be used.
-    Journal(crate::apply::JournalLoadError),
+    Journal(JournalLoadError),
     /// The record of programs in the shield cannot be used.
     Record(String),
     /// Any other error of the machine.
@@ -123,6 +124,14 @@ impl RunError {
     #[must_use]
     pub fn call(what: &str, error: std::io::Error) -> RunError {
         RunError::Machine(Error::io(cpushield_linux::Operation::Call, what, error))
+    }
+}
+
+impl RunError {
+    /// Whether this user may not read the journal.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, RunError::Journal(JournalLoadError::Access(error)) if error.is_denied())
     }
 }
 

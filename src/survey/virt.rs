@@ -15,11 +15,12 @@ const DMI: &[(&str, &str)] = &[
     ("Microsoft Corporation", "Hyper-V"),
     ("Bochs", "Bochs"),
     ("Parallels", "Parallels"),
-    ("OpenStack", "KVM"),
-    ("Amazon EC2", "KVM"),
-    ("Google Compute Engine", "KVM"),
     ("Firecracker", "Firecracker"),
 ];
+/// DMI vendor or product names of clouds, which rent out physical machines too. Those have an x86
+/// CPU without the `hypervisor` flag.
+const CLOUDS: &[(&str, &str)] =
+    &[("OpenStack", "KVM"), ("Amazon EC2", "KVM"), ("Google Compute Engine", "KVM")];
 
 pub(super) fn read_virt(
     r: &SurveyReader,
@@ -32,7 +33,7 @@ pub(super) fn read_virt(
         .map(|text| if text == "xen" { "Xen".to_owned() } else { text })
         .or_else(|| r.line("/proc/device-tree/hypervisor/compatible"))
         .or_else(|| by_clocksource(clocksources))
-        .or_else(|| by_dmi(r));
+        .or_else(|| by_dmi(r, flag));
     Virtualization {
         guest: if name.is_some() { Some(true) } else { flag },
         hypervisor: name,
@@ -54,11 +55,12 @@ fn by_clocksource(clocksources: &[String]) -> Option<String> {
 }
 
 /// The hypervisor by vendor and product name; serial numbers are never read.
-fn by_dmi(r: &SurveyReader) -> Option<String> {
+fn by_dmi(r: &SurveyReader, flag: Option<bool>) -> Option<String> {
     let texts = ["product_name", "sys_vendor"].map(|n| r.line(&format!("/sys/class/dmi/id/{n}")));
     let names = texts.into_iter().flatten().collect::<Vec<String>>().join("\n");
     // Microsoft sells physical machines too.
-    let hypervisor = DMI.iter().find(|(word, _)| {
+    let clouds = CLOUDS.iter().filter(|_| flag != Some(false));
+    let hypervisor = DMI.iter().chain(clouds).find(|(word, _)| {
         names.contains(word)
             && (!word.starts_with("Microsoft") || names.contains("Virtual Machine"))
     });

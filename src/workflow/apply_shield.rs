@@ -252,6 +252,7 @@ fn parse_saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::copy_recording;
     use super::*;
     use crate::ui::{OutputFormat, StatusLines, Ui};
 
@@ -344,20 +345,5 @@ mod tests {
         let overlap = preview_source(&work, &without).unwrap_err();
         assert_eq!(overlap.message, "CPU 2-3 is already in shield cpushield");
         std::fs::remove_dir_all(&scratch).unwrap();
-    }
-
-    fn copy_recording(from: &Path, to: &Path) {
-        std::fs::create_dir_all(to).unwrap();
-        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-            let (kind, to) = (entry.file_type().unwrap(), to.join(entry.file_name()));
-            if kind.is_dir() {
-                copy_recording(&entry.path(), &to);
-            } else if kind.is_symlink() {
-                let target = std::fs::read_link(entry.path()).unwrap();
-                std::os::unix::fs::symlink(target, to).unwrap();
-            } else {
-                std::fs::write(to, std::fs::read(entry.path()).unwrap()).unwrap();
-            }
-        }
     }
 }

@@ -127,7 +127,7 @@ impl LiveExperimentMachine<'_> {
             .map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
         let rest = machine.topology.online.difference(&plan.shield.cpus);
         let _aside = step_aside(&self.work.host, &rest)?;
-        let watchdog = UndoWatchdog::start(self.work)?;
+        let watchdog = UndoWatchdog::start(self.work, EXPERIMENT_SHIELD)?;
         let origin = PlanOrigin { machine: &machine, request: &request, choice: None };
         let measured = self.apply_and_measure(plan, &origin, measure);
         // When this process ends, the watchdog undoes what could not be undone here.

@@ -1,11 +1,12 @@
 //! The live view of all CPUs: reads counters and the trace, and draws a frame per interval.
 
 use super::trace_disturbance::check_disturbance;
-use super::watch_target::{ActiveShield, active_shield, check_cpus};
+use super::watch_target::check_cpus;
 use super::{WorkContext, catch_stops};
 use crate::failure::Failure;
 use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
 use crate::observe::counters;
+use crate::plan::Plan;
 use crate::policy::DisturbanceConsent;
 use crate::run::ShieldPlacement;
 use crate::screen::{Screen, UserAction};
@@ -47,14 +48,8 @@ pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(
     if let Some(cpus) = &request.cpus {
         check_cpus(host, cpus)?;
     }
-    // A normal user cannot read the journal, but can watch all CPUs.
-    let active = active_shield(work, request.cpus.as_ref()).unwrap_or_else(|failure| {
-        ui.warn(&failure.message);
-        ActiveShield::Denied
-    });
-    let unread = matches!(active, ActiveShield::Denied) && request.cpus.is_none();
-    let place = active.plan().map(|plan| ShieldPlacement::new(host, &plan));
-    let mut setup = LiveSetup { unread, ..live_setup(host, request, place.as_ref()) };
+    let (places, unread) = find_places(work, request);
+    let mut setup = LiveSetup { unread, ..live_setup(host, request, &places) };
     setup.from = leave_shielded_cpus(host, &setup);
     setup.topology = survey::topology(host);
     if request.trace {
@@ -63,7 +58,7 @@ pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(
     catch_stops()?;
     let recorder = request.trace.then(|| start_trace(ui, host, &setup.shielded)).flatten();
     let started = Instant::now();
-    let mut reader = LiveReader { host, place, cpus: setup.shielded.clone(), recorder, started };
+    let mut reader = LiveReader { host, places, cpus: setup.shielded.clone(), recorder, started };
     let first = reader.read();
     let model = LiveModel::new(setup, first);
     if ui.format == OutputFormat::Json {
@@ -75,9 +70,37 @@ pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(
     }
 }
 
-fn live_setup(host: &Host, request: &LiveRequest, place: Option<&ShieldPlacement>) -> LiveSetup {
-    let idle = place.map(|place| place.idle.clone()).unwrap_or_default();
-    let in_shield = place.map(|place| place.cpus.union(&idle)).unwrap_or_default();
+/// The active shield that is named, or that has the given CPUs; otherwise all of them. Also whether
+/// the shielded CPUs are unknown: a normal user cannot read the journal, but can watch all CPUs.
+pub(super) fn find_places(
+    work: &WorkContext<'_>,
+    request: &LiveRequest,
+) -> (Vec<ShieldPlacement>, bool) {
+    let plans = match work.chosen() {
+        Ok(plans) => plans,
+        Err(error) => {
+            if !error.is_denied() {
+                work.ui.warn(&error.to_string());
+            }
+            return (Vec::new(), request.cpus.is_none());
+        }
+    };
+    let is_watched = |plan: &&Plan| match (&work.shield, &request.cpus) {
+        (None, Some(cpus)) => plan.shield.cpus.intersects(cpus),
+        _ => true,
+    };
+    let watched = plans.iter().filter(is_watched);
+    (watched.map(|plan| ShieldPlacement::new(&work.host, plan)).collect(), false)
+}
+
+pub(super) fn live_setup(
+    host: &Host,
+    request: &LiveRequest,
+    places: &[ShieldPlacement],
+) -> LiveSetup {
+    let union = |all: CpuSet, cpus: &CpuSet| all.union(cpus);
+    let idle = places.iter().map(|place| &place.idle).fold(CpuSet::new(), union);
+    let in_shield = places.iter().map(|place| &place.cpus).fold(idle.clone(), union);
     let watched = request.cpus.clone().unwrap_or(in_shield);
     let shielded = watched.intersection(&read_cpu_list(host, "online"));
     let at_boot = read_cpu_list(host, "isolated").union(&read_cpu_list(host, "nohz_full"));
@@ -122,7 +145,7 @@ fn start_trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecord
 /// Reads the counters and the trace.
 struct LiveReader<'h> {
     host: &'h Host,
-    place: Option<ShieldPlacement>,
+    places: Vec<ShieldPlacement>,
     /// The shielded CPUs.
     cpus: CpuSet,
     recorder: Option<TraceRecorder<'h>>,
@@ -131,8 +154,12 @@ struct LiveReader<'h> {
 
 impl LiveReader<'_> {
     fn read(&mut self) -> LiveReading {
-        let place = self.place.as_ref();
-        let members = place.and_then(|place| place.members(self.host).ok()).unwrap_or_default();
+        let members: Vec<i32> = self
+            .places
+            .iter()
+            .filter_map(|place| place.members(self.host).ok())
+            .flatten()
+            .collect();
         let mut traced = Vec::new();
         if let Some(recorder) = &mut self.recorder {
             recorder.set_workload(&members);

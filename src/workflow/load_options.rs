@@ -1,6 +1,7 @@
 //! The load that runs during a measurement, and the CPUs that it runs on.
 
 use super::WorkContext;
+use super::active_shields::{cpus_of, known_shields};
 use crate::failure::Failure;
 use crate::load::{COMMAND, KINDS, LoadRequest, NONE, parse_loads};
 use cpushield_linux::{CpuSet, scratch_file};
@@ -54,7 +55,8 @@ impl LoadOptions {
         Ok(parse_loads(&self.kinds).map(drop)?)
     }
 
-    /// The load to run while `measured` CPUs are measured and `shielded` CPUs are shielded.
+    /// The load to run while `measured` CPUs are measured. It spares the CPUs of all active shields
+    /// with their idle siblings, the isolated CPUs, and `shielded`, which a shield will have.
     ///
     /// # Errors
     /// There is no such load, or no CPU for it.
@@ -71,7 +73,9 @@ impl LoadOptions {
         let host = &work.host;
         let isolated = host.read_line("/sys/devices/system/cpu/isolated").ok();
         let isolated: CpuSet = isolated.and_then(|text| text.parse().ok()).unwrap_or_default();
-        let taken = shielded.union(&isolated);
+        // A shield that cannot be read is one of another user; its partition refuses the load.
+        let shields = known_shields(host, &work.store).unwrap_or_default();
+        let taken = shielded.union(&isolated).union(&cpus_of(&shields));
         let cpus = self.cpus.select(&host.online_cpus()?, &taken, measured)?;
         Ok(LoadRequest { wanted, cpus, dir: scratch_file::directory(&work.state_dir) })
     }

@@ -245,8 +245,7 @@ fn find_target(
     if let Some(place) = watch.own_shield() {
         check_idle(host, place, &watch.cpus)?;
     }
-    let shielded = watch.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
-    let load = request.load.request(work, &watch.cpus, &shielded)?;
+    let load = request.load.request(work, &watch.cpus, &CpuSet::new())?;
     let cgroup = watch.group(host, request.cgroup.as_ref())?;
     cgroup.as_deref().map_or(Ok(()), |group| check_move(host, group))?;
     let guard = watch

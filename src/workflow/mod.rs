@@ -49,6 +49,8 @@ pub mod shield_options;
 pub mod shield_status;
 mod take_back;
 pub mod take_down;
+#[cfg(test)]
+mod tests;
 pub mod trace_disturbance;
 pub mod try_shield;
 pub mod undo_shields;

@@ -76,7 +76,7 @@ pub fn attempt_guarded(work: &WorkContext<'_>, trying: &TryRequest) -> Result<Tr
             price::load_request(work, kinds, &plan.shield.cpus)?,
         )),
     };
-    let watchdog = UndoWatchdog::start(work)?;
+    let watchdog = UndoWatchdog::start(work, TRY_SHIELD)?;
     let report = attempt(&TryStage { work, plan, request, trying, price });
     watchdog.dismiss();
     report

@@ -22,14 +22,15 @@ pub struct UndoWatchdog {
 }
 
 impl UndoWatchdog {
-    /// Starts the watchdog in a separate process group, so that Ctrl-C does not reach it.
+    /// Starts the watchdog of the shield of this name in a separate process group, so that Ctrl-C
+    /// does not reach it.
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn start(work: &WorkContext<'_>) -> Result<UndoWatchdog, Failure> {
+    pub fn start(work: &WorkContext<'_>, shield: &str) -> Result<UndoWatchdog, Failure> {
         let state = work.state_dir.display().to_string();
         let pid = std::process::id().to_string();
-        process::spawn_self(&[HIDDEN, "--state", &state, &pid])
+        process::spawn_self(&[HIDDEN, "--state", &state, &pid, shield])
             .map(|child| UndoWatchdog { child })
             .map_err(|e| Error::io(Operation::Call, "the watchdog process", e).into())
     }
@@ -42,11 +43,11 @@ impl UndoWatchdog {
     }
 }
 
-/// Waits until this process ends, then undoes its temporary shield.
+/// Waits until this process ends, then undoes its temporary shield of this name.
 ///
 /// # Errors
 /// The process cannot be waited for, or undo failed.
-pub fn guard(work: &WorkContext<'_>, pid: i32) -> Result<(), Failure> {
+pub fn guard(work: &WorkContext<'_>, pid: i32, shield: &str) -> Result<(), Failure> {
     while !process::wait_for_end(pid, Duration::from_secs(60))
         .map_err(|e| Error::io(Operation::Call, &format!("/proc/{pid}"), e))?
     {}
@@ -55,7 +56,7 @@ pub fn guard(work: &WorkContext<'_>, pid: i32) -> Result<(), Failure> {
     let _ = crate::latency::restore_tracer_settings(host, store);
     tracefs::remove_stale_instances(host);
     // A shield with another name belongs to another command.
-    active_shields::undo_named(host, store, &[TRY_SHIELD, EXPERIMENT_SHIELD])?;
+    active_shields::undo_named(host, store, &[shield])?;
     // A worker of the main process may have had one open until now.
     tracefs::remove_stale_instances(host);
     Ok(())

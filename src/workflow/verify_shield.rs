@@ -211,7 +211,7 @@ impl<'a> VerifySession<'a> {
                 workload: (request.program != WatchedProgram::Sampler).then_some(GivenWorkload {
                     start: &|| {
                         if let WatchedProgram::Started(command) = &request.program {
-                            *program.borrow_mut() = Some(start_program(work, command)?);
+                            *program.borrow_mut() = Some(start_program(work, target, command)?);
                         }
                         Ok(())
                     },
@@ -415,16 +415,36 @@ fn describe_remedy(verdict: &Verdict, cause: Cause, culprit: &Culprit) -> Option
     Some(format!("{}: {}", remedy.tunable, remedy.how))
 }
 
-/// Starts the program in the shield, with `cpushield run`.
-fn start_program(work: &WorkContext<'_>, command: &[OsString]) -> Result<ChildCommand, String> {
+/// Starts the program in the shield.
+fn start_program(
+    work: &WorkContext<'_>,
+    target: &WatchTarget,
+    command: &[OsString],
+) -> Result<ChildCommand, String> {
+    ChildCommand::start(&run_arguments(work, target, command)).map_err(|error| error.to_string())
+}
+
+/// The arguments of `cpushield run` that start the program where it is watched: in the shield, and
+/// on the first watched CPU if only some are watched.
+pub(super) fn run_arguments(
+    work: &WorkContext<'_>,
+    target: &WatchTarget,
+    command: &[OsString],
+) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["run".into()];
     let quiet = work.ui.status_lines == StatusLines::Suppressed;
     args.extend(quiet.then(|| "--quiet".into()));
     args.push("--state".into());
     args.push(work.state_dir.clone().into_os_string());
+    if let Some(place) = target.own_shield() {
+        args.extend(["--shield".into(), place.name.clone().into()]);
+        if let Some(first) = target.cpus.first().filter(|_| target.cpus != place.cpus) {
+            args.extend(["--cpu".into(), first.to_string().into()]);
+        }
+    }
     args.push("--".into());
     args.extend(command.iter().cloned());
-    ChildCommand::start(&args).map_err(|error| error.to_string())
+    args
 }
 
 /// Finds the threads of the workload: those in the shield's cgroup. If there are none, all user

@@ -2,7 +2,6 @@
 
 use super::WorkContext;
 use super::active_shields::{cpus_of, known_shields};
-use crate::apply;
 use crate::failure::Failure;
 use crate::plan::{Plan, PlanRefusal};
 use crate::run::{self, RunError, ShieldPlacement};
@@ -100,7 +99,7 @@ impl WatchTarget {
 }
 
 /// The active shield, if this user can read it.
-pub enum ActiveShield {
+enum ActiveShield {
     /// The plan of the active shield.
     Plan(Box<Plan>),
     /// No shield is active.
@@ -121,10 +120,7 @@ impl ActiveShield {
 
 /// Finds the active shield that the command is about: the named one, the one with the given CPUs,
 /// or the only one. A normal user cannot read the journal, but can watch CPUs by number.
-pub fn active_shield(
-    work: &WorkContext<'_>,
-    cpus: Option<&CpuSet>,
-) -> Result<ActiveShield, Failure> {
+fn active_shield(work: &WorkContext<'_>, cpus: Option<&CpuSet>) -> Result<ActiveShield, Failure> {
     let active = match (&work.shield, cpus) {
         (None, Some(cpus)) => run::all_active(&work.host, &work.store)
             .map(|plans| plans.into_iter().find(|plan| plan.shield.cpus.intersects(cpus))),
@@ -133,9 +129,7 @@ pub fn active_shield(
     match active {
         Ok(Some(plan)) => Ok(ActiveShield::Plan(Box::new(plan))),
         Ok(None) => Ok(ActiveShield::Absent),
-        Err(RunError::Journal(apply::JournalLoadError::Access(error))) if error.is_denied() => {
-            Ok(ActiveShield::Denied)
-        }
+        Err(error) if error.is_denied() => Ok(ActiveShield::Denied),
         Err(error) => Err(error.into()),
     }
 }
