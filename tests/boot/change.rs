@@ -12,7 +12,7 @@ use cpushield::survey::survey;
 use cpushield_linux::InjectedFault;
 
 /// Plans as `boot plan` does: on the menu without the words of an earlier apply.
-fn make_plan(machine: &Machine, asked: &BootRequest) -> BootPlan {
+pub fn make_plan(machine: &Machine, asked: &BootRequest) -> BootPlan {
     let host = machine.host();
     let menu = earlier::find_menu(&host, &machine.store()).unwrap();
     plan(&host, &survey(&host, &[]), asked, menu.as_ref()).unwrap()

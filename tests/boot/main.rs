@@ -5,6 +5,7 @@
 mod by_hand;
 mod change;
 mod data;
+mod defaults;
 mod early;
 mod effects;
 mod foreign;

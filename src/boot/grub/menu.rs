@@ -181,11 +181,9 @@ impl GrubMenu {
     #[must_use]
     pub fn next(&self, variables: &[(String, String)]) -> NextEntry {
         let once = env::value(variables, "next_entry").filter(|_| self.honours_next);
-        let saved = env::value(variables, "prev_saved_entry")
-            .or_else(|| env::value(variables, "saved_entry"));
         let (path, why) = match (once, self.default.as_deref()) {
             (Some(once), _) => (once, NextReason::ForOneBoot { setting: "next_entry of grubenv" }),
-            (None, Some("${saved_entry}" | "$saved_entry")) => match saved {
+            (None, Some("${saved_entry}" | "$saved_entry")) => match saved_entry(variables) {
                 Some(saved) => (saved, NextReason::configured("saved_entry of grubenv")),
                 None => return self.first(NextReason::NothingSaved),
             },
@@ -209,7 +207,8 @@ impl GrubMenu {
     }
 
     /// The entry with this number, id or title, or at this path of them (`1>2`)
-    /// (get_entry_number(), grub-core/normal/menu.c, 2.12).
+    /// (get_entry_number(), grub-core/normal/menu.c, 2.12). The rest of a path that leads to an
+    /// entry does not matter: only a submenu reads it (grub_menu_execute_entry(), same file).
     fn find(&self, path: &str, menu: Option<usize>) -> Option<usize> {
         let (part, rest) = split_path(path);
         let index = match part.parse::<usize>() {
@@ -218,10 +217,21 @@ impl GrubMenu {
                 entry.parent == menu && (entry.title == part || entry.id.as_ref() == Some(&part))
             }),
         }?;
-        match rest {
+        match rest.filter(|_| self.entries.get(index).is_some_and(|it| it.is_submenu)) {
             Some(rest) => self.find(rest, Some(index)),
             None => Some(self.innermost(index)),
         }
+    }
+
+    /// Whether the default entry is a number other than 0: entries that are added in front of it
+    /// would make it another entry.
+    #[must_use]
+    pub fn counts_entries(&self, variables: &[(String, String)]) -> bool {
+        let path = match self.default.as_deref() {
+            Some("${saved_entry}" | "$saved_entry") => saved_entry(variables),
+            default => default,
+        };
+        path.is_some_and(|path| split_path(path).0.parse().is_ok_and(|number: usize| number > 0))
     }
 
     fn child(&self, menu: Option<usize>, number: usize) -> Option<usize> {
@@ -237,6 +247,11 @@ impl GrubMenu {
             _ => index,
         }
     }
+}
+
+/// The entry that `GRUB_DEFAULT=saved` boots.
+fn saved_entry(variables: &[(String, String)]) -> Option<&str> {
+    env::value(variables, "prev_saved_entry").or_else(|| env::value(variables, "saved_entry"))
 }
 
 fn quote_spaces(word: &str) -> String {
@@ -449,8 +464,31 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
         assert_eq!(next(&[("saved_entry", "gnulinux-advanced-ab>rt")]), (2, false));
         assert_eq!(next(&[("saved_entry", "Advanced options")]), (2, false));
         assert_eq!(next(&[("saved_entry", "1>1"), ("next_entry", "0")]), (0, false));
+        // Only a submenu reads the rest of a path.
+        assert_eq!(next(&[("saved_entry", "0>2")]), (0, false));
+        assert_eq!(next(&[("saved_entry", "gnulinux-simple-ab>x")]), (0, false));
         // The trap: when the saved entry is gone, the first entry is the default.
         assert_eq!(next(&[("saved_entry", "rt")]), (0, true));
+    }
+
+    #[test]
+    fn a_default_that_is_a_number_counts_the_entries_in_front_of_it() {
+        let menu = parse(CFG).unwrap();
+        let fixed = |default: &str| GrubMenu { default: Some(default.to_owned()), ..menu.clone() };
+        let saved = env(&[("saved_entry", "2")]);
+        for (default, counts) in [
+            ("1>2", true),
+            ("2", true),
+            ("${saved_entry}", true),
+            ("0", false),
+            ("gnulinux-advanced-ab>1", false),
+            ("", false),
+        ] {
+            assert_eq!(fixed(default).counts_entries(&saved), counts, "{default}");
+        }
+        assert!(!menu.counts_entries(&[]));
+        // One boot does not count.
+        assert!(!menu.counts_entries(&env(&[("saved_entry", "rt"), ("next_entry", "1")])));
     }
 
     #[test]

@@ -65,23 +65,10 @@ impl BootLoader for GrubLoader {
             return Ok(None);
         };
         if !host.is_live() || host.program(program).is_some() {
-            let path = format!("{dir}/grub.cfg");
-            let text = String::from_utf8_lossy(&host.read_bytes(&path)?).into_owned();
-            let menu = menu::parse(&text).map_err(|error| BootError::Unparsable {
-                path: path.clone(),
-                why: error.to_string(),
-            })?;
-            let env_path = format!("{dir}/grubenv");
-            let variables = match read_if_present(host, &env_path)? {
-                Some(block) => env::parse(&block).map_err(|error| BootError::Unparsable {
-                    path: env_path,
-                    why: error.to_string(),
-                })?,
-                None => Vec::new(),
-            };
-            let found = list_entries(&path, &text, &menu, &variables);
+            let files = read_files(host, dir)?;
+            let found = list_entries(&files);
             // `blscfg` reads entries from BLS files (Fedora, RHEL): not handled here.
-            let uses_bls = found.entries.is_empty() && text.contains("blscfg");
+            let uses_bls = found.entries.is_empty() && files.text.contains("blscfg");
             return Ok((!uses_bls).then_some(found));
         }
         Ok(None)
@@ -98,7 +85,11 @@ impl BootLoader for GrubLoader {
                 instructions: Vec::new(),
             });
         };
-        let (path, name, others): (_, _, &[&str]) = match assignment.position {
+        let position = match assignment.position {
+            EntryPosition::First if shifts_default(host, dir)? => EntryPosition::Last,
+            position => position,
+        };
+        let (path, name, others): (_, _, &[&str]) = match position {
             EntryPosition::First => (FIRST, &generator::PERMANENT, &[LAST]),
             EntryPosition::Last => (LAST, &generator::PERMANENT, &[FIRST]),
             EntryPosition::OverEarlier => (OVER_EARLIER, &generator::TRIAL, &[]),
@@ -199,12 +190,43 @@ fn sets_parameter(line: &str, keyword: &str) -> bool {
         && params.iter().any(|param| cmdline::same_name(&param.name, keyword))
 }
 
-fn list_entries(
-    path: &str,
-    text: &str,
-    menu: &menu::GrubMenu,
-    variables: &[(String, String)],
-) -> FoundLoader {
+/// The files that GRUB reads.
+struct GrubFiles {
+    /// The path of `grub.cfg`.
+    path: String,
+    /// Its text.
+    text: String,
+    menu: menu::GrubMenu,
+    /// The environment block.
+    variables: Vec<(String, String)>,
+}
+
+fn read_files(host: &Host, dir: &str) -> Result<GrubFiles, BootError> {
+    let path = format!("{dir}/grub.cfg");
+    let text = String::from_utf8_lossy(&host.read_bytes(&path)?).into_owned();
+    let menu = menu::parse(&text)
+        .map_err(|error| BootError::Unparsable { path: path.clone(), why: error.to_string() })?;
+    let env_path = format!("{dir}/grubenv");
+    let variables = match read_if_present(host, &env_path)? {
+        Some(block) => env::parse(&block)
+            .map_err(|error| BootError::Unparsable { path: env_path, why: error.to_string() })?,
+        None => Vec::new(),
+    };
+    Ok(GrubFiles { path, text, menu, variables })
+}
+
+/// Whether entries in front would make the default another entry, because it is a number. Where
+/// ours are in front already, the number counts them, and they stay there.
+fn shifts_default(host: &Host, dir: &str) -> Result<bool, BootError> {
+    if host.exists(FIRST) {
+        return Ok(false);
+    }
+    let GrubFiles { menu, variables, .. } = read_files(host, dir)?;
+    Ok(menu.counts_entries(&variables))
+}
+
+fn list_entries(files: &GrubFiles) -> FoundLoader {
+    let GrubFiles { path, text, menu, variables } = files;
     let next = menu.next(variables);
     let mut entries = Vec::new();
     let mut next_index = None;
