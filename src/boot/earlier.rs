@@ -106,6 +106,12 @@ impl EarlierApply {
         &self.journal.words
     }
 
+    /// Whether a later apply gives the same words to the same kernels, and only the default entry
+    /// differs.
+    pub(super) fn is_moved_by(&self, later: &BootJournal) -> bool {
+        self.journal.words == later.words && self.journal.rule == later.rule
+    }
+
     /// The changes until now.
     pub(super) fn history(&self) -> Vec<ParameterChange> {
         self.journal.history.clone()

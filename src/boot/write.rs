@@ -100,8 +100,8 @@ pub fn write(
     let _lock = store.lock()?;
     let earlier = match read_journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
-        Some(journal) if journal.words == words && journal.rule == plan.rule => {
-            return summarize(host, loader, journal, Vec::new());
+        Some(journal) if is_written(&journal, plan, mode) => {
+            return summarize(host, loader, journal, (Vec::new(), None));
         }
         Some(journal) if words.is_empty() => {
             return Err(BootError::Active { words: journal.words });
@@ -123,13 +123,13 @@ pub fn write(
             ParameterTerm::Permanent => earlier.merge_files(files),
         };
     }
-    let mut journal = begin_journal(host, loader, plan, files);
+    let mut journal = begin_journal(host, loader, (plan, mode), files);
     journal.earlier = earlier.as_ref().filter(|_| mode.is_trial()).map(|earlier| {
         let journal = Box::new(earlier.journal().clone());
         EarlierJournal { state: EarlierState::Kept, journal }
     });
     if journal.words.is_empty() {
-        return summarize(host, loader, journal, Vec::new());
+        return summarize(host, loader, journal, (Vec::new(), None));
     }
     journal.history = extend_history(&journal, &file_plan, earlier.as_ref());
     save_journal(store, &journal)?;
@@ -143,7 +143,7 @@ pub fn write(
         Ok(()) => {
             let journal = finish(&journal, &file_plan);
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
-            summarize(host, loader, journal, files)
+            summarize(host, loader, journal, (files, earlier.as_ref()))
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
@@ -155,6 +155,14 @@ pub fn write(
             })
         }
     }
+}
+
+/// Whether the parameters of a plan are written already, with the same default entry. A trial makes
+/// parameters permanent at the place that it was armed with.
+fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool {
+    let has_trial = mode.is_trial() || journal.trial.is_some();
+    let same_default = has_trial || journal.keep_default == Some(mode.keeps_default());
+    journal.words == words(plan) && journal.rule == plan.rule && same_default
 }
 
 /// Restores what a failed write has written. Returns what failed.
@@ -195,7 +203,7 @@ fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[Stri
 fn begin_journal(
     host: &Host,
     loader: &dyn BootLoader,
-    plan: &BootPlan,
+    (plan, mode): (&BootPlan, &WriteMode),
     files: Vec<SavedFile>,
 ) -> BootJournal {
     BootJournal {
@@ -209,6 +217,7 @@ fn begin_journal(
         kernels: chosen_kernels(plan),
         cpus: plan.cpus.clone(),
         complete: false,
+        keep_default: Some(mode.keeps_default()),
         trial: None,
         loaded: None,
         history: Vec::new(),
@@ -277,6 +286,9 @@ fn extend_history(
     earlier: Option<&EarlierApply>,
 ) -> Vec<ParameterChange> {
     let mut history = earlier.map(EarlierApply::history).unwrap_or_default();
+    if earlier.is_some_and(|earlier| earlier.is_moved_by(journal)) {
+        return history;
+    }
     let edits = file_plan.edits.iter().map(|edit| &edit.path);
     history.push(ParameterChange {
         at_s: epoch_seconds().unwrap_or(0),
@@ -317,7 +329,7 @@ fn arm_trial(
         return Err(BootError::wrong("the menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.unit.is_some();
-    let keep_default = mode.default_entry == DefaultEntry::Kept;
+    let keep_default = mode.keeps_default();
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
     let reboot = loader
@@ -426,10 +438,10 @@ fn summarize(
     host: &Host,
     loader: &dyn BootLoader,
     journal: BootJournal,
-    files: Vec<String>,
+    (files, earlier): (Vec<String>, Option<&EarlierApply>),
 ) -> Result<WrittenParameters, BootError> {
-    let BootJournal { words, kernels, trial, history, .. } = journal;
-    let change = history.into_iter().next_back().filter(|_| !files.is_empty());
+    let replaced = earlier.filter(|earlier| !earlier.is_moved_by(&journal));
+    let BootJournal { words, kernels, trial, .. } = journal;
     let found = loader.find(host)?.unwrap_or_default();
     let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&words));
     let entry = ours.and_then(|entry| entry.id.clone());
@@ -440,7 +452,7 @@ fn summarize(
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
-        replaced: change.map(|change| change.before).unwrap_or_default(),
+        replaced: replaced.map(|earlier| earlier.words().to_vec()).unwrap_or_default(),
         words,
         kernels,
         files,

@@ -56,6 +56,11 @@ impl WriteMode {
         self.term == ParameterTerm::Trial
     }
 
+    /// Whether the default entry stays.
+    pub(super) fn keeps_default(&self) -> bool {
+        self.default_entry == DefaultEntry::Kept
+    }
+
     /// Where our entries are in the menu.
     pub(super) fn position(&self, earlier: Option<&EarlierApply>) -> EntryPosition {
         match (self.term, earlier, self.default_entry) {

@@ -1,11 +1,12 @@
-//! Which entry boots after the words were written: a default that is a number stays the same entry.
+//! Which entry boots after the words were written: a default that is a number stays the same
+//! entry, and the last of two requests decides whether the default changes.
 
-use super::change::make_plan;
+use super::change::{MACHINES, make_plan};
 use super::grub::Machine;
 use super::request_cpus;
 use cpushield::boot::plan::BootRequest;
-use cpushield::boot::write::{self, ParameterTerm, WriteMode};
-use cpushield::boot::{SettledAs, WrittenParameters, loaders, trial};
+use cpushield::boot::write::{self, DefaultEntry, ParameterTerm, WriteMode};
+use cpushield::boot::{SettledAs, WrittenParameters, loaders, status, trial};
 
 /// Sets the default entry in `grub.cfg`.
 fn set_default(machine: &Machine, default: &str) {
@@ -79,4 +80,36 @@ fn a_trial_that_passed_leaves_a_default_that_is_a_number() {
     assert_eq!(next_entry(&machine), next);
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     assert!(found.entries.iter().any(|it| it.ours && !it.args.contains("panic=30")));
+}
+
+#[test]
+fn a_second_apply_of_the_same_words_changes_what_becomes_of_the_default() {
+    use DefaultEntry::{Kept, Ours};
+    let mode = |default_entry| WriteMode { default_entry, ..WriteMode::default() };
+    for (name, make) in MACHINES {
+        for (first, second) in [(Ours, Kept), (Kept, Ours)] {
+            let alone = make();
+            let wanted = apply(&alone, "2-3", &mode(second));
+            let machine = make();
+            let before = machine.files();
+            apply(&machine, "2-3", &mode(first));
+            let written = apply(&machine, "2-3", &mode(second));
+            assert_eq!(written.next_has, wanted.next_has, "{name} {second:?}");
+            assert!(!written.files.is_empty() && written.replaced.is_empty(), "{name}");
+            let files = |machine: &Machine| {
+                let root = machine.path("");
+                let files = machine.files().into_iter();
+                let inside =
+                    files.map(|(path, it)| (path.strip_prefix(&root).unwrap().to_owned(), it));
+                inside.collect::<Vec<_>>()
+            };
+            assert_eq!(files(&machine), files(&alone), "{name} {second:?}");
+            // The words have not changed.
+            let seen = status::status(&machine.host(), &machine.store()).unwrap();
+            assert_eq!(seen.history.len(), 1, "{name}: {:#?}", seen.history);
+            assert_eq!(apply(&machine, "2-3", &mode(second)).files, [""; 0], "{name}");
+            write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+            assert_eq!(before, machine.files(), "{name} {second:?}");
+        }
+    }
 }

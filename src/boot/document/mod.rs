@@ -185,6 +185,9 @@ pub struct BootJournal {
     pub cpus: CpuSet,
     /// Whether all files were written.
     pub complete: bool,
+    /// Whether the entries were to follow all others; `None` in an old journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_default: Option<bool>,
     /// The trial that is under way.
     #[serde(default)]
     pub trial: Option<TrialBoot>,
