@@ -16,6 +16,7 @@ mod kexec;
 mod lines;
 mod made_by_hand;
 mod once;
+mod other_systems;
 mod others;
 mod repairs;
 mod rows;

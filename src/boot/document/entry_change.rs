@@ -47,6 +47,8 @@ pub enum EntryPurpose {
     MemoryTest,
     /// The kernel that saves the memory of a crashed one.
     CrashDump,
+    /// Another system on this machine, which os-prober found.
+    OtherSystem,
 }
 
 impl fmt::Display for EntryPurpose {
@@ -55,6 +57,7 @@ impl fmt::Display for EntryPurpose {
             EntryPurpose::Recovery => "recovery",
             EntryPurpose::MemoryTest => "memory test",
             EntryPurpose::CrashDump => "crash dump",
+            EntryPurpose::OtherSystem => "another system",
         })
     }
 }

@@ -7,6 +7,7 @@
 
 use super::realtime_test::{cokernel_names, realtime_options};
 use crate::boot::document::KernelRule;
+use std::ops::RangeInclusive;
 
 /// The first lines of every script that cpushield writes, which identify it.
 pub const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
@@ -79,8 +80,8 @@ fn chosen_test(rule: &KernelRule) -> String {
 pub fn without_ours(cfg: &str, scripts: &[&str]) -> String {
     let mut text = cfg.to_owned();
     for script in scripts {
-        let (begin, end) =
-            (format!("\n### BEGIN {script} ###\n"), format!("### END {script} ###\n"));
+        let (begin, end) = marks(script);
+        let begin = format!("\n{begin}");
         while let Some(from) = text.find(&begin) {
             let after = from + begin.len();
             let Some(to) = text.get(after..).and_then(|rest| rest.find(&end)) else { break };
@@ -88,6 +89,20 @@ pub fn without_ours(cfg: &str, scripts: &[&str]) -> String {
         }
     }
     text
+}
+
+/// The lines of `grub.cfg`, from 1, that this script printed; `None` without a whole section.
+#[must_use]
+pub fn section_of(cfg: &str, script: &str) -> Option<RangeInclusive<usize>> {
+    let (begin, end) = marks(script);
+    let from = 1 + cfg.split_inclusive('\n').position(|line| line == begin)?;
+    let length = cfg.split_inclusive('\n').skip(from).position(|line| line == end)?;
+    Some(from + 1..=from + length)
+}
+
+/// The lines before and after the output of a script.
+fn marks(script: &str) -> (String, String) {
+    (format!("### BEGIN {script} ###\n"), format!("### END {script} ###\n"))
 }
 
 #[cfg(test)]
@@ -130,5 +145,7 @@ mod tests {
         let both = others.replacen("#\n", &format!("#\n{ours}"), 1);
         assert_eq!(without_ours(&both, &["/etc/grub.d/07_x"]), others);
         assert_eq!(without_ours(others, &["/etc/grub.d/07_x"]), others);
+        assert_eq!(section_of(&both, "/etc/grub.d/10_linux"), Some(8..=8));
+        assert_eq!(section_of(others, "/etc/grub.d/07_x"), None);
     }
 }

@@ -11,7 +11,7 @@ use super::boot_loader::{
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate, read_if_present};
 use super::systemd_boot::is_started_by_systemd_boot;
-use crate::boot::document::{BootWarning, NextReason};
+use crate::boot::document::{BootWarning, EntryPurpose, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
@@ -24,6 +24,8 @@ const FIRST: &str = "/etc/grub.d/07_cpushield";
 const LAST: &str = "/etc/grub.d/42_cpushield";
 /// A trial over the words of an earlier apply, which has one of the others.
 const OVER_EARLIER: &str = "/etc/grub.d/43_cpushield";
+/// The script that adds the entries of other systems (util/grub.d/30_os-prober.in, 2.12).
+const OTHER_SYSTEMS: &str = "/etc/grub.d/30_os-prober";
 /// The distribution's own script, which ours runs.
 const TEN: &str = "/etc/grub.d/10_linux";
 
@@ -68,7 +70,9 @@ impl BootLoader for GrubLoader {
             let files = read_files(host, dir)?;
             let found = list_entries(&files);
             // `blscfg` reads entries from BLS files (Fedora, RHEL): not handled here.
-            let uses_bls = found.entries.is_empty() && files.text.contains("blscfg");
+            let has_kernel =
+                found.entries.iter().any(|it| it.purpose != Some(EntryPurpose::OtherSystem));
+            let uses_bls = !has_kernel && files.text.contains("blscfg");
             return Ok((!uses_bls).then_some(found));
         }
         Ok(None)
@@ -230,6 +234,7 @@ fn list_entries(files: &GrubFiles) -> FoundLoader {
     let next = menu.next(variables);
     let mut entries = Vec::new();
     let mut next_index = None;
+    let others = generator::section_of(text, OTHER_SYSTEMS);
     for (index, entry) in menu.entries.iter().enumerate() {
         let Some(version) = entry.version() else { continue };
         if next.entry == Some(index) {
@@ -247,10 +252,9 @@ fn list_entries(files: &GrubFiles) -> FoundLoader {
             ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
             place: format!("{path}:{}", entry.line),
             replaced: Vec::new(),
-            purpose: {
-                let names = [Some(&entry.title), entry.id.as_ref(), entry.kernel.as_ref()];
-                let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
-                find_purpose(&names, &entry.args)
+            purpose: match &others {
+                Some(lines) if lines.contains(&entry.line) => Some(EntryPurpose::OtherSystem),
+                _ => purpose_of(entry),
             },
         });
     }
@@ -260,4 +264,10 @@ fn list_entries(files: &GrubFiles) -> FoundLoader {
     }
     let menu = describe_menu_access(text);
     FoundLoader { entries, next: next_index, why: next.why, warnings, menu, covers_later: true }
+}
+
+fn purpose_of(entry: &menu::MenuEntry) -> Option<EntryPurpose> {
+    let names = [Some(&entry.title), entry.id.as_ref(), entry.kernel.as_ref()];
+    let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
+    find_purpose(&names, &entry.args)
 }
