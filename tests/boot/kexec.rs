@@ -109,6 +109,33 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
     }
 }
 
+/// kernel-install of tuned adds `$tuned_initrd` to every entry, and most profiles leave it empty.
+#[test]
+fn a_variable_of_grub_names_a_ram_disk_only_if_it_has_a_value() {
+    let load = |name: &str, cfg: &str| {
+        let machine = Machine::without_loader();
+        let text = format!(
+            "title x\nversion {RT}\nlinux /vmlinuz-{RT}\ninitrd /initramfs.img {name}\n\
+             options root=LABEL=x ro\n"
+        );
+        machine.write(&format!("boot/loader/entries/m-{RT}.conf"), &text);
+        machine.write("boot/grub2/grub.cfg", cfg);
+        machine.write(&format!("boot/vmlinuz-{RT}"), "");
+        machine.write("boot/initramfs.img", "");
+        machine.write(&format!("boot/config-{RT}"), "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\n");
+        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+        kexec::possible(&machine.host(), &plan).map_err(|error| split_error(&error).0)
+    };
+    for cfg in ["", "set tuned_initrd=\"\"\n"] {
+        assert_eq!(load("$tuned_initrd", cfg), Ok(()), "{cfg}");
+    }
+    let why = load("${tuned_initrd}", "set tuned_initrd=\"/tuned.img\"\n").unwrap_err();
+    assert!(why.contains("several initial RAM disks, /initramfs.img, /tuned.img"), "{why}");
+    // The rest of such a name is not known to be empty.
+    let why = load("$prefix/x.img", "").unwrap_err();
+    assert!(why.contains("several initial RAM disks"), "{why}");
+}
+
 #[test]
 fn undo_unloads_only_the_kernel_that_this_boot_loaded() {
     let machine = make_kexec_machine();

@@ -93,6 +93,9 @@ impl BootLoader for BlsLoader {
         let variables = one_shot_entry::read_grub_variables(host);
         for entry in &mut found.entries {
             entry.args = one_shot_entry::expand_variables(&entry.args, &variables);
+            if let Some(files) = &mut entry.files {
+                files.ramdisks = one_shot_entry::expand_files(&files.ramdisks, &variables);
+            }
             entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
         }
         if kernel_install_hook::is_used(host) {

@@ -26,9 +26,10 @@ pub(super) fn read_grub_variables(host: &Host) -> Vec<(String, String)> {
             continue;
         };
         let value = value.trim_matches(['"', '\'']);
-        // `grub.cfg` sets `kernelopts` only when the block has none; its `tuned_params` wins.
+        // `grub.cfg` sets `kernelopts` only when the block has none; what it sets for tuned
+        // wins (`tuned_params` and `tuned_initrd` in grub2/00_tuned of tuned).
         match known.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) if name == "tuned_params" => value.clone_into(known),
+            Some((_, known)) if name.starts_with("tuned_") => value.clone_into(known),
             Some(_) => {}
             None => known.push((name.to_owned(), value.to_owned())),
         }
@@ -40,6 +41,21 @@ pub(super) fn read_grub_variables(host: &Host) -> Vec<(String, String)> {
 pub(super) fn expand_variables(args: &str, variables: &[(String, String)]) -> String {
     let words: Vec<&str> = args.split(' ').map(|word| expand_word(word, variables)).collect();
     words.join(" ")
+}
+
+/// Expands `$name` and `${name}` in the names of files. GRUB runs them as words of a command, where
+/// an unset or empty name leaves no word (create_entry() in blscfg.c of Fedora's GRUB 2.06).
+pub(super) fn expand_files(names: &[String], variables: &[(String, String)]) -> Vec<String> {
+    let words = names.iter().map(|name| (name, expand_word(name, variables)));
+    let words = words.filter(|(name, word)| word != name || !is_variable(name));
+    words.flat_map(|(_, word)| word.split_whitespace()).map(str::to_owned).collect()
+}
+
+/// Whether a word is a variable alone.
+fn is_variable(word: &str) -> bool {
+    let name = word.strip_prefix('$').unwrap_or_default();
+    let name = name.strip_prefix('{').and_then(|it| it.strip_suffix('}')).unwrap_or(name);
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn expand_word<'a>(word: &'a str, variables: &'a [(String, String)]) -> &'a str {
