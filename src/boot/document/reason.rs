@@ -281,7 +281,7 @@ pub enum NextReason {
         /// The setting.
         setting: &'static str,
     },
-    /// The configured entry is not in the menu, so GRUB boots the first one.
+    /// The configured entry is not in its menu, so GRUB boots the first one there.
     NotInMenu {
         /// The setting that names it.
         setting: String,
@@ -309,7 +309,7 @@ impl fmt::Display for NextReason {
             NextReason::NotInMenu { setting, entry } => write!(
                 f,
                 "{setting} names {entry:?}, which is not in the menu: GRUB boots the first \
-                 entry"
+                 entry of that menu"
             ),
         }
     }

@@ -65,6 +65,15 @@ pub struct NextEntry {
     pub why: NextReason,
 }
 
+/// What a path leads to: an index of [`GrubMenu::entries`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FoundEntry {
+    /// The entry that it names.
+    Named(usize),
+    /// The first entry of the submenu that does not have the rest of the path.
+    FirstOfSubmenu(usize),
+}
+
 impl MenuEntry {
     /// The kernel's version, as `10_linux` has it: the file's name without `vmlinuz-`.
     #[must_use]
@@ -192,12 +201,13 @@ impl GrubMenu {
                 (default, NextReason::Configured { setting: format!("GRUB_DEFAULT={default}") })
             }
         };
+        let absent = || NextReason::NotInMenu { setting: why.to_string(), entry: path.to_owned() };
         match self.find(path, None) {
-            Some(entry) => NextEntry { entry: Some(entry), why },
-            None => {
-                let (setting, entry) = (why.to_string(), path.to_owned());
-                self.first(NextReason::NotInMenu { setting, entry })
+            Some(FoundEntry::Named(entry)) => NextEntry { entry: Some(entry), why },
+            Some(FoundEntry::FirstOfSubmenu(entry)) => {
+                NextEntry { entry: Some(entry), why: absent() }
             }
+            None => self.first(absent()),
         }
     }
 
@@ -209,7 +219,8 @@ impl GrubMenu {
     /// The entry with this number, id or title, or at this path of them (`1>2`)
     /// (get_entry_number(), grub-core/normal/menu.c, 2.12). The rest of a path that leads to an
     /// entry does not matter: only a submenu reads it (grub_menu_execute_entry(), same file).
-    fn find(&self, path: &str, menu: Option<usize>) -> Option<usize> {
+    /// In a submenu without the rest of the path, GRUB boots the first entry (run_menu()).
+    fn find(&self, path: &str, menu: Option<usize>) -> Option<FoundEntry> {
         let (part, rest) = split_path(path);
         let index = match part.parse::<usize>() {
             Ok(number) => self.child(menu, number),
@@ -218,8 +229,11 @@ impl GrubMenu {
             }),
         }?;
         match rest.filter(|_| self.entries.get(index).is_some_and(|it| it.is_submenu)) {
-            Some(rest) => self.find(rest, Some(index)),
-            None => Some(self.innermost(index)),
+            Some(rest) => {
+                let first = FoundEntry::FirstOfSubmenu(self.innermost(index));
+                Some(self.find(rest, Some(index)).unwrap_or(first))
+            }
+            None => Some(FoundEntry::Named(self.innermost(index))),
         }
     }
 
@@ -469,6 +483,9 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
         assert_eq!(next(&[("saved_entry", "gnulinux-simple-ab>x")]), (0, false));
         // The trap: when the saved entry is gone, the first entry is the default.
         assert_eq!(next(&[("saved_entry", "rt")]), (0, true));
+        // GRUB has opened the submenu by then, and boots the first entry of that.
+        assert_eq!(next(&[("saved_entry", "gnulinux-advanced-ab>gone")]), (2, true));
+        assert_eq!(next(&[("saved_entry", "1>7")]), (2, true));
     }
 
     #[test]
