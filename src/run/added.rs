@@ -8,7 +8,7 @@ use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
 use super::removed::move_out;
 use super::spread::ThreadSpread;
-use super::task_lookup::{belongs_to, cgroup_of, find_task, threads_of};
+use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
 use super::{RunError, ShieldPlacement, limits, raise, record};
 use crate::documents::process_note::ProcessNote;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
@@ -163,7 +163,7 @@ fn move_in(
         if fresh.is_empty() {
             break;
         }
-        record_originals(host, open, way_in, &fresh)?;
+        let fresh = record_originals(host, open, way_in, fresh)?;
         moved += fresh.len();
         notes.extend(raise_kernel_threads(host, open, task, &fresh, cpus)?);
         if let Some(group) = place.entry_group(host)? {
@@ -172,10 +172,7 @@ fn move_in(
             host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
         }
         for thread in &fresh {
-            match confine(host, thread.id.tid, cpus) {
-                Err(error) if !error.is_absent() => return Err(error.into()),
-                _ => {}
-            }
+            unless_ended(confine(host, thread.id.tid, cpus))?;
         }
         if let Some(spread) = &mut spread {
             spread.place_new_threads(host, task.pid);
@@ -184,39 +181,53 @@ fn move_in(
     Ok((moved, notes))
 }
 
+/// Records the state of threads. Returns those that have not ended since they were listed.
 fn record_originals(
     host: &Host,
     open: &mut OpenRecord<'_>,
     way_in: &WayIn<'_>,
-    threads: &[Task],
-) -> Result<(), RunError> {
-    let WayIn { place, cpus, left } = *way_in;
+    threads: Vec<Task>,
+) -> Result<Vec<Task>, RunError> {
+    let mut alive = Vec::new();
     for thread in threads {
-        let group = match &place.group {
-            Some(group) => Some(cgroup_of(host, group, place.v2, thread)?),
-            None => None,
-        };
-        let affinity = host.affinity(thread.id.tid)?;
-        let policy = host.scheduling(thread.id.tid)?;
-        // It has kept what it got when it was in the shield before.
-        let before = left.iter().find(|left| left.task == thread.id);
-        let lowered_from = match policy.rt_priority() {
-            PRIORITY_MAX => before.and_then(|before| before.lowered_from),
-            higher => (higher > PRIORITY_MAX).then_some(policy),
-        };
-        open.record.added.push(AddedThread {
-            task: thread.id,
-            pid: thread.pid,
-            comm: thread.comm.clone(),
-            shield: Some(place.name.clone()),
-            group,
-            affinity,
-            lowered_from,
-            given: cpus.clone(),
-            granted: left.iter().any(|left| left.pid == thread.pid && left.granted),
-        });
+        match read_original(host, way_in, &thread) {
+            Ok(original) => {
+                open.record.added.push(original);
+                alive.push(thread);
+            }
+            Err(error) if has_ended(&error) => {}
+            Err(error) => return Err(error),
+        }
     }
-    open.save()
+    open.save()?;
+    Ok(alive)
+}
+
+fn read_original(host: &Host, way_in: &WayIn<'_>, thread: &Task) -> Result<AddedThread, RunError> {
+    let WayIn { place, cpus, left } = *way_in;
+    let group = match &place.group {
+        Some(group) => Some(cgroup_of(host, group, place.v2, thread)?),
+        None => None,
+    };
+    let affinity = host.affinity(thread.id.tid)?;
+    let policy = host.scheduling(thread.id.tid)?;
+    // It has kept what it got when it was in the shield before.
+    let before = left.iter().find(|left| left.task == thread.id);
+    let lowered_from = match policy.rt_priority() {
+        PRIORITY_MAX => before.and_then(|before| before.lowered_from),
+        higher => (higher > PRIORITY_MAX).then_some(policy),
+    };
+    Ok(AddedThread {
+        task: thread.id,
+        pid: thread.pid,
+        comm: thread.comm.clone(),
+        shield: Some(place.name.clone()),
+        group,
+        affinity,
+        lowered_from,
+        given: cpus.clone(),
+        granted: left.iter().any(|left| left.pid == thread.pid && left.granted),
+    })
 }
 
 /// Raises kernel threads above the real-time threads that arrive, so that these cannot starve them.
@@ -229,7 +240,7 @@ fn raise_kernel_threads(
 ) -> Result<Vec<ProcessNote>, RunError> {
     let mut highest = SchedPolicy::Other { nice: 0 };
     for thread in threads {
-        let policy = host.scheduling(thread.id.tid)?;
+        let Some(policy) = unless_ended(host.scheduling(thread.id.tid))? else { continue };
         limits::check(policy)?;
         if policy.rt_priority() > highest.rt_priority() {
             highest = policy;
@@ -241,16 +252,16 @@ fn raise_kernel_threads(
     let order = order(highest, cpus, &raise::threads(host, cpus)?);
     raise::raise(host, open, &order, cpus, task.id)?;
     for thread in threads {
-        let lowered = match host.scheduling(thread.id.tid)? {
-            SchedPolicy::Fifo { priority } if priority > PRIORITY_MAX => {
+        let lowered = match unless_ended(host.scheduling(thread.id.tid))? {
+            Some(SchedPolicy::Fifo { priority }) if priority > PRIORITY_MAX => {
                 SchedPolicy::Fifo { priority: PRIORITY_MAX }
             }
-            SchedPolicy::Rr { priority } if priority > PRIORITY_MAX => {
+            Some(SchedPolicy::Rr { priority }) if priority > PRIORITY_MAX => {
                 SchedPolicy::Rr { priority: PRIORITY_MAX }
             }
             _ => continue,
         };
-        host.set_scheduling(thread.id.tid, lowered)?;
+        unless_ended(host.set_scheduling(thread.id.tid, lowered))?;
     }
     Ok(order.notes(highest))
 }

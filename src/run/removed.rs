@@ -6,7 +6,7 @@ use super::moved_process::MovedProcess;
 use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
-use super::task_lookup::{belongs_to, cgroup_of, find_task, threads_of};
+use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
 use super::{RunError, ShieldPlacement, raise, record};
 use crate::apply::{self, UnfinishedWork};
 use crate::documents::process_note::ProcessNote;
@@ -105,10 +105,13 @@ fn move_started(
     };
     let mut notes = Vec::new();
     for thread in &threads {
-        let policy = host.scheduling(thread.id.tid)?;
-        if policy.rt_priority() > 0 || matches!(policy, SchedPolicy::Deadline { .. }) {
-            host.set_scheduling(thread.id.tid, SchedPolicy::Other { nice: 0 })?;
-            notes.push(ProcessNote::MadeOrdinary { tid: thread.id.tid, policy });
+        let tid = thread.id.tid;
+        let Some(policy) = unless_ended(host.scheduling(tid))? else { continue };
+        if policy.rt_priority() == 0 && !matches!(policy, SchedPolicy::Deadline { .. }) {
+            continue;
+        }
+        if unless_ended(host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }))?.is_some() {
+            notes.push(ProcessNote::MadeOrdinary { tid, policy });
         }
     }
     if let Some(group) = group {
@@ -116,7 +119,10 @@ fn move_started(
         host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
     }
     for thread in &threads {
-        requests.set_affinity(host, thread.id, &place.housekeeping)?;
+        match requests.set_affinity(host, thread.id, &place.housekeeping) {
+            Err(error) if !has_ended(&error) => return Err(error),
+            _ => {}
+        }
     }
     let (tid, comm, cpus) = (task.id.tid, task.comm.clone(), host.affinity(task.id.tid)?);
     Ok(MovedProcess { tid, comm, threads: threads.len(), cpus, notes })
@@ -186,22 +192,12 @@ pub(super) fn move_out(
 fn take_priorities(host: &Host, task: &Task) -> Result<(), RunError> {
     for thread in threads_of(host, task)? {
         let tid = thread.id.tid;
-        let taken = match host.scheduling(tid) {
-            Ok(policy) if policy.rt_priority() == 0 => Ok(()),
-            Ok(_) => host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }),
-            Err(error) => Err(error),
-        };
-        match taken {
-            Err(error) if !error.is_absent() => return Err(error.into()),
-            _ => {}
+        let policy = unless_ended(host.scheduling(tid))?;
+        if policy.is_some_and(|policy| policy.rt_priority() > 0) {
+            unless_ended(host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }))?;
         }
     }
     Ok(())
-}
-
-/// Whether the error says that the task is gone.
-fn has_ended(error: &RunError) -> bool {
-    matches!(error, RunError::Machine(error) if error.is_absent())
 }
 
 /// Moves a process or thread back to its cgroup, if it is still in the shield's.

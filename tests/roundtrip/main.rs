@@ -23,6 +23,7 @@ mod requested;
 mod shared_settings;
 mod status;
 mod stopped;
+mod threads;
 mod trees;
 mod whole_policy;
 mod workqueues;

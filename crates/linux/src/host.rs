@@ -126,6 +126,10 @@ impl Host {
     /// The process of this program; `None` on a recorded machine, whose numbers name other tasks.
     #[must_use]
     pub fn own_pid(&self) -> Option<i32> {
+        #[cfg(feature = "simulator")]
+        if self.simulation.own_pid.is_some() {
+            return self.simulation.own_pid;
+        }
         i32::try_from(std::process::id()).ok().filter(|_| self.live)
     }
 

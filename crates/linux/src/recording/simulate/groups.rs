@@ -31,7 +31,7 @@ const V2_CPUSET: &[(&str, &str)] = &[
     ("cpuset.mems", "\n"),
 ];
 
-/// Files that list the members of a group. No test moves a process with two threads.
+/// Files that list the members of a group.
 const MEMBERS: [&str; 3] = ["cgroup.procs", "cgroup.threads", "tasks"];
 
 /// Interface files of a v1 cpuset (kernel/cgroup/cpuset-v1.c, 6.12).
@@ -184,9 +184,29 @@ impl Host {
         Ok(())
     }
 
-    /// Moves a task between groups of one hierarchy: it leaves every other list, joins this one,
-    /// and its `/proc/<pid>/cgroup` changes. A v1 cpuset also sets its CPUs.
+    /// Moves a process with all of its threads, or a single thread.
     pub(super) fn simulate_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
+        self.simulate_thread_move(dir, name, pid)?;
+        if name != "cgroup.procs" {
+            return Ok(());
+        }
+        let threads = self.list(&format!("/proc/{pid}/task")).unwrap_or_default().into_iter();
+        // A test may list a thread that has ended.
+        let mut others =
+            threads.filter(|tid| tid != pid && self.is_file(&format!("/proc/{tid}/stat")));
+        others.try_for_each(|tid| self.simulate_thread_move(dir, name, &tid))
+    }
+
+    /// Whether a task is the first thread of its process.
+    fn is_leader(&self, tid: &str) -> bool {
+        let status = self.text(&format!("/proc/{tid}/status")).unwrap_or_default();
+        let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        pid.is_none_or(|pid| pid.trim() == tid)
+    }
+
+    /// Moves a thread between groups of one hierarchy: it leaves every other list, joins this one,
+    /// and its `/proc/<pid>/cgroup` changes. A v1 cpuset also sets its CPUs.
+    fn simulate_thread_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
         let path = format!("{dir}/{name}");
         let refused = |errno| Err(Error::os(Operation::Write, &path, errno));
         let Ok(tid) = pid.parse::<i32>() else { return refused(libc::EINVAL) };
@@ -208,7 +228,8 @@ impl Host {
         }
         let before = self.cpuset_cpus_of(tid);
         self.remove_member(&top, pid)?;
-        for list in MEMBERS {
+        let is_leader = self.is_leader(pid);
+        for list in MEMBERS.iter().filter(|list| is_leader || **list != "cgroup.procs") {
             let list = format!("{dir}/{list}");
             let Some(text) = self.text(&list) else { continue };
             let mut members: Vec<i32> = text.lines().filter_map(|l| l.parse().ok()).collect();

@@ -18,6 +18,13 @@ impl Host {
         self
     }
 
+    /// The same recorded machine, on which this program is the process with this number, for tests.
+    #[must_use]
+    pub fn as_process(mut self, pid: i32) -> Host {
+        self.simulation.own_pid = Some(pid);
+        self
+    }
+
     /// The output of a simulated program; `None` if there is no such program.
     pub(crate) fn simulate_program(&self, words: &[&str], input: &[u8]) -> Option<CommandOutput> {
         let answer = self.simulation.programs.0.as_ref()?;

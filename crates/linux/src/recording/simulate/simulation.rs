@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub struct Simulation {
     pub(super) fault: Option<InjectedFault>,
     pub(super) programs: FakePrograms,
+    /// The process of this program.
+    pub(crate) own_pid: Option<i32>,
 }
 
 /// What a test makes happen at the n-th write (counted from 0).

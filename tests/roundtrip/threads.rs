@@ -1,0 +1,104 @@
+//! Programs with several threads that enter and leave a shield. Some threads end meanwhile.
+
+use crate::bench::{Bench, Tree};
+use crate::trees::{self, Task};
+use cpushield::run::{self, CpuAssignment, ShieldPlacement};
+use cpushield_linux::{CpuSet, SchedPolicy};
+use std::path::Path;
+
+const FIFO: (u32, u32) = (1, 10);
+
+/// The lines of `/proc/<pid>/cgroup` for a group.
+fn membership(v2: bool, group: &str) -> String {
+    if v2 { format!("0::{group}\n") } else { format!("4:cpuset:{group}\n0::/\n") }
+}
+
+/// Puts a thread of process `pid` into a tree.
+fn put(tree: &mut Tree, pid: i32, parent: i32, task: Task, membership: &str) {
+    let tid = task.tid;
+    let mut own = Tree::new();
+    task.put(&mut own);
+    for (path, text) in own {
+        let text = String::from_utf8(text.unwrap()).unwrap();
+        let text = text.replace(" S 1 0 ", &format!(" S {parent} 0 "));
+        let text = text.replace(&format!("Tgid:\t{tid}\n"), &format!("Tgid:\t{pid}\n"));
+        tree.insert(path, Some(text.into_bytes()));
+    }
+    let own = Path::new("proc").join(tid.to_string());
+    let of_process = format!("proc/{pid}/task/{tid}/stat");
+    tree.insert(of_process.into(), tree[&own.join("stat")].clone());
+    tree.insert(own.join("cgroup"), Some(membership.as_bytes().to_vec()));
+}
+
+/// A thread of a process that ended after it was listed: nothing else of it can be read.
+fn put_ended(tree: &mut Tree, pid: i32, tid: i32) {
+    let mut own = Tree::new();
+    put(&mut own, pid, 1, Task::new(tid, "ended", 0, "0-3"), "");
+    let listed = Path::new("proc").join(format!("{pid}/task/{tid}/stat"));
+    tree.insert(listed.clone(), own[&listed].clone());
+}
+
+/// Process 300 with a thread that ends when its policy is set, and one that ends earlier.
+fn pool() -> Tree {
+    let mut tree = Tree::new();
+    for (tid, policy) in [(300, (0, 0)), (301, FIFO), (302, (1, 99))] {
+        let task = Task { policy, ..Task::new(tid, "pool", 0, "0-2") };
+        put(&mut tree, 300, 1, task, &membership(true, "/"));
+    }
+    put_ended(&mut tree, 300, 303);
+    let errors = "set-scheduling\t/proc/302\tESRCH\nset-affinity\t/proc/302\tESRCH\n";
+    tree.insert("errors.tsv".into(), Some(errors.into()));
+    tree
+}
+
+/// A machine with an active shield on CPU 3 and more tasks.
+fn shielded(tree: &Tree) -> (Bench, ShieldPlacement) {
+    let bench = Bench::of(&trees::v2());
+    let plan = trees::v2_plan();
+    bench.apply(&bench.host(), &plan).unwrap();
+    bench.add(tree);
+    let place = ShieldPlacement::new(&bench.host(), &plan);
+    (bench, place)
+}
+
+fn policy(bench: &Bench, tid: i32) -> SchedPolicy {
+    bench.host().scheduling(tid).unwrap()
+}
+
+fn group(bench: &Bench, tid: i32) -> String {
+    let text = bench.host().read(&format!("/proc/{tid}/cgroup")).unwrap();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn threads_that_end_meanwhile_do_not_stop_the_others() {
+    let (bench, place) = shielded(&pool());
+    let (host, store) = (bench.host(), bench.store());
+    let before = [300, 301].map(|tid| (group(&bench, tid), host.affinity(tid).unwrap()));
+    run::add(&host, &store, &place, 300, CpuAssignment::All).unwrap();
+    for tid in [300, 301] {
+        let inside = ("0::/cpushield".to_owned(), CpuSet::single(3));
+        assert_eq!((group(&bench, tid), host.affinity(tid).unwrap()), inside, "{tid}");
+    }
+    let moved = run::remove(&host, &store, &place, 300).unwrap();
+    assert_eq!(moved.notes, []);
+    let after = [300, 301].map(|tid| (group(&bench, tid), host.affinity(tid).unwrap()));
+    assert_eq!(after, before);
+    assert_eq!(policy(&bench, 301), SchedPolicy::Fifo { priority: 10 });
+}
+
+#[test]
+fn a_started_program_leaves_although_threads_end_meanwhile() {
+    let mut tree = pool();
+    put(&mut tree, 400, 1, Task::new(400, "caller", 0, "0-2"), "0::/mine\n");
+    let (bench, place) = shielded(&tree);
+    bench.host().write("/sys/fs/cgroup/cpushield/cgroup.procs", "300").unwrap();
+    let host = bench.host().as_process(400);
+    let moved = run::remove(&host, &bench.store(), &place, 300).unwrap();
+    assert_eq!(moved.notes.len(), 1, "{:?}", moved.notes);
+    for tid in [300, 301] {
+        assert_eq!(policy(&bench, tid), SchedPolicy::Other { nice: 0 }, "{tid}");
+        let outside = ("0::/mine".to_owned(), place.housekeeping.clone());
+        assert_eq!((group(&bench, tid), host.affinity(tid).unwrap()), outside, "{tid}");
+    }
+}
