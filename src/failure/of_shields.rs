@@ -176,7 +176,10 @@ impl From<crate::run::RunError> for Failure {
             }
             RunError::Journal(error) => error.into(),
             RunError::Machine(error) => error.into(),
-            RunError::NoDestination { .. } | RunError::Record(_) => Failure::machine(message),
+            RunError::NoDestination { .. } => {
+                Failure::machine(message).hint("run the command in a shell outside of the shield")
+            }
+            RunError::Record(_) => Failure::machine(message),
         }
     }
 }

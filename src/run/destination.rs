@@ -1,14 +1,15 @@
 //! The cgroup of a program that leaves a shield and was started in it.
 
-use super::RunError;
 use super::record::AddedThread;
 use super::task_lookup::{belongs_to, cgroup_of};
+use super::{RunError, ShieldPlacement};
 use cpushield_linux::{Host, Task};
 
 /// Where a program goes that was started in the shield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Destination {
-    /// The cgroup of this process.
+    /// The cgroup of this process. If that is in a shield, the cgroup of the nearest ancestor of
+    /// this process outside of shields.
     Caller,
     /// A cgroup with the limits of its user: that of its nearest ancestor outside of shields, if
     /// that has the same user, else that of the process that asks, or of another one of the user.
@@ -24,37 +25,41 @@ pub(super) struct StartedRemoval<'a> {
     pub(super) destination: Destination,
     /// The programs that were added to shields, with the groups that they came from.
     pub(super) added: &'a [AddedThread],
+    /// All active shields.
+    pub(super) shields: &'a [ShieldPlacement],
 }
 
 /// Finds the cgroup of a destination. `shield` is the group of the shield.
 ///
 /// # Errors
-/// A group cannot be read, or no group with the limits of the user is known.
+/// A group cannot be read, or no group is known that has the limits of the user or of the caller.
 pub(super) fn find_destination(
     host: &Host,
     (shield, v2): (&str, bool),
     task: &Task,
     removal: &StartedRemoval<'_>,
 ) -> Result<String, RunError> {
-    let asker = match removal.destination {
-        Destination::OfUser { asker } => asker,
+    let root = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
+    let groups = UserGroups { host, shield, v2, root, user: find_user(host, task.pid), removal };
+    let (asker, of_ancestor) = match removal.destination {
+        Destination::OfUser { asker } => {
+            let is_of_user = |pid| groups.is_of_user(pid);
+            (Some(asker), groups.find_of_ancestor(task.parent, &is_of_user)?)
+        }
         Destination::Caller => {
             let own_pid = host.own_pid().unwrap_or(0);
-            return cgroup_of(host, shield, v2, &host.task(own_pid, own_pid)?);
+            (None, groups.find_of_ancestor(own_pid, &|_| true)?)
         }
     };
-    let root = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
-    let (added, user) = (removal.added, find_user(host, task.pid));
-    let groups = UserGroups { host, shield, v2, root, user, added };
-    if let Some(group) = groups.find_of_ancestor(task)? {
+    if let Some(group) = of_ancestor {
         return Ok(group);
     }
     if !v2 {
         // A group of this hierarchy has no limits other than CPUs and memory nodes.
         return Ok(root.to_owned());
     }
-    let found = groups.find_of_asker(asker, task).or_else(|| groups.find_of_others(task));
-    found.ok_or(RunError::NoDestination { tid: task.id.tid })
+    let of_user = |asker| groups.find_of_asker(asker, task).or_else(|| groups.find_of_others(task));
+    asker.and_then(of_user).ok_or(RunError::NoDestination { tid: task.id.tid })
 }
 
 /// The user of a process, if that is its real, effective and saved one.
@@ -75,31 +80,35 @@ struct UserGroups<'a> {
     v2: bool,
     root: &'a str,
     user: Option<u32>,
-    added: &'a [AddedThread],
+    removal: &'a StartedRemoval<'a>,
 }
 
 impl UserGroups<'_> {
     /// The group of a process outside of shields.
     fn find_outside(&self, process: &Task) -> Result<Option<String>, RunError> {
         let group = cgroup_of(self.host, self.shield, self.v2, process)?;
-        let in_shields = format!("{}/cpushield", self.root);
-        Ok(Some(group).filter(|group| !group.starts_with(&in_shields)))
+        let is_inside = self.removal.shields.iter().any(|place| place.contains_group(&group));
+        Ok((!is_inside).then_some(group))
     }
 
     fn is_of_user(&self, pid: i32) -> bool {
         self.user.is_some() && find_user(self.host, pid) == self.user
     }
 
-    /// The group of the nearest ancestor outside of shields, if that has the same user. An ancestor
-    /// that was added to a shield counts with the group that it came from.
-    fn find_of_ancestor(&self, task: &Task) -> Result<Option<String>, RunError> {
-        let mut above = task.parent;
+    /// The group of the nearest process outside of shields among this one and its ancestors, if
+    /// `is_suitable`. One that was added to a shield counts with the group that it came from.
+    fn find_of_ancestor(
+        &self,
+        pid: i32,
+        is_suitable: &dyn Fn(i32) -> bool,
+    ) -> Result<Option<String>, RunError> {
+        let mut above = pid;
         while above > 1 {
             let Ok(ancestor) = self.host.task(above, above) else { break };
             if let Some(group) = self.find_outside(&ancestor)? {
-                return Ok(Some(group).filter(|_| self.is_of_user(above)));
+                return Ok(Some(group).filter(|_| is_suitable(above)));
             }
-            if let Some(group) = self.find_former(&ancestor) {
+            if let Some(group) = self.find_former(&ancestor).filter(|_| is_suitable(above)) {
                 return Ok(Some(group));
             }
             above = ancestor.parent;
@@ -107,10 +116,10 @@ impl UserGroups<'_> {
         Ok(None)
     }
 
-    /// The group from which a process of the user was added.
+    /// The group from which a process was added.
     fn find_former(&self, process: &Task) -> Option<String> {
-        let entry = self.added.iter().find(|added| belongs_to(added, process))?;
-        entry.group.clone().filter(|_| self.is_of_user(process.pid))
+        let entry = self.removal.added.iter().find(|added| belongs_to(added, process))?;
+        entry.group.clone()
     }
 
     /// The group of the process that asks. With systemd no process of a user is in the root group,

@@ -93,7 +93,8 @@ pub enum RunError {
         /// What to do instead, if anything.
         hint: Option<String>,
     },
-    /// No cgroup outside of the shield is known that has the limits of a program's user.
+    /// No cgroup outside of shields is known that has the limits of a program's user, or of the
+    /// process that removes it.
     NoDestination {
         /// The number of the program.
         tid: i32,
@@ -169,7 +170,7 @@ impl fmt::Display for RunError {
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
             RunError::NoDestination { tid } => write!(
                 f,
-                "process {tid} cannot leave: no cgroup with the limits of its user is known"
+                "process {tid} cannot leave: no suitable cgroup outside of shields is known"
             ),
             RunError::Unfinished { path, unfinished } => {
                 write!(f, "no shield is active: {unfinished}\n  file:  {path}")

@@ -1,5 +1,5 @@
 //! Moves programs out of the shield: back to where they were before they were added, by the record,
-//! or to the caller's cgroup when they were started in the shield.
+//! or to the caller's cgroup when they were started in the shield (`destination`).
 
 use super::destination::{Destination, StartedRemoval, find_destination};
 use super::moved_process::MovedProcess;
@@ -70,13 +70,10 @@ pub(super) fn remove_to(
         let (why, hint) = ("is not in the shield".to_owned(), None);
         return Err(RunError::Task { tid, why, hint });
     }
-    move_started(
-        host,
-        store,
-        place,
-        &task,
-        &StartedRemoval { destination, added: &open.record.added },
-    )
+    let plans = super::all_active(host, store)?;
+    let shields: Vec<_> = plans.iter().map(|plan| ShieldPlacement::new(host, plan)).collect();
+    let removal = StartedRemoval { destination, added: &open.record.added, shields: &shields };
+    move_started(host, store, place, &task, &removal)
 }
 
 /// Whether an entry says that a task was added to the shield.

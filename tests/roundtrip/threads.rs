@@ -1,8 +1,9 @@
-//! Programs with several threads that enter and leave a shield. Some threads end meanwhile.
+//! Programs with several threads that enter and leave a shield: some end meanwhile.
+//! A program that was started in the shield leaves it for a group outside.
 
-use crate::bench::{Bench, Tree};
+use crate::bench::{Bench, Tree, same};
 use crate::trees::{self, Task};
-use cpushield::run::{self, CpuAssignment, ShieldPlacement};
+use cpushield::run::{self, CpuAssignment, RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, SchedPolicy};
 use std::path::Path;
 
@@ -101,4 +102,40 @@ fn a_started_program_leaves_although_threads_end_meanwhile() {
         let outside = ("0::/mine".to_owned(), place.housekeeping.clone());
         assert_eq!((group(&bench, tid), host.affinity(tid).unwrap()), outside, "{tid}");
     }
+}
+
+/// A shell that was started in the shield by process `parent`, the command in it, and a program.
+fn shell_in_shield(parent: i32) -> (Bench, ShieldPlacement) {
+    let mut tree = Tree::new();
+    let root = membership(true, "/");
+    put(&mut tree, 390, 1, Task::new(390, "sshd", 0, "0-2"), "0::/mine\n");
+    put(&mut tree, 400, parent, Task::new(400, "bash", 0, "3"), &root);
+    put(&mut tree, 401, 400, Task::new(401, "cpushield", 0, "3"), &root);
+    let program = Task { policy: FIFO, ..Task::new(410, "loop", 0, "3") };
+    put(&mut tree, 410, 400, program, &root);
+    let (bench, place) = shielded(&tree);
+    for tid in [400, 401, 410] {
+        let list = "/sys/fs/cgroup/cpushield/cgroup.procs";
+        bench.host().write(list, &tid.to_string()).unwrap();
+    }
+    (bench, place)
+}
+
+#[test]
+fn a_command_in_the_shield_moves_a_program_to_the_group_of_its_nearest_ancestor_outside() {
+    let (bench, place) = shell_in_shield(390);
+    let host = bench.host().as_process(401);
+    run::remove(&host, &bench.store(), &place, 410).unwrap();
+    assert_eq!(group(&bench, 410), "0::/mine");
+    assert_eq!(host.affinity(410).unwrap(), place.housekeeping);
+}
+
+#[test]
+fn a_command_in_the_shield_without_an_ancestor_outside_changes_nothing() {
+    let (bench, place) = shell_in_shield(1);
+    let before = bench.tree();
+    let host = bench.host().as_process(401);
+    let refused = run::remove(&host, &bench.store(), &place, 410);
+    assert!(matches!(refused, Err(RunError::NoDestination { tid: 410 })), "{refused:?}");
+    same(&before, &bench.tree(), "after the refusal");
 }
