@@ -140,10 +140,12 @@ pub(super) fn move_out(
     if entries.iter().any(|entry| entry.granted) {
         take_priorities(host, task)?;
     }
+    let mut moved = false;
     if let Some(first) = entries.first() {
         match move_back(host, place, first, task, &mut notes) {
-            Err(error) if !has_ended(&error) => failed = Some(error),
-            _ => {}
+            Ok(has_moved) => moved = has_moved,
+            Err(error) if has_ended(&error) => {}
+            Err(error) => failed = Some(error),
         }
     }
     let still_in = failed.is_some();
@@ -161,7 +163,11 @@ pub(super) fn move_out(
     let requests = ReleaseRequest::new(host, open.store(), place, &masks);
     for (thread, entry) in &threads {
         // A thread that fails or ends meanwhile does not stop the others.
-        match restore_thread(host, entry, thread, &requests, &mut notes) {
+        let first = entries.first().filter(|_| moved && !place.v2);
+        let in_group = first.map_or(Ok(()), |first| move_thread_back(host, first, entry));
+        let restored_thread =
+            in_group.and_then(|()| restore_thread(host, entry, thread, &requests, &mut notes));
+        match restored_thread {
             Ok(ours) => restored += usize::from(ours),
             Err(error) if has_ended(&error) => {}
             Err(error) => {
@@ -197,21 +203,22 @@ fn take_priorities(host: &Host, task: &Task) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Moves a process or thread back to its cgroup, if it is still in the shield's.
+/// Moves a process or thread back to its cgroup, if it is still in the shield's. Returns whether it
+/// has moved.
 fn move_back(
     host: &Host,
     place: &ShieldPlacement,
     added: &AddedThread,
     task: &Task,
     notes: &mut Vec<ProcessNote>,
-) -> Result<(), RunError> {
-    let (Some(shield), Some(group)) = (&place.group, &added.group) else { return Ok(()) };
+) -> Result<bool, RunError> {
+    let (Some(shield), Some(group)) = (&place.group, &added.group) else { return Ok(false) };
     let now = cgroup_of(host, shield, place.v2, task)?;
     if !place.contains_group(&now) {
         if now != *group {
             notes.push(ProcessNote::GroupChanged { group: now });
         }
-        return Ok(());
+        return Ok(false);
     }
     check_move(host, shield)?;
     let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
@@ -221,8 +228,22 @@ fn move_back(
             let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
             notes.push(ProcessNote::GroupGone { group: group.clone() });
             host.write(&format!("{mount}/{list}"), &tid)?;
-            Ok(())
         }
+        done => done?,
+    }
+    Ok(true)
+}
+
+/// Moves a thread of a process, which is in the group of `first` again, to the group that it had
+/// itself. On cgroup v1 each thread may have its own: `tasks` takes single threads
+/// (Documentation/admin-guide/cgroup-v1/cgroups.rst, 6.12). The process moves as a whole before, so
+/// that no thread that is created meanwhile stays in the shield.
+fn move_thread_back(host: &Host, first: &AddedThread, added: &AddedThread) -> Result<(), RunError> {
+    let Some(group) = added.group.as_ref().filter(|_| added.group != first.group) else {
+        return Ok(());
+    };
+    match host.write(&format!("{group}/tasks"), &added.task.tid.to_string()) {
+        Err(error) if error.is_absent() && !host.exists(group) => Ok(()),
         done => Ok(done?),
     }
 }

@@ -1,5 +1,5 @@
-//! Programs with several threads that enter and leave a shield: some end meanwhile.
-//! A program that was started in the shield leaves it for a group outside.
+//! Programs with several threads that enter and leave a shield: some end meanwhile, some come from
+//! another cpuset. A program that was started in the shield leaves it for a group outside.
 
 use crate::bench::{Bench, Tree, same};
 use crate::trees::{self, Task};
@@ -138,4 +138,35 @@ fn a_command_in_the_shield_without_an_ancestor_outside_changes_nothing() {
     let refused = run::remove(&host, &bench.store(), &place, 410);
     assert!(matches!(refused, Err(RunError::NoDestination { tid: 410 })), "{refused:?}");
     same(&before, &bench.tree(), "after the refusal");
+}
+
+#[test]
+fn the_threads_of_a_process_return_to_their_own_cpusets() {
+    let (_, tree, plan) = trees::machines().into_iter().find(|(name, ..)| *name == "v1").unwrap();
+    let bench = Bench::of(&tree);
+    bench.apply(&bench.host(), &plan).unwrap();
+    let mut tree = Tree::new();
+    for (tid, group) in [(300, "/a"), (301, "/b"), (302, "/b")] {
+        let membership = membership(false, group);
+        put(&mut tree, 300, 1, Task::new(tid, "pool", 0, "0-2"), &membership);
+    }
+    for (group, tids) in [("a", "300\n"), ("b", "301\n302\n")] {
+        let dir = Path::new("sys/fs/cgroup/cpuset").join(group);
+        let files = [("tasks", tids), ("cpuset.cpus", "0-2\n"), ("cpuset.mems", "0\n")];
+        for (name, text) in files {
+            tree.insert(dir.join(name), Some(text.into()));
+        }
+        let leaders = if group == "a" { tids } else { "" };
+        tree.insert(dir.join("cgroup.procs"), Some(leaders.into()));
+    }
+    bench.add(&tree);
+    let place = ShieldPlacement::new(&bench.host(), &plan);
+    let (host, store) = (bench.host(), bench.store());
+    let groups = |tids: [i32; 3]| tids.map(|tid| group(&bench, tid));
+    let before = groups([300, 301, 302]);
+    run::add(&host, &store, &place, 300, CpuAssignment::All).unwrap();
+    assert_eq!(groups([300, 301, 302]), ["4:cpuset:/cpushield"; 3]);
+    let moved = run::remove(&host, &store, &place, 300).unwrap();
+    assert_eq!((moved.threads, moved.notes), (3, Vec::new()));
+    assert_eq!(groups([300, 301, 302]), before);
 }
