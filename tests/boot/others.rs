@@ -405,7 +405,7 @@ fn with_other_loaders_nothing_is_written_and_manual_steps_are_shown() {
         ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool refresh"),
         ("boot/efi/EFI/Linux/x.efi", "/etc/kernel/cmdline: nohz_full=2-3"),
         ("boot/grub/menu.lst", "line 3: kernel /vmlinuz-5.4-rtai ro nohz_full=2-3"),
-        ("etc/nothing", "cpushield boot status"),
+        ("etc/nothing", "cpushield boot plan"),
     ] {
         let machine = Machine::without_loader();
         machine.write(
