@@ -13,6 +13,7 @@ mod fair_server;
 mod foreign_partition;
 mod forget;
 mod hogs;
+mod irqbalance;
 mod journals;
 mod leaving;
 mod many_shields;

@@ -1,5 +1,9 @@
-//! Bans the shielded CPUs from irqbalance, and restores the previous ban. irqbalance shows a ban
-//! only after its next scan, so its answer is used only to detect drift.
+//! Bans the shielded CPUs from irqbalance, and restores the previous ban.
+//!
+//! irqbalance shows a ban only after its next scan. An apply within that time after an undo would
+//! take the shield's own ban for the original, so reading the original waits for that scan. It
+//! waits only if the answer differs from irqbalance's configuration, as after such an undo. No file
+//! has to remember the undo, whose journal may be in the archive or belong to another process.
 
 use super::super::kind::{
     ChangeKind, NOTHING, OlderVersion, PerformedChange, RemainingShields, RevertedChange,
@@ -18,15 +22,17 @@ pub struct IrqbalanceBan<'a> {
 
 impl ChangeKind for IrqbalanceBan<'_> {
     fn read_original(&self, host: &Host) -> Result<OriginalState> {
-        Ok(OriginalState::from_reading(host.irqbalance().map(|balancer| match balancer {
+        Ok(OriginalState::from_reading(host.settled_irqbalance().map(|balancer| match balancer {
             Some(balancer) => OriginalState::Cpus { cpus: balancer.banned },
             None => OriginalState::Missing,
         })))
     }
 
-    fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
+    fn perform(&self, host: &Host, was: &OriginalState) -> Result<PerformedChange> {
         let balancer = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
-        if self.cpus.is_subset(&balancer.banned) {
+        // The answer alone may be older than a request that lifts the ban.
+        let is_original = matches!(was, OriginalState::Cpus { cpus } if self.cpus.is_subset(cpus));
+        if is_original && self.cpus.is_subset(&balancer.banned) {
             return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
         }
         let all = balancer.banned.union(self.cpus);

@@ -15,7 +15,7 @@ use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The directory of its sockets: `irqbalance<pid>.sock`.
 const DIR: &str = "/run/irqbalance";
@@ -25,6 +25,13 @@ const ABSTRACT: &str = "@irqbalance";
 const ABSTRACT_LEN: usize = 107;
 /// How long to wait for an answer. It answers from its main loop, which a scan may delay.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// How long to wait for a scan at most, and how long a scan may take itself.
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
+const SCAN_TIME: Duration = Duration::from_secs(2);
+/// The time between two questions while waiting.
+const STEP: Duration = Duration::from_millis(250);
+/// The time between scans if an answer does not have it (irqbalance(1), `--interval`).
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A running irqbalance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +42,8 @@ pub struct IrqbalanceProcess {
     pub socket: String,
     /// The CPUs that it leaves alone.
     pub banned: CpuSet,
+    /// The time between its scans.
+    pub scan_interval: Duration,
 }
 
 impl Host {
@@ -53,9 +62,51 @@ impl Host {
             };
             let banned = parse_banned(&answer)
                 .ok_or_else(|| Error::malformed(&socket, 1, "BANNED and a CPU mask", &answer))?;
-            return Ok(Some(IrqbalanceProcess { pid: pid_from_socket(&socket), socket, banned }));
+            let (pid, scan_interval) = (pid_from_socket(&socket), parse_interval(&answer));
+            return Ok(Some(IrqbalanceProcess { pid, socket, banned, scan_interval }));
         }
         Ok(None)
+    }
+
+    /// The running irqbalance with the CPUs that it leaves alone after all earlier requests. Until
+    /// its next scan, its answer may be older than a request. So if the answer differs from its
+    /// configuration, this waits until the answer changes, or until a scan must have been made.
+    ///
+    /// # Errors
+    /// As [`Host::irqbalance`].
+    pub fn settled_irqbalance(&self) -> Result<Option<IrqbalanceProcess>> {
+        let Some(first) = self.irqbalance()? else { return Ok(None) };
+        if first.banned == self.configured_ban(&first) {
+            return Ok(Some(first));
+        }
+        if !self.is_live() {
+            #[cfg(feature = "simulator")]
+            self.simulate_scan()?;
+            return self.irqbalance();
+        }
+        let interval = first.scan_interval.min(INTERVAL_MAX);
+        let end = Instant::now() + interval + SCAN_TIME;
+        loop {
+            let now = self.irqbalance()?;
+            if now.as_ref() != Some(&first) || Instant::now() >= end {
+                return Ok(now);
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// The CPUs that a running irqbalance leaves alone without a request: those in its environment,
+    /// else the default (cputree.c `setup_banned_cpus()`, 1.9).
+    fn configured_ban(&self, irqbalance: &IrqbalanceProcess) -> CpuSet {
+        let environment = irqbalance.pid.map(|pid| self.read(&format!("/proc/{pid}/environ")));
+        let environment = environment.and_then(Result::ok).unwrap_or_default();
+        let value = |name: &str| {
+            let mut variables = environment.split('\0').filter_map(|it| it.split_once('='));
+            variables.find(|(key, value)| *key == name && !value.is_empty()).map(|it| it.1)
+        };
+        let mask = value("IRQBALANCE_BANNED_CPUS").and_then(|it| CpuSet::parse_mask(it).ok());
+        let list = || value("IRQBALANCE_BANNED_CPULIST").and_then(|it| it.trim().parse().ok());
+        mask.or_else(list).unwrap_or_else(|| self.irqbalance_default())
     }
 
     fn irqbalance_sockets(&self) -> Result<Vec<String>> {
@@ -143,6 +194,13 @@ fn parse_banned(answer: &str) -> Option<CpuSet> {
     CpuSet::parse_mask(mask.trim()).ok()
 }
 
+/// The seconds after `SLEEP`.
+fn parse_interval(answer: &str) -> Duration {
+    let mut words = answer.split_whitespace().skip_while(|word| *word != "SLEEP").skip(1);
+    let seconds = words.next().and_then(|word| word.parse().ok());
+    seconds.map_or(DEFAULT_INTERVAL, Duration::from_secs)
+}
+
 /// Sends bytes with `SCM_CREDENTIALS` of this process (unix(7)), which irqbalance checks.
 fn send_with_credentials(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     let credentials = UCred { pid: getpid(), uid: getuid(), gid: getgid() };
@@ -169,6 +227,8 @@ mod tests {
         assert_eq!(parse_banned(answer).unwrap().to_string(), "2-3");
         assert_eq!(parse_banned("SLEEP 10 BANNED 0"), Some(CpuSet::new()));
         assert_eq!(parse_banned("SLEEP 10 "), None);
+        assert_eq!(parse_interval("SLEEP 30 BANNED 0"), Duration::from_secs(30));
+        assert_eq!(parse_interval("BANNED 0"), DEFAULT_INTERVAL);
         assert_eq!(pid_from_socket("/run/irqbalance/irqbalance812.sock"), Some(812));
         assert_eq!(pid_from_socket(ABSTRACT), None);
     }

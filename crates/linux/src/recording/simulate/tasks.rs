@@ -6,6 +6,9 @@ use crate::host::Host;
 use crate::sched_policy::SchedPolicy;
 use std::fs;
 
+/// A file that only recordings have: irqbalance has not applied the last request, which is in it.
+const REQUESTED_BAN: &str = "/asked_ban";
+
 impl Host {
     /// Sets the policy in the `stat` of a task.
     pub(crate) fn simulate_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
@@ -26,11 +29,27 @@ impl Host {
         Ok(())
     }
 
-    /// Makes irqbalance report the CPUs that it leaves alone.
+    /// Makes irqbalance report the CPUs that it leaves alone: at once, or at its next scan on a
+    /// machine with the file `asked_ban`.
     pub(crate) fn simulate_ban(&self, socket: &str, cpus: Option<&CpuSet>) -> Result<()> {
         let mask = cpus.cloned().unwrap_or_else(|| self.irqbalance_default()).to_mask();
-        fs::write(self.local_path(socket), format!("SLEEP 10 BANNED {mask}\n"))
-            .map_err(Error::on(Operation::Call, socket))
+        let answer = format!("SLEEP 10 BANNED {mask}\n");
+        let file = if self.local_path(REQUESTED_BAN).is_file() { REQUESTED_BAN } else { socket };
+        fs::write(self.local_path(file), answer).map_err(Error::on(Operation::Call, socket))
+    }
+
+    /// Makes irqbalance scan, and apply the last request.
+    ///
+    /// # Errors
+    /// There is no irqbalance.
+    pub fn simulate_scan(&self) -> Result<()> {
+        let Some(answer) = self.text(REQUESTED_BAN).filter(|answer| !answer.is_empty()) else {
+            return Ok(());
+        };
+        match self.irqbalance()? {
+            Some(balancer) => self.set_text(&balancer.socket, &answer),
+            None => Err(Error::absent("irqbalance")),
+        }
     }
 }
 
