@@ -14,7 +14,8 @@ const PAGE: &str = "\
 The daemon irqbalance checks the interrupt load every ten seconds and moves interrupts between CPUs.
 cpushield asks it over its socket not to use the shielded CPUs; it is neither stopped nor
 reconfigured. Undo lifts the ban. If the daemon is restarted, it loses the ban, and `cpushield
-status` shows the drift.
+status` shows the drift. The daemon applies a request at its next check, so an apply right after an
+undo waits for that: up to 12 s.
 
 Cost: none.
 

@@ -39,9 +39,10 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let smis = smi_counter.read();
     let warmed_up = environment::read(host);
     instruments.doubts.clear();
+    let began = Instant::now();
     instruments.begin_span(order);
     let before = counters::read(host, &order.cpus);
-    let (began, began_s, began_ns) = (Instant::now(), epoch_seconds(), monotonic_ns());
+    let (began_s, began_ns) = (epoch_seconds(), monotonic_ns());
     if end == WaitEnd::TimeOver {
         // On other architectures the sampler reads another clock.
         let scale = TickScale::between(first.at, warmed_up.at);
@@ -50,10 +51,10 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
             (order.progress)(WatchProgress::Watching { done, of: order.span, worst });
         });
     }
-    let span = began.elapsed();
     (order.progress)(WatchProgress::Gathering);
     let after = counters::read(host, &order.cpus);
     let seen = instruments.end_span(order);
+    let span = began.elapsed();
     // Not before the end of the span: reading it interrupts the watched CPU.
     let smis = (smis, smi_counter.read());
     let breach = instruments.deliver_recording(order);
@@ -63,7 +64,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     instruments.doubts.extend(changes.map(|change| CpuDoubt::CircumstanceChanged { change }));
     threads.extend(instruments.update_workload(order));
     // The span of the trace encloses the reads of the counters, which are slow on a slow machine.
-    // With a trace, entries and the longest stretch refer to the span of the trace.
+    // With a trace, entries and the longest stretch refer to the span of the trace. Without one,
+    // the span encloses that of the sampler, which gets messages late on a busy host.
     let traced = seen.trace.iter().flatten().map(|cpu| cpu.span_ns).max();
     let span_ns = traced.unwrap_or(nanos(span));
     let doubts = std::mem::take(&mut instruments.doubts);
