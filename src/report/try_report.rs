@@ -4,7 +4,9 @@
 
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::CpuEvidence;
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::load_price::LoadPrice;
+use crate::documents::remedy::RemedyObstacle;
 use crate::documents::try_report::TryReport;
 use crate::report::applied::shield_line;
 use crate::report::blocks::{
@@ -62,13 +64,27 @@ impl TryReport {
     /// Why the tick remains, and the command that stops it.
     fn tick_advice(&self) -> Option<ReportBlock> {
         let ticks = |cpu: &CpuEvidence| cpu.interruptions.iter().any(|it| it.cause == Cause::Tick);
+        let leaks = self.verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
+        let mut of_tick = leaks.filter(|leak| leak.interruptions.cause == Cause::Tick);
+        let is_impossible = of_tick.any(|leak| match &leak.why_none {
+            Some(RemedyObstacle::Inapplicable { reason, .. }) => {
+                *reason == InapplicableReason::TickAlwaysOn
+            }
+            _ => false,
+        });
         self.shielded.cpus.iter().any(ticks).then(|| {
-            let why =
-                "The tick runs whenever a program runs. Only a boot with nohz_full= stops it.";
-            ReportBlock::Lines(vec![
-                TextLine::new(why),
-                TextLine::new("Next: cpushield boot apply --trial"),
-            ])
+            ReportBlock::Lines(match is_impossible {
+                true => vec![TextLine::new(
+                    "The tick runs whenever a program runs, and this kernel cannot stop it. Those \
+                     of Debian, Ubuntu and Fedora can.",
+                )],
+                false => vec![
+                    TextLine::new(
+                        "The tick runs whenever a program runs. Only a boot with nohz_full= stops it.",
+                    ),
+                    TextLine::new("Next: cpushield boot apply --trial"),
+                ],
+            })
         })
     }
 
@@ -257,5 +273,13 @@ What remains
 Everything was restored: a second survey finds the machine as it was.
 ";
         assert_eq!(terminal_blocks(&report.blocks(), 100, &unpainted), expected);
+        let (tunable, reason) = ("nohz-full".to_owned(), InapplicableReason::TickAlwaysOn);
+        let obstacle = RemedyObstacle::Inapplicable { tunable, reason };
+        let verdict = judge(&report.shielded, &VerifyLimits::default(), &|_| {
+            RemedyAnswer::Impossible(obstacle.clone())
+        });
+        let report = TryReport { verdict, ..report };
+        let text = terminal_blocks(&report.blocks(), 100, &unpainted);
+        assert!(text.contains("this kernel cannot stop it") && !text.contains("boot apply"));
     }
 }
