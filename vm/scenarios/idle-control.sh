@@ -13,7 +13,8 @@ is "the busy loop of the sampler sees the control" 1 grep -c "$seen" /tmp/said
 cpushield run -- sleep 1000 &
 sleep 3
 watched --busy
-is "an idle CPU is named" 1 grep -c 'CPU 1 was idle before the span' /tmp/said
+# The first of the two controls may reach it, when something has just run there.
+is "an idle CPU is named" 1 grep -cE 'CPU 1 was idle (before|after) the span' /tmp/said
 is "the control of an idle CPU is not missed" 0 grep -c 'positive control was not seen' /tmp/said
 is "the control leaves nothing behind in the span" 0 grep -c 'perf_sched_delayed' /tmp/said
 cpushield remove "$(pgrep -x sleep)" >/dev/null
