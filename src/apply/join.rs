@@ -30,7 +30,7 @@ pub fn check_active(host: &Host, store: &Store, plan: &Plan) -> Result<(), Apply
         Ok(FoundJournal::Here(journal)) => check_others(&journal, &plan.shield),
         Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => Ok(()),
         // A normal user cannot read the journal.
-        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(()),
+        Err(error) if error.is_denied() => Ok(()),
         Err(JournalLoadError::Access(error)) => Err(error.into()),
         Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
     }

@@ -18,6 +18,14 @@ pub enum JournalLoadError {
     },
 }
 
+impl JournalLoadError {
+    /// Whether this user may not read it.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, JournalLoadError::Access(error) if error.is_denied())
+    }
+}
+
 /// The journal that was found.
 pub(super) enum FoundJournal {
     Nothing,

@@ -29,14 +29,14 @@ pub enum GuardState {
     Broken(GuardBreach),
 }
 
-const PARTITION: &str = "cpuset.cpus.partition";
+const PARTITION: &str = "cpus.partition";
 
 impl ShieldMonitor {
     /// Records the current state of the shield.
     #[must_use]
     pub fn new(host: &Host, name: String, group: Option<String>, cpus: CpuSet) -> ShieldMonitor {
-        let partition = group.as_ref().map(|group| format!("{group}/{PARTITION}"));
-        let partition = partition.and_then(|file| host.read_line(&file).ok());
+        let partition =
+            group.as_ref().and_then(|group| host.read_cpuset_file(group, PARTITION).ok());
         ShieldMonitor { name, group, cpus, partition }
     }
 
@@ -44,17 +44,14 @@ impl ShieldMonitor {
     /// cpuset of version 1. `None` when it shares them, or when that cannot be read.
     pub(super) fn exclusive_cpus(&self, host: &Host) -> Option<CpuSet> {
         let group = self.group.as_ref()?;
-        let (list, is_exclusive) = match read_group_file(host, group, PARTITION) {
-            Some(shown) => {
-                let state = PartitionState::from_text(&shown);
-                ("cpuset.cpus.effective", state.is_valid_partition())
-            }
-            None => {
-                let flag = read_group_file(host, group, "cpuset.cpu_exclusive");
-                ("cpuset.cpus", flag.is_some_and(|flag| flag == "1"))
+        let (list, is_exclusive) = match host.read_cpuset_file(group, PARTITION) {
+            Ok(shown) => ("cpus.effective", PartitionState::from_text(&shown).is_valid_partition()),
+            Err(_) => {
+                let flag = host.read_cpuset_file(group, "cpu_exclusive");
+                ("cpus", flag.is_ok_and(|flag| flag == "1"))
             }
         };
-        let cpus = read_group_file(host, group, list).filter(|_| is_exclusive)?;
+        let cpus = host.read_cpuset_file(group, list).ok().filter(|_| is_exclusive)?;
         cpus.parse().ok()
     }
 
@@ -64,9 +61,9 @@ impl ShieldMonitor {
         if !host.exists(group) {
             return GuardState::Broken(GuardBreach::GroupGone);
         }
-        let effective = read_group_file(host, group, "cpuset.cpus.effective");
-        let cpus = effective.or_else(|| read_group_file(host, group, "cpuset.cpus"));
-        let Some(cpus) = cpus.and_then(|text| text.parse::<CpuSet>().ok()) else {
+        let effective = host.read_cpuset_file(group, "cpus.effective");
+        let cpus = effective.or_else(|_| host.read_cpuset_file(group, "cpus"));
+        let Some(cpus) = cpus.ok().and_then(|text| text.parse::<CpuSet>().ok()) else {
             return GuardState::Broken(GuardBreach::CpusUnreadable);
         };
         let missing = self.cpus.difference(&cpus);
@@ -74,22 +71,14 @@ impl ShieldMonitor {
             return GuardState::Broken(GuardBreach::CpusLost { cpus: missing });
         }
         // A partition of version 2 can turn invalid (Documentation/admin-guide/cgroup-v2.rst).
-        let state = read_group_file(host, group, PARTITION).filter(|state| {
-            state.contains("invalid") || self.partition.as_ref().is_some_and(|was| was != state)
+        let state = host.read_cpuset_file(group, PARTITION).ok().filter(|shown| {
+            PartitionState::from_text(shown) == PartitionState::Invalid
+                || self.partition.as_ref().is_some_and(|was| was != shown)
         });
         state.map_or(GuardState::InForce, |state| {
             GuardState::Broken(GuardBreach::Partition { state })
         })
     }
-}
-
-/// Reads a cpuset file of a group. A v1 hierarchy that is mounted with `-t cpuset`, as cset does,
-/// has the files without the prefix (`cgroup_show_options()`, kernel/cgroup/cgroup-v1.c, 6.12:
-/// `noprefix`).
-fn read_group_file(host: &Host, group: &str, file: &str) -> Option<String> {
-    let line = host.read_line(&format!("{group}/{file}")).ok();
-    let plain = file.strip_prefix("cpuset.").unwrap_or(file);
-    line.or_else(|| host.read_line(&format!("{group}/{plain}")).ok())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `Machine` + active shields → [`FreeCpus`]: the online CPUs that are in no shield, by NUMA node
 //! and last-level cache, and what has the others. Pure.
 
-use crate::survey::{Cache, CpusetGroup, Machine};
+use crate::survey::{Cache, CpusetGroup, Machine, exclusive_cpusets};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 use std::fmt;
@@ -84,18 +84,14 @@ impl fmt::Display for CpuHolder {
 /// `None` when the journal cannot be read: then the cgroups of cpushield name them.
 #[must_use]
 pub fn find_free_cpus(machine: &Machine, shields: Option<&[(String, CpuSet)]>) -> FreeCpus {
-    let groups = machine.cgroup.groups.iter();
-    let (own, foreign): (Vec<&CpusetGroup>, Vec<&CpusetGroup>) =
-        groups.partition(|group| file_name(group).starts_with("cpushield"));
     let shields = match shields {
         Some(known) => known.to_vec(),
-        None => own.into_iter().filter_map(shield_of_group).collect(),
+        None => machine.cgroup.groups.iter().filter_map(shield_of_group).collect(),
     };
     let of_shields = shields
         .into_iter()
         .map(|(name, cpus)| CpuHolding { cpus, holder: CpuHolder::Shield { name } });
-    let exclusive = foreign.into_iter().filter(|group| group.is_exclusive());
-    let of_cpusets = exclusive.map(|group| {
+    let of_cpusets = exclusive_cpusets(machine).map(|group| {
         let holder = CpuHolder::Cpuset { path: group.path.clone() };
         CpuHolding { cpus: group.cpus.clone(), holder }
     });

@@ -126,13 +126,11 @@ impl RunError {
     pub fn call(what: &str, error: std::io::Error) -> RunError {
         RunError::Machine(Error::io(cpushield_linux::Operation::Call, what, error))
     }
-}
 
-impl RunError {
     /// Whether this user may not read the journal.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        matches!(self, RunError::Journal(JournalLoadError::Access(error)) if error.is_denied())
+        matches!(self, RunError::Journal(error) if error.is_denied())
     }
 }
 

@@ -161,9 +161,9 @@ pub(super) fn move_out(
     let masks: Vec<_> =
         threads.iter().map(|(t, entry)| (t.clone(), entry.affinity.clone())).collect();
     let requests = ReleaseRequest::new(host, open.store(), place, &masks);
+    let first = entries.first().filter(|_| moved && !place.v2);
     for (thread, entry) in &threads {
         // A thread that fails or ends meanwhile does not stop the others.
-        let first = entries.first().filter(|_| moved && !place.v2);
         let in_group = first.map_or(Ok(()), |first| move_thread_back(host, first, entry));
         let restored_thread =
             in_group.and_then(|()| restore_thread(host, entry, thread, &requests, &mut notes));

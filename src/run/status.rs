@@ -435,11 +435,8 @@ fn find_exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
             Err(error) => unprotected(&format!("the partition is unknown: {}", error.reason())),
         };
     }
-    let exclusive = ["cpuset.cpu_exclusive", "cpu_exclusive"]
-        .iter()
-        .find_map(|name| host.read_line(&format!("{group}/{name}")).ok());
-    match exclusive.as_deref() {
-        Some("1") => protected("exclusive cpuset"),
+    match host.read_cpuset_file(group, "cpu_exclusive").as_deref() {
+        Ok("1") => protected("exclusive cpuset"),
         _ => unprotected("the cpuset is not exclusive"),
     }
 }

@@ -3,7 +3,6 @@
 use super::reader::SurveyReader;
 use super::{CgroupMode, Machine, SurveyFinding, exclusive_cpusets};
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
-use cpushield_linux::text::partition::PartitionState;
 
 /// libvirt pins each vCPU inside its own cgroups, which have no CPU of a partition
 /// (`qemuProcessSetupPid()`, src/qemu/qemu_process.c, libvirt commit f366cfed6296).
@@ -200,8 +199,8 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
 fn find_exclusive_cpusets(machine: &Machine) -> Vec<SurveyFinding> {
     let mut found = Vec::new();
     for group in exclusive_cpusets(machine) {
-        let how = match (group.partition_state(), &group.partition) {
-            (PartitionState::Root | PartitionState::Isolated, Some(kind)) => {
+        let how = match &group.partition {
+            Some(kind) if group.partition_state().is_valid_partition() => {
                 format!("partition {kind}")
             }
             _ => "exclusive".to_owned(),

@@ -23,7 +23,11 @@ pub(super) fn read_tracing(
     }
     match supported {
         Some(true) => {
-            r.note("tracefs", "not mounted, so tracers are unknown; to mount it: mount -t tracefs tracefs /sys/kernel/tracing");
+            r.note(
+                "tracefs",
+                "not mounted, so tracers are unknown; to mount it: mount -t tracefs tracefs \
+                 /sys/kernel/tracing",
+            );
             Tracing { supported, ..Tracing::default() }
         }
         Some(false) => {

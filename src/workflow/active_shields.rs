@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// The active shields. A normal user cannot read the journal, and plans without them.
 pub(super) fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failure> {
     match apply::active_plans(&work.host, &work.store) {
-        Err(JournalLoadError::Access(error)) if error.is_denied() => Ok(Vec::new()),
+        Err(error) if error.is_denied() => Ok(Vec::new()),
         plans => Ok(plans?),
     }
 }
@@ -41,14 +41,12 @@ pub(super) fn shields_of(
 ) -> Result<Vec<Shield>, JournalLoadError> {
     match plans {
         Ok(plans) => Ok(plans.into_iter().map(|plan| plan.shield).collect()),
-        Err(JournalLoadError::Access(error)) if error.is_denied() => {
-            match apply::read_public_state(host, store) {
-                PublicState::Active(shields) => {
-                    Ok(shields.into_iter().map(|public| public.shield).collect())
-                }
-                PublicState::Unknown | PublicState::Unfinished => Err(error.into()),
+        Err(error) if error.is_denied() => match apply::read_public_state(host, store) {
+            PublicState::Active(shields) => {
+                Ok(shields.into_iter().map(|public| public.shield).collect())
             }
-        }
+            PublicState::Unknown | PublicState::Unfinished => Err(error),
+        },
         Err(error) => Err(error),
     }
 }
@@ -98,16 +96,16 @@ pub fn find_settled_shield(host: &Host, store: &Store) -> Result<ShieldPresence,
     }
 }
 
-/// Undoes the shield, whole or incomplete, if it has one of these names.
+/// Undoes the shield of this name, whole or incomplete, if there is one.
 ///
 /// # Errors
 /// The journal cannot be read, or undo failed.
-pub fn undo_named(host: &Host, store: &Store, names: &[&str]) -> Result<(), Failure> {
+pub fn undo_named(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
     let journal = match find_settled_shield(host, store)? {
         ShieldPresence::Whole(journal) | ShieldPresence::Part(Some(journal), _) => journal,
         ShieldPresence::Absent | ShieldPresence::Part(None, _) => return Ok(()),
     };
-    for name in journal.shield_names().iter().filter(|name| names.contains(&name.as_str())) {
+    if journal.shield_names().iter().any(|active| active == name) {
         apply::undo(host, store, Some(name))?;
     }
     Ok(())

@@ -10,9 +10,7 @@ use super::machine_without::survey_without;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
-use crate::apply::{
-    self, AppliedPlan, ApplyError, ApplyProgress, JournalLoadError, ShieldNote, check,
-};
+use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, ShieldNote, check};
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
 use crate::failure::Failure;
@@ -194,7 +192,7 @@ pub fn find_free(work: &WorkContext<'_>) -> Result<FreeCpus, Failure> {
     let machine = survey_machine(host, store);
     let shields = match known_shields(host, store) {
         Ok(shields) => Some(shields.into_iter().map(|it| (it.name, it.cpus)).collect()),
-        Err(JournalLoadError::Access(error)) if error.is_denied() => None,
+        Err(error) if error.is_denied() => None,
         Err(error) => return Err(error.into()),
     };
     let shields: Option<Vec<(String, CpuSet)>> = shields;

@@ -63,6 +63,16 @@ impl<'a> WorkContext<'a> {
             None => run::all_active(&self.host, &self.store),
         }
     }
+
+    /// The plans of the active shields with some of these CPUs.
+    ///
+    /// # Errors
+    /// As [`run::all_active`].
+    pub fn active_on(&self, cpus: &CpuSet) -> Result<Vec<Plan>, RunError> {
+        let mut plans = run::all_active(&self.host, &self.store)?;
+        plans.retain(|plan| plan.shield.cpus.intersects(cpus));
+        Ok(plans)
+    }
 }
 
 /// The state directory: the given one, or the machine's own. A recorded machine has its own, so

@@ -261,7 +261,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
     }
 
     fn undo_shield(&mut self) -> Result<(), Failure> {
-        active_shields::undo_named(&self.work.host, &self.work.store, &[EXPERIMENT_SHIELD])
+        active_shields::undo_named(&self.work.host, &self.work.store, EXPERIMENT_SHIELD)
     }
 
     fn find_boot_mismatch(&mut self, boot: &RowBoot) -> Result<Option<BootMismatch>, Failure> {

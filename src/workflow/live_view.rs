@@ -6,7 +6,6 @@ use super::{WorkContext, catch_stops};
 use crate::failure::Failure;
 use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
 use crate::observe::counters;
-use crate::plan::Plan;
 use crate::policy::DisturbanceConsent;
 use crate::run::ShieldPlacement;
 use crate::screen::{Screen, UserAction};
@@ -76,21 +75,22 @@ pub(super) fn find_places(
     work: &WorkContext<'_>,
     request: &LiveRequest,
 ) -> (Vec<ShieldPlacement>, bool) {
-    let plans = match work.chosen() {
-        Ok(plans) => plans,
+    let plans = match (&work.shield, &request.cpus) {
+        (None, Some(cpus)) => work.active_on(cpus),
+        _ => work.chosen(),
+    };
+    match plans {
+        Ok(plans) => {
+            let places = plans.iter().map(|plan| ShieldPlacement::new(&work.host, plan));
+            (places.collect(), false)
+        }
         Err(error) => {
             if !error.is_denied() {
                 work.ui.warn(&error.to_string());
             }
-            return (Vec::new(), request.cpus.is_none());
+            (Vec::new(), request.cpus.is_none())
         }
-    };
-    let is_watched = |plan: &&Plan| match (&work.shield, &request.cpus) {
-        (None, Some(cpus)) => plan.shield.cpus.intersects(cpus),
-        _ => true,
-    };
-    let watched = plans.iter().filter(is_watched);
-    (watched.map(|plan| ShieldPlacement::new(&work.host, plan)).collect(), false)
+    }
 }
 
 pub(super) fn live_setup(

@@ -56,7 +56,7 @@ pub fn guard(work: &WorkContext<'_>, pid: i32, shield: &str) -> Result<(), Failu
     let _ = crate::latency::restore_tracer_settings(host, store);
     tracefs::remove_stale_instances(host);
     // A shield with another name belongs to another command.
-    active_shields::undo_named(host, store, &[shield])?;
+    active_shields::undo_named(host, store, shield)?;
     // A worker of the main process may have had one open until now.
     tracefs::remove_stale_instances(host);
     Ok(())

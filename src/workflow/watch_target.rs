@@ -4,7 +4,7 @@ use super::WorkContext;
 use super::active_shields::{cpus_of, known_shields};
 use crate::failure::Failure;
 use crate::plan::{Plan, PlanRefusal};
-use crate::run::{self, RunError, ShieldPlacement};
+use crate::run::{RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Host};
 
 /// The CPUs of the active shields, as every user may know them; `None` if they are unknown.
@@ -122,8 +122,7 @@ impl ActiveShield {
 /// or the only one. A normal user cannot read the journal, but can watch CPUs by number.
 fn active_shield(work: &WorkContext<'_>, cpus: Option<&CpuSet>) -> Result<ActiveShield, Failure> {
     let active = match (&work.shield, cpus) {
-        (None, Some(cpus)) => run::all_active(&work.host, &work.store)
-            .map(|plans| plans.into_iter().find(|plan| plan.shield.cpus.intersects(cpus))),
+        (None, Some(cpus)) => work.active_on(cpus).map(|plans| plans.into_iter().next()),
         _ => work.active(),
     };
     match active {

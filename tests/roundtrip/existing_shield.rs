@@ -61,9 +61,9 @@ fn the_watchdog_undoes_its_own_shield_complete_or_not_and_no_other() {
         };
         let _ = bench.apply(&host, &plan);
         let there = bench.tree();
-        undo_named(&bench.host(), &bench.store(), &["somebody else's"]).unwrap();
+        undo_named(&bench.host(), &bench.store(), "somebody else's").unwrap();
         same(&there, &bench.tree(), "not its own");
-        undo_named(&bench.host(), &bench.store(), &["try", &name]).unwrap();
+        undo_named(&bench.host(), &bench.store(), &name).unwrap();
         same(&before, &bench.tree(), "its own");
         let found = find_settled_shield(&bench.host(), &bench.store()).unwrap();
         assert!(matches!(found, ShieldPresence::Absent), "{found:?}");

@@ -4,8 +4,6 @@ counts the kernel entries. Then it measures one clock read of oslat, of that sam
 memory of a long watch (`all`). It prints tables."""
 
 import json
-import os
-import pty
 import re
 import signal
 import statistics
@@ -29,12 +27,9 @@ class Verify:
     """A `verify --busy` that already watches."""
 
     def __init__(self, *flags):
-        screen, stderr = pty.openpty()
         words = ["cpushield", "verify", "--busy", "--json", "--for", "900s", "--warmup", "300ms", *flags]
-        self.job = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=stderr, text=True,
-                                    env={**os.environ, "TERM": "xterm"})
-        os.close(stderr)
-        lab.Said(screen).wait_for("watching", 100)
+        self.job, said = lab.on_terminal(words, stdout=subprocess.PIPE, text=True)
+        said.wait_for("watching", 100)
 
     def memory_kib(self):
         with open(f"/proc/{self.job.pid}/status") as file:

@@ -13,7 +13,6 @@ import glob
 import json
 import mmap
 import os
-import pty
 import subprocess
 import sys
 import time
@@ -186,13 +185,9 @@ class Watch:
             file.write(bytes(4096))
         with open("/tmp/word", "r+b") as file:
             self.word = mmap.mmap(file.fileno(), 4096)
-        screen, stderr = pty.openpty()
-        self.verify = subprocess.Popen(
+        self.verify, self.said = lab.on_terminal(
             ["cpushield", "verify", "--for", f"{SPANS_S[0]}s", "--warmup", "300ms", "--json", *flags,
-             "--", "/host/tools/faults", "/tmp/word"],
-            stdout=subprocess.PIPE, stderr=stderr, text=True, env={**os.environ, "TERM": "xterm"})
-        os.close(stderr)
-        self.said = lab.Said(screen)
+             "--", "/host/tools/faults", "/tmp/word"], stdout=subprocess.PIPE, text=True)
 
     def armed(self):
         """Waits until the events are armed, and returns the instance. Nothing is recorded yet."""

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -89,13 +88,9 @@ def main():
     steer(cpu)
     inside = lab.Provoker(cpu, [name for name, _, _ in INSIDE])
     monitor("log int")
-    screen, stderr = lab.pty.openpty()
-    verify = subprocess.Popen(
+    verify, said = lab.on_terminal(
         ["cpushield", "verify", "--busy", "--syscalls", "--json", "--for", "3600s", "--warmup", "300ms",
-         "--trace-dat", f"{out}/trace.dat"],
-        stdout=open(f"{out}/verdict", "w"), stderr=stderr, env={**os.environ, "TERM": "xterm"})
-    os.close(stderr)
-    said = lab.Said(screen)
+         "--trace-dat", f"{out}/trace.dat"], stdout=open(f"{out}/verdict", "w"))
     said.wait_for("watching", 300)
     others, done = Others(cpu), {}
     try:

@@ -179,6 +179,14 @@ class Said(threading.Thread):
             time.sleep(0.02)
 
 
+def on_terminal(words, **options):
+    """Starts a program that shows its progress on a terminal: the process, and what it says there."""
+    screen, stderr = pty.openpty()
+    process = subprocess.Popen(words, stderr=stderr, env={**os.environ, "TERM": "xterm"}, **options)
+    os.close(stderr)
+    return process, Said(screen)
+
+
 Provoked = collections.namedtuple("Provoked", "done counted document")
 
 
@@ -225,11 +233,7 @@ def watch(cpu, window):
 def under_verify(cpu, window, provokers):
     words = ["cpushield", "verify", "--json", "--for", "300s", "--warmup", "300ms", *window.flags]
     done, counted, rcuc = {}, {}, counters(cpu)["rcuc"]
-    screen, stderr = pty.openpty()
-    verify = subprocess.Popen(words + ["--busy"] * window.busy, stdout=subprocess.PIPE, stderr=stderr, text=True,
-                              env={**os.environ, "TERM": "xterm"})
-    os.close(stderr)
-    said = Said(screen)
+    verify, said = on_terminal(words + ["--busy"] * window.busy, stdout=subprocess.PIPE, text=True)
     try:
         said.wait_for("watching", 100)
         first = before = counters(cpu)

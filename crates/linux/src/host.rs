@@ -2,6 +2,7 @@
 //! accesses the machine. It is the live machine, or a recorded directory that takes its place.
 //! Nothing else in the project opens a kernel file.
 
+mod cpuset_file;
 mod logging;
 mod regular_reader;
 mod writer;

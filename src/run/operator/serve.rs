@@ -244,8 +244,7 @@ impl ShieldEntry<'_> {
     }
 
     /// Gives the process the priority, or room below the kernel threads for its own one, and the
-    /// limit. The program moves between the CPUs of the
-    /// shield as it likes, so all of them count.
+    /// limit. The program moves between the CPUs of the shield as it likes, so all of them count.
     fn give(
         &self,
         place: &ShieldPlacement,

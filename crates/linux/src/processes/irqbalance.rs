@@ -25,8 +25,9 @@ const ABSTRACT: &str = "@irqbalance";
 const ABSTRACT_LEN: usize = 107;
 /// How long to wait for an answer. It answers from its main loop, which a scan may delay.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// How long to wait for a scan at most, and how long a scan may take itself.
+/// The longest interval to wait for a scan.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// How long a scan may take.
 const SCAN_TIME: Duration = Duration::from_secs(2);
 /// The time between two questions while waiting.
 const STEP: Duration = Duration::from_millis(250);
@@ -87,11 +88,11 @@ impl Host {
         let interval = first.scan_interval.min(INTERVAL_MAX);
         let end = Instant::now() + interval + SCAN_TIME;
         loop {
+            std::thread::sleep(STEP);
             let now = self.irqbalance()?;
             if now.as_ref() != Some(&first) || Instant::now() >= end {
                 return Ok(now);
             }
-            std::thread::sleep(STEP);
         }
     }
 

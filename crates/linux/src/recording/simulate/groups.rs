@@ -11,6 +11,7 @@ use crate::text::first_releases::{
     PARTITION_REFUSES_ISOLCPUS_UNTIL,
 };
 use crate::text::kernel_version::KernelVersion;
+use crate::text::partition::PartitionState;
 use std::fs;
 
 /// Interface files of every v2 group.
@@ -274,7 +275,7 @@ impl Host {
         let mut dir = group;
         while dir != top {
             let kind = self.text(&format!("{dir}/cpuset.cpus.partition")).unwrap_or_default();
-            if ["root", "isolated"].contains(&kind.trim()) {
+            if PartitionState::from_text(&kind).is_valid_partition() {
                 return self.list_in(&format!("{dir}/cpuset.cpus"));
             }
             dir = dir.rsplit_once('/')?.0;
@@ -321,7 +322,7 @@ impl Host {
         if self.is_v2(&top) {
             self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent))?;
             let kind = self.text(&format!("{dir}/cpuset.cpus.partition")).unwrap_or_default();
-            let is_partition = ["root", "isolated"].contains(&kind.trim());
+            let is_partition = PartitionState::from_text(&kind).is_valid_partition();
             if is_partition && now.as_ref() != Some(&cpus) {
                 self.force_members(dir, &cpus)?;
             }
