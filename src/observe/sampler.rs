@@ -5,7 +5,7 @@
 use crate::documents::evidence::{AbsenceReason, BlindSpot, GapStatistics, ProvokeMethod};
 use crate::observe::provoke::{ProvokedInterrupt, TIMES};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
-use cpushield_linux::clock::{ClockTicks, nanos};
+use cpushield_linux::clock::{ClockReading, ClockTicks, TickScale, nanos};
 use cpushield_linux::errno::EINVAL;
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, membarrier, sched};
@@ -231,49 +231,9 @@ struct SpinnerSet {
     spinners: Vec<(usize, Spinner)>,
     blind: Vec<BlindSpot>,
     threshold_ns: u64,
-    start: ClockPair,
-}
-
-/// The sampler's clock and the kernel's clock at (nearly) the same moment.
-#[derive(Debug, Clone, Copy)]
-struct ClockPair {
-    ticks: u64,
-    ns: u64,
-}
-
-impl ClockPair {
-    fn now() -> ClockPair {
-        ClockPair { ticks: sampler::ticks(), ns: sampler::raw_ns() }
-    }
-
-    /// Ticks of the sampler's clock per nanosecond since `earlier`.
-    fn rate(self, earlier: ClockPair) -> f64 {
-        let ns = self.ns.saturating_sub(earlier.ns).max(1);
-        as_f64(self.ticks.saturating_sub(earlier.ticks)) / as_f64(ns)
-    }
-}
-
-/// Exact up to 2^53, which is more than a month in ticks or nanoseconds.
-#[expect(clippy::cast_precision_loss, reason = "rounding of huge spans is of no consequence")]
-fn as_f64(n: u64) -> f64 {
-    n as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates; spans are not negative"
-)]
-fn as_u64(n: f64) -> u64 {
-    n.round() as u64
-}
-
-fn ns_to_ticks(ns: u64, ticks_per_ns: f64) -> u64 {
-    as_u64(as_f64(ns) * ticks_per_ns)
-}
-
-fn ticks_to_ns(ticks: u64, ticks_per_ns: f64) -> u64 {
-    as_u64(as_f64(ticks) / ticks_per_ns)
+    start: ClockReading,
+    /// The scale when they started.
+    scale: TickScale,
 }
 
 impl SpinnerSet {
@@ -284,20 +244,22 @@ impl SpinnerSet {
         threshold_ns: u64,
         limit_ns: u64,
     ) -> Result<SpinnerSet, AbsenceReason> {
-        let start = ClockPair::now();
-        // Long enough to know the clock rate to one part in a thousand, which a threshold needs.
+        let start = ClockReading::now();
+        // Long enough to know the tick rate to one part in a thousand, which a threshold needs.
         std::thread::sleep(Duration::from_millis(20));
-        let now = ClockPair::now();
-        let rate = now.rate(start);
+        let now = ClockReading::now();
+        let Some(scale) = TickScale::between(start, now) else {
+            return Err(AbsenceReason::failed("the clock runs backwards"));
+        };
 
         let mut blind = Vec::new();
         if let Err(e) = membarrier::register_barrier() {
             blind.push(BlindSpot::NoBarrier { answer: e.to_string() });
         }
         let settings = sampler::SpinnerSettings {
-            deadline: now.ticks.saturating_add(ns_to_ticks(limit_ns, rate)),
-            control_threshold: ns_to_ticks(threshold_ns.min(300), rate),
-            span_threshold: ns_to_ticks(threshold_ns, rate),
+            deadline: now.ticks.saturating_add(scale.ticks(limit_ns)).0,
+            control_threshold: scale.ticks(threshold_ns.min(300)).0,
+            span_threshold: scale.ticks(threshold_ns).0,
             ring_capacity: RING_CAPACITY,
         };
         let mut spinners = Vec::new();
@@ -316,7 +278,7 @@ impl SpinnerSet {
             spinner.set_phase(LoopPhase::Idle);
             spinners.push((cpu, spinner));
         }
-        Ok(SpinnerSet { spinners, blind, threshold_ns, start })
+        Ok(SpinnerSet { spinners, blind, threshold_ns, start, scale })
     }
 
     fn set_phase(&self, phase: LoopPhase) {
@@ -379,7 +341,8 @@ impl SpinnerSet {
 
     fn end(&self) -> SamplerReply {
         self.set_phase(LoopPhase::Idle);
-        let rate = ClockPair::now().rate(self.start);
+        // More exact than at the start, because more time has passed.
+        let scale = TickScale::between(self.start, ClockReading::now()).unwrap_or(self.scale);
         let mut gaps = Vec::new();
         for (cpu, spinner) in &self.spinners {
             let sample = SpinnerSet::sample(spinner, LoopPhase::Span);
@@ -387,7 +350,7 @@ impl SpinnerSet {
             let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::single(*cpu));
             let observation = sample.map(|(sample, _)| SamplerObservation {
                 moved,
-                ..convert_sample(&sample, rate, self.threshold_ns)
+                ..convert_sample(&sample, &scale, self.threshold_ns)
             });
             gaps.push((*cpu, observation));
         }
@@ -423,19 +386,22 @@ fn explain_affinity(cpu: usize, error: &std::io::Error) -> AbsenceReason {
 }
 
 /// Converts a sample from ticks to nanoseconds.
-fn convert_sample(sample: &LoopSample, rate: f64, threshold_ns: u64) -> SamplerObservation {
-    let looking = sample.last.saturating_sub(sample.first).saturating_sub(sample.sum);
+fn convert_sample(sample: &LoopSample, scale: &TickScale, threshold_ns: u64) -> SamplerObservation {
+    let span = sample.last.saturating_sub(sample.first);
+    // Exact up to 2^53, which is more than a month in ticks.
+    #[expect(clippy::cast_precision_loss, reason = "rounding of huge spans is of no consequence")]
+    let per_loop = span.saturating_sub(sample.sum) as f64 / sample.loops.max(1) as f64;
     SamplerObservation {
         gaps: GapStatistics {
-            resolution_ns: as_f64(looking) / as_f64(sample.loops.max(1)) / rate,
+            resolution_ns: per_loop * scale.ns_per_tick,
             threshold_ns,
             count: sample.gaps,
-            max_ns: ticks_to_ns(sample.max, rate),
-            sum_ns: ticks_to_ns(sample.sum, rate),
-            longest_ns: ticks_to_ns(sample.longest, rate),
+            max_ns: scale.ns(sample.max),
+            sum_ns: scale.ns(sample.sum),
+            longest_ns: scale.ns(sample.longest),
             overflow: 0,
         },
-        span_ns: ticks_to_ns(sample.last.saturating_sub(sample.first), rate),
+        span_ns: scale.ns(span),
         backwards: sample.backwards,
         moved: false,
     }

@@ -44,9 +44,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let before = counters::read(host, &order.cpus);
     let (began_s, began_ns) = (epoch_seconds(), monotonic_ns());
     if end == WaitEnd::TimeOver {
-        // On other architectures the sampler reads another clock.
-        let scale = TickScale::between(first.at, warmed_up.at);
-        instruments.tick_scale = scale.filter(|_| cfg!(target_arch = "x86_64"));
+        instruments.tick_scale = TickScale::between(first.at, warmed_up.at);
         end = instruments.wait(order, order.span, &|done, worst| {
             (order.progress)(WatchProgress::Watching { done, of: order.span, worst });
         });

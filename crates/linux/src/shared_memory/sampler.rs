@@ -9,12 +9,10 @@ mod ring;
 
 pub use ring::{GapRing, GapRingReader, GapSink};
 
-use crate::clock;
 use crate::process::wait_for_child;
 use crate::shared_memory::{AtomicCells, MemoryMapping};
 use rustix::process::{self, Pid, Signal, WaitId, WaitIdOptions};
 use rustix::thread::sched_yield;
-use rustix::time::ClockId;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -62,8 +60,8 @@ pub struct LoopLimits {
     pub threshold: u64,
 }
 
-/// The clock: the time stamp counter on x86-64, the virtual counter on arm64, else
-/// `CLOCK_MONOTONIC_RAW` in nanoseconds.
+/// The counter of [`crate::clock::ticks`], without its fence on x86-64: between two reads of the loop no
+/// instruction needs an order.
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
@@ -72,25 +70,10 @@ pub fn ticks() -> u64 {
         // SAFETY: every x86-64 CPU has the instruction, and Linux lets user space use it.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(not(target_arch = "x86_64"))]
     {
-        let now: u64;
-        // SAFETY: Linux lets user space read the virtual counter (CNTKCTL_EL1.EL0VCTEN).
-        unsafe {
-            core::arch::asm!("mrs {}, cntvct_el0", out(reg) now, options(nomem, nostack));
-        }
-        now
+        crate::clock::ticks().0
     }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        raw_ns()
-    }
-}
-
-/// `CLOCK_MONOTONIC_RAW` in nanoseconds: what [`ticks`] are measured against.
-#[must_use]
-pub fn raw_ns() -> u64 {
-    clock::nanoseconds(ClockId::MonotonicRaw)
 }
 
 /// The hot loop. It allocates nothing, takes no lock and calls nothing; `phase` is the only shared

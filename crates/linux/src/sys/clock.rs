@@ -175,7 +175,7 @@ impl TickScale {
         self.ns(ticks.0)
     }
 
-    /// Converts ticks of the trace's clock to nanoseconds.
+    /// Converts ticks of the trace's or the sampler's clock to nanoseconds.
     #[must_use]
     pub fn ns(&self, ticks: u64) -> u64 {
         // A float converted to an integer saturates, and this one is never negative.
