@@ -5,6 +5,7 @@ mod of_shields;
 
 use crate::verify::WatchError;
 use clap::error::{ContextKind, ContextValue};
+use cpushield_linux::CpuSet;
 use cpushield_linux::signal::StopSignal;
 use serde::Serialize;
 use std::fmt;
@@ -311,6 +312,14 @@ fn no_such_parameter(message: String, name: &str, near: &[String]) -> Failure {
         .hint("list the parameters: cpushield boot plan")
 }
 
+fn lists_differ(message: String, isolcpus: &CpuSet) -> Failure {
+    let failure = Failure::machine(message).hint("remove isolcpus= where it is set");
+    if isolcpus.is_empty() {
+        return failure;
+    }
+    failure.hint(format!("or use the same list for both: --cpus {isolcpus}"))
+}
+
 impl From<crate::boot::BootError> for Failure {
     fn from(error: crate::boot::BootError) -> Failure {
         use crate::boot::BootError;
@@ -334,18 +343,15 @@ impl From<crate::boot::BootError> for Failure {
             BootError::Conflict { .. } => Failure::machine(message).hint(
                 "nothing was written; change it there (with GRUB, run update-grub) and retry",
             ),
-            BootError::ListsDiffer { isolcpus, .. } => {
-                let failure = Failure::machine(message).hint("remove isolcpus= where it is set");
-                if isolcpus.is_empty() {
-                    return failure;
-                }
-                failure.hint(format!("or use the same list for both: --cpus {isolcpus}"))
-            }
+            BootError::ListsDiffer { isolcpus, .. } => lists_differ(message, &isolcpus),
             BootError::Defeated { finding, .. } => Failure::usage(message).hint(finding.advice()),
             BootError::Ignored { fault, .. } => Failure::usage(message).hint(fault.advice()),
             BootError::Active { .. } => {
                 Failure::machine(message).hint("remove them first: cpushield boot undo")
             }
+            BootError::TrialPending { .. } => Failure::machine(message).hint(
+                "`cpushield boot status` reports its state; to remove the trial: cpushield boot undo",
+            ),
             BootError::TrialOfPart { .. } => Failure::machine(message).hint(
                 "omit --trial: cpushield boot apply; or remove the written ones first: cpushield \
                  boot undo",

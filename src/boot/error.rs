@@ -118,6 +118,11 @@ pub enum BootError {
         /// The words.
         words: Vec<String>,
     },
+    /// A trial was written and has not been concluded.
+    TrialPending {
+        /// The words of the trial.
+        words: Vec<String>,
+    },
     /// A trial has no word that is not already written, so its boot looks like any other one.
     TrialOfPart {
         /// The words of the trial.
@@ -250,6 +255,9 @@ impl fmt::Display for BootError {
             BootError::Active { words } => {
                 write!(f, "other boot parameters are already written: {}", words.join(" "))
             }
+            BootError::TrialPending { words } => {
+                write!(f, "a trial of boot parameters is not concluded yet: {}", words.join(" "))
+            }
             BootError::TrialOfPart { words, written } => write_part(f, words, written),
             BootError::Unfinished => {
                 f.write_str("an earlier `boot apply` or `boot undo` was interrupted")
@@ -258,9 +266,7 @@ impl fmt::Display for BootError {
             BootError::Foreign { path } => {
                 write!(f, "{path} exists and was not made by cpushield; nothing was written")
             }
-            BootError::NoRoom { path, why } => {
-                write!(f, "cannot write to {path}: {why}")
-            }
+            BootError::NoRoom { path, why } => write!(f, "cannot write to {path}: {why}"),
             BootError::Wrong { why, .. } => f.write_str(why),
             BootError::NoTrial => f.write_str("there is no trial boot"),
             BootError::NotBooted { entry } => {

@@ -103,6 +103,9 @@ pub fn write(
         Some(journal) if is_written(&journal, plan, mode) => {
             return summarize(host, loader, journal, (Vec::new(), None));
         }
+        Some(journal) if journal.trial.is_some() => {
+            return Err(BootError::TrialPending { words: journal.words });
+        }
         Some(journal) if words.is_empty() => {
             return Err(BootError::Active { words: journal.words });
         }
@@ -157,12 +160,16 @@ pub fn write(
     }
 }
 
-/// Whether the parameters of a plan are written already, with the same default entry. A trial makes
-/// parameters permanent at the place that it was armed with.
+/// Whether the parameters of a plan are written already, with the same default entry. A trial of
+/// parameters that are permanent already leaves the default as it is. Parameters whose trial is
+/// pending are not permanent.
 fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool {
-    let has_trial = mode.is_trial() || journal.trial.is_some();
-    let same_default = has_trial || journal.keep_default == Some(mode.keeps_default());
-    journal.words == words(plan) && journal.rule == plan.rule && same_default
+    let same_term = match (mode.term, &journal.trial) {
+        (ParameterTerm::Trial, _) => true,
+        (ParameterTerm::Permanent, Some(_)) => false,
+        (ParameterTerm::Permanent, None) => journal.keep_default == Some(mode.keeps_default()),
+    };
+    journal.words == words(plan) && journal.rule == plan.rule && same_term
 }
 
 /// Restores what a failed write has written. Returns what failed.
@@ -233,7 +240,7 @@ fn read_earlier(
     journal: BootJournal,
     (mode, words): (&WriteMode, &[String]),
 ) -> Result<EarlierApply, BootError> {
-    if journal.trial.is_some() || journal.loader != loader.name() {
+    if journal.loader != loader.name() {
         return Err(BootError::Active { words: journal.words });
     }
     // Only the words tell a trial's boot from another one.

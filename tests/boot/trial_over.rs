@@ -320,15 +320,19 @@ fn a_trial_of_a_part_of_the_written_words_is_refused() {
 }
 
 #[test]
-fn a_trial_is_not_replaced_by_another_one() {
+fn a_pending_trial_is_neither_replaced_nor_made_permanent() {
+    use write::ParameterTerm::{Permanent, Trial};
     for loader in &LOADERS {
         let machine = loader.make_armed();
         let between = machine.files();
-        let mode = WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() };
-        let plan = loader.plan(&machine, "2");
         let host = (loader.host)(&machine);
-        let error = write::write(&host, &machine.store(), &plan, &mode).unwrap_err();
-        assert!(matches!(error, BootError::Active { .. }), "{}: {error}", loader.name);
-        assert_eq!(between, machine.files());
+        // Of these, only the first plan has the words of the trial.
+        for (cpus, term) in [("3", Permanent), ("2", Permanent), ("2", Trial)] {
+            let mode = WriteMode { term, ..WriteMode::default() };
+            let plan = loader.plan(&machine, cpus);
+            let error = write::write(&host, &machine.store(), &plan, &mode).unwrap_err();
+            assert!(matches!(error, BootError::TrialPending { .. }), "{}: {error}", loader.name);
+            assert_eq!(between, machine.files());
+        }
     }
 }
