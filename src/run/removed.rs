@@ -140,6 +140,7 @@ pub(super) fn move_out(
     if entries.iter().any(|entry| entry.granted) {
         take_priorities(host, task)?;
     }
+    let in_shield = read_masks(host, task)?;
     let mut moved = false;
     if let Some(first) = entries.first() {
         match move_back(host, place, first, task, &mut notes) {
@@ -160,7 +161,8 @@ pub(super) fn move_out(
     }
     let masks: Vec<_> =
         threads.iter().map(|(t, entry)| (t.clone(), entry.affinity.clone())).collect();
-    let requests = ReleaseRequest::new(host, open.store(), place, &masks);
+    let mut requests = ReleaseRequest::new(host, open.store(), place, &masks);
+    requests.in_shield = in_shield;
     let first = entries.first().filter(|_| moved && !place.v2);
     for (thread, entry) in &threads {
         // A thread that fails or ends meanwhile does not stop the others.
@@ -189,6 +191,18 @@ pub(super) fn move_out(
         Some(error) => Err(error),
         None => Ok((restored, notes)),
     }
+}
+
+/// The masks of the threads of a process. A move to a cpuset of cgroup v1 replaces them with its
+/// CPUs (`cpuset_attach_task()`, kernel/cgroup/cpuset.c, 6.12).
+fn read_masks(host: &Host, task: &Task) -> Result<BTreeMap<TaskId, CpuSet>, RunError> {
+    let mut masks = BTreeMap::new();
+    for thread in threads_of(host, task)? {
+        if let Some(cpus) = unless_ended(host.affinity(thread.id.tid))? {
+            masks.insert(thread.id, cpus);
+        }
+    }
+    Ok(masks)
 }
 
 /// Makes the real-time threads of a process ordinary ones.
@@ -253,6 +267,8 @@ struct ReleaseRequest<'a> {
     place: &'a ShieldPlacement,
     /// The mask that the kernel should remember for a thread, where it cannot have all of it yet.
     whole: BTreeMap<TaskId, CpuSet>,
+    /// The masks that threads had before they left, where they are known.
+    in_shield: BTreeMap<TaskId, CpuSet>,
 }
 
 impl ReleaseRequest<'_> {
@@ -269,7 +285,8 @@ impl ReleaseRequest<'_> {
             .group
             .as_ref()
             .and_then(|_| apply::masks_without_cpusets(host, store, &place.name, masks).ok());
-        ReleaseRequest { place, whole: known.unwrap_or_default() }
+        let whole = known.unwrap_or_default();
+        ReleaseRequest { place, whole, in_shield: BTreeMap::new() }
     }
 
     /// Sets the mask of a thread. The kernel applies the part of the mask that the cpuset has now,
@@ -296,10 +313,11 @@ fn restore_thread(
 ) -> Result<bool, RunError> {
     let tid = thread.id.tid;
     let now = host.affinity(tid)?;
-    // The mask is ours if it is the given one, a CPU of it (spread), or the kernel's result of the
-    // move.
-    let ours =
-        now.is_subset(&added.given) || now == added.affinity || now == requests.place.housekeeping;
+    // The mask is ours if it is, or was before the move, the given one or a CPU of it (spread), or
+    // if it is the kernel's result of the move.
+    let is_ours = |cpus: &CpuSet| cpus.is_subset(&added.given) || *cpus == added.affinity;
+    let was = requests.in_shield.get(&thread.id);
+    let ours = is_ours(&now) || was.is_some_and(is_ours) || now == requests.place.housekeeping;
     if ours {
         requests.set_affinity(host, thread.id, &added.affinity)?;
     } else {

@@ -141,18 +141,19 @@ fn a_command_in_the_shield_without_an_ancestor_outside_changes_nothing() {
 }
 
 #[test]
-fn the_threads_of_a_process_return_to_their_own_cpusets() {
+fn the_threads_of_a_process_return_to_their_own_cpusets_and_masks() {
     let (_, tree, plan) = trees::machines().into_iter().find(|(name, ..)| *name == "v1").unwrap();
     let bench = Bench::of(&tree);
     bench.apply(&bench.host(), &plan).unwrap();
     let mut tree = Tree::new();
     for (tid, group) in [(300, "/a"), (301, "/b"), (302, "/b")] {
         let membership = membership(false, group);
-        put(&mut tree, 300, 1, Task::new(tid, "pool", 0, "0-2"), &membership);
+        let cpus = if tid == 302 { "1" } else { "0-1" };
+        put(&mut tree, 300, 1, Task::new(tid, "pool", 0, cpus), &membership);
     }
     for (group, tids) in [("a", "300\n"), ("b", "301\n302\n")] {
         let dir = Path::new("sys/fs/cgroup/cpuset").join(group);
-        let files = [("tasks", tids), ("cpuset.cpus", "0-2\n"), ("cpuset.mems", "0\n")];
+        let files = [("tasks", tids), ("cpuset.cpus", "0-1\n"), ("cpuset.mems", "0\n")];
         for (name, text) in files {
             tree.insert(dir.join(name), Some(text.into()));
         }
@@ -163,10 +164,12 @@ fn the_threads_of_a_process_return_to_their_own_cpusets() {
     let place = ShieldPlacement::new(&bench.host(), &plan);
     let (host, store) = (bench.host(), bench.store());
     let groups = |tids: [i32; 3]| tids.map(|tid| group(&bench, tid));
-    let before = groups([300, 301, 302]);
+    let masks = || [300, 301, 302].map(|tid| host.affinity(tid).unwrap());
+    let before = (groups([300, 301, 302]), masks());
     run::add(&host, &store, &place, 300, CpuAssignment::All).unwrap();
     assert_eq!(groups([300, 301, 302]), ["4:cpuset:/cpushield"; 3]);
     let moved = run::remove(&host, &store, &place, 300).unwrap();
     assert_eq!((moved.threads, moved.notes), (3, Vec::new()));
-    assert_eq!(groups([300, 301, 302]), before);
+    // The kernel gave each thread all CPUs of its cpuset at the move.
+    assert_eq!((groups([300, 301, 302]), masks()), before);
 }
