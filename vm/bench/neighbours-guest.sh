@@ -1,6 +1,7 @@
 # Counts in the guest what interrupts CPU 3, the CPU of shield `a`, while shield `b` is made, changed, undone and verified
-# beside it. Arguments: ROUNDS of made, changed and undone; ROUNDS of verified. Each phase has a trace of its own.
-rounds=$1 verified=$2 cpu=3
+# beside it, and while CPU 2 is taken offline and online. Arguments: how often each of the three. Each phase has a trace
+# of its own.
+rounds=$1 verified=$2 cycles=$3 cpu=3
 out=/host/out
 mask=$(printf %x $((1 << cpu)))
 mkdir -p /root/bin
@@ -36,6 +37,18 @@ verify_b() {
     done
     undo_b
     count $?
+}
+# What the tunable cpu-hotplug-cycle does. Apply leaves it out beside another shield.
+cycled() {
+    local round
+    for round in $(seq "$cycles"); do
+        echo 0 >/sys/devices/system/cpu/cpu2/online
+        count $?
+        sleep 1
+        echo 1 >/sys/devices/system/cpu/cpu2/online
+        count $?
+        sleep 1
+    done
 }
 phase() { # NAME: runs the function of that name while CPU 3 is traced
     failed=0
@@ -74,6 +87,7 @@ sleep 10
 phase quiet
 phase made
 phase verify_b
+phase cycled
 {
     echo "kernel=$(uname -r)"
     sed -n "s/^cpu=$cpu errno=\([0-9]*\).*/spawner_errno=\1/p" $out/spawner

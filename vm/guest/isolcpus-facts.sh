@@ -18,7 +18,9 @@ seen=0
 for _ in $(seq 30); do
     sleep 0.1
     for pid in "${busy[@]}"; do
-        [ "$(cut -d')' -f2- "/proc/$pid/stat" | cut -d' ' -f38)" != $cpu ] || seen=$((seen + 1))
+        read -r line <"/proc/$pid/stat"
+        read -r -a words <<<"${line##*) }"
+        [ "${words[36]}" != $cpu ] || seen=$((seen + 1)) # `processor` is the 39th field, and the state the third
     done
 done
 kill "${busy[@]}"
