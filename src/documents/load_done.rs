@@ -15,6 +15,9 @@ use std::fmt;
 pub struct LoadDone {
     /// Its name: `messages`, `stress-ng:cpu`.
     pub name: String,
+    /// The user's arguments for it; empty without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
     /// A description of what it did, with sizes and counts.
     pub what: String,
     /// The program that ran, with its version; `None` for the loads of cpushield itself.
@@ -45,6 +48,23 @@ impl LoadDone {
     pub fn kind_name(&self) -> &str {
         self.name.split_once(':').map_or(&self.name, |(kind, _)| kind)
     }
+
+    /// The load as a request names it: `messages`, `stress-ng:--cpu 2`.
+    #[must_use]
+    pub fn requested_word(&self) -> String {
+        match self.arguments.as_slice() {
+            [] => self.kind_name().to_owned(),
+            arguments => format!("{}:{}", self.kind_name(), arguments.join(" ")),
+        }
+    }
+}
+
+/// The loads as a request names them, each once.
+#[must_use]
+pub fn requested_words(loads: &[LoadDone]) -> Vec<String> {
+    let mut words: Vec<String> = loads.iter().map(LoadDone::requested_word).collect();
+    words.dedup();
+    words
 }
 
 /// An optional load that cannot run here.

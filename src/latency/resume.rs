@@ -9,7 +9,7 @@ use super::{
     LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,
     ThreadSeries, WorstTimeline, histogram,
 };
-use crate::load::{LoadDone, LoadRequest};
+use crate::load::{LoadDone, LoadRequest, WantedLoad, requested_words};
 use crate::policy::LatencyLimits;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -49,7 +49,10 @@ pub fn find_mismatch(
     }
     let over = before.series.first().map_or(&[][..], |series| &series.over);
     let guard = request.guard.as_ref().map(|guard| guard.name.clone());
-    let (was_loaded, is_loaded) = names_of_loads(before, &request.load);
+    let (was_loaded, is_loaded) = describe_loads(before, &request.load);
+    let load = before.loads.first();
+    let on = load.map(|load| (load.cpus.to_string(), request.load.cpus.to_string()));
+    let (was_on, is_on) = on.unwrap_or_default();
     let all = [
         ("the instrument", before.instrument.clone(), request.instrument.name().to_owned()),
         ("the threads", join_list(was), join_list(is)),
@@ -59,6 +62,7 @@ pub fn find_mismatch(
             list_limits(request.over_ns.iter().copied()),
         ),
         ("the load", join_list(was_loaded), join_list(is_loaded)),
+        ("the CPUs of the load", was_on, is_on),
         ("the shield", or(before.isolation.shield.clone(), "none"), or(guard, "none")),
         ("the kernel", or(before.setting.kernel.clone(), "unknown"), or(kernel, "unknown")),
         ("its command line", or(before.setting.cmdline.clone(), "unknown"), or(cmdline, "unknown")),
@@ -67,18 +71,18 @@ pub fn find_mismatch(
     differs.map(|(what, was, is)| ResumeMismatch { what, was, is })
 }
 
-/// The names of the loads that ran before, and of those that are requested now. An optional load
-/// counts only if it ran: it is skipped where it cannot run.
-fn names_of_loads(
+/// The loads that ran before, and those that are requested now. An optional load counts only if it
+/// ran: it is skipped where it cannot run.
+fn describe_loads(
     before: &LatencyMeasurement,
     request: &LoadRequest,
 ) -> (BTreeSet<String>, BTreeSet<String>) {
-    let was: BTreeSet<String> =
-        before.loads.iter().map(|load| load.kind_name().to_owned()).collect();
-    let wanted = request.wanted.iter();
-    let wanted = wanted.filter(|load| !load.optional || was.contains(load.kind.name()));
-    let is = wanted.map(|load| load.kind.name().to_owned()).collect();
-    (was, is)
+    let was = requested_words(&before.loads);
+    let wanted = request.wanted.iter().filter(|wanted| {
+        let name = wanted.kind.name();
+        !wanted.optional || before.loads.iter().any(|load| load.kind_name() == name)
+    });
+    (was.into_iter().collect(), wanted.map(WantedLoad::word).collect())
 }
 
 fn describe_thread(cpu: usize, period_ns: u64, policy: &dyn std::fmt::Display) -> String {
@@ -284,7 +288,36 @@ mod tests {
     use super::super::measure::tests::latency_of;
     use super::*;
     use crate::latency::{GuardBreach, LatencyDoubt, ThreadDoubt};
+    use crate::load::parse_loads;
     use cpushield_linux::CpuSet;
+
+    #[test]
+    fn a_load_with_other_arguments_is_another_load() {
+        let mut before = part(&[(1_000, 10)], 0, "a");
+        before.loads.push(LoadDone {
+            name: "command".to_owned(),
+            arguments: vec!["make -j4".to_owned()],
+            what: String::new(),
+            program: None,
+            cpus: CpuSet::single(0),
+            unit: "runs".to_owned(),
+            count: None,
+            per_s: None,
+            span_ns: 1,
+            doubts: Vec::new(),
+        });
+        let requested = |word: &str| {
+            let wanted = parse_loads(&[word.to_owned()]).unwrap();
+            LoadRequest { wanted, ..LoadRequest::none() }
+        };
+        let (was, is) = describe_loads(&before, &requested("command:make -j4"));
+        assert_eq!(was, is);
+        let (was, is) = describe_loads(&before, &requested("command:make -j8"));
+        assert_eq!(
+            (join_list(was), join_list(is)),
+            ("command:make -j4".into(), "command:make -j8".into())
+        );
+    }
 
     fn limit(max_ns: u64) -> LatencyLimits {
         LatencyLimits { max_ns: Some(max_ns), linuxcnc: None }

@@ -93,6 +93,7 @@ pub struct CountReading {
 #[derive(Debug)]
 struct LoadInstance {
     kind: &'static dyn LoadKind,
+    arguments: Vec<String>,
     description: LoadDescription,
     processes: Vec<LoadProcess>,
     /// The counts at the start and at the end of the counted span.
@@ -230,7 +231,8 @@ impl LoadInstance {
             doubts.push(LoadDoubt::CpusRefused { cpus: refused });
         }
         let (first, last) = (CountReading::default(), CountReading::default());
-        Ok(LoadInstance { kind, description, processes, first, last, doubts })
+        let arguments = wanted.arguments.clone();
+        Ok(LoadInstance { kind, arguments, description, processes, first, last, doubts })
     }
 
     /// Finds the processes of the load and their children.
@@ -298,6 +300,7 @@ impl LoadInstance {
         let name = self.kind.name();
         LoadDone {
             name: report.part.map_or(name.to_owned(), |part| format!("{name}:{part}")),
+            arguments: self.arguments.clone(),
             what: self.description.what.clone(),
             program: self.description.program.clone(),
             cpus: cpus.clone(),

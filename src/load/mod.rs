@@ -12,7 +12,7 @@ pub mod kinds;
 mod order;
 mod work;
 
-pub use crate::documents::load_done::{LoadDone, SkippedLoad};
+pub use crate::documents::load_done::{LoadDone, SkippedLoad, requested_words};
 pub use crate::documents::load_doubt::LoadDoubt;
 pub use crate::documents::load_refusal::LoadRefusal;
 pub(crate) use generator::LoadProtocol;

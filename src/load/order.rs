@@ -24,6 +24,17 @@ pub struct WantedLoad {
     pub optional: bool,
 }
 
+impl WantedLoad {
+    /// The load as a request names it: `messages`, `stress-ng:--cpu 2`.
+    #[must_use]
+    pub fn word(&self) -> String {
+        match self.arguments.as_slice() {
+            [] => self.kind.name().to_owned(),
+            arguments => format!("{}:{}", self.kind.name(), arguments.join(" ")),
+        }
+    }
+}
+
 /// The load to run on the machine.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {

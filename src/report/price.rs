@@ -74,6 +74,7 @@ mod tests {
         let cpus: CpuSet = cpus.parse().unwrap();
         let load = LoadDone {
             name: "messages".to_owned(),
+            arguments: Vec::new(),
             what: "8 pairs".to_owned(),
             program: None,
             cpus: cpus.clone(),

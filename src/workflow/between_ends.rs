@@ -9,6 +9,7 @@ use crate::documents::evidence::VerifyDocument;
 use crate::experiment::{Experiment, ExperimentColumn};
 use crate::failure::Failure;
 use crate::latency::LatencyMeasurement;
+use crate::load::requested_words;
 use crate::plan::{Plan, SkipReason};
 use crate::policy::Workload;
 use crate::survey::Machine;
@@ -146,7 +147,7 @@ impl MeasuredEnd {
         self.processor.clone_from(&setting.processor);
         self.shielded = Some(latency.isolation.shield.is_some());
         self.machine.extend(list_facts(setting));
-        let loads: Vec<String> = latency.loads.iter().map(|load| load.name.clone()).collect();
+        let loads = requested_words(&latency.loads);
         self.method.insert("instrument".to_owned(), latency.instrument.clone());
         self.method.insert("loads".to_owned(), loads.join(", "));
         let mut periods_ns: Vec<u64> = latency.series.iter().map(|one| one.period_ns).collect();

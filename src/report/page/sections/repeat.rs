@@ -3,6 +3,7 @@
 
 use crate::documents::evidence::{Evidence, WatchedWorkload};
 use crate::latency::LatencyMeasurement;
+use crate::load::{COMMAND, requested_words};
 use crate::quote::quote_for_shell;
 use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{
@@ -287,7 +288,13 @@ fn latency_command(run: &LatencyMeasurement) -> String {
         .first()
         .map_or_else(Vec::new, |series| series.over.iter().map(|over| over.limit_ns).collect());
     words.extend(limits.iter().map(|ns| format!(" --over {}", exact(*ns))));
-    words.extend(run.loads.iter().map(|load| format!(" --load {}", quoted(&load.name))));
+    for word in requested_words(&run.loads) {
+        // A command may contain commas, which separate loads.
+        words.push_str(&match word.split_once(':') {
+            Some((COMMAND, command)) => format!(" --load-command {}", quoted(command)),
+            _ => format!(" --load {}", quoted(&word)),
+        });
+    }
     if run.tracing.asked {
         words.push_str(" --why");
     }
