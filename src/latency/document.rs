@@ -318,6 +318,18 @@ impl ThreadSeries {
         let mut percentiles = self.percentiles.iter();
         percentiles.find(|found| (found.percent - percent).abs() < 1e-6).map(|found| found.ns)
     }
+
+    /// The threshold that no latency reached; `None` with samples, or without a threshold.
+    #[must_use]
+    pub fn silent_below_ns(&self) -> Option<u64> {
+        self.threshold_ns.filter(|_| self.samples == 0)
+    }
+
+    /// The longest latency. Where none reached the threshold, the threshold is its upper bound.
+    #[must_use]
+    pub fn longest_at_most_ns(&self) -> Option<u64> {
+        self.max_ns.or(self.silent_below_ns())
+    }
 }
 
 impl LatencyMeasurement {
@@ -338,7 +350,7 @@ impl LatencyMeasurement {
     #[must_use]
     pub fn silent_below_ns(&self) -> Option<u64> {
         let series = self.series.iter();
-        let thresholds = series.map(|one| one.threshold_ns.filter(|_| one.samples == 0));
+        let thresholds = series.map(ThreadSeries::silent_below_ns);
         thresholds.collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 

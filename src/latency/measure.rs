@@ -16,8 +16,9 @@ use super::{
     GuardState, LatencyDoubt, LatencyMeasurement, LatencyNote, OverLimit, ShieldBreach,
     ThreadDoubt, ThreadSeries, WorstLatency, WorstTimeline,
 };
+use crate::documents::evidence::CircumstanceChange;
 use crate::load::LoadGenerator;
-use crate::observe::environment;
+use crate::observe::environment::{self, EnvironmentSnapshot};
 use crate::survey::survey_with_shield;
 use cpushield_linux::clock::{epoch_seconds, monotonic_ns, nanos};
 use cpushield_linux::latency_stats::{
@@ -77,11 +78,11 @@ pub fn measure(
     let until_ns = from_ns.saturating_add(nanos(request.span)).saturating_add(OVERTIME_NS);
     run.empty_document.began_ns = from_ns;
     source.begin(MeasurementTimes { begin_ns, from_ns, until_ns })?;
-    let (after_warmup, stopped, moved, end_ns) = std::thread::scope(|scope| {
+    let (stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, request, &rows, source.tallies(), begin_ns);
         run.wait_until(&source, &mut witness, from_ns);
         load.start_counting(host);
-        let after_warmup = environment::read(host);
+        run.circumstances = Some((before, environment::read(host)));
         let stolen_before = read_steal_ns(host, &request.cpus);
         let stopped = run.watch(&source, &mut witness, from_ns);
         load.stop_counting(host);
@@ -91,16 +92,13 @@ pub fn measure(
         let end_ns = monotonic_ns();
         let longest = placements.iter().map(|placement| placement.period_ns).max().unwrap_or(0);
         source.stop(Duration::from_nanos(longest));
-        (after_warmup, stopped, moved, end_ns)
+        (stopped, moved, end_ns)
     });
     run.enter_peaks(
         &source,
         nanos(request.span).min(end_ns.saturating_sub(from_ns)).saturating_sub(1),
     );
     run.empty_document.loads = load.end(host);
-    let changes = environment::changed(&before, &after_warmup, &environment::read(host));
-    let changes = changes.into_iter();
-    run.doubts.extend(changes.map(|change| LatencyDoubt::CircumstanceChanged { change }));
     witness.poll(&source);
     let mut latency = run.document(&source, &witness, (from_ns, end_ns), Some(moved));
     let (tracing, notes) = witness.end();
@@ -160,6 +158,8 @@ struct MeasurementRun<'a> {
     /// The part of the document that is known from the start.
     empty_document: LatencyMeasurement,
     timelines: Vec<WorstTimeline>,
+    /// The environment before the warm-up and after it.
+    circumstances: Option<(EnvironmentSnapshot, EnvironmentSnapshot)>,
     doubts: Vec<LatencyDoubt>,
     notes: Vec<LatencyNote>,
     /// Each way in which the shield was broken, with the time of its first detection.
@@ -173,9 +173,17 @@ impl<'a> MeasurementRun<'a> {
         rows: &'a [SeriesLabel],
         empty_document: LatencyMeasurement,
     ) -> MeasurementRun<'a> {
-        let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
-        let timelines = rows.iter().map(|_| WorstTimeline::new(MOMENT_NS)).collect();
-        MeasurementRun { host, request, rows, empty_document, timelines, doubts, notes, broken }
+        MeasurementRun {
+            host,
+            request,
+            rows,
+            empty_document,
+            timelines: rows.iter().map(|_| WorstTimeline::new(MOMENT_NS)).collect(),
+            circumstances: None,
+            doubts: Vec::new(),
+            notes: Vec::new(),
+            broken: Vec::new(),
+        }
     }
 
     /// Waits until `ns` of `CLOCK_MONOTONIC`, or until the measurement is stopped.
@@ -271,7 +279,10 @@ impl<'a> MeasurementRun<'a> {
         latency.unfinished = moved.is_none();
         let (end_ns, late) = measured_end(self.request.span, from_ns, end_ns);
         latency.span_ns = end_ns.saturating_sub(from_ns);
-        latency.doubts = self.doubts.iter().cloned().chain(late).collect();
+        // A part that is interrupted has them too.
+        let changes = self.find_changes().into_iter();
+        let changes = changes.map(|change| LatencyDoubt::CircumstanceChanged { change });
+        latency.doubts = self.doubts.iter().cloned().chain(late).chain(changes).collect();
         latency.notes.clone_from(&self.notes);
         latency.isolation.held = latency.isolation.held.map(|_| self.broken.is_empty());
         latency.isolation.broken.clone_from(&self.broken);
@@ -279,10 +290,8 @@ impl<'a> MeasurementRun<'a> {
         let rows = self.rows.iter().zip(source.tallies()).zip(&self.timelines).zip(moved);
         for (nth, (((row, tally), line), mut doubts)) in rows.enumerate() {
             let (figures, stage) = (tally.figures(), tally.stage());
-            // A thread that still runs is doubtful only when its next event is long overdue.
-            let next = figures.last_due_ns.max(from_ns).saturating_add(row.placement.period_ns);
-            let in_time = row.tid == 0 || next.saturating_add(nanos(LONG_PERIOD)) >= end_ns;
-            let busy = in_time && stage == ThreadStage::Running;
+            let busy = stage == ThreadStage::Running
+                && (row.tid == 0 || is_in_time(row.placement.period_ns, &figures, from_ns, end_ns));
             // Where short latencies are no samples, zero samples is the expected result.
             let silent =
                 figures.samples == 0 && row.threshold_ns > 0 && stage == ThreadStage::Ended;
@@ -299,6 +308,13 @@ impl<'a> MeasurementRun<'a> {
             latency.series.push(series);
         }
         latency
+    }
+
+    /// What changed since the warm-up, and must not.
+    fn find_changes(&self) -> Vec<CircumstanceChange> {
+        self.circumstances.as_ref().map_or_else(Vec::new, |(before, after_warmup)| {
+            environment::changed(before, after_warmup, &environment::read(self.host))
+        })
     }
 
     /// Returns the doubts about each thread's affinity and policy. Call it while they still run.
@@ -400,6 +416,13 @@ fn series_for(
         histogram: histogram::encode(&histogram),
         doubts,
     }
+}
+
+/// Whether a thread that still runs is not doubtful: its next event is not long overdue. Without a
+/// period it may see nothing for hours.
+fn is_in_time(period_ns: u64, figures: &LatencyFigures, from_ns: u64, end_ns: u64) -> bool {
+    let next = figures.last_due_ns.max(from_ns).saturating_add(period_ns);
+    period_ns == 0 || next.saturating_add(nanos(LONG_PERIOD)) >= end_ns
 }
 
 /// Returns what makes the figures of a thread doubtful.
@@ -513,7 +536,7 @@ pub(super) mod tests {
                 missed: 0,
                 worst: vec![WorstLatency { at_ns: 2_000_000, late_ns: most, why: None }],
                 min_ns: Some(least),
-                mean_ns: Some(sum / samples),
+                mean_ns: sum.checked_div(samples),
                 max_ns: Some(most),
                 percentiles: histogram::percentiles(&histogram, most),
                 over: vec![OverLimit { limit_ns: 20_000, count: 1, percent: 20.0 }],
@@ -560,6 +583,7 @@ pub(super) mod tests {
         let mut idle = plain.clone();
         idle.loads.push(LoadDone {
             name: "disk".to_owned(),
+            arguments: Vec::new(),
             what: String::new(),
             program: None,
             cpus: CpuSet::single(2),
@@ -621,6 +645,14 @@ pub(super) mod tests {
         assert_eq!(doubts, [ThreadDoubt::NoEvent, ThreadDoubt::Elsewhere { count: 2 }]);
         let doubts = figure_doubts(&PLACEMENT, ThreadStage::Failed(19), &figures, 0);
         assert!(doubts[0].to_string().starts_with("it ended early: No such device"));
+    }
+
+    #[test]
+    fn only_a_thread_with_a_period_is_overdue() {
+        let long_ago = LatencyFigures { samples: 1, last_due_ns: 7, ..LatencyFigures::default() };
+        let hour_ns = 3_600_000_000_000;
+        assert!(!is_in_time(1_000_000, &long_ago, 0, hour_ns));
+        assert!(is_in_time(0, &long_ago, 0, hour_ns));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The counters witness: what the kernel counts anyway. [`take`] reads a [`CounterSnapshot`] from a
+//! The counters witness: what the kernel counts anyway. [`read`] reads a [`CounterSnapshot`] from a
 //! housekeeping CPU; reading these files interrupts no other CPU. [`compare`] turns two snapshots
 //! into [`CpuCounts`]. Counters show how often something ran, rarely what it was, never how long.
 

@@ -1,7 +1,7 @@
 //! What must not change while CPUs are watched, because the figures would be wrong: the CPUs stay
 //! online, the workload stays on them, no process sets the clock, the kernel keeps its clock
 //! source, the time stamp counter keeps its rate, and no other process uses the tracer.
-//! [`take`] reads a snapshot; [`changed`] compares two snapshots and is pure.
+//! [`read`] reads a snapshot; [`changed`] compares two snapshots and is pure.
 
 use crate::documents::evidence::{CircumstanceChange, CpuDoubt};
 use cpushield_linux::clock::{ClockReading, TickScale, realtime_offset_ns};
