@@ -115,7 +115,7 @@ fn latency_drafts(
 ) -> Result<Vec<FigureDraft>, CompareError> {
     let mut drafts = Vec::new();
     let sides = [base, other];
-    let worst = sides.map(|group| largest(group, role, |series| series.max_ns));
+    let worst = sides.map(|group| largest(group, role, ThreadSeries::longest_at_most_ns));
     drafts.extend(draft(role, ComparedFigure::Worst, "ns", worst));
     let tables = [quantiles(base, role)?, quantiles(other, role)?];
     for (n, percent) in PERCENTS.into_iter().enumerate() {

@@ -342,6 +342,7 @@ fn noise_and_throughput_are_compared_too() {
         for (group, per_s) in [(&mut before, 900.0), (&mut after, 700.0)] {
             latency_in(group, n).loads.push(LoadDone {
                 name: "messages".to_owned(),
+                arguments: Vec::new(),
                 what: "2 pairs".to_owned(),
                 program: None,
                 cpus: "0".parse().unwrap(),
@@ -380,4 +381,24 @@ fn runs_of_two_shields_are_never_one_group_and_each_group_names_its_shield() {
             other: named(4, "b"),
         })
     );
+}
+
+#[test]
+fn a_run_without_a_gap_counts_with_the_threshold() {
+    let (mut before, mut after) = clear();
+    for given in [&mut before, &mut after] {
+        for n in 0..5 {
+            latency_in(given, n).series[0].threshold_ns = Some(1_000);
+        }
+    }
+    for n in 0..5 {
+        let silent = &mut latency_in(&mut after, n).series[0];
+        (silent.samples, silent.max_ns, silent.jitter_ns) = (0, None, None);
+        silent.worst.clear();
+        silent.percentiles.clear();
+        silent.histogram = latency_of(&[]).series[0].histogram.clone();
+    }
+    let worst = &compared(&before, &after).rows[0];
+    assert_eq!((worst.figure, worst.other.value), (ComparedFigure::Worst, Some(1_000.0)));
+    assert_eq!((worst.other.runs.len(), worst.is_better()), (5, Some(true)));
 }

@@ -216,7 +216,8 @@ pub struct ThreadTrack {
     /// The mean latency of all events on all CPUs; `None` without events on one of them.
     #[serde(default)]
     pub mean_ns: Option<u64>,
-    /// The longest latency of any CPU; `None` without events on one of them.
+    /// The longest latency of any CPU; where none reached the threshold of the instrument, that
+    /// threshold. `None` without events on a CPU of another instrument.
     pub max_ns: Option<u64>,
     /// The max jitter of the worst CPU, as LinuxCNC's latency test defines it.
     pub jitter_ns: Option<u64>,

@@ -43,7 +43,7 @@ fn summarize_threads(period_ns: u64, latency: &LatencyMeasurement) -> ThreadTrac
         samples,
         missed,
         mean_ns: combine_means(&series),
-        max_ns: find_longest(series.iter().map(|series| series.max_ns)),
+        max_ns: find_longest(series.iter().map(|series| series.longest_at_most_ns())),
         jitter_ns: find_longest(series.iter().map(|series| series.jitter_ns)),
         percentiles: combine_percentiles(&series),
         over: add_over_limits(&series, samples + missed),

@@ -226,7 +226,10 @@ fn worst_cell(experiment: &Experiment, row: usize, track: (usize, u64)) -> Table
     let tone = if wins { TextTone::Good } else { TextTone::Plain };
     let marked = experiment.rows.get(row).is_some_and(|row| row.isolation.is_marked());
     let doubtful = marked || experiment.is_doubtful(row, track.0);
-    TableCell::toned(tone, format!("{}{}", span(worst), if doubtful { "*" } else { "" }))
+    // Without events, the figure is the threshold that none reached.
+    let tracks = experiment.runs(row, track.0).iter().filter_map(|run| run.track(track.1));
+    let below = if tracks.map(|track| track.samples).sum::<u64>() == 0 { "<" } else { "" };
+    TableCell::toned(tone, format!("{below}{}{}", span(worst), if doubtful { "*" } else { "" }))
 }
 
 /// `from 5.2 µs`: the best of all repetitions; empty where they do not differ.

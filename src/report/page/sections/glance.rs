@@ -70,19 +70,24 @@ fn describe_cpu(cpu: &CpuEvidence, span_ns: u64) -> String {
 fn latency_card(latency: &LabelledDocument<LatencyMeasurement>) -> Card {
     let run = &latency.document;
     let held = run.gates.iter().map(|gate| gate.held);
-    let (value, mut details) = match run.worst() {
-        Some((series, worst)) => {
+    let silent_below = run.silent_below_ns();
+    let (value, mut details) = match (run.worst(), silent_below) {
+        (Some((series, worst)), _) => {
             let thread = crate::report::latency::describe_thread(series);
             let mut details = vec![format!("worst of {} on {thread}", run.instrument)];
             details.extend(typical_latency(series));
             (span(worst.late_ns), details)
         }
-        None => ("nothing measured".to_owned(), vec![run.instrument.clone()]),
+        (None, Some(threshold_ns)) => {
+            (format!("below {}", span(threshold_ns)), vec![format!("worst of {}", run.instrument)])
+        }
+        (None, None) => ("nothing measured".to_owned(), vec![run.instrument.clone()]),
     };
     let samples: u64 = run.series.iter().map(|series| series.samples).sum();
     let span = words::time(words::float(run.span_ns));
     details.push(format!("{} samples in {span}", words::grouped(samples)));
-    let tone = match (run.worst().is_some(), held.clone().all(|held| held == Some(true))) {
+    let is_known = run.worst().is_some() || silent_below.is_some();
+    let tone = match (is_known, held.clone().all(|held| held == Some(true))) {
         (false, _) => TextTone::Doubt,
         (true, true) if run.gates.is_empty() => TextTone::Plain,
         (true, true) => TextTone::Good,
