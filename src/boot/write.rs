@@ -41,8 +41,7 @@ pub fn preview(
     mode: &WriteMode,
 ) -> Result<BootFilePlan, BootError> {
     check_applies(plan)?;
-    let (words, kernels) = (words(plan), chosen_kernels(plan));
-    if words.is_empty() {
+    if words(plan).is_empty() {
         return Ok(BootFilePlan::default());
     }
     let loader = find_loader(plan)?;
@@ -50,11 +49,7 @@ pub fn preview(
         Some(journal) => Some(EarlierApply::read(host, loader, journal)?),
         None => None,
     };
-    let (position, none) = (mode.position(earlier.as_ref()), EarlierTexts::new());
-    let earlier = earlier.as_ref().map_or(&none, |earlier| &earlier.texts);
-    let (kernels, words) = (&kernels, &words);
-    let assignment = ParameterAssignment { rule: &plan.rule, kernels, words, position, earlier };
-    loader.plan_files(host, &assignment)
+    plan_files(host, loader, plan, mode, earlier.as_ref())
 }
 
 /// Refuses a plan without any parameter. A plan whose parameters are all written already is fine.

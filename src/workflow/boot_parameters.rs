@@ -118,9 +118,7 @@ pub fn preview_boot(
     plan: &BootPlan,
     order: &BootOrder,
 ) -> Result<Option<BootFilePlan>, Failure> {
-    let BootOrder { default_entry, term, .. } = *order;
-    let mode = write::WriteMode { default_entry, term, ..write::WriteMode::default() };
-    let recipe = write::preview(&work.host, &work.store, plan, &mode)?;
+    let recipe = write::preview(&work.host, &work.store, plan, &write_mode(work, order))?;
     Ok((!write::words(plan).is_empty()).then_some(recipe))
 }
 
@@ -133,21 +131,26 @@ pub fn write_boot(
     plan: &BootPlan,
     order: &BootOrder,
 ) -> Result<WrittenParameters, Failure> {
-    let WorkContext { ui, host, store, state_dir, .. } = work;
+    let WorkContext { ui, host, store, .. } = work;
     if order.start == EntryStart::Kexec {
         kexec::possible(host, plan)?;
     }
     ui.status("writing boot files …");
+    Ok(write::write(host, store, plan, &write_mode(work, order))?)
+}
+
+/// How the parameters are written, on this machine.
+fn write_mode(work: &WorkContext<'_>, order: &BootOrder) -> write::WriteMode {
+    let WorkContext { host, state_dir, .. } = work;
     let program = host.read_link("/proc/self/exe").ok().filter(|_| host.has_systemd());
     let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
-    let mode = write::WriteMode {
+    write::WriteMode {
         default_entry: order.default_entry,
         term: order.term,
         start: order.start,
         unit: program.map(|program| (program, state)),
         until: order.deadline(host),
-    };
-    Ok(write::write(host, store, plan, &mode)?)
+    }
 }
 
 /// Starts the kernel that the parameters were written for, with kexec.

@@ -4,7 +4,7 @@
 use super::grub::Machine;
 use super::request_cpus;
 use cpushield::boot::plan::{BootRequest, plan};
-use cpushield::boot::write::{self, DefaultEntry, WriteMode};
+use cpushield::boot::write::{self, DefaultEntry, ParameterTerm, WriteMode};
 use cpushield::boot::{BootError, BootPlan, earlier, loaders, status};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
@@ -162,6 +162,41 @@ fn entries_that_keep_the_default_are_replaced_too() {
             assert!(texts.contains(SECOND) && !texts.contains("2-3"), "{name}: {texts}");
             write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
             assert_eq!(before, machine.files(), "{name} {first:?} {second:?}");
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_shows_the_files_that_an_apply_writes() {
+    for (name, make) in MACHINES {
+        // A trial of another loader needs a host that simulates its program.
+        let terms = [ParameterTerm::Permanent, ParameterTerm::Trial];
+        for term in terms.into_iter().take(if name == "grub" { 2 } else { 1 }) {
+            let machine = make();
+            let asked =
+                |cpus| BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus(cpus) };
+            let first = make_plan(&machine, &asked("2-3"));
+            let (host, store) = (machine.host(), machine.store());
+            write::write(&host, &store, &first, &WriteMode::default()).unwrap();
+            let plan = make_plan(&machine, &asked("1-3"));
+            let mode = WriteMode { term, ..WriteMode::default() };
+            let shown = write::preview(&host, &store, &plan, &mode).unwrap();
+            write::write(&host, &store, &plan, &mode).unwrap();
+            assert!(!shown.edits.is_empty(), "{name}");
+            for edit in &shown.edits {
+                let text = String::from_utf8(edit.bytes.clone()).unwrap();
+                assert_eq!(
+                    machine.read(edit.path.trim_start_matches('/')),
+                    text,
+                    "{name} {term:?} {}",
+                    edit.path
+                );
+            }
+            let has_panic = shown
+                .edits
+                .iter()
+                .any(|edit| String::from_utf8_lossy(&edit.bytes).contains(write::PANIC));
+            assert_eq!(has_panic, term == ParameterTerm::Trial, "{name}");
         }
     }
 }
