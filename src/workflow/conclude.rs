@@ -175,7 +175,13 @@ fn find_doubt(work: &WorkContext<'_>, cpus: &CpuSet) -> Option<TrialDoubt> {
         Err(error) => return Some(not_watched(Failure::from(error))),
     }
     let machine = survey(host, &tunables::reads());
-    let resolved = match ShieldOptions::default().resolve(host, &machine, EffectTime::Runtime) {
+    let of_policy = ShieldOptions::default();
+    // A policy with several shields, or a faulty one, says nothing about the parameters.
+    let without_policy = ShieldOptions { cpus: Some(cpus.to_string()), ..ShieldOptions::default() };
+    let resolved = of_policy
+        .resolve(host, &machine, EffectTime::Runtime)
+        .or_else(|_| without_policy.resolve(host, &machine, EffectTime::Runtime));
+    let resolved = match resolved {
         Ok(resolved) => resolved,
         Err(failure) => return Some(not_watched(failure)),
     };
