@@ -28,8 +28,8 @@ pub struct WatchArgs {
     /// Treat these CPUs as shielded [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
     cpus: Option<CpuSelection>,
-    /// Trace the shielded CPUs to name culprits; starting and stopping the trace interrupts every
-    /// CPU
+    /// Trace the CPUs that are shielded at the start, to name culprits; starting and stopping the
+    /// trace interrupts every CPU
     #[arg(long)]
     trace: bool,
     /// Trace even if that interrupts other active shields

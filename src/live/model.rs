@@ -2,11 +2,11 @@
 
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
-use crate::observe::counters::{self, CounterSnapshot};
+use crate::observe::counters::{self, CounterSnapshot, TaskRuntime};
 use crate::survey::{Cpu, Topology};
 use crate::trace::TraceEvidence;
-use cpushield_linux::CpuSet;
 use cpushield_linux::text::stat::{CpuTime, UserTicks};
+use cpushield_linux::{CpuSet, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ pub const SCHEMA: u32 = 1;
 /// Rates that the trend keeps.
 const HISTORY: usize = 32;
 
-/// What does not change while `watch` runs.
+/// The machine's CPUs and shields: what changes rarely while `watch` runs.
 #[derive(Debug, Clone, Default)]
 pub struct LiveSetup {
-    /// The machine's CPUs.
+    /// The online CPUs.
     pub topology: Topology,
     /// CPUs of the shield.
     pub shielded: CpuSet,
@@ -157,10 +157,13 @@ impl LiveModel {
         LiveModel { setup, before: first, begun, last, history }
     }
 
-    /// What does not change.
-    #[must_use]
-    pub fn setup(&self) -> &LiveSetup {
-        &self.setup
+    /// The CPUs or the shields have changed. `tasks` are those that were now last on the shielded
+    /// CPUs: without them, all that a task has ever done would count for the next interval.
+    pub fn change_setup(&mut self, setup: LiveSetup, tasks: BTreeMap<TaskId, TaskRuntime>) {
+        for (id, runtime) in tasks {
+            self.before.counters.tasks.entry(id).or_insert(runtime);
+        }
+        self.setup = setup;
     }
 
     /// Takes the next reading and returns what happened since the previous one.

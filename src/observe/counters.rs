@@ -92,7 +92,8 @@ fn rows_of(
 }
 
 /// Reads the tasks that were last on one of the CPUs. Leaves out a task that ends during the read.
-fn read_tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
+#[must_use]
+pub fn read_tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
     let mut found = BTreeMap::new();
     for task in host.tasks().unwrap_or_default() {
         if !cpus.contains(task.cpu) {

@@ -3,16 +3,17 @@
 use super::trace_disturbance::check_disturbance;
 use super::watch_target::check_cpus;
 use super::{WorkContext, catch_stops};
+use crate::apply;
 use crate::failure::Failure;
 use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
 use crate::observe::counters;
 use crate::policy::DisturbanceConsent;
-use crate::run::ShieldPlacement;
+use crate::run::{RunError, ShieldPlacement};
 use crate::screen::{Screen, UserAction};
 use crate::survey;
 use crate::trace::{RecordRequest, TraceRecorder};
 use crate::ui::{OutputFormat, Ui};
-use cpushield_linux::{AffinityGuard, CpuSet, Host, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, FileStamp, Host, signal};
 use std::time::{Duration, Instant};
 
 /// The first interval is short, so that the view appears soon.
@@ -31,7 +32,7 @@ pub struct LiveRequest {
     pub once: bool,
     /// CPUs to treat as shielded; those of the active shield if `None`.
     pub cpus: Option<CpuSet>,
-    /// Whether the shielded CPUs are traced.
+    /// Whether the CPUs that are shielded at the start are traced.
     pub trace: bool,
     /// Whether the trace may interrupt other shields.
     pub disturbance: DisturbanceConsent,
@@ -47,19 +48,15 @@ pub fn show_live_view(work: &WorkContext<'_>, request: &LiveRequest) -> Result<(
     if let Some(cpus) = &request.cpus {
         check_cpus(host, cpus)?;
     }
-    let (places, unread) = find_places(work, request);
-    let mut setup = LiveSetup { unread, ..live_setup(host, request, &places) };
-    setup.from = leave_shielded_cpus(host, &setup);
-    setup.topology = survey::topology(host);
+    let mut reader = LiveReader::open(work, request);
     if request.trace {
-        check_disturbance(work, &setup.shielded, request.disturbance)?;
+        check_disturbance(work, &reader.setup.shielded, request.disturbance)?;
     }
     catch_stops()?;
-    let recorder = request.trace.then(|| start_trace(ui, host, &setup.shielded)).flatten();
-    let started = Instant::now();
-    let mut reader = LiveReader { host, places, cpus: setup.shielded.clone(), recorder, started };
-    let first = reader.read();
-    let model = LiveModel::new(setup, first);
+    if request.trace {
+        reader.recorder = start_trace(ui, host, &reader.setup.shielded);
+    }
+    let model = reader.first_model();
     if ui.format == OutputFormat::Json {
         print_json_lines(ui, request, reader, model)
     } else if request.once || !ui.is_terminal() {
@@ -75,6 +72,17 @@ pub(super) fn find_places(
     work: &WorkContext<'_>,
     request: &LiveRequest,
 ) -> (Vec<ShieldPlacement>, bool) {
+    look_up_places(work, request).unwrap_or_else(|error| {
+        work.ui.warn(&error.to_string());
+        (Vec::new(), request.cpus.is_none())
+    })
+}
+
+/// The same, without a warning.
+fn look_up_places(
+    work: &WorkContext<'_>,
+    request: &LiveRequest,
+) -> Result<(Vec<ShieldPlacement>, bool), RunError> {
     let plans = match (&work.shield, &request.cpus) {
         (None, Some(cpus)) => work.active_on(cpus),
         _ => work.chosen(),
@@ -82,14 +90,10 @@ pub(super) fn find_places(
     match plans {
         Ok(plans) => {
             let places = plans.iter().map(|plan| ShieldPlacement::new(&work.host, plan));
-            (places.collect(), false)
+            Ok((places.collect(), false))
         }
-        Err(error) => {
-            if !error.is_denied() {
-                work.ui.warn(&error.to_string());
-            }
-            (Vec::new(), request.cpus.is_none())
-        }
+        Err(error) if error.is_denied() => Ok((Vec::new(), request.cpus.is_none())),
+        Err(error) => Err(error),
     }
 }
 
@@ -142,24 +146,87 @@ fn start_trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecord
     started.inspect_err(|why| ui.warn(&format!("no trace: {why}"))).ok()
 }
 
-/// Reads the counters and the trace.
-struct LiveReader<'h> {
-    host: &'h Host,
+/// Reads the counters, the trace, and which CPUs are online and shielded.
+pub(super) struct LiveReader<'w> {
+    work: &'w WorkContext<'w>,
+    request: &'w LiveRequest,
     places: Vec<ShieldPlacement>,
-    /// The shielded CPUs.
-    cpus: CpuSet,
-    recorder: Option<TraceRecorder<'h>>,
+    setup: LiveSetup,
+    /// The journal that `places` are from; `None` until the first look at it.
+    journal: Option<FileStamp>,
+    /// It keeps the CPUs that were shielded at the start: arming a trace interrupts every CPU.
+    recorder: Option<TraceRecorder<'w>>,
     started: Instant,
 }
 
-impl LiveReader<'_> {
+impl<'w> LiveReader<'w> {
+    /// A reader without a trace. Moves this process off the shielded CPUs.
+    pub(super) fn open(work: &'w WorkContext<'w>, request: &'w LiveRequest) -> LiveReader<'w> {
+        let (places, unread) = find_places(work, request);
+        let mut setup = LiveSetup { unread, ..live_setup(&work.host, request, &places) };
+        setup.from = leave_shielded_cpus(&work.host, &setup);
+        setup.topology = survey::topology(&work.host);
+        let started = Instant::now();
+        LiveReader { work, request, places, setup, journal: None, recorder: None, started }
+    }
+
+    /// A model that starts with a reading of now.
+    pub(super) fn first_model(&mut self) -> LiveModel {
+        LiveModel::new(self.setup.clone(), self.read())
+    }
+
+    /// The frame of the interval that ends now, with the CPUs and shields of now.
+    pub(super) fn next_frame(&mut self, model: &mut LiveModel) -> LiveFrame {
+        if self.refresh_setup() {
+            let tasks = counters::read_tasks(&self.work.host, &self.setup.shielded);
+            model.change_setup(self.setup.clone(), tasks);
+        }
+        model.next(self.read())
+    }
+
+    /// Reads the setup again if the journal or the online CPUs have changed. Otherwise this costs
+    /// one look at the journal's inode and one small file.
+    fn refresh_setup(&mut self) -> bool {
+        let host = &self.work.host;
+        let online = read_cpu_list(host, "online");
+        let hotplugged = !online.is_empty() && online != self.setup.topology.online;
+        let reread = self.refresh_places();
+        if !hotplugged && !reread {
+            return false;
+        }
+        let unread = self.setup.unread;
+        let mut setup = LiveSetup { unread, ..live_setup(host, self.request, &self.places) };
+        // If nothing is to be avoided any more, this process stays where it is.
+        setup.from = leave_shielded_cpus(host, &setup).or_else(|| self.setup.from.take());
+        setup.topology = match hotplugged {
+            true => survey::topology(host),
+            false => std::mem::take(&mut self.setup.topology),
+        };
+        self.setup = setup;
+        true
+    }
+
+    /// Reads the shields again if the journal has changed. The shields before stay while another
+    /// process changes them, and after a change that was interrupted.
+    fn refresh_places(&mut self) -> bool {
+        let WorkContext { store, .. } = self.work;
+        let journal = Some(store.stamp(apply::JOURNAL));
+        if journal == self.journal || matches!(store.holder(), Ok(Some(_))) {
+            return false;
+        }
+        self.journal = journal;
+        (self.places, self.setup.unread) = match look_up_places(self.work, self.request) {
+            Ok(found) => found,
+            Err(RunError::NoSuchShield { .. }) => (Vec::new(), false),
+            Err(_) => return false,
+        };
+        true
+    }
+
     fn read(&mut self) -> LiveReading {
-        let members: Vec<i32> = self
-            .places
-            .iter()
-            .filter_map(|place| place.members(self.host).ok())
-            .flatten()
-            .collect();
+        let host = &self.work.host;
+        let members: Vec<i32> =
+            self.places.iter().filter_map(|place| place.members(host).ok()).flatten().collect();
         let mut traced = Vec::new();
         if let Some(recorder) = &mut self.recorder {
             recorder.set_workload(&members);
@@ -169,7 +236,7 @@ impl LiveReader<'_> {
                 Err(_) => self.recorder = None,
             }
         }
-        let counters = counters::read(self.host, &self.cpus);
+        let counters = counters::read(host, &self.setup.shielded);
         LiveReading { at: self.started.elapsed(), counters, traced, own: members }
     }
 
@@ -204,7 +271,7 @@ fn print_json_lines(
     mut model: LiveModel,
 ) -> Result<(), Failure> {
     while reader.wait(request.interval) {
-        let has_reader = ui.line(&model.next(reader.read()))?;
+        let has_reader = ui.line(&reader.next_frame(&mut model))?;
         if request.once || !has_reader {
             break;
         }
@@ -222,7 +289,7 @@ fn print_one_frame(
     if !reader.wait(request.interval) {
         return Ok(());
     }
-    let frame = model.next(reader.read());
+    let frame = reader.next_frame(&mut model);
     let columns = ui.columns().unwrap_or(COLUMNS);
     ui.show(&frame, || live::plain_lines(&frame, usize::from(columns)).join("\n"))
 }
@@ -258,7 +325,7 @@ fn run_on_screen(
             None => {}
         }
         if Instant::now() >= until {
-            frame = Some(model.next(reader.read()));
+            frame = Some(reader.next_frame(&mut model));
             until = Instant::now() + request.interval;
         }
         if let Some(frame) = &frame {

@@ -1,14 +1,15 @@
 //! Commands that are about one of several shields, on a recorded machine.
 
 use super::WorkContext;
-use super::active_shields::known_shields;
+use super::active_shields::{known_shields, undo_named};
 use super::apply_shield::{PlanSource, ProgramsInTheWay, apply_source};
-use super::live_view::{self, LiveRequest};
+use super::live_view::{self, LiveReader, LiveRequest};
 use super::load_options::{LoadCpus, LoadOptions};
 use super::shield_options::ShieldOptions;
 use super::undo_watchdog::guard;
 use super::verify_shield::run_arguments;
 use super::watch_target::WatchTarget;
+use crate::live::{CpuRole, LiveFrame};
 use crate::policy::DisturbanceConsent;
 use crate::ui::{OutputFormat, StatusLines, Ui};
 use cpushield_linux::CpuSet;
@@ -119,18 +120,22 @@ fn a_watchdog_undoes_only_its_own_shield() {
     assert_eq!(left, ["b"]);
 }
 
+fn live_request(cpus: Option<&str>) -> LiveRequest {
+    LiveRequest {
+        interval: Duration::from_secs(1),
+        once: false,
+        cpus: cpus.map(set),
+        trace: false,
+        disturbance: DisturbanceConsent::NotGiven,
+    }
+}
+
 #[test]
 fn the_live_view_shows_all_shields_or_the_named_one() {
     let (shields, ui) = (TwoShields::new("live-view"), quiet());
     let shown = |shield: Option<&str>, cpus: Option<&str>| {
         let work = shields.open(&ui, shield);
-        let request = LiveRequest {
-            interval: Duration::from_secs(1),
-            once: true,
-            cpus: cpus.map(set),
-            trace: false,
-            disturbance: DisturbanceConsent::NotGiven,
-        };
+        let request = live_request(cpus);
         let (places, unread) = live_view::find_places(&work, &request);
         let setup = live_view::live_setup(&work.host, &request, &places);
         (setup.shielded.to_string(), setup.idle.to_string(), unread)
@@ -139,4 +144,44 @@ fn the_live_view_shows_all_shields_or_the_named_one() {
     assert_eq!(shown(None, None), is("2-5", "3,5"));
     assert_eq!(shown(Some("b"), None), is("4-5", "5"));
     assert_eq!(shown(None, Some("2")), is("2", ""));
+}
+
+#[test]
+fn the_live_view_follows_shields_and_cpus_that_come_and_go() {
+    let (shields, ui) = (TwoShields::new("live-changes"), quiet());
+    let (all, only_b) = (shields.open(&ui, None), shields.open(&ui, Some("b")));
+    let request = live_request(None);
+    let online = shields.0.join("root/sys/devices/system/cpu/online");
+    std::fs::write(&online, "0-6\n").unwrap();
+    let mut readers = [&all, &only_b].map(|work| LiveReader::open(work, &request));
+    let mut models = readers.each_mut().map(LiveReader::first_model);
+    let mut shown = || {
+        let both = readers.iter_mut().zip(&mut models);
+        let frames = both.map(|(reader, model)| reader.next_frame(model));
+        let frames: Vec<LiveFrame> = frames.collect();
+        let with = |frame: &LiveFrame, role: Option<CpuRole>| -> String {
+            let lines = frame.cpus.iter().filter(|line| role.is_none_or(|role| role == line.role));
+            lines.map(|line| line.cpu).collect::<CpuSet>().to_string()
+        };
+        let roles = [None, Some(CpuRole::Shielded), Some(CpuRole::Idle)];
+        let [first, second] = [&frames[0], &frames[1]].map(|f| roles.map(|r| with(f, r)).join(" "));
+        (first, second)
+    };
+    let is = |all: &str, only_b: &str| (all.to_owned(), only_b.to_owned());
+    assert_eq!(shown(), is("0-6 2,4 3,5", "0-6 4 5"));
+    std::fs::write(&online, "0-7\n").unwrap();
+    assert_eq!(shown(), is("0-7 2,4 3,5", "0-7 4 5"));
+    undo_named(&all.host, &all.store, "b").unwrap();
+    assert_eq!(shown(), is("0-7 2 3", "0-7  "));
+    let operations = all.host.operations();
+    assert_eq!(shown(), is("0-7 2 3", "0-7  "));
+    let unchanged = all.host.operations() - operations;
+    let options = ["b", "6"].map(|word| Some(word.to_owned()));
+    let [shield, cpus] = options;
+    let options = ShieldOptions { shield, cpus, ..ShieldOptions::default() };
+    apply_source(&all, &PlanSource::Options(options), ProgramsInTheWay::Refuse).unwrap();
+    let operations = all.host.operations();
+    assert_eq!(shown(), is("0-7 2,6 3,7", "0-7 6 7"));
+    let changed = all.host.operations() - operations;
+    assert!(unchanged < changed, "{unchanged} operations without a change, {changed} with one");
 }

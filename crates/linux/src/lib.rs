@@ -34,6 +34,7 @@ pub use cpuset::CpuSet;
 pub use documents::{can_write, keep_document, read_document, write_document, write_stream};
 pub use error::{Error, Operation, Result};
 pub use event_log::EventLog;
+pub use files::file_stamp::FileStamp;
 pub use hogs::RtHog;
 pub use host::{FileWriter, Host};
 pub use machine_files::{FileAttributes, FreeSpace};

@@ -4,6 +4,7 @@ pub(crate) mod atomic_file;
 pub mod documents;
 pub mod event_log;
 pub(crate) mod fast_read;
+pub mod file_stamp;
 mod kernel_log;
 pub mod machine_files;
 pub mod public_dir;
