@@ -363,6 +363,32 @@ mod tests {
     }
 
     #[test]
+    fn a_device_without_an_online_cpu_near_it_is_not_called_equally_near() {
+        let device = |node, local: &str| {
+            let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+            let (name, local) = ("eth0".to_owned(), set(local));
+            m.devices.push(crate::survey::Device { name, node, local, ..Default::default() });
+            choose(&m, &ShieldRequest { near: Some("eth0".to_owned()), ..request() }).unwrap()
+        };
+        let equal = ChoiceReason::EquallyNear { device: "eth0".to_owned() };
+        for (node, local, why) in [
+            (Some(2), "", "no online CPU is near eth0 (node 2 has no CPUs), "),
+            (Some(2), "4-7", "no online CPU is near eth0 (offline: CPUs 4-7), "),
+            (None, "4-7", "no online CPU is near eth0 (offline: CPUs 4-7), "),
+        ] {
+            let choice = device(node, local);
+            let [warning] = choice.warnings.as_slice() else { panic!("{:?}", choice.warnings) };
+            assert_eq!(warning.to_string(), format!("{why}so --near does not limit the choice"));
+            assert!(!choice.why.contains(&equal), "{:?}", choice.why);
+        }
+        for (node, local) in [(None, ""), (None, "0-3"), (Some(0), "0-3")] {
+            let choice = device(node, local);
+            assert_eq!(choice.warnings, []);
+            assert!(choice.why.contains(&equal), "{:?}", choice.why);
+        }
+    }
+
+    #[test]
     fn nodes_devices_core_kinds_and_stuck_interrupts_decide() {
         let mut m = machine(&["0", "1", "2", "3", "4", "5"], &[], &["0-2", "3-5"]);
         assert_eq!(chosen(&m, &count(2)), "4-5");

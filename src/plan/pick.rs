@@ -137,7 +137,11 @@ impl CpuPicker<'_> {
                 return Err(PlanRefusal::NoSuchDevice { name: name.clone(), known });
             };
             let local = device.local.intersection(&topology.online);
-            if local.is_empty() || local == topology.online {
+            let placed = device.node.is_some() || !device.local.is_empty();
+            if local.is_empty() && placed {
+                let (device, node, local) = (name.clone(), device.node, device.local.clone());
+                notes.warnings.push(ChoiceWarning::NoneNear { device, node, local });
+            } else if local.is_empty() || local == topology.online {
                 notes.add_reason(ChoiceReason::EquallyNear { device: name.clone() });
             } else {
                 allowed = allowed.intersection(&local);

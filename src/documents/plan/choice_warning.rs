@@ -48,6 +48,15 @@ pub enum ChoiceWarning {
     },
     /// They are in several NUMA nodes.
     SeveralNodes,
+    /// No online CPU is near the requested device.
+    NoneNear {
+        /// The device.
+        device: String,
+        /// Its NUMA node; `None` if its bus has none.
+        node: Option<usize>,
+        /// The CPUs near it, which are offline; empty if its node has none.
+        local: CpuSet,
+    },
     /// A NUMA node keeps no housekeeping CPU. kswapd and kcompactd of a node run on its CPUs
     /// (kswapd() in mm/vmscan.c, kcompactd() in mm/compaction.c, 6.12), unless they are moved.
     WholeNode {
@@ -128,6 +137,15 @@ impl fmt::Display for ChoiceWarning {
                 "no single NUMA node has enough free CPUs; access to memory of another node is \
                  slower",
             )?,
+            ChoiceWarning::NoneNear { device, node, local } => {
+                write!(f, "no online CPU is near {device}")?;
+                match node {
+                    _ if !local.is_empty() => write!(f, " (offline: {})", named(local))?,
+                    Some(node) => write!(f, " (node {node} has no CPUs)")?,
+                    None => {}
+                }
+                f.write_str(", so --near does not limit the choice")?;
+            }
             ChoiceWarning::WholeNode { node } => write!(
                 f,
                 "node {node} keeps no housekeeping CPU: interrupts of its devices and its kernel \

@@ -187,6 +187,7 @@ mod tests {
             ChoiceWarning::CacheShared { cpus: set("3"), others: set("2"), cluster: set("2-3") },
             ChoiceWarning::CoreKindsMixed { performance, efficiency, source },
             ChoiceWarning::SeveralNodes,
+            ChoiceWarning::NoneNear { device: "eth0".to_owned(), node: Some(2), local: set("4-7") },
             ChoiceWarning::RemoteMemory { mems: set("0"), why },
         ];
         let answer = Some("EINVAL".to_owned());
