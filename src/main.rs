@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use cpushield::cli;
-use cpushield_linux::signal;
+use cpushield_linux::{open_files, signal};
 use std::process::ExitCode;
 
 // musl's own asks the kernel for memory, and gives it back, at every second file that is read: a
@@ -14,5 +14,6 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 fn main() -> ExitCode {
     // Without it only the message of a limit is lost.
     drop(signal::survive_file_size_limit());
+    open_files::raise_limit();
     cli::run_command_line(&cpushield_linux::process::arguments())
 }

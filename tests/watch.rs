@@ -72,6 +72,24 @@ fn every_interval_is_a_line_and_watch_never_runs_on_a_shielded_cpu() {
 }
 
 #[test]
+fn the_program_may_open_as_many_files_as_the_hard_limit_allows() {
+    let line = "ulimit -Sn 100; exec \"$0\" watch --json --state /nonexistent/cpushield";
+    let mut child = Command::new("sh")
+        .args(["-c", line, env!("CARGO_BIN_EXE_cpushield")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let [soft, hard, _] = files.split_whitespace().collect::<Vec<_>>()[..] else { panic!() };
+    assert_eq!(soft, hard);
+    drop(lines);
+    assert_eq!(ends(&mut child), Some(0));
+}
+
+#[test]
 fn in_a_pipe_it_prints_one_frame() {
     let output = watch(&["--interval", "100ms"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

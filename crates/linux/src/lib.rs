@@ -19,8 +19,8 @@ mod trace;
 
 pub use files::{documents, event_log, machine_files, public_dir, regular, scratch_file, store};
 pub use processes::{
-    external_program, hogs, inherited, irqbalance, namespaces, operator_socket, orphans,
-    placement_probe, process, programs, task, worker_process,
+    external_program, hogs, inherited, irqbalance, namespaces, open_files, operator_socket,
+    orphans, placement_probe, process, programs, task, worker_process,
 };
 pub use recording::{record, redaction};
 pub use shared_memory::{latency_stats, progress_counter, sampler};

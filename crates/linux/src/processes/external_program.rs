@@ -3,6 +3,7 @@
 //!
 //! Elsewhere: which programs, and what their output means.
 
+use crate::open_files::new_command;
 use crate::process::signal_at_parent_death;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 
 /// A file in memory that another process opens by a path.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl ExternalProgram {
         let (program, arguments) =
             words.split_first().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
         let output = MemoryFile::new()?;
-        let mut command = Command::new(program);
+        let mut command = new_command(program);
         command.args(arguments).stdin(Stdio::null());
         command.stdout(output.0.try_clone()?).stderr(output.0.try_clone()?);
         let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;

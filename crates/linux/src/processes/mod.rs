@@ -6,6 +6,7 @@ pub mod hogs;
 pub mod inherited;
 pub mod irqbalance;
 pub mod namespaces;
+pub mod open_files;
 pub mod operator_socket;
 pub mod orphans;
 pub mod placement_probe;

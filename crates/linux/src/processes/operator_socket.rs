@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
+use crate::open_files::new_command;
 use crate::processes::process_handle::ProcessHandle;
 use crate::sys::input_poll::wait_for_input;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,7 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The supplementary groups that a process may have (`NGROUPS_MAX`, include/uapi/linux/limits.h).
@@ -193,7 +194,7 @@ impl Host {
             return Err(Error::os(Operation::Call, &words, libc::ENOENT));
         };
         let theirs = Stdio::from(OwnedFd::from(theirs));
-        let child = Command::new(program)
+        let child = new_command(program)
             .args(arguments)
             .stdin(theirs)
             .stdout(Stdio::null())

@@ -1,5 +1,6 @@
 //! Processes: fork, exec, wait, forwarded signals, and credentials.
 
+use crate::open_files::new_command;
 use crate::sys::input_poll::wait_for_input;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
@@ -163,7 +164,7 @@ pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io
     };
     // A command line cannot contain a zero byte; the standard library would return an error.
     let variables = environment.iter().map(|(name, value)| (*name, value.as_str()));
-    Command::new(program).args(arguments).envs(variables).exec()
+    new_command(program).args(arguments).envs(variables).exec()
 }
 
 /// Changes the user and groups of this process permanently.
@@ -340,7 +341,7 @@ impl Drop for SignalForwarder {
 /// # Errors
 /// The kernel's error.
 pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
-    Command::new("/proc/self/exe")
+    new_command("/proc/self/exe")
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

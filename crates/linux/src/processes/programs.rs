@@ -4,9 +4,10 @@
 use super::command_output::CommandOutput;
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
+use crate::open_files::new_command;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// The directories of distributions; `PATH` of the caller is not searched.
 const DIRS: &[&str] = &["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -76,7 +77,7 @@ impl Host {
         let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
         let path =
             self.program(name).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))?;
-        let mut child = Command::new(path)
+        let mut child = new_command(path)
             .args(arguments)
             .env("PATH", PATH)
             .stdin(Stdio::piped())

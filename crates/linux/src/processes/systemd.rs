@@ -2,10 +2,11 @@
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
+use crate::open_files::new_command;
 use crate::process::signal_at_parent_death;
 use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Where distributions install it; `PATH` is not searched.
 const PLACES: &[&str] =
@@ -77,7 +78,7 @@ impl Host {
     fn call_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
         let path = PLACES.iter().find(|path| self.local_path(path).exists());
         let path = path.ok_or_else(|| Error::os(Operation::Call, name, libc::ENOENT))?;
-        let mut command = Command::new(self.local_path(path));
+        let mut command = new_command(self.local_path(path));
         command
             .args(["--no-ask-password", "--no-pager", "--quiet"])
             .args(words)

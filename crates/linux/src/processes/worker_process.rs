@@ -5,6 +5,7 @@
 //! Elsewhere: what the lines or arguments mean.
 
 use crate::host::Host;
+use crate::open_files::new_command;
 use crate::orphans::{LeftBehind, OrphanTracker};
 use crate::process;
 use crate::signal;
@@ -14,7 +15,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The maximum length of a line; a line is one small document.
@@ -43,7 +44,7 @@ impl WorkerProcess {
     /// # Errors
     /// The program cannot be started.
     pub fn start(words: &[&str]) -> io::Result<WorkerProcess> {
-        let mut child = Command::new("/proc/self/exe")
+        let mut child = new_command("/proc/self/exe")
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -140,7 +141,7 @@ impl ChildCommand {
     pub fn start(words: &[OsString]) -> io::Result<ChildCommand> {
         let errors = io::stderr().as_fd().try_clone_to_owned()?;
         let orphans = OrphanTracker::adopt()?;
-        let child = Command::new("/proc/self/exe")
+        let child = new_command("/proc/self/exe")
             .args(words)
             .stdin(Stdio::null())
             .stdout(errors)
