@@ -7,6 +7,7 @@ use super::{
 };
 use crate::documents::evidence::Evidence;
 use crate::latency::{self, ThreadSeries};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Percentiles that are compared.
@@ -86,19 +87,20 @@ pub(super) fn notes(base: &GivenGroup, other: &GivenGroup) -> Vec<PairNote> {
     notes
 }
 
-/// The roles of the threads of a group, by period.
+/// The roles of the threads of a group, by period. The last stage of a wakeup is first, because it
+/// includes the others.
 fn roles(group: &GivenGroup) -> Vec<String> {
-    let mut roles: Vec<(u64, String)> = Vec::new();
+    let mut roles = Vec::new();
     for series in
         group.runs.iter().filter_map(GivenRun::latency).flat_map(|latency| &latency.series)
     {
-        let role = (series.period_ns, series.role());
+        let role = (series.period_ns, Reverse(series.stage), series.role());
         if !roles.contains(&role) {
             roles.push(role);
         }
     }
     roles.sort();
-    roles.into_iter().map(|(_, role)| role).collect()
+    roles.into_iter().map(|(.., role)| role).collect()
 }
 
 /// The threads of a run with this role.

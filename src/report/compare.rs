@@ -216,3 +216,40 @@ fn figure(row: &FigureRow) -> String {
         ComparedFigure::Throughput => "throughput".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{GivenGroup, GivenRun, MeasuredDocument, compare};
+    use crate::latency::{WakeupStage, latency_of};
+
+    /// A run with these worst latencies of each stage.
+    fn group(name: &str, stages: &[(WakeupStage, u64)]) -> GivenGroup {
+        let mut latency = latency_of(&[(1000, 1)]);
+        let series = stages.iter().flat_map(|(stage, worst_ns)| {
+            let mut series = latency_of(&[(1000, 20_000), (*worst_ns, 1)]).series;
+            series.iter_mut().for_each(|one| one.stage = Some(*stage));
+            series
+        });
+        latency.series = series.collect();
+        let measured = MeasuredDocument::Latency(Box::new(latency));
+        let run = GivenRun { name: name.to_owned(), measured };
+        GivenGroup { name: name.to_owned(), runs: vec![run] }
+    }
+
+    #[test]
+    fn the_headline_is_about_the_last_stage_of_a_wakeup() {
+        let (irq, thread, user) = (WakeupStage::Irq, WakeupStage::Thread, WakeupStage::User);
+        let before = [(user, 50_000), (irq, 2_000), (thread, 20_000)];
+        let after = [(user, 10_000), (irq, 4_000), (thread, 40_000)];
+        for (stages, start) in
+            [(3, "after: worst 0.20× that of before "), (2, "after: worst 2.00× that of before ")]
+        {
+            let of = |name, all: [_; 3]| group(name, all.get(3 - stages..).unwrap());
+            let comparison = compare(&[of("before", before), of("after", after)]).unwrap();
+            let line = headline(&comparison.pairs[0]);
+            let text: String = line.parts.iter().map(|part| part.text.as_str()).collect();
+            assert!(text.starts_with(start), "{text}");
+        }
+    }
+}
