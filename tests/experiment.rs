@@ -18,7 +18,7 @@ use cpushield::latency::{
 use cpushield::policy::LatencyLimits;
 use cpushield_linux::CpuSet;
 use simulated_experiment::{Dead, ScratchStore};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MATRIX: &str = r#"
 repeats = 2
@@ -65,6 +65,8 @@ struct World {
     ignored: Option<String>,
     /// What was measured: the row and what the kernel ran with.
     seen: Vec<(MeasurementStep, RowBoot)>,
+    /// The kind and the number of the boot of each measurement.
+    seen_in: Vec<(usize, u32)>,
 }
 
 impl World {
@@ -173,6 +175,7 @@ impl ExperimentMachine for Sim<'_> {
         self.act(|world| world.shield = true)?;
         let running = self.world.running.clone();
         self.world.seen.push((*step, running));
+        self.world.seen_in.push((step.boot, self.world.boot));
         self.act(|world| world.shield = false)?;
         Ok(latency())
     }
@@ -269,6 +272,29 @@ fn an_experiment_measures_everything_and_ends_in_the_original_state() {
     assert_eq!(store.load_measurement::<LatencyMeasurement>(&first).unwrap(), latency());
 }
 
+#[test]
+fn every_visit_to_a_kind_of_boot_is_a_boot_of_its_own() {
+    // With rows of each boot, and with rows of one kind only.
+    let one_kind = "repeats = 3\n[[row]]\nname = \"hlt\"\nboot = [\"nohlt\"]\n\
+                    [[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
+    for (text, kinds, boots) in [(MATRIX, 4, 2), (one_kind, 1, 3)] {
+        let scratch = ScratchStore::new("experiment-visits");
+        let store = scratch.store();
+        begin(&store);
+        let journal = ExperimentJournal::new("m.toml".to_owned(), text.to_owned(), row_cpus(), 1);
+        store.save(&journal).unwrap();
+        let matrix = Matrix::parse(text, "m.toml").unwrap();
+        let schedule = make_schedule(&matrix, RebootPermission::Granted);
+        let mut world = World::default();
+        let (ended, _) = to_the_end(&mut world, &store, &schedule);
+        assert_eq!(ended, ExperimentEnd::Finished);
+        let seen: BTreeSet<(usize, u32)> = world.seen_in.iter().copied().collect();
+        assert_eq!(seen.len(), kinds * boots, "{seen:?}");
+        assert_eq!(world.reboots as usize, schedule.reboots());
+        is_as_it_was(&world, &schedule).unwrap();
+    }
+}
+
 /// Interrupts the experiment at its n-th action, or its n-th write; `None` if there is none.
 fn cut(
     scratch: &ScratchStore,
@@ -316,7 +342,7 @@ fn an_experiment_cut_off_anywhere_resumes_and_loses_nothing() {
         for act in 0.. {
             let Some((world, journal)) = cut(&scratch, Some(act), None, how) else { break };
             assert_eq!(missing(&journal), BTreeMap::new(), "act {act} {how:?}");
-            assert!(world.reboots <= 8, "act {act} {how:?}: {}", world.reboots);
+            assert!(world.reboots <= 9, "act {act} {how:?}: {}", world.reboots);
             cuts += 1;
         }
         for write in 0.. {

@@ -181,6 +181,9 @@ pub struct ExperimentRun {
     pub span_ns: u64,
     /// The kernel's release.
     pub kernel: Option<String>,
+    /// The boot that it was measured in (`/proc/sys/kernel/random/boot_id`); `None` when unknown.
+    #[serde(default)]
+    pub boot: Option<String>,
     /// Whether the shield was in force at every check; `None` without a shield, and when nothing of
     /// it can be checked.
     pub held: Option<bool>,

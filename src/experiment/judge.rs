@@ -2,7 +2,8 @@
 //!
 //! One figure of each run is compared, which is chosen before anything is measured, by the test of
 //! `compare`. Runs of one boot are not independent: rows with different kernel parameters are
-//! compared by the worst run of each boot.
+//! compared by the worst run of each boot. The kernel's identifier of a boot names it, so that no
+//! boot counts twice.
 
 use super::{
     BestEvidence, BestRow, ComparedUnit, EffectEvidence, EffectMeaning, Experiment, ExperimentNote,
@@ -83,6 +84,15 @@ fn find_evidence(finding: &ComparisonFinding, unit: ComparedUnit) -> EffectEvide
     }
 }
 
+/// The runs that count as one.
+#[derive(Debug, PartialEq)]
+enum CountedRuns<'a> {
+    /// One repetition.
+    Round(usize),
+    /// All runs of one boot; `None` are those whose boot is unknown, which may be a single one.
+    Boot(Option<&'a str>),
+}
+
 /// The figure of each repetition, or the worst of each boot.
 fn list_figures(
     experiment: &Experiment,
@@ -91,17 +101,17 @@ fn list_figures(
     unit: ComparedUnit,
 ) -> Vec<f64> {
     let figure = experiment.figure(track);
-    let mut figures: Vec<(usize, u64)> = Vec::new();
+    let mut figures: Vec<(CountedRuns<'_>, u64)> = Vec::new();
     for run in experiment.runs(row, track.0) {
         let found = run.track(track.1).and_then(|track| track.figure(figure));
         let Some(ns) = found else { continue };
-        let number = match unit {
-            ComparedUnit::Repetition => run.round,
-            ComparedUnit::Boot => boot_of_round(experiment, run.round),
+        let counted = match unit {
+            ComparedUnit::Repetition => CountedRuns::Round(run.round),
+            ComparedUnit::Boot => CountedRuns::Boot(run.boot.as_deref()),
         };
-        match figures.iter_mut().find(|(known, _)| *known == number) {
+        match figures.iter_mut().find(|(known, _)| *known == counted) {
             Some((_, worst)) => *worst = ns.max(*worst),
-            None => figures.push((number, ns)),
+            None => figures.push((counted, ns)),
         }
     }
     figures.into_iter().map(|(_, ns)| to_float(ns)).collect()
@@ -110,12 +120,6 @@ fn list_figures(
 #[expect(clippy::cast_precision_loss, reason = "times are below 2^52 ns")]
 fn to_float(ns: u64) -> f64 {
     ns as f64
-}
-
-/// The number of the boot of its kind in which a repetition is made.
-fn boot_of_round(experiment: &Experiment, round: usize) -> usize {
-    let (boots, repeats) = (experiment.boots.max(1), experiment.repeats.max(1));
-    (0..boots).rev().find(|boot| boot * repeats / boots <= round).unwrap_or(0)
 }
 
 /// The rows that were measured with their median figures, the lowest first.
@@ -251,6 +255,7 @@ mod tests {
             began_s: round as u64,
             span_ns: 1,
             kernel: None,
+            boot: None,
             held: None,
             isolation: None,
             tracks: vec![ThreadTrack {
@@ -269,14 +274,13 @@ mod tests {
         }
     }
 
-    /// The cell of a row whose runs have these jitters.
-    fn cell(row: usize, jitters_us: &[u64]) -> ExperimentCell {
-        ExperimentCell {
-            row,
-            column: 0,
-            runs: jitters_us.iter().enumerate().map(|(round, us)| run(round, *us)).collect(),
-            missing: Vec::new(),
-        }
+    /// The cell of a row whose runs have these jitters, spread over this number of boots.
+    fn cell(row: usize, jitters_us: &[u64], boots: usize) -> ExperimentCell {
+        let runs = jitters_us.iter().enumerate().map(|(round, us)| ExperimentRun {
+            boot: Some(format!("boot {} of row {row}", round * boots / jitters_us.len())),
+            ..run(round, *us)
+        });
+        ExperimentCell { row, column: 0, runs: runs.collect(), missing: Vec::new() }
     }
 
     /// An experiment of one column. Its rows have these options, and jitters in µs.
@@ -303,7 +307,7 @@ mod tests {
                 over_ns: Vec::new(),
                 load: Vec::new(),
             }],
-            cells: rows.iter().enumerate().map(|(n, (_, found))| cell(n, found)).collect(),
+            cells: rows.iter().enumerate().map(|(n, (_, found))| cell(n, found, boots)).collect(),
             best: Vec::new(),
             effects: Vec::new(),
             notes: Vec::new(),
@@ -386,6 +390,27 @@ mod tests {
         assert_eq!(few.effects[0].why, EffectEvidence::TooFew { needed: 4, unit });
         assert_eq!(experiment(4, rows).effects[0].verdict, EffectMeaning::Better);
         assert_eq!(list_figures(&few, 0, (0, 1_000), unit), [91_000.0, 93_000.0]);
+    }
+
+    #[test]
+    fn visits_in_the_same_boot_count_as_one_boot() {
+        let rows: &[(&str, &[u64])] =
+            &[("base", &[90, 91, 92, 93]), ("nohz_full=3", &[10, 11, 12, 13])];
+        let mut experiment = experiment(4, rows);
+        // The second visit and the third one were made without a reboot in between.
+        experiment.cells[1].runs[2].boot = experiment.cells[1].runs[1].boot.clone();
+        judge(&mut experiment);
+        let unit = ComparedUnit::Boot;
+        assert_eq!(list_figures(&experiment, 1, (0, 1_000), unit), [10_000.0, 12_000.0, 13_000.0]);
+        assert_eq!(experiment.best[0].winner, None);
+        assert_eq!(experiment.effects[0].verdict, EffectMeaning::Unknown);
+        // Runs whose boot is unknown may all be of one boot.
+        for run in experiment.cells.iter_mut().flat_map(|cell| &mut cell.runs) {
+            run.boot = None;
+        }
+        judge(&mut experiment);
+        assert_eq!(list_figures(&experiment, 1, (0, 1_000), unit), [13_000.0]);
+        assert_eq!(experiment.best[0].winner, None);
     }
 
     #[test]

@@ -150,9 +150,9 @@ pub fn run_open_steps<M: ExperimentMachine>(
         return Ok(Some(ExperimentEnd::Elsewhere(mismatch)));
     }
     while let Some((n, step)) = walk.next_step(|_| true) {
-        let ended = match step.boot == walk.current_boot() {
-            true => walk.measure_step(n, &step)?,
-            false => walk.boot_for_step(n, &step)?,
+        let ended = match walk.needs_reboot(&step)? {
+            true => walk.boot_for_step(n, &step)?,
+            false => walk.measure_step(n, &step)?,
         };
         if ended.is_some() {
             return Ok(ended);
@@ -205,6 +205,21 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
             BootState::Booted { boot, .. } => boot,
             BootState::Rebooting { from, .. } => from,
         }
+    }
+
+    /// Whether a step needs another boot than the current one: another kind of boot, or a new one
+    /// of this kind, because another visit was measured in the current one.
+    fn needs_reboot(&self, step: &MeasurementStep) -> Result<bool, M::Error> {
+        if step.boot != self.current_boot() {
+            return Ok(true);
+        }
+        let now = self.machine.read_boot_id()?;
+        let mut steps = self.schedule.steps.iter().enumerate();
+        Ok(steps.any(|(n, other)| {
+            let tries = self.journal.tries.get(&n);
+            other.visit != step.visit
+                && tries.is_some_and(|tries| tries.boot_id.as_ref() == Some(&now))
+        }))
     }
 
     /// What a kind of boot changes.
@@ -356,7 +371,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         self.reboot_into(step.boot)
     }
 
-    /// Reboots into another kind of boot. Returns `None` when that boot cannot be prepared.
+    /// Reboots into a kind of boot. Returns `None` when that boot cannot be prepared.
     fn reboot_into(&mut self, to: usize) -> Result<Option<ExperimentEnd>, M::Error> {
         let from = self.current_boot();
         let boot_id = self.machine.read_boot_id()?;

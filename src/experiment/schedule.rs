@@ -2,7 +2,8 @@
 //!
 //! Rows run forward and then backward (ABBA), so that a slow drift (of the temperature or the page
 //! cache) affects all of them equally. Rows with the same kernel parameters follow each other.
-//! Boots also run forward and backward: where the direction changes, no reboot is needed.
+//! Boots also run forward and backward. Runs of one boot are not independent, so each visit to a
+//! kind of boot is a boot of its own, also where the direction changes.
 
 use super::row_boot::find_or_add;
 use super::{ExperimentRow, Matrix, RowBoot};
@@ -79,7 +80,7 @@ fn list_boot_periods(schedule: &Schedule) -> Vec<BootPeriod> {
     let mut periods: Vec<BootPeriod> = Vec::new();
     let mut last: Option<&MeasurementStep> = None;
     for step in &schedule.steps {
-        if last.is_none_or(|last| last.boot != step.boot) {
+        if last.is_none_or(|last| (last.boot, last.visit) != (step.boot, step.visit)) {
             let boot = schedule.boots.get(step.boot).cloned().unwrap_or_default();
             periods.push(BootPeriod { boot, rows: Vec::new() });
         }
@@ -99,6 +100,9 @@ fn list_boot_periods(schedule: &Schedule) -> Vec<BootPeriod> {
 pub struct MeasurementStep {
     /// The index in [`Schedule::boots`] of the boot that it needs.
     pub boot: usize,
+    /// The number of the visit to this kind of boot, from 0. Two visits are never the same boot.
+    /// With a single kind of boot there is one visit, so that nothing is rebooted.
+    pub visit: usize,
     /// The row.
     pub row: usize,
     /// The column.
@@ -148,14 +152,16 @@ pub fn make_schedule(matrix: &Matrix, permission: RebootPermission) -> Schedule 
         }
     }
     let mut steps = Vec::new();
-    for visit in 0..matrix.boots {
-        for boot in alternate_order(0..boots.len(), visit) {
+    for nth in 0..matrix.boots {
+        let visit = if boots.len() > 1 { nth } else { 0 };
+        for boot in alternate_order(0..boots.len(), nth) {
             let rows = rows.get(boot).map(Vec::as_slice).unwrap_or_default();
-            for round in first_round(matrix, visit)..first_round(matrix, visit + 1) {
+            for round in first_round(matrix, nth)..first_round(matrix, nth + 1) {
                 for row in alternate_order(rows.iter().copied(), round) {
                     let columns = alternate_order(0..matrix.columns.len(), round);
                     steps.extend(columns.into_iter().map(|column| MeasurementStep {
                         boot,
+                        visit,
                         row,
                         column,
                         round,
@@ -181,13 +187,13 @@ impl Schedule {
     /// How often the machine is rebooted, including the return to the original boot.
     #[must_use]
     pub fn reboots(&self) -> usize {
-        let mut now = 0;
+        let mut now = (0, 0);
         let mut count = 0;
-        for boot in self.steps.iter().map(|step| step.boot).chain([0]) {
-            count += usize::from(boot != now);
-            now = boot;
+        for needed in self.steps.iter().map(|step| (step.boot, step.visit)) {
+            count += usize::from(needed != now);
+            now = needed;
         }
-        count
+        count + usize::from(now.0 != 0)
     }
 
     /// The duration of all measurements, without reboots.
@@ -243,12 +249,13 @@ mod tests {
         assert_eq!(row_letters(&all), "ACCABBDDDDBBACCA");
         let boots: Vec<String> = all.boots.iter().map(ToString::to_string).collect();
         assert_eq!(boots, ["", "nohz_full=3", "nohlt"]);
-        assert_eq!(all.reboots(), 4, "forward, and backward the same way");
+        assert_eq!(all.reboots(), 5, "forward, and backward the same way in boots of their own");
         assert_eq!(row_letters(&make_schedule(&booted, Denied)), "ACCAACCA");
         let plan = describe_dry_run(&booted, &all, Vec::new());
         let periods: Vec<Vec<usize>> =
             plan.boot_periods.into_iter().map(|period| period.rows).collect();
-        let wanted: [&[usize]; 5] = [&[1, 3, 3, 1], &[2, 2], &[4, 4, 4, 4], &[2, 2], &[1, 3, 3, 1]];
+        let wanted: [&[usize]; 6] =
+            [&[1, 3, 3, 1], &[2, 2], &[4, 4], &[4, 4], &[2, 2], &[1, 3, 3, 1]];
         assert_eq!(periods, wanted);
         let some = make_schedule(&booted, Denied);
         let skipped = describe_dry_run(&booted, &some, Vec::new()).skipped;

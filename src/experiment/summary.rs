@@ -16,6 +16,7 @@ pub fn summarize(round: usize, latency: &LatencyMeasurement, file: String) -> Ex
         began_s: latency.began_s,
         span_ns: latency.span_ns,
         kernel: latency.setting.kernel.clone(),
+        boot: latency.setting.boot.clone(),
         held: latency.isolation.held,
         isolation: latency.isolation.check.clone(),
         tracks: tracks.collect(),

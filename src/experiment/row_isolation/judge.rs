@@ -79,6 +79,7 @@ mod tests {
             began_s: 0,
             span_ns: 1,
             kernel: None,
+            boot: None,
             held: None,
             isolation: Some(IsolationCheck::new(CpuSet::single(3), witnesses)),
             tracks: Vec::new(),

@@ -79,7 +79,13 @@ pub fn plan_trials(
         let rounds = trial.observations + usize::from(trial.decision.is_none());
         for round in 0..rounds {
             let columns = 0..columns;
-            steps.extend(columns.map(|column| MeasurementStep { boot, row: index, column, round }));
+            steps.extend(columns.map(|column| MeasurementStep {
+                boot,
+                visit: 0,
+                row: index,
+                column,
+                round,
+            }));
         }
         rows.push(row);
     }
