@@ -205,6 +205,9 @@ fn an_ambiguous_measurement_has_no_answer() {
     let found = search("doubts", &minimize(&[]), truth, 3);
     assert_eq!(found.end, Some(SearchEnd::SufficiencyUnknown));
     assert_eq!(found.trials[0].trouble.as_deref(), Some("the hypervisor took 3 ms"));
+    let truth = Truth { doubtful: 100, ..Truth::needs(&[&["thp"]]) };
+    let found = search("doubtful-bad", &between(), truth, 3);
+    assert_eq!(found.end, Some(SearchEnd::BadUndecided));
 }
 
 #[test]

@@ -142,14 +142,20 @@ pub enum SearchEnd {
     SufficiencyUnknown,
     /// The set that was found did not meet the goal in the end.
     NotConfirmed,
+    /// It is unknown whether the goal was met or missed with the result in the end.
+    ConfirmationUndecided,
     /// The culprits were found.
     Culprits,
     /// Some of the culprits may be innocent.
     CulpritsUndecided,
     /// The bad end does not miss the goal now.
     BadNotReproduced,
+    /// It is unknown whether the bad end misses the goal now.
+    BadUndecided,
     /// The good end does not meet the goal now.
     GoodNotReproduced,
+    /// It is unknown whether the good end meets the goal now.
+    GoodUndecided,
     /// The culprits that were found did not break the goal in the end.
     CulpritsNotConfirmed,
     /// Nothing was measured: the differences are listed only.
@@ -173,8 +179,11 @@ impl SearchEnd {
             SearchEnd::NotSufficient
             | SearchEnd::SufficiencyUnknown
             | SearchEnd::NotConfirmed
+            | SearchEnd::ConfirmationUndecided
             | SearchEnd::BadNotReproduced
+            | SearchEnd::BadUndecided
             | SearchEnd::GoodNotReproduced
+            | SearchEnd::GoodUndecided
             | SearchEnd::CulpritsNotConfirmed => false,
         }
     }
@@ -201,6 +210,10 @@ impl fmt::Display for SearchEnd {
                 "no answer: measured again at the end, the set did not meet the goal; the machine \
                  changed during the search"
             }
+            SearchEnd::ConfirmationUndecided => {
+                "no answer: the result was measured again at the end, and these measurements do \
+                 not decide whether the goal is met"
+            }
             SearchEnd::Culprits => {
                 "together these differences make the machine miss the goal; if any one of them is \
                  left out, the goal is met"
@@ -212,6 +225,14 @@ impl fmt::Display for SearchEnd {
             SearchEnd::BadNotReproduced => {
                 "measured again on this machine, BAD meets the goal: the cause is not among \
                  the differences that cpushield can set"
+            }
+            SearchEnd::BadUndecided => {
+                "no answer: BAD was measured again on this machine, and these measurements do not \
+                 decide whether it misses the goal"
+            }
+            SearchEnd::GoodUndecided => {
+                "no answer: GOOD was measured again on this machine, and these measurements do \
+                 not decide whether it meets the goal"
             }
             SearchEnd::GoodNotReproduced => {
                 "measured again on this machine, GOOD misses the goal: the cause is not \
@@ -398,11 +419,14 @@ fn name_end(request: &SearchRequest, end: &SubsetEnd) -> SearchEnd {
         (true, SubsetEnd::NoOptionsSuffice) => SearchEnd::NothingNeeded,
         (true, SubsetEnd::Found { undecided, .. }) if undecided.is_empty() => SearchEnd::LeastSet,
         (true, SubsetEnd::Found { .. }) => SearchEnd::SomeUndecided,
-        (true, SubsetEnd::NotConfirmed { .. }) => SearchEnd::NotConfirmed,
-        (false, SubsetEnd::AllOptionsDiffer(_)) => SearchEnd::BadNotReproduced,
-        (false, SubsetEnd::NoOptionsSuffice | SubsetEnd::NoOptionsUndecided) => {
-            SearchEnd::GoodNotReproduced
+        (_, SubsetEnd::NotConfirmed { now: GoalDecision::NoAnswer, .. }) => {
+            SearchEnd::ConfirmationUndecided
         }
+        (true, SubsetEnd::NotConfirmed { .. }) => SearchEnd::NotConfirmed,
+        (false, SubsetEnd::AllOptionsDiffer(GoalDecision::NoAnswer)) => SearchEnd::BadUndecided,
+        (false, SubsetEnd::AllOptionsDiffer(_)) => SearchEnd::BadNotReproduced,
+        (false, SubsetEnd::NoOptionsSuffice) => SearchEnd::GoodNotReproduced,
+        (false, SubsetEnd::NoOptionsUndecided) => SearchEnd::GoodUndecided,
         (false, SubsetEnd::Found { undecided, .. }) if undecided.is_empty() => SearchEnd::Culprits,
         (false, SubsetEnd::Found { .. }) => SearchEnd::CulpritsUndecided,
         (false, SubsetEnd::NotConfirmed { .. }) => SearchEnd::CulpritsNotConfirmed,
@@ -415,4 +439,59 @@ fn list_notes(request: &SearchRequest, trials: &[SubsetTrial]) -> Vec<SearchNote
     let many = decisions > 2 * request.options.len() + 3;
     let many = many.then_some(SearchNote::ManyDecisions { decisions });
     one_boot.into_iter().chain(many).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn request(kind: SearchKind) -> SearchRequest {
+        let text = "[[row]]\nname = \"r\"\n[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
+        SearchRequest {
+            kind,
+            goal: SearchGoal::MaxEntries { count: 0 },
+            base: Matrix::parse(text, "m.toml").unwrap().rows.remove(0),
+            options: Vec::new(),
+            forced: BTreeSet::new(),
+            shield_stays: false,
+            fixed: Vec::new(),
+            differences: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn measurements_that_do_not_decide_are_not_reported_as_met_or_missed() {
+        let minimize = request(SearchKind::Minimize { row: "r".to_owned() });
+        let (good, bad) = ("a.json".to_owned(), "b.json".to_owned());
+        let between = request(SearchKind::Between { good, bad });
+        let not_confirmed = |now| SubsetEnd::NotConfirmed { least: OptionSubset::new(), now };
+        for (request, decided, undecided) in [
+            (
+                &minimize,
+                (not_confirmed(GoalDecision::Missed), SearchEnd::NotConfirmed),
+                (not_confirmed(GoalDecision::NoAnswer), SearchEnd::ConfirmationUndecided),
+            ),
+            (
+                &between,
+                (not_confirmed(GoalDecision::Met), SearchEnd::CulpritsNotConfirmed),
+                (not_confirmed(GoalDecision::NoAnswer), SearchEnd::ConfirmationUndecided),
+            ),
+            (
+                &between,
+                (SubsetEnd::AllOptionsDiffer(GoalDecision::Met), SearchEnd::BadNotReproduced),
+                (SubsetEnd::AllOptionsDiffer(GoalDecision::NoAnswer), SearchEnd::BadUndecided),
+            ),
+            (
+                &between,
+                (SubsetEnd::NoOptionsSuffice, SearchEnd::GoodNotReproduced),
+                (SubsetEnd::NoOptionsUndecided, SearchEnd::GoodUndecided),
+            ),
+        ] {
+            assert_eq!(name_end(request, &decided.0), decided.1);
+            let end = name_end(request, &undecided.0);
+            assert_eq!(end, undecided.1);
+            assert!(!end.is_answer());
+        }
+    }
 }
