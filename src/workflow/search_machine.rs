@@ -14,7 +14,7 @@ use crate::experiment::{
     RowBoot, RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::load::LoadGenerator;
+use crate::load::{LoadDone, LoadGenerator};
 use crate::policy::{LatencyLimits, VerifyLimits};
 use crate::run::{ShieldPlacement, check_move};
 use crate::tunables::RemedyAnswer;
@@ -85,6 +85,7 @@ impl<'a> LiveSearchMachine<'a> {
         let mut load =
             LoadGenerator::start(&load).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         load.begin();
+        load.start_counting(host);
         let bar = ui.bar();
         let progress = |progress| match progress {
             WatchProgress::Watching { done, of, .. } => bar.show_progress(&row.name, done, of),
@@ -97,14 +98,15 @@ impl<'a> LiveSearchMachine<'a> {
         let order = WatchOrder::of_sampler(self.cpus.measured.clone(), span, &progress, &stop);
         let evidence = watch(host, &WatchOrder { warmup, cgroup, ..order });
         bar.end();
-        let _ = load.end(host);
+        load.stop_counting(host);
+        let loads = load.end(host);
         if signal::stopped_by().is_some() {
             return Err(MachineTrouble::Stopped);
         }
         let evidence = evidence.map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         let limits = VerifyLimits { max_entries: Some(most), ..VerifyLimits::default() };
         let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
-        let observation = observe(verdict.gates.first());
+        let observation = doubt_load(observe(verdict.gates.first()), &loads);
         let document = Box::new(VerifyDocument { evidence, verdict });
         Ok(TrialMeasurement { observation, document: TrialDocument::Verify(document) })
     }
@@ -119,6 +121,18 @@ fn observe<R: Display>(gate: Option<&Gate<R>>) -> GoalObservation {
         (Some(false), Some(figure)) => GoalObservation::Missed { figure },
         (Some(_), None) => doubtful("nothing was measured"),
         (None, _) => GoalObservation::Doubtful { why: gate.reasons() },
+    }
+}
+
+/// A goal that was met under a doubtful load may be missed under that load. One that was missed
+/// stays so.
+fn doubt_load(observation: GoalObservation, loads: &[LoadDone]) -> GoalObservation {
+    let doubt = loads.iter().find_map(|load| Some((load, load.doubts.first()?)));
+    match (observation, doubt) {
+        (GoalObservation::Met { .. }, Some((load, doubt))) => {
+            GoalObservation::Doubtful { why: format!("the load {}: {doubt}", load.name) }
+        }
+        (observation, _) => observation,
     }
 }
 
@@ -192,5 +206,37 @@ impl TrialMachine for LiveSearchMachine<'_> {
         }
         self.matrix.rows = rows;
         self.schedule = schedule.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::LoadDoubt;
+
+    fn load(name: &str, doubts: Vec<LoadDoubt>) -> LoadDone {
+        LoadDone {
+            name: name.to_owned(),
+            arguments: Vec::new(),
+            what: String::new(),
+            program: None,
+            cpus: CpuSet::single(0),
+            unit: "bytes".to_owned(),
+            count: Some(0),
+            per_s: None,
+            span_ns: 1,
+            doubts,
+        }
+    }
+
+    #[test]
+    fn a_goal_that_was_met_under_a_dead_load_is_doubtful() {
+        let (met, missed) =
+            (GoalObservation::Met { figure: 0 }, GoalObservation::Missed { figure: 9 });
+        let dead = [load("messages", Vec::new()), load("disk", vec![LoadDoubt::DidNothing])];
+        let why = "the load disk: it did nothing".to_owned();
+        assert_eq!(doubt_load(met.clone(), &dead), GoalObservation::Doubtful { why });
+        assert_eq!(doubt_load(missed.clone(), &dead), missed);
+        assert_eq!(doubt_load(met.clone(), &dead[..1]), met);
     }
 }
