@@ -233,8 +233,9 @@ impl MeasuredEnd {
         self.tunables.clone_from(&row.tunables);
         self.machine.extend(list_facts(setup));
         self.machine.insert("settings".to_owned(), setup.settings.join("; "));
+        let cpus = if row.cpus.is_empty() { &experiment.cpus } else { &row.cpus };
         self.measurement = Some(EndMeasurement {
-            cpus: experiment.cpus.clone(),
+            cpus: cpus.clone(),
             span_ns: experiment.span_ns,
             warmup_ns: experiment.warmup_ns,
             columns: experiment.columns.clone(),
@@ -338,6 +339,18 @@ mod tests {
         assert_eq!(error.hints, ["name one: ROW=a.json; rows: base, nohz"]);
         let error = MeasuredEnd::parse(&text, Some("nohlt"), "a.json").unwrap_err();
         assert_eq!(error.message, "a.json has no row \"nohlt\"");
+    }
+
+    #[test]
+    fn a_row_is_measured_again_on_its_own_cpus() {
+        let mut all = experiment();
+        all["cpus"] = json!("1-3");
+        all["rows"][0]["cpus"] = json!("");
+        let text = all.to_string();
+        for (row, cpus) in [("nohz", "3"), ("base", "1-3")] {
+            let end = MeasuredEnd::parse(&text, Some(row), "a.json").unwrap();
+            assert_eq!(end.measurement.unwrap().cpus.to_string(), cpus, "{row}");
+        }
     }
 
     #[test]
