@@ -2,16 +2,18 @@
 //! configuration. `latency`, `verify` and `experiment` documents are read, and those inside
 //! `report --json`.
 
+use super::experiment_machine::thread_specs;
 use super::given_file::read_file;
 use super::saved_document::SavedDocument;
 use crate::change::EffectTime;
 use crate::documents::evidence::VerifyDocument;
 use crate::experiment::{Experiment, ExperimentColumn};
 use crate::failure::Failure;
-use crate::latency::LatencyMeasurement;
+use crate::latency::{LatencyMeasurement, ThreadSpec};
 use crate::load::requested_words;
 use crate::plan::{Plan, SkipReason};
 use crate::policy::Workload;
+use crate::report::table;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -153,8 +155,10 @@ impl MeasuredEnd {
         let mut periods_ns: Vec<u64> = latency.series.iter().map(|one| one.period_ns).collect();
         periods_ns.sort_unstable();
         periods_ns.dedup();
+        let policies = latency.series.iter().map(|one| one.policy.clone()).collect();
+        self.add_threads(periods_ns.iter().copied().collect(), policies);
         let other = latency.series.iter().any(|one| one.policy.starts_with("SCHED_OTHER"));
-        self.measurement = Some(EndMeasurement {
+        self.add_measurement(EndMeasurement {
             cpus: latency.series.iter().map(|one| one.cpu).collect(),
             span_ns: latency.asked_ns,
             warmup_ns: latency.warmup_ns,
@@ -188,7 +192,7 @@ impl MeasuredEnd {
             let remedy = leak.remedy.iter().filter(|remedy| remedy.when == EffectTime::Runtime);
             self.remedies.extend(remedy.map(|remedy| remedy.tunable.clone()));
         }
-        self.measurement = Some(EndMeasurement {
+        self.add_measurement(EndMeasurement {
             cpus: evidence.cpus.iter().map(|cpu| cpu.cpu).collect(),
             span_ns: if evidence.asked_ns == 0 { evidence.span_ns } else { evidence.asked_ns },
             warmup_ns: 1_000_000_000,
@@ -234,14 +238,36 @@ impl MeasuredEnd {
         self.machine.extend(list_facts(setup));
         self.machine.insert("settings".to_owned(), setup.settings.join("; "));
         let cpus = if row.cpus.is_empty() { &experiment.cpus } else { &row.cpus };
-        self.measurement = Some(EndMeasurement {
+        let columns = &experiment.columns;
+        let threads: Vec<ThreadSpec> = columns.iter().flat_map(thread_specs).collect();
+        let policies = threads.iter().map(|thread| thread.policy.to_string()).collect();
+        self.add_threads(threads.iter().map(|thread| thread.period_ns).collect(), policies);
+        self.add_measurement(EndMeasurement {
             cpus: cpus.clone(),
             span_ns: experiment.span_ns,
             warmup_ns: experiment.warmup_ns,
-            columns: experiment.columns.clone(),
+            columns: columns.clone(),
             workload: Workload::default(),
         });
         Ok(())
+    }
+
+    /// Adds the threads that measured on each CPU to the method.
+    fn add_threads(&mut self, periods_ns: BTreeSet<u64>, policies: BTreeSet<String>) {
+        let periods = periods_ns.into_iter().map(|ns| match ns {
+            0 => "none".to_owned(),
+            ns => table::span(ns),
+        });
+        self.method.insert("periods".to_owned(), periods.collect::<Vec<String>>().join(", "));
+        let policies: Vec<String> = policies.into_iter().collect();
+        self.method.insert("policies".to_owned(), policies.join(", "));
+    }
+
+    /// Sets what was measured, and adds it to the method.
+    fn add_measurement(&mut self, measurement: EndMeasurement) {
+        self.method.insert("measured CPUs".to_owned(), measurement.cpus.to_string());
+        self.method.insert("measured time".to_owned(), table::span(measurement.span_ns));
+        self.measurement = Some(measurement);
     }
 
     fn add_plan(&mut self, plan: &Plan) {
@@ -292,6 +318,7 @@ mod tests {
     use super::*;
     use crate::documents::evidence::{Evidence, WatchedMachine};
     use crate::experiment::{self, ExperimentRow, ExperimentSetup, RowIsolation};
+    use crate::latency::latency_of;
     use crate::policy::VerifyLimits;
     use crate::tunables::RemedyAnswer;
     use crate::verify::judge;
@@ -350,6 +377,31 @@ mod tests {
         for (row, cpus) in [("nohz", "3"), ("base", "1-3")] {
             let end = MeasuredEnd::parse(&text, Some(row), "a.json").unwrap();
             assert_eq!(end.measurement.unwrap().cpus.to_string(), cpus, "{row}");
+        }
+    }
+
+    #[test]
+    fn the_method_includes_the_time_the_cpus_the_periods_and_the_policies() {
+        let mut row = experiment();
+        row["rows"].as_array_mut().unwrap().truncate(1);
+        row["span_ns"] = json!(30_000_000_000_u64);
+        row["columns"] = json!([{
+            "name": "c", "instrument": "timer", "periods_ns": [25_000, 1_000_000],
+            "other": false, "over_ns": [], "load": [],
+        }]);
+        let mut latency = latency_of(&[(2_000, 3)]);
+        latency.asked_ns = 5_000_000_000;
+        latency.series[0].cpu = 2;
+        latency.series[0].period_ns = 0;
+        latency.series[0].policy = "SCHED_OTHER".to_owned();
+        let latency = serde_json::to_string(&latency).unwrap();
+        let names = ["measured time", "measured CPUs", "periods", "policies"];
+        for (text, wanted) in [
+            (row.to_string(), ["30.00 s", "3", "25.0 µs, 1.00 ms", "SCHED_FIFO 79, SCHED_FIFO 80"]),
+            (latency, ["5.00 s", "2", "none", "SCHED_OTHER"]),
+        ] {
+            let end = MeasuredEnd::parse(&text, None, "a.json").unwrap();
+            assert_eq!(names.map(|name| end.method[name].as_str()), wanted);
         }
     }
 

@@ -403,7 +403,7 @@ fn classify_boot_error(error: BootError) -> MachineTrouble<Failure> {
 }
 
 /// The threads on each CPU.
-fn thread_specs(column: &ExperimentColumn) -> Vec<ThreadSpec> {
+pub(super) fn thread_specs(column: &ExperimentColumn) -> Vec<ThreadSpec> {
     match column.other {
         true => latency::ordinary_threads(&column.periods_ns),
         false => latency::real_time_threads(&column.periods_ns, latency::PRIORITY),
