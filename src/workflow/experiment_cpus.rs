@@ -29,13 +29,17 @@ pub(super) fn choose_row_cpus(
     file: &str,
 ) -> Result<Vec<RowCpus>, Failure> {
     let mut shared = match &matrix.cpus {
-        Some(written) => Some(same_cpus(parse_list(machine, written, file)?)),
+        Some(written) => Some(choose_listed_cpus(work, machine, matrix, written, file)?),
         None => None,
     };
     let mut planned: Vec<Option<PlannedRow>> = Vec::new();
     // Every shield is planned first, so that an impossible one is reported before any change.
     for (index, row) in matrix.rows.iter().enumerate() {
-        let own = find_own_cpus(machine, matrix, index, file)?;
+        let written = matrix.places.get(index).and_then(|place| place.cpus.as_ref());
+        let own = match written {
+            Some(written) => Some(choose_listed_cpus(work, machine, matrix, written, file)?),
+            None => None,
+        };
         let is_shared = own.is_none();
         let Some(found) = plan_row(&work.host, machine, matrix, row, own.or(shared.clone()))
             .map_err(|failure| at_row(matrix, index, file, failure))?
@@ -95,19 +99,29 @@ fn cpus_of_plan(host: &Host, plan: &Plan) -> RowCpus {
     RowCpus { shielded: plan.shield.cpus.clone(), measured }
 }
 
-fn same_cpus(cpus: CpuSet) -> RowCpus {
-    RowCpus { shielded: cpus.clone(), measured: cpus }
-}
-
-/// The CPUs that a row names; `None` if it names none.
-fn find_own_cpus(
+/// The CPUs of a list. Siblings of it that a shield keeps idle or offline are not measured, and
+/// not in rows without a shield either: all rows of a list measure the same CPUs.
+fn choose_listed_cpus(
+    work: &WorkContext<'_>,
     machine: &Machine,
     matrix: &Matrix,
-    index: usize,
+    written: &WrittenList,
     file: &str,
-) -> Result<Option<RowCpus>, Failure> {
-    let own = matrix.places.get(index).and_then(|place| place.cpus.as_ref());
-    own.map(|written| parse_list(machine, written, file).map(same_cpus)).transpose()
+) -> Result<RowCpus, Failure> {
+    let listed = parse_list(machine, written, file)?;
+    let request = ShieldRequest {
+        cpus: Some(listed.clone()),
+        siblings: matrix.siblings,
+        workload: matrix.workload,
+        ..ShieldRequest::default()
+    };
+    let measured = match matrix.rows.iter().any(|row| row.shield) {
+        // A row whose shield is impossible reports that itself.
+        true => plan(machine, &request)
+            .map_or(listed.clone(), |plan| ShieldPlacement::new(&work.host, &plan).cpus),
+        false => listed.clone(),
+    };
+    Ok(RowCpus { shielded: listed, measured })
 }
 
 /// Parses a list and checks that its CPUs are online. An error names the line.
@@ -196,4 +210,39 @@ fn no_cpus(
         let (cpus, why) = (&candidate.cpus, candidate.explain());
         failure.hint(format!("or cpus = \"{cpus}\": {}: {why}", named(cpus)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine_survey::survey_machine;
+    use super::*;
+    use crate::ui::{OutputFormat, StatusLines, Ui};
+    use std::path::Path;
+
+    /// The measured CPUs of each row of a matrix with these settings, on a recorded machine where
+    /// CPUs 2 and 3 are the threads of a core, and 6 and 7 too.
+    fn measured(settings: &str) -> Vec<String> {
+        let text = format!(
+            "{settings}\n[[row]]\nname = \"base\"\n[[row]]\nname = \"shield\"\nshield = true\n\
+             [[row]]\nname = \"own\"\nshield = true\ncpus = \"6-7\"\n\
+             [[column]]\nname = \"c\"\ninstrument = \"timer\"\n"
+        );
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-smt/root");
+        let work = WorkContext::open(&ui, Some(&root), None, None).unwrap();
+        let machine = survey_machine(&work.host, &work.store);
+        let matrix = Matrix::parse(&text, "m.toml").unwrap();
+        let rows = choose_row_cpus(&work, &machine, &matrix, "m.toml").unwrap();
+        rows.into_iter().map(|row| row.measured.to_string()).collect()
+    }
+
+    #[test]
+    fn siblings_of_a_list_that_stay_idle_are_not_measured() {
+        for mode in ["idle", "offline"] {
+            let settings = format!("cpus = \"2-3\"\nsiblings = \"{mode}\"");
+            assert_eq!(measured(&settings), ["2", "2", "6"], "{mode}");
+        }
+        assert_eq!(measured("cpus = \"2-3\"\nsiblings = \"use\""), ["2-3", "2-3", "6-7"]);
+        assert_eq!(measured("cpus = \"3\"\nsiblings = \"share\""), ["3", "3", "6-7"]);
+    }
 }
