@@ -52,11 +52,14 @@ impl LoadDone {
     /// The load as a request names it: `messages`, `stress-ng:--cpu 2`.
     #[must_use]
     pub fn requested_word(&self) -> String {
-        match self.arguments.as_slice() {
-            [] => self.kind_name().to_owned(),
-            arguments => format!("{}:{}", self.kind_name(), arguments.join(" ")),
-        }
+        load_word(self.kind_name(), &self.arguments)
     }
+}
+
+/// A load as a request names it: `messages`, `stress-ng:--cpu 2`.
+#[must_use]
+pub fn load_word(kind: &str, arguments: &[String]) -> String {
+    if arguments.is_empty() { kind.to_owned() } else { format!("{kind}:{}", arguments.join(" ")) }
 }
 
 /// The loads as a request names them, each once.

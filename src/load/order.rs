@@ -2,6 +2,7 @@
 
 use super::LoadRefusal;
 use super::kinds::{self, KINDS, LoadKind};
+use crate::documents::load_done::load_word;
 use cpushield_linux::CpuSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -28,10 +29,7 @@ impl WantedLoad {
     /// The load as a request names it: `messages`, `stress-ng:--cpu 2`.
     #[must_use]
     pub fn word(&self) -> String {
-        match self.arguments.as_slice() {
-            [] => self.kind.name().to_owned(),
-            arguments => format!("{}:{}", self.kind.name(), arguments.join(" ")),
-        }
+        load_word(self.kind.name(), &self.arguments)
     }
 }
 

@@ -161,14 +161,14 @@ pub(super) fn move_out(
     }
     let masks: Vec<_> =
         threads.iter().map(|(t, entry)| (t.clone(), entry.affinity.clone())).collect();
-    let mut requests = ReleaseRequest::new(host, open.store(), place, &masks);
-    requests.in_shield = in_shield;
+    let requests = ReleaseRequest::new(host, open.store(), place, &masks);
     let first = entries.first().filter(|_| moved && !place.v2);
     for (thread, entry) in &threads {
         // A thread that fails or ends meanwhile does not stop the others.
         let in_group = first.map_or(Ok(()), |first| move_thread_back(host, first, entry));
-        let restored_thread =
-            in_group.and_then(|()| restore_thread(host, entry, thread, &requests, &mut notes));
+        let was = in_shield.get(&thread.id);
+        let restored_thread = in_group
+            .and_then(|()| restore_thread(host, entry, (thread, was), &requests, &mut notes));
         match restored_thread {
             Ok(ours) => restored += usize::from(ours),
             Err(error) if has_ended(&error) => {}
@@ -267,8 +267,6 @@ struct ReleaseRequest<'a> {
     place: &'a ShieldPlacement,
     /// The mask that the kernel should remember for a thread, where it cannot have all of it yet.
     whole: BTreeMap<TaskId, CpuSet>,
-    /// The masks that threads had before they left, where they are known.
-    in_shield: BTreeMap<TaskId, CpuSet>,
 }
 
 impl ReleaseRequest<'_> {
@@ -285,8 +283,7 @@ impl ReleaseRequest<'_> {
             .group
             .as_ref()
             .and_then(|_| apply::masks_without_cpusets(host, store, &place.name, masks).ok());
-        let whole = known.unwrap_or_default();
-        ReleaseRequest { place, whole, in_shield: BTreeMap::new() }
+        ReleaseRequest { place, whole: known.unwrap_or_default() }
     }
 
     /// Sets the mask of a thread. The kernel applies the part of the mask that the cpuset has now,
@@ -303,11 +300,12 @@ impl ReleaseRequest<'_> {
     }
 }
 
-/// Restores the affinity and policy of a thread. Returns whether its affinity was restored.
+/// Restores the affinity and policy of a thread, which had the mask `was` before it left. Returns
+/// whether its affinity was restored.
 fn restore_thread(
     host: &Host,
     added: &AddedThread,
-    thread: &Task,
+    (thread, was): (&Task, Option<&CpuSet>),
     requests: &ReleaseRequest<'_>,
     notes: &mut Vec<ProcessNote>,
 ) -> Result<bool, RunError> {
@@ -316,7 +314,6 @@ fn restore_thread(
     // The mask is ours if it is, or was before the move, the given one or a CPU of it (spread), or
     // if it is the kernel's result of the move.
     let is_ours = |cpus: &CpuSet| cpus.is_subset(&added.given) || *cpus == added.affinity;
-    let was = requests.in_shield.get(&thread.id);
     let ours = is_ours(&now) || was.is_some_and(is_ours) || now == requests.place.housekeeping;
     if ours {
         requests.set_affinity(host, thread.id, &added.affinity)?;

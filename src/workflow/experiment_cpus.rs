@@ -68,12 +68,17 @@ pub(super) fn offer_candidates(machine: &Machine, matrix: &Matrix) -> Vec<CpuCan
     if matrix.names_cpus() {
         return Vec::new();
     }
-    let request = ShieldRequest {
+    list_candidates(machine, &request_of_matrix(matrix, None))
+}
+
+/// What the shields of all rows request.
+fn request_of_matrix(matrix: &Matrix, cpus: Option<CpuSet>) -> ShieldRequest {
+    ShieldRequest {
+        cpus,
         siblings: matrix.siblings,
         workload: matrix.workload,
         ..ShieldRequest::default()
-    };
-    list_candidates(machine, &request)
+    }
 }
 
 /// Plans a row on the given CPUs. Without them a row with a shield chooses its CPUs, and a row
@@ -109,16 +114,11 @@ fn choose_listed_cpus(
     file: &str,
 ) -> Result<RowCpus, Failure> {
     let listed = parse_list(machine, written, file)?;
-    let request = ShieldRequest {
-        cpus: Some(listed.clone()),
-        siblings: matrix.siblings,
-        workload: matrix.workload,
-        ..ShieldRequest::default()
-    };
+    let request = request_of_matrix(matrix, Some(listed.clone()));
     let measured = match matrix.rows.iter().any(|row| row.shield) {
         // A row whose shield is impossible reports that itself.
         true => plan(machine, &request)
-            .map_or(listed.clone(), |plan| ShieldPlacement::new(&work.host, &plan).cpus),
+            .map_or(listed.clone(), |plan| cpus_of_plan(&work.host, &plan).measured),
         false => listed.clone(),
     };
     Ok(RowCpus { shielded: listed, measured })

@@ -14,6 +14,7 @@ use crate::experiment::{
     RowBoot, RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
+use crate::latency::LatencyDoubt;
 use crate::load::{LoadDone, LoadGenerator};
 use crate::policy::{LatencyLimits, VerifyLimits};
 use crate::run::{ShieldPlacement, check_move};
@@ -130,7 +131,10 @@ fn doubt_load(observation: GoalObservation, loads: &[LoadDone]) -> GoalObservati
     let doubt = loads.iter().find_map(|load| Some((load, load.doubts.first()?)));
     match (observation, doubt) {
         (GoalObservation::Met { .. }, Some((load, doubt))) => {
-            GoalObservation::Doubtful { why: format!("the load {}: {doubt}", load.name) }
+            let (load, doubt) = (load.name.clone(), doubt.clone());
+            GoalObservation::Doubtful {
+                why: LatencyDoubt::LoadDoubtful { load, doubt }.to_string(),
+            }
         }
         (observation, _) => observation,
     }
