@@ -4,10 +4,11 @@ every known method, and claims that the verdict is never `holds`. Without `all` 
 alternating kinds of events and durations. With a name it begins with that method.
 
 An attack begins when verify reports that it watches. A trial counts only if the attack was within the watched span,
-according to the evidence; otherwise it is repeated with a longer span."""
+according to the evidence; otherwise it is repeated with a longer span, with which the attack's other trials begin."""
 
 import collections
 import ctypes
+import errno
 import fcntl
 import glob
 import json
@@ -23,7 +24,7 @@ import lab  # noqa: E402
 CPU = int(sys.argv[1])
 ALL = "all" in sys.argv[2:]
 BLINK_S = 0.4
-SPANS_S = [2, 4, 8, 16, 32, 64]
+SHORTEST_SPAN_S, LONGEST_SPAN_S = 2, 64
 # x86-64, arch/x86/entry/syscalls/syscall_64.tbl
 PERF_EVENT_OPEN, PIDFD_OPEN, PIDFD_GETFD = 298, 434, 438
 # include/uapi/linux/perf_event.h
@@ -180,13 +181,13 @@ class Watch:
     """`verify` and the program that it starts and watches. The program computes on CPU, and takes page faults on
     command."""
 
-    def __init__(self, *flags):
+    def __init__(self, span_s, *flags):
         with open("/tmp/word", "wb") as file:
             file.write(bytes(4096))
         with open("/tmp/word", "r+b") as file:
             self.word = mmap.mmap(file.fileno(), 4096)
         self.verify, self.said = lab.on_terminal(
-            ["cpushield", "verify", "--for", f"{SPANS_S[0]}s", "--warmup", "300ms", "--json", *flags,
+            ["cpushield", "verify", "--for", f"{span_s}s", "--warmup", "300ms", "--json", *flags,
              "--", "/host/tools/faults", "/tmp/word"], stdout=subprocess.PIPE, text=True)
 
     def armed(self):
@@ -247,6 +248,24 @@ def keep_busy(seconds, kind, watch, interrupts):
     watch.faults(False)
 
 
+class Spans:
+    """How long `verify` watches for each attack, by name. One attack needs longer than another, and a host can be slow
+    for a while: an attack begins with half of what the one before needed."""
+
+    def __init__(self):
+        self.seconds, self.latest = {}, SHORTEST_SPAN_S
+
+    def of(self, name):
+        self.latest = self.seconds.setdefault(name, max(SHORTEST_SPAN_S, self.latest // 2))
+        return self.latest
+
+    def double(self, name):
+        self.seconds[name] *= 2
+
+
+spans = Spans()
+
+
 def trial(attack, back, kind, *flags):
     """Tries an attack until it was within the span: the state of CPU, and what verify said. The state is None if there is
     no verdict about the attack."""
@@ -255,19 +274,20 @@ def trial(attack, back, kind, *flags):
         attack.before()
     try:
         while True:
-            state, said, within = watched_attack(attack, back, kind, *flags)
-            if within or len(SPANS_S) == 1:
+            span_s = spans.of(attack.name)
+            state, said, within = watched_attack(attack, back, kind, span_s, *flags)
+            if within or span_s >= LONGEST_SPAN_S:
                 return state, said
-            # The host is so slow that later attacks need the longer span too.
-            print(f"# not within a span of {SPANS_S.pop(0)} s", flush=True)
+            print(f"# not within a span of {span_s} s", flush=True)
+            spans.double(attack.name)
     finally:
         if attack.after:
             attack.after()
         print(f"# {time.monotonic() - begin:.1f} s", flush=True)
 
 
-def watched_attack(attack, back, kind, *flags):
-    interrupts, watch = Interrupts(), Watch(*flags)
+def watched_attack(attack, back, kind, span_s, *flags):
+    interrupts, watch = Interrupts(), Watch(span_s, *flags)
     try:
         base = watch.armed() if attack.early else watch.watching()
         at = time.monotonic_ns()
@@ -275,7 +295,9 @@ def watched_attack(attack, back, kind, *flags):
             if base and attack.act:
                 attack.act(base)
         except (OSError, subprocess.CalledProcessError) as error:
-            if "collecting" in watch.said.text or watch.verify.poll() is not None:
+            # verify removes its instance at the end: ENODEV or ENOENT for one of its files.
+            gone = getattr(error, "errno", None) in (errno.ENODEV, errno.ENOENT)
+            if gone or "collecting" in watch.said.text or watch.verify.poll() is not None:
                 return None, f"the span had ended: {error}", False
             return None, f"{REFUSED}{error}", True
         if attack.early:
