@@ -62,7 +62,7 @@ impl<'h> TraceWitness<'h> {
         }
         self.try_with_recorder(TraceRecorder::start);
         if self.tracing.asked {
-            self.counters = Some(counters::read(self.host, &self.cpus));
+            self.counters = Some(counters::read(self.host));
         }
     }
 
@@ -122,7 +122,7 @@ impl<'h> TraceWitness<'h> {
         let mut notes = Vec::new();
         if let Some(why) = &self.tracing.absent {
             notes.push(LatencyNote::CausesUnknown { why: why.clone() });
-            let after = counters::read(self.host, &self.cpus);
+            let after = counters::read(self.host);
             if let Some(before) = &self.counters {
                 let cpus = self.cpus.iter();
                 notes.extend(cpus.filter_map(|cpu| find_frequent(before, &after, cpu)));

@@ -2,11 +2,11 @@
 
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
-use crate::observe::counters::{self, CounterSnapshot, TaskRuntime};
+use crate::observe::counters::{self, CounterSnapshot};
 use crate::survey::{Cpu, Topology};
 use crate::trace::TraceEvidence;
+use cpushield_linux::CpuSet;
 use cpushield_linux::text::stat::{CpuTime, UserTicks};
-use cpushield_linux::{CpuSet, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -140,7 +140,8 @@ pub struct LastSeen {
 /// The state that is kept from interval to interval.
 #[derive(Debug)]
 pub struct LiveModel {
-    setup: LiveSetup,
+    /// The CPUs and the shields of the next interval.
+    pub setup: LiveSetup,
     before: LiveReading,
     begun: Duration,
     /// The last culprit of each CPU, and when it was seen.
@@ -155,15 +156,6 @@ impl LiveModel {
         let begun = first.at;
         let (last, history) = (BTreeMap::new(), BTreeMap::new());
         LiveModel { setup, before: first, begun, last, history }
-    }
-
-    /// The CPUs or the shields have changed. `tasks` are those that were now last on the shielded
-    /// CPUs: without them, all that a task has ever done would count for the next interval.
-    pub fn change_setup(&mut self, setup: LiveSetup, tasks: BTreeMap<TaskId, TaskRuntime>) {
-        for (id, runtime) in tasks {
-            self.before.counters.tasks.entry(id).or_insert(runtime);
-        }
-        self.setup = setup;
     }
 
     /// Takes the next reading and returns what happened since the previous one.

@@ -8,7 +8,7 @@ use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
 use crate::observe::rows::{self, RowMeaning};
 use cpushield_linux::text::stat::{self, CpuTime, UserTicks};
 use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
-use cpushield_linux::{CpuSet, Host, TaskId};
+use cpushield_linux::{Host, TaskId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct CounterSnapshot {
     pub times: Result<BTreeMap<usize, CpuTime>, String>,
     /// `/proc/schedstat`.
     pub sched: Result<BTreeMap<usize, schedstat::CpuSched>, String>,
-    /// Every task that was last on a watched CPU.
+    /// Every task: one that moves to a watched CPU later has run elsewhere before.
     pub tasks: BTreeMap<TaskId, TaskRuntime>,
 }
 
@@ -59,15 +59,15 @@ pub struct CpuCounts {
     pub doubts: Vec<CpuDoubt>,
 }
 
-/// Reads the counters, and the tasks that were last on these CPUs.
+/// Reads the counters, and the run time of every task (two small files each).
 #[must_use]
-pub fn read(host: &Host, cpus: &CpuSet) -> CounterSnapshot {
+pub fn read(host: &Host) -> CounterSnapshot {
     CounterSnapshot {
         interrupts: read_file(host, "/proc/interrupts", interrupts::parse),
         softirqs: read_file(host, "/proc/softirqs", softirqs::parse),
         times: read_file(host, "/proc/stat", stat::parse),
         sched: read_file(host, "/proc/schedstat", schedstat::parse),
-        tasks: read_tasks(host, cpus),
+        tasks: read_tasks(host),
     }
 }
 
@@ -91,14 +91,10 @@ fn rows_of(
     Some(per_cpu.filter_map(|row| Some((row, *row.counts.get(index)?))).collect())
 }
 
-/// Reads the tasks that were last on one of the CPUs. Leaves out a task that ends during the read.
-#[must_use]
-pub fn read_tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
+/// Reads all tasks. Leaves out a task that ends during the read.
+fn read_tasks(host: &Host) -> BTreeMap<TaskId, TaskRuntime> {
     let mut found = BTreeMap::new();
     for task in host.tasks().unwrap_or_default() {
-        if !cpus.contains(task.cpu) {
-            continue;
-        }
         let path = format!("/proc/{}/task/{}/schedstat", task.pid, task.id.tid);
         let schedstat = host.read(&path).ok();
         let Some((ns, times)) = schedstat.as_deref().and_then(parse_runtime) else { continue };
@@ -370,6 +366,24 @@ ERR:          0
         assert_eq!(counts.doubts, [CpuDoubt::NoColumn { cpu: 1 }]);
         let counts = compare(&snapshot(""), &snapshot(INTERRUPTS), 1, &[]);
         assert_eq!((counts.entries, counts.doubts.len()), (None, 1));
+    }
+
+    #[test]
+    fn a_task_that_moved_to_the_cpu_counts_from_when_it_was_elsewhere() {
+        let root = std::env::temp_dir().join(format!("cpushield-counters-{}", std::process::id()));
+        let task = root.join("proc/77");
+        std::fs::create_dir_all(task.join("task/77")).unwrap();
+        let reading = |cpu: usize, runtime: &str| {
+            let fields = ["0"; 35].join(" ");
+            std::fs::write(task.join("stat"), format!("77 (ls) S {fields} {cpu} 0 0\n")).unwrap();
+            std::fs::write(task.join("task/77/schedstat"), runtime).unwrap();
+            read(&Host::recorded(&root).unwrap())
+        };
+        let (before, after) = (reading(0, "9000 7 800\n"), reading(1, "9060 7 804\n"));
+        std::fs::remove_dir_all(&root).unwrap();
+        let counts = compare(&before, &after, 1, &[]).interruptions;
+        let found: Vec<_> = counts.iter().map(|row| (row.nested, row.time_ns)).collect();
+        assert_eq!(found, [(4, Some(60))]);
     }
 
     #[test]

@@ -312,7 +312,7 @@ impl<'h> ActiveInstruments<'h> {
     pub fn run_control(&mut self, order: &WatchOrder, at: ControlAt) -> PositiveControl {
         self.with_trace(TraceRecorder::end_phase);
         self.name_phase("positive control");
-        let before = counters::read(self.host, &order.cpus);
+        let before = counters::read(self.host);
         let first = self.second.read();
         let mut provoked = match (&mut self.sampler, at) {
             // The sampler goes through its phases only once.
@@ -325,7 +325,7 @@ impl<'h> ActiveInstruments<'h> {
             provoked.idle = self.retry_idle(order, &before);
         }
         let last = self.second.read();
-        let after = counters::read(self.host, &order.cpus);
+        let after = counters::read(self.host);
         let traced = self.with_trace(TraceRecorder::end_phase);
         let mut counted = Vec::new();
         let mut perf = Vec::new();
@@ -346,7 +346,7 @@ impl<'h> ActiveInstruments<'h> {
     /// Provokes interruptions again on CPUs that have too few of them by the kernel's own counters.
     /// Returns those that were idle, as [`provoke::retry_idle`].
     fn retry_idle(&self, order: &WatchOrder, before: &CounterSnapshot) -> Vec<(usize, usize)> {
-        let now = counters::read(self.host, &order.cpus);
+        let now = counters::read(self.host);
         let has_too_few = |cpu: &usize| {
             let counts = counters::compare(before, &now, *cpu, &[]);
             control::counted(&counts).is_some_and(|count| count < control::ENOUGH)

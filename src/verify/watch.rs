@@ -41,7 +41,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     instruments.doubts.clear();
     let began = Instant::now();
     instruments.begin_span(order);
-    let before = counters::read(host, &order.cpus);
+    let before = counters::read(host);
     let (began_s, began_ns) = (epoch_seconds(), monotonic_ns());
     if end == WaitEnd::TimeOver {
         instruments.tick_scale = TickScale::between(first.at, warmed_up.at);
@@ -50,7 +50,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         });
     }
     (order.progress)(WatchProgress::Gathering);
-    let after = counters::read(host, &order.cpus);
+    let after = counters::read(host);
     let seen = instruments.end_span(order);
     let span = began.elapsed();
     // Not before the end of the span: reading it interrupts the watched CPU.

@@ -178,8 +178,7 @@ impl<'w> LiveReader<'w> {
     /// The frame of the interval that ends now, with the CPUs and shields of now.
     pub(super) fn next_frame(&mut self, model: &mut LiveModel) -> LiveFrame {
         if self.refresh_setup() {
-            let tasks = counters::read_tasks(&self.work.host, &self.setup.shielded);
-            model.change_setup(self.setup.clone(), tasks);
+            model.setup = self.setup.clone();
         }
         model.next(self.read())
     }
@@ -236,7 +235,7 @@ impl<'w> LiveReader<'w> {
                 Err(_) => self.recorder = None,
             }
         }
-        let counters = counters::read(host, &self.setup.shielded);
+        let counters = counters::read(host);
         LiveReading { at: self.started.elapsed(), counters, traced, own: members }
     }
 
