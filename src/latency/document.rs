@@ -5,7 +5,7 @@ use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBrea
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use crate::load::LoadDone;
 use crate::policy::LatencyLimits;
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, SchedPolicy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -102,8 +102,10 @@ pub struct ThreadSeries {
     pub stage: Option<WakeupStage>,
     /// Time between two events, in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
-    /// Its scheduling policy, `SCHED_FIFO 80`.
-    pub policy: String,
+    /// Its scheduling policy.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SchedPolicy>"))]
+    pub policy: SchedPolicy,
     /// Shorter latencies are not samples, so zero samples is not doubtful; `None` where every event
     /// is a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -182,7 +182,7 @@ fn threads(runs: &[LatencyRun<'_>]) -> Table {
                 n => TableCell::toned(TextTone::Bad, words::grouped(n)),
             };
             let mut row = vec![TableCell::new(run.name), TableCell::new(describe_thread(series))];
-            row.push(TableCell::new(series.policy.replace("SCHED_", "")));
+            row.push(TableCell::new(format!("{:#}", series.policy)));
             row.push(worst);
             row.extend([99.99, 99.9, 99.0, 50.0].map(|p| span_cell(series.percentile(p))));
             row.extend([span_cell(series.mean_ns), span_cell(series.min_ns)]);

@@ -15,7 +15,7 @@ use crate::plan::{Plan, SkipReason};
 use crate::policy::Workload;
 use crate::report::table;
 use crate::survey::Machine;
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, SchedPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,9 +155,10 @@ impl MeasuredEnd {
         let mut periods_ns: Vec<u64> = latency.series.iter().map(|one| one.period_ns).collect();
         periods_ns.sort_unstable();
         periods_ns.dedup();
-        let policies = latency.series.iter().map(|one| one.policy.clone()).collect();
+        let policies = latency.series.iter().map(|one| one.policy.to_string()).collect();
         self.add_threads(periods_ns.iter().copied().collect(), policies);
-        let other = latency.series.iter().any(|one| one.policy.starts_with("SCHED_OTHER"));
+        let is_other = |policy: SchedPolicy| matches!(policy, SchedPolicy::Other { .. });
+        let other = latency.series.iter().any(|one| is_other(one.policy));
         self.add_measurement(EndMeasurement {
             cpus: latency.series.iter().map(|one| one.cpu).collect(),
             span_ns: latency.asked_ns,
@@ -393,7 +394,7 @@ mod tests {
         latency.asked_ns = 5_000_000_000;
         latency.series[0].cpu = 2;
         latency.series[0].period_ns = 0;
-        latency.series[0].policy = "SCHED_OTHER".to_owned();
+        latency.series[0].policy = SchedPolicy::Other { nice: 0 };
         let latency = serde_json::to_string(&latency).unwrap();
         let names = ["measured time", "measured CPUs", "periods", "policies"];
         for (text, wanted) in [

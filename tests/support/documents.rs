@@ -31,7 +31,7 @@ pub fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -
         let (worst, samples) = (counts.last().unwrap().0, counts.iter().map(|c| c.1).sum::<u64>());
         let moments: Vec<u64> = (0..600).map(|n| typical_ns * (2 + n * 7919 % 23)).collect();
         json!({
-            "cpu": cpu, "period_ns": 1_000_000_000 / per_second, "policy": "SCHED_FIFO 80",
+            "cpu": cpu, "period_ns": 1_000_000_000 / per_second, "policy": { "policy": "fifo", "priority": 80 },
             "samples": samples, "missed": 0,
             "worst": [{ "at_ns": seconds * 500_000_000, "late_ns": worst }],
             "min_ns": typical_ns, "mean_ns": typical_ns * 2, "max_ns": worst,

@@ -63,17 +63,19 @@ impl SchedPolicy {
     }
 }
 
+/// `SCHED_FIFO 80`; the alternate form (`{:#}`) is `FIFO 80`.
 impl fmt::Display for SchedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sched = if f.alternate() { "" } else { "SCHED_" };
         match self {
-            SchedPolicy::Other { nice: 0 } => f.write_str("SCHED_OTHER"),
-            SchedPolicy::Other { nice } => write!(f, "SCHED_OTHER nice {nice}"),
-            SchedPolicy::Batch { nice } => write!(f, "SCHED_BATCH nice {nice}"),
-            SchedPolicy::Idle => f.write_str("SCHED_IDLE"),
-            SchedPolicy::Fifo { priority } => write!(f, "SCHED_FIFO {priority}"),
-            SchedPolicy::Rr { priority } => write!(f, "SCHED_RR {priority}"),
+            SchedPolicy::Other { nice: 0 } => write!(f, "{sched}OTHER"),
+            SchedPolicy::Other { nice } => write!(f, "{sched}OTHER nice {nice}"),
+            SchedPolicy::Batch { nice } => write!(f, "{sched}BATCH nice {nice}"),
+            SchedPolicy::Idle => write!(f, "{sched}IDLE"),
+            SchedPolicy::Fifo { priority } => write!(f, "{sched}FIFO {priority}"),
+            SchedPolicy::Rr { priority } => write!(f, "{sched}RR {priority}"),
             SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
-                write!(f, "SCHED_DEADLINE {runtime_ns}/{deadline_ns}/{period_ns} ns")
+                write!(f, "{sched}DEADLINE {runtime_ns}/{deadline_ns}/{period_ns} ns")
             }
             SchedPolicy::Unknown { number } => write!(f, "policy {number}"),
         }

@@ -9,7 +9,7 @@ use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
 };
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, SchedPolicy};
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
@@ -277,9 +277,8 @@ fn latency_command(run: &LatencyMeasurement) -> String {
     }
     // The thread of the shortest period has the highest priority.
     let first = run.series.iter().min_by_key(|series| series.period_ns);
-    let policy = first.map_or("", |series| series.policy.as_str());
-    match policy.split_once(' ') {
-        Some(("SCHED_FIFO", priority)) => words.push_str(&format!(" --fifo {priority}")),
+    match first.map(|series| series.policy) {
+        Some(SchedPolicy::Fifo { priority }) => words.push_str(&format!(" --fifo {priority}")),
         _ if periods.iter().any(|period| *period > 0) => words.push_str(" --other"),
         _ => {}
     }
