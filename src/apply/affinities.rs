@@ -13,6 +13,7 @@
 //! the same mask, and gets its original.
 
 use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
+use super::offline_cpus::offline_cpus;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
@@ -68,23 +69,19 @@ fn originals(plan: &Plan, intents: &[StepOriginal]) -> TaskMasks {
     masks
 }
 
-/// The CPUs that shields have taken offline. A mask with one of them is only known if it is read in
-/// full.
-fn offline_siblings(plan: &Plan) -> CpuSet {
-    let offline = plan.steps.iter().filter_map(|step| match step.change {
-        Change::OfflineSibling { cpu, .. } => Some(cpu),
-        _ => None,
-    });
-    offline.collect()
-}
-
 /// Returns the current mask of every task whose original is known. Where the online CPUs of the
-/// mask match the original, the full mask is not read.
+/// mask match the original, the full mask is not read. `shielded` are the CPUs of all shields.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn current_masks(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Result<TaskMasks> {
-    let (online, offline) = (host.online_cpus().ok(), offline_siblings(plan));
+pub fn current_masks(
+    host: &Host,
+    plan: &Plan,
+    shielded: &CpuSet,
+    intents: &[StepOriginal],
+) -> Result<TaskMasks> {
+    let online = host.online_cpus().ok();
+    let offline = offline_cpus(plan, shielded, online.as_ref());
     let mut masks = BTreeMap::new();
     for (id, original) in originals(plan, intents).0 {
         let Some(now) = present(host.online_affinity(id.tid))? else { continue };
@@ -138,7 +135,8 @@ pub(super) fn foreign_masks(
     let first = originals(&journal.header.plan, &intents);
     let follow: BTreeSet<TaskId> =
         tasks.iter().filter(|task| follows_interrupt(task)).map(|task| task.id).collect();
-    let mut masks = current_masks(host, &journal.header.plan, &intents)?;
+    let shielded = journal.shielded_cpus();
+    let mut masks = current_masks(host, &journal.header.plan, &shielded, &intents)?;
     masks.0.retain(|id, cpus| {
         let is_changed = left.0.get(id).is_some_and(|left| left != cpus);
         let shields = || journal.shields.iter().map(|live| &live.plan.shield);
@@ -158,7 +156,7 @@ struct UndoSnapshot<'a> {
     originals: TaskMasks,
     /// The masks that steps of the plan gave to tasks.
     wanted: BTreeMap<TaskId, &'a CpuSet>,
-    /// The CPUs that shields have taken offline.
+    /// The CPUs that shields have taken offline, and shielded ones that are offline.
     offline: CpuSet,
     tasks: BTreeMap<i32, Task>,
 }
@@ -173,10 +171,12 @@ impl<'a> UndoSnapshot<'a> {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let wanted = steps.filter_map(|step| match &step.change {
             Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
+        online: Option<&CpuSet>,
             _ => None,
         });
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
-        let (wanted, offline) = (wanted.collect(), offline_siblings(&journal.header.plan));
+        let offline = offline_cpus(&journal.header.plan, &journal.shielded_cpus(), online);
+        let wanted = wanted.collect();
         UndoSnapshot { journal, scope, originals, wanted, offline, tasks }
     }
 }
@@ -422,7 +422,6 @@ pub(super) fn decide(
     if originals.0.is_empty() {
         return Ok(undoing);
     }
-    let now = UndoSnapshot::new(journal, scope, originals, tasks);
     let online = host.online_cpus().ok();
     // A shielded CPU may be offline now; cpusets give it back when it is online again.
     let all = online.as_ref().map(|online| online.union(&scope.shield.cpus));
@@ -441,6 +440,7 @@ pub(super) fn decide(
             AffinityDecision::Drift => undoing.drifted.push(task.id),
             // An earlier undo that was not complete has set it.
             AffinityDecision::Keep if now.has_set_before(task.id, &cpus) => {
+    let now = UndoSnapshot::new(journal, scope, originals, tasks, online.as_ref());
                 undoing.masks.0.insert(task.id, cpus.clone());
                 undoing.was.0.insert(task.id, cpus);
                 continue;
@@ -468,7 +468,8 @@ pub(super) fn masks_without_cpusets(
     tasks: &[(Task, CpuSet)],
 ) -> Result<TaskMasks> {
     let originals = originals(&journal.header.plan, &journal.intents_with_late());
-    let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?);
+    let online = host.online_cpus().ok();
+    let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?, online.as_ref());
     let mut masks = TaskMasks::default();
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.has_own_step(task)) {
         if let AffinityDecision::Set(target) = now.decide(host, task, cpus) {

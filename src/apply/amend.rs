@@ -109,13 +109,13 @@ pub fn amend(
         return Err(AmendError::Step { subject, why });
     }
     let mut log = store.append(JOURNAL, whole)?;
-    let plan = &journal.header.plan;
-    let before = affinities::current_masks(host, plan, &journal.intents_with_late())?;
+    let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
+    let before = affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())?;
     log.add(&opening)?;
     log.sync()?;
     let mut run = PlanExecution::new(host, &journal, log, hogs);
     let halted = make_steps(&mut run, &journal)?;
-    let now = affinities::current_masks(host, plan, &run.intents)?;
+    let now = affinities::current_masks(host, plan, &shielded, &run.intents)?;
     let masks = affinities::masks_after_amendment(&journal, &before, now);
     run.log.add(&journal::applied_line(&masks)?)?;
     run.log.sync()?;

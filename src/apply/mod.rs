@@ -69,6 +69,7 @@ mod leave;
 mod load;
 mod memory_moves;
 mod moves;
+mod offline_cpus;
 mod original;
 mod perform;
 mod presence;

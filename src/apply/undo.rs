@@ -144,7 +144,8 @@ fn find_scope(
 }
 
 fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks, Error> {
-    affinities::current_masks(host, &journal.header.plan, &journal.intents_with_late())
+    let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
+    affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())
 }
 
 /// Notes that the journal could not be rewritten. Until another undo does, it names the shield,

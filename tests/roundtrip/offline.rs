@@ -185,6 +185,39 @@ fn what_another_process_changes_while_the_cpu_is_offline_stays() {
     same(&before, &bench.tree(), "undone");
 }
 
+
+#[test]
+fn a_kernel_thread_gets_its_whole_mask_back_while_the_shielded_cpu_is_offline() {
+    let plan = |name: &str, cpu: usize, rest: &str| {
+        let mut plan = trees::v2_plan();
+        plan.shield.name = name.to_owned();
+        (plan.shield.cpus, plan.shield.housekeeping) = (CpuSet::single(cpu), rest.parse().unwrap());
+        plan.steps.retain_mut(|step| match &mut step.change {
+            Change::Affinity { task, cpus, .. } => {
+                cpus.clone_from(&plan.shield.housekeeping);
+                [2, 40].contains(&task.tid)
+            }
+            change => matches!(change, Change::KeepAffinities),
+        });
+        plan
+    };
+    for order in [&["a"][..], &["b", "a"], &["a", "b"]] {
+        let bench = Bench::of(&trees::v2());
+        for (name, cpu, rest) in [("a", 3, "0-2"), ("b", 2, "0-1")] {
+            if order.contains(&name) {
+                bench.apply(&bench.host(), &plan(name, cpu, rest)).unwrap();
+            }
+        }
+        let file = "/sys/devices/system/cpu/cpu3/online";
+        bench.host().write(file, "0").unwrap();
+        order.iter().for_each(|name| undo(&bench, name));
+        bench.host().write(file, "1").unwrap();
+        for tid in [2, 40] {
+            assert_eq!(bench.host().affinity(tid).unwrap().to_string(), "0-3", "{tid}, {order:?}");
+        }
+    }
+}
+
 #[test]
 fn a_cpu_that_was_offline_before_stays_offline() {
     let (mut tree, plan) = synthetic();
