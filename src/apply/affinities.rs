@@ -13,6 +13,7 @@
 //! the same mask, and gets its original.
 
 use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
+use super::lost_cpus::LostCpus;
 use super::offline_cpus::offline_cpus;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
@@ -137,8 +138,11 @@ pub(super) fn foreign_masks(
         tasks.iter().filter(|task| follows_interrupt(task)).map(|task| task.id).collect();
     let shielded = journal.shielded_cpus();
     let mut masks = current_masks(host, &journal.header.plan, &shielded, &intents)?;
+    let lost = LostCpus::read(host, journal);
     masks.0.retain(|id, cpus| {
-        let is_changed = left.0.get(id).is_some_and(|left| left != cpus);
+        let left = left.0.get(id);
+        let is_changed =
+            left.is_some_and(|left| left != cpus && !lost.may_have_narrowed(*id, Some(left), cpus));
         let shields = || journal.shields.iter().map(|live| &live.plan.shield);
         is_changed
             && first.0.get(id) != Some(cpus)
@@ -167,11 +171,11 @@ impl<'a> UndoSnapshot<'a> {
         scope: &'a UndoScope,
         originals: TaskMasks,
         tasks: Vec<Task>,
+        online: Option<&CpuSet>,
     ) -> UndoSnapshot<'a> {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let wanted = steps.filter_map(|step| match &step.change {
             Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
-        online: Option<&CpuSet>,
             _ => None,
         });
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
@@ -197,7 +201,8 @@ impl UndoSnapshot<'_> {
             }
             let left = left.0.get(&id);
             let same = left == Some(cpus)
-                || left.is_some_and(|left| foreign.may_have_narrowed(left, cpus));
+                || left.is_some_and(|left| foreign.may_have_narrowed(left, cpus))
+                || self.scope.lost.may_have_narrowed(id, left, cpus);
             if same || self.journal.amending.is_empty() {
                 return same;
             }
@@ -206,6 +211,12 @@ impl UndoSnapshot<'_> {
         // mask. When cpusets shrink, grow or appear, the kernel makes masks that contain at least
         // the original's CPUs outside of the shield.
         self.wanted.get(&id) == Some(&cpus) || original.difference(&shielded).is_subset(cpus)
+    }
+
+    /// Whether a task has a narrower mask because the housekeeping cpuset has lost CPUs.
+    fn has_lost_cpus(&self, id: TaskId, cpus: &CpuSet) -> bool {
+        let left = self.journal.applied.as_ref().and_then(|left| left.0.get(&id));
+        self.scope.lost.may_have_narrowed(id, left, cpus)
     }
 
     /// Whether an earlier undo decided that a task gets this mask.
@@ -315,6 +326,10 @@ impl UndoSnapshot<'_> {
         if self.scope.others.iter().any(|other| is_in_shield(host, task.id, cpus, other)) {
             return AffinityDecision::Keep;
         }
+        // The housekeeping cpuset stays, and has no other CPUs.
+        if !self.scope.others.is_empty() && self.has_lost_cpus(task.id, cpus) {
+            return AffinityDecision::Keep;
+        }
         if let Some(other) = &self.scope.other_version {
             // A program that stays in the group, on a CPU that only the leaving version has.
             let cpus_of_both = other.cpus.union(&self.scope.shield.cpus);
@@ -354,7 +369,9 @@ impl UndoSnapshot<'_> {
             }
             Some(_) => AffinityDecision::Drift,
             // Apply saw neither the task nor an ancestor, perhaps in another PID namespace.
-            None if *cpus == shield.housekeeping && self.ancestor_with_original(task).is_none() => {
+            None if (*cpus == shield.housekeeping || self.has_lost_cpus(task.id, cpus))
+                && self.ancestor_with_original(task).is_none() =>
+            {
                 AffinityDecision::Set(self.scope.free_cpus())
             }
             None => self
@@ -423,6 +440,7 @@ pub(super) fn decide(
         return Ok(undoing);
     }
     let online = host.online_cpus().ok();
+    let now = UndoSnapshot::new(journal, scope, originals, tasks, online.as_ref());
     // A shielded CPU may be offline now; cpusets give it back when it is online again.
     let all = online.as_ref().map(|online| online.union(&scope.shield.cpus));
     let own = host.own_pid();
@@ -440,7 +458,6 @@ pub(super) fn decide(
             AffinityDecision::Drift => undoing.drifted.push(task.id),
             // An earlier undo that was not complete has set it.
             AffinityDecision::Keep if now.has_set_before(task.id, &cpus) => {
-    let now = UndoSnapshot::new(journal, scope, originals, tasks, online.as_ref());
                 undoing.masks.0.insert(task.id, cpus.clone());
                 undoing.was.0.insert(task.id, cpus);
                 continue;

@@ -67,6 +67,7 @@ mod kind;
 mod kinds;
 mod leave;
 mod load;
+mod lost_cpus;
 mod memory_moves;
 mod moves;
 mod offline_cpus;

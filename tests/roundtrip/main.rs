@@ -16,6 +16,7 @@ mod hogs;
 mod irqbalance;
 mod journals;
 mod leaving;
+mod lost_cpus;
 mod many_shields;
 mod offline;
 mod operators;
