@@ -11,7 +11,8 @@ use cpushield_linux::{Host, Result};
 /// Returns what the kinds of changes may know about a journal.
 #[must_use]
 pub fn shield_changes(journal: &ApplyJournal) -> ShieldChanges<'_> {
-    let mut shield = ShieldChanges::default();
+    let undone_before = journal.undoing.is_some();
+    let mut shield = ShieldChanges { undone_before, ..ShieldChanges::default() };
     for intent in &journal.intents {
         let change = journal.step(intent).map(|step| &step.change);
         if !journal.outcomes.contains_key(&intent.step) {
