@@ -403,14 +403,14 @@ impl ApplyJournal {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::change::{EffectTime, Risk, ValueComparison};
     use crate::documents::plan::Shield;
     use cpushield_linux::CpuSet;
     use proptest::prelude::*;
 
-    fn written(path: &str) -> Step {
+    pub(in crate::apply) fn written(path: &str) -> Step {
         let change = Change::Write {
             path: path.to_owned(),
             value: "7".to_owned(),
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    fn sample() -> Vec<u8> {
+    pub(in crate::apply) fn sample() -> Vec<u8> {
         let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
         let plan = Plan {
             schema: crate::documents::plan::SCHEMA,
