@@ -314,7 +314,7 @@ impl UndoRun<'_> {
         let was = self.journal.original(intent);
         let done = self.journal.outcomes.get(&intent.step);
         let RevertedChange { fate, note } =
-            revert::revert(self.host, &self.shield, &step.change, was, done)?;
+            revert::revert(self.host, &self.shield, step, was, done)?;
         if let Some(fate) = fate {
             self.record(StepFate { step: intent.step, fate, note });
         }
