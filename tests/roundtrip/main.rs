@@ -316,6 +316,28 @@ fn script(plan: &Plan, root: &Path, calls: &Path) -> String {
     script
 }
 
+#[test]
+fn cpusets_stay_enabled_for_every_setting_of_another_group() {
+    for (file, value) in [
+        ("cpuset.cpus", "0"),
+        ("cpuset.mems", "0"),
+        ("cpuset.cpus.exclusive", "0"),
+        ("cpuset.cpus.partition", "root invalid (Cpu list in cpuset.cpus not exclusive)"),
+    ] {
+        for (name, tree, plan) in machines().into_iter().take(3) {
+            let bench = Bench::of(&tree);
+            bench.apply(&bench.host(), &plan).unwrap();
+            // As another program leaves it.
+            let place = bench.scratch.0.join("root/sys/fs/cgroup/mine").join(file);
+            fs::write(&place, format!("{value}\n")).unwrap();
+            let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
+            let notes = undone.steps.iter().filter_map(|step| step.note.clone());
+            let stays = StepNote::CpusetsStayEnabled { group: "/sys/fs/cgroup/mine".to_owned() };
+            assert!(notes.into_iter().any(|note| note == stays), "{name}, {file}: {undone:#?}");
+            assert!(place.is_file(), "{name}, {file}");
+        }
+    }
+}
 
 #[test]
 fn a_number_of_an_interrupt_that_another_device_has_now_is_left_alone() {
