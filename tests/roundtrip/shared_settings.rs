@@ -9,6 +9,7 @@ use cpushield::apply::{
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{ChoiceReason, Plan, PlanWarning, SettingsFate, Step, VersionSettings};
 use cpushield::policy::{DisturbanceConsent, Siblings};
+use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::apply_shield::{
@@ -174,6 +175,28 @@ fn a_value_that_a_shield_was_refused_to_change_is_no_original() {
     assert_eq!(value(&bench.host()), "9");
     undo(&bench, 0, "refused");
     assert_eq!(value(&bench.host()), "9");
+}
+
+#[test]
+fn a_foreign_value_is_seen_although_another_shield_was_refused_to_change_the_setting() {
+    let machines = machines(2);
+    let with_watchdog = |machine: &&Recorded| {
+        let bench = machine.bench();
+        (0..2).all(|n| written(&plan(machine, &bench, n), WATCHDOG).is_some())
+    };
+    let machine = machines.iter().find(with_watchdog).unwrap();
+    let bench = machine.with_shields(&[0]);
+    refuse(&bench, WATCHDOG);
+    bench.apply(&bench.host(), &plan(machine, &bench, 1)).unwrap();
+    fs::write(bench.scratch.0.join("root/errors.tsv"), "").unwrap();
+    bench.host().write(WATCHDOG, "0").unwrap();
+    let status = run::status(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
+    let drift = status.shields[0].drift.iter().map(|drift| drift.what.as_str());
+    assert_eq!(drift.collect::<Vec<_>>(), [WATCHDOG]);
+    undo(&bench, 1, "refused");
+    assert_eq!(bench.host().read_line(WATCHDOG).unwrap(), "0");
+    undo(&bench, 0, "refused");
+    assert_eq!(bench.host().read_line(WATCHDOG).unwrap(), "0");
 }
 
 #[test]
