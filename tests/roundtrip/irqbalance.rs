@@ -5,7 +5,9 @@ use crate::trees;
 use cpushield::apply::{self, ChangeFate};
 use cpushield::change::Change;
 use cpushield::plan::Plan;
+use cpushield::run::{self, Drift};
 use cpushield_linux::CpuSet;
+use std::fs;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
@@ -121,4 +123,21 @@ fn a_late_answer_after_the_change_of_another_shield_leaves_no_ban() {
         undo(&bench, "a");
         assert_eq!(banned(&bench), "", "{old} to {new}");
     }
+}
+
+#[test]
+fn status_shows_that_irqbalance_was_started_again() {
+    let bench = Bench::of(&trees::v2());
+    bench.apply(&bench.host(), &trees::v2_plan()).unwrap();
+    let drift =
+        || run::status(&bench.host(), &bench.store(), None).unwrap().shields[0].drift.clone();
+    assert_eq!(drift(), []);
+    let dir = bench.scratch.0.join("root/run/irqbalance");
+    fs::remove_file(dir.join("irqbalance812.sock")).unwrap();
+    assert_eq!(drift(), [], "it is not running");
+    fs::write(dir.join("irqbalance900.sock"), "SLEEP 10 BANNED 2\n").unwrap();
+    let left = "/run/irqbalance/irqbalance812.sock 3".to_owned();
+    let now = Some("/run/irqbalance/irqbalance900.sock 1".to_owned());
+    let (what, tunable) = ("irqbalance".to_owned(), "test".to_owned());
+    assert_eq!(drift(), [Drift { what, left, now, tunable }]);
 }

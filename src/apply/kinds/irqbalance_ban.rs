@@ -9,8 +9,8 @@
 //! not have, apply and undo wait for the scan before they use it.
 
 use super::super::kind::{
-    ChangeKind, NOTHING, OlderVersion, PerformedChange, RemainingShields, RevertedChange,
-    ShieldChanges,
+    ChangeKind, DriftedValue, NOTHING, OlderVersion, PerformedChange, RemainingShields,
+    RevertedChange, ShieldChanges,
 };
 use super::super::original::OriginalState;
 use super::super::step_note::StepNote;
@@ -96,6 +96,16 @@ impl ChangeKind for IrqbalanceBan<'_> {
         }
         host.ban_from_irqbalance(&balancer, previous_ban(host, was))?;
         Ok(ChangeFate::Restored.into())
+    }
+
+    /// Another irqbalance has no ban of ours, and a missing one moves no interrupt. The ban itself
+    /// is not compared: the answer may be older than the request.
+    fn find_drift(&self, host: &Host, left: Option<&str>) -> Option<DriftedValue> {
+        let left = left?;
+        let balancer = host.irqbalance().ok()??;
+        let is_same = left.split_once(' ').is_some_and(|(socket, _)| socket == balancer.socket);
+        let now = Some(describe_ban(&balancer.socket, &balancer.banned));
+        (!is_same).then(|| DriftedValue { left: left.to_owned(), now })
     }
 }
 
