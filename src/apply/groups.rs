@@ -70,8 +70,8 @@ fn end_partition(host: &Host, path: &str) -> Result<()> {
     }
 }
 
-/// The settings of a cpuset that a group has when no program has set them: nothing in the lists, and
-/// no partition.
+/// The settings of a cpuset that a group has when no program has set them: nothing in the lists,
+/// and no partition.
 const DEFAULTS: &[(&str, &str)] = &[
     ("cpuset.cpus", ""),
     ("cpuset.mems", ""),

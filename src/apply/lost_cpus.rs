@@ -44,8 +44,8 @@ impl LostCpus {
         LostCpus { lost, rest, members: members.into_iter().collect() }
     }
 
-    /// Whether the kernel may have made `now` of the mask that apply left to a task. Before 6.2, and
-    /// where nothing would be left of a mask, a task gets all CPUs of the cpuset.
+    /// Whether the kernel may have made `now` of the mask that apply left to a task. Before 6.2,
+    /// and where nothing would be left of a mask, a task gets all CPUs of the cpuset.
     pub(super) fn may_have_narrowed(
         &self,
         id: TaskId,

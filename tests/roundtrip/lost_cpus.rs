@@ -1,5 +1,5 @@
-//! A housekeeping CPU that goes offline leaves the cpusets of cgroup v1 for good. The masks that the
-//! kernel makes of that belong to no other process.
+//! A housekeeping CPU that goes offline leaves the cpusets of cgroup v1 for good. The masks that
+//! the kernel makes of that belong to no other process.
 
 use super::bench::{Bench, same};
 use super::many_shields::{bench_of, plan_shield, same_apart_from_irq_threads};
