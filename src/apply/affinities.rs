@@ -13,6 +13,8 @@
 //! the same mask, and gets its original.
 
 use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
+use super::lost_cpus::LostCpus;
+use super::offline_cpus::offline_cpus;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
@@ -68,23 +70,19 @@ fn originals(plan: &Plan, intents: &[StepOriginal]) -> TaskMasks {
     masks
 }
 
-/// The CPUs that shields have taken offline. A mask with one of them is only known if it is read in
-/// full.
-fn offline_siblings(plan: &Plan) -> CpuSet {
-    let offline = plan.steps.iter().filter_map(|step| match step.change {
-        Change::OfflineSibling { cpu, .. } => Some(cpu),
-        _ => None,
-    });
-    offline.collect()
-}
-
 /// Returns the current mask of every task whose original is known. Where the online CPUs of the
-/// mask match the original, the full mask is not read.
+/// mask match the original, the full mask is not read. `shielded` are the CPUs of all shields.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn current_masks(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Result<TaskMasks> {
-    let (online, offline) = (host.online_cpus().ok(), offline_siblings(plan));
+pub fn current_masks(
+    host: &Host,
+    plan: &Plan,
+    shielded: &CpuSet,
+    intents: &[StepOriginal],
+) -> Result<TaskMasks> {
+    let online = host.online_cpus().ok();
+    let offline = offline_cpus(plan, shielded, online.as_ref());
     let mut masks = BTreeMap::new();
     for (id, original) in originals(plan, intents).0 {
         let Some(now) = present(host.online_affinity(id.tid))? else { continue };
@@ -138,9 +136,13 @@ pub(super) fn foreign_masks(
     let first = originals(&journal.header.plan, &intents);
     let follow: BTreeSet<TaskId> =
         tasks.iter().filter(|task| follows_interrupt(task)).map(|task| task.id).collect();
-    let mut masks = current_masks(host, &journal.header.plan, &intents)?;
+    let shielded = journal.shielded_cpus();
+    let mut masks = current_masks(host, &journal.header.plan, &shielded, &intents)?;
+    let lost = LostCpus::read(host, journal);
     masks.0.retain(|id, cpus| {
-        let is_changed = left.0.get(id).is_some_and(|left| left != cpus);
+        let left = left.0.get(id);
+        let is_changed =
+            left.is_some_and(|left| left != cpus && !lost.may_have_narrowed(*id, Some(left), cpus));
         let shields = || journal.shields.iter().map(|live| &live.plan.shield);
         is_changed
             && first.0.get(id) != Some(cpus)
@@ -158,7 +160,7 @@ struct UndoSnapshot<'a> {
     originals: TaskMasks,
     /// The masks that steps of the plan gave to tasks.
     wanted: BTreeMap<TaskId, &'a CpuSet>,
-    /// The CPUs that shields have taken offline.
+    /// The CPUs that shields have taken offline, and shielded ones that are offline.
     offline: CpuSet,
     tasks: BTreeMap<i32, Task>,
 }
@@ -169,6 +171,7 @@ impl<'a> UndoSnapshot<'a> {
         scope: &'a UndoScope,
         originals: TaskMasks,
         tasks: Vec<Task>,
+        online: Option<&CpuSet>,
     ) -> UndoSnapshot<'a> {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let wanted = steps.filter_map(|step| match &step.change {
@@ -176,7 +179,8 @@ impl<'a> UndoSnapshot<'a> {
             _ => None,
         });
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
-        let (wanted, offline) = (wanted.collect(), offline_siblings(&journal.header.plan));
+        let offline = offline_cpus(&journal.header.plan, &journal.shielded_cpus(), online);
+        let wanted = wanted.collect();
         UndoSnapshot { journal, scope, originals, wanted, offline, tasks }
     }
 }
@@ -197,7 +201,8 @@ impl UndoSnapshot<'_> {
             }
             let left = left.0.get(&id);
             let same = left == Some(cpus)
-                || left.is_some_and(|left| foreign.may_have_narrowed(left, cpus));
+                || left.is_some_and(|left| foreign.may_have_narrowed(left, cpus))
+                || self.scope.lost.may_have_narrowed(id, left, cpus);
             if same || self.journal.amending.is_empty() {
                 return same;
             }
@@ -206,6 +211,12 @@ impl UndoSnapshot<'_> {
         // mask. When cpusets shrink, grow or appear, the kernel makes masks that contain at least
         // the original's CPUs outside of the shield.
         self.wanted.get(&id) == Some(&cpus) || original.difference(&shielded).is_subset(cpus)
+    }
+
+    /// Whether a task has a narrower mask because the housekeeping cpuset has lost CPUs.
+    fn has_lost_cpus(&self, id: TaskId, cpus: &CpuSet) -> bool {
+        let left = self.journal.applied.as_ref().and_then(|left| left.0.get(&id));
+        self.scope.lost.may_have_narrowed(id, left, cpus)
     }
 
     /// Whether an earlier undo decided that a task gets this mask.
@@ -315,6 +326,10 @@ impl UndoSnapshot<'_> {
         if self.scope.others.iter().any(|other| is_in_shield(host, task.id, cpus, other)) {
             return AffinityDecision::Keep;
         }
+        // The housekeeping cpuset stays, and has no other CPUs.
+        if !self.scope.others.is_empty() && self.has_lost_cpus(task.id, cpus) {
+            return AffinityDecision::Keep;
+        }
         if let Some(other) = &self.scope.other_version {
             // A program that stays in the group, on a CPU that only the leaving version has.
             let cpus_of_both = other.cpus.union(&self.scope.shield.cpus);
@@ -354,7 +369,9 @@ impl UndoSnapshot<'_> {
             }
             Some(_) => AffinityDecision::Drift,
             // Apply saw neither the task nor an ancestor, perhaps in another PID namespace.
-            None if *cpus == shield.housekeeping && self.ancestor_with_original(task).is_none() => {
+            None if (*cpus == shield.housekeeping || self.has_lost_cpus(task.id, cpus))
+                && self.ancestor_with_original(task).is_none() =>
+            {
                 AffinityDecision::Set(self.scope.free_cpus())
             }
             None => self
@@ -422,8 +439,8 @@ pub(super) fn decide(
     if originals.0.is_empty() {
         return Ok(undoing);
     }
-    let now = UndoSnapshot::new(journal, scope, originals, tasks);
     let online = host.online_cpus().ok();
+    let now = UndoSnapshot::new(journal, scope, originals, tasks, online.as_ref());
     // A shielded CPU may be offline now; cpusets give it back when it is online again.
     let all = online.as_ref().map(|online| online.union(&scope.shield.cpus));
     let own = host.own_pid();
@@ -468,7 +485,8 @@ pub(super) fn masks_without_cpusets(
     tasks: &[(Task, CpuSet)],
 ) -> Result<TaskMasks> {
     let originals = originals(&journal.header.plan, &journal.intents_with_late());
-    let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?);
+    let online = host.online_cpus().ok();
+    let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?, online.as_ref());
     let mut masks = TaskMasks::default();
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.has_own_step(task)) {
         if let AffinityDecision::Set(target) = now.decide(host, task, cpus) {

@@ -6,8 +6,10 @@ use super::document::AppliedStep;
 use super::executor::PlanExecution;
 use super::hogs::{BlockedBy, RtHogs};
 use super::journal::{self, AddedStep, Amendment, ApplyJournal, JOURNAL, StepOriginal};
+use super::kind::PerformedChange;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
+use super::step_result::StepDone;
 use crate::change::ChangeFault;
 use crate::documents::plan::Step;
 use cpushield_linux::{AffinityGuard, Error, Host, Store, namespaces, signal};
@@ -68,7 +70,7 @@ impl fmt::Display for AmendError {
 impl std::error::Error for AmendError {}
 
 /// Makes these steps part of the active shield of this name. Steps that fail are reported; nothing
-/// else is undone because of them.
+/// else is undone because of them. Without a step it does nothing and writes nothing.
 ///
 /// # Errors
 /// Nothing was written, or a write to the journal failed; the journal has what was done.
@@ -78,6 +80,9 @@ pub fn amend(
     name: &str,
     steps: &[Step],
 ) -> Result<AmendedShield, AmendError> {
+    if steps.is_empty() {
+        return Ok(AmendedShield { steps: Vec::new(), halted: None });
+    }
     namespaces::check_sees_all_tasks(host)?;
     let _lock = store.lock()?;
     let mut journal = match load(host, store).map_err(AmendError::Load)? {
@@ -106,13 +111,13 @@ pub fn amend(
         return Err(AmendError::Step { subject, why });
     }
     let mut log = store.append(JOURNAL, whole)?;
-    let plan = &journal.header.plan;
-    let before = affinities::current_masks(host, plan, &journal.intents_with_late())?;
+    let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
+    let before = affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())?;
     log.add(&opening)?;
     log.sync()?;
     let mut run = PlanExecution::new(host, &journal, log, hogs);
     let halted = make_steps(&mut run, &journal)?;
-    let now = affinities::current_masks(host, plan, &run.intents)?;
+    let now = affinities::current_masks(host, plan, &shielded, &run.intents)?;
     let masks = affinities::masks_after_amendment(&journal, &before, now);
     run.log.add(&journal::applied_line(&masks)?)?;
     run.log.sync()?;
@@ -172,14 +177,76 @@ fn make_steps(
 ) -> Result<Option<String>, AmendError> {
     let todo: Vec<StepOriginal> =
         run.intents.iter().filter(|it| journal.amending.contains(&it.step)).cloned().collect();
-    for intent in &todo {
+    for (at, intent) in todo.iter().enumerate() {
         if let Some(signal) = signal::stopped_by() {
-            return Ok(Some(format!("stopped by {signal}")));
+            let why = format!("stopped by {signal}");
+            log_not_reached(run, journal, todo.iter().skip(at), &why)?;
+            return Ok(Some(why));
         }
         let Some(step) = run.plan.steps.get(intent.step) else { continue };
         if let Some(broken) = run.make(intent, step)? {
+            log_not_reached(run, journal, todo.iter().skip(at + 1), &broken)?;
             return Ok(Some(broken));
         }
     }
     Ok(None)
+}
+
+/// Records that steps were not reached.
+fn log_not_reached<'a>(
+    run: &mut PlanExecution<'_>,
+    journal: &ApplyJournal,
+    rest: impl Iterator<Item = &'a StepOriginal>,
+    why: &str,
+) -> Result<(), AmendError> {
+    for done in not_reached(journal, rest, why) {
+        run.log.add(&journal::outcome_line(&done)?)?;
+    }
+    Ok(())
+}
+
+/// The outcomes of steps that were not reached, where a step without an outcome would count as
+/// interrupted: only undo could complete that one.
+fn not_reached<'a>(
+    journal: &ApplyJournal,
+    rest: impl Iterator<Item = &'a StepOriginal>,
+    why: &str,
+) -> Vec<StepDone> {
+    let needs_outcome = |intent: &&StepOriginal| {
+        let step = journal.step(intent);
+        step.is_some_and(|step| kind_of(&step.change).needs_undo_when_interrupted())
+    };
+    let rest = rest.filter(needs_outcome);
+    rest.map(|it| PerformedChange::refused(format!("not reached: {why}")).of_step(it.step))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::tests::{sample, written};
+    use super::super::original::OriginalState;
+    use super::super::revert::shield_changes;
+    use super::*;
+    use crate::change::Change;
+
+    #[test]
+    fn a_cycle_that_was_not_reached_is_not_taken_for_an_interrupted_one() {
+        let mut journal = ApplyJournal::parse(&sample()).unwrap();
+        let cycle = |cpu| Step { change: Change::CycleCpu { cpu }, ..written("/proc/irq/1") };
+        let steps = [cycle(2), cycle(3), written("/proc/irq/3/smp_affinity")];
+        let original = OriginalState::Missing;
+        let added = steps.map(|step| AddedStep { step, original: original.clone() });
+        let (shield, again) = ("cpushield".to_owned(), Vec::new());
+        journal.amend(Amendment { shield, again, added: added.to_vec() });
+        let first = *journal.amending.first().unwrap();
+        journal.outcomes.insert(first, PerformedChange::changed("1".to_owned()).of_step(first));
+        let rest = journal.intents.iter().filter(|intent| intent.step > first);
+        let done = not_reached(&journal, rest, "stopped by SIGINT");
+        assert_eq!(done.iter().map(|done| done.step).collect::<Vec<_>>(), [first + 1]);
+        assert!(was_interrupted(&journal));
+        journal.outcomes.extend(done.into_iter().map(|done| (done.step, done)));
+        assert!(!was_interrupted(&journal));
+        let unfinished = shield_changes(&journal).first_unfinished;
+        assert_eq!(unfinished, Some(&written("/proc/irq/3/smp_affinity").change));
+    }
 }

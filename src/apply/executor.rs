@@ -252,7 +252,7 @@ impl PlanExecution<'_> {
         progress: &mut dyn FnMut(ApplyProgress<'_>),
     ) -> Result<(), ExecutionStop> {
         let before = match journal.joining {
-            Some(_) => affinities::current_masks(self.host, self.plan, &self.intents)?,
+            Some(_) => self.current_masks()?,
             None => TaskMasks::default(),
         };
         let todo: Vec<StepOriginal> =
@@ -270,13 +270,17 @@ impl PlanExecution<'_> {
             return Err(ExecutionStop::Signal(signal));
         }
         progress(ApplyProgress { done: total, total, what: "" });
-        let mut masks = affinities::current_masks(self.host, self.plan, &self.intents)?;
+        let mut masks = self.current_masks()?;
         if journal.joining.is_some() {
             masks = affinities::masks_after_amendment(journal, &before, masks);
         }
         self.log.add(&journal::applied_line(&masks)?)?;
         self.log.sync()?;
         Ok(())
+    }
+
+    fn current_masks(&self) -> Result<TaskMasks, cpushield_linux::Error> {
+        affinities::current_masks(self.host, self.plan, &self.shielded, &self.intents)
     }
 
     fn make_or_stop(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), ExecutionStop> {

@@ -70,7 +70,16 @@ fn end_partition(host: &Host, path: &str) -> Result<()> {
     }
 }
 
-/// Finds a group that would lose its CPUs if cpusets were disabled for the groups below a
+/// The settings of a cpuset that a group has when no program has set them: nothing in the lists,
+/// and no partition.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("cpuset.cpus", ""),
+    ("cpuset.mems", ""),
+    ("cpuset.cpus.exclusive", ""),
+    (PARTITION, "member"),
+];
+
+/// Finds a group that would lose settings if cpusets were disabled for the groups below a
 /// directory.
 pub(super) fn group_using_cpusets(host: &Host, path: &str, words: &[String]) -> Option<String> {
     let dir = path.strip_suffix("/cgroup.subtree_control")?;
@@ -79,9 +88,11 @@ pub(super) fn group_using_cpusets(host: &Host, path: &str, words: &[String]) -> 
     }
     let groups = host.list(dir).ok()?.into_iter().map(|name| format!("{dir}/{name}"));
     let mut users = groups.filter(|group| {
-        let cpus = host.read_line(&format!("{group}/cpuset.cpus"));
+        let is_set = |(file, default): &(&str, &str)| {
+            host.read_line(&format!("{group}/{file}")).is_ok_and(|text| text != *default)
+        };
         let below = host.read_line(&format!("{group}/cgroup.subtree_control"));
-        cpus.is_ok_and(|text| !text.is_empty())
+        DEFAULTS.iter().any(is_set)
             || below.is_ok_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
     });
     users.next()

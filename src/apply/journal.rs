@@ -175,6 +175,8 @@ pub struct ApplyJournal {
     pub applied: Option<TaskMasks>,
     /// The steps of an unfinished amendment.
     pub amending: BTreeSet<usize>,
+    /// Whether the end of an amendment without steps may follow. Earlier versions wrote those.
+    pub amended_nothing: bool,
     /// The decision of the last undo, once it has begun.
     pub undoing: Option<UndoDecision>,
     /// The results of undo, by step.
@@ -308,6 +310,7 @@ impl ApplyJournal {
             outcomes: BTreeMap::new(),
             applied: None,
             amending: BTreeSet::new(),
+            amended_nothing: false,
             undoing: None,
             fates: BTreeMap::new(),
             settled: BTreeSet::new(),
@@ -329,6 +332,7 @@ impl ApplyJournal {
     /// Adds an amendment. The outcome of a step that is made again becomes unknown, unless it had
     /// changed something: undo must restore that in any case.
     pub fn amend(&mut self, amendment: Amendment) {
+        self.amended_nothing = amendment.again.is_empty() && amendment.added.is_empty();
         for step in amendment.again {
             if self.outcomes.get(&step).is_some_and(|done| done.outcome != Outcome::Changed) {
                 self.outcomes.remove(&step);
@@ -399,14 +403,14 @@ impl ApplyJournal {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::change::{EffectTime, Risk, ValueComparison};
     use crate::documents::plan::Shield;
     use cpushield_linux::CpuSet;
     use proptest::prelude::*;
 
-    fn written(path: &str) -> Step {
+    pub(in crate::apply) fn written(path: &str) -> Step {
         let change = Change::Write {
             path: path.to_owned(),
             value: "7".to_owned(),
@@ -440,7 +444,7 @@ mod tests {
         }
     }
 
-    fn sample() -> Vec<u8> {
+    pub(in crate::apply) fn sample() -> Vec<u8> {
         let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
         let plan = Plan {
             schema: crate::documents::plan::SCHEMA,

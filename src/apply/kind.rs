@@ -162,6 +162,8 @@ pub struct ShieldChanges<'a> {
     pub first_unfinished: Option<&'a Change>,
     /// The directories that the shield made.
     pub new_dirs: Vec<String>,
+    /// Whether an earlier undo has begun, and was interrupted or not complete.
+    pub undone_before: bool,
 }
 
 impl ShieldChanges<'_> {

@@ -38,7 +38,7 @@ pub(super) fn replaced_changes(journal: &ApplyJournal, scope: &UndoScope) -> Vec
         if !is_shared && (change == step.change || !is_known) {
             continue;
         }
-        let last = journal.last_about(&step.change);
+        let last = journal.last_made_about(&step.change);
         let last = last.and_then(|last| journal.outcomes.get(&last.step));
         let before = last.and_then(|done| done.left.clone());
         replaced.push(ReplacedChange { step: intent.step, change, before });
@@ -80,7 +80,7 @@ fn change_without(
         return (!matches!(change, Change::MakeDir { .. })).then(|| change.clone());
     }
     let others = journal.shields_about(change).filter(|shield| shield.name != scope.shield.name);
-    let last = journal.last_about(change).and_then(|last| journal.step(last));
+    let last = journal.last_made_about(change).and_then(|last| journal.step(last));
     let remaining = RemainingShields {
         cpus: others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus)),
         freed: &scope.shield.cpus,

@@ -3,6 +3,7 @@
 
 use super::affinities::{follows_interrupt, is_widened, present};
 use super::journal::UndoDecision;
+use super::offline_cpus::offline_shield;
 use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
 use crate::documents::plan::Shield;
@@ -36,7 +37,9 @@ pub(super) fn restore(
     complete: bool,
 ) -> Result<RestoredAffinities> {
     let (shield, foreign) = (&scope.shield, scope.foreign_cpus_now(host));
-    let scan = AffinityScan { host, shield, foreign, online: host.online_cpus().ok() };
+    let online = host.online_cpus().ok();
+    let offline = offline_shield(&shield.cpus, online.as_ref());
+    let scan = AffinityScan { host, shield, foreign, online, offline };
     let mut done = RestoredAffinities::default();
     let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
     let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));
@@ -86,12 +89,25 @@ struct AffinityScan<'a> {
     /// The CPUs of the partitions of other programs, which the kernel leaves out of every mask.
     foreign: CpuSet,
     online: Option<CpuSet>,
+    /// The CPUs of the shield that are offline.
+    offline: CpuSet,
 }
 
 impl AffinityScan<'_> {
-    /// The online CPUs of a mask. Two masks are compared by these.
+    /// The online CPUs of a mask. Two masks are compared by these, and by offline CPUs of the
+    /// shield.
     fn online_part(&self, cpus: &CpuSet) -> CpuSet {
         self.online.as_ref().map_or_else(|| cpus.clone(), |online| cpus.intersection(online))
+    }
+
+    /// Whether a task has the CPUs of a mask that belong to the shield and are offline.
+    fn has_offline(&self, id: TaskId, cpus: &CpuSet) -> Result<bool> {
+        let missing = cpus.intersection(&self.offline);
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        let now = present(self.host.affinity(id.tid))?;
+        Ok(now.is_none_or(|now| missing.is_subset(&now)))
     }
 
     fn restore_task(
@@ -106,7 +122,10 @@ impl AffinityScan<'_> {
         else {
             return Ok(FoundAffinity::Unchanged);
         };
-        if now == target || now == self.online_part(cpus) || !host.is_same_task(id) {
+        let is_same = now == target || now == self.online_part(cpus);
+        // Cpusets give a task their CPUs when they come online; another task must have them before.
+        let is_same = is_same && (limited || self.has_offline(id, cpus)?);
+        if is_same || !host.is_same_task(id) {
             return Ok(FoundAffinity::Unchanged);
         }
         let unchanged = was.is_none_or(|was| self.online_part(was) == now);

@@ -6,12 +6,14 @@ use super::kinds::kind_of;
 use super::original::OriginalState;
 use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome};
+use crate::documents::plan::{Step, StepReason};
 use cpushield_linux::{Host, Result};
 
 /// Returns what the kinds of changes may know about a journal.
 #[must_use]
 pub fn shield_changes(journal: &ApplyJournal) -> ShieldChanges<'_> {
-    let mut shield = ShieldChanges::default();
+    let undone_before = journal.undoing.is_some();
+    let mut shield = ShieldChanges { undone_before, ..ShieldChanges::default() };
     for intent in &journal.intents {
         let change = journal.step(intent).map(|step| &step.change);
         if !journal.outcomes.contains_key(&intent.step) {
@@ -32,14 +34,17 @@ pub fn shield_changes(journal: &ApplyJournal) -> ShieldChanges<'_> {
 pub fn revert(
     host: &Host,
     shield: &ShieldChanges<'_>,
-    change: &Change,
+    step: &Step,
     was: &OriginalState,
     done: Option<&StepDone>,
 ) -> Result<RevertedChange> {
     if let Some(StepDone { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) = done {
         return Ok(NOTHING);
     }
-    match kind_of(change).revert(host, shield, was, done) {
+    if is_of_other_interrupt(host, step) {
+        return Ok(if done.is_some() { ChangeFate::Gone.into() } else { NOTHING });
+    }
+    match kind_of(&step.change).revert(host, shield, was, done) {
         Err(error) if error.is_stop() => Err(error),
         Err(error) if error.is_absent() => Ok(ChangeFate::Gone.into()),
         Err(error) => Ok(ChangeFate::Failed { reason: error.reason() }.into()),
@@ -47,6 +52,16 @@ pub fn revert(
         Ok(RevertedChange { fate: Some(ChangeFate::Gone), .. }) if done.is_none() => Ok(NOTHING),
         back => back,
     }
+}
+
+/// Whether the number of an interrupt belongs to other devices now: the kernel reuses numbers. It
+/// makes a directory for each name with which an interrupt is requested (`register_handler_proc()`,
+/// kernel/irq/proc.c, 6.12). An interrupt that is not requested has none, and may be the same one.
+fn is_of_other_interrupt(host: &Host, step: &Step) -> bool {
+    let StepReason::Irq { irq, actions } = &step.reason else { return false };
+    let names = host.list_directories(&format!("/proc/irq/{irq}")).unwrap_or_default();
+    let known = |name: &String| actions.split(", ").any(|action| action.ends_with(name.as_str()));
+    !actions.is_empty() && !names.is_empty() && !names.iter().any(known)
 }
 
 /// What the second look at a restored file found.

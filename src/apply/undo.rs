@@ -144,7 +144,8 @@ fn find_scope(
 }
 
 fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks, Error> {
-    affinities::current_masks(host, &journal.header.plan, &journal.intents_with_late())
+    let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
+    affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())
 }
 
 /// Notes that the journal could not be rewritten. Until another undo does, it names the shield,
@@ -313,7 +314,7 @@ impl UndoRun<'_> {
         let was = self.journal.original(intent);
         let done = self.journal.outcomes.get(&intent.step);
         let RevertedChange { fate, note } =
-            revert::revert(self.host, &self.shield, &step.change, was, done)?;
+            revert::revert(self.host, &self.shield, step, was, done)?;
         if let Some(fate) = fate {
             self.record(StepFate { step: intent.step, fate, note });
         }

@@ -2,6 +2,7 @@
 
 use super::foreign_partitions::ForeignPartitions;
 use super::journal::ApplyJournal;
+use super::lost_cpus::LostCpus;
 use crate::change::Change;
 use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Host};
@@ -18,6 +19,8 @@ pub(super) struct UndoScope {
     pub(super) other_version: Option<Shield>,
     /// The partitions of other programs, before undo changes anything.
     pub(super) foreign: ForeignPartitions,
+    /// What the housekeeping cpuset has lost before undo changes anything.
+    pub(super) lost: LostCpus,
 }
 
 impl UndoScope {
@@ -30,7 +33,8 @@ impl UndoScope {
         let mut same = others.iter().filter(|other| other.group() == shield.group());
         let other_version = same.find(|other| journal.has_group(&other.name)).cloned();
         let foreign = ForeignPartitions::read(host, &own_cpus(journal));
-        Some(UndoScope { shield: Shield { cpus, ..shield }, others, other_version, foreign })
+        let (shield, lost) = (Shield { cpus, ..shield }, LostCpus::read(host, journal));
+        Some(UndoScope { shield, others, other_version, foreign, lost })
     }
 
     /// The CPUs of partitions of other programs that were there when undo began, and still are.

@@ -28,8 +28,9 @@ pub(super) fn find_drift(host: &Host, journal: &ApplyJournal, name: &str) -> Vec
     let Some(live) = journal.find_shield(name) else { return drift };
     let mut seen: BTreeSet<usize> = BTreeSet::new();
     for intent in journal.intents.iter().filter(|intent| live.steps.contains(&intent.step)) {
-        // Of several steps about the same thing, the last one counts, of any shield.
-        let last = journal.step(intent).and_then(|step| journal.last_about(&step.change));
+        // Of several steps about the same thing, the last one counts that was not refused, of any
+        // shield.
+        let last = journal.step(intent).and_then(|step| journal.last_made_about(&step.change));
         let Some(intent) = last.filter(|last| seen.insert(last.step)) else { continue };
         let (Some(step), Some(done)) = (journal.step(intent), journal.outcomes.get(&intent.step))
         else {

@@ -8,7 +8,8 @@ use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
 use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
 use super::{RunError, ShieldPlacement, raise, record};
-use crate::apply::{self, UnfinishedWork};
+use crate::apply::{self, ShieldWork, UnfinishedWork};
+use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
@@ -345,6 +346,25 @@ pub struct ReleasedPrograms {
     pub notes: Vec<ProcessNote>,
 }
 
+/// The plan of the shield to release, the named one or the only one, where work was interrupted.
+/// `None` where the programs were released before, or where undo refuses this shield.
+fn interrupted_plan(
+    host: &Host,
+    store: &Store,
+    name: Option<&str>,
+    work: ShieldWork,
+) -> Result<Option<Plan>, RunError> {
+    // An undo had released the programs first; an apply or a change had not.
+    if work == ShieldWork::Undo {
+        return Ok(None);
+    }
+    let mut plans = apply::active_plans(host, store).map_err(RunError::Journal)?;
+    plans.retain(|plan| name.is_none_or(|name| plan.shield.name == name));
+    let (Some(plan), true) = (plans.pop(), plans.is_empty()) else { return Ok(None) };
+    let unfinished = apply::unfinished_shield(host, store).map_err(RunError::Journal)?;
+    Ok(unfinished.is_none_or(|name| name == plan.shield.name).then_some(plan))
+}
+
 /// Moves all programs out of a shield, the named one or the only one, and restores the kernel's
 /// threads. Call it before undo; it
 /// does nothing where nothing is on record or in the group.
@@ -358,8 +378,9 @@ pub fn release(
 ) -> Result<ReleasedPrograms, RunError> {
     let mut released = ReleasedPrograms::default();
     let plan = match super::active(host, store, name) {
-        // An undo that was interrupted had released the programs first.
-        Err(RunError::Unfinished { unfinished: UnfinishedWork::Interrupted { .. }, .. }) => None,
+        Err(RunError::Unfinished { unfinished: UnfinishedWork::Interrupted { work }, .. }) => {
+            interrupted_plan(host, store, name, work)?
+        }
         plan => plan?,
     };
     let place = plan.map(|plan| ShieldPlacement::new(host, &plan));

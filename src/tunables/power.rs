@@ -1,6 +1,6 @@
 //! `cpu-idle` and `cpu-governor`: no deep sleep and no low frequencies on the shield. Pure.
 
-use super::want::setting;
+use super::want::{setting, settings};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
@@ -8,12 +8,18 @@ use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{OffReason, Shield};
 use crate::policy::Workload;
 use crate::survey::Machine;
+use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(super) struct CpuIdle;
 
 #[derive(Debug)]
 pub(super) struct CpuGovernor;
+
+/// The governor of a CPU, below the directory of the CPU.
+const GOVERNOR: &str = "cpufreq/scaling_governor";
+/// The CPUs of each frequency policy, offline ones included.
+const POLICIES: &str = "/sys/devices/system/cpu/cpufreq/policy*/related_cpus";
 
 const IDLE_PAGE: &str = "\
 A CPU in deep sleep takes up to some hundred microseconds to wake. `n/a` in
@@ -89,7 +95,11 @@ impl Tunable for CpuGovernor {
     }
 
     fn reads(&self) -> &'static [&'static str] {
-        &["/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"]
+        &[
+            "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+            POLICIES,
+        ]
     }
 
     fn removes(&self) -> &'static [Cause] {
@@ -105,10 +115,29 @@ impl Tunable for CpuGovernor {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let file = "cpufreq/scaling_governor";
-        let reason = "a CPU at a low frequency responds late";
-        set_per_cpu_file(machine, shield, file, "performance", reason)
+        let cpus = shield.online_cpus();
+        let governors = cpus.iter().filter_map(|cpu| governor_of(machine, cpu));
+        let governors: BTreeMap<String, &str> = governors.collect();
+        let wanted = governors.into_iter().map(|(path, now)| {
+            let reason = "a CPU at a low frequency responds late";
+            let now = Some(now.to_owned());
+            WantedChange::write(now, &path, "performance", ValueComparison::Text, reason)
+        });
+        changes_of(wanted.collect(), GOVERNOR)
     }
+}
+
+/// The file of a CPU's governor, and the governor. CPUs that share a policy have the same file, so
+/// that two shields with one of them each know that they share the setting.
+fn governor_of(machine: &Machine, cpu: usize) -> Option<(String, &str)> {
+    let own = format!("/sys/devices/system/cpu/cpu{cpu}/{GOVERNOR}");
+    // The file separates CPUs by spaces.
+    let has_cpu = |cpus: &str| cpus.split_whitespace().any(|number| number == cpu.to_string());
+    let policy = settings(machine, POLICIES).find(|(_, cpus)| has_cpu(cpus));
+    let dir = policy.and_then(|(path, _)| path.strip_suffix("/related_cpus"));
+    let path = dir.map_or(own, |dir| format!("{dir}/scaling_governor"));
+    let now = setting(machine, &path)?;
+    Some((path, now))
 }
 
 /// Sets one file of each shielded CPU.
@@ -125,7 +154,11 @@ fn set_per_cpu_file(
         let now = setting(machine, &path)?.to_owned();
         Some(WantedChange::write(Some(now), &path, value, ValueComparison::Text, reason))
     });
-    let wanted: Vec<WantedChange> = wanted.collect();
+    changes_of(wanted.collect(), file)
+}
+
+/// The changes, or that no shielded CPU has this file.
+fn changes_of(wanted: Vec<WantedChange>, file: &str) -> WantedChanges {
     if wanted.is_empty() {
         return WantedChanges::Nothing(InapplicableReason::CpuFileAbsent { file: file.to_owned() });
     }

@@ -379,3 +379,51 @@ fn a_kernel_thread_stays_raised_for_the_second_of_two_programs() {
     assert_eq!(raised(&bench), []);
     assert!(bench.tree().contains_key(Path::new("sys/fs/cgroup/cpushield_a")));
 }
+
+/// A shield with both programs, and the machine before.
+fn shield_with_programs(remembers: bool, priorities: [u32; 2]) -> (Bench, Tree) {
+    let bench = machine(remembers, priorities);
+    let before = bench.tree();
+    shield(&bench, "a", "2");
+    for tid in [FIRST, SECOND] {
+        add(&bench, "a", tid, ONE).unwrap();
+    }
+    (bench, before)
+}
+
+#[test]
+fn undo_after_a_killed_change_releases_the_programs() {
+    for (remembers, priorities) in [(false, [0, 0]), (true, [0, 0]), (false, [50, 99])] {
+        let undone_after_kill = |at| {
+            let when = format!("killed at {at}, {remembers}, {priorities:?}");
+            let (bench, before) = shield_with_programs(remembers, priorities);
+            let (mut change, new) = version(&bench, "a", "3");
+            change.prepare(&bench.host(), &bench.store()).unwrap();
+            if replace(&bench, &bench.host().failing(InjectedFault::Stop { at }), &new) {
+                return false;
+            }
+            undo(&bench, "a");
+            if priorities == [0, 0] {
+                same(&before, &bench.tree(), &when);
+            }
+            for (tid, priority) in [FIRST, SECOND].into_iter().zip(priorities) {
+                let now = bench.host().scheduling(tid).unwrap().rt_priority();
+                assert_eq!((group(&bench, tid).as_str(), now), ("0::/mine", priority), "{when}");
+            }
+            true
+        };
+        assert!((0..).take_while(|at| undone_after_kill(*at)).count() > 1);
+    }
+}
+
+#[test]
+fn undo_after_a_killed_amendment_releases_the_programs() {
+    for remembers in [false, true] {
+        let (bench, before) = shield_with_programs(remembers, [50, 99]);
+        let more = trees::write("/proc/sys/vm/stat_interval", "120", ValueComparison::Text);
+        let host = bench.host().failing(InjectedFault::Stop { at: 0 });
+        apply::amend(&host, &bench.store(), "a", &[trees::step(more, false)]).unwrap_err();
+        undo(&bench, "a");
+        same(&before, &bench.tree(), &format!("{remembers}"));
+    }
+}

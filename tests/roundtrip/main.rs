@@ -16,6 +16,7 @@ mod hogs;
 mod irqbalance;
 mod journals;
 mod leaving;
+mod lost_cpus;
 mod many_shields;
 mod offline;
 mod operators;
@@ -35,7 +36,7 @@ mod schemas;
 use bench::{Bench, Tree, disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, ChangeFate, StepNote, UndoError};
 use cpushield::change::{Change, Refusal};
-use cpushield::plan::Plan;
+use cpushield::plan::{Plan, StepReason};
 use cpushield::policy::ShieldRequest;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::collections::BTreeMap;
@@ -313,6 +314,54 @@ fn script(plan: &Plan, root: &Path, calls: &Path) -> String {
         script.push_str(&(command.replace(" /proc/", &format!(" {root}/proc/")) + "\n"));
     }
     script
+}
+
+#[test]
+fn cpusets_stay_enabled_for_every_setting_of_another_group() {
+    for (file, value) in [
+        ("cpuset.cpus", "0"),
+        ("cpuset.mems", "0"),
+        ("cpuset.cpus.exclusive", "0"),
+        ("cpuset.cpus.partition", "root invalid (Cpu list in cpuset.cpus not exclusive)"),
+    ] {
+        for (name, tree, plan) in machines().into_iter().take(3) {
+            let bench = Bench::of(&tree);
+            bench.apply(&bench.host(), &plan).unwrap();
+            // As another program leaves it.
+            let place = bench.scratch.0.join("root/sys/fs/cgroup/mine").join(file);
+            fs::write(&place, format!("{value}\n")).unwrap();
+            let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
+            let notes = undone.steps.iter().filter_map(|step| step.note.clone());
+            let stays = StepNote::CpusetsStayEnabled { group: "/sys/fs/cgroup/mine".to_owned() };
+            assert!(notes.into_iter().any(|note| note == stays), "{name}, {file}: {undone:#?}");
+            assert!(place.is_file(), "{name}, {file}");
+        }
+    }
+}
+
+#[test]
+fn a_number_of_an_interrupt_that_another_device_has_now_is_left_alone() {
+    let (irq, file) = (27, "/proc/irq/27/smp_affinity_list");
+    for (actions, now, left) in [
+        ("nvme0q3, usb", Some("eth0"), "0-2"),
+        ("nvme0q3, usb", Some("usb"), "3"),
+        // It has no driver now, or had none.
+        ("nvme0q3, usb", None, "3"),
+        ("", Some("eth0"), "3"),
+    ] {
+        let (tree, mut plan) = (v2(), v2_plan());
+        plan.steps.retain(|step| step.change.subject() == file);
+        plan.steps[0].reason = StepReason::Irq { irq, actions: actions.to_owned() };
+        let bench = Bench::of(&tree);
+        bench.apply(&bench.host(), &plan).unwrap();
+        if let Some(now) = now {
+            fs::create_dir(bench.scratch.0.join("root/proc/irq/27").join(now)).unwrap();
+        }
+        let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
+        let fate = if left == "3" { ChangeFate::Restored } else { ChangeFate::Gone };
+        assert_eq!(undone.steps[0].fate, fate, "{actions:?}, {now:?}");
+        assert_eq!(bench.host().read_line(file).unwrap(), left, "{actions:?}, {now:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::bench::{Bench, Tree, disturbed_writes, same};
 use super::many_shields::same_apart_from_irq_threads;
 use super::trees;
 use cpushield::apply;
-use cpushield::change::{Change, Outcome};
+use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::{ActiveShields, Plan, PlanRefusal, SiblingRefusal, plan_with_others};
 use cpushield::policy::{ShieldRequest, Siblings};
 use cpushield::run;
@@ -183,6 +183,56 @@ fn what_another_process_changes_while_the_cpu_is_offline_stays() {
     assert_eq!(host.read_line("/proc/irq/24/smp_affinity_list").unwrap(), "1");
     host.write("/proc/irq/24/smp_affinity_list", "0-3").unwrap();
     same(&before, &bench.tree(), "undone");
+}
+
+#[test]
+fn what_another_process_changes_after_it_brought_the_cpu_online_stays() {
+    let (tree, mut plan) = synthetic();
+    let irq = "/proc/irq/24/smp_affinity_list";
+    let write = trees::write(irq, "0-1", ValueComparison::List);
+    plan.steps.insert(1, trees::step(write, true));
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    bench.apply(&bench.host(), &plan).unwrap();
+    let host = bench.host();
+    host.write("/sys/devices/system/cpu/cpu3/online", "1").unwrap();
+    host.write(irq, "1").unwrap();
+    assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
+    assert_eq!(host.read_line(irq).unwrap(), "1");
+    host.write(irq, "0-3").unwrap();
+    same(&before, &bench.tree(), "undone");
+}
+
+#[test]
+fn a_kernel_thread_gets_its_whole_mask_back_while_the_shielded_cpu_is_offline() {
+    let plan = |name: &str, cpu: usize, rest: &str| {
+        let mut plan = trees::v2_plan();
+        plan.shield.name = name.to_owned();
+        (plan.shield.cpus, plan.shield.housekeeping) = (CpuSet::single(cpu), rest.parse().unwrap());
+        plan.steps.retain_mut(|step| match &mut step.change {
+            Change::Affinity { task, cpus, .. } => {
+                cpus.clone_from(&plan.shield.housekeeping);
+                [2, 40].contains(&task.tid)
+            }
+            change => matches!(change, Change::KeepAffinities),
+        });
+        plan
+    };
+    for order in [&["a"][..], &["b", "a"], &["a", "b"]] {
+        let bench = Bench::of(&trees::v2());
+        for (name, cpu, rest) in [("a", 3, "0-2"), ("b", 2, "0-1")] {
+            if order.contains(&name) {
+                bench.apply(&bench.host(), &plan(name, cpu, rest)).unwrap();
+            }
+        }
+        let file = "/sys/devices/system/cpu/cpu3/online";
+        bench.host().write(file, "0").unwrap();
+        order.iter().for_each(|name| undo(&bench, name));
+        bench.host().write(file, "1").unwrap();
+        for tid in [2, 40] {
+            assert_eq!(bench.host().affinity(tid).unwrap().to_string(), "0-3", "{tid}, {order:?}");
+        }
+    }
 }
 
 #[test]

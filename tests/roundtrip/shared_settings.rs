@@ -2,13 +2,16 @@
 //! kept, and each shield owns what it needs.
 
 use crate::bench::{Bench, Tree, disturbed_writes};
-use crate::many_shields::{NAMES, Recorded, machines, plan_shield, same_apart_from_irq_threads};
+use crate::many_shields::{
+    NAMES, Recorded, machines, plan_shield, plan_with, same_apart_from_irq_threads,
+};
 use cpushield::apply::{
     self, AppliedPlan, ApplyError, ShieldNote, UndoneShield, UnrestoredChanges,
 };
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{ChoiceReason, Plan, PlanWarning, SettingsFate, Step, VersionSettings};
-use cpushield::policy::{DisturbanceConsent, Siblings};
+use cpushield::policy::{DisturbanceConsent, ShieldRequest, Siblings};
+use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::apply_shield::{
@@ -18,6 +21,8 @@ use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield::workflow::take_down::{take_all_down, take_down};
 use cpushield_linux::{CpuSet, Host, InjectedFault, TaskId};
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 /// One value, and a set of CPUs.
 const INTERVAL: &str = "/proc/sys/vm/stat_interval";
@@ -177,6 +182,28 @@ fn a_value_that_a_shield_was_refused_to_change_is_no_original() {
 }
 
 #[test]
+fn a_foreign_value_is_seen_although_another_shield_was_refused_to_change_the_setting() {
+    let machines = machines(2);
+    let with_watchdog = |machine: &&Recorded| {
+        let bench = machine.bench();
+        (0..2).all(|n| written(&plan(machine, &bench, n), WATCHDOG).is_some())
+    };
+    let machine = machines.iter().find(with_watchdog).unwrap();
+    let bench = machine.with_shields(&[0]);
+    refuse(&bench, WATCHDOG);
+    bench.apply(&bench.host(), &plan(machine, &bench, 1)).unwrap();
+    fs::write(bench.scratch.0.join("root/errors.tsv"), "").unwrap();
+    bench.host().write(WATCHDOG, "0").unwrap();
+    let status = run::status(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
+    let drift = status.shields[0].drift.iter().map(|drift| drift.what.as_str());
+    assert_eq!(drift.collect::<Vec<_>>(), [WATCHDOG]);
+    undo(&bench, 1, "refused");
+    assert_eq!(bench.host().read_line(WATCHDOG).unwrap(), "0");
+    undo(&bench, 0, "refused");
+    assert_eq!(bench.host().read_line(WATCHDOG).unwrap(), "0");
+}
+
+#[test]
 fn a_shield_that_is_amended_owns_the_setting_although_another_one_has_it() {
     let machine = &machines(2)[0];
     let bench = machine.with_shields(&[0]);
@@ -295,4 +322,50 @@ fn a_change_names_what_goes_and_comes_and_needs_consent_to_interrupt_others() {
         _ => None,
     });
     assert_eq!(noted.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_governor_of_cpus_with_one_policy_stays_while_one_of_them_is_shielded() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+    let machine = || {
+        let bench = Bench::of_recording(&root);
+        let cpus = bench.scratch.0.join("root/sys/devices/system/cpu");
+        let policy = cpus.join("cpufreq/policy2");
+        fs::create_dir_all(&policy).unwrap();
+        for (file, text) in [("related_cpus", "2 3\n"), ("scaling_governor", "powersave\n")] {
+            fs::write(policy.join(file), text).unwrap();
+        }
+        for cpu in ["cpu2", "cpu3"] {
+            symlink("../cpufreq/policy2", cpus.join(cpu).join("cpufreq")).unwrap();
+        }
+        bench
+    };
+    let plan = |bench: &Bench, name: &str, cpu: usize| {
+        let plan = plan_with(bench, name, |request| ShieldRequest {
+            cpus: Some(CpuSet::single(cpu)),
+            tunables: [("cpu-governor".to_owned(), true)].into(),
+            ..request
+        });
+        plan.unwrap()
+    };
+    let governor = |bench: &Bench, cpu: usize| {
+        let file = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+        bench.host().read_line(&file).unwrap()
+    };
+    for (first, second) in [(0, 1), (1, 0)] {
+        let bench = machine();
+        for (n, cpu) in [(0, 2), (1, 3)] {
+            bench.apply(&bench.host(), &plan(&bench, NAMES[n], cpu)).unwrap();
+        }
+        undo(&bench, first, "shared");
+        assert_eq!(governor(&bench, 2), "performance");
+        undo(&bench, second, "shared");
+        assert_eq!(governor(&bench, 3), "powersave");
+    }
+    let bench = machine();
+    bench.apply(&bench.host(), &plan(&bench, "a", 2)).unwrap();
+    apply::replace(&bench.host(), &bench.store(), &plan(&bench, "a", 3), &mut |_| {}).unwrap();
+    assert_eq!(governor(&bench, 3), "performance");
+    undo(&bench, 0, "changed");
+    assert_eq!(governor(&bench, 3), "powersave");
 }

@@ -113,7 +113,10 @@ impl ApplyJournal {
 
     /// Whether an `applied` line is still to come.
     fn is_unfinished(&self) -> bool {
-        self.applied.is_none() || !self.amending.is_empty() || self.joining.is_some()
+        self.applied.is_none()
+            || !self.amending.is_empty()
+            || self.joining.is_some()
+            || self.amended_nothing
     }
 
     /// Whether a step may still get an outcome.
@@ -154,6 +157,7 @@ impl ApplyJournal {
             JournalLine::Applied(complete) if self.undoing.is_none() && self.is_unfinished() => {
                 self.applied = Some(complete.masks);
                 self.amending.clear();
+                self.amended_nothing = false;
                 self.joining = None;
             }
             JournalLine::Amend(amendment)

@@ -15,6 +15,7 @@ use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
 use cpushield_linux::{CpuSet, Host, Result};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The content of the file of a CPU that is offline.
 const OFFLINE: &str = "0";
@@ -102,6 +103,7 @@ impl ChangeKind for SiblingOffline {
         // is unknown after a kill.
         let files = match done {
             Some(_) if is_offline => files_to_restore(host, cpu, files),
+            Some(_) if !shield.undone_before => without_own_steps(shield, files),
             _ => files.clone(),
         };
         let kthreads = KthreadAffinities::read(host)?;
@@ -145,4 +147,20 @@ impl ChangeKind for SiblingOffline {
         let left = left?.to_owned();
         (now != left).then_some(DriftedValue { left, now: Some(now) })
     }
+}
+
+/// The files that no step of the shield writes. Another process has brought the CPU online: what
+/// the kernel changed then is restored, and each other file belongs to its own step.
+fn without_own_steps(
+    shield: &ShieldChanges<'_>,
+    files: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let dir = |path: &str| path.rsplit_once('/').map(|(dir, _)| dir.to_owned());
+    let own = shield.changes.iter().filter_map(|change| match change {
+        Change::Write { path, .. } => dir(path),
+        _ => None,
+    });
+    let own: BTreeSet<String> = own.collect();
+    let rest = files.iter().filter(|(path, _)| dir(path).is_none_or(|dir| !own.contains(&dir)));
+    rest.map(|(path, text)| (path.clone(), text.clone())).collect()
 }
