@@ -64,10 +64,10 @@ pub fn choose_with_others(
     let housekeeping = find_housekeeping(machine, &cpus, live)?;
     notes.explain_caches(machine, &cpus);
     notes.warn_of_core_kinds(machine, &cpus);
-    notes.explain_whole_nodes(machine, &cpus);
+    notes.explain_whole_nodes(machine, &cpus, &live.cpus());
     let (mems, warning) = choose_mems(machine, &cpus);
     notes.warnings.extend(warning);
-    let takes_whole_node = exhausted_nodes(machine, &cpus).next().is_some();
+    let takes_whole_node = exhausted_nodes(machine, &cpus, &live.cpus()).next().is_some();
     let shield = Shield {
         name: request.name.clone(),
         shares_core: shares_core(machine, &cpus),
@@ -190,10 +190,15 @@ fn check_list(
     }
     notes.why.push(ChoiceReason::Listed { cpus: list.clone() });
     let split = split_list(machine, request, list, live, notes)?;
-    if let (false, Some((node, cpus))) =
-        (request.whole_node, exhausted_nodes(machine, &split.cpus).next())
+    if !live.shields.is_empty() {
+        find_housekeeping(machine, &split.cpus, live)?;
+    }
+    let others = live.cpus();
+    if let (false, Some((node, all))) =
+        (request.whole_node, exhausted_nodes(machine, &split.cpus, &others).next())
     {
-        return Err(NodeRefusal::Exhausted { node, cpus }.into());
+        let (cpus, others) = (all.intersection(&split.cpus), all.intersection(&others));
+        return Err(NodeRefusal::Exhausted { node, cpus, others }.into());
     }
     let boot_cpu = boot_cpu(machine).filter(|cpu| split.cpus.contains(*cpu));
     notes.warnings.extend(boot_cpu.map(|cpu| ChoiceWarning::BootCpu { cpu }));
@@ -331,6 +336,31 @@ mod tests {
             choose(&two_nodes, &list("2-3")),
             Err(PlanRefusal::Node(NodeRefusal::Exhausted { node: 1, .. }))
         ));
+    }
+
+    #[test]
+    fn shields_together_leave_each_node_a_housekeeping_cpu() {
+        let two = machine(&["0", "1", "2", "3", "4", "5", "6", "7"], &[], &["0-3", "4-7"]);
+        let other = choose(&two, &ShieldRequest { name: "a".to_owned(), ..list("6-7") });
+        let live = ActiveShields { shields: vec![other.unwrap().shield], ..Default::default() };
+        let beside = |request| choose_with_others(&two, &request, &live);
+        let refused = beside(list("4-5")).unwrap_err();
+        let (cpus, others) = (set("4-5"), set("6-7"));
+        assert_eq!(refused, NodeRefusal::Exhausted { node: 1, cpus, others }.into());
+        let of_node = |n| ShieldRequest { node: Some(1), ..count(n) };
+        let refused = beside(of_node(2)).unwrap_err();
+        assert!(matches!(refused, PlanRefusal::TooMany { count: 2, possible: 1, .. }));
+        let CpuChoice { shield, why, .. } = beside(of_node(1)).unwrap();
+        assert_eq!((shield.cpus, shield.takes_whole_node), (set("5"), false));
+        assert!(why.contains(&ChoiceReason::OneNode { node: 1 }), "{why:?}");
+        // CPUs of a node that the other shields do not touch.
+        assert_eq!(beside(list("2-3")).unwrap().shield.cpus, set("2-3"));
+        // On request, together.
+        let whole = beside(ShieldRequest { whole_node: true, ..list("4-5") }).unwrap();
+        assert!(whole.shield.takes_whole_node);
+        assert!(whole.warnings.contains(&ChoiceWarning::WholeNode { node: 1 }));
+        let all = |why: &ChoiceReason| matches!(why, ChoiceReason::WholeNode { .. });
+        assert!(!whole.why.iter().any(all), "{:?}", whole.why);
     }
 
     #[test]

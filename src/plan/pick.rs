@@ -33,6 +33,8 @@ struct CpuPicker<'a> {
     prepared: CpuSet,
     /// The CPUs of the active version of this shield; empty if there is none.
     active: &'a CpuSet,
+    /// The CPUs of the other shields.
+    others: CpuSet,
 }
 
 /// Chooses CPUs by topology, outside of the active shields.
@@ -53,6 +55,7 @@ pub(super) fn choose_by_topology(
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
         active: &live.replaced_cpus,
+        others: live.cpus(),
     };
     if request.whole_node && (request.count.is_some() || request.share.is_some()) {
         return Err(NodeRefusal::WholeAndPart.into());
@@ -61,7 +64,7 @@ pub(super) fn choose_by_topology(
         check_cache_shown(machine, level)?;
     }
     let (allowed, place) = picker.find_allowed(notes)?;
-    let allowed = allowed.difference(&live.cpus());
+    let allowed = allowed.difference(&picker.others);
     let units = picker.rank_units(&allowed);
     if let (true, Some(level @ (ShareLevel::L2 | ShareLevel::L3))) =
         (units.is_empty(), request.share)
@@ -181,7 +184,8 @@ impl CpuPicker<'_> {
 
     /// Whether a node would keep no housekeeping CPU, and that is not requested.
     fn takes_too_much(&self, cpus: &CpuSet) -> bool {
-        !self.request.whole_node && exhausted_nodes(self.machine, cpus).next().is_some()
+        let mut exhausted = exhausted_nodes(self.machine, cpus, &self.others);
+        !self.request.whole_node && exhausted.next().is_some()
     }
 
     fn rank(&self, unit: &CpuSet) -> UnitRank {
