@@ -6,7 +6,7 @@ use super::error::BootError;
 use super::line;
 use super::lint::{LintTarget, lint_line};
 use super::loaders::{BootLoader, LoaderEntry};
-use crate::survey::{CommandLineFault, IsolationKind, isolation_setup};
+use crate::survey::{CommandLineFault, IsolationKind, isolation_setup, list_rules};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
 
@@ -65,8 +65,10 @@ impl LinesToCheck<'_> {
     /// What is wrong with the line with the words, and not with the line without them.
     fn find_new(&self, present: &str, words: &[String], version: &str) -> Vec<LintFinding> {
         let (possible, online, arch) = (self.possible, self.online, self.arch);
+        let list_rules = list_rules(version);
         let version = KernelVersion::from_release(version);
-        new_findings(present, words, &LintTarget { possible, online, version, arch })
+        let target = LintTarget { possible, online, version, list_rules, arch };
+        new_findings(present, words, &target)
     }
 
     /// Refuses the first finding because of which words would have no effect; the others become
@@ -134,8 +136,11 @@ impl LinesToCheck<'_> {
         entry: &LoaderEntry,
         words: &[String],
     ) -> Result<(), BootError> {
-        let Some(version) = KernelVersion::from_release(&entry.version) else { return Ok(()) };
-        match line::first_ignored(&entry.args, words, self.possible, Some(version)) {
+        if KernelVersion::from_release(&entry.version).is_none() {
+            return Ok(());
+        }
+        let rules = list_rules(&entry.version);
+        match line::first_ignored(&entry.args, words, self.possible, rules) {
             None => Ok(()),
             Some(fault @ CommandLineFault::BeyondLast { .. }) => {
                 Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) })
@@ -143,7 +148,7 @@ impl LinesToCheck<'_> {
             Some(fault) => Err(BootError::ListsDiffer {
                 version: entry.version.clone(),
                 place: loader.source(self.host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
-                isolcpus: isolation_setup(&entry.args, self.possible, Some(version))
+                isolcpus: isolation_setup(&entry.args, self.possible, rules)
                     .cpus(IsolationKind::Domain),
                 fault: Box::new(fault),
             }),

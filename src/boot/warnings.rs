@@ -4,9 +4,8 @@ use super::document::{BootKernel, BootWarning, WantedParameter};
 use super::line;
 use super::loaders::{FoundLoader, LoaderEntry};
 use crate::plan::Shield;
-use crate::survey::Machine;
+use crate::survey::{Machine, list_rules};
 use crate::tunables;
-use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
 pub(super) fn collect(
@@ -49,8 +48,8 @@ pub(super) fn different_lists(
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let mut warnings = Vec::new();
     for entry in targets {
-        let version = KernelVersion::from_release(&entry.version);
-        if let Some(lists) = line::different_lists(&entry.args, &words, version) {
+        let rules = list_rules(&entry.version);
+        if let Some(lists) = line::different_lists(&entry.args, &words, rules) {
             let version = entry.version.clone();
             warnings.push(BootWarning::ListsDiffer { version, lists });
         }

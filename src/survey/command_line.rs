@@ -9,12 +9,13 @@
 //! - from 5.18 each kind of isolation has its own list: a later parameter is refused only when it
 //!   requests a kind that an earlier one has with another list (`housekeeping.cpumasks[]`).
 
+use super::{Isolation, Kernel};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::first_releases::{
     LIST_PER_ISOLATION, ONE_ISOLATION_LIST, STRICT_CPU_RANGE,
 };
-use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -192,6 +193,31 @@ impl IsolationSetup {
     }
 }
 
+/// The version by whose rules a kernel of this release applies isolation lists; `None` where that
+/// is unknown. Vendors have given each kind of isolation its own list in releases before 5.18
+/// (5.14 of RHEL 9), so the version of a vendor's build says nothing there.
+#[must_use]
+pub fn list_rules(release: &str) -> Option<KernelVersion> {
+    let version = KernelVersion::from_release(release)?;
+    (!has_one_list(version) || !may_be_vendor_build(release)).then_some(version)
+}
+
+/// The same for the running kernel. Two different lists in its files show that each kind of
+/// isolation has its own, whatever the version.
+#[must_use]
+pub fn running_list_rules(kernel: &Kernel, isolation: &Isolation) -> Option<KernelVersion> {
+    let version = kernel.release.as_deref().map_or(kernel.version, list_rules)?;
+    let shown = |cpus: &CpuSet| !cpus.is_empty();
+    let tick = isolation.nohz_full.as_ref().filter(|cpus| shown(cpus));
+    let domain = isolation.isolated.as_ref().filter(|cpus| shown(cpus));
+    let differ = tick.zip(domain).is_some_and(|(tick, domain)| tick != domain);
+    (!has_one_list(version) || !differ).then_some(version)
+}
+
+fn has_one_list(version: KernelVersion) -> bool {
+    (ONE_ISOLATION_LIST..LIST_PER_ISOLATION).contains(&version)
+}
+
 /// How a kernel of this version applies a command line on a machine with these possible CPUs. Lists
 /// that it cannot parse are left out; an unknown version is treated as a recent one.
 #[must_use]
@@ -248,7 +274,7 @@ fn apply_parameter(
         setup.taken.push(parameter);
         return;
     }
-    let one_list = version.is_some_and(|version| version < LIST_PER_ISOLATION);
+    let one_list = version.is_some_and(has_one_list);
     let conflicting = setup.taken.iter().find(|earlier| {
         let shares = one_list || earlier.kinds.iter().any(|kind| parameter.kinds.contains(kind));
         shares && earlier.cpus != parameter.cpus
@@ -342,6 +368,29 @@ mod tests {
         let (taken, faults) = setup("isolcpus=nohz,2-3 nohz_full=1-3", (6, 12));
         assert_eq!(taken, ["isolcpus=nohz,2-3"]);
         assert!(faults[0].starts_with("the kernel ignores nohz_full=1-3: "), "{faults:?}");
+    }
+
+    #[test]
+    fn a_version_says_nothing_about_the_lists_of_a_vendor_build() {
+        let rules = |release| list_rules(release).map(|version| version.to_string());
+        assert_eq!(rules("5.14.0-570.12.1.el9_6.x86_64"), None);
+        assert_eq!(rules("5.10.0-28-rt-amd64").as_deref(), Some("5.10"));
+        // Outside of these versions vendors changed no rule that is known.
+        assert_eq!(rules("3.10.0-1160.el7.x86_64").as_deref(), Some("3.10"));
+        assert_eq!(rules("6.8.0-31-generic").as_deref(), Some("6.8"));
+        let running = |release: &str, nohz_full: &str, isolated: &str| {
+            let kernel = Kernel { release: Some(release.to_owned()), ..Kernel::default() };
+            let isolation = Isolation {
+                nohz_full: nohz_full.parse().ok(),
+                isolated: isolated.parse().ok(),
+                ..Isolation::default()
+            };
+            running_list_rules(&kernel, &isolation).map(|version| version.to_string())
+        };
+        assert_eq!(running("5.14.0", "1-3", "2-3"), None);
+        assert_eq!(running("5.14.0", "1-3", "").as_deref(), Some("5.14"));
+        assert_eq!(running("5.14.0", "1-3", "1-3").as_deref(), Some("5.14"));
+        assert_eq!(running("4.9.0", "1-3", "2-3").as_deref(), Some("4.9"));
     }
 
     #[test]

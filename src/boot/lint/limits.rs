@@ -78,8 +78,13 @@ mod tests {
     #[test]
     fn a_limit_below_a_listed_cpu_is_a_finding() {
         let possible: CpuSet = "0-3".parse().unwrap();
-        let target =
-            LintTarget { possible: &possible, online: &possible, version: None, arch: None };
+        let target = LintTarget {
+            possible: &possible,
+            online: &possible,
+            version: None,
+            list_rules: None,
+            arch: None,
+        };
         for (line, expected) in [
             (
                 "nr_cpus=2 nohz_full=2-3 irqaffinity=0-2 quiet",

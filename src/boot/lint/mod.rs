@@ -12,7 +12,7 @@ mod overrides;
 mod words;
 
 use super::document::LintFinding;
-use crate::survey::Machine;
+use crate::survey::{Machine, running_list_rules};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -26,6 +26,8 @@ pub struct LintTarget<'a> {
     pub online: &'a CpuSet,
     /// The kernel's version; `None`: unknown, treated as a recent one.
     pub version: Option<KernelVersion>,
+    /// The version by whose rules the kernel applies isolation lists; `None`: those of a recent one.
+    pub list_rules: Option<KernelVersion>,
     /// The architecture, as in `uname -m`, where known.
     pub arch: Option<&'a str>,
 }
@@ -37,6 +39,7 @@ impl<'a> LintTarget<'a> {
             possible: &machine.topology.possible,
             online: &machine.topology.online,
             version: machine.kernel.version,
+            list_rules: running_list_rules(&machine.kernel, &machine.isolation),
             arch: machine.kernel.arch.as_deref(),
         }
     }
@@ -126,6 +129,20 @@ mod tests {
 
     fn findings(line: &str) -> Vec<String> {
         texts(&machine(line), &[])
+    }
+
+    #[test]
+    fn two_lists_that_are_in_force_are_no_finding() {
+        let mut machine = machine("nohz_full=1-3 isolcpus=domain,managed_irq,2-3");
+        machine.kernel.version = Some(KernelVersion::new(5, 14));
+        machine.isolation.nohz_full = Some("1-3".parse().unwrap());
+        for release in ["5.14.0-570.12.1.el9_6.x86_64", "5.14.0"] {
+            machine.kernel.release = Some(release.to_owned());
+            machine.isolation.isolated = Some("2-3".parse().unwrap());
+            assert_eq!(texts(&machine, &[]), [""; 0], "{release}");
+            machine.isolation.isolated = Some(CpuSet::new());
+            assert_eq!(texts(&machine, &[]).len(), 1, "{release}");
+        }
     }
 
     /// Command lines with their findings.
