@@ -167,7 +167,8 @@ fn find_installed(r: &SurveyReader) -> impl Iterator<Item = SurveyFinding> {
 fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     let isolation = &machine.isolation;
     let mut found = Vec::new();
-    if !isolation.isolcpus_domain.is_empty() {
+    // Without `nohz_full=` there is nothing that could replace it.
+    if !isolation.isolcpus_domain.is_empty() && machine.can_stop_tick() != Some(false) {
         let cpus = &isolation.isolcpus_domain;
         found.push(finding(
             "isolcpus-domain",
@@ -212,4 +213,20 @@ fn find_exclusive_cpusets(machine: &Machine) -> Vec<SurveyFinding> {
         ));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpushield_linux::CpuSet;
+
+    #[test]
+    fn isolcpus_of_a_kernel_without_nohz_full_is_no_conflict() {
+        let mut machine = Machine::default();
+        machine.cgroup.mode = CgroupMode::V2;
+        machine.isolation.isolcpus_domain = CpuSet::single(3);
+        assert_eq!(check_boot_parameters(&machine).len(), 1);
+        machine.kernel.config.insert("CONFIG_NO_HZ_FULL".to_owned(), "n".to_owned());
+        assert_eq!(check_boot_parameters(&machine), []);
+    }
 }
