@@ -8,7 +8,7 @@ use super::lint::LintTarget;
 use super::loaders;
 use super::menu_lst::{self, WordsOfKernel};
 use super::planned_lines::{defeats, new_findings};
-use super::running_kernel::{online_cpus, possible_cpus};
+use super::running_kernel::{online_cpus, possible_cpus, shows_smt};
 use crate::survey::list_rules;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -97,6 +97,8 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
     let target = LintTarget {
         possible: &possible,
         online: &online,
+        running: false,
+        smt: shows_smt(host),
         version,
         list_rules: list_rules(&release),
         arch,

@@ -6,6 +6,7 @@ use super::error::BootError;
 use super::line;
 use super::lint::{LintTarget, lint_line};
 use super::loaders::{BootLoader, LoaderEntry};
+use super::running_kernel::shows_smt;
 use crate::survey::{CommandLineFault, IsolationKind, isolation_setup, list_rules};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
@@ -67,7 +68,8 @@ impl LinesToCheck<'_> {
         let (possible, online, arch) = (self.possible, self.online, self.arch);
         let list_rules = list_rules(version);
         let version = KernelVersion::from_release(version);
-        let target = LintTarget { possible, online, version, list_rules, arch };
+        let (running, smt) = (false, shows_smt(self.host));
+        let target = LintTarget { possible, online, running, smt, version, list_rules, arch };
         new_findings(present, words, &target)
     }
 

@@ -12,9 +12,11 @@ mod overrides;
 mod words;
 
 use super::document::LintFinding;
+use super::running_kernel::has_smt;
 use crate::survey::{Machine, running_list_rules};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
+use cpushield_linux::text::first_releases::PARALLEL_BRINGUP;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// What a command line is judged for: a kernel, and the CPUs of its machine.
@@ -24,6 +26,10 @@ pub struct LintTarget<'a> {
     pub possible: &'a CpuSet,
     /// CPUs that are online now; empty when unknown.
     pub online: &'a CpuSet,
+    /// Whether these CPUs were started with this command line.
+    pub running: bool,
+    /// Whether the CPUs are SMT siblings; `false` when unknown.
+    pub smt: bool,
     /// The kernel's version; `None`: unknown, treated as a recent one.
     pub version: Option<KernelVersion>,
     /// The version by whose rules the kernel applies isolation lists; `None`: those of a recent one.
@@ -38,10 +44,20 @@ impl<'a> LintTarget<'a> {
         LintTarget {
             possible: &machine.topology.possible,
             online: &machine.topology.online,
+            running: true,
+            smt: machine.topology.smt_control.as_deref().is_some_and(has_smt),
             version: machine.kernel.version,
             list_rules: running_list_rules(&machine.kernel, &machine.isolation),
             arch: machine.kernel.arch.as_deref(),
         }
+    }
+
+    /// Whether the kernel starts one sibling of each core before the others
+    /// (`cpuhp_bringup_cpus_parallel()`, kernel/cpu.c, 6.5).
+    fn starts_cores_first(&self) -> bool {
+        self.smt
+            && self.arch.is_none_or(|arch| arch.contains("86"))
+            && self.version.is_none_or(|version| version >= PARALLEL_BRINGUP)
     }
 
     /// CPUs that are online, or all possible ones where that is unknown.
@@ -180,11 +196,8 @@ mod tests {
         ),
         // A prepared machine: the CPUs of nohz_full= are housekeeping CPUs until a shield starts.
         ("irqaffinity=0-1 nohz_full=1-3", &[]),
-        (
-            "nohz_full=1-3 maxcpus=2",
-            &["with maxcpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full=1-3 do not \
-                 run"],
-        ),
+        // CPUs that are online have started.
+        ("nohz_full=1-3 maxcpus=2", &[]),
         (
             "idle=pol mitigations=of mce=ignor_ce skew_tick=yes",
             &[

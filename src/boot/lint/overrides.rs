@@ -105,6 +105,8 @@ mod tests {
         let target = LintTarget {
             possible: &none,
             online: &none,
+            running: false,
+            smt: false,
             version,
             list_rules: version,
             arch: Some(arch),

@@ -72,6 +72,10 @@ pub const ISOLATED_PARTITION: KernelVersion = KernelVersion::new(6, 1);
 /// `CONFIG_CPUMASK_OFFSTACK` only; kernels before 5.18 compare with `nr_cpu_ids` themselves.
 pub const STRICT_CPU_RANGE: KernelVersion = KernelVersion::new(6, 3);
 
+/// An x86 machine starts one SMT sibling of each core first, and `maxcpus=` counts these
+/// (`cpuhp_bringup_cpus_parallel()`, kernel/cpu.c, 6.5, with `CONFIG_HOTPLUG_PARALLEL`).
+pub const PARALLEL_BRINGUP: KernelVersion = KernelVersion::new(6, 5);
+
 /// `cpuset.cpus.exclusive` (commit 0c7f293efc87).
 pub const EXCLUSIVE_CPUS: KernelVersion = KernelVersion::new(6, 7);
 
