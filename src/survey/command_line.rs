@@ -98,6 +98,17 @@ impl CommandLineFault {
         }
     }
 
+    /// The word that the kernel does not take at all; `None` if it takes a part of it.
+    #[must_use]
+    pub fn refused_word(&self) -> Option<&str> {
+        match self {
+            CommandLineFault::ListDiffers { refused: word, .. }
+            | CommandLineFault::Replaced { lost: word, .. }
+            | CommandLineFault::BeyondLast { parameter: word, certain: true, .. } => Some(word),
+            _ => None,
+        }
+    }
+
     /// What to do.
     #[must_use]
     pub fn advice(&self) -> &'static str {
