@@ -448,6 +448,32 @@ mod tests {
     }
 
     #[test]
+    fn cpus_prepared_at_boot_come_before_caches_and_nodes() {
+        let prepared = |mut machine: Machine, cpus: &str| {
+            machine.isolation.nohz_full = Some(set(cpus));
+            machine
+        };
+        let pairs = machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &["0-3"]);
+        assert_eq!(chosen(&prepared(pairs.clone(), "3"), &request()), "3");
+        assert_eq!(chosen(&prepared(pairs, "2-3"), &request()), "2-3");
+        let singles = ["0", "1", "2", "3", "4", "5", "6", "7"];
+        let nodes = prepared(machine(&singles, &[], &["0-3", "4-7"]), "2-3,7");
+        assert_eq!(chosen(&nodes, &count(2)), "2-3");
+        assert_eq!(chosen(&nodes, &count(1)), "7");
+        let three = choose(&nodes, &count(3)).unwrap();
+        assert_eq!(three.shield.cpus, set("5-7"));
+        let text = "CPUs 5-6 not prepared at boot (CPUs 2-3,7).";
+        assert!(three.why.iter().any(|why| why.to_string() == text), "{:?}", three.why);
+        // Programs run on the prepared sibling.
+        let smt = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-7"]);
+        assert_eq!(chosen(&prepared(smt.clone(), "3,5,7"), &request()), "6-7 idle 6");
+        assert_eq!(chosen(&prepared(smt.clone(), "3"), &request()), "2-3 idle 2");
+        assert_eq!(chosen(&smt, &request()), "6-7 idle 7");
+        let idle = ShieldRequest { siblings: Some(Siblings::Idle), ..list("6-7") };
+        assert_eq!(chosen(&prepared(smt, "3,5,7"), &idle), "6-7 idle 6");
+    }
+
+    #[test]
     fn a_cache_level_that_the_machine_does_not_show_is_refused() {
         let bare = machine(&["0", "1", "2", "3"], &[], &["0-3"]);
         for (share, level) in [(ShareLevel::L2, 2), (ShareLevel::L3, 3)] {
