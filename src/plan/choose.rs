@@ -9,12 +9,12 @@
 //! number.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::{CpuGroup, groups};
+use super::groups::{CpuGroup, groups, touched_groups};
 use super::node_refusal::NodeRefusal;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, split_list};
-use super::sites::{boot_cpu, choose_mems, exhausted_nodes};
+use super::sites::{boot_cpu, choose_mems, exhausted_nodes, online_of_nodes};
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning, Shield};
 use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
@@ -166,9 +166,25 @@ pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal>
     if !unknown.is_empty() {
         return Err(PlanRefusal::NoSuchCpu { cpus: unknown, present: known });
     } else if !offline.is_empty() {
-        return Err(PlanRefusal::Offline { cpus: offline });
+        // Then writing to `online` of a sibling fails (`cpu_smt_allowed()`, kernel/cpu.c, 6.12).
+        let smt_off = topology.smt_control.as_deref() == Some("off");
+        return Err(PlanRefusal::Offline { cpus: offline, smt_off });
     }
     Ok(())
+}
+
+/// All online CPUs but the core of the boot CPU, and one core of each other node.
+fn most_cpus(machine: &Machine) -> CpuSet {
+    let cores = groups(&machine.topology, CpuGroup::Core);
+    let boot = boot_cpu(machine).map(CpuSet::single).unwrap_or_default();
+    let mut kept = touched_groups(&cores, &boot);
+    for (_, cpus) in online_of_nodes(machine) {
+        if !cpus.intersects(&kept) {
+            let first = cpus.first().map(CpuSet::single).unwrap_or_default();
+            kept = kept.union(&touched_groups(&cores, &first));
+        }
+    }
+    machine.topology.online.difference(&kept)
 }
 
 /// Returns the user's list and the siblings that join it, if they are safe to shield.
@@ -186,7 +202,8 @@ fn check_list(
     if topology.online.len() == 1 {
         return Err(PlanRefusal::OneCpu);
     } else if *list == topology.online {
-        return Err(PlanRefusal::AllCpus { online: list.clone() });
+        let most = most_cpus(machine);
+        return Err(PlanRefusal::AllCpus { online: list.clone(), most });
     }
     notes.why.push(ChoiceReason::Listed { cpus: list.clone() });
     let split = split_list(machine, request, list, live, notes)?;
@@ -336,6 +353,33 @@ mod tests {
             choose(&two_nodes, &list("2-3")),
             Err(PlanRefusal::Node(NodeRefusal::Exhausted { node: 1, .. }))
         ));
+    }
+
+    #[test]
+    fn the_hint_about_all_cpus_is_a_list_that_can_be_shielded() {
+        let smt = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-7"]);
+        let nodes = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-3", "4-7"]);
+        let singles = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        for (machine, most) in
+            [(plain(4), "1-3"), (smt, "2-7"), (nodes, "2-3,6-7"), (singles, "1,3")]
+        {
+            let all = list(&machine.topology.online.to_string());
+            let hint = format!("omit some, for example: --cpus {most}");
+            assert_eq!(choose(&machine, &all).unwrap_err().hints(), [hint]);
+            assert!(choose(&machine, &list(most)).is_ok(), "{most}");
+        }
+        let one_core = machine(&["0-1"], &[], &["0-1"]);
+        assert_eq!(choose(&one_core, &list("0-1")).unwrap_err().hints(), [""; 0]);
+    }
+
+    #[test]
+    fn an_offline_sibling_comes_online_with_smt() {
+        let mut four = plain(4);
+        (four.topology.present, four.topology.offline) = (set("0-4"), set("4"));
+        let hint = |machine: &Machine| choose(machine, &list("4")).unwrap_err().hints().remove(0);
+        assert!(hint(&four).ends_with("echo 1 > /sys/devices/system/cpu/cpu4/online"));
+        four.topology.smt_control = Some("off".to_owned());
+        assert!(hint(&four).ends_with("echo on > /sys/devices/system/cpu/smt/control"));
     }
 
     #[test]
