@@ -144,9 +144,10 @@ impl LinesToCheck<'_> {
         let rules = list_rules(&entry.version);
         match line::first_ignored(&entry.args, words, self.possible, rules) {
             None => Ok(()),
-            Some(fault @ CommandLineFault::BeyondLast { .. }) => {
-                Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) })
-            }
+            Some(
+                fault
+                @ (CommandLineFault::BeyondLast { .. } | CommandLineFault::PartUnknown { .. }),
+            ) => Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) }),
             Some(fault) => Err(BootError::ListsDiffer {
                 version: entry.version.clone(),
                 place: loader.source(self.host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
@@ -177,7 +178,8 @@ pub(super) fn defeats(finding: &LintFinding) -> bool {
         LintFinding::NotAccepted(fault) => match fault {
             CommandLineFault::ListDiffers { .. }
             | CommandLineFault::Replaced { .. }
-            | CommandLineFault::BeyondLast { .. } => true,
+            | CommandLineFault::BeyondLast { .. }
+            | CommandLineFault::PartUnknown { .. } => true,
             CommandLineFault::NoSuchCpus { .. } | CommandLineFault::InterruptsOnIsolated { .. } => {
                 false
             }

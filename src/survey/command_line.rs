@@ -13,7 +13,8 @@ use super::{Isolation, Kernel};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::first_releases::{
-    LIST_PER_ISOLATION, ONE_ISOLATION_LIST, STRICT_CPU_RANGE,
+    ALL_CPUS_WORD, ISOLCPUS_FLAGS, LAST_CPU_WORD, LIST_PER_ISOLATION, MANAGED_IRQ_FLAG,
+    ONE_ISOLATION_LIST, STRICT_CPU_RANGE, UNKNOWN_FLAGS_SKIPPED,
 };
 use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,15 @@ pub enum CommandLineFault {
         /// Whether the kernel ignores the whole list for certain.
         certain: bool,
     },
+    /// The kernel is older than a flag or a word of the list; it ignores the whole parameter.
+    PartUnknown {
+        /// The parameter.
+        parameter: String,
+        /// The flag or the part of the list.
+        part: String,
+        /// The first release that accepts it.
+        since: KernelVersion,
+    },
     /// The list names CPUs that this machine cannot have; the kernel skips them.
     NoSuchCpus {
         /// The parameter.
@@ -77,6 +87,7 @@ impl CommandLineFault {
             CommandLineFault::ListDiffers { .. } => "isolation-lists-differ",
             CommandLineFault::Replaced { .. } => "isolcpus-replaced",
             CommandLineFault::BeyondLast { .. } => "cpus-beyond-last",
+            CommandLineFault::PartUnknown { .. } => "part-unknown",
             CommandLineFault::NoSuchCpus { .. } => "no-such-cpus",
             CommandLineFault::InterruptsOnIsolated { .. } => "irqaffinity-on-isolated",
         }
@@ -94,6 +105,7 @@ impl CommandLineFault {
                 vec![one, other]
             }
             CommandLineFault::BeyondLast { parameter, .. }
+            | CommandLineFault::PartUnknown { parameter, .. }
             | CommandLineFault::NoSuchCpus { parameter, .. } => vec![parameter],
         }
     }
@@ -104,6 +116,7 @@ impl CommandLineFault {
         match self {
             CommandLineFault::ListDiffers { refused: word, .. }
             | CommandLineFault::Replaced { lost: word, .. }
+            | CommandLineFault::PartUnknown { parameter: word, .. }
             | CommandLineFault::BeyondLast { parameter: word, certain: true, .. } => Some(word),
             _ => None,
         }
@@ -119,6 +132,9 @@ impl CommandLineFault {
             CommandLineFault::Replaced { .. } => "keep one of them",
             CommandLineFault::BeyondLast { .. } | CommandLineFault::NoSuchCpus { .. } => {
                 "name only CPUs of /sys/devices/system/cpu/possible"
+            }
+            CommandLineFault::PartUnknown { .. } => {
+                "omit flags that this kernel does not know, and write CPU numbers instead of words"
             }
             CommandLineFault::InterruptsOnIsolated { .. } => {
                 "remove the isolated CPUs from irqaffinity="
@@ -151,6 +167,10 @@ impl fmt::Display for CommandLineFault {
                     }
                 })
             }
+            CommandLineFault::PartUnknown { parameter, part, since } => write!(
+                f,
+                "the kernel ignores {parameter}: kernels before {since} do not accept {part:?}"
+            ),
             CommandLineFault::NoSuchCpus { parameter, cpus } => write!(
                 f,
                 "{parameter} names CPU {cpus}, which this machine cannot have; the kernel skips it"
@@ -244,6 +264,11 @@ pub fn isolation_setup(
         let Some((kinds, cpus)) = requested_isolation(param, last) else { continue };
         let beyond: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
         let word = to_word(param);
+        if let Some((part, since)) = version.and_then(|version| unknown_part(param, version)) {
+            let parameter = word;
+            setup.faults.push(CommandLineFault::PartUnknown { parameter, part, since });
+            continue;
+        }
         if !beyond.is_empty() {
             let certain = version
                 .is_none_or(|version| version < LIST_PER_ISOLATION || version >= STRICT_CPU_RANGE);
@@ -319,6 +344,35 @@ fn requested_isolation(param: &KernelParam, last: usize) -> Option<(Vec<Isolatio
     Some((requested.collect(), isolcpus.cpus))
 }
 
+/// The first flag or part of a list that a kernel of this version does not accept, and the first
+/// release that does.
+fn unknown_part(param: &KernelParam, version: KernelVersion) -> Option<(String, KernelVersion)> {
+    let parts: Vec<&str> = param.value.as_deref()?.split(',').collect();
+    let is_flag = |part: &&&str| part.starts_with(|c: char| c.is_ascii_alphabetic());
+    let flags = match cmdline::same_name(&param.name, "isolcpus") {
+        true => parts.iter().take_while(is_flag).count(),
+        false => 0,
+    };
+    let of_flag = |flag: &str| match flag {
+        "domain" | "nohz" => ISOLCPUS_FLAGS,
+        "managed_irq" => MANAGED_IRQ_FLAG,
+        _ => UNKNOWN_FLAGS_SKIPPED,
+    };
+    let of_list = |part: &str| {
+        let words = part.split(['-', ':', '/']).map(str::trim);
+        let since = words.filter_map(|word| match word {
+            "N" => Some(LAST_CPU_WORD),
+            all if all.eq_ignore_ascii_case("all") => Some(ALL_CPUS_WORD),
+            _ => None,
+        });
+        since.max()
+    };
+    parts.iter().enumerate().find_map(|(index, part)| {
+        let since = if index < flags { Some(of_flag(part)) } else { of_list(part) };
+        since.filter(|since| version < *since).map(|since| ((*part).to_owned(), since))
+    })
+}
+
 /// Finds isolated CPUs in the default IRQ affinity: the CPUs of the last `irqaffinity=`, and the
 /// boot CPU (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
 fn interrupts_on_isolated(
@@ -361,7 +415,6 @@ mod tests {
         for (line, refused) in [
             ("nohz_full=1-3 isolcpus=2-3", "isolcpus=2-3"),
             ("isolcpus=2-3 ro nohz_full=1-3", "nohz_full=1-3"),
-            ("nohz_full=1-3 isolcpus=managed_irq,2-3", "isolcpus=managed_irq,2-3"),
         ] {
             for version in [(4, 15), (5, 10), (5, 17)] {
                 let (taken, faults) = setup(line, version);
@@ -374,11 +427,36 @@ mod tests {
                 assert_eq!((taken.len(), faults), (2, Vec::new()), "{line}");
             }
         }
+        assert_eq!(setup("nohz_full=1-3 isolcpus=managed_irq,2-3", (5, 10)).0.len(), 1);
+        assert_eq!(setup("nohz_full=1-3 isolcpus=managed_irq,2-3", (5, 18)).0.len(), 2);
         assert_eq!(setup("nohz_full=1-3 isolcpus=1-3", (5, 10)).1, [""; 0]);
         // Every later kernel also refuses the same kind twice.
         let (taken, faults) = setup("isolcpus=nohz,2-3 nohz_full=1-3", (6, 12));
         assert_eq!(taken, ["isolcpus=nohz,2-3"]);
         assert!(faults[0].starts_with("the kernel ignores nohz_full=1-3: "), "{faults:?}");
+    }
+
+    #[test]
+    fn a_flag_or_a_word_that_is_younger_than_the_kernel_defeats_the_parameter() {
+        for (line, since, part, before) in [
+            ("isolcpus=domain,2-3", (4, 15), "domain", (4, 14)),
+            ("isolcpus=nohz,domain,2-3", (4, 15), "nohz", (4, 14)),
+            ("isolcpus=domain,managed_irq,2-3", (5, 6), "managed_irq", (5, 4)),
+            ("isolcpus=domain,future,2-3", (5, 8), "future", (5, 7)),
+            ("isolcpus=1,2-N", (5, 13), "2-N", (5, 10)),
+            ("nohz_full=all", (5, 14), "all", (5, 13)),
+        ] {
+            let (taken, faults) = setup(line, before);
+            let text = format!(
+                "the kernel ignores {line}: kernels before {}.{} do not accept {part:?}",
+                since.0, since.1
+            );
+            assert_eq!((taken, faults), (Vec::new(), vec![text]));
+            assert_eq!(setup(line, since), (vec![line.to_owned()], Vec::new()));
+        }
+        // The version of a vendor's build is not known, and so nothing is too young.
+        let none = isolation_setup("isolcpus=managed_irq,2-N", &"0-3".parse().unwrap(), None);
+        assert_eq!((none.taken.len(), none.faults), (1, Vec::new()));
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub fn lint_line(line: &str, target: &LintTarget<'_>) -> Vec<LintFinding> {
 fn lint_words(params: &[cmdline::KernelParam], target: &LintTarget<'_>) -> Vec<LintFinding> {
     let mut found = lists::find(target, params);
     found.extend(limits::find(target, params));
-    found.extend(words::find(params));
+    found.extend(words::find(target, params));
     found.extend(overrides::find(target, params));
     found
 }
@@ -145,6 +145,14 @@ mod tests {
 
     fn findings(line: &str) -> Vec<String> {
         texts(&machine(line), &[])
+    }
+
+    #[test]
+    fn rcu_nocbs_without_a_list_is_known_since_5_17() {
+        let mut machine = machine("rcu_nocbs");
+        assert_eq!(texts(&machine, &[]), [""; 0]);
+        machine.kernel.version = Some(KernelVersion::new(5, 10));
+        assert!(matches!(lint(&machine, &[]).as_slice(), [LintFinding::NoValue { .. }]));
     }
 
     #[test]

@@ -60,6 +60,19 @@ pub const MITIGATIONS: KernelVersion = KernelVersion::new(5, 2);
 /// The flag `managed_irq` of `isolcpus=` (commit 11ea68f553e2).
 pub const MANAGED_IRQ_FLAG: KernelVersion = KernelVersion::new(5, 6);
 
+/// Flags of `isolcpus=` that a kernel does not know are skipped (commit 3662daf02350). Before, the
+/// kernel ignored the whole parameter ("isolcpus: Error, unknown flag").
+pub const UNKNOWN_FLAGS_SKIPPED: KernelVersion = KernelVersion::new(5, 8);
+
+/// `N` in a CPU list (`bitmap_getnum()`, lib/bitmap.c, 5.13).
+pub const LAST_CPU_WORD: KernelVersion = KernelVersion::new(5, 13);
+
+/// `all` in a CPU list (commit b18def121f07, in the RCU changes for 5.14).
+pub const ALL_CPUS_WORD: KernelVersion = KernelVersion::new(5, 14);
+
+/// `rcu_nocbs` without a list (commit d2cf0854d728).
+pub const BARE_RCU_NOCBS: KernelVersion = KernelVersion::new(5, 17);
+
 /// A list for each kind of isolation (`housekeeping.cpumasks[]`, kernel/sched/isolation.c).
 pub const LIST_PER_ISOLATION: KernelVersion = KernelVersion::new(5, 18);
 
