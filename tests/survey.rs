@@ -432,3 +432,28 @@ fn with_an_active_shield_no_interrupt_is_probed_and_a_note_says_so() {
     let beside = survey_with_shield(&host, &[], &"3".parse().unwrap());
     assert_eq!(beside.topology.model.as_deref(), Some("one"));
 }
+
+#[test]
+fn a_disk_with_several_paths_has_the_hardware_of_all() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small/multipath");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(dir.join("sys/block")).unwrap();
+    let link = |disk: &str, device: &str| {
+        let to = format!("../devices/{device}/{disk}");
+        std::os::unix::fs::symlink(to, dir.join("sys/block").join(disk)).unwrap();
+    };
+    link("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0");
+    for (controller, local, irq) in [(0, "0-1", "30"), (1, "2-3", "40")] {
+        let bus = format!("pci0000:00/0000:00:0{controller}.0");
+        link(&format!("nvme0c{controller}n1"), &format!("{bus}/nvme/nvme{controller}"));
+        let device = dir.join("sys/devices").join(bus);
+        fs::create_dir_all(device.join("msi_irqs")).unwrap();
+        fs::write(device.join("local_cpulist"), format!("{local}\n")).unwrap();
+        fs::write(device.join("numa_node"), format!("{controller}\n")).unwrap();
+        fs::write(device.join("msi_irqs").join(irq), "msix\n").unwrap();
+    }
+    let found = survey(&Host::recorded(&dir).unwrap(), &[]);
+    let [disk] = found.devices.as_slice() else { panic!("{:?}", found.devices) };
+    assert_eq!((disk.name.as_str(), disk.node), ("nvme0n1", None));
+    assert_eq!((disk.local.to_string().as_str(), disk.irqs.as_slice()), ("0-3", &[30, 40][..]));
+}

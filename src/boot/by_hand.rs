@@ -8,7 +8,8 @@ use super::lint::LintTarget;
 use super::loaders;
 use super::menu_lst::{self, WordsOfKernel};
 use super::planned_lines::{defeats, new_findings};
-use super::running_kernel::{online_cpus, possible_cpus};
+use super::running_kernel::{online_cpus, possible_cpus, shows_smt};
+use crate::survey::list_rules;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
@@ -93,7 +94,15 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
     lines.dedup();
     let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = KernelVersion::from_release(&release);
-    let target = LintTarget { possible: &possible, online: &online, version, arch };
+    let target = LintTarget {
+        possible: &possible,
+        online: &online,
+        running: false,
+        smt: shows_smt(host),
+        version,
+        list_rules: list_rules(&release),
+        arch,
+    };
     // Another value of the same parameter is replaced.
     let replaced: Vec<String> =
         words.iter().filter_map(|word| present_value(now, word, last)).collect();

@@ -200,7 +200,9 @@ pub fn first_ignored(
         CommandLineFault::ListDiffers { refused, kept, .. } => {
             split(refused).0 != split(kept).0 && !before.contains(fault)
         }
-        CommandLineFault::BeyondLast { .. } => !before.contains(fault),
+        CommandLineFault::BeyondLast { .. } | CommandLineFault::PartUnknown { .. } => {
+            !before.contains(fault)
+        }
         // `merge` finds these too: only kernels before 4.15 replace one `isolcpus=` by another.
         CommandLineFault::Replaced { .. }
         | CommandLineFault::NoSuchCpus { .. }

@@ -152,7 +152,7 @@ impl PlanDraft {
         let found = menu.map_or(&none, |(_, found)| found);
         let described = kernels.describe(&chosen);
         let lists = warnings::different_lists(&targets, &parameters);
-        let mut all_warnings = warnings::collect(found, machine, &described, lists);
+        let mut all_warnings = warnings::collect(found, machine, &described, &parameters, lists);
         all_warnings.extend(warnings);
         all_warnings.extend(faults);
         let instructions = match menu {

@@ -6,7 +6,8 @@ use super::error::BootError;
 use super::line;
 use super::lint::{LintTarget, lint_line};
 use super::loaders::{BootLoader, LoaderEntry};
-use crate::survey::{CommandLineFault, IsolationKind, isolation_setup};
+use super::running_kernel::shows_smt;
+use crate::survey::{CommandLineFault, IsolationKind, isolation_setup, list_rules};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
 
@@ -65,8 +66,11 @@ impl LinesToCheck<'_> {
     /// What is wrong with the line with the words, and not with the line without them.
     fn find_new(&self, present: &str, words: &[String], version: &str) -> Vec<LintFinding> {
         let (possible, online, arch) = (self.possible, self.online, self.arch);
+        let list_rules = list_rules(version);
         let version = KernelVersion::from_release(version);
-        new_findings(present, words, &LintTarget { possible, online, version, arch })
+        let (running, smt) = (false, shows_smt(self.host));
+        let target = LintTarget { possible, online, running, smt, version, list_rules, arch };
+        new_findings(present, words, &target)
     }
 
     /// Refuses the first finding because of which words would have no effect; the others become
@@ -134,16 +138,20 @@ impl LinesToCheck<'_> {
         entry: &LoaderEntry,
         words: &[String],
     ) -> Result<(), BootError> {
-        let Some(version) = KernelVersion::from_release(&entry.version) else { return Ok(()) };
-        match line::first_ignored(&entry.args, words, self.possible, Some(version)) {
+        if KernelVersion::from_release(&entry.version).is_none() {
+            return Ok(());
+        }
+        let rules = list_rules(&entry.version);
+        match line::first_ignored(&entry.args, words, self.possible, rules) {
             None => Ok(()),
-            Some(fault @ CommandLineFault::BeyondLast { .. }) => {
-                Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) })
-            }
+            Some(
+                fault
+                @ (CommandLineFault::BeyondLast { .. } | CommandLineFault::PartUnknown { .. }),
+            ) => Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) }),
             Some(fault) => Err(BootError::ListsDiffer {
                 version: entry.version.clone(),
                 place: loader.source(self.host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
-                isolcpus: isolation_setup(&entry.args, self.possible, Some(version))
+                isolcpus: isolation_setup(&entry.args, self.possible, rules)
                     .cpus(IsolationKind::Domain),
                 fault: Box::new(fault),
             }),
@@ -170,7 +178,8 @@ pub(super) fn defeats(finding: &LintFinding) -> bool {
         LintFinding::NotAccepted(fault) => match fault {
             CommandLineFault::ListDiffers { .. }
             | CommandLineFault::Replaced { .. }
-            | CommandLineFault::BeyondLast { .. } => true,
+            | CommandLineFault::BeyondLast { .. }
+            | CommandLineFault::PartUnknown { .. } => true,
             CommandLineFault::NoSuchCpus { .. } | CommandLineFault::InterruptsOnIsolated { .. } => {
                 false
             }

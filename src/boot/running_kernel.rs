@@ -23,6 +23,16 @@ pub(super) fn online_cpus(host: &Host) -> CpuSet {
     text.parse().unwrap_or_default()
 }
 
+/// Whether a machine with this text in `smt/control` has SMT, which may be switched off.
+pub(super) fn has_smt(control: &str) -> bool {
+    ["on", "off", "forceoff"].contains(&control)
+}
+
+/// Whether the machine has SMT; `false` when that cannot be read.
+pub(super) fn shows_smt(host: &Host) -> bool {
+    host.read_line("/sys/devices/system/cpu/smt/control").is_ok_and(|text| has_smt(text.trim()))
+}
+
 /// The options of the running kernel: its configuration, or what its files show of it. Empty when
 /// neither is known.
 pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {

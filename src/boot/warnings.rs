@@ -4,15 +4,15 @@ use super::document::{BootKernel, BootWarning, WantedParameter};
 use super::line;
 use super::loaders::{FoundLoader, LoaderEntry};
 use crate::plan::Shield;
-use crate::survey::Machine;
+use crate::survey::{Machine, list_rules};
 use crate::tunables;
-use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
 pub(super) fn collect(
     found: &FoundLoader,
     machine: &Machine,
     kernels: &[BootKernel],
+    parameters: &[WantedParameter],
     different_lists: Vec<BootWarning>,
 ) -> Vec<BootWarning> {
     let mut warnings = found.warnings.clone();
@@ -33,11 +33,17 @@ pub(super) fn collect(
             warnings.push(BootWarning::OptionsUnknown { version: kernel.version.clone() });
         }
     }
-    if !machine.isolation.isolcpus_domain.is_empty() {
-        let cpus = machine.isolation.isolcpus_domain.clone();
-        warnings.push(BootWarning::IsolcpusBooted { cpus });
-    }
+    warnings.extend(booted_isolcpus(machine, parameters));
     warnings
+}
+
+/// `isolcpus=` of the running kernel, unless it is wanted: by the plan itself, or because the
+/// kernel has no `nohz_full=` to replace it.
+fn booted_isolcpus(machine: &Machine, parameters: &[WantedParameter]) -> Option<BootWarning> {
+    let cpus = machine.isolation.isolcpus_domain.clone();
+    let planned = parameters.iter().any(|it| line::isolated_domain(&it.word).is_some());
+    let needed = planned || machine.can_stop_tick() == Some(false);
+    (!cpus.is_empty() && !needed).then_some(BootWarning::IsolcpusBooted { cpus })
 }
 
 /// Chosen kernels whose `nohz_full=` and `isolcpus=` would have different lists, and what they do
@@ -49,8 +55,8 @@ pub(super) fn different_lists(
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let mut warnings = Vec::new();
     for entry in targets {
-        let version = KernelVersion::from_release(&entry.version);
-        if let Some(lists) = line::different_lists(&entry.args, &words, version) {
+        let rules = list_rules(&entry.version);
+        if let Some(lists) = line::different_lists(&entry.args, &words, rules) {
             let version = entry.version.clone();
             warnings.push(BootWarning::ListsDiffer { version, lists });
         }
@@ -81,4 +87,32 @@ pub(super) fn managed_irqs(
     let remains = tunable.remains(machine, shield);
     let advice = remains.boot.first()?;
     Some(BootWarning::ManagedIrqs { parameter: advice.parameter.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpushield_linux::CpuSet;
+
+    #[test]
+    fn isolcpus_is_not_to_be_removed_where_it_is_wanted() {
+        let mut machine = Machine::default();
+        machine.isolation.isolcpus_domain = CpuSet::single(3);
+        machine.isolation.nohz_full = Some(CpuSet::new());
+        let wanted = |word: &str| WantedParameter {
+            name: String::new(),
+            word: word.to_owned(),
+            reason: String::new(),
+            substitute: None,
+            booted: true,
+            instead: None,
+            already: true,
+        };
+        let warning = Some(BootWarning::IsolcpusBooted { cpus: CpuSet::single(3) });
+        assert_eq!(booted_isolcpus(&machine, &[wanted("nohz_full=3")]), warning);
+        assert_eq!(booted_isolcpus(&machine, &[wanted("isolcpus=3")]), None);
+        machine.isolation.nohz_full = None;
+        machine.kernel.config.insert("CONFIG_NO_HZ_FULL".to_owned(), "n".to_owned());
+        assert_eq!(booted_isolcpus(&machine, &[]), None);
+    }
 }

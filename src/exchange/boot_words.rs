@@ -3,7 +3,7 @@
 
 use crate::boot::find_word_fault;
 use crate::boot::line::{is_plain, name_of};
-use crate::boot::parameters::{KernelParameter, PARAMETERS, ParameterTarget};
+use crate::boot::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 
@@ -43,7 +43,10 @@ pub(super) fn find_word_meaning(
         return isolcpus_meaning(word, target);
     }
     if let Some(parameter) = same.iter().find(|it| is_same_word(&it.word(target), word, target)) {
-        return WordMeaning::Parameters(vec![parameter.name]);
+        return match parameter.offer {
+            ParameterOffer::Never(why) => WordMeaning::Inexpressible(why.to_owned()),
+            _ => WordMeaning::Parameters(vec![parameter.name]),
+        };
     }
     let has_cpus = |it: &&&KernelParameter| {
         let word = it.word(target);
@@ -163,6 +166,9 @@ mod tests {
             ("isolcpus=2-5", "other CPUs"),
             ("isolcpus=x-5", "a flag of isolcpus="),
             ("x=\"a b\"", "only words"),
+            // A policy with these parameters would be refused.
+            ("mitigations=off", "exposes the machine"),
+            ("kthread_cpus=0-1,4-7", "do not know it"),
             ("tuned.non_isolcpus=3", "only tuned"),
         ] {
             let meaning = find_word_meaning(word, &target, WordOrigin::Profile);

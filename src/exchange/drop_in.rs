@@ -11,6 +11,8 @@ pub enum DropInRefusal {
     NoSystemd,
     /// The shield is a cgroup v1 cpuset, which no unit can enter.
     NoCgroupV2,
+    /// The tunable `cpuset` is off, so the shield is no cgroup.
+    NoSlice,
 }
 
 impl fmt::Display for DropInRefusal {
@@ -20,6 +22,9 @@ impl fmt::Display for DropInRefusal {
             DropInRefusal::NoCgroupV2 => {
                 "the cpusets of this machine are cgroup v1, and systemd has slices with CPUs only \
                  on cgroup v2"
+            }
+            DropInRefusal::NoSlice => {
+                "the tunable cpuset is off, so the shield has no slice that a service could enter"
             }
         })
     }
@@ -37,8 +42,13 @@ pub fn service_drop_in(machine: &Machine, plan: &Plan) -> Result<String, DropInR
         return Err(DropInRefusal::NoCgroupV2);
     }
     let shield = &plan.shield;
+    if shield.tunables.get("cpuset") == Some(&false) {
+        return Err(DropInRefusal::NoSlice);
+    }
     let (name, group) = (&shield.name, shield.group());
     let working = shield.cpus.difference(&shield.idle_siblings);
+    // systemd merges lists that are given more than once; an empty one discards the earlier ones
+    // (systemd.exec(5), CPUAffinity=).
     let mut text = format!(
         "# Runs a service on CPU {working} of the shield {name} (cpushield plan --export \
          systemd-drop-in).\n\
@@ -49,11 +59,29 @@ pub fn service_drop_in(machine: &Machine, plan: &Plan) -> Result<String, DropInR
          # apply`, or `cpushield enable` for every boot). Without it the service shares them.\n\
          # The kernel balances no tasks between CPUs of a shield: pin each busy thread to one.\n\
          [Unit]\nAfter=cpushield.service\n\n\
-         [Service]\nSlice={group}.slice\nCPUAffinity={working}\n"
+         [Service]\nSlice={group}.slice\nCPUAffinity=\nCPUAffinity={working}\n"
     );
     // A machine with one node needs no policy.
     if machine.topology.nodes.len() > 1 && !shield.mems.is_empty() {
         text.push_str(&format!("NUMAPolicy=bind\nNUMAMask={}\n", shield.mems));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fake::plain;
+    use crate::plan::plan;
+    use crate::policy::ShieldRequest;
+
+    #[test]
+    fn a_shield_without_cpuset_has_no_slice_to_enter() {
+        let mut machine = plain(4);
+        (machine.cgroup.systemd, machine.cgroup.mode) = (true, CgroupMode::V2);
+        let mut request = ShieldRequest::default();
+        request.tunables.insert("cpuset".to_owned(), false);
+        let plan = plan(&machine, &request).unwrap();
+        assert_eq!(service_drop_in(&machine, &plan), Err(DropInRefusal::NoSlice));
+    }
 }

@@ -62,9 +62,16 @@ impl ChoiceNotes {
     }
 
     /// Says which nodes keep no housekeeping CPU, and what that means.
-    pub(super) fn explain_whole_nodes(&mut self, machine: &Machine, cpus: &CpuSet) {
-        for (node, cpus) in exhausted_nodes(machine, cpus) {
-            self.why.push(ChoiceReason::WholeNode { node, cpus });
+    pub(super) fn explain_whole_nodes(
+        &mut self,
+        machine: &Machine,
+        cpus: &CpuSet,
+        others: &CpuSet,
+    ) {
+        for (node, all) in exhausted_nodes(machine, cpus, others) {
+            if all.is_subset(cpus) {
+                self.why.push(ChoiceReason::WholeNode { node, cpus: all });
+            }
             self.warnings.push(ChoiceWarning::WholeNode { node });
         }
     }

@@ -9,12 +9,12 @@
 //! number.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::{CpuGroup, groups};
+use super::groups::{CpuGroup, groups, touched_groups};
 use super::node_refusal::NodeRefusal;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, split_list};
-use super::sites::{boot_cpu, choose_mems, exhausted_nodes};
+use super::sites::{boot_cpu, choose_mems, exhausted_nodes, online_of_nodes};
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning, Shield};
 use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
@@ -64,10 +64,10 @@ pub fn choose_with_others(
     let housekeeping = find_housekeeping(machine, &cpus, live)?;
     notes.explain_caches(machine, &cpus);
     notes.warn_of_core_kinds(machine, &cpus);
-    notes.explain_whole_nodes(machine, &cpus);
+    notes.explain_whole_nodes(machine, &cpus, &live.cpus());
     let (mems, warning) = choose_mems(machine, &cpus);
     notes.warnings.extend(warning);
-    let takes_whole_node = exhausted_nodes(machine, &cpus).next().is_some();
+    let takes_whole_node = exhausted_nodes(machine, &cpus, &live.cpus()).next().is_some();
     let shield = Shield {
         name: request.name.clone(),
         shares_core: shares_core(machine, &cpus),
@@ -166,9 +166,25 @@ pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal>
     if !unknown.is_empty() {
         return Err(PlanRefusal::NoSuchCpu { cpus: unknown, present: known });
     } else if !offline.is_empty() {
-        return Err(PlanRefusal::Offline { cpus: offline });
+        // Then writing to `online` of a sibling fails (`cpu_smt_allowed()`, kernel/cpu.c, 6.12).
+        let smt_off = topology.smt_control.as_deref() == Some("off");
+        return Err(PlanRefusal::Offline { cpus: offline, smt_off });
     }
     Ok(())
+}
+
+/// All online CPUs but the core of the boot CPU, and one core of each other node.
+fn most_cpus(machine: &Machine) -> CpuSet {
+    let cores = groups(&machine.topology, CpuGroup::Core);
+    let boot = boot_cpu(machine).map(CpuSet::single).unwrap_or_default();
+    let mut kept = touched_groups(&cores, &boot);
+    for (_, cpus) in online_of_nodes(machine) {
+        if !cpus.intersects(&kept) {
+            let first = cpus.first().map(CpuSet::single).unwrap_or_default();
+            kept = kept.union(&touched_groups(&cores, &first));
+        }
+    }
+    machine.topology.online.difference(&kept)
 }
 
 /// Returns the user's list and the siblings that join it, if they are safe to shield.
@@ -186,14 +202,20 @@ fn check_list(
     if topology.online.len() == 1 {
         return Err(PlanRefusal::OneCpu);
     } else if *list == topology.online {
-        return Err(PlanRefusal::AllCpus { online: list.clone() });
+        let most = most_cpus(machine);
+        return Err(PlanRefusal::AllCpus { online: list.clone(), most });
     }
     notes.why.push(ChoiceReason::Listed { cpus: list.clone() });
     let split = split_list(machine, request, list, live, notes)?;
-    if let (false, Some((node, cpus))) =
-        (request.whole_node, exhausted_nodes(machine, &split.cpus).next())
+    if !live.shields.is_empty() {
+        find_housekeeping(machine, &split.cpus, live)?;
+    }
+    let others = live.cpus();
+    if let (false, Some((node, all))) =
+        (request.whole_node, exhausted_nodes(machine, &split.cpus, &others).next())
     {
-        return Err(NodeRefusal::Exhausted { node, cpus }.into());
+        let (cpus, others) = (all.intersection(&split.cpus), all.intersection(&others));
+        return Err(NodeRefusal::Exhausted { node, cpus, others }.into());
     }
     let boot_cpu = boot_cpu(machine).filter(|cpu| split.cpus.contains(*cpu));
     notes.warnings.extend(boot_cpu.map(|cpu| ChoiceWarning::BootCpu { cpu }));
@@ -334,6 +356,58 @@ mod tests {
     }
 
     #[test]
+    fn the_hint_about_all_cpus_is_a_list_that_can_be_shielded() {
+        let smt = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-7"]);
+        let nodes = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-3", "4-7"]);
+        let singles = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        for (machine, most) in
+            [(plain(4), "1-3"), (smt, "2-7"), (nodes, "2-3,6-7"), (singles, "1,3")]
+        {
+            let all = list(&machine.topology.online.to_string());
+            let hint = format!("omit some, for example: --cpus {most}");
+            assert_eq!(choose(&machine, &all).unwrap_err().hints(), [hint]);
+            assert!(choose(&machine, &list(most)).is_ok(), "{most}");
+        }
+        let one_core = machine(&["0-1"], &[], &["0-1"]);
+        assert_eq!(choose(&one_core, &list("0-1")).unwrap_err().hints(), [""; 0]);
+    }
+
+    #[test]
+    fn an_offline_sibling_comes_online_with_smt() {
+        let mut four = plain(4);
+        (four.topology.present, four.topology.offline) = (set("0-4"), set("4"));
+        let hint = |machine: &Machine| choose(machine, &list("4")).unwrap_err().hints().remove(0);
+        assert!(hint(&four).ends_with("echo 1 > /sys/devices/system/cpu/cpu4/online"));
+        four.topology.smt_control = Some("off".to_owned());
+        assert!(hint(&four).ends_with("echo on > /sys/devices/system/cpu/smt/control"));
+    }
+
+    #[test]
+    fn shields_together_leave_each_node_a_housekeeping_cpu() {
+        let two = machine(&["0", "1", "2", "3", "4", "5", "6", "7"], &[], &["0-3", "4-7"]);
+        let other = choose(&two, &ShieldRequest { name: "a".to_owned(), ..list("6-7") });
+        let live = ActiveShields { shields: vec![other.unwrap().shield], ..Default::default() };
+        let beside = |request| choose_with_others(&two, &request, &live);
+        let refused = beside(list("4-5")).unwrap_err();
+        let (cpus, others) = (set("4-5"), set("6-7"));
+        assert_eq!(refused, NodeRefusal::Exhausted { node: 1, cpus, others }.into());
+        let of_node = |n| ShieldRequest { node: Some(1), ..count(n) };
+        let refused = beside(of_node(2)).unwrap_err();
+        assert!(matches!(refused, PlanRefusal::TooMany { count: 2, possible: 1, .. }));
+        let CpuChoice { shield, why, .. } = beside(of_node(1)).unwrap();
+        assert_eq!((shield.cpus, shield.takes_whole_node), (set("5"), false));
+        assert!(why.contains(&ChoiceReason::OneNode { node: 1 }), "{why:?}");
+        // CPUs of a node that the other shields do not touch.
+        assert_eq!(beside(list("2-3")).unwrap().shield.cpus, set("2-3"));
+        // On request, together.
+        let whole = beside(ShieldRequest { whole_node: true, ..list("4-5") }).unwrap();
+        assert!(whole.shield.takes_whole_node);
+        assert!(whole.warnings.contains(&ChoiceWarning::WholeNode { node: 1 }));
+        let all = |why: &ChoiceReason| matches!(why, ChoiceReason::WholeNode { .. });
+        assert!(!whole.why.iter().any(all), "{:?}", whole.why);
+    }
+
+    #[test]
     fn a_whole_node_is_given_away_only_on_request() {
         let whole = |of: ShieldRequest| ShieldRequest { whole_node: true, ..of };
         let two = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
@@ -415,6 +489,32 @@ mod tests {
         assert_eq!(chosen(&m, &request()), "3");
         m.isolation.nohz_full = Some(set("4"));
         assert_eq!(chosen(&m, &request()), "4");
+    }
+
+    #[test]
+    fn cpus_prepared_at_boot_come_before_caches_and_nodes() {
+        let prepared = |mut machine: Machine, cpus: &str| {
+            machine.isolation.nohz_full = Some(set(cpus));
+            machine
+        };
+        let pairs = machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &["0-3"]);
+        assert_eq!(chosen(&prepared(pairs.clone(), "3"), &request()), "3");
+        assert_eq!(chosen(&prepared(pairs, "2-3"), &request()), "2-3");
+        let singles = ["0", "1", "2", "3", "4", "5", "6", "7"];
+        let nodes = prepared(machine(&singles, &[], &["0-3", "4-7"]), "2-3,7");
+        assert_eq!(chosen(&nodes, &count(2)), "2-3");
+        assert_eq!(chosen(&nodes, &count(1)), "7");
+        let three = choose(&nodes, &count(3)).unwrap();
+        assert_eq!(three.shield.cpus, set("5-7"));
+        let text = "CPUs 5-6 not prepared at boot (CPUs 2-3,7).";
+        assert!(three.why.iter().any(|why| why.to_string() == text), "{:?}", three.why);
+        // Programs run on the prepared sibling.
+        let smt = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-7"]);
+        assert_eq!(chosen(&prepared(smt.clone(), "3,5,7"), &request()), "6-7 idle 6");
+        assert_eq!(chosen(&prepared(smt.clone(), "3"), &request()), "2-3 idle 2");
+        assert_eq!(chosen(&smt, &request()), "6-7 idle 7");
+        let idle = ShieldRequest { siblings: Some(Siblings::Idle), ..list("6-7") };
+        assert_eq!(chosen(&prepared(smt, "3,5,7"), &idle), "6-7 idle 6");
     }
 
     #[test]

@@ -11,8 +11,10 @@ pub enum NodeRefusal {
     Exhausted {
         /// The node.
         node: usize,
-        /// Its CPUs, which are all requested.
+        /// Its CPUs that are requested.
         cpus: CpuSet,
+        /// Its CPUs that other shields have: all others.
+        others: CpuSet,
     },
     /// No node can be shielded entirely.
     NoneWhole {
@@ -60,9 +62,14 @@ impl NodeRefusal {
 impl fmt::Display for NodeRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NodeRefusal::Exhausted { node, cpus } => write!(
+            NodeRefusal::Exhausted { node, cpus, others } if others.is_empty() => write!(
                 f,
                 "node {node} would keep no housekeeping CPU; the request takes all its CPUs ({cpus})"
+            ),
+            NodeRefusal::Exhausted { node, cpus, others } => write!(
+                f,
+                "node {node} would keep no housekeeping CPU; the request takes CPU {cpus}, and \
+                 other shields have CPU {others}"
             ),
             NodeRefusal::NoneWhole { place } => write!(
                 f,

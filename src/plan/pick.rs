@@ -33,6 +33,8 @@ struct CpuPicker<'a> {
     prepared: CpuSet,
     /// The CPUs of the active version of this shield; empty if there is none.
     active: &'a CpuSet,
+    /// The CPUs of the other shields.
+    others: CpuSet,
 }
 
 /// Chooses CPUs by topology, outside of the active shields.
@@ -53,6 +55,7 @@ pub(super) fn choose_by_topology(
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
         active: &live.replaced_cpus,
+        others: live.cpus(),
     };
     if request.whole_node && (request.count.is_some() || request.share.is_some()) {
         return Err(NodeRefusal::WholeAndPart.into());
@@ -61,7 +64,7 @@ pub(super) fn choose_by_topology(
         check_cache_shown(machine, level)?;
     }
     let (allowed, place) = picker.find_allowed(notes)?;
-    let allowed = allowed.difference(&live.cpus());
+    let allowed = allowed.difference(&picker.others);
     let units = picker.rank_units(&allowed);
     if let (true, Some(level @ (ShareLevel::L2 | ShareLevel::L3))) =
         (units.is_empty(), request.share)
@@ -181,14 +184,20 @@ impl CpuPicker<'_> {
 
     /// Whether a node would keep no housekeeping CPU, and that is not requested.
     fn takes_too_much(&self, cpus: &CpuSet) -> bool {
-        !self.request.whole_node && exhausted_nodes(self.machine, cpus).next().is_some()
+        let mut exhausted = exhausted_nodes(self.machine, cpus, &self.others);
+        !self.request.whole_node && exhausted.next().is_some()
     }
 
     fn rank(&self, unit: &CpuSet) -> UnitRank {
         let inactive = !unit.intersects(self.active);
-        let unprepared = !self.prepared.is_empty() && !unit.is_subset(&self.prepared);
+        let unprepared = !self.prepared.is_empty() && !self.is_prepared(unit);
         let irqs = count_immovable_irqs(self.machine, unit);
         (inactive, unprepared, weakness(self.machine, unit), irqs)
+    }
+
+    /// Whether the CPUs of a unit that programs run on were prepared at boot.
+    fn is_prepared(&self, unit: &CpuSet) -> bool {
+        self.working_cpus(unit).is_subset(&self.prepared)
     }
 
     /// The CPUs that programs run on: the first sibling of each core, or all of them.
@@ -196,7 +205,7 @@ impl CpuPicker<'_> {
         match self.request.siblings {
             Some(Siblings::Use) => cpus.clone(),
             Some(Siblings::Idle | Siblings::Offline | Siblings::Share) | None => {
-                working_siblings(&self.cores, cpus)
+                working_siblings(&self.cores, cpus, &self.prepared)
             }
         }
     }
@@ -206,12 +215,12 @@ impl CpuPicker<'_> {
         let Some(best) = units.first() else { return Vec::new() };
         let rank = self.rank(best);
         let online = self.machine.topology.online.len();
-        let mut same = units.iter().filter(|unit| self.rank(unit) == rank);
-        let cluster = same.find_map(|unit| {
+        let same: Vec<&CpuSet> = units.iter().filter(|unit| self.rank(unit) == rank).collect();
+        let cluster = same.iter().find_map(|unit| {
             let cluster = touched_groups(&self.clusters, unit);
-            let cores = working_siblings(&self.cores, &cluster).len();
+            let cores = working_siblings(&self.cores, &cluster, &self.prepared).len();
             let small = cores <= CLUSTER_CORES || cluster.len() * 4 <= online;
-            let free = cluster == union_of(units.iter().filter(|u| u.is_subset(&cluster)));
+            let free = cluster == union_of(same.iter().copied().filter(|u| u.is_subset(&cluster)));
             let fits = small && free && cluster.len() * 2 <= online;
             (fits && !self.takes_too_much(&cluster)).then_some(cluster)
         });
@@ -238,12 +247,18 @@ impl CpuPicker<'_> {
             let node = nodes.iter().map(|node| &node.cpus).find(|cpus| unit.is_subset(cpus));
             order.extend(node.filter(|node| !order.contains(node)));
         }
-        for node in &order {
-            let local: Vec<CpuSet> =
-                units.iter().filter(|unit| unit.is_subset(node)).cloned().collect();
-            let taken = self.take_units(local, count);
-            if self.working_cpus(&union_of(taken.iter())).len() >= count {
-                return taken;
+        // Prepared CPUs come before the node, except that a shield keeps its active CPUs.
+        let prepared: Vec<CpuSet> = match self.prepared.is_empty() || !self.active.is_empty() {
+            true => Vec::new(),
+            false => units.iter().filter(|unit| self.is_prepared(unit)).cloned().collect(),
+        };
+        for units in [prepared.as_slice(), units] {
+            for node in &order {
+                let local = units.iter().filter(|unit| unit.is_subset(node)).cloned().collect();
+                let taken = self.take_units(local, count);
+                if self.working_cpus(&union_of(taken.iter())).len() >= count {
+                    return taken;
+                }
             }
         }
         let taken = self.take_units(units.to_vec(), count);
@@ -306,7 +321,7 @@ impl CpuPicker<'_> {
         }
         if !self.prepared.is_empty() {
             notes.add_reason(ChoiceReason::PreparedAtBoot {
-                cpus: cpus.clone(),
+                cpus: work.clone(),
                 prepared: self.prepared.clone(),
                 from_command_line: self.machine.isolated_somehow().is_empty(),
             });

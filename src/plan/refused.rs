@@ -33,11 +33,15 @@ pub enum PlanRefusal {
     Offline {
         /// The CPUs.
         cpus: CpuSet,
+        /// Whether SMT is switched off.
+        smt_off: bool,
     },
     /// No housekeeping CPU would be left.
     AllCpus {
         /// Every online CPU.
         online: CpuSet,
+        /// The CPUs that can be shielded together; empty if there are none.
+        most: CpuSet,
     },
     /// The SMT siblings cannot be used as requested.
     Siblings(SiblingRefusal),
@@ -166,8 +170,8 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::NoSuchCpu { cpus, present } => {
                 write!(f, "this machine has no CPU {cpus}; it has CPU {present}")
             }
-            PlanRefusal::Offline { cpus } => write!(f, "CPU {cpus} is offline"),
-            PlanRefusal::AllCpus { online } => write!(
+            PlanRefusal::Offline { cpus, .. } => write!(f, "CPU {cpus} is offline"),
+            PlanRefusal::AllCpus { online, .. } => write!(
                 f,
                 "cannot shield all CPUs ({online}): interrupts and other programs need at least one"
             ),
@@ -268,9 +272,16 @@ impl PlanRefusal {
         match self {
             PlanRefusal::Siblings(refusal) => refusal.hints(),
             PlanRefusal::Node(refusal) => refusal.hints(),
-            PlanRefusal::Offline { cpus } => {
+            PlanRefusal::Offline { cpus, smt_off } => {
                 let cpu = cpus.first().unwrap_or_default();
-                vec![format!("bring it online: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
+                let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                match smt_off {
+                    true => vec![
+                        "enable SMT: echo on > /sys/devices/system/cpu/smt/control".to_owned(),
+                        format!("or bring a CPU online that is no SMT sibling: echo 1 > {file}"),
+                    ],
+                    false => vec![format!("bring it online: echo 1 > {file}")],
+                }
             }
             PlanRefusal::NoSuchDevice { name, .. } if name.contains(':') => vec![format!(
                 "for a PCI address: cat /sys/bus/pci/devices/{name}/numa_node, then --node with \
@@ -279,9 +290,9 @@ impl PlanRefusal {
             PlanRefusal::NoSuchDevice { .. } => {
                 vec!["for a bond, a bridge or a VLAN: name the network card below it".to_owned()]
             }
-            PlanRefusal::AllCpus { online } => {
-                let first = CpuSet::single(online.first().unwrap_or_default());
-                vec![format!("omit one, for example: --cpus {}", online.difference(&first))]
+            PlanRefusal::AllCpus { most, .. } if most.is_empty() => Vec::new(),
+            PlanRefusal::AllCpus { most, .. } => {
+                vec![format!("omit some, for example: --cpus {most}")]
             }
             PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
                 vec![format!("take that shield down: cpushield undo --shield {shield}")]

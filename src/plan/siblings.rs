@@ -5,7 +5,7 @@ use super::choice_notes::ChoiceNotes;
 use super::groups::{CpuGroup, groups, union_of};
 use super::refused::PlanRefusal;
 use super::sibling_refusal::{SiblingHolder, SiblingRefusal};
-use super::sites::boot_cpu;
+use super::sites::{boot_cpu, cpus_prepared_at_boot};
 use crate::documents::plan::ActiveShields;
 use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
@@ -52,7 +52,7 @@ pub(super) fn split_list(
         Some(Siblings::Use) => SplitCpus { cpus: list.clone(), idle: CpuSet::new() },
         None => SplitCpus { cpus: whole, idle: siblings.clone() },
         Some(Siblings::Idle | Siblings::Offline) => {
-            let work = working_siblings(&cores, list);
+            let work = working_siblings(&cores, list, &cpus_prepared_at_boot(machine));
             SplitCpus { idle: union_of(cores.iter()).difference(&work), cpus: whole }
         }
     };
@@ -67,9 +67,13 @@ pub(super) fn split_list(
     Ok(split)
 }
 
-/// The first listed sibling of each core.
-pub(super) fn working_siblings(cores: &[CpuSet], list: &CpuSet) -> CpuSet {
-    cores.iter().filter_map(|core| core.intersection(list).first()).collect()
+/// The first listed sibling of each core, of the prepared ones if there are any.
+pub(super) fn working_siblings(cores: &[CpuSet], list: &CpuSet, prepared: &CpuSet) -> CpuSet {
+    let working = |core: &CpuSet| {
+        let listed = core.intersection(list);
+        listed.intersection(prepared).first().or(listed.first())
+    };
+    cores.iter().filter_map(working).collect()
 }
 
 /// Checks that siblings outside of the list can join the shield and stay idle.

@@ -10,12 +10,16 @@ pub(super) fn boot_cpu(machine: &Machine) -> Option<usize> {
     machine.topology.online.first()
 }
 
-/// The nodes whose online CPUs are all in the set, with these CPUs.
+/// The nodes with CPUs of the set that keep no housekeeping CPU, and their online CPUs. `others`
+/// are the CPUs of the other shields.
 pub(super) fn exhausted_nodes<'a>(
     machine: &'a Machine,
     cpus: &'a CpuSet,
+    others: &CpuSet,
 ) -> impl Iterator<Item = (usize, CpuSet)> + 'a {
-    online_of_nodes(machine).filter(|(_, all)| all.is_subset(cpus))
+    let shielded = cpus.union(others);
+    online_of_nodes(machine)
+        .filter(move |(_, all)| all.intersects(cpus) && all.is_subset(&shielded))
 }
 
 /// The nodes with online CPUs, and these CPUs.

@@ -9,12 +9,14 @@
 //! - from 5.18 each kind of isolation has its own list: a later parameter is refused only when it
 //!   requests a kind that an earlier one has with another list (`housekeeping.cpumasks[]`).
 
+use super::{Isolation, Kernel};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::first_releases::{
-    LIST_PER_ISOLATION, ONE_ISOLATION_LIST, STRICT_CPU_RANGE,
+    ALL_CPUS_WORD, ISOLCPUS_FLAGS, LAST_CPU_WORD, LIST_PER_ISOLATION, MANAGED_IRQ_FLAG,
+    ONE_ISOLATION_LIST, STRICT_CPU_RANGE, UNKNOWN_FLAGS_SKIPPED,
 };
-use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -50,6 +52,15 @@ pub enum CommandLineFault {
         /// Whether the kernel ignores the whole list for certain.
         certain: bool,
     },
+    /// The kernel is older than a flag or a word of the list; it ignores the whole parameter.
+    PartUnknown {
+        /// The parameter.
+        parameter: String,
+        /// The flag or the part of the list.
+        part: String,
+        /// The first release that accepts it.
+        since: KernelVersion,
+    },
     /// The list names CPUs that this machine cannot have; the kernel skips them.
     NoSuchCpus {
         /// The parameter.
@@ -76,6 +87,7 @@ impl CommandLineFault {
             CommandLineFault::ListDiffers { .. } => "isolation-lists-differ",
             CommandLineFault::Replaced { .. } => "isolcpus-replaced",
             CommandLineFault::BeyondLast { .. } => "cpus-beyond-last",
+            CommandLineFault::PartUnknown { .. } => "part-unknown",
             CommandLineFault::NoSuchCpus { .. } => "no-such-cpus",
             CommandLineFault::InterruptsOnIsolated { .. } => "irqaffinity-on-isolated",
         }
@@ -93,7 +105,20 @@ impl CommandLineFault {
                 vec![one, other]
             }
             CommandLineFault::BeyondLast { parameter, .. }
+            | CommandLineFault::PartUnknown { parameter, .. }
             | CommandLineFault::NoSuchCpus { parameter, .. } => vec![parameter],
+        }
+    }
+
+    /// The word that the kernel does not take at all; `None` if it takes a part of it.
+    #[must_use]
+    pub fn refused_word(&self) -> Option<&str> {
+        match self {
+            CommandLineFault::ListDiffers { refused: word, .. }
+            | CommandLineFault::Replaced { lost: word, .. }
+            | CommandLineFault::PartUnknown { parameter: word, .. }
+            | CommandLineFault::BeyondLast { parameter: word, certain: true, .. } => Some(word),
+            _ => None,
         }
     }
 
@@ -107,6 +132,9 @@ impl CommandLineFault {
             CommandLineFault::Replaced { .. } => "keep one of them",
             CommandLineFault::BeyondLast { .. } | CommandLineFault::NoSuchCpus { .. } => {
                 "name only CPUs of /sys/devices/system/cpu/possible"
+            }
+            CommandLineFault::PartUnknown { .. } => {
+                "omit flags that this kernel does not know, and write CPU numbers instead of words"
             }
             CommandLineFault::InterruptsOnIsolated { .. } => {
                 "remove the isolated CPUs from irqaffinity="
@@ -139,6 +167,10 @@ impl fmt::Display for CommandLineFault {
                     }
                 })
             }
+            CommandLineFault::PartUnknown { parameter, part, since } => write!(
+                f,
+                "the kernel ignores {parameter}: kernels before {since} do not accept {part:?}"
+            ),
             CommandLineFault::NoSuchCpus { parameter, cpus } => write!(
                 f,
                 "{parameter} names CPU {cpus}, which this machine cannot have; the kernel skips it"
@@ -192,6 +224,31 @@ impl IsolationSetup {
     }
 }
 
+/// The version by whose rules a kernel of this release applies isolation lists; `None` where that
+/// is unknown. Vendors have given each kind of isolation its own list in releases before 5.18
+/// (5.14 of RHEL 9), so the version of a vendor's build says nothing there.
+#[must_use]
+pub fn list_rules(release: &str) -> Option<KernelVersion> {
+    let version = KernelVersion::from_release(release)?;
+    (!has_one_list(version) || !may_be_vendor_build(release)).then_some(version)
+}
+
+/// The same for the running kernel. Two different lists in its files show that each kind of
+/// isolation has its own, whatever the version.
+#[must_use]
+pub fn running_list_rules(kernel: &Kernel, isolation: &Isolation) -> Option<KernelVersion> {
+    let version = kernel.release.as_deref().map_or(kernel.version, list_rules)?;
+    let shown = |cpus: &CpuSet| !cpus.is_empty();
+    let tick = isolation.nohz_full.as_ref().filter(|cpus| shown(cpus));
+    let domain = isolation.isolated.as_ref().filter(|cpus| shown(cpus));
+    let differ = tick.zip(domain).is_some_and(|(tick, domain)| tick != domain);
+    (!has_one_list(version) || !differ).then_some(version)
+}
+
+fn has_one_list(version: KernelVersion) -> bool {
+    (ONE_ISOLATION_LIST..LIST_PER_ISOLATION).contains(&version)
+}
+
 /// How a kernel of this version applies a command line on a machine with these possible CPUs. Lists
 /// that it cannot parse are left out; an unknown version is treated as a recent one.
 #[must_use]
@@ -207,6 +264,11 @@ pub fn isolation_setup(
         let Some((kinds, cpus)) = requested_isolation(param, last) else { continue };
         let beyond: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
         let word = to_word(param);
+        if let Some((part, since)) = version.and_then(|version| unknown_part(param, version)) {
+            let parameter = word;
+            setup.faults.push(CommandLineFault::PartUnknown { parameter, part, since });
+            continue;
+        }
         if !beyond.is_empty() {
             let certain = version
                 .is_none_or(|version| version < LIST_PER_ISOLATION || version >= STRICT_CPU_RANGE);
@@ -248,7 +310,7 @@ fn apply_parameter(
         setup.taken.push(parameter);
         return;
     }
-    let one_list = version.is_some_and(|version| version < LIST_PER_ISOLATION);
+    let one_list = version.is_some_and(has_one_list);
     let conflicting = setup.taken.iter().find(|earlier| {
         let shares = one_list || earlier.kinds.iter().any(|kind| parameter.kinds.contains(kind));
         shares && earlier.cpus != parameter.cpus
@@ -280,6 +342,35 @@ fn requested_isolation(param: &KernelParam, last: usize) -> Option<(Vec<Isolatio
     ];
     let requested = kinds.into_iter().filter(|(flag, _)| *flag).map(|(_, kind)| kind);
     Some((requested.collect(), isolcpus.cpus))
+}
+
+/// The first flag or part of a list that a kernel of this version does not accept, and the first
+/// release that does.
+fn unknown_part(param: &KernelParam, version: KernelVersion) -> Option<(String, KernelVersion)> {
+    let parts: Vec<&str> = param.value.as_deref()?.split(',').collect();
+    let is_flag = |part: &&&str| part.starts_with(|c: char| c.is_ascii_alphabetic());
+    let flags = match cmdline::same_name(&param.name, "isolcpus") {
+        true => parts.iter().take_while(is_flag).count(),
+        false => 0,
+    };
+    let of_flag = |flag: &str| match flag {
+        "domain" | "nohz" => ISOLCPUS_FLAGS,
+        "managed_irq" => MANAGED_IRQ_FLAG,
+        _ => UNKNOWN_FLAGS_SKIPPED,
+    };
+    let of_list = |part: &str| {
+        let words = part.split(['-', ':', '/']).map(str::trim);
+        let since = words.filter_map(|word| match word {
+            "N" => Some(LAST_CPU_WORD),
+            all if all.eq_ignore_ascii_case("all") => Some(ALL_CPUS_WORD),
+            _ => None,
+        });
+        since.max()
+    };
+    parts.iter().enumerate().find_map(|(index, part)| {
+        let since = if index < flags { Some(of_flag(part)) } else { of_list(part) };
+        since.filter(|since| version < *since).map(|since| ((*part).to_owned(), since))
+    })
 }
 
 /// Finds isolated CPUs in the default IRQ affinity: the CPUs of the last `irqaffinity=`, and the
@@ -324,7 +415,6 @@ mod tests {
         for (line, refused) in [
             ("nohz_full=1-3 isolcpus=2-3", "isolcpus=2-3"),
             ("isolcpus=2-3 ro nohz_full=1-3", "nohz_full=1-3"),
-            ("nohz_full=1-3 isolcpus=managed_irq,2-3", "isolcpus=managed_irq,2-3"),
         ] {
             for version in [(4, 15), (5, 10), (5, 17)] {
                 let (taken, faults) = setup(line, version);
@@ -337,11 +427,59 @@ mod tests {
                 assert_eq!((taken.len(), faults), (2, Vec::new()), "{line}");
             }
         }
+        assert_eq!(setup("nohz_full=1-3 isolcpus=managed_irq,2-3", (5, 10)).0.len(), 1);
+        assert_eq!(setup("nohz_full=1-3 isolcpus=managed_irq,2-3", (5, 18)).0.len(), 2);
         assert_eq!(setup("nohz_full=1-3 isolcpus=1-3", (5, 10)).1, [""; 0]);
         // Every later kernel also refuses the same kind twice.
         let (taken, faults) = setup("isolcpus=nohz,2-3 nohz_full=1-3", (6, 12));
         assert_eq!(taken, ["isolcpus=nohz,2-3"]);
         assert!(faults[0].starts_with("the kernel ignores nohz_full=1-3: "), "{faults:?}");
+    }
+
+    #[test]
+    fn a_flag_or_a_word_that_is_younger_than_the_kernel_defeats_the_parameter() {
+        for (line, since, part, before) in [
+            ("isolcpus=domain,2-3", (4, 15), "domain", (4, 14)),
+            ("isolcpus=nohz,domain,2-3", (4, 15), "nohz", (4, 14)),
+            ("isolcpus=domain,managed_irq,2-3", (5, 6), "managed_irq", (5, 4)),
+            ("isolcpus=domain,future,2-3", (5, 8), "future", (5, 7)),
+            ("isolcpus=1,2-N", (5, 13), "2-N", (5, 10)),
+            ("nohz_full=all", (5, 14), "all", (5, 13)),
+        ] {
+            let (taken, faults) = setup(line, before);
+            let text = format!(
+                "the kernel ignores {line}: kernels before {}.{} do not accept {part:?}",
+                since.0, since.1
+            );
+            assert_eq!((taken, faults), (Vec::new(), vec![text]));
+            assert_eq!(setup(line, since), (vec![line.to_owned()], Vec::new()));
+        }
+        // The version of a vendor's build is not known, and so nothing is too young.
+        let none = isolation_setup("isolcpus=managed_irq,2-N", &"0-3".parse().unwrap(), None);
+        assert_eq!((none.taken.len(), none.faults), (1, Vec::new()));
+    }
+
+    #[test]
+    fn a_version_says_nothing_about_the_lists_of_a_vendor_build() {
+        let rules = |release| list_rules(release).map(|version| version.to_string());
+        assert_eq!(rules("5.14.0-570.12.1.el9_6.x86_64"), None);
+        assert_eq!(rules("5.10.0-28-rt-amd64").as_deref(), Some("5.10"));
+        // Outside of these versions vendors changed no rule that is known.
+        assert_eq!(rules("3.10.0-1160.el7.x86_64").as_deref(), Some("3.10"));
+        assert_eq!(rules("6.8.0-31-generic").as_deref(), Some("6.8"));
+        let running = |release: &str, nohz_full: &str, isolated: &str| {
+            let kernel = Kernel { release: Some(release.to_owned()), ..Kernel::default() };
+            let isolation = Isolation {
+                nohz_full: nohz_full.parse().ok(),
+                isolated: isolated.parse().ok(),
+                ..Isolation::default()
+            };
+            running_list_rules(&kernel, &isolation).map(|version| version.to_string())
+        };
+        assert_eq!(running("5.14.0", "1-3", "2-3"), None);
+        assert_eq!(running("5.14.0", "1-3", "").as_deref(), Some("5.14"));
+        assert_eq!(running("5.14.0", "1-3", "1-3").as_deref(), Some("5.14"));
+        assert_eq!(running("4.9.0", "1-3", "2-3").as_deref(), Some("4.9"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Programs and settings that work against isolation, each with advice.
 
 use super::reader::SurveyReader;
-use super::{CgroupMode, Machine, SurveyFinding, exclusive_cpusets};
+use super::{CgroupMode, Kernel, Machine, SurveyFinding, exclusive_cpusets};
+use cpushield_linux::text::cmdline;
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
+use cpushield_linux::text::kernel_version::may_be_vendor_build;
 
 /// libvirt pins each vCPU inside its own cgroups, which have no CPU of a partition
 /// (`qemuProcessSetupPid()`, src/qemu/qemu_process.c, libvirt commit f366cfed6296).
@@ -116,7 +118,7 @@ pub(super) fn find_conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
     found.extend(find_installed(r).filter(|finding| !running.contains(&finding.name)));
     found.extend(check_boot_parameters(machine));
     found.extend(find_exclusive_cpusets(machine));
-    if machine.kernel.config.get("CONFIG_RT_GROUP_SCHED").is_some_and(|value| value == "y") {
+    if groups_realtime_tasks(&machine.kernel) {
         found.push(finding(
             "rt-group-sched",
             "the kernel has RT_GROUP_SCHED",
@@ -164,10 +166,25 @@ fn find_installed(r: &SurveyReader) -> impl Iterator<Item = SurveyFinding> {
     })
 }
 
+/// Whether real-time tasks need a runtime of their cgroup. The last `rt_group_sched=` decides; without
+/// one, the kernel's configuration (`setup_rt_group_sched()`, kernel/sched/core.c, 6.16).
+fn groups_realtime_tasks(kernel: &Kernel) -> bool {
+    let is_set = |option| kernel.config.get(option).is_some_and(|value| value == "y");
+    let old = kernel.version.is_some_and(|version| version < RT_GROUP_SCHED)
+        && !kernel.release.as_deref().is_some_and(may_be_vendor_build);
+    let params = kernel.cmdline.as_deref().filter(|_| !old).map(cmdline::parse).unwrap_or_default();
+    let words = cmdline::values(&params, "rt_group_sched");
+    let word = words.filter(|value| ["0", "1"].contains(value)).last();
+    let enabled = word.map(|value| value == "1");
+    is_set("CONFIG_RT_GROUP_SCHED")
+        && enabled.unwrap_or(!is_set("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED"))
+}
+
 fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     let isolation = &machine.isolation;
     let mut found = Vec::new();
-    if !isolation.isolcpus_domain.is_empty() {
+    // Without `nohz_full=` there is nothing that could replace it.
+    if !isolation.isolcpus_domain.is_empty() && machine.can_stop_tick() != Some(false) {
         let cpus = &isolation.isolcpus_domain;
         found.push(finding(
             "isolcpus-domain",
@@ -212,4 +229,44 @@ fn find_exclusive_cpusets(machine: &Machine) -> Vec<SurveyFinding> {
         ));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpushield_linux::CpuSet;
+    use cpushield_linux::text::kernel_version::KernelVersion;
+
+    #[test]
+    fn isolcpus_of_a_kernel_without_nohz_full_is_no_conflict() {
+        let mut machine = Machine::default();
+        machine.cgroup.mode = CgroupMode::V2;
+        machine.isolation.isolcpus_domain = CpuSet::single(3);
+        assert_eq!(check_boot_parameters(&machine).len(), 1);
+        machine.kernel.config.insert("CONFIG_NO_HZ_FULL".to_owned(), "n".to_owned());
+        assert_eq!(check_boot_parameters(&machine), []);
+    }
+
+    #[test]
+    fn the_last_rt_group_sched_decides_then_the_configuration() {
+        let disabled = "CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED";
+        for (version, options, line, groups) in [
+            ((6, 16), &["CONFIG_RT_GROUP_SCHED"][..], "ro", true),
+            ((6, 16), &["CONFIG_RT_GROUP_SCHED"], "rt_group_sched=0", false),
+            ((6, 16), &["CONFIG_RT_GROUP_SCHED"], "rt_group_sched=0 rt_group_sched=1", true),
+            ((6, 16), &["CONFIG_RT_GROUP_SCHED", disabled], "ro", false),
+            ((6, 16), &["CONFIG_RT_GROUP_SCHED", disabled], "rt_group_sched=1", true),
+            // Older kernels do not know the word.
+            ((6, 12), &["CONFIG_RT_GROUP_SCHED"], "rt_group_sched=0", true),
+            ((6, 16), &[], "rt_group_sched=1", false),
+        ] {
+            let kernel = Kernel {
+                version: Some(KernelVersion::new(version.0, version.1)),
+                cmdline: Some(line.to_owned()),
+                config: options.iter().map(|it| ((*it).to_owned(), "y".to_owned())).collect(),
+                ..Kernel::default()
+            };
+            assert_eq!(groups_realtime_tasks(&kernel), groups, "{version:?} {options:?} {line}");
+        }
+    }
 }

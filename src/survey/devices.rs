@@ -8,11 +8,41 @@ use std::collections::BTreeSet;
 pub(super) fn read_devices(r: &SurveyReader) -> Vec<Device> {
     let mut found = Vec::new();
     for (class, dir) in [("net", "/sys/class/net"), ("block", "/sys/block")] {
-        for name in r.names(dir) {
-            found.extend(read_device(r, class, &name, &format!("{dir}/{name}")));
+        let names = r.names(dir);
+        let read = |name: &str| read_device(r, class, name, &format!("{dir}/{name}"));
+        for name in &names {
+            if head_of_path(name).is_some_and(|head| names.contains(&head)) {
+                continue;
+            }
+            let paths = names.iter().filter(|path| head_of_path(path).as_ref() == Some(name));
+            let device = read(name);
+            found.extend(device.or_else(|| join(name, paths.filter_map(|path| read(path)))));
         }
     }
     found
+}
+
+/// The disk that programs use, of a path to it: `nvme0n1` for `nvme0c1n1`. With native multipath the
+/// disk itself has no hardware (`nvme_mpath_set_disk_name()`, drivers/nvme/host/multipath.c, 6.12).
+fn head_of_path(path: &str) -> Option<String> {
+    let (subsystem, rest) = path.strip_prefix("nvme")?.split_once('c')?;
+    let (controller, namespace) = rest.split_once('n')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let numbers = [subsystem, controller, namespace].into_iter().all(is_number);
+    numbers.then(|| format!("nvme{subsystem}n{namespace}"))
+}
+
+/// A disk with the hardware of all its paths; `None` if it has no path.
+fn join(name: &str, mut paths: impl Iterator<Item = Device>) -> Option<Device> {
+    let mut device = Device { name: name.to_owned(), ..paths.next()? };
+    for path in paths {
+        device.node = device.node.filter(|node| path.node == Some(*node));
+        device.local = device.local.union(&path.local);
+        device.irqs.extend(path.irqs);
+    }
+    device.irqs.sort_unstable();
+    device.irqs.dedup();
+    Some(device)
 }
 
 fn read_device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Device> {
@@ -117,6 +147,14 @@ mod tests {
         assert_eq!(machine.device_of(36).as_deref(), Some("vda, virtio_blk"));
         assert_eq!(machine.device_of(9).as_deref(), Some("eth0"));
         assert_eq!(machine.device_of(1), None);
+    }
+
+    #[test]
+    fn a_path_has_the_numbers_of_its_disk() {
+        assert_eq!(head_of_path("nvme0c1n2").as_deref(), Some("nvme0n2"));
+        for other in ["nvme0n1", "nvme0", "sdc", "nvmecn", "nvme0c1n"] {
+            assert_eq!(head_of_path(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! CPUs that are already isolated: by the command line, by the kernel's files, by partitions.
 
-use super::command_line::{IsolationKind, isolation_setup};
+use super::command_line::{IsolationKind, isolation_setup, running_list_rules};
 use super::reader::{CpuSetSpelling, SurveyReader};
 use super::{Isolation, Kernel, Topology};
 use cpushield_linux::CpuSet;
@@ -24,8 +24,13 @@ pub(super) fn read_isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topol
         }
     }
     if let Some(line) = &kernel.cmdline {
-        let setup = isolation_setup(line, &topology.possible, kernel.version);
+        let rules = running_list_rules(kernel, &found);
+        let setup = isolation_setup(line, &topology.possible, rules);
         found.isolcpus_domain = setup.cpus(IsolationKind::Domain);
+        // The kernel says which CPUs it has taken.
+        if let Some(isolated) = &found.isolated {
+            found.isolcpus_domain = found.isolcpus_domain.intersection(isolated);
+        }
         found.managed_irq = setup.cpus(IsolationKind::ManagedIrq);
         // The files came with Linux 4.2 (commits 59f30abe94bf, 6570a9a1ce3a), after `nohz_full=`.
         let no_files = found.nohz_full.is_none() && found.isolated.is_none();

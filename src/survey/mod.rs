@@ -30,7 +30,10 @@ mod tracing;
 mod virt;
 
 pub use crate::documents::machine_difference::MachineDifference;
-pub use command_line::{CommandLineFault, IsolationKind, IsolationSetup, isolation_setup};
+pub use command_line::{
+    CommandLineFault, IsolationKind, IsolationSetup, isolation_setup, list_rules,
+    running_list_rules,
+};
 pub use compare::differences;
 pub use exclusive_cpusets::{exclusive_cpusets, is_of_cset};
 pub use machine::*;

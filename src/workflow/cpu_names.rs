@@ -2,7 +2,7 @@
 
 use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use crate::failure::Failure;
-use crate::survey::Machine;
+use crate::survey::{Machine, survey_boot};
 use cpushield_linux::{CpuSet, Host};
 
 const CPU: &str = "/sys/devices/system/cpu";
@@ -16,9 +16,14 @@ pub fn read_names(host: &Host) -> CpuNames {
         host.read_line(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
     };
     let active = host.online_cpus().unwrap_or_default();
+    let isolated = match host.exists(&format!("{CPU}/isolated")) {
+        true => list(&format!("{CPU}/isolated")),
+        // Kernels before 4.2 have no such file.
+        false => survey_boot(host).isolation.isolcpus_domain,
+    };
     CpuNames {
         all: list(&format!("{CPU}/present")).union(&active),
-        isolated: list(&format!("{CPU}/isolated")).union(&list(PARTITIONS)),
+        isolated: isolated.union(&list(PARTITIONS)),
         active,
     }
 }
@@ -27,7 +32,8 @@ pub fn read_names(host: &Host) -> CpuNames {
 #[must_use]
 pub(super) fn names_of(machine: &Machine) -> CpuNames {
     let isolation = &machine.isolation;
-    let isolated = [&isolation.isolated, &isolation.partitions].into_iter().flatten();
+    let booted = isolation.isolated.as_ref().unwrap_or(&isolation.isolcpus_domain);
+    let isolated = [Some(booted), isolation.partitions.as_ref()].into_iter().flatten();
     CpuNames {
         all: machine.topology.present.union(&machine.topology.online),
         active: machine.topology.online.clone(),
@@ -45,4 +51,17 @@ pub fn select_cpus(
 ) -> Result<Option<CpuSet>, Failure> {
     let resolved = selection.map(|selection| selection.resolve(&read_names(host))).transpose();
     resolved.map_err(|why| Failure::usage(format!("--cpus: {why}")).hint(SELECTION_HINT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_file_of_the_kernel_the_command_line_names_isolated_cpus() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/hand-3.18/root");
+        let host = Host::recorded(std::path::Path::new(root)).unwrap();
+        assert_eq!(read_names(&host).isolated, CpuSet::single(3));
+        assert_eq!(names_of(&survey_boot(&host)).isolated, CpuSet::single(3));
+    }
 }

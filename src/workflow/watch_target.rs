@@ -146,7 +146,9 @@ pub fn check_cpus(host: &Host, cpus: &CpuSet) -> Result<(), Failure> {
         return Err(PlanRefusal::NoSuchCpu { cpus: cpus.difference(&present), present }.into());
     }
     if !cpus.is_subset(&online) {
-        return Err(PlanRefusal::Offline { cpus: cpus.difference(&online) }.into());
+        let control = host.read_line("/sys/devices/system/cpu/smt/control");
+        let smt_off = control.is_ok_and(|text| text.trim() == "off");
+        return Err(PlanRefusal::Offline { cpus: cpus.difference(&online), smt_off }.into());
     }
     Ok(())
 }

@@ -194,7 +194,7 @@ impl fmt::Display for DifferentLists {
             false => write!(
                 f,
                 "kernels before {LIST_PER_ISOLATION} ignore {isolcpus}, later ones accept both; \
-                 the version of this one is unknown"
+                 what this one does is unknown"
             ),
         }
     }

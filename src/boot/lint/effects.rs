@@ -11,7 +11,7 @@ use cpushield_linux::text::cmdline::{self, KernelParam};
 
 pub(super) fn find(machine: &Machine, params: &[KernelParam], log: &[String]) -> Vec<LintFinding> {
     let target = LintTarget::running(machine);
-    let setup = isolation_setup(&to_line(params), target.possible, target.version);
+    let setup = isolation_setup(&to_line(params), target.possible, target.list_rules);
     let isolation = &machine.isolation;
     let mut found = Vec::new();
     let tick = (IsolationKind::Tick, EffectSource::NohzFull, isolation.nohz_full.as_ref());

@@ -21,17 +21,26 @@ struct CpuLimit<'a> {
 }
 
 /// Lists with CPUs that do not start. The kernel starts the first ones
-/// (`bringup_nonboot_cpus()`, kernel/cpu.c, 6.12).
+/// (`bringup_nonboot_cpus()`, kernel/cpu.c, 6.12), or one sibling of each core first. Which ones
+/// these are, only a running kernel shows.
 pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Option<LintFinding> {
     let last = target.possible.last()?;
     let limit = params.iter().filter_map(cpu_limit).min_by_key(|it| (it.count, !it.hard))?;
-    let started: CpuSet = target.possible.iter().take(limit.count).collect();
+    let of_cores = !limit.hard && limit.count > 1 && target.starts_cores_first();
+    let started: CpuSet = match (of_cores, target.running) {
+        (true, true) => target.online().clone(),
+        (true, false) => return None,
+        (false, _) => target.possible.iter().take(limit.count).collect(),
+    };
+    // CPUs can come online later.
+    let none = CpuSet::new();
+    let online = if target.running { target.online } else { &none };
     let (mut words, mut cpus) = (Vec::new(), CpuSet::new());
     for param in params {
         // `N` is the last CPU that the kernel knows.
         let end = if limit.hard { limit.count - 1 } else { last };
         let Some(named) = named_cpus(param, limit.hard, end.min(last), last) else { continue };
-        let missing = named.intersection(target.possible).difference(&started);
+        let missing = named.intersection(target.possible).difference(&started).difference(online);
         if !missing.is_empty() {
             words.push(to_word(param));
             cpus = cpus.union(&missing);
@@ -74,12 +83,20 @@ fn named_cpus(param: &KernelParam, hard: bool, end: usize, last: usize) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpushield_linux::text::kernel_version::KernelVersion;
 
     #[test]
     fn a_limit_below_a_listed_cpu_is_a_finding() {
         let possible: CpuSet = "0-3".parse().unwrap();
-        let target =
-            LintTarget { possible: &possible, online: &possible, version: None, arch: None };
+        let target = LintTarget {
+            possible: &possible,
+            online: &possible,
+            running: false,
+            smt: false,
+            version: None,
+            list_rules: None,
+            arch: None,
+        };
         for (line, expected) in [
             (
                 "nr_cpus=2 nohz_full=2-3 irqaffinity=0-2 quiet",
@@ -112,5 +129,36 @@ mod tests {
             let found = find(&target, &cmdline::parse(line)).map(|it| it.to_string());
             assert_eq!(found.unwrap_or_default(), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn an_online_cpu_is_not_called_not_started() {
+        let (possible, online) = ("0-7".parse().unwrap(), "0,2,4,6".parse().unwrap());
+        let smt = LintTarget {
+            possible: &possible,
+            online: &online,
+            running: true,
+            smt: true,
+            version: Some(KernelVersion::new(6, 12)),
+            list_rules: None,
+            arch: Some("x86_64"),
+        };
+        let found = |target, line| {
+            let found = find(target, &cmdline::parse(line));
+            found.map(|it| it.to_string()).unwrap_or_default()
+        };
+        assert_eq!(found(&smt, "maxcpus=4 nohz_full=4,6"), "");
+        let expected = "with maxcpus=4 the kernel starts only CPU 0,2,4,6, so CPU 5 of \
+                        nohz_full=4-5 do not run";
+        assert_eq!(found(&smt, "maxcpus=4 nohz_full=4-5"), expected);
+        // Which ones the kernel will start is unknown.
+        let planned = LintTarget { running: false, ..smt };
+        assert_eq!(found(&planned, "maxcpus=4 nohz_full=4-5"), "");
+        let old = LintTarget { version: Some(KernelVersion::new(6, 1)), ..planned };
+        assert!(found(&old, "maxcpus=4 nohz_full=4-5").contains("only CPU 0-3"));
+        assert!(found(&planned, "nr_cpus=4 nohz_full=4-5").contains("only CPU 0-3"));
+        // CPUs that were brought online later.
+        let later = LintTarget { smt: false, ..smt };
+        assert_eq!(found(&later, "maxcpus=2 nohz_full=4,6"), "");
     }
 }

@@ -25,7 +25,7 @@ const LISTS: &[(&str, BadListEffect)] = &[
 
 pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
     let possible = target.possible;
-    let setup = isolation_setup(&to_line(params), possible, target.version);
+    let setup = isolation_setup(&to_line(params), possible, target.list_rules);
     let mut found: Vec<LintFinding> =
         setup.faults.iter().cloned().map(LintFinding::NotAccepted).collect();
     if let Some(last) = possible.last() {

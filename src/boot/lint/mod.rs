@@ -12,9 +12,11 @@ mod overrides;
 mod words;
 
 use super::document::LintFinding;
-use crate::survey::Machine;
+use super::running_kernel::has_smt;
+use crate::survey::{Machine, running_list_rules};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
+use cpushield_linux::text::first_releases::PARALLEL_BRINGUP;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// What a command line is judged for: a kernel, and the CPUs of its machine.
@@ -24,8 +26,14 @@ pub struct LintTarget<'a> {
     pub possible: &'a CpuSet,
     /// CPUs that are online now; empty when unknown.
     pub online: &'a CpuSet,
+    /// Whether these CPUs were started with this command line.
+    pub running: bool,
+    /// Whether the CPUs are SMT siblings; `false` when unknown.
+    pub smt: bool,
     /// The kernel's version; `None`: unknown, treated as a recent one.
     pub version: Option<KernelVersion>,
+    /// The version by whose rules the kernel applies isolation lists; `None`: those of a recent one.
+    pub list_rules: Option<KernelVersion>,
     /// The architecture, as in `uname -m`, where known.
     pub arch: Option<&'a str>,
 }
@@ -36,9 +44,20 @@ impl<'a> LintTarget<'a> {
         LintTarget {
             possible: &machine.topology.possible,
             online: &machine.topology.online,
+            running: true,
+            smt: machine.topology.smt_control.as_deref().is_some_and(has_smt),
             version: machine.kernel.version,
+            list_rules: running_list_rules(&machine.kernel, &machine.isolation),
             arch: machine.kernel.arch.as_deref(),
         }
+    }
+
+    /// Whether the kernel starts one sibling of each core before the others
+    /// (`cpuhp_bringup_cpus_parallel()`, kernel/cpu.c, 6.5).
+    fn starts_cores_first(&self) -> bool {
+        self.smt
+            && self.arch.is_none_or(|arch| arch.contains("86"))
+            && self.version.is_none_or(|version| version >= PARALLEL_BRINGUP)
     }
 
     /// CPUs that are online, or all possible ones where that is unknown.
@@ -58,7 +77,7 @@ pub fn lint_line(line: &str, target: &LintTarget<'_>) -> Vec<LintFinding> {
 fn lint_words(params: &[cmdline::KernelParam], target: &LintTarget<'_>) -> Vec<LintFinding> {
     let mut found = lists::find(target, params);
     found.extend(limits::find(target, params));
-    found.extend(words::find(params));
+    found.extend(words::find(target, params));
     found.extend(overrides::find(target, params));
     found
 }
@@ -128,6 +147,28 @@ mod tests {
         texts(&machine(line), &[])
     }
 
+    #[test]
+    fn rcu_nocbs_without_a_list_is_known_since_5_17() {
+        let mut machine = machine("rcu_nocbs");
+        assert_eq!(texts(&machine, &[]), [""; 0]);
+        machine.kernel.version = Some(KernelVersion::new(5, 10));
+        assert!(matches!(lint(&machine, &[]).as_slice(), [LintFinding::NoValue { .. }]));
+    }
+
+    #[test]
+    fn two_lists_that_are_in_force_are_no_finding() {
+        let mut machine = machine("nohz_full=1-3 isolcpus=domain,managed_irq,2-3");
+        machine.kernel.version = Some(KernelVersion::new(5, 14));
+        machine.isolation.nohz_full = Some("1-3".parse().unwrap());
+        for release in ["5.14.0-570.12.1.el9_6.x86_64", "5.14.0"] {
+            machine.kernel.release = Some(release.to_owned());
+            machine.isolation.isolated = Some("2-3".parse().unwrap());
+            assert_eq!(texts(&machine, &[]), [""; 0], "{release}");
+            machine.isolation.isolated = Some(CpuSet::new());
+            assert_eq!(texts(&machine, &[]).len(), 1, "{release}");
+        }
+    }
+
     /// Command lines with their findings.
     const LINES: &[(&str, &[&str])] = &[
         ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet splash nosmp nosmap nosmep", &[]),
@@ -163,11 +204,8 @@ mod tests {
         ),
         // A prepared machine: the CPUs of nohz_full= are housekeeping CPUs until a shield starts.
         ("irqaffinity=0-1 nohz_full=1-3", &[]),
-        (
-            "nohz_full=1-3 maxcpus=2",
-            &["with maxcpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full=1-3 do not \
-                 run"],
-        ),
+        // CPUs that are online have started.
+        ("nohz_full=1-3 maxcpus=2", &[]),
         (
             "idle=pol mitigations=of mce=ignor_ce skew_tick=yes",
             &[

@@ -102,7 +102,15 @@ mod tests {
     fn findings(line: &str, version: (u32, u32), arch: &str) -> Vec<String> {
         let none = CpuSet::new();
         let version = Some(KernelVersion::new(version.0, version.1));
-        let target = LintTarget { possible: &none, online: &none, version, arch: Some(arch) };
+        let target = LintTarget {
+            possible: &none,
+            online: &none,
+            running: false,
+            smt: false,
+            version,
+            list_rules: version,
+            arch: Some(arch),
+        };
         find(&target, &cmdline::parse(line)).iter().map(ToString::to_string).collect()
     }
 

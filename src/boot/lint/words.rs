@@ -3,6 +3,7 @@
 //! parameters knows, or that resemble one of them, are judged: a command line also has words for
 //! init and for modules. Pure.
 
+use super::LintTarget;
 use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
 use crate::boot::parameters::{
@@ -12,6 +13,7 @@ use crate::boot::running_kernel::support;
 use crate::registry::nearest;
 use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};
+use cpushield_linux::text::first_releases::BARE_RCU_NOCBS;
 
 /// Parameters of which only the last value counts:
 /// - `rcu_nocb_setup()`, kernel/rcu/tree_nocb.h (00a611229bfa);
@@ -44,12 +46,12 @@ const COMPARED_MIN: usize = 6;
 const LENGTH_DIFFERENCE_MAX: usize = 2;
 
 /// Findings about words that this kernel knows, or that resemble one of the catalogue.
-pub(super) fn find(params: &[KernelParam]) -> Vec<LintFinding> {
+pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
     let mut found = Vec::new();
     for (index, param) in params.iter().enumerate() {
         let word = to_word(param);
         let has_name = |names: &[&str]| names.iter().any(|it| cmdline::same_name(it, &param.name));
-        if let Some(finding) = faulty(param) {
+        if let Some(finding) = faulty(target, param) {
             found.push(finding);
             continue;
         }
@@ -68,12 +70,14 @@ pub(super) fn find(params: &[KernelParam]) -> Vec<LintFinding> {
 }
 
 /// What is wrong with a word by itself.
-fn faulty(param: &KernelParam) -> Option<LintFinding> {
+fn faulty(target: &LintTarget<'_>, param: &KernelParam) -> Option<LintFinding> {
     let word = to_word(param);
     if let Some(page) = unreleased_page(param) {
         return Some(LintFinding::Unreleased { word, page });
     }
-    if lacks_value(param) {
+    let is_bare = param.value.is_none() && cmdline::same_name(&param.name, "rcu_nocbs");
+    let too_young = target.list_rules.is_some_and(|version| version < BARE_RCU_NOCBS);
+    if lacks_value(param) || (is_bare && too_young) {
         return Some(LintFinding::NoValue { word });
     }
     if let Some(near) = misspelled(param) {

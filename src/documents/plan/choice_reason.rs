@@ -44,7 +44,7 @@ pub enum ChoiceReason {
     },
     /// CPUs were prepared at boot.
     PreparedAtBoot {
-        /// The chosen CPUs.
+        /// The chosen CPUs that programs run on.
         cpus: CpuSet,
         /// The prepared CPUs.
         prepared: CpuSet,
@@ -140,7 +140,8 @@ impl fmt::Display for ChoiceReason {
                 write!(f, "CPU {cpu} is the boot CPU and stays a housekeeping CPU.")
             }
             ChoiceReason::PreparedAtBoot { cpus, prepared, from_command_line } => {
-                let no = if cpus.is_subset(prepared) { "" } else { "not " };
+                let lacking = cpus.difference(prepared);
+                let (no, cpus) = if lacking.is_empty() { ("", cpus) } else { ("not ", &lacking) };
                 let doubt = match from_command_line {
                     true => "",
                     false => " as the kernel shows it; the command line is not known",

@@ -1,5 +1,8 @@
 //! The isolation that the running kernel's command line requests.
 
+use super::super::command_line::{
+    CommandLineFault, IsolationKind, IsolationSetup, isolation_setup, running_list_rules,
+};
 use super::{
     Machine, OtherTool, SettingPlace, SettingTarget, SetupError, ToolSetting, ToolSetup, ToolShield,
 };
@@ -20,12 +23,18 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
     let line = machine.kernel.cmdline.as_deref();
     let line = line.ok_or_else(|| nothing("the command line cannot be read"))?;
     let params = cmdline::parse(line);
-    let named = params.iter().filter_map(|param| Some((param, named_cpus(param, machine)?)));
+    let rules = running_list_rules(&machine.kernel, &machine.isolation);
+    let setup = isolation_setup(line, &machine.topology.possible, rules);
+    let named =
+        params.iter().filter_map(|param| Some((param, named_cpus(param, &setup, machine)?)));
     let named: Vec<(&KernelParam, CpuSet)> = named.filter(|(_, cpus)| !cpus.is_empty()).collect();
-    let mut remarks = Vec::new();
+    let refused: Vec<(&str, &CommandLineFault)> =
+        setup.faults.iter().filter_map(|fault| Some((fault.refused_word()?, fault))).collect();
+    let mut remarks: Vec<String> = refused.iter().map(|(_, fault)| fault.to_string()).collect();
     let shield = NAMES.iter().find_map(|name| {
         let mut same = named.iter().filter(|(param, _)| cmdline::same_name(&param.name, name));
-        let (param, cpus) = same.next()?;
+        // A later `rcu_nocbs=` replaces an earlier one.
+        let (param, cpus) = if *name == "rcu_nocbs" { same.next_back() } else { same.next() }?;
         let what = to_word(param);
         let (cpus, boot_cpu) = leave_boot_cpu(cpus, machine)?;
         remarks.extend(boot_cpu.map(|boot| {
@@ -38,7 +47,11 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
             place: SettingPlace::file(FILE),
         })
     });
-    let words = params.iter().map(|param| ToolSetting {
+    let is_refused = |param: &KernelParam| {
+        let word = plain_word(param);
+        refused.iter().any(|(refused, _)| *refused == word)
+    };
+    let words = params.iter().filter(|param| !is_refused(param)).map(|param| ToolSetting {
         name: param.name.clone(),
         target: SettingTarget::BootParameter,
         value: Ok(to_word(param)),
@@ -50,7 +63,8 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
         shields: vec![shield.ok_or_else(|| {
             let why =
                 "the running kernel has no isolcpus=, nohz_full= or rcu_nocbs= with a CPU list";
-            nothing(&format!("{why}{}", explain_flags(&params)))
+            let refused = refused.first().map(|(_, fault)| format!("; {fault}"));
+            nothing(&format!("{why}{}", refused.unwrap_or_else(|| explain_flags(&params))))
         })?],
         settings: words.collect(),
         remarks,
@@ -59,17 +73,28 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
 
 /// The CPUs that a parameter isolates; `None` for other parameters and for lists that the kernel
 /// does not accept.
-fn named_cpus(param: &KernelParam, machine: &Machine) -> Option<CpuSet> {
+fn named_cpus(param: &KernelParam, setup: &IsolationSetup, machine: &Machine) -> Option<CpuSet> {
     let value = param.value.as_deref()?;
-    let last = machine.topology.possible.last();
-    match *NAMES.iter().find(|name| cmdline::same_name(&param.name, name))? {
-        "isolcpus" => cmdline::isolcpus(value, last).ok().map(|isolcpus| isolcpus.cpus),
-        // The kernel says which CPUs it has taken.
-        "nohz_full" if machine.isolation.nohz_full.as_ref().is_some_and(|it| !it.is_empty()) => {
-            machine.isolation.nohz_full.clone()
-        }
-        _ => CpuSet::parse_list(value, last).ok(),
+    let isolation = &machine.isolation;
+    let name = *NAMES.iter().find(|name| cmdline::same_name(&param.name, name))?;
+    if name == "rcu_nocbs" {
+        return CpuSet::parse_list(value, machine.topology.possible.last()).ok();
     }
+    let word = plain_word(param);
+    let taken = setup.taken.iter().find(|taken| taken.word == word)?;
+    let is_domain = taken.kinds.contains(&IsolationKind::Domain);
+    // The kernel says which CPUs it has taken.
+    let shown = match &isolation.nohz_full {
+        Some(nohz_full) if name == "nohz_full" && !nohz_full.is_empty() => Some(nohz_full.clone()),
+        _ if is_domain => isolation.isolated.as_ref().map(|it| it.intersection(&taken.cpus)),
+        _ => None,
+    };
+    Some(shown.unwrap_or_else(|| taken.cpus.clone()))
+}
+
+/// The word of a parameter as [`isolation_setup`] has it, without quotes.
+fn plain_word(param: &KernelParam) -> String {
+    format!("{}={}", param.name, param.value.as_deref().unwrap_or_default())
 }
 
 /// Takes the boot CPU out of a list that has every CPU, and returns it too; `None` if no CPU is
@@ -111,6 +136,7 @@ pub(super) fn to_word(param: &KernelParam) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpushield_linux::text::kernel_version::KernelVersion;
 
     fn setup(line: &str) -> Result<(String, String), String> {
         let mut machine = Machine::default();
@@ -135,6 +161,42 @@ mod tests {
         assert!(setup("quiet -- isolcpus=3").unwrap_err().contains("no isolcpus="));
         let refused = setup("isolcpus=domain,all").unwrap_err();
         assert!(refused.ends_with("isolates no CPU, because the kernel reads all as a flag"));
+    }
+
+    #[test]
+    fn a_list_that_the_kernel_does_not_take_is_a_remark() {
+        for (version, line, nohz_full, isolated, cpus, remark) in [
+            ((4, 9), "isolcpus=1 isolcpus=2-3", None, None, Ok("2-3"), "isolcpus=1 has no effect"),
+            (
+                (5, 10),
+                "nohz_full=1-3 isolcpus=2-3",
+                Some("1-3"),
+                Some(""),
+                Ok("1-3"),
+                "the kernel ignores isolcpus=2-3",
+            ),
+            ((6, 12), "isolcpus=2-9", None, None, Err("the last CPU is 3"), ""),
+            ((6, 12), "isolcpus=2-3", None, Some(""), Err("no isolcpus="), ""),
+        ] {
+            let mut machine = Machine::default();
+            machine.kernel.cmdline = Some(line.to_owned());
+            machine.kernel.version = Some(KernelVersion::new(version.0, version.1));
+            machine.topology.possible = (0..4).collect();
+            machine.isolation.nohz_full = nohz_full.map(|list: &str| list.parse().unwrap());
+            machine.isolation.isolated = isolated.map(|list: &str| list.parse().unwrap());
+            match (read_command_line(&machine), cpus) {
+                (Ok(setup), Ok(cpus)) => {
+                    assert_eq!(setup.shields[0].cpus.to_string(), cpus, "{line}");
+                    let [text] = setup.remarks.as_slice() else { panic!("{:?}", setup.remarks) };
+                    assert!(text.starts_with(remark), "{text}");
+                    assert_eq!(setup.settings.len(), 1, "{line}");
+                }
+                (Err(SetupError::NothingFound { why, .. }), Err(part)) => {
+                    assert!(why.contains(part), "{why}");
+                }
+                (found, _) => panic!("{line}: {found:?}"),
+            }
+        }
     }
 
     #[test]

@@ -60,6 +60,19 @@ pub const MITIGATIONS: KernelVersion = KernelVersion::new(5, 2);
 /// The flag `managed_irq` of `isolcpus=` (commit 11ea68f553e2).
 pub const MANAGED_IRQ_FLAG: KernelVersion = KernelVersion::new(5, 6);
 
+/// Flags of `isolcpus=` that a kernel does not know are skipped (commit 3662daf02350). Before, the
+/// kernel ignored the whole parameter ("isolcpus: Error, unknown flag").
+pub const UNKNOWN_FLAGS_SKIPPED: KernelVersion = KernelVersion::new(5, 8);
+
+/// `N` in a CPU list (`bitmap_getnum()`, lib/bitmap.c, 5.13).
+pub const LAST_CPU_WORD: KernelVersion = KernelVersion::new(5, 13);
+
+/// `all` in a CPU list (commit b18def121f07, in the RCU changes for 5.14).
+pub const ALL_CPUS_WORD: KernelVersion = KernelVersion::new(5, 14);
+
+/// `rcu_nocbs` without a list (commit d2cf0854d728).
+pub const BARE_RCU_NOCBS: KernelVersion = KernelVersion::new(5, 17);
+
 /// A list for each kind of isolation (`housekeeping.cpumasks[]`, kernel/sched/isolation.c).
 pub const LIST_PER_ISOLATION: KernelVersion = KernelVersion::new(5, 18);
 
@@ -71,6 +84,10 @@ pub const ISOLATED_PARTITION: KernelVersion = KernelVersion::new(6, 1);
 /// (include/linux/cpumask.h, 6.3, commit 596ff4a09b89). Before, that was so with
 /// `CONFIG_CPUMASK_OFFSTACK` only; kernels before 5.18 compare with `nr_cpu_ids` themselves.
 pub const STRICT_CPU_RANGE: KernelVersion = KernelVersion::new(6, 3);
+
+/// An x86 machine starts one SMT sibling of each core first, and `maxcpus=` counts these
+/// (`cpuhp_bringup_cpus_parallel()`, kernel/cpu.c, 6.5, with `CONFIG_HOTPLUG_PARALLEL`).
+pub const PARALLEL_BRINGUP: KernelVersion = KernelVersion::new(6, 5);
 
 /// `cpuset.cpus.exclusive` (commit 0c7f293efc87).
 pub const EXCLUSIVE_CPUS: KernelVersion = KernelVersion::new(6, 7);
