@@ -127,6 +127,16 @@ fn run_script(script: &str, argument: &str, files: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn a_purge_leaves_the_journals_that_another_installation_uses() {
+    let purge = |files: &[&str]| run_script("debian/postrm", "purge", files);
+    assert_eq!(purge(&["journal-1.jsonl", "lock"]), Vec::<String>::new());
+    for used in ["at-boot.json", "boot.json", "journal.jsonl"] {
+        assert_eq!(purge(&[used]), [used]);
+    }
+    assert_eq!(run_script("debian/postrm", "remove", &["lock"]), ["lock"]);
+}
+
+#[test]
 fn removing_the_rpm_leaves_no_lock_files() {
     let locks = ["lock", "try.lock", "waiting.lock", "experiment.lock", "tracer.lock"];
     assert_eq!(run_script("rpm/postun", "0", &locks), Vec::<String>::new());
