@@ -384,3 +384,35 @@ fn a_process_without_parents_leaves_to_a_group_with_the_limits_of_its_user() {
         assert_eq!(found, *wanted, "{asker:?} {others:?} {systemd}");
     }
 }
+
+/// A user can remove a group of its own, and so can systemd when a session ends.
+#[test]
+fn a_process_whose_group_is_gone_does_not_leave_to_the_root_group() {
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    let own = i32::try_from(std::process::id()).unwrap();
+    let scope = format!("user.slice/user-{uid}.slice/run-1.scope");
+    let session = format!("user.slice/user-{uid}.slice/session-7.scope");
+    for asker in [Some(&session), None] {
+        let sleeper = Sleeper::new();
+        let bench = machine_with(&sleeper, |tree, pid| {
+            tree.insert("run/systemd/system".into(), None);
+            place(tree, Task::new(pid, "sleep", 0, "0-3"), uid, &scope);
+            if let Some(group) = asker {
+                place(tree, Task::new(own, "asker", 0, "0-3"), uid, group);
+            }
+        });
+        add_to_shield(&bench, sleeper.pid());
+        fs::remove_dir_all(bench.scratch.0.join("root/sys/fs/cgroup").join(&scope)).unwrap();
+        let before = bench.tree();
+        let answer = leave(&bench, sleeper.pid());
+        if let Some(group) = asker {
+            assert!(matches!(answer, OperatorAnswer::Left(_)), "{answer:?}");
+            let now = bench.host().read_line(&format!("/proc/{}/cgroup", sleeper.pid())).unwrap();
+            assert_eq!(now, format!("0::/{group}"));
+        } else {
+            let refusal = OperatorRefusal::NoDestination { pid: sleeper.pid() };
+            assert_eq!(answer, OperatorAnswer::from(refusal));
+            same(&before, &bench.tree(), "after the refusal");
+        }
+    }
+}
