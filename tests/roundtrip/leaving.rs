@@ -7,10 +7,13 @@ use crate::trees::{self, Task};
 use cpushield::plan::Plan;
 use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators};
 use cpushield::run::{
-    self, CpuAssignment, OperatorAnswer, OperatorRefusal, OperatorRequest, ShieldPlacement,
+    self, CpuAssignment, HelperCaller, OperatorAnswer, OperatorRefusal, OperatorRequest,
+    ShieldPlacement,
 };
+use cpushield_linux::operator_socket::OperatorConnection;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -96,6 +99,20 @@ fn requests_do_not_keep_root_from_the_lock() {
     });
     // Those that had the lock or were refused for another reason meanwhile.
     assert!(rounds.iter().all(|(got, others)| *got && *others < 100), "{rounds:?}");
+}
+
+/// A user that is no operator and sends nothing must not keep the helper waiting: a socket has few
+/// connections.
+#[test]
+fn a_user_that_is_no_operator_is_refused_before_it_sends_a_request() {
+    let bench = Bench::of(&trees::v2());
+    bench.apply(&bench.host(), &trees::v2_plan()).unwrap();
+    let (shield, uid) = ("cpushield".to_owned(), fs::metadata("/proc/self").unwrap().uid());
+    let (_theirs, ours) = UnixStream::pair().unwrap();
+    let connection = OperatorConnection::of_stream(ours);
+    let caller = HelperCaller { sudo_user: None, socket_of: Some(shield.clone()) };
+    let answer = run::serve_operator(&bench.host(), &bench.store(), &connection, &caller);
+    assert_eq!(answer, OperatorAnswer::from(OperatorRefusal::NotPermitted { shield, uid }));
 }
 
 /// A process that sleeps, until it is dropped.
