@@ -227,7 +227,11 @@ fn take_enabled_down(
 ) -> Result<Vec<UndoneShield>, Failure> {
     let unrestored = UnrestoredChanges::Keep;
     if let Some(policy) = disabled.and_then(|enabled| enabled.policy.as_deref()) {
-        return take_policy_down(work, policy, unrestored);
+        // The file may be gone, as the shields are.
+        return match apply::active_plans(&work.host, &work.store)?.is_empty() {
+            true => Ok(Vec::new()),
+            false => take_policy_down(work, policy, unrestored),
+        };
     }
     let Some(shield) = disabled.and_then(|enabled| enabled.shield.as_deref()) else {
         return Ok(vec![take_down(work, unrestored)?]);

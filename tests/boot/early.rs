@@ -13,6 +13,9 @@ use cpushield::cli::enable::apply_arguments;
 use cpushield::cli::request::RequestArgs;
 use cpushield::policy::Siblings;
 use cpushield::run;
+use cpushield::ui::{OutputFormat, StatusLines, Ui};
+use cpushield::workflow::WorkContext;
+use cpushield::workflow::every_boot::{ActiveShieldFate, disable_shield};
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
@@ -175,6 +178,23 @@ fn each_shield_has_a_socket_of_its_own_and_enabling_others_removes_it() {
     assert_eq!(install(TWO_SHIELDS), two);
     assert_eq!(install(&TWO_SHIELDS[1..]), of("mill_2"));
     assert_eq!(install(&[]), Vec::<String>::new());
+}
+
+/// A package that is removed undoes all shields first, and the policy may be gone before.
+#[test]
+fn a_policy_whose_file_is_gone_is_disabled_when_no_shield_is_active() {
+    let machine = make_machine(InitSystem::Systemd);
+    let before = machine.files();
+    let target = StartTarget::Policy("/nonexistent/policy.toml".to_owned());
+    let call = StartCommand { target, ..make_start_command("/usr/bin/cpushield") };
+    let host = simulate_rc_programs(machine.host());
+    let put = early::install(&host, &machine.store(), &call).unwrap();
+    let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+    let (store, state_dir) = (machine.store(), machine.path("state"));
+    let work = WorkContext { ui: &ui, host, store, state_dir, shield: None };
+    let done = disable_shield(&work, ActiveShieldFate::TakenDown).unwrap();
+    assert_eq!((done.disabled, done.undone), (Some(put), Vec::new()));
+    assert_eq!(machine.files(), before);
 }
 
 /// Only files that start programs at boot are written: no kernel setting and no cgroup.
