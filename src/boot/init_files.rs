@@ -205,7 +205,10 @@ pub fn socket_units(paths: &[String]) -> impl Iterator<Item = &str> {
 }
 
 /// The service has a process for each request, which ends with it. The capabilities are those to
-/// move a process to CPUs, to schedule it and to raise its limits.
+/// move a process to CPUs, to schedule it, to raise its limits, and to write the lists of groups
+/// that belong to users. Without the last one no program returns to a group below
+/// `user@UID.service`, which systemd gives to the user (`Delegate=`,
+/// systemd.resource-control(5)).
 fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
     let OperatorHelper { shield, command: [command, option], .. } = helper;
     let (line, path) =
@@ -224,7 +227,7 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
          RuntimeMaxSec=60\n\
          MemoryMax=64M\n\
          TasksMax=8\n\
-         CapabilityBoundingSet=CAP_SYS_NICE CAP_SYS_RESOURCE\n\
+         CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_NICE CAP_SYS_RESOURCE\n\
          NoNewPrivileges=yes\n\
          ProtectSystem=strict\n\
          ReadWritePaths={state}\n\

@@ -197,6 +197,19 @@ fn a_policy_whose_file_is_gone_is_disabled_when_no_shield_is_active() {
     assert_eq!(machine.files(), before);
 }
 
+/// Programs return to groups that belong to users, and root without CAP_DAC_OVERRIDE may not write
+/// their lists (capabilities(7)).
+#[test]
+fn the_helper_may_write_the_lists_of_groups_of_users() {
+    let call = with_helpers(make_start_command("/usr/bin/cpushield"), TWO_SHIELDS);
+    for helper in &call.helpers {
+        let [service, _] = early::operator_files(&call, helper);
+        let sets: Vec<&str> =
+            service.text.lines().filter_map(|it| it.strip_prefix("CapabilityBoundingSet=")).collect();
+        assert_eq!(sets, ["CAP_DAC_OVERRIDE CAP_SYS_NICE CAP_SYS_RESOURCE"]);
+    }
+}
+
 /// Only files that start programs at boot are written: no kernel setting and no cgroup.
 #[test]
 fn enabling_a_shield_changes_nothing_of_the_running_system() {
