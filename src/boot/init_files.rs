@@ -66,6 +66,8 @@ pub struct OperatorHelper {
     pub socket: String,
     /// The only group that may connect; `None` if every user may. The helper decides in any case.
     pub gid: Option<u32>,
+    /// The group that sees every process, if `/proc` hides them from root without capabilities.
+    pub proc_gid: Option<u32>,
 }
 
 /// A file of an init system.
@@ -214,6 +216,8 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
     let (line, path) =
         (call.internal_line(quote_for_unit, &[command, option, shield]), condition_path(call));
     let state = quote_for_unit(&call.state);
+    let group = helper.proc_gid.map(|gid| format!("SupplementaryGroups={gid}\n"));
+    let group = group.unwrap_or_default();
     format!(
         "{MARK}[Unit]\n\
          Description=cpushield: answer a request of an operator of shield {shield}\n\
@@ -227,6 +231,7 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
          RuntimeMaxSec=60\n\
          MemoryMax=64M\n\
          TasksMax=8\n\
+         {group}\
          CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_NICE CAP_SYS_RESOURCE\n\
          NoNewPrivileges=yes\n\
          ProtectSystem=strict\n\

@@ -2,6 +2,7 @@
 
 use super::apply_policy::apply_policy;
 use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options};
+use super::operator_units::operator_helpers;
 use super::operators::explain_sudoers;
 use super::policy_shields::plan_policy_shields;
 use super::shield_options::{PolicyOptions, ShieldOptions};
@@ -10,12 +11,10 @@ use super::{WorkContext, catch_stops};
 use crate::apply::UnrestoredChanges;
 use crate::apply::{self, AppliedPlan, AppliedPolicy, UndoneShield};
 pub use crate::boot::Enabled;
-use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand, StartTarget};
-use crate::change::Change;
+use crate::boot::early::{self, RunningUnit, StartCommand, StartTarget};
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
 use crate::policy::{DEFAULT_PATH, DisturbanceConsent};
-use crate::run::{OPERATOR_COMMAND, OPERATOR_SHIELD, operator_socket};
 use cpushield_linux::sched;
 use serde::Serialize;
 use std::path::{Path, absolute};
@@ -132,7 +131,7 @@ struct EveryBootCommand {
 impl EveryBootCommand {
     /// Installs it. The shields are active if they were applied now.
     fn install(self, work: &WorkContext<'_>, when: ApplyTime) -> Result<Enabled, Failure> {
-        let helpers = operator_helpers(&self.plans);
+        let helpers = operator_helpers(&work.host, &self.plans);
         let state = absolute_path(&work.state_dir);
         let program = work.host.read_link("/proc/self/exe")?;
         let EveryBootCommand { words, target, plans } = self;
@@ -154,27 +153,6 @@ impl EveryBootCommand {
         }
         Ok(enabled)
     }
-}
-
-/// The helpers that the operators of shields need. On cgroup v1 they need none: they may write the
-/// lists of tasks. If they are not exactly one group, every user may connect.
-fn operator_helpers(plans: &[Plan]) -> Vec<OperatorHelper> {
-    let given = |plan: &&Plan| {
-        plan.steps.iter().any(|step| matches!(step.change, Change::GiveToGroup { .. }))
-    };
-    let needy = plans.iter().filter(|plan| !given(plan));
-    let helpers = needy.filter_map(|plan| {
-        let operators = plan.operators.as_ref()?;
-        let group = operators.group.as_ref().filter(|_| operators.users.is_empty());
-        let shield = plan.shield.name.clone();
-        Some(OperatorHelper {
-            command: [OPERATOR_COMMAND, OPERATOR_SHIELD],
-            socket: operator_socket(&shield),
-            gid: group.map(|group| group.id),
-            shield,
-        })
-    });
-    helpers.collect()
 }
 
 /// The path, independent of the working directory.

@@ -34,6 +34,7 @@ pub mod measure_latency;
 mod measured_row;
 pub mod membership;
 pub mod minimize;
+mod operator_units;
 mod operators;
 pub mod other_tools;
 mod page_text;

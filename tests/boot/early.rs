@@ -34,6 +34,7 @@ fn with_helpers(call: StartCommand, shields: &[(&str, Option<u32>)]) -> StartCom
         command: [run::OPERATOR_COMMAND, run::OPERATOR_SHIELD],
         socket: run::operator_socket(shield),
         gid: *gid,
+        proc_gid: *gid,
     });
     StartCommand { helpers: helpers.collect(), ..call }
 }
@@ -204,8 +205,11 @@ fn the_helper_may_write_the_lists_of_groups_of_users() {
     let call = with_helpers(make_start_command("/usr/bin/cpushield"), TWO_SHIELDS);
     for helper in &call.helpers {
         let [service, _] = early::operator_files(&call, helper);
-        let sets: Vec<&str> =
-            service.text.lines().filter_map(|it| it.strip_prefix("CapabilityBoundingSet=")).collect();
+        let sets: Vec<&str> = service
+            .text
+            .lines()
+            .filter_map(|it| it.strip_prefix("CapabilityBoundingSet="))
+            .collect();
         assert_eq!(sets, ["CAP_DAC_OVERRIDE CAP_SYS_NICE CAP_SYS_RESOURCE"]);
     }
 }
