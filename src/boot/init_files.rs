@@ -191,13 +191,20 @@ fn ban_unit(call: &StartCommand) -> String {
 #[must_use]
 pub fn operator_files(call: &StartCommand, helper: &OperatorHelper) -> [InitFile; 2] {
     let service = format!("{OPERATORS}{}", helper.shield);
-    let file = |suffix: &str, text: String| InitFile {
+    let file = |path: String, text: String| InitFile {
         service: service.clone(),
-        path: format!("/etc/systemd/system/{service}{suffix}"),
+        path,
         text,
         mode: UNIT_MODE,
     };
-    [file("@.service", operator_service(call, helper)), file(".socket", operator_socket(helper))]
+    let path = format!("/etc/systemd/system/{service}@.service");
+    let socket = socket_path(&helper.shield);
+    [file(path, operator_service(call, helper)), file(socket, operator_socket(helper))]
+}
+
+/// The path of the unit of the socket for the operators of a shield.
+pub(super) fn socket_path(shield: &str) -> String {
+    format!("/etc/systemd/system/{OPERATORS}{shield}.socket")
 }
 
 /// The units of sockets among files of units.
@@ -250,7 +257,7 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
 /// fail the socket, is off. A user has half of the connections at most, where systemd counts them
 /// by user (older versions count only those of a network by their source). The socket has no group
 /// of its own if single users may ask.
-fn operator_socket(helper: &OperatorHelper) -> String {
+pub(super) fn operator_socket(helper: &OperatorHelper) -> String {
     let OperatorHelper { shield, socket, .. } = helper;
     let access = match helper.gid {
         Some(gid) => format!("SocketGroup={gid}\nSocketMode=0660\n"),

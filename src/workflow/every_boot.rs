@@ -1,6 +1,6 @@
 //! Applies a shield at every boot, and stops that.
 
-use super::apply_policy::apply_policy;
+use super::apply_policy::apply_shields;
 use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options};
 use super::operator_units::operator_helpers;
 use super::operators::explain_sudoers;
@@ -115,7 +115,7 @@ pub fn enable_policy(
     }
     let command = EveryBootCommand { words, target, plans };
     let applied = match when {
-        ApplyTime::NowToo => Some(apply_policy(work, options, ProgramsInTheWay::Refuse)?),
+        ApplyTime::NowToo => Some(apply_shields(work, options, ProgramsInTheWay::Refuse)?),
         ApplyTime::NextBoot => None,
     };
     Ok(EnabledPolicy { enabled: command.install(work, when)?, applied })

@@ -1,8 +1,13 @@
-//! The helpers for the operators of shields, for which `enable` writes units.
+//! The helpers for the operators of shields, for which `enable` writes units, and the check of
+//! `apply` that these units are still those of the policy.
 
-use crate::boot::early::OperatorHelper;
+use super::WorkContext;
+use super::shield_options::policy_shields;
+use crate::boot::Enabled;
+use crate::boot::early::{self, OperatorHelper};
 use crate::change::Change;
 use crate::plan::Plan;
+use crate::quote::quote_for_shell;
 use crate::run::{OPERATOR_COMMAND, OPERATOR_SHIELD, operator_socket};
 use cpushield_linux::Host;
 use cpushield_linux::text::mounts;
@@ -38,6 +43,35 @@ fn find_proc_group(host: &Host) -> Option<u32> {
     // A kernel before 5.8 shows a number (fs/proc/root.c).
     option("hidepid=").filter(|hidden| !["0", "off"].contains(hidden))?;
     option("gid=")?.parse().ok()
+}
+
+/// Warns if an enabled shield was applied and its operators have another socket than its policy
+/// requests: only `enable` writes the units.
+pub(super) fn warn_of_old_socket(work: &WorkContext<'_>, plan: &Plan) {
+    let WorkContext { ui, host, store, .. } = work;
+    let Ok(Some(enabled)) = early::installed(store) else { return };
+    let shield = &plan.shield.name;
+    if !applies(host, &enabled, shield) {
+        return;
+    }
+    let helpers = operator_helpers(host, std::slice::from_ref(plan));
+    if early::has_socket(host, &enabled, shield, helpers.first()) {
+        return;
+    }
+    // The first word is `apply`.
+    let words = enabled.words.iter().skip(1).map(|word| format!(" {}", quote_for_shell(word)));
+    ui.warn(&format!(
+        "the socket of shield {shield} is not the one for the operators of its policy; to write it \
+         again, run: cpushield enable{}",
+        words.collect::<String>()
+    ));
+}
+
+/// Whether every boot applies this shield.
+fn applies(host: &Host, enabled: &Enabled, shield: &String) -> bool {
+    let in_policy =
+        |file: &String| policy_shields(file, host).is_ok_and(|shields| shields.contains(shield));
+    enabled.shield.as_ref() == Some(shield) || enabled.policy.as_ref().is_some_and(in_policy)
 }
 
 #[cfg(test)]

@@ -214,6 +214,22 @@ fn the_helper_may_write_the_lists_of_groups_of_users() {
     }
 }
 
+#[test]
+fn a_socket_of_other_operators_than_those_of_the_policy_is_noticed() {
+    let machine = make_machine(InitSystem::Systemd);
+    let host = simulate_rc_programs(machine.host());
+    let call = with_helpers(make_start_command("/usr/bin/cpushield"), TWO_SHIELDS);
+    let put = early::install(&host, &machine.store(), &call).unwrap();
+    let [lathe, mill] = call.helpers.as_slice() else { panic!("two helpers") };
+    let has = |shield, helper| early::has_socket(&host, &put, shield, helper);
+    assert!(has("lathe", Some(lathe)) && has("mill_2", Some(mill)));
+    let group = OperatorHelper { gid: Some(45), ..lathe.clone() };
+    let users = OperatorHelper { gid: None, ..lathe.clone() };
+    assert!(!has("lathe", Some(&group)) && !has("lathe", Some(&users)) && !has("lathe", None));
+    let new = OperatorHelper { shield: "new".to_owned(), ..lathe.clone() };
+    assert!(!has("new", Some(&new)) && has("new", None));
+}
+
 /// Only files that start programs at boot are written: no kernel setting and no cgroup.
 #[test]
 fn enabling_a_shield_changes_nothing_of_the_running_system() {
