@@ -5,6 +5,7 @@ use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options}
 use super::operator_units::operator_helpers;
 use super::operators::explain_sudoers;
 use super::policy_shields::plan_policy_shields;
+use super::root_files::{RootFile, check_for_operators, check_visible, warn_of_other_users};
 use super::shield_options::{PolicyOptions, ShieldOptions};
 use super::take_down::{take_down, take_down_named, take_policy_down};
 use super::{WorkContext, catch_stops};
@@ -83,6 +84,7 @@ pub fn enable_shield(
     let (plan, inputs) = plan_options(work, options)?;
     let target = StartTarget::Shield(plan.shield.name.clone());
     let file = EveryBootCommand { words, target, plans: vec![plan.clone()] };
+    file.check_files(work, options.policy.as_deref())?;
     catch_stops()?;
     let applied = match when {
         ApplyTime::NowToo => {
@@ -114,6 +116,7 @@ pub fn enable_policy(
         words.push("--disturb".to_owned());
     }
     let command = EveryBootCommand { words, target, plans };
+    command.check_files(work, Some(file))?;
     let applied = match when {
         ApplyTime::NowToo => Some(apply_shields(work, options, ProgramsInTheWay::Refuse)?),
         ApplyTime::NextBoot => None,
@@ -129,6 +132,27 @@ struct EveryBootCommand {
 }
 
 impl EveryBootCommand {
+    /// Checks that only root can replace what every boot uses. Without operators it only warns:
+    /// programs below a home directory are usual on a machine with one user.
+    fn check_files(&self, work: &WorkContext<'_>, policy: Option<&str>) -> Result<(), Failure> {
+        let program = work.host.read_link("/proc/self/exe")?;
+        let has_operators = self.plans.iter().any(|plan| plan.operators.is_some());
+        let policy = policy.or(has_operators.then_some(DEFAULT_PATH));
+        let policy = policy.map(|file| absolute_path(Path::new(file)));
+        let policy = policy.as_deref().map(RootFile::Policy);
+        let files: Vec<RootFile<'_>> =
+            policy.into_iter().chain([RootFile::Program(&program)]).collect();
+        if !has_operators {
+            files.iter().for_each(|file| warn_of_other_users(work, *file, "every boot"));
+            return Ok(());
+        }
+        check_for_operators(work, &files)?;
+        match work.host.has_systemd() && !operator_helpers(&work.host, &self.plans).is_empty() {
+            true => check_visible(&program),
+            false => Ok(()),
+        }
+    }
+
     /// Installs it. The shields are active if they were applied now.
     fn install(self, work: &WorkContext<'_>, when: ApplyTime) -> Result<Enabled, Failure> {
         let helpers = operator_helpers(&work.host, &self.plans);

@@ -42,6 +42,7 @@ pub mod policy_shields;
 mod price;
 mod program_request;
 pub mod report_material;
+mod root_files;
 pub mod run_experiment;
 pub mod run_program;
 pub mod saved_document;
