@@ -93,13 +93,14 @@ PAGES = PATH="$$PATH:$$HOME/.cargo/bin"; cargo xtask man "$$made/man"; cargo xta
 	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
 	$(SUDO) install -D -m 644 -t "$(SHARE)/doc/cpushield/examples" examples/*
 
-# Archived journals are removed; results of experiments stay, and their directory is printed.
+# Archived journals are removed; results of experiments stay, and their directory is printed. Only root can look into
+# the state directory, so it looks for the experiment and expands the patterns.
 uninstall:
 	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
 	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; \
-	    [ ! -e $$state/experiment/journal.json ] || $(SUDO) "$$binary" experiment --stop; \
+	    ! $(SUDO) test -e $$state/experiment/journal.json || $(SUDO) "$$binary" experiment --stop; \
 	    $(SUDO) "$$binary" undo --all; $(SUDO) "$$binary" disable --now; $(SUDO) "$$binary" boot undo; \
-	    $(SUDO) rm -f $$state/lock $$state/boot-trial.json $$state/programs.json $$state/*journal-*.json*; \
+	    $(SUDO) sh -c "rm -f $$state/lock $$state/*.lock $$state/boot-trial.json $$state/programs.json $$state/*journal-*.json*"; \
 	    [ ! -d $$state ] || $(SUDO) rmdir $$state 2>/dev/null || echo "left: $$state"; }; \
 	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 "$(SHARE)/man/man5/cpushield-policy.5" \
 	    "$(SHARE)/bash-completion/completions/cpushield" "$(SHARE)/zsh/site-functions/_cpushield" \

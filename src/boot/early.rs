@@ -10,7 +10,7 @@ pub use super::init_files::{
 
 use super::document::{Enabled, InitSystem};
 use super::error::BootError;
-use super::init_files::{BAN, SHIELD, UNIT_MODE, socket_units};
+use super::init_files::{BAN, SHIELD, UNIT_MODE, operator_socket, socket_path, socket_units};
 use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
 
@@ -174,6 +174,20 @@ fn write_helpers(host: &Host, files: &[InitFile]) -> Result<(), BootError> {
     }
     let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     Ok(socket_units(&paths).try_for_each(|unit| host.systemctl(&["enable", "--now", unit]))?)
+}
+
+/// Whether the installed unit of the socket for the operators of a shield is the one that this
+/// helper needs; without a helper, whether there is none. Only systemd has such units.
+#[must_use]
+pub fn has_socket(
+    host: &Host,
+    enabled: &Enabled,
+    shield: &str,
+    helper: Option<&OperatorHelper>,
+) -> bool {
+    let path = socket_path(shield);
+    let installed = enabled.operator_paths.contains(&path).then(|| host.read(&path).ok());
+    enabled.init != InitSystem::Systemd || installed.flatten() == helper.map(operator_socket)
 }
 
 /// Closes the sockets for operators, and removes their units.

@@ -66,6 +66,8 @@ pub struct OperatorHelper {
     pub socket: String,
     /// The only group that may connect; `None` if every user may. The helper decides in any case.
     pub gid: Option<u32>,
+    /// The group that sees every process, if `/proc` hides them from root without capabilities.
+    pub proc_gid: Option<u32>,
 }
 
 /// A file of an init system.
@@ -189,13 +191,20 @@ fn ban_unit(call: &StartCommand) -> String {
 #[must_use]
 pub fn operator_files(call: &StartCommand, helper: &OperatorHelper) -> [InitFile; 2] {
     let service = format!("{OPERATORS}{}", helper.shield);
-    let file = |suffix: &str, text: String| InitFile {
+    let file = |path: String, text: String| InitFile {
         service: service.clone(),
-        path: format!("/etc/systemd/system/{service}{suffix}"),
+        path,
         text,
         mode: UNIT_MODE,
     };
-    [file("@.service", operator_service(call, helper)), file(".socket", operator_socket(helper))]
+    let path = format!("/etc/systemd/system/{service}@.service");
+    let socket = socket_path(&helper.shield);
+    [file(path, operator_service(call, helper)), file(socket, operator_socket(helper))]
+}
+
+/// The path of the unit of the socket for the operators of a shield.
+pub(super) fn socket_path(shield: &str) -> String {
+    format!("/etc/systemd/system/{OPERATORS}{shield}.socket")
 }
 
 /// The units of sockets among files of units.
@@ -205,12 +214,17 @@ pub fn socket_units(paths: &[String]) -> impl Iterator<Item = &str> {
 }
 
 /// The service has a process for each request, which ends with it. The capabilities are those to
-/// move a process to CPUs, to schedule it and to raise its limits.
+/// move a process to CPUs, to schedule it, to raise its limits, and to write the lists of groups
+/// that belong to users. Without the last one no program returns to a group below
+/// `user@UID.service`, which systemd gives to the user (`Delegate=`,
+/// systemd.resource-control(5)).
 fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
     let OperatorHelper { shield, command: [command, option], .. } = helper;
     let (line, path) =
         (call.internal_line(quote_for_unit, &[command, option, shield]), condition_path(call));
     let state = quote_for_unit(&call.state);
+    let group = helper.proc_gid.map(|gid| format!("SupplementaryGroups={gid}\n"));
+    let group = group.unwrap_or_default();
     format!(
         "{MARK}[Unit]\n\
          Description=cpushield: answer a request of an operator of shield {shield}\n\
@@ -224,7 +238,8 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
          RuntimeMaxSec=60\n\
          MemoryMax=64M\n\
          TasksMax=8\n\
-         CapabilityBoundingSet=CAP_SYS_NICE CAP_SYS_RESOURCE\n\
+         {group}\
+         CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_NICE CAP_SYS_RESOURCE\n\
          NoNewPrivileges=yes\n\
          ProtectSystem=strict\n\
          ReadWritePaths={state}\n\
@@ -242,7 +257,7 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
 /// fail the socket, is off. A user has half of the connections at most, where systemd counts them
 /// by user (older versions count only those of a network by their source). The socket has no group
 /// of its own if single users may ask.
-fn operator_socket(helper: &OperatorHelper) -> String {
+pub(super) fn operator_socket(helper: &OperatorHelper) -> String {
     let OperatorHelper { shield, socket, .. } = helper;
     let access = match helper.gid {
         Some(gid) => format!("SocketGroup={gid}\nSocketMode=0660\n"),

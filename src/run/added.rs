@@ -6,7 +6,7 @@ use super::moved_process::MovedProcess;
 use super::order::{PRIORITY_MAX, order};
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
-use super::removed::move_out;
+use super::removed::{GoneGroup, move_out};
 use super::spread::ThreadSpread;
 use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
 use super::{RunError, ShieldPlacement, limits, raise, record};
@@ -52,7 +52,7 @@ pub fn add(
         Ok((threads, notes)) => Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes }),
         Err(error) => {
             // The first error is reported; what cannot be restored stays on record.
-            let _ = move_out(host, &mut open, place, &task);
+            let _ = move_out(host, &mut open, place, &task, GoneGroup::Refused);
             Err(error)
         }
     }

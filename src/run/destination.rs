@@ -119,7 +119,7 @@ impl UserGroups<'_> {
     /// The group from which a process was added.
     fn find_former(&self, process: &Task) -> Option<String> {
         let entry = self.removal.added.iter().find(|added| belongs_to(added, process))?;
-        entry.group.clone()
+        entry.group.clone().filter(|group| self.host.exists(group))
     }
 
     /// The group of the process that asks. With systemd no process of a user is in the root group,

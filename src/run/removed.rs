@@ -63,7 +63,15 @@ pub(super) fn remove_to(
     // An entry of an ended task has the place of another program.
     open.record.added.retain(|added| host.is_same_task(added.task));
     if open.record.added.iter().any(|added| is_entry_of(added, place, &task)) {
-        let (threads, notes) = move_out(host, &mut open, place, &task)?;
+        let gone_group = match destination {
+            Destination::Caller => GoneGroup::ToRoot,
+            Destination::OfUser { .. } => {
+                let added = &mut open.record.added;
+                replace_gone_group(host, (store, place), &task, destination, added)?;
+                GoneGroup::Refused
+            }
+        };
+        let (threads, notes) = move_out(host, &mut open, place, &task, gone_group)?;
         let cpus = host.affinity(tid)?;
         return Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes });
     }
@@ -71,10 +79,47 @@ pub(super) fn remove_to(
         let (why, hint) = ("is not in the shield".to_owned(), None);
         return Err(RunError::Task { tid, why, hint });
     }
-    let plans = super::all_active(host, store)?;
-    let shields: Vec<_> = plans.iter().map(|plan| ShieldPlacement::new(host, plan)).collect();
+    let shields = active_placements(host, store)?;
     let removal = StartedRemoval { destination, added: &open.record.added, shields: &shields };
     move_started(host, store, place, &task, &removal)
+}
+
+fn active_placements(host: &Host, store: &Store) -> Result<Vec<ShieldPlacement>, RunError> {
+    let plans = super::all_active(host, store)?;
+    Ok(plans.iter().map(|plan| ShieldPlacement::new(host, plan)).collect())
+}
+
+/// What happens to a program if the group that it came from is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GoneGroup {
+    /// It moves to the root group, which has no limits.
+    ToRoot,
+    /// It stays in the shield. A user can remove the group, and must not lose its limits with it.
+    Refused,
+}
+
+/// Replaces the group that a program came from, if it is gone, by one with the limits of its user.
+///
+/// # Errors
+/// As [`find_destination`].
+fn replace_gone_group(
+    host: &Host,
+    (store, place): (&Store, &ShieldPlacement),
+    task: &Task,
+    destination: Destination,
+    added: &mut [AddedThread],
+) -> Result<(), RunError> {
+    let first = added.iter().find(|added| is_entry_of(added, place, task));
+    let gone = first.and_then(|first| first.group.clone()).filter(|group| !host.exists(group));
+    let (Some(shield), Some(gone)) = (&place.group, gone) else { return Ok(()) };
+    let shields = active_placements(host, store)?;
+    let removal = StartedRemoval { destination, added, shields: &shields };
+    let group = find_destination(host, (shield, place.v2), task, &removal)?;
+    let entries = added.iter_mut().filter(|added| is_entry_of(added, place, task));
+    for entry in entries.filter(|entry| entry.group.as_ref() == Some(&gone)) {
+        entry.group = Some(group.clone());
+    }
+    Ok(())
 }
 
 /// Whether an entry says that a task was added to the shield.
@@ -133,6 +178,7 @@ pub(super) fn move_out(
     open: &mut OpenRecord<'_>,
     place: &ShieldPlacement,
     task: &Task,
+    gone_group: GoneGroup,
 ) -> Result<(usize, Vec<ProcessNote>), RunError> {
     let own_entries = open.record.added.iter().filter(|added| is_entry_of(added, place, task));
     let entries: Vec<AddedThread> = own_entries.cloned().collect();
@@ -144,7 +190,7 @@ pub(super) fn move_out(
     let in_shield = read_masks(host, task)?;
     let mut moved = false;
     if let Some(first) = entries.first() {
-        match move_back(host, place, first, task, &mut notes) {
+        match move_back(host, place, (first, gone_group), task, &mut notes) {
             Ok(has_moved) => moved = has_moved,
             Err(error) if has_ended(&error) => {}
             Err(error) => failed = Some(error),
@@ -223,7 +269,7 @@ fn take_priorities(host: &Host, task: &Task) -> Result<(), RunError> {
 fn move_back(
     host: &Host,
     place: &ShieldPlacement,
-    added: &AddedThread,
+    (added, gone_group): (&AddedThread, GoneGroup),
     task: &Task,
     notes: &mut Vec<ProcessNote>,
 ) -> Result<bool, RunError> {
@@ -240,6 +286,9 @@ fn move_back(
     let tid = task.id.tid.to_string();
     match host.write(&format!("{group}/{list}"), &tid) {
         Err(error) if error.is_absent() && !host.exists(group) => {
+            if gone_group == GoneGroup::Refused {
+                return Err(RunError::NoDestination { tid: task.id.tid });
+            }
             let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
             notes.push(ProcessNote::GroupGone { group: group.clone() });
             host.write(&format!("{mount}/{list}"), &tid)?;
@@ -392,7 +441,7 @@ pub fn release(
         pids.dedup();
         for pid in pids {
             let Ok(task) = find_task(host, pid) else { continue };
-            match move_out(host, &mut open, place, &task) {
+            match move_out(host, &mut open, place, &task, GoneGroup::ToRoot) {
                 Ok((0, notes)) => released.notes.extend(notes),
                 Ok((threads, notes)) => {
                     let cpus = host.affinity(pid).unwrap_or_default();

@@ -7,6 +7,7 @@ use super::apply_with_fallback::PlanOrigin;
 use super::change_shield::{check_programs, end_interrupted_change, is_same_version};
 use super::machine_survey::survey_machine;
 use super::machine_without::survey_without;
+use super::operator_units::warn_of_old_socket;
 use super::policy_shields::plan_policy_shields;
 use super::shield_options::PolicyOptions;
 use super::take_back::take_back;
@@ -23,6 +24,20 @@ use cpushield_linux::sched;
 /// The policy cannot be planned, then nothing was written; or a shield could not be applied, then
 /// the others are as before, unless the message says otherwise.
 pub fn apply_policy(
+    work: &WorkContext<'_>,
+    options: &PolicyOptions,
+    programs: ProgramsInTheWay,
+) -> Result<AppliedPolicy, Failure> {
+    let applied = apply_shields(work, options, programs)?;
+    applied.shields.iter().for_each(|shield| warn_of_old_socket(work, &shield.plan));
+    Ok(applied)
+}
+
+/// The same without the warning about sockets, which `enable` writes next.
+///
+/// # Errors
+/// As [`apply_policy`].
+pub(super) fn apply_shields(
     work: &WorkContext<'_>,
     options: &PolicyOptions,
     programs: ProgramsInTheWay,

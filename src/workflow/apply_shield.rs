@@ -7,6 +7,7 @@ use super::change_shield::{change_shield, end_interrupted_change, find_version, 
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
 use super::machine_without::survey_without;
+use super::operator_units::warn_of_old_socket;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
@@ -80,7 +81,9 @@ pub fn apply_source(
     }
     catch_stops()?;
     let origin = inputs.as_ref().map(origin_of);
-    apply_plan(work, &plan, origin.as_ref(), programs)
+    let (applied, plan) = apply_plan(work, &plan, origin.as_ref(), programs)?;
+    warn_of_old_socket(work, &plan);
+    Ok((applied, plan))
 }
 
 /// The note about the active shields that do not have this name; `None` without one.

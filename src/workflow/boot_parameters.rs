@@ -4,6 +4,7 @@ use super::WorkContext;
 use super::machine_survey::survey_machine;
 use super::measured_row;
 pub use super::measured_row::ExperimentRowName;
+use super::root_files::{RootFile, warn_of_other_users};
 use super::shield_options::ShieldOptions;
 use crate::boot::line::contradicts;
 use crate::boot::loaders::BootFilePlan;
@@ -136,7 +137,11 @@ pub fn write_boot(
         kexec::possible(host, plan)?;
     }
     ui.status("writing boot files …");
-    Ok(write::write(host, store, plan, &write_mode(work, order))?)
+    let (mode, is_trial) = (write_mode(work, order), order.term == ParameterTerm::Trial);
+    if let Some((program, _)) = mode.unit.as_ref().filter(|_| is_trial) {
+        warn_of_other_users(work, RootFile::Program(program), "the trial boot");
+    }
+    Ok(write::write(host, store, plan, &mode)?)
 }
 
 /// How the parameters are written, on this machine.

@@ -1,21 +1,21 @@
 //! Applies a shield at every boot, and stops that.
 
-use super::apply_policy::apply_policy;
+use super::apply_policy::apply_shields;
 use super::apply_shield::{ProgramsInTheWay, apply_plan, origin_of, plan_options};
+use super::operator_units::operator_helpers;
 use super::operators::explain_sudoers;
 use super::policy_shields::plan_policy_shields;
+use super::root_files::{RootFile, check_for_operators, check_visible, warn_of_other_users};
 use super::shield_options::{PolicyOptions, ShieldOptions};
 use super::take_down::{take_down, take_down_named, take_policy_down};
 use super::{WorkContext, catch_stops};
 use crate::apply::UnrestoredChanges;
 use crate::apply::{self, AppliedPlan, AppliedPolicy, UndoneShield};
 pub use crate::boot::Enabled;
-use crate::boot::early::{self, OperatorHelper, RunningUnit, StartCommand, StartTarget};
-use crate::change::Change;
+use crate::boot::early::{self, RunningUnit, StartCommand, StartTarget};
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
 use crate::policy::{DEFAULT_PATH, DisturbanceConsent};
-use crate::run::{OPERATOR_COMMAND, OPERATOR_SHIELD, operator_socket};
 use cpushield_linux::sched;
 use serde::Serialize;
 use std::path::{Path, absolute};
@@ -84,6 +84,7 @@ pub fn enable_shield(
     let (plan, inputs) = plan_options(work, options)?;
     let target = StartTarget::Shield(plan.shield.name.clone());
     let file = EveryBootCommand { words, target, plans: vec![plan.clone()] };
+    file.check_files(work, options.policy.as_deref())?;
     catch_stops()?;
     let applied = match when {
         ApplyTime::NowToo => {
@@ -115,8 +116,9 @@ pub fn enable_policy(
         words.push("--disturb".to_owned());
     }
     let command = EveryBootCommand { words, target, plans };
+    command.check_files(work, Some(file))?;
     let applied = match when {
-        ApplyTime::NowToo => Some(apply_policy(work, options, ProgramsInTheWay::Refuse)?),
+        ApplyTime::NowToo => Some(apply_shields(work, options, ProgramsInTheWay::Refuse)?),
         ApplyTime::NextBoot => None,
     };
     Ok(EnabledPolicy { enabled: command.install(work, when)?, applied })
@@ -130,9 +132,30 @@ struct EveryBootCommand {
 }
 
 impl EveryBootCommand {
+    /// Checks that only root can replace what every boot uses. Without operators it only warns:
+    /// programs below a home directory are usual on a machine with one user.
+    fn check_files(&self, work: &WorkContext<'_>, policy: Option<&str>) -> Result<(), Failure> {
+        let program = work.host.read_link("/proc/self/exe")?;
+        let has_operators = self.plans.iter().any(|plan| plan.operators.is_some());
+        let policy = policy.or(has_operators.then_some(DEFAULT_PATH));
+        let policy = policy.map(|file| absolute_path(Path::new(file)));
+        let policy = policy.as_deref().map(RootFile::Policy);
+        let files: Vec<RootFile<'_>> =
+            policy.into_iter().chain([RootFile::Program(&program)]).collect();
+        if !has_operators {
+            files.iter().for_each(|file| warn_of_other_users(work, *file, "every boot"));
+            return Ok(());
+        }
+        check_for_operators(work, &files)?;
+        match work.host.has_systemd() && !operator_helpers(&work.host, &self.plans).is_empty() {
+            true => check_visible(&program),
+            false => Ok(()),
+        }
+    }
+
     /// Installs it. The shields are active if they were applied now.
     fn install(self, work: &WorkContext<'_>, when: ApplyTime) -> Result<Enabled, Failure> {
-        let helpers = operator_helpers(&self.plans);
+        let helpers = operator_helpers(&work.host, &self.plans);
         let state = absolute_path(&work.state_dir);
         let program = work.host.read_link("/proc/self/exe")?;
         let EveryBootCommand { words, target, plans } = self;
@@ -154,27 +177,6 @@ impl EveryBootCommand {
         }
         Ok(enabled)
     }
-}
-
-/// The helpers that the operators of shields need. On cgroup v1 they need none: they may write the
-/// lists of tasks. If they are not exactly one group, every user may connect.
-fn operator_helpers(plans: &[Plan]) -> Vec<OperatorHelper> {
-    let given = |plan: &&Plan| {
-        plan.steps.iter().any(|step| matches!(step.change, Change::GiveToGroup { .. }))
-    };
-    let needy = plans.iter().filter(|plan| !given(plan));
-    let helpers = needy.filter_map(|plan| {
-        let operators = plan.operators.as_ref()?;
-        let group = operators.group.as_ref().filter(|_| operators.users.is_empty());
-        let shield = plan.shield.name.clone();
-        Some(OperatorHelper {
-            command: [OPERATOR_COMMAND, OPERATOR_SHIELD],
-            socket: operator_socket(&shield),
-            gid: group.map(|group| group.id),
-            shield,
-        })
-    });
-    helpers.collect()
 }
 
 /// The path, independent of the working directory.
@@ -227,7 +229,11 @@ fn take_enabled_down(
 ) -> Result<Vec<UndoneShield>, Failure> {
     let unrestored = UnrestoredChanges::Keep;
     if let Some(policy) = disabled.and_then(|enabled| enabled.policy.as_deref()) {
-        return take_policy_down(work, policy, unrestored);
+        // The file may be gone, as the shields are.
+        return match apply::active_plans(&work.host, &work.store)?.is_empty() {
+            true => Ok(Vec::new()),
+            false => take_policy_down(work, policy, unrestored),
+        };
     }
     let Some(shield) = disabled.and_then(|enabled| enabled.shield.as_deref()) else {
         return Ok(vec![take_down(work, unrestored)?]);

@@ -4,6 +4,7 @@
 use super::apply_shield::warn_of_nohz_full;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::load_options::{LoadCpus, LoadOptions};
+use super::root_files::{RootFile, warn_of_other_users};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
 use super::{WorkContext, active_shields, step_aside};
 use crate::apply::{self, ApplyError};
@@ -305,6 +306,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         let state_dir = &self.work.state_dir;
         let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone());
         let program = self.work.host.read_link("/proc/self/exe")?;
+        warn_of_other_users(self.work, RootFile::Program(&program), "each boot of the experiment");
         Ok(unit::install(&self.work.host, &program, &state.display().to_string())?)
     }
 

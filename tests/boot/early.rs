@@ -13,6 +13,9 @@ use cpushield::cli::enable::apply_arguments;
 use cpushield::cli::request::RequestArgs;
 use cpushield::policy::Siblings;
 use cpushield::run;
+use cpushield::ui::{OutputFormat, StatusLines, Ui};
+use cpushield::workflow::WorkContext;
+use cpushield::workflow::every_boot::{ActiveShieldFate, disable_shield};
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
@@ -31,6 +34,7 @@ fn with_helpers(call: StartCommand, shields: &[(&str, Option<u32>)]) -> StartCom
         command: [run::OPERATOR_COMMAND, run::OPERATOR_SHIELD],
         socket: run::operator_socket(shield),
         gid: *gid,
+        proc_gid: *gid,
     });
     StartCommand { helpers: helpers.collect(), ..call }
 }
@@ -175,6 +179,55 @@ fn each_shield_has_a_socket_of_its_own_and_enabling_others_removes_it() {
     assert_eq!(install(TWO_SHIELDS), two);
     assert_eq!(install(&TWO_SHIELDS[1..]), of("mill_2"));
     assert_eq!(install(&[]), Vec::<String>::new());
+}
+
+/// A package that is removed undoes all shields first, and the policy may be gone before.
+#[test]
+fn a_policy_whose_file_is_gone_is_disabled_when_no_shield_is_active() {
+    let machine = make_machine(InitSystem::Systemd);
+    let before = machine.files();
+    let target = StartTarget::Policy("/nonexistent/policy.toml".to_owned());
+    let call = StartCommand { target, ..make_start_command("/usr/bin/cpushield") };
+    let host = simulate_rc_programs(machine.host());
+    let put = early::install(&host, &machine.store(), &call).unwrap();
+    let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+    let (store, state_dir) = (machine.store(), machine.path("state"));
+    let work = WorkContext { ui: &ui, host, store, state_dir, shield: None };
+    let done = disable_shield(&work, ActiveShieldFate::TakenDown).unwrap();
+    assert_eq!((done.disabled, done.undone), (Some(put), Vec::new()));
+    assert_eq!(machine.files(), before);
+}
+
+/// Programs return to groups that belong to users, and root without CAP_DAC_OVERRIDE may not write
+/// their lists (capabilities(7)).
+#[test]
+fn the_helper_may_write_the_lists_of_groups_of_users() {
+    let call = with_helpers(make_start_command("/usr/bin/cpushield"), TWO_SHIELDS);
+    for helper in &call.helpers {
+        let [service, _] = early::operator_files(&call, helper);
+        let sets: Vec<&str> = service
+            .text
+            .lines()
+            .filter_map(|it| it.strip_prefix("CapabilityBoundingSet="))
+            .collect();
+        assert_eq!(sets, ["CAP_DAC_OVERRIDE CAP_SYS_NICE CAP_SYS_RESOURCE"]);
+    }
+}
+
+#[test]
+fn a_socket_of_other_operators_than_those_of_the_policy_is_noticed() {
+    let machine = make_machine(InitSystem::Systemd);
+    let host = simulate_rc_programs(machine.host());
+    let call = with_helpers(make_start_command("/usr/bin/cpushield"), TWO_SHIELDS);
+    let put = early::install(&host, &machine.store(), &call).unwrap();
+    let [lathe, mill] = call.helpers.as_slice() else { panic!("two helpers") };
+    let has = |shield, helper| early::has_socket(&host, &put, shield, helper);
+    assert!(has("lathe", Some(lathe)) && has("mill_2", Some(mill)));
+    let group = OperatorHelper { gid: Some(45), ..lathe.clone() };
+    let users = OperatorHelper { gid: None, ..lathe.clone() };
+    assert!(!has("lathe", Some(&group)) && !has("lathe", Some(&users)) && !has("lathe", None));
+    let new = OperatorHelper { shield: "new".to_owned(), ..lathe.clone() };
+    assert!(!has("new", Some(&new)) && has("new", None));
 }
 
 /// Only files that start programs at boot are written: no kernel setting and no cgroup.

@@ -7,10 +7,13 @@ use crate::trees::{self, Task};
 use cpushield::plan::Plan;
 use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators};
 use cpushield::run::{
-    self, CpuAssignment, OperatorAnswer, OperatorRefusal, OperatorRequest, ShieldPlacement,
+    self, CpuAssignment, HelperCaller, OperatorAnswer, OperatorRefusal, OperatorRequest,
+    ShieldPlacement,
 };
+use cpushield_linux::operator_socket::OperatorConnection;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -96,6 +99,20 @@ fn requests_do_not_keep_root_from_the_lock() {
     });
     // Those that had the lock or were refused for another reason meanwhile.
     assert!(rounds.iter().all(|(got, others)| *got && *others < 100), "{rounds:?}");
+}
+
+/// A user that is no operator and sends nothing must not keep the helper waiting: a socket has few
+/// connections.
+#[test]
+fn a_user_that_is_no_operator_is_refused_before_it_sends_a_request() {
+    let bench = Bench::of(&trees::v2());
+    bench.apply(&bench.host(), &trees::v2_plan()).unwrap();
+    let (shield, uid) = ("cpushield".to_owned(), fs::metadata("/proc/self").unwrap().uid());
+    let (_theirs, ours) = UnixStream::pair().unwrap();
+    let connection = OperatorConnection::of_stream(ours);
+    let caller = HelperCaller { sudo_user: None, socket_of: Some(shield.clone()) };
+    let answer = run::serve_operator(&bench.host(), &bench.store(), &connection, &caller);
+    assert_eq!(answer, OperatorAnswer::from(OperatorRefusal::NotPermitted { shield, uid }));
 }
 
 /// A process that sleeps, until it is dropped.
@@ -382,5 +399,37 @@ fn a_process_without_parents_leaves_to_a_group_with_the_limits_of_its_user() {
     for (asker, others, systemd, wanted) in cases {
         let found = group_after_leaving(&sleeper, asker, others, *systemd);
         assert_eq!(found, *wanted, "{asker:?} {others:?} {systemd}");
+    }
+}
+
+/// A user can remove a group of its own, and so can systemd when a session ends.
+#[test]
+fn a_process_whose_group_is_gone_does_not_leave_to_the_root_group() {
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    let own = i32::try_from(std::process::id()).unwrap();
+    let scope = format!("user.slice/user-{uid}.slice/run-1.scope");
+    let session = format!("user.slice/user-{uid}.slice/session-7.scope");
+    for asker in [Some(&session), None] {
+        let sleeper = Sleeper::new();
+        let bench = machine_with(&sleeper, |tree, pid| {
+            tree.insert("run/systemd/system".into(), None);
+            place(tree, Task::new(pid, "sleep", 0, "0-3"), uid, &scope);
+            if let Some(group) = asker {
+                place(tree, Task::new(own, "asker", 0, "0-3"), uid, group);
+            }
+        });
+        add_to_shield(&bench, sleeper.pid());
+        fs::remove_dir_all(bench.scratch.0.join("root/sys/fs/cgroup").join(&scope)).unwrap();
+        let before = bench.tree();
+        let answer = leave(&bench, sleeper.pid());
+        if let Some(group) = asker {
+            assert!(matches!(answer, OperatorAnswer::Left(_)), "{answer:?}");
+            let now = bench.host().read_line(&format!("/proc/{}/cgroup", sleeper.pid())).unwrap();
+            assert_eq!(now, format!("0::/{group}"));
+        } else {
+            let refusal = OperatorRefusal::NoDestination { pid: sleeper.pid() };
+            assert_eq!(answer, OperatorAnswer::from(refusal));
+            same(&before, &bench.tree(), "after the refusal");
+        }
     }
 }

@@ -107,6 +107,23 @@ if [ $v2 ]; then
     pkill -u 1000 sleep
     wait
 fi
+if [ $v2 ]; then
+    # As systemd does below user@UID.service.
+    mkdir /sys/fs/cgroup/terminal
+    chown -R joe:joe /sys/fs/cgroup/terminal
+    (
+        echo $BASHPID >/sys/fs/cgroup/terminal/cgroup.procs
+        joe cpushield run --shield rt -- sleep 1000
+    ) &
+    sleep 3
+    pid=$(pgrep -u 1000 -x sleep)
+    claim "a program of a group of its user is in the shield" grep -q cpushield_rt "/proc/$pid/cgroup"
+    status "it leaves" 0 joe cpushield remove --shield rt "$pid"
+    is "it is in its group again" 0::/terminal grep ^0:: "/proc/$pid/cgroup"
+    pkill -u 1000 sleep
+    wait
+    rmdir /sys/fs/cgroup/terminal
+fi
 status "a request lowers what the last one raised" 0 joe cpushield run --shield rt -- true
 sleep 1
 snapshot /tmp/before

@@ -14,4 +14,4 @@ pub use request::{
     OperatorRefusal, OperatorRequest, operator_socket,
 };
 pub use serve::{HelperCaller, serve_operator};
-pub use sudoers::{SudoersRefusal, sudoers_line};
+pub use sudoers::{ReplaceableFile, SudoersRefusal, check_root_file, sudoers_line};

@@ -18,8 +18,13 @@ use crate::run::destination::Destination;
 use crate::run::removed::{Removal, remove_to};
 use crate::run::task_lookup::cgroup_of;
 use crate::run::{RunError, ShieldPlacement, raise, record, shield};
-use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine};
+use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine, SocketPeer};
 use cpushield_linux::{AffinityGuard, Host, SchedPolicy, Store, TaskId};
+use std::time::Duration;
+
+/// How long the helper waits for the request of a user that is no operator. The client sends its
+/// request at once, and an answer before that would be lost with it.
+const STRANGER_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// What has started the helper.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,11 +53,13 @@ fn answer(
     caller: &HelperCaller,
 ) -> Result<OperatorAnswer, OperatorRefusal> {
     let peer = connection.peer().map_err(|_| OperatorRefusal::Ended)?;
-    let received = connection.receive(REQUEST_BYTES_MAX, OPERATOR_TIMEOUT);
+    let stranger = find_stranger(host, store, caller, &peer);
+    let timeout = if stranger.is_some() { STRANGER_TIMEOUT } else { OPERATOR_TIMEOUT };
+    let received = connection.receive(REQUEST_BYTES_MAX, timeout);
     let line = match received.map_err(|error| machine(&RunError::call("recv", error)))? {
         ReceivedLine::Line(line) => line,
         ReceivedLine::TooLong => return Err(OperatorRefusal::TooLong),
-        ReceivedLine::Incomplete => return Err(OperatorRefusal::Incomplete),
+        ReceivedLine::Incomplete => return Err(stranger.unwrap_or(OperatorRefusal::Incomplete)),
     };
     let request = OperatorRequest::parse(&line)?;
     let asker = Asker::find(host, peer, caller.sudo_user)?;
@@ -87,6 +94,18 @@ fn answer(
             entry.leave(&process, || OperatorRefusal::NoProcess { pid: process.pid() })
         }
     }
+}
+
+/// The refusal of a user that is no operator of the shield of the socket. It is known before the
+/// request, so that such a user keeps no helper busy.
+fn find_stranger(
+    host: &Host,
+    store: &Store,
+    caller: &HelperCaller,
+    peer: &SocketPeer,
+) -> Option<OperatorRefusal> {
+    let plan = shield(host, store, Some(caller.socket_of.as_deref()?)).ok()?;
+    check_permitted(&plan, peer.uid, &peer.groups).err()
 }
 
 /// Moves the helper to housekeeping CPUs. sudo starts it where its caller runs, and a real-time
@@ -136,10 +155,15 @@ fn find_shield(
         }
         error => machine(&error),
     })?;
-    let (uid, shield) = (asker.uid, plan.shield.name.clone());
+    check_permitted(&plan, asker.uid, &asker.groups)?;
+    Ok(plan)
+}
+
+/// Checks that a user with these groups is an operator of a shield.
+fn check_permitted(plan: &Plan, uid: u32, groups: &[u32]) -> Result<(), OperatorRefusal> {
     match &plan.operators {
-        Some(operators) if operators.permit(uid, &asker.groups) => Ok(plan),
-        _ => Err(OperatorRefusal::NotPermitted { shield, uid }),
+        Some(operators) if operators.permit(uid, groups) => Ok(()),
+        _ => Err(OperatorRefusal::NotPermitted { shield: plan.shield.name.clone(), uid }),
     }
 }
 

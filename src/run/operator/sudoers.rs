@@ -1,5 +1,6 @@
 //! The line for sudoers with which operators reach the helper where systemd offers no socket, or
-//! why there is none. Reads only the owners of the program and of its directories.
+//! why there is none. Also the check that only root can replace a file. Reads only the owners of
+//! the file and of its directories.
 
 use super::request::OPERATOR_COMMAND;
 use crate::policy::{OperatorName, ShieldOperators};
@@ -7,27 +8,22 @@ use cpushield_linux::{Error, FileAttributes, Host};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Why there is no line for a program.
+/// Why another user than root could replace a file.
 #[derive(Debug)]
-pub enum SudoersRefusal {
-    /// Another user than root owns the program, or a directory of its path.
+pub enum ReplaceableFile {
+    /// Another user than root owns the file, or a directory of its path.
     OtherOwner {
-        /// The program or the directory.
+        /// The file or the directory.
         path: String,
         /// Its owner; `None` if it is unknown.
         uid: Option<u32>,
     },
-    /// Other users than root may write the program, or a directory of its path.
+    /// Other users than root may write the file, or a directory of its path.
     Writable {
-        /// The program or the directory.
+        /// The file or the directory.
         path: String,
         /// Its permission bits.
         mode: u32,
-    },
-    /// The path has characters with a meaning in sudoers.
-    Characters {
-        /// The path.
-        path: String,
     },
     /// The owner could not be read.
     Unreadable {
@@ -36,22 +32,48 @@ pub enum SudoersRefusal {
     },
 }
 
+/// Why there is no line for a program.
+#[derive(Debug)]
+pub enum SudoersRefusal {
+    /// Another user than root could replace the program.
+    Replaceable(ReplaceableFile),
+    /// The path has characters with a meaning in sudoers.
+    Characters {
+        /// The path.
+        path: String,
+    },
+}
+
+impl From<ReplaceableFile> for SudoersRefusal {
+    fn from(file: ReplaceableFile) -> SudoersRefusal {
+        SudoersRefusal::Replaceable(file)
+    }
+}
+
+impl fmt::Display for ReplaceableFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplaceableFile::OtherOwner { path, uid: Some(uid) } => {
+                write!(f, "{path} belongs to user {uid}, and that user could replace it")
+            }
+            ReplaceableFile::OtherOwner { path, uid: None } => {
+                write!(f, "the owner of {path} is unknown")
+            }
+            ReplaceableFile::Writable { path, mode } => {
+                write!(f, "other users than root can write {path} (mode {mode:04o})")
+            }
+            ReplaceableFile::Unreadable { error } => error.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for SudoersRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SudoersRefusal::OtherOwner { path, uid: Some(uid) } => {
-                write!(f, "{path} belongs to user {uid}, and that user could replace it")
-            }
-            SudoersRefusal::OtherOwner { path, uid: None } => {
-                write!(f, "the owner of {path} is unknown")
-            }
-            SudoersRefusal::Writable { path, mode } => {
-                write!(f, "other users than root can write {path} (mode {mode:04o})")
-            }
+            SudoersRefusal::Replaceable(file) => file.fmt(f),
             SudoersRefusal::Characters { path } => {
                 write!(f, "{path:?} has characters that sudoers does not take literally")
             }
-            SudoersRefusal::Unreadable { error } => error.fmt(f),
         }
     }
 }
@@ -87,9 +109,7 @@ fn sudoers_name(name: &OperatorName) -> String {
     }
 }
 
-/// Checks that only root can replace a program: it and all directories above it belong to root, and
-/// no other user may write them. Write permissions of an ACL show in the bits of the group
-/// (acl(5)).
+/// Checks that only root can replace a program, and that sudoers takes its path literally.
 fn check_program(
     program: &str,
     read: impl Fn(&str) -> Result<FileAttributes, Error>,
@@ -98,20 +118,37 @@ fn check_program(
     if !program.starts_with('/') || !program.chars().all(is_plain) {
         return Err(SudoersRefusal::Characters { path: program.to_owned() });
     }
-    let directories = program.char_indices().filter(|(_, c)| *c == '/');
-    let directories = directories.filter_map(|(end, _)| program.get(..end.max(1)));
-    for path in directories.chain([program]) {
-        let found = read(path).map_err(|error| SudoersRefusal::Unreadable { error })?;
+    Ok(check_owners(program, read)?)
+}
+
+/// Checks that only root can replace a file with this absolute path.
+///
+/// # Errors
+/// Why another user could, or why that is unknown.
+pub fn check_root_file(host: &Host, file: &str) -> Result<(), ReplaceableFile> {
+    check_owners(&host.resolve_links(file), |path| host.access(path))
+}
+
+/// Checks that only root can replace a file: it and all directories above it belong to root, and no
+/// other user may write them. Write permissions of an ACL show in the bits of the group (acl(5)).
+fn check_owners(
+    file: &str,
+    read: impl Fn(&str) -> Result<FileAttributes, Error>,
+) -> Result<(), ReplaceableFile> {
+    let directories = file.char_indices().filter(|(_, c)| *c == '/');
+    let directories = directories.filter_map(|(end, _)| file.get(..end.max(1)));
+    for path in directories.chain([file]) {
+        let found = read(path).map_err(|error| ReplaceableFile::Unreadable { error })?;
         let path = path.to_owned();
         let group = match found.owner {
             Some((0, group)) => group,
             owner => {
-                return Err(SudoersRefusal::OtherOwner { path, uid: owner.map(|(uid, _)| uid) });
+                return Err(ReplaceableFile::OtherOwner { path, uid: owner.map(|(uid, _)| uid) });
             }
         };
         let others = if group == 0 { 0o002 } else { 0o022 };
         if found.mode & others != 0 {
-            return Err(SudoersRefusal::Writable { path, mode: found.mode });
+            return Err(ReplaceableFile::Writable { path, mode: found.mode });
         }
     }
     Ok(())

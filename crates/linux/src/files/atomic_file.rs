@@ -28,8 +28,11 @@ pub(crate) fn put(
 }
 
 /// Creates a file. A file that a killed writer left is removed, so that its permissions are not
-/// kept.
-fn create(path: &Path, mode: u32) -> io::Result<File> {
+/// kept. A link is never followed.
+///
+/// # Errors
+/// The file system's error.
+pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}

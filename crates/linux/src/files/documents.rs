@@ -49,7 +49,7 @@ pub fn can_write(path: &Path) -> Result<()> {
     }
     let name = path.display().to_string();
     let temporary = temporary_path(path);
-    fs::File::create(&temporary)
+    atomic_file::create(&temporary, 0o666)
         .and_then(|_| fs::remove_file(&temporary))
         .map_err(|e| Error::io(Operation::Write, &name, e))
 }
@@ -118,4 +118,24 @@ fn buffered(
     let mut out = BufWriter::new(file);
     fill(&mut out)?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_check_follows_no_link_that_another_user_has_made() {
+        let dir = std::env::temp_dir().join(format!("cpushield-documents-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (kept, path) = (dir.join("kept"), dir.join("x.json"));
+        fs::write(&kept, "text").unwrap();
+        symlink(&kept, temporary_path(&path)).unwrap();
+        can_write(&path).unwrap();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "text");
+        let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["kept"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
 }
