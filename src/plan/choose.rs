@@ -512,6 +512,7 @@ mod tests {
         let smt = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-7"]);
         assert_eq!(chosen(&prepared(smt.clone(), "3,5,7"), &request()), "6-7 idle 6");
         assert_eq!(chosen(&prepared(smt.clone(), "3"), &request()), "2-3 idle 2");
+        assert_eq!(chosen(&prepared(smt.clone(), "2-3,5"), &request()), "2-3 idle 3");
         assert_eq!(chosen(&smt, &request()), "6-7 idle 7");
         let idle = ShieldRequest { siblings: Some(Siblings::Idle), ..list("6-7") };
         assert_eq!(chosen(&prepared(smt, "3,5,7"), &idle), "6-7 idle 6");

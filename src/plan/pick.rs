@@ -20,10 +20,21 @@ use std::cmp::Reverse;
 /// of phones are larger, so taking them by default would cost too many CPUs.
 const CLUSTER_CORES: usize = 2;
 
-/// The rank of a unit, best first: outside the active version of the shield, not prepared at boot,
+/// The rank of a unit, best first: outside the active version of the shield, preparation at boot,
 /// weakness, immovable interrupts. The last is not known where a shield is active, and a repeated
 /// request must not move a shield.
-type UnitRank = (bool, bool, u32, usize);
+type UnitRank = (bool, UnitPreparation, u32, usize);
+
+/// Which CPUs of a unit were prepared at boot, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum UnitPreparation {
+    /// All of them, or no CPU of the machine.
+    Whole,
+    /// Those that programs run on.
+    Working,
+    /// Others, or none.
+    Lacking,
+}
 
 struct CpuPicker<'a> {
     machine: &'a Machine,
@@ -190,14 +201,18 @@ impl CpuPicker<'_> {
 
     fn rank(&self, unit: &CpuSet) -> UnitRank {
         let inactive = !unit.intersects(self.active);
-        let unprepared = !self.prepared.is_empty() && !self.is_prepared(unit);
         let irqs = count_immovable_irqs(self.machine, unit);
-        (inactive, unprepared, weakness(self.machine, unit), irqs)
+        (inactive, self.preparation(unit), weakness(self.machine, unit), irqs)
     }
 
-    /// Whether the CPUs of a unit that programs run on were prepared at boot.
-    fn is_prepared(&self, unit: &CpuSet) -> bool {
-        self.working_cpus(unit).is_subset(&self.prepared)
+    fn preparation(&self, unit: &CpuSet) -> UnitPreparation {
+        if self.prepared.is_empty() || unit.is_subset(&self.prepared) {
+            UnitPreparation::Whole
+        } else if self.working_cpus(unit).is_subset(&self.prepared) {
+            UnitPreparation::Working
+        } else {
+            UnitPreparation::Lacking
+        }
     }
 
     /// The CPUs that programs run on: the first sibling of each core, or all of them.
@@ -250,7 +265,10 @@ impl CpuPicker<'_> {
         // Prepared CPUs come before the node, except that a shield keeps its active CPUs.
         let prepared: Vec<CpuSet> = match self.prepared.is_empty() || !self.active.is_empty() {
             true => Vec::new(),
-            false => units.iter().filter(|unit| self.is_prepared(unit)).cloned().collect(),
+            false => {
+                let is_whole = |unit: &&CpuSet| self.preparation(unit) == UnitPreparation::Whole;
+                units.iter().filter(is_whole).cloned().collect()
+            }
         };
         for units in [prepared.as_slice(), units] {
             for node in &order {
@@ -320,8 +338,10 @@ impl CpuPicker<'_> {
             notes.add_reason(ChoiceReason::BootCpuKept { cpu });
         }
         if !self.prepared.is_empty() {
+            // An idle sibling needs no preparation.
+            let named = if cpus.is_subset(&self.prepared) { cpus } else { work };
             notes.add_reason(ChoiceReason::PreparedAtBoot {
-                cpus: work.clone(),
+                cpus: named.clone(),
                 prepared: self.prepared.clone(),
                 from_command_line: self.machine.isolated_somehow().is_empty(),
             });

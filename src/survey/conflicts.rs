@@ -166,8 +166,8 @@ fn find_installed(r: &SurveyReader) -> impl Iterator<Item = SurveyFinding> {
     })
 }
 
-/// Whether real-time tasks need a runtime of their cgroup. The last `rt_group_sched=` decides; without
-/// one, the kernel's configuration (`setup_rt_group_sched()`, kernel/sched/core.c, 6.16).
+/// Whether real-time tasks need a runtime of their cgroup. The last `rt_group_sched=` decides;
+/// without one, the kernel's configuration (`setup_rt_group_sched()`, kernel/sched/core.c, 6.16).
 fn groups_realtime_tasks(kernel: &Kernel) -> bool {
     let is_set = |option| kernel.config.get(option).is_some_and(|value| value == "y");
     let old = kernel.version.is_some_and(|version| version < RT_GROUP_SCHED)

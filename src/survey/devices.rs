@@ -22,8 +22,9 @@ pub(super) fn read_devices(r: &SurveyReader) -> Vec<Device> {
     found
 }
 
-/// The disk that programs use, of a path to it: `nvme0n1` for `nvme0c1n1`. With native multipath the
-/// disk itself has no hardware (`nvme_mpath_set_disk_name()`, drivers/nvme/host/multipath.c, 6.12).
+/// The disk that programs use, of a path to it: `nvme0n1` for `nvme0c1n1`. With native multipath
+/// the disk itself has no hardware (`nvme_mpath_set_disk_name()`, drivers/nvme/host/multipath.c,
+/// 6.12).
 fn head_of_path(path: &str) -> Option<String> {
     let (subsystem, rest) = path.strip_prefix("nvme")?.split_once('c')?;
     let (controller, namespace) = rest.split_once('n')?;

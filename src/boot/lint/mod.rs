@@ -32,7 +32,8 @@ pub struct LintTarget<'a> {
     pub smt: bool,
     /// The kernel's version; `None`: unknown, treated as a recent one.
     pub version: Option<KernelVersion>,
-    /// The version by whose rules the kernel applies isolation lists; `None`: those of a recent one.
+    /// The version by whose rules the kernel applies isolation lists; `None`: those of a recent
+    /// one.
     pub list_rules: Option<KernelVersion>,
     /// The architecture, as in `uname -m`, where known.
     pub arch: Option<&'a str>,

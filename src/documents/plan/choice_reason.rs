@@ -44,7 +44,7 @@ pub enum ChoiceReason {
     },
     /// CPUs were prepared at boot.
     PreparedAtBoot {
-        /// The chosen CPUs that programs run on.
+        /// The chosen CPUs.
         cpus: CpuSet,
         /// The prepared CPUs.
         prepared: CpuSet,
